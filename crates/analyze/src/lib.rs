@@ -1,0 +1,29 @@
+//! Analyses: model in, tables out. An analysis never prints, plots or reads files.
+//!
+//! Each analysis is one file in `analyses/` with a [`Analysis`] constant, registered by one line in
+//! `analyses/mod.rs`. It sees one trace; the engine runs it over all ranks and puts their tables together.
+#![forbid(unsafe_code)]
+
+pub mod analyses;
+mod scope;
+
+pub use scope::Scope;
+
+use stackline_model::{Table, Trace};
+
+/// One registered analysis.
+#[derive(Clone, Copy)]
+pub struct Analysis {
+    /// Stable name, such as `kernel_summary`; its documentation is `docs/analyses/<name with dashes>.md`.
+    pub name: &'static str,
+    /// One line for `--help` and lists.
+    pub about: &'static str,
+    /// Runs it. Data that a trace lacks gives empty tables with a note that says so, never an error.
+    pub run: fn(&Trace, &Scope) -> Vec<Table>,
+}
+
+impl std::fmt::Debug for Analysis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Analysis({})", self.name)
+    }
+}

@@ -1,0 +1,1 @@
+//! Exact decimal text to integer nanoseconds.

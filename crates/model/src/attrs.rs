@@ -1,0 +1,303 @@
+//! Arguments of events. Nothing that a trace says about an event is dropped; a layout ("shape") that many events share
+//! is stored once, so an attribute costs eight bytes.
+
+use crate::{EventId, ShapeId, StrId, StringTable};
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use std::hash::{Hash, Hasher};
+
+/// How the eight bytes of an attribute are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum AttrType {
+    /// JSON `null`, or a value that could not be read (counted in the read report).
+    Null = 0,
+    /// `true` or `false`.
+    Bool = 1,
+    /// An integer that fits `i64`.
+    Int = 2,
+    /// An integer above `i64::MAX` that fits `u64` (NCCL communicator ids).
+    Uint = 3,
+    /// A number with fraction or exponent.
+    Float = 4,
+    /// Text.
+    Str = 5,
+    /// An array, an object, or a number beyond 64 bits, as compact JSON text.
+    Json = 6,
+}
+
+impl AttrType {
+    /// The type with this discriminant.
+    pub fn from_u8(value: u8) -> Option<Self> {
+        [Self::Null, Self::Bool, Self::Int, Self::Uint, Self::Float, Self::Str, Self::Json].get(value as usize).copied()
+    }
+}
+
+/// One attribute value. Text is interned in the trace's [`StringTable`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AttrValue {
+    /// See [`AttrType::Null`].
+    Null,
+    /// See [`AttrType::Bool`].
+    Bool(bool),
+    /// See [`AttrType::Int`].
+    Int(i64),
+    /// See [`AttrType::Uint`].
+    Uint(u64),
+    /// See [`AttrType::Float`].
+    Float(f64),
+    /// See [`AttrType::Str`].
+    Str(StrId),
+    /// See [`AttrType::Json`].
+    Json(StrId),
+}
+
+impl AttrValue {
+    /// Type and payload as stored.
+    pub fn to_raw(self) -> (AttrType, u64) {
+        match self {
+            Self::Null => (AttrType::Null, 0),
+            Self::Bool(b) => (AttrType::Bool, u64::from(b)),
+            Self::Int(i) => (AttrType::Int, i as u64),
+            Self::Uint(u) => (AttrType::Uint, u),
+            Self::Float(f) => (AttrType::Float, f.to_bits()),
+            Self::Str(s) => (AttrType::Str, u64::from(s.0)),
+            Self::Json(s) => (AttrType::Json, u64::from(s.0)),
+        }
+    }
+
+    /// Inverse of [`Self::to_raw`].
+    pub fn from_raw(kind: AttrType, raw: u64) -> Self {
+        match kind {
+            AttrType::Null => Self::Null,
+            AttrType::Bool => Self::Bool(raw != 0),
+            AttrType::Int => Self::Int(raw as i64),
+            AttrType::Uint => Self::Uint(raw),
+            AttrType::Float => Self::Float(f64::from_bits(raw)),
+            AttrType::Str => Self::Str(StrId(raw as u32)),
+            AttrType::Json => Self::Json(StrId(raw as u32)),
+        }
+    }
+
+    /// As an integer, if it is one (a float with an integral value below 2^53 counts).
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            Self::Int(i) => Some(i),
+            Self::Bool(b) => Some(i64::from(b)),
+            Self::Float(f) if f.fract() == 0.0 && f.abs() < 9.0e15 => Some(f as i64),
+            _ => None,
+        }
+    }
+
+    /// As a float, if it is a number.
+    pub fn as_f64(self) -> Option<f64> {
+        match self {
+            Self::Int(i) => Some(i as f64),
+            Self::Uint(u) => Some(u as f64),
+            Self::Float(f) => Some(f),
+            _ => None,
+        }
+    }
+
+    /// The interned text of a string or JSON value.
+    pub fn text_id(self) -> Option<StrId> {
+        match self {
+            Self::Str(s) | Self::Json(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    /// The text of a string or JSON value.
+    pub fn as_str(self, strings: &StringTable) -> Option<&str> {
+        self.text_id().map(|s| strings.get(s))
+    }
+}
+
+/// An attribute layout: the keys of an event's arguments, in the order of the file, and their types.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Shape {
+    /// Key and type of each attribute, in file order.
+    pub fields: Vec<(StrId, AttrType)>,
+}
+
+/// Attributes of all events: per event a shape and a run of values.
+#[derive(Clone, Debug, Default)]
+pub struct AttrTable {
+    shapes: Vec<Shape>,
+    index: HashTable<u32>,
+    /// Per event: its shape.
+    shape: Vec<ShapeId>,
+    /// Per event: where its values start.
+    offset: Vec<u32>,
+    values: Vec<u64>,
+}
+
+fn hash(fields: &[(StrId, AttrType)]) -> u64 {
+    let mut hasher = FxHasher::default();
+    fields.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl AttrTable {
+    /// An empty table.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Rebuilds a table from its columns (see [`Self::columns`]), checking that they belong together.
+    pub fn from_columns(shapes: Vec<Shape>, shape: Vec<ShapeId>, values: Vec<u64>) -> Result<Self, String> {
+        let mut table = Self { shapes, shape, values, ..Self::default() };
+        let mut offset = 0usize;
+        table.offset.reserve_exact(table.shape.len());
+        for id in &table.shape {
+            let shape = table.shapes.get(id.index()).ok_or_else(|| format!("attribute shape {id:?} does not exist"))?;
+            table.offset.push(u32::try_from(offset).map_err(|_| "more than 2^32 attribute values".to_owned())?);
+            offset += shape.fields.len();
+        }
+        if offset != table.values.len() {
+            return Err(format!("attribute shapes call for {offset} values, there are {}", table.values.len()));
+        }
+        for (id, shape) in table.shapes.iter().enumerate() {
+            let shapes = &table.shapes;
+            table.index.insert_unique(hash(&shape.fields), id as u32, |&o| hash(&shapes[o as usize].fields));
+        }
+        Ok(table)
+    }
+
+    /// Shapes, shape per event, and all values event after event.
+    pub fn columns(&self) -> (&[Shape], &[ShapeId], &[u64]) {
+        (&self.shapes, &self.shape, &self.values)
+    }
+
+    /// Appends the attributes of the next event. Values beyond 2^32 in all are dropped (returns `false`).
+    pub fn push(&mut self, fields: &[(StrId, AttrType)], values: &[u64]) -> bool {
+        let fits = u32::try_from(self.values.len() + values.len()).is_ok();
+        let (fields, values) = if fits { (fields, values) } else { (&[][..], &[][..]) };
+        let shape = self.shape_id(fields);
+        self.shape.push(shape);
+        self.offset.push(self.values.len() as u32);
+        self.values.extend_from_slice(values);
+        fits
+    }
+
+    fn shape_id(&mut self, fields: &[(StrId, AttrType)]) -> ShapeId {
+        // Neighbouring events mostly look alike: ask the previous shape before hashing.
+        if let Some(&last) = self.shape.last()
+            && self.shapes[last.index()].fields == fields
+        {
+            return last;
+        }
+        let Self { shapes, index, .. } = self;
+        let hash_value = hash(fields);
+        if let Some(&found) = index.find(hash_value, |&id| shapes[id as usize].fields == fields) {
+            return ShapeId(found);
+        }
+        let id = shapes.len() as u32;
+        shapes.push(Shape { fields: fields.to_vec() });
+        index.insert_unique(hash_value, id, |&other| hash(&shapes[other as usize].fields));
+        ShapeId(id)
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Whether there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.shape.is_empty()
+    }
+
+    /// Key and value of each attribute of `event`, in file order.
+    pub fn of(&self, event: EventId) -> impl ExactSizeIterator<Item = (StrId, AttrValue)> + '_ {
+        let (fields, values) = match self.shape.get(event.index()) {
+            Some(shape) => {
+                let fields = &self.shapes[shape.index()].fields[..];
+                let start = self.offset[event.index()] as usize;
+                (fields, &self.values[start..start + fields.len()])
+            }
+            None => (&[][..], &[][..]),
+        };
+        fields.iter().zip(values).map(|(&(key, kind), &raw)| (key, AttrValue::from_raw(kind, raw)))
+    }
+
+    /// Random access to one key over all events. `None` if no event has it (`key` as found in the string table).
+    pub fn column(&self, key: Option<StrId>) -> AttrColumn<'_> {
+        // The last of duplicate keys wins, as in every JSON reader.
+        let position = self
+            .shapes
+            .iter()
+            .map(|s| key.and_then(|k| s.fields.iter().rposition(|&(f, _)| f == k)).map_or(NO_POSITION, |p| p as u32))
+            .collect();
+        AttrColumn { table: self, position }
+    }
+}
+
+const NO_POSITION: u32 = u32::MAX;
+
+/// One attribute key over all events: see [`AttrTable::column`].
+#[derive(Debug)]
+pub struct AttrColumn<'a> {
+    table: &'a AttrTable,
+    position: Vec<u32>,
+}
+
+impl AttrColumn<'_> {
+    /// The value at `event`, `None` if the event lacks the key or the value is null.
+    pub fn get(&self, event: EventId) -> Option<AttrValue> {
+        let shape = self.table.shape.get(event.index())?.index();
+        let position = self.position[shape];
+        if position == NO_POSITION {
+            return None;
+        }
+        let (_, kind) = self.table.shapes[shape].fields[position as usize];
+        let raw = self.table.values[(self.table.offset[event.index()] + position) as usize];
+        Some(AttrValue::from_raw(kind, raw)).filter(|v| *v != AttrValue::Null)
+    }
+
+    /// The value as integer.
+    pub fn i64(&self, event: EventId) -> Option<i64> {
+        self.get(event)?.as_i64()
+    }
+
+    /// The value as number.
+    pub fn f64(&self, event: EventId) -> Option<f64> {
+        self.get(event)?.as_f64()
+    }
+
+    /// The value's interned text.
+    pub fn text(&self, event: EventId) -> Option<StrId> {
+        self.get(event)?.text_id()
+    }
+
+    /// Whether any event may have the key.
+    pub fn exists(&self) -> bool {
+        self.position.iter().any(|&p| p != NO_POSITION)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_shared_and_values_come_back() {
+        let mut strings = StringTable::new();
+        let (a, b) = (strings.intern("a"), strings.intern("b"));
+        let mut table = AttrTable::new();
+        table.push(&[(a, AttrType::Int), (b, AttrType::Float)], &[7, 2.5f64.to_bits()]);
+        table.push(&[], &[]);
+        table.push(&[(a, AttrType::Int), (b, AttrType::Float)], &[-1i64 as u64, 0]);
+        let column = table.column(Some(a));
+        assert_eq!(column.i64(EventId(0)), Some(7));
+        assert_eq!(column.i64(EventId(1)), None);
+        assert_eq!(column.i64(EventId(2)), Some(-1));
+        assert_eq!(column.i64(EventId(9)), None);
+        assert!(!table.column(None).exists());
+        let (shapes, shape, values) = table.columns();
+        assert_eq!(shapes.len(), 2);
+        let again = AttrTable::from_columns(shapes.to_vec(), shape.to_vec(), values.to_vec()).unwrap();
+        assert_eq!(again.of(EventId(0)).collect::<Vec<_>>(), table.of(EventId(0)).collect::<Vec<_>>());
+        assert!(AttrTable::from_columns(shapes.to_vec(), shape.to_vec(), vec![1]).is_err());
+    }
+}

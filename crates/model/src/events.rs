@@ -1,0 +1,113 @@
+//! The event table: one row per kept record, in the order of the source.
+
+use crate::{EventId, EventKind, Phase, StrId, TrackId, flags};
+
+/// Events as plain columns of equal length. Row order is the order of the source (so that HTA's "event index" and
+/// exports are exact); time order per track is an index of [`crate::Trace`].
+#[derive(Clone, Debug, Default)]
+pub struct EventTable {
+    /// Start in ns since [`crate::TraceMeta::base_ns`].
+    pub start: Vec<i64>,
+    /// Duration in ns, never negative; 0 for points in time.
+    pub dur: Vec<i64>,
+    /// Where it happened.
+    pub track: Vec<TrackId>,
+    /// Name.
+    pub name: Vec<StrId>,
+    /// Category text as in the source; [`StrId::NONE`] if there was none.
+    pub category: Vec<StrId>,
+    /// What it is.
+    pub kind: Vec<EventKind>,
+    /// Form of its record.
+    pub phase: Vec<Phase>,
+    /// Bits of [`flags`].
+    pub flags: Vec<u8>,
+    /// Position in the source's event list (`traceEvents`), counting records that are not rows (metadata, flows).
+    pub source_index: Vec<u32>,
+    /// Innermost event that encloses it on its track; filled when the trace is sealed.
+    pub parent: Vec<EventId>,
+}
+
+/// One event to append: see [`EventTable`] for the fields.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the columns of EventTable carry the docs")]
+pub struct NewEvent {
+    pub start: i64,
+    pub dur: i64,
+    pub track: TrackId,
+    pub name: StrId,
+    pub category: StrId,
+    pub kind: EventKind,
+    pub phase: Phase,
+    pub flags: u8,
+    pub source_index: u32,
+}
+
+impl EventTable {
+    /// Appends an event, without parent.
+    pub fn push(&mut self, event: NewEvent) -> EventId {
+        let id = EventId::new(self.start.len());
+        self.start.push(event.start);
+        self.dur.push(event.dur);
+        self.track.push(event.track);
+        self.name.push(event.name);
+        self.category.push(event.category);
+        self.kind.push(event.kind);
+        self.phase.push(event.phase);
+        self.flags.push(event.flags);
+        self.source_index.push(event.source_index);
+        self.parent.push(EventId::NONE);
+        id
+    }
+
+    /// Number of events.
+    pub fn len(&self) -> usize {
+        self.start.len()
+    }
+
+    /// Whether there is no event.
+    pub fn is_empty(&self) -> bool {
+        self.start.is_empty()
+    }
+
+    /// All handles in row order.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = EventId> + DoubleEndedIterator + use<> {
+        (0..self.len() as u32).map(EventId)
+    }
+
+    /// End in ns since the base (saturating).
+    pub fn end(&self, event: EventId) -> i64 {
+        self.start[event.index()].saturating_add(self.dur[event.index()])
+    }
+
+    /// Whether a flag bit is set.
+    pub fn has(&self, event: EventId, flag: u8) -> bool {
+        self.flags[event.index()] & flag != 0
+    }
+
+    /// Whether the event's times can be used in spans and totals.
+    pub fn is_plausible(&self, event: EventId) -> bool {
+        self.flags[event.index()] & (flags::IMPLAUSIBLE | flags::NO_TIME) == 0
+    }
+
+    /// Checks that all columns are equally long.
+    pub fn check(&self) -> Result<(), String> {
+        let n = self.len();
+        let lengths = [
+            self.dur.len(),
+            self.track.len(),
+            self.name.len(),
+            self.category.len(),
+            self.kind.len(),
+            self.phase.len(),
+            self.flags.len(),
+            self.source_index.len(),
+            self.parent.len(),
+        ];
+        if lengths.iter().all(|&l| l == n) {
+            Ok(())
+        } else {
+            Err(format!("event columns differ in length: {n} and {lengths:?}"))
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! What an event is, independent of the source's vocabulary.
+
+/// Declares a fieldless enum with stable text names and discriminants.
+macro_rules! named_enum {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $value:literal $text:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        #[non_exhaustive]
+        pub enum $name { $($(#[$vdoc])* $variant = $value,)* }
+
+        impl $name {
+            /// Every variant, in the order of the discriminants.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+
+            /// The stable text name used in tables and files.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            /// The variant with this discriminant.
+            pub fn from_u8(value: u8) -> Option<Self> {
+                Self::ALL.iter().copied().find(|v| *v as u8 == value)
+            }
+
+            /// The variant with this text name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|v| v.name() == name)
+            }
+        }
+    };
+}
+
+named_enum!(
+    /// What an event is. Sources map their categories to these; the original category text stays in the event table.
+    EventKind {
+        /// Anything that no other kind describes.
+        Other = 0 "other",
+        /// A framework operator (`cpu_op`).
+        Operator = 1 "operator",
+        /// A user annotation on a CPU thread (`record_function`, `ProfilerStep#n`).
+        Annotation = 2 "annotation",
+        /// A Python frame; `nn.Module` calls included.
+        PythonFunction = 3 "python_function",
+        /// A call into an accelerator's runtime API (CUDA, HIP, MTIA, XPU).
+        Runtime = 4 "runtime",
+        /// A call into an accelerator's driver API.
+        Driver = 5 "driver",
+        /// A kernel running on an accelerator.
+        Kernel = 6 "kernel",
+        /// A copy done by an accelerator.
+        Memcpy = 7 "memcpy",
+        /// A fill done by an accelerator.
+        Memset = 8 "memset",
+        /// A user annotation projected on an accelerator's stream.
+        GpuAnnotation = 9 "gpu_annotation",
+        /// A synchronisation record of an accelerator (`cuda_sync`).
+        Sync = 10 "sync",
+        /// Work of the profiler itself.
+        Overhead = 11 "overhead",
+        /// A point in time without more specific kind.
+        Instant = 12 "instant",
+        /// An allocation or release (`[memory]`).
+        Memory = 13 "memory",
+        /// A counter's new values.
+        Counter = 14 "counter",
+        /// A collective communication recorded on its own track (not the kernel, nor the operator).
+        Collective = 15 "collective",
+        /// A range in which hardware counters were collected.
+        ProfilerRange = 16 "profiler_range",
+        /// The span of the recording itself (`Trace` category).
+        Recording = 17 "recording",
+        /// An asynchronous span that may overlap others of its lane.
+        Async = 18 "async",
+        /// A sample of a sampling profiler.
+        Sample = 19 "sample",
+    }
+);
+
+impl EventKind {
+    /// Whether this is work done by an accelerator: kernel, copy or fill.
+    pub fn is_gpu_work(self) -> bool {
+        matches!(self, Self::Kernel | Self::Memcpy | Self::Memset)
+    }
+
+    /// Whether this is a runtime or driver API call.
+    pub fn is_api_call(self) -> bool {
+        matches!(self, Self::Runtime | Self::Driver)
+    }
+
+    /// The level of the stack this kind belongs to.
+    pub fn level(self) -> Level {
+        match self {
+            Self::Annotation | Self::GpuAnnotation | Self::Recording => Level::Application,
+            Self::PythonFunction => Level::Python,
+            Self::Operator | Self::Collective | Self::Memory => Level::Operator,
+            Self::Runtime | Self::Driver | Self::Sync | Self::Overhead => Level::Runtime,
+            Self::Kernel | Self::Memcpy | Self::Memset | Self::ProfilerRange => Level::Kernel,
+            _ => Level::Other,
+        }
+    }
+}
+
+named_enum!(
+    /// Level of the software and hardware stack (XSP, section 3).
+    Level {
+        /// Steps and user annotations.
+        Application = 0 "application",
+        /// Python frames and modules.
+        Python = 1 "python",
+        /// Framework operators.
+        Operator = 2 "operator",
+        /// Runtime and driver API calls.
+        Runtime = 3 "runtime",
+        /// Work on the accelerator.
+        Kernel = 4 "kernel",
+        /// Not placed.
+        Other = 5 "other",
+    }
+);
+
+named_enum!(
+    /// Form of an event's record in its source.
+    Phase {
+        /// One record with start and duration (`X`).
+        Complete = 0 "complete",
+        /// Joined from a begin and an end record (`B`/`E`).
+        BeginEnd = 1 "begin_end",
+        /// A point in time (`i`, `I`, `R`).
+        Instant = 2 "instant",
+        /// A counter record (`C`).
+        Counter = 3 "counter",
+        /// Joined from asynchronous begin and end (`b`/`e`, `S`/`F`).
+        Async = 4 "async",
+        /// An asynchronous point (`n`, `T`, `p`).
+        AsyncInstant = 5 "async_instant",
+        /// A sample (`P`).
+        Sample = 6 "sample",
+        /// Any other letter, kept as a point in time.
+        Other = 7 "other",
+    }
+);
+
+/// Flag bits of an event.
+pub mod flags {
+    /// The record had a duration (or an end).
+    pub const HAS_DURATION: u8 = 1;
+    /// No end was recorded: the span was closed at the end of the trace.
+    pub const UNFINISHED: u8 = 2;
+    /// The duration was negative and is now 0.
+    pub const CLAMPED: u8 = 4;
+    /// The times lie outside the recording (such as a GPU record at time 0): not used in spans and totals.
+    pub const IMPLAUSIBLE: u8 = 8;
+    /// The span crosses the end of its parent instead of nesting in it.
+    pub const CROSSING: u8 = 16;
+    /// The record had no time stamp; it stands at time 0.
+    pub const NO_TIME: u8 = 32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_discriminants_are_bijective() {
+        for kind in EventKind::ALL {
+            assert_eq!(EventKind::from_name(kind.name()), Some(*kind));
+            assert_eq!(EventKind::from_u8(*kind as u8), Some(*kind));
+        }
+        assert_eq!(EventKind::from_u8(200), None);
+    }
+}

@@ -1,0 +1,44 @@
+//! The data model of Stackline.
+//!
+//! Everything that a deep-learning program does is an *event* on a *track* (a CPU thread, a GPU stream), with a kind, a
+//! parent by nesting, attributes, and links. Sources build a [`Trace`]; analyses read it; nobody changes it afterwards.
+//!
+//! ```
+//! use stackline_model::{EventKind, Key, NewEvent, Phase, StrId, Trace, TrackKind, flags};
+//! let mut trace = Trace::default();
+//! let name = trace.strings.intern("aten::mm");
+//! let track = trace.tracks.track(Key::Int(7), Key::Int(7), TrackKind::Thread);
+//! let event = trace.events.push(NewEvent {
+//!     start: 1_000, dur: 500, track, name, category: StrId::NONE, kind: EventKind::Operator,
+//!     phase: Phase::Complete, flags: flags::HAS_DURATION, source_index: 0,
+//! });
+//! trace.attrs.push(&[], &[]);
+//! trace.index_tracks();
+//! assert_eq!(trace.track_events(track), [event]);
+//! assert_eq!(trace.span(), Some((1_000, 1_500)));
+//! ```
+#![forbid(unsafe_code)]
+
+mod attrs;
+mod events;
+mod gpu;
+mod ids;
+mod kind;
+mod links;
+mod read_report;
+mod strings;
+mod table;
+mod trace;
+mod tracks;
+
+pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
+pub use events::{EventTable, NewEvent};
+pub use gpu::GpuTable;
+pub use ids::{EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId};
+pub use kind::{EventKind, Level, Phase, flags};
+pub use links::{LinkTable, StackTable};
+pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
+pub use strings::StringTable;
+pub use table::{Column, Table, Unit, Values};
+pub use trace::{Step, Trace, TraceMeta, TraceSet};
+pub use tracks::{Key, Process, Track, TrackKind, TrackTable};

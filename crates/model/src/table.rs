@@ -1,0 +1,154 @@
+//! Result tables: what analyses return and presenters show.
+
+use serde::{Deserialize, Serialize};
+
+/// Unit of a column's numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// No unit: names, counts, ids.
+    None,
+    /// Nanoseconds.
+    Ns,
+    /// Microseconds.
+    Us,
+    /// Milliseconds.
+    Ms,
+    /// Bytes.
+    Bytes,
+    /// Percent, 0 to 100.
+    Percent,
+    /// Gigabytes (10^9 bytes) per second.
+    GBps,
+    /// Gibibytes (2^30 bytes) per second.
+    GiBps,
+    /// Mebibytes.
+    MiB,
+}
+
+impl Unit {
+    /// Suffix for people, empty for [`Unit::None`].
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Ns => "ns",
+            Self::Us => "µs",
+            Self::Ms => "ms",
+            Self::Bytes => "B",
+            Self::Percent => "%",
+            Self::GBps => "GB/s",
+            Self::GiBps => "GiB/s",
+            Self::MiB => "MiB",
+        }
+    }
+}
+
+/// Values of a column; `None` where a row has no value.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Integers.
+    I64(Vec<Option<i64>>),
+    /// Numbers.
+    F64(Vec<Option<f64>>),
+    /// Text.
+    Str(Vec<Option<String>>),
+    /// Truth values.
+    Bool(Vec<Option<bool>>),
+}
+
+impl Values {
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::I64(v) => v.len(),
+            Self::F64(v) => v.len(),
+            Self::Str(v) => v.len(),
+            Self::Bool(v) => v.len(),
+        }
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A named column.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Stable name: the key in JSON and the header in CSV. Part of the versioned schema.
+    pub name: String,
+    /// Unit of its numbers.
+    pub unit: Unit,
+    /// Values.
+    pub values: Values,
+}
+
+/// A result table. Columns are equally long.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Table {
+    /// Stable name, such as `kernel_summary`.
+    pub name: String,
+    /// One line for people.
+    pub title: String,
+    /// Columns in display order.
+    pub columns: Vec<Column>,
+    /// Sentences that belong to the numbers (coverage, definitions, what could not be computed).
+    pub notes: Vec<String>,
+}
+
+impl Table {
+    /// An empty table.
+    pub fn new(name: &str, title: &str) -> Self {
+        Self { name: name.to_owned(), title: title.to_owned(), ..Self::default() }
+    }
+
+    /// Adds a column of integers (chainable).
+    #[must_use]
+    pub fn i64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<i64>>>) -> Self {
+        self.with(name, unit, Values::I64(values.into_iter().map(Into::into).collect()))
+    }
+
+    /// Adds a column of numbers (chainable).
+    #[must_use]
+    pub fn f64(self, name: &str, unit: Unit, values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Self {
+        self.with(name, unit, Values::F64(values.into_iter().map(Into::into).collect()))
+    }
+
+    /// Adds a column of text (chainable).
+    #[must_use]
+    pub fn text(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<String>>>) -> Self {
+        self.with(name, Unit::None, Values::Str(values.into_iter().map(Into::into).collect()))
+    }
+
+    /// Adds a column of truth values (chainable).
+    #[must_use]
+    pub fn bool(self, name: &str, values: impl IntoIterator<Item = impl Into<Option<bool>>>) -> Self {
+        self.with(name, Unit::None, Values::Bool(values.into_iter().map(Into::into).collect()))
+    }
+
+    /// Adds a column (chainable).
+    #[must_use]
+    pub fn with(mut self, name: &str, unit: Unit, values: Values) -> Self {
+        debug_assert!(self.columns.iter().all(|c| c.values.len() == values.len()), "column {name} has another length");
+        self.columns.push(Column { name: name.to_owned(), unit, values });
+        self
+    }
+
+    /// Adds a note (chainable).
+    #[must_use]
+    pub fn note(mut self, text: impl Into<String>) -> Self {
+        self.notes.push(text.into());
+        self
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.columns.first().map_or(0, |c| c.values.len())
+    }
+
+    /// The column with this name.
+    pub fn column(&self, name: &str) -> Option<&Column> {
+        self.columns.iter().find(|c| c.name == name)
+    }
+}

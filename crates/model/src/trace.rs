@@ -1,0 +1,173 @@
+//! A sealed trace and a set of them.
+
+use crate::{
+    AttrTable, EventId, EventKind, EventTable, GpuTable, Key, LinkTable, ReadReport, StackTable, StrId, StringTable,
+    TrackId, TrackTable,
+};
+
+/// A training or inference step (`ProfilerStep#n`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// Its number.
+    pub number: i64,
+    /// Its annotation on the CPU.
+    pub event: EventId,
+    /// Start in ns since the base.
+    pub start: i64,
+    /// End in ns since the base.
+    pub end: i64,
+}
+
+/// What is known of a trace as a whole.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TraceMeta {
+    /// Label: the file name, with the archive's in front where there is one.
+    pub name: String,
+    /// Format it was read from, such as `kineto` or `chrome`.
+    pub format: String,
+    /// Epoch time in ns that event times count from (`baseTimeNanoseconds`, 0 if the file names none).
+    pub base_ns: i64,
+    /// Rank in a distributed job, if the file says it.
+    pub rank: Option<i64>,
+    /// Number of ranks of the job, if the file says it.
+    pub world_size: Option<i64>,
+    /// Other top-level entries of the file: key and compact JSON text, in file order. May hold what is private.
+    pub entries: Vec<(String, String)>,
+    /// Whether any record had a fractional or missing `ts` in µs: HTA rounds such traces (its section 2.1).
+    pub fractional_ts: bool,
+}
+
+impl TraceMeta {
+    /// JSON text of a top-level entry; the last one wins where a key occurs twice.
+    pub fn entry(&self, key: &str) -> Option<&str> {
+        self.entries.iter().rev().find(|(k, _)| k == key).map(|(_, v)| v.as_str())
+    }
+}
+
+/// One sealed trace: immutable tables that refer to each other by handles.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    /// What is known of it as a whole.
+    pub meta: TraceMeta,
+    /// Its strings.
+    pub strings: StringTable,
+    /// Its events, in source order.
+    pub events: EventTable,
+    /// Their arguments.
+    pub attrs: AttrTable,
+    /// Where they happened.
+    pub tracks: TrackTable,
+    /// Work on accelerators, with launch and owner.
+    pub gpu: GpuTable,
+    /// Flow arrows of the source whose both ends were found.
+    pub flows: LinkTable,
+    /// From forward operator to backward operator (sequence number and forward thread, or flow).
+    pub backward: LinkTable,
+    /// Stacks that the source attached to events.
+    pub stacks: StackTable,
+    /// Steps in time order.
+    pub steps: Vec<Step>,
+    /// What reading had to repair, skip or lose.
+    pub report: ReadReport,
+    /// Events of all tracks, track after track, by (start, longer first, row).
+    track_order: Vec<EventId>,
+    /// Where each track's run in `track_order` starts; one entry more than tracks.
+    track_offset: Vec<u32>,
+}
+
+impl Trace {
+    /// Builds the time order per track. Call once all events are in.
+    pub fn index_tracks(&mut self) {
+        let tracks = self.tracks.len();
+        let mut offset = vec![0u32; tracks + 1];
+        for track in &self.events.track {
+            offset[track.index() + 1] += 1;
+        }
+        for i in 0..tracks {
+            offset[i + 1] += offset[i];
+        }
+        let mut next = offset.clone();
+        let mut order = vec![EventId::NONE; self.events.len()];
+        for id in self.events.ids() {
+            let slot = &mut next[self.events.track[id.index()].index()];
+            order[*slot as usize] = id;
+            *slot += 1;
+        }
+        for i in 0..tracks {
+            let run = &mut order[offset[i] as usize..offset[i + 1] as usize];
+            let (start, dur) = (&self.events.start, &self.events.dur);
+            run.sort_by_key(|e| (start[e.index()], std::cmp::Reverse(dur[e.index()]), e.0));
+        }
+        self.track_order = order;
+        self.track_offset = offset;
+    }
+
+    /// Events of a track by (start, longer first, row).
+    pub fn track_events(&self, track: TrackId) -> &[EventId] {
+        match (self.track_offset.get(track.index()), self.track_offset.get(track.index() + 1)) {
+            (Some(&from), Some(&to)) => &self.track_order[from as usize..to as usize],
+            _ => &[],
+        }
+    }
+
+    /// Name of an event.
+    pub fn name(&self, event: EventId) -> &str {
+        self.strings.get(self.events.name[event.index()])
+    }
+
+    /// Category text of an event, empty if there was none.
+    pub fn category(&self, event: EventId) -> &str {
+        self.strings.get(self.events.category[event.index()])
+    }
+
+    /// Kind of an event.
+    pub fn kind(&self, event: EventId) -> EventKind {
+        self.events.kind[event.index()]
+    }
+
+    /// The enclosing events of `event`, innermost first, `event` itself not included.
+    pub fn ancestors(&self, event: EventId) -> impl Iterator<Item = EventId> + '_ {
+        std::iter::successors(self.events.parent[event.index()].some(), |e| self.events.parent[e.index()].some())
+    }
+
+    /// First start and last end in ns over all plausible events with a duration; `None` if there is none.
+    pub fn span(&self) -> Option<(i64, i64)> {
+        let timed = |e: &EventId| {
+            self.events.is_plausible(*e)
+                && self.events.has(*e, crate::flags::HAS_DURATION)
+                && self.kind(*e) != EventKind::Recording
+        };
+        let mut span: Option<(i64, i64)> = None;
+        for event in self.events.ids().filter(timed) {
+            let (start, end) = (self.events.start[event.index()], self.events.end(event));
+            span = Some(span.map_or((start, end), |(a, b)| (a.min(start), b.max(end))));
+        }
+        span
+    }
+
+    /// A process or thread key as text.
+    pub fn key_text(&self, key: Key) -> String {
+        match key {
+            Key::Int(i) => i.to_string(),
+            Key::Str(s) => self.strings.get(s).to_owned(),
+            Key::None => String::new(),
+        }
+    }
+
+    /// A text attribute's key handle, for [`AttrTable::column`].
+    pub fn key(&self, name: &str) -> Option<StrId> {
+        self.strings.find(name)
+    }
+
+    /// One attribute over all events: `trace.attr("correlation").i64(event)`.
+    pub fn attr(&self, name: &str) -> crate::AttrColumn<'_> {
+        self.attrs.column(self.key(name))
+    }
+}
+
+/// Traces of one job, one per rank or file, in the order given.
+#[derive(Clone, Debug, Default)]
+pub struct TraceSet {
+    /// The traces.
+    pub traces: Vec<Trace>,
+}
