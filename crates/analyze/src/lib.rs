@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyses;
+pub mod intervals;
 mod scope;
 
 pub use scope::Scope;

@@ -1,0 +1,113 @@
+//! Arithmetic of half-open spans `(start, end)`.
+//!
+//! Analyses use exact nanoseconds (`i64`); the functions are generic so that a peer's floating-point arithmetic can be
+//! reproduced by the same code. All functions take and give spans as plain pairs; "disjoint" means sorted by start,
+//! without overlap or contact, as [`union`] returns them.
+
+use std::cmp::Ordering;
+use std::ops::Sub;
+
+/// A number that spans can be made of.
+pub trait Bound: Copy + PartialOrd + Sub<Output = Self> + std::iter::Sum {}
+
+impl<T: Copy + PartialOrd + Sub<Output = T> + std::iter::Sum> Bound for T {}
+
+fn max<T: Bound>(a: T, b: T) -> T {
+    if b > a { b } else { a }
+}
+
+fn min<T: Bound>(a: T, b: T) -> T {
+    if b < a { b } else { a }
+}
+
+/// The disjoint spans that cover the same points. Touching spans become one.
+pub fn union<T: Bound>(spans: impl IntoIterator<Item = (T, T)>) -> Vec<(T, T)> {
+    let mut sorted: Vec<(T, T)> = spans.into_iter().collect();
+    sorted.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
+    let mut kept = 0;
+    for i in 0..sorted.len() {
+        let (start, end) = sorted[i];
+        if kept > 0 && start <= sorted[kept - 1].1 {
+            sorted[kept - 1].1 = max(sorted[kept - 1].1, end);
+        } else {
+            sorted[kept] = (start, end);
+            kept += 1;
+        }
+    }
+    sorted.truncate(kept);
+    sorted
+}
+
+/// The parts of `from` outside `remove`. Both disjoint.
+pub fn subtract<T: Bound>(from: &[(T, T)], remove: &[(T, T)]) -> Vec<(T, T)> {
+    let mut rest = Vec::with_capacity(from.len());
+    let mut first = 0;
+    for &(start, end) in from {
+        while first < remove.len() && remove[first].1 <= start {
+            first += 1;
+        }
+        let mut at = start;
+        for &(cut_start, cut_end) in &remove[first..] {
+            if cut_start >= end || at >= end {
+                break;
+            }
+            if cut_start > at {
+                rest.push((at, cut_start));
+            }
+            at = max(at, cut_end);
+        }
+        if at < end {
+            rest.push((at, end));
+        }
+    }
+    rest
+}
+
+/// The parts that both sides cover. Both disjoint.
+pub fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
+    let (mut i, mut j) = (0, 0);
+    let mut both = Vec::new();
+    while i < a.len() && j < b.len() {
+        let (start, end) = (max(a[i].0, b[j].0), min(a[i].1, b[j].1));
+        if start < end {
+            both.push((start, end));
+        }
+        if a[i].1 < b[j].1 { i += 1 } else { j += 1 }
+    }
+    both
+}
+
+/// The sum of the lengths.
+pub fn total<T: Bound>(spans: &[(T, T)]) -> T {
+    spans.iter().map(|&(start, end)| end - start).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn covers(spans: &[(i64, i64)], point: i64) -> bool {
+        spans.iter().any(|&(a, b)| (a..b).contains(&point))
+    }
+
+    fn spans() -> impl Strategy<Value = Vec<(i64, i64)>> {
+        proptest::collection::vec((0i64..60, 0i64..12).prop_map(|(a, d)| (a, a + d)), 0..14)
+    }
+
+    proptest! {
+        #[test]
+        fn agree_with_sets_of_points(a in spans(), b in spans()) {
+            let (ua, ub) = (union(a.clone()), union(b.clone()));
+            prop_assert!(ua.windows(2).all(|w| w[0].1 < w[1].0));
+            let (rest, both) = (subtract(&ua, &ub), intersect(&ua, &ub));
+            for p in 0..80 {
+                let (in_a, in_b) = (covers(&a, p), covers(&b, p));
+                prop_assert_eq!(covers(&ua, p), in_a);
+                prop_assert_eq!(covers(&rest, p), in_a && !in_b);
+                prop_assert_eq!(covers(&both, p), in_a && in_b);
+            }
+            prop_assert_eq!(total(&rest) + total(&both), total(&ua));
+        }
+    }
+}
