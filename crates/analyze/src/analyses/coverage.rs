@@ -1,0 +1,143 @@
+//! Coverage: how much of the GPU time is known to come from where.
+//!
+//! Every share of GPU time is only as good as the part of it that could be tied to a launch, an operator, a step. Under
+//! graph replay whole steps hang on one launch call, and kernels launched before the recording have none
+//! (AMD-AGI/TraceLens#827, #728), so this table stands beside every share.
+
+use crate::{Analysis, Scope};
+use stackline_model::{EventId, GpuId, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const COVERAGE: Analysis = Analysis {
+    name: "coverage",
+    about: "How much of the GPU time has a known launch, operator, Python frame, module, annotation and step",
+    run,
+};
+
+/// What may be known of an operation of a GPU, in the order of the rows.
+const KNOWN: [&str; 7] = ["launch", "operator", "python", "module", "annotation", "step", "graph_launch"];
+
+fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let mut operations = 0i64;
+    let mut total = 0i64;
+    let mut counts = [0i64; KNOWN.len()];
+    let mut times = [0i64; KNOWN.len()];
+    for id in trace.gpu.ids().filter(|&id| scope.has_gpu(trace, id)) {
+        let event = trace.gpu.event[id.index()];
+        if !trace.events.is_plausible(event) {
+            continue;
+        }
+        let dur = trace.events.dur[event.index()];
+        operations += 1;
+        total = total.saturating_add(dur);
+        for (i, known) in known(trace, id).into_iter().enumerate() {
+            counts[i] += i64::from(known);
+            times[i] = times[i].saturating_add(if known { dur } else { 0 });
+        }
+    }
+    vec![table(operations, total, &counts, &times)]
+}
+
+fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
+    let gpu = &trace.gpu;
+    let i = id.index();
+    let launch = gpu.launch[i];
+    [
+        launch.is_some(),
+        gpu.operator[i].is_some(),
+        gpu.python[i].is_some(),
+        gpu.module[i].is_some(),
+        gpu.annotation[i].is_some(),
+        (gpu.step[i] as usize) < trace.steps.len(),
+        is_graph_launch(trace, launch),
+    ]
+}
+
+/// Whether a call launches a recorded graph (CUDA, HIP): its operations share the call's operator and step.
+fn is_graph_launch(trace: &Trace, launch: EventId) -> bool {
+    launch.is_some() && trace.name(launch).contains("GraphLaunch")
+}
+
+fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
+    let share = |part: i64, whole: i64| (whole > 0).then(|| part as f64 * 100.0 / whole as f64);
+    let table = Table::new("coverage", "How much of the GPU time is known to come from where")
+        .text("known", KNOWN.map(|k| Some(k.to_owned())))
+        .f64("gpu_time_percent", Unit::Percent, times.iter().map(|&t| share(t, total)))
+        .i64("gpu_time_ns", Unit::Ns, times.iter().copied())
+        .i64("gpu_time_total_ns", Unit::Ns, times.iter().map(|_| total))
+        .i64("operations", Unit::None, counts.iter().copied())
+        .i64("operations_total", Unit::None, counts.iter().map(|_| operations))
+        .f64("operations_percent", Unit::Percent, counts.iter().map(|&c| share(c, operations)));
+    let Some(graph) = share(times[KNOWN.len() - 1], total).filter(|&p| p > 0.0) else {
+        return if operations == 0 { table.note("The trace has no GPU operations in this scope.") } else { table };
+    };
+    table.note(format!(
+        "{graph:.1} % of the GPU time was launched by graph launches: its operator and step are those of the launch call."
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::{EventKind, Key, NewEvent, Phase, StrId, TrackKind, Values, flags};
+
+    fn event(trace: &mut Trace, name: &str, kind: EventKind, start: i64, dur: i64, flag: u8) -> EventId {
+        let name = trace.strings.intern(name);
+        let track = trace.tracks.track(Key::Int(0), Key::Int(1), TrackKind::Thread);
+        trace.attrs.push(&[], &[]);
+        trace.events.push(NewEvent {
+            start,
+            dur,
+            track,
+            name,
+            category: StrId::NONE,
+            kind,
+            phase: Phase::Complete,
+            flags: flags::HAS_DURATION | flag,
+            source_index: 0,
+        })
+    }
+
+    fn gpu(trace: &mut Trace, event: EventId, launch: EventId, operator: EventId) {
+        let gpu = &mut trace.gpu;
+        gpu.event.push(event);
+        gpu.correlation.push(1);
+        gpu.device.push(0);
+        gpu.stream.push(7);
+        gpu.launch.push(launch);
+        gpu.operator.push(operator);
+        gpu.python.push(EventId::NONE);
+        gpu.module.push(EventId::NONE);
+        gpu.annotation.push(EventId::NONE);
+        gpu.step.push(u32::MAX);
+    }
+
+    #[test]
+    fn shares_are_of_plausible_gpu_time() {
+        let mut trace = Trace::default();
+        let launch = event(&mut trace, "cudaGraphLaunch", EventKind::Runtime, 0, 5, 0);
+        let operator = event(&mut trace, "aten::mm", EventKind::Operator, 0, 9, 0);
+        for (dur, l, o, flag) in [
+            (30, launch, operator, 0),
+            (10, launch, EventId::NONE, 0),
+            (60, EventId::NONE, EventId::NONE, 0),
+            (1_000, launch, operator, flags::IMPLAUSIBLE),
+        ] {
+            let kernel = event(&mut trace, "k", EventKind::Kernel, 10, dur, flag);
+            gpu(&mut trace, kernel, l, o);
+        }
+        let tables = run(&trace, &Scope::default());
+        let column = |name: &str| tables[0].column(name).map(|c| c.values.clone());
+        let percent = [40.0, 30.0, 0.0, 0.0, 0.0, 0.0, 40.0].map(Some).to_vec();
+        assert_eq!(column("gpu_time_percent"), Some(Values::F64(percent)));
+        assert_eq!(column("operations"), Some(Values::I64([2, 1, 0, 0, 0, 0, 2].map(Some).to_vec())));
+        assert_eq!(tables[0].notes.len(), 1);
+    }
+
+    #[test]
+    fn without_gpu_work_there_is_no_share() {
+        let tables = run(&Trace::default(), &Scope::default());
+        assert_eq!(tables[0].column("gpu_time_percent").map(|c| &c.values), Some(&Values::F64(vec![None; 7])));
+        assert!(tables[0].notes[0].contains("no GPU operations"));
+    }
+}
