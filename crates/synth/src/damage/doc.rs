@@ -1,0 +1,135 @@
+//! An undamaged trace with the edits to be made to it.
+
+use std::ops::Range;
+
+use super::Mutation;
+use crate::rng::Rng;
+use crate::scan::{self, Layout, Member};
+
+/// The text, where its events are, and the edits so far.
+#[derive(Debug)]
+pub(super) struct Doc<'a> {
+    pub(super) text: &'a [u8],
+    pub(super) layout: Layout,
+    pub(super) events: Vec<Range<usize>>,
+    edits: Vec<(Range<usize>, Vec<u8>)>,
+}
+
+impl<'a> Doc<'a> {
+    /// `None` if `text` is not a well-formed trace.
+    pub(super) fn new(text: &'a [u8]) -> Option<Self> {
+        let layout = scan::layout(text)?;
+        let events = scan::elements(text, &layout.events)?;
+        Some(Self { text, layout, events, edits: Vec::new() })
+    }
+
+    /// Members of event `index`.
+    pub(super) fn members(&self, index: usize) -> Vec<Member> {
+        scan::members(self.text, self.events[index].start).map_or_else(Vec::new, |found| found.0)
+    }
+
+    /// Where member `key` of event `index` stands.
+    pub(super) fn member(&self, index: usize, key: &str) -> Option<Member> {
+        self.members(index).into_iter().find(|m| m.name(self.text) == key.as_bytes())
+    }
+
+    /// Where argument `key` of event `index` stands.
+    pub(super) fn argument(&self, index: usize, key: &str) -> Option<Member> {
+        self.arguments(index).into_iter().find(|m| m.name(self.text) == key.as_bytes())
+    }
+
+    /// Arguments of event `index`.
+    pub(super) fn arguments(&self, index: usize) -> Vec<Member> {
+        let args = self.member(index, "args").filter(|m| self.text[m.value.start] == b'{');
+        args.and_then(|m| scan::members(self.text, m.value.start)).map_or_else(Vec::new, |found| found.0)
+    }
+
+    /// Text of member `key` of event `index`, quotes included; empty if it has none.
+    pub(super) fn value(&self, index: usize, key: &str) -> &'a [u8] {
+        self.member(index, key).map_or(&[], |m| &self.text[m.value])
+    }
+
+    /// Whether event `index` is a slice of one of these categories (lower case, as Kineto writes them today).
+    pub(super) fn is(&self, index: usize, categories: &[&str]) -> bool {
+        let found = self.value(index, "cat");
+        self.value(index, "ph") == b"\"X\""
+            && found.len() > 2
+            && categories.iter().any(|c| c.as_bytes() == &found[1..found.len() - 1])
+    }
+
+    /// Whether event `index` is a slice on a GPU.
+    pub(super) fn on_gpu(&self, index: usize) -> bool {
+        self.is(index, &["kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"])
+    }
+
+    /// Whether event `index` is a slice.
+    pub(super) fn is_slice(&self, index: usize) -> bool {
+        self.value(index, "ph") == b"\"X\""
+    }
+
+    /// All events that `wanted` holds for.
+    pub(super) fn all(&self, wanted: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
+        (0..self.events.len()).filter(|&index| wanted(self, index)).collect()
+    }
+
+    /// One to `most` random events that `wanted` holds for.
+    pub(super) fn some(&self, rng: &mut Rng, most: usize, wanted: impl Fn(&Self, usize) -> bool) -> Vec<usize> {
+        let found = self.all(wanted);
+        let count = 1 + rng.below(most);
+        rng.sample(found.len(), count).into_iter().map(|i| found[i]).collect()
+    }
+
+    /// Replaces `range` with `bytes`.
+    pub(super) fn replace(&mut self, range: Range<usize>, bytes: impl Into<Vec<u8>>) {
+        self.edits.push((range, bytes.into()));
+    }
+
+    /// Puts `bytes` before the byte at `at`.
+    pub(super) fn insert(&mut self, at: usize, bytes: impl Into<Vec<u8>>) {
+        self.replace(at..at, bytes);
+    }
+
+    /// Adds arguments (text without the enclosing braces) to event `index`.
+    pub(super) fn add_arguments(&mut self, index: usize, text: &str) {
+        match self.member(index, "args").filter(|m| self.text[m.value.start] == b'{') {
+            Some(args) => {
+                let empty = self.arguments(index).is_empty();
+                self.insert(args.value.start + 1, if empty { text.to_owned() } else { format!("{text}, ") });
+            }
+            None => self.insert(self.events[index].end - 1, format!(", \"args\": {{{text}}}")),
+        }
+    }
+
+    /// Adds whole events (text, with commas between them) at the end of the array.
+    pub(super) fn add_events(&mut self, text: &str) {
+        match self.events.last() {
+            Some(last) => self.insert(last.end, format!(",\n  {text}")),
+            None => self.insert(self.layout.events.start + 1, text),
+        }
+    }
+
+    /// Adds a member (text `"key": value`) to the header; false in the bare array form.
+    pub(super) fn add_header(&mut self, text: &str) -> bool {
+        if self.layout.object {
+            self.insert(scan::skip_space(self.text, 0) + 1, format!("\n  {text},"));
+        }
+        self.layout.object
+    }
+
+    /// Does the edits. Of two that overlap the later-noted one is dropped.
+    pub(super) fn finish(mut self) -> Mutation {
+        self.edits.sort_by_key(|edit| edit.0.start);
+        let (mut bytes, mut offsets, mut done) = (Vec::with_capacity(self.text.len() + 4096), Vec::new(), 0);
+        for (range, new) in self.edits {
+            if range.start < done || new == self.text[range.clone()] {
+                continue;
+            }
+            bytes.extend_from_slice(&self.text[done..range.start]);
+            offsets.push(bytes.len());
+            bytes.extend_from_slice(&new);
+            done = range.end;
+        }
+        bytes.extend_from_slice(&self.text[done..]);
+        Mutation { bytes, offsets }
+    }
+}

@@ -1,0 +1,148 @@
+//! Odd ids and broken links.
+
+use super::doc::Doc;
+use crate::rng::Rng;
+
+type Out = Option<Vec<u8>>;
+
+/// At most this many events per variant.
+const PLACES: usize = 6;
+
+pub(super) fn integer_above_int64(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let values = [
+        "10159970886766084423",
+        "18446744073709551615",
+        "9223372036854775808",
+        "340282366920938463463374607431768211455",
+    ];
+    for index in doc.some(rng, PLACES, |doc, i| doc.is_slice(i)) {
+        if let Some(value) = rng.pick(&values) {
+            doc.add_arguments(index, &format!("\"Comms Id\": {value}"));
+        }
+    }
+    None
+}
+
+fn linked(doc: &Doc<'_>, index: usize) -> bool {
+    doc.on_gpu(index) && doc.argument(index, "correlation").is_some()
+}
+
+fn call(doc: &Doc<'_>, index: usize) -> bool {
+    doc.is(index, &["cuda_runtime", "cuda_driver", "Runtime"]) && doc.argument(index, "correlation").is_some()
+}
+
+/// Gives argument `correlation` of these events new text.
+fn set_correlation(doc: &mut Doc<'_>, picked: Vec<usize>, mut new: impl FnMut() -> Vec<u8>) -> Out {
+    for index in picked {
+        if let Some(member) = doc.argument(index, "correlation") {
+            doc.replace(member.value, new());
+        }
+    }
+    None
+}
+
+pub(super) fn duplicate_correlation(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    // A launch gets the id of another, as after a wrap of the counter or a merge of two ranks.
+    let calls = doc.all(call);
+    let known: Vec<Vec<u8>> =
+        calls.iter().filter_map(|&i| doc.argument(i, "correlation")).map(|m| doc.text[m.value].to_vec()).collect();
+    let count = 1 + rng.below(PLACES);
+    let picked = rng.sample(calls.len(), count).into_iter().map(|i| calls[i]).collect();
+    let others: Vec<_> = (0..PLACES).filter_map(|_| rng.pick(&known).cloned()).collect();
+    let mut others = others.into_iter().cycle();
+    set_correlation(doc, picked, || others.next().unwrap_or_default())
+}
+
+pub(super) fn orphan_kernel(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let picked = doc.some(rng, PLACES, linked);
+    let mut id = 3_900_000_000_u64 + rng.below(1000) as u64;
+    set_correlation(doc, picked, || {
+        id += 1;
+        id.to_string().into_bytes()
+    })
+}
+
+pub(super) fn orphan_launch(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let picked = doc.some(rng, PLACES, call);
+    let mut id = 3_800_000_000_u64 + rng.below(1000) as u64;
+    set_correlation(doc, picked, || {
+        id += 1;
+        id.to_string().into_bytes()
+    })
+}
+
+pub(super) fn orphan_flow(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    // The departures lose their id, so the arrivals come from nowhere.
+    for index in doc.some(rng, PLACES, |doc, i| doc.value(i, "ph") == b"\"s\"") {
+        if let Some(member) = doc.member(index, "id") {
+            doc.replace(member.value, (4_000_000_000_u64 + rng.bits() % 1000).to_string());
+        }
+    }
+    None
+}
+
+/// Gives all events of one host thread another thread id.
+fn rename_thread(doc: &mut Doc<'_>, rng: &mut Rng, new: &[&str]) -> Out {
+    let host = doc
+        .all(|doc, i| doc.is(i, &["cpu_op", "cuda_runtime", "cuda_driver", "python_function", "Operator", "Runtime"]));
+    let old = doc.value(*rng.pick(&host)?, "tid");
+    let text = *rng.pick(new)?;
+    for index in doc.all(|doc, i| doc.value(i, "tid") == old && !doc.on_gpu(i)) {
+        if let Some(member) = doc.member(index, "tid") {
+            doc.replace(member.value, text);
+        }
+    }
+    None
+}
+
+pub(super) fn odd_thread_id(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    rename_thread(doc, rng, &["-9223372036854775808", "-1", "-549452224", "18446744073709551615", "0"])
+}
+
+pub(super) fn text_thread_id(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    rename_thread(doc, rng, &["\"main\"", "\"stream 7\"", "\"7\"", "\"\"", "\"thread 7 (python)\""])
+}
+
+pub(super) fn colliding_process_id(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
+    // In a container the process may well have the number of a GPU.
+    let gpu = doc.all(Doc::on_gpu);
+    let device = doc.value(*gpu.first()?, "pid");
+    for index in doc.all(|doc, i| !doc.on_gpu(i) && doc.value(i, "pid").first().is_some_and(u8::is_ascii_digit)) {
+        if let Some(member) = doc.member(index, "pid") {
+            doc.replace(member.value, device);
+        }
+    }
+    None
+}
+
+pub(super) fn agent_id_device(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let agent = rng.pick(&["2", "9", "17"]).copied().unwrap_or("9");
+    for index in doc.all(|doc, i| doc.on_gpu(i) || doc.is(i, &["gpu_user_annotation", "cuda_sync"])) {
+        if let Some(member) = doc.member(index, "pid") {
+            doc.replace(member.value, agent);
+        }
+        if let Some(member) = doc.argument(index, "device") {
+            doc.replace(member.value, agent);
+        }
+    }
+    None
+}
+
+pub(super) fn graph_replay(doc: &mut Doc<'_>, _: &mut Rng) -> Out {
+    // All kernels come from one graph launch and name no operator.
+    let kernels = doc.all(linked);
+    let first = doc.argument(*kernels.first()?, "correlation").map(|m| doc.text[m.value].to_vec())?;
+    for &index in &kernels {
+        for (key, new) in [("correlation", first.as_slice()), ("External id", b"0")] {
+            if let Some(member) = doc.argument(index, key) {
+                doc.replace(member.value, new);
+            }
+        }
+    }
+    let launch =
+        doc.all(|doc, i| call(doc, i) && doc.argument(i, "correlation").is_some_and(|m| doc.text[m.value] == *first));
+    if let Some(member) = launch.first().and_then(|&index| doc.member(index, "name")) {
+        doc.replace(member.value, "\"cudaGraphLaunch\"");
+    }
+    None
+}

@@ -1,0 +1,258 @@
+//! Odd or impossible times.
+
+use super::doc::Doc;
+use crate::rng::Rng;
+
+type Out = Option<Vec<u8>>;
+
+/// At most this many events per variant.
+const PLACES: usize = 6;
+
+/// Decimal microseconds as nanoseconds; `None` for anything but digits and a point.
+fn ns(value: &[u8]) -> Option<i128> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let micros: i128 = whole.parse().ok()?;
+    let part: i128 = if part.is_empty() { 0 } else { format!("{part:0<3}").get(..3)?.parse().ok()? };
+    Some(micros * 1000 + if whole.starts_with('-') { -part } else { part })
+}
+
+/// Decimal microseconds, with a fraction only if `like` has one.
+fn micros(ns: i128, like: &[u8]) -> String {
+    let sign = if ns < 0 { "-" } else { "" };
+    let (whole, part) = (ns.unsigned_abs() / 1000, ns.unsigned_abs() % 1000);
+    if like.contains(&b'.') { format!("{sign}{whole}.{part:03}") } else { format!("{sign}{whole}") }
+}
+
+fn timed(doc: &Doc<'_>, index: usize) -> bool {
+    doc.is_slice(index) && ns(doc.value(index, "ts")).is_some() && ns(doc.value(index, "dur")).is_some()
+}
+
+/// Rewrites member `key` of some events.
+fn rewrite(
+    doc: &mut Doc<'_>,
+    picked: Vec<usize>,
+    key: &str,
+    mut new: impl FnMut(&Doc<'_>, usize, i128) -> Option<String>,
+) -> Out {
+    for index in picked {
+        let Some(member) = doc.member(index, key) else { continue };
+        let Some(value) = ns(&doc.text[member.value.clone()]) else { continue };
+        if let Some(text) = new(doc, index, value) {
+            doc.replace(member.value, text);
+        }
+    }
+    None
+}
+
+fn span(doc: &Doc<'_>) -> (i128, i128) {
+    let starts = (0..doc.events.len()).filter(|&i| timed(doc, i)).filter_map(|i| ns(doc.value(i, "ts")));
+    starts.fold((i128::MAX, i128::MIN), |(low, high), at| (low.min(at), high.max(at)))
+}
+
+pub(super) fn odd_base_time(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let base = 1_750_000_000_000_000_000 + rng.between(0, 9_999_999_999_999_999);
+    let found = doc.layout.header.iter().find(|m| m.name(doc.text) == b"baseTimeNanoseconds").cloned();
+    match found {
+        Some(member) => doc.replace(member.value, base.to_string()),
+        None => {
+            doc.add_header(&format!("\"baseTimeNanoseconds\": {base}"));
+        }
+    }
+    None
+}
+
+pub(super) fn time_as_text(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    for index in doc.some(rng, 400, timed) {
+        for key in ["ts", "dur"] {
+            if let Some(member) = doc.member(index, key) {
+                let text = [b"\"", &doc.text[member.value.clone()], b"\""].concat();
+                doc.replace(member.value, text);
+            }
+        }
+    }
+    None
+}
+
+pub(super) fn time_with_exponent(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let picked = doc.some(rng, 400, timed);
+    rewrite(doc, picked, "ts", |_, _, at| {
+        let digits = at.to_string();
+        let exponent = digits.len() as i64 - 4;
+        // at ns = d.ddd * 10^(len - 1) ns = d.ddd * 10^(len - 4) µs
+        (at > 0 && digits.len() > 1).then(|| format!("{}.{}e{exponent:+}", &digits[..1], &digits[1..]))
+    })
+}
+
+pub(super) fn time_with_many_decimals(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let picked = doc.some(rng, 400, timed);
+    rewrite(doc, picked, "ts", |_, _, at| Some(format!("{}.{:03}0000000001", at / 1000, at % 1000)).filter(|_| at > 0))
+}
+
+pub(super) fn time_absolute(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let base = rng.between(1_600_000_000, 1_900_000_000);
+    let all = doc.all(|doc, i| ns(doc.value(i, "ts")).is_some());
+    rewrite(doc, all, "ts", |doc, index, at| {
+        let shifted = at + i128::from(base) * 1_000_000_000;
+        Some(micros(shifted, doc.value(index, "ts")))
+    })
+}
+
+pub(super) fn gpu_time_zero(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let picked = doc.some(rng, PLACES, |doc, i| doc.on_gpu(i) && timed(doc, i));
+    for index in picked {
+        for key in ["ts", "dur"] {
+            if let Some(member) = doc.member(index, key) {
+                doc.replace(member.value, "0");
+            }
+        }
+    }
+    None
+}
+
+pub(super) fn time_before_window(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let back = 3_600_000_000_000 + i128::from(rng.between(0, 1_000_000_000));
+    let picked = doc.some(rng, PLACES, |doc, i| doc.on_gpu(i) && timed(doc, i));
+    rewrite(doc, picked, "ts", |doc, index, at| Some(micros(at - back, doc.value(index, "ts"))))
+}
+
+/// Start of the runtime call with the same correlation as each picked GPU event.
+fn launches(doc: &Doc<'_>) -> std::collections::BTreeMap<Vec<u8>, i128> {
+    let calls = doc.all(|doc, i| doc.is(i, &["cuda_runtime", "cuda_driver", "Runtime"]));
+    let of = |i: usize| {
+        let id = doc.argument(i, "correlation").or_else(|| doc.argument(i, "External id"))?;
+        Some((doc.text[id.value].to_vec(), ns(doc.value(i, "ts"))?))
+    };
+    calls.into_iter().filter_map(of).collect()
+}
+
+pub(super) fn kernel_before_launch(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let calls = launches(doc);
+    let launch = |doc: &Doc<'_>, i: usize| {
+        let id = doc.argument(i, "correlation").or_else(|| doc.argument(i, "External id"))?;
+        calls.get(&doc.text[id.value]).copied()
+    };
+    let picked = doc.some(rng, PLACES, |doc, i| doc.on_gpu(i) && timed(doc, i) && launch(doc, i).is_some());
+    let early = i128::from(rng.between(2_000, 60_000));
+    rewrite(doc, picked, "ts", |doc, index, _| Some(micros(launch(doc, index)? - early, doc.value(index, "ts"))))
+}
+
+pub(super) fn negative_duration(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let picked = doc.some(rng, PLACES, timed);
+    let values: Vec<i128> = picked.iter().map(|_| i128::from(rng.between(-9_000_000, -1_000))).collect();
+    let mut values = values.into_iter();
+    rewrite(doc, picked, "dur", |doc, index, _| Some(micros(values.next()?, doc.value(index, "dur"))))
+}
+
+pub(super) fn missing_duration(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    for index in doc.some(rng, PLACES, timed) {
+        let members = doc.members(index);
+        let Some(at) = members.iter().position(|m| m.name(doc.text) == b"dur") else { continue };
+        // The comma before it goes too, or the one after it if it is the first.
+        let range = match (at, members.get(at + 1)) {
+            (0, Some(next)) => members[0].key.start..next.key.start,
+            (0, None) => continue,
+            _ => members[at - 1].value.end..members[at].value.end,
+        };
+        doc.replace(range, "");
+    }
+    None
+}
+
+pub(super) fn end_before_start(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let (low, high) = span(doc);
+    if high < low {
+        return None;
+    }
+    for n in 0..=rng.below(PLACES) {
+        let start = low + i128::from(rng.between(1_000, 1_000_000)) * (n as i128 + 1);
+        let (begin, end) = (micros(start, b"."), micros(start - 700, b"."));
+        doc.add_events(&format!(
+            "{{\"ph\": \"B\", \"cat\": \"cpu_op\", \"name\": \"backwards\", \"pid\": 99, \"tid\": {n}, \"ts\": {begin}}},\n  \
+             {{\"ph\": \"E\", \"pid\": 99, \"tid\": {n}, \"ts\": {end}}}"
+        ));
+    }
+    None
+}
+
+pub(super) fn overflowing_time(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let huge = [
+        "9223372036854775807",
+        "1e300",
+        "18446744073709551615",
+        "-9223372036854775808",
+        "99999999999999999999999999.5",
+    ];
+    for index in doc.some(rng, PLACES, timed) {
+        let key = if rng.below(2) == 0 { "ts" } else { "dur" };
+        if let (Some(member), Some(text)) = (doc.member(index, key), rng.pick(&huge)) {
+            doc.replace(member.value, *text);
+        }
+    }
+    None
+}
+
+/// GPU events of one stream in order of start, stream by stream: index, start, duration.
+fn streams(doc: &Doc<'_>) -> Vec<Vec<(usize, i128, i128)>> {
+    let mut by_stream = std::collections::BTreeMap::<_, Vec<_>>::new();
+    for index in doc.all(|doc, i| doc.on_gpu(i) && timed(doc, i)) {
+        let key = (doc.value(index, "pid"), doc.value(index, "tid"));
+        let (Some(start), Some(duration)) = (ns(doc.value(index, "ts")), ns(doc.value(index, "dur"))) else { continue };
+        by_stream.entry(key).or_default().push((index, start, duration));
+    }
+    let mut streams: Vec<_> = by_stream.into_values().collect();
+    streams.iter_mut().for_each(|stream| stream.sort_by_key(|e| e.1));
+    streams
+}
+
+/// Makes some GPU events end `past(rng)` after the start of the next one on their stream.
+fn stretch(doc: &mut Doc<'_>, rng: &mut Rng, mut past: impl FnMut(&mut Rng) -> i64) -> Out {
+    let pairs: Vec<_> =
+        streams(doc).iter().flat_map(|s| s.windows(2).map(|w| (w[0].0, w[1].1 - w[0].1)).collect::<Vec<_>>()).collect();
+    let count = 1 + rng.below(PLACES);
+    for at in rng.sample(pairs.len(), count) {
+        let (index, distance) = pairs[at];
+        let new = distance + i128::from(past(rng));
+        if let Some(member) = doc.member(index, "dur") {
+            let text = micros(new.max(0), doc.value(index, "dur"));
+            doc.replace(member.value, text);
+        }
+    }
+    None
+}
+
+pub(super) fn stream_overlap(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    stretch(doc, rng, |rng| rng.between(1_000, 6_000))
+}
+
+pub(super) fn boundary_tie(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    stretch(doc, rng, |_| 0)
+}
+
+pub(super) fn late_flush(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    stretch(doc, rng, |rng| rng.between(1_000_000_000, 9_000_000_000))
+}
+
+/// Lengthens some Python frames by `more(rng)`.
+fn lengthen_frames(doc: &mut Doc<'_>, rng: &mut Rng, more: impl Fn(&mut Rng) -> i64) -> Out {
+    let picked = doc.some(rng, PLACES, |doc, i| doc.is(i, &["python_function"]) && timed(doc, i));
+    let extra: Vec<i128> = picked.iter().map(|_| i128::from(more(rng))).collect();
+    let mut extra = extra.into_iter();
+    rewrite(doc, picked, "dur", |doc, index, old| Some(micros(old + extra.next()?, doc.value(index, "dur"))))
+}
+
+pub(super) fn crossing_frame(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    lengthen_frames(doc, rng, |rng| rng.between(3_000, 300_000))
+}
+
+pub(super) fn never_closed_frame(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let (low, high) = span(doc);
+    let rest = i64::try_from(high.saturating_sub(low)).unwrap_or(0) + 1_000_000;
+    lengthen_frames(doc, rng, |_| rest)
+}
+
+pub(super) fn gpu_clock_skew(doc: &mut Doc<'_>, rng: &mut Rng) -> Out {
+    let skew = i128::from(rng.between(200_000, 40_000_000));
+    let all = doc.all(|doc, i| doc.on_gpu(i) || doc.is(i, &["gpu_user_annotation", "cuda_sync"]));
+    rewrite(doc, all, "ts", |doc, index, at| Some(micros(at - skew, doc.value(index, "ts"))))
+}

@@ -1,0 +1,28 @@
+//! What can go wrong in the generators.
+
+use std::path::PathBuf;
+
+/// Why a generator gave no output.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file could not be read, created or inflated.
+    #[error("cannot {action} {path}: {source}")]
+    File {
+        /// What was tried: read, inflate, create or write.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// Writing to an already open sink failed.
+    #[error("cannot write: {0}")]
+    Write(#[from] std::io::Error),
+    /// The input is not an undamaged Kineto or Chrome trace in JSON.
+    #[error("not a well-formed JSON trace: {0}")]
+    NotATrace(&'static str),
+}
+
+/// Shorthand for this crate's results.
+pub type Result<T, E = Error> = std::result::Result<T, E>;

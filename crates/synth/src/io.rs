@@ -1,0 +1,56 @@
+//! Reading and writing whole files, gzip or plain.
+
+use std::fs::File;
+use std::io::{BufWriter, Read, Write};
+use std::path::Path;
+
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+
+use crate::error::{Error, Result};
+
+fn at(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Error {
+    let path = path.to_owned();
+    move |source| Error::File { action, path, source }
+}
+
+/// The file's bytes, inflated if they begin with the gzip magic.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    let raw = std::fs::read(path).map_err(at("read", path))?;
+    inflate(raw).map_err(at("inflate", path))
+}
+
+/// `raw` inflated if it begins with the gzip magic, else `raw` itself.
+pub fn inflate(raw: Vec<u8>) -> std::io::Result<Vec<u8>> {
+    if !raw.starts_with(&[0x1f, 0x8b]) {
+        return Ok(raw);
+    }
+    let mut text = Vec::with_capacity(raw.len() * 12);
+    MultiGzDecoder::new(&raw[..]).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// `text` as one gzip member without a time stamp, so that equal text gives equal bytes.
+#[must_use]
+pub fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::read::GzEncoder::new(text, Compression::new(6));
+    let mut packed = Vec::with_capacity(text.len() / 8);
+    // Both ends are in memory, so the only failure is running out of it, which aborts.
+    let _ = encoder.read_to_end(&mut packed);
+    packed
+}
+
+/// Creates `path` and lets `fill` write it; gzip if the name ends in `.gz` (fast level: these files are large).
+pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> Result<()>) -> Result<()> {
+    let file = File::create(path).map_err(at("create", path))?;
+    let mut file = BufWriter::with_capacity(1 << 20, file);
+    if path.extension().is_some_and(|e| e == "gz") {
+        let mut encoder = GzEncoder::new(&mut file, Compression::fast());
+        fill(&mut encoder)?;
+        encoder.finish()?;
+    } else {
+        fill(&mut file)?;
+    }
+    file.flush().map_err(at("write", path))
+}

@@ -1,0 +1,25 @@
+//! Trace generators for tests, the demo and benchmarks; nothing that ships uses them.
+//!
+//! * [`demo`] simulates a few training steps and writes them as PyTorch's profiler (Kineto) would.
+//! * [`replicate`] makes a trace of any length out of a real one: shifted times, fresh ids.
+//! * [`damage`] breaks a trace in each of the ways that were seen in files from the wild.
+//!
+//! Everything is fixed by a seed: the same call gives the same bytes on every machine.
+//!
+//! ```
+//! use stackline_synth::{damage, demo};
+//! let trace = demo::generate(&demo::Config { steps: 1, layers: 1, ..demo::Config::default() });
+//! let broken = damage::apply(damage::kind("truncated-text").unwrap(), trace.as_bytes(), 1);
+//! assert!(broken.len() < trace.len());
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod damage;
+pub mod demo;
+mod error;
+pub mod io;
+pub mod replicate;
+mod rng;
+pub mod scan;
+
+pub use error::{Error, Result};

@@ -1,0 +1,126 @@
+//! `stackline-synth`: the generators of this crate on the command line, for tests, `./dev run` and benchmarks.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use stackline_synth::{Result, damage, demo, io, replicate};
+
+const USAGE: &str = "\
+stackline-synth: trace generators
+
+  stackline-synth demo OUT [--steps N] [--layers N] [--rank R] [--world N] [--seed S] [--no-host-sync]
+  stackline-synth replicate IN OUT --events N
+  stackline-synth damage IN OUT --kind KIND [--seed S]
+  stackline-synth damage all                      list the kinds and what a reader should do
+
+OUT is written gzipped if its name ends in .gz; IN may be gzipped. The same arguments give the same bytes.";
+
+/// Positional arguments and `--name value` pairs of the command line.
+struct Arguments {
+    plain: Vec<String>,
+    options: Vec<(String, String)>,
+}
+
+impl Arguments {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Self, String> {
+        let (mut plain, mut options) = (Vec::new(), Vec::new());
+        while let Some(word) = words.next() {
+            match word.strip_prefix("--") {
+                Some("no-host-sync") => options.push(("no-host-sync".to_owned(), String::new())),
+                Some(name) => {
+                    let value = words.next().ok_or_else(|| format!("--{name} needs a value"))?;
+                    options.push((name.to_owned(), value));
+                }
+                None => plain.push(word),
+            }
+        }
+        Ok(Self { plain, options })
+    }
+
+    fn take(&mut self, name: &str) -> Option<String> {
+        let at = self.options.iter().position(|(known, _)| known == name)?;
+        Some(self.options.remove(at).1)
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, name: &str, default: T) -> Result<T, String> {
+        match self.take(name) {
+            Some(text) => text.parse().map_err(|_| format!("--{name} needs a number, not {text:?}")),
+            None => Ok(default),
+        }
+    }
+
+    fn finish(self) -> Result<(), String> {
+        match self.options.first() {
+            Some((name, _)) => Err(format!("unknown option --{name}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn run() -> Result<(), String> {
+    let mut arguments = Arguments::parse(std::env::args().skip(1))?;
+    let plain: Vec<PathBuf> = arguments.plain.iter().map(PathBuf::from).collect();
+    let say = |result: Result<()>| result.map_err(|error| error.to_string());
+    match (arguments.plain.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), plain.as_slice()) {
+        (["demo", _], [_, out]) => {
+            let standard = demo::Config::default();
+            let config = demo::Config {
+                seed: arguments.number("seed", standard.seed)?,
+                steps: arguments.number("steps", standard.steps)?,
+                first_step: standard.first_step,
+                layers: arguments.number("layers", standard.layers)?,
+                rank: arguments.number("rank", standard.rank)?,
+                world: arguments.number("world", standard.world)?,
+                host_sync: arguments.take("no-host-sync").is_none(),
+            };
+            arguments.finish()?;
+            let text = demo::generate(&config);
+            say(io::write(out, |file| Ok(file.write_all(text.as_bytes())?)))
+        }
+        (["replicate", _, _], [_, from, out]) => {
+            let events = arguments.take("events").ok_or("replicate needs --events N")?;
+            let events = events.parse().map_err(|_| format!("--events needs a number, not {events:?}"))?;
+            arguments.finish()?;
+            say(io::read(from).and_then(|text| io::write(out, |file| replicate::replicate(&text, events, file))))
+        }
+        (["damage", "all"], _) => list_kinds().map_err(|error| error.to_string()),
+        (["damage", _, _], [_, from, out]) => {
+            let name = arguments.take("kind").ok_or("damage needs --kind KIND (`damage all` lists them)")?;
+            let kind = damage::kind(&name).ok_or_else(|| format!("no damage {name:?}; `damage all` lists them"))?;
+            let seed = arguments.number("seed", 1)?;
+            arguments.finish()?;
+            say(break_file(from, out, kind, seed))
+        }
+        _ => Err(USAGE.to_owned()),
+    }
+}
+
+fn break_file(from: &Path, out: &Path, kind: &damage::Kind, seed: u64) -> Result<()> {
+    let broken = damage::apply(kind, &io::read(from)?, seed);
+    // Kinds that damage the gzip stream have compressed already.
+    let packed = broken.starts_with(&[0x1f, 0x8b]);
+    if packed {
+        return Ok(std::fs::write(out, broken)?);
+    }
+    io::write(out, |file| Ok(file.write_all(&broken)?))
+}
+
+fn list_kinds() -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    for kind in damage::kinds() {
+        writeln!(out, "{:<26} {}", kind.name, kind.expects)?;
+    }
+    Ok(())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "{message}");
+            ExitCode::from(2)
+        }
+    }
+}
