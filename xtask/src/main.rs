@@ -1,3 +1,38 @@
-//! Chores of this repository, run as `cargo run -p xtask -- NAME`.
+//! Chores of this repository: `cargo run -p xtask -- NAME`.
+//!
+//! * `tidy`: the rules that compilers do not check (sizes, directions between crates, pages and tests of what is registered)
+//! * `licences`: every dependency's licence is on the list in `deny.toml`
+//! * `readme [FILE]`: runs the `sh` blocks of the README
+//!
+//! `./dev test` calls all three.
 #![forbid(unsafe_code)]
-fn main() {}
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool that reports to people")]
+
+mod files;
+mod layers;
+mod licences;
+mod readme;
+mod registered;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | readme [FILE]";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let done = match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => tidy::run(),
+        ["licences"] => licences::run(),
+        ["readme"] => readme::run("README.md"),
+        ["readme", file] => readme::run(file),
+        _ => Err(anyhow::anyhow!(USAGE)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The files of the working tree that are, or would be, committed.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// Repository root.
+pub(crate) fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
+}
+
+/// Paths relative to the root, sorted: tracked, and new ones that are not ignored.
+pub(crate) fn listed() -> Result<Vec<String>> {
+    let git = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"])
+        .current_dir(root())
+        .output()
+        .context("cannot run git")?;
+    ensure!(git.status.success(), "git ls-files: {}", String::from_utf8_lossy(&git.stderr).trim());
+    let mut paths: Vec<String> = String::from_utf8(git.stdout)?
+        .split('\0')
+        .filter(|path| !path.is_empty() && root().join(path).is_file())
+        .map(str::to_owned)
+        .collect();
+    paths.sort();
+    paths.dedup();
+    Ok(paths)
+}
+
+/// What `cargo metadata` says, as JSON.
+pub(crate) fn cargo_metadata(arguments: &[&str]) -> Result<serde_json::Value> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let out = Command::new(cargo)
+        .args(["metadata", "--format-version", "1"])
+        .args(arguments)
+        .current_dir(root())
+        .output()
+        .context("cannot run cargo metadata")?;
+    ensure!(out.status.success(), "cargo metadata: {}", String::from_utf8_lossy(&out.stderr).trim());
+    Ok(serde_json::from_slice(&out.stdout)?)
+}

@@ -1,0 +1,42 @@
+//! Dependencies between our crates point downwards only.
+
+use anyhow::Result;
+
+use crate::files;
+
+/// What each crate may depend on at run time. Tests (dev-dependencies) may use anything.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("model", &[]),
+    ("ingest", &["model"]),
+    ("store", &["model"]),
+    ("analyze", &["model"]),
+    ("engine", &["analyze", "ingest", "store", "model"]),
+    ("present", &["engine", "analyze", "ingest", "store", "model"]),
+    ("cli", &["present", "engine", "analyze", "ingest", "store", "model"]),
+    ("python", &["present", "engine", "analyze", "ingest", "store", "model"]),
+    ("synth", &[]),
+];
+
+/// One line per crate that depends on something above or beside it.
+pub(crate) fn check(faults: &mut Vec<String>) -> Result<()> {
+    let metadata = files::cargo_metadata(&["--no-deps", "--offline"])?;
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(short) = name.strip_prefix("stackline-") else { continue };
+        let Some((_, allowed)) = MAY_USE.iter().find(|(known, _)| *known == short) else {
+            faults.push(format!("crates/{short}: not in the table of layers; add it to xtask/src/layers.rs"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let target = dependency["name"].as_str().unwrap_or_default();
+            let Some(target) = target.strip_prefix("stackline-") else { continue };
+            if dependency["kind"].is_null() && !allowed.contains(&target) {
+                faults.push(format!("crates/{short}/Cargo.toml: {short} must not depend on {target}"));
+            }
+        }
+        if package["license"].as_str() != Some("Apache-2.0") {
+            faults.push(format!("crates/{short}/Cargo.toml: no `license.workspace = true`"));
+        }
+    }
+    Ok(())
+}

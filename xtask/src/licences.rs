@@ -1,0 +1,130 @@
+//! Licences of all dependencies against the list in `deny.toml`, without `cargo deny`.
+//!
+//! `cargo deny` does this and more, but takes minutes to build; `./dev test` uses it where it is installed. This check
+//! reads the same file and needs nothing but `cargo metadata`, so it runs everywhere.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result, bail};
+
+use crate::files;
+
+/// Fails if some dependency's licence expression cannot be met by the allowed licences.
+pub(crate) fn run() -> Result<()> {
+    let deny = std::fs::read_to_string(files::root().join("deny.toml")).context("deny.toml")?;
+    let allowed = list(&deny, "licenses", "allow").context("deny.toml: no `allow` under [licenses]")?;
+    let banned = list(&deny, "bans", "deny").unwrap_or_default();
+    let metadata = files::cargo_metadata(&["--locked"])?;
+    let (mut faults, mut seen, mut count) = (Vec::new(), BTreeSet::new(), 0);
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let (name, version) = (package["name"].as_str().unwrap_or("?"), package["version"].as_str().unwrap_or("?"));
+        count += 1;
+        if banned.iter().any(|ban| ban == name) {
+            faults.push(format!("{name} {version}: banned in deny.toml"));
+        }
+        match package["license"].as_str() {
+            None => faults.push(format!("{name} {version}: no licence expression")),
+            Some(expression) if met(expression, &allowed, &mut seen) => {}
+            Some(expression) => faults.push(format!("{name} {version}: {expression} is not allowed by deny.toml")),
+        }
+        let source = package["source"].as_str().unwrap_or("");
+        if source.starts_with("git+") {
+            faults.push(format!("{name} {version}: comes from a git repository"));
+        }
+    }
+    for fault in &faults {
+        println!("{fault}");
+    }
+    for unused in allowed.iter().filter(|licence| !seen.contains(*licence)) {
+        println!("note: {unused} is allowed in deny.toml but no dependency needs it");
+    }
+    println!("licences: {count} packages, {} faults", faults.len());
+    if faults.is_empty() { Ok(()) } else { bail!("{} faults", faults.len()) }
+}
+
+/// The strings of array `key` in table `table` of a TOML file laid out one item per line or on one line.
+fn list(toml: &str, table: &str, key: &str) -> Option<Vec<String>> {
+    let after = toml.split_once(&format!("\n[{table}]"))?.1;
+    let section = after.split_once("\n[").map_or(after, |(section, _)| section);
+    let array = section.split_once(&format!("\n{key} = ["))?.1.split_once(']')?.0;
+    let uncommented = array.lines().map(|line| line.split('#').next().unwrap_or(""));
+    Some(uncommented.flat_map(|line| line.split('"').skip(1).step_by(2)).map(str::to_owned).collect())
+}
+
+/// Whether an SPDX expression (`OR`, `AND`, parentheses, `WITH`, the old `/`) is met by `allowed`.
+fn met(expression: &str, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
+    let text = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let mut at = 0;
+    let ok = any_of(&words, &mut at, allowed, seen);
+    ok && at == words.len()
+}
+
+fn any_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
+    let mut ok = all_of(words, at, allowed, seen);
+    while words.get(*at) == Some(&"OR") {
+        *at += 1;
+        ok |= all_of(words, at, allowed, seen);
+    }
+    ok
+}
+
+fn all_of(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
+    let mut ok = one(words, at, allowed, seen);
+    while words.get(*at) == Some(&"AND") {
+        *at += 1;
+        ok &= one(words, at, allowed, seen);
+    }
+    ok
+}
+
+fn one(words: &[&str], at: &mut usize, allowed: &[String], seen: &mut BTreeSet<String>) -> bool {
+    let Some(&word) = words.get(*at) else { return false };
+    *at += 1;
+    if word == "(" {
+        let ok = any_of(words, at, allowed, seen);
+        let closed = words.get(*at) == Some(&")");
+        *at += 1;
+        return ok && closed;
+    }
+    let mut licence = word.to_owned();
+    if words.get(*at) == Some(&"WITH") {
+        licence = format!("{word} WITH {}", words.get(*at + 1).unwrap_or(&""));
+        *at += 2;
+    }
+    let ok = allowed.contains(&licence);
+    if ok {
+        seen.insert(licence);
+    }
+    ok
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ok(expression: &str) -> bool {
+        let allowed = ["MIT", "Apache-2.0", "Apache-2.0 WITH LLVM-exception"].map(str::to_owned);
+        met(expression, &allowed, &mut BTreeSet::new())
+    }
+
+    #[test]
+    fn expressions() {
+        assert!(ok("MIT OR GPL-3.0"));
+        assert!(ok("GPL-3.0/MIT"));
+        assert!(ok("(MIT OR GPL-3.0) AND Apache-2.0"));
+        assert!(ok("Apache-2.0 WITH LLVM-exception OR BSL-1.0"));
+        assert!(!ok("MIT AND GPL-3.0"));
+        assert!(!ok("(MIT OR Apache-2.0) AND Unicode-3.0"));
+        assert!(!ok("GPL-3.0-only WITH LLVM-exception"));
+        assert!(!ok("MIT )"));
+        assert!(!ok(""));
+    }
+
+    #[test]
+    fn toml_lists() {
+        let toml = "# x\n[bans]\nx = 1\n[licenses]\nconfidence = 0.9\nallow = [\n  \"MIT\", # \"not this\"\n  \"Zlib\",\n]\n[other]\n";
+        assert_eq!(list(toml, "licenses", "allow").unwrap(), ["MIT", "Zlib"]);
+        assert_eq!(list(toml, "bans", "allow"), None);
+    }
+}

@@ -1,0 +1,69 @@
+//! Runs the commands that the README shows, so that none of them goes stale.
+//!
+//! Every block fenced as `sh` runs, in order, in one shell (`bash -eu`) at the repository's root, with the release
+//! binaries first in `PATH`. Lines that call `./dev test` are left out: this runs inside it.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::files;
+
+/// Runs the blocks of `file`; fails at the first command that fails.
+pub(crate) fn run(file: &str) -> Result<()> {
+    let text = std::fs::read_to_string(files::root().join(file)).with_context(|| file.to_owned())?;
+    let blocks = blocks(&text);
+    ensure!(!blocks.is_empty(), "{file} shows no commands");
+    let mut script = String::from("set -euo pipefail\n");
+    for (line, block) in &blocks {
+        script.push_str(&format!("echo '--- {file}:{line}' >&2\n"));
+        let kept = block.lines().filter(|command| !command.trim_start().starts_with("./dev test"));
+        kept.for_each(|command| {
+            script.push_str(command);
+            script.push('\n');
+        });
+    }
+    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| files::root().join("target"), Into::into);
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{}:{path}", target.join("release").display(), files::root().join(".venv/bin").display());
+    let status = Command::new("bash")
+        .args(["-c", &script])
+        .current_dir(files::root())
+        .env("PATH", path)
+        .status()
+        .context("cannot run bash")?;
+    ensure!(status.success(), "a command of {file} failed (the block's line stands above)");
+    println!("readme: {} blocks ran", blocks.len());
+    Ok(())
+}
+
+/// Line number and text of each block fenced as `sh`.
+fn blocks(text: &str) -> Vec<(usize, String)> {
+    let (mut found, mut open): (Vec<(usize, String)>, bool) = (Vec::new(), false);
+    for (number, line) in text.lines().enumerate() {
+        match (open, line.trim_end()) {
+            (false, "```sh") => {
+                found.push((number + 1, String::new()));
+                open = true;
+            }
+            (true, "```") => open = false,
+            (true, line) => {
+                if let Some((_, block)) = found.last_mut() {
+                    block.push_str(line);
+                    block.push('\n');
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn only_sh_blocks() {
+        let text = "a\n```sh\nls\npwd\n```\n```text\nno\n```\n```sh\ntrue\n```\n";
+        assert_eq!(super::blocks(text), [(2, "ls\npwd\n".to_owned()), (9, "true\n".to_owned())]);
+    }
+}

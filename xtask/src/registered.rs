@@ -1,0 +1,137 @@
+//! Everything registered (a source, an analysis) has a page, a test and a snapshot.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+
+use crate::files;
+
+/// A kind of thing that is registered by one line.
+struct Registry {
+    /// What one is called in messages.
+    noun: &'static str,
+    /// The file with the list, and the folder of its modules.
+    list: &'static str,
+    folder: &'static str,
+    /// Folder of the pages.
+    pages: &'static str,
+}
+
+const REGISTRIES: &[Registry] = &[
+    Registry {
+        noun: "analysis",
+        list: "crates/analyze/src/analyses/mod.rs",
+        folder: "crates/analyze/src/analyses",
+        pages: "docs/analyses",
+    },
+    Registry {
+        noun: "source",
+        list: "crates/ingest/src/sources/mod.rs",
+        folder: "crates/ingest/src/sources",
+        pages: "docs/sources",
+    },
+];
+
+/// One line per page, test or snapshot that is missing.
+pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
+    let tests = texts(paths, |path| path.ends_with(".rs") && path.contains("/tests/"))?;
+    let snapshots = texts(paths, |path| path.ends_with(".snap"))?;
+    for registry in REGISTRIES.iter().filter(|r| files::root().join(r.list).is_file()) {
+        for (module, name) in names(registry, faults)? {
+            let noun = registry.noun;
+            let page = format!("{}/{}.md", registry.pages, name.replace('_', "-"));
+            if !paths.contains(&page) {
+                faults.push(format!("{page}: missing; the {noun} {name} needs a page"));
+            }
+            if !tests.values().any(|text| mentions(text, &name)) {
+                faults.push(format!(
+                    "{}/{module}: no test under crates/*/tests names the {noun} {name}",
+                    registry.folder
+                ));
+            }
+            let dashed = name.replace('_', "-");
+            let shown =
+                |path: &String, text: &String| path.contains(&name) || path.contains(&dashed) || mentions(text, &name);
+            if !snapshots.iter().any(|(path, text)| shown(path, text)) {
+                faults.push(format!("{}/{module}: no snapshot (*.snap) shows the {noun} {name}", registry.folder));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether `text` holds `name` as a whole word.
+fn mentions(text: &str, name: &str) -> bool {
+    let inside = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.match_indices(name).any(|(at, _)| {
+        !text[..at].chars().next_back().is_some_and(inside)
+            && !text[at + name.len()..].chars().next().is_some_and(inside)
+    })
+}
+
+fn texts(paths: &[String], wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<String, String>> {
+    let read = |path: &String| -> Result<(String, String)> {
+        Ok((path.clone(), std::fs::read_to_string(files::root().join(path)).with_context(|| path.clone())?))
+    };
+    paths.iter().filter(|path| wanted(path)).map(read).collect()
+}
+
+/// The lines `module::CONSTANT,` of the registry's list: file or folder of the module, and the registered name.
+fn names(registry: &Registry, faults: &mut Vec<String>) -> Result<Vec<(String, String)>> {
+    let list = std::fs::read_to_string(files::root().join(registry.list))?;
+    let body = list.split_once("ALL").map_or("", |(_, rest)| rest);
+    let body = body.split_once("];").map_or(body, |(body, _)| body);
+    let mut found = Vec::new();
+    for line in body.lines() {
+        let line = line.trim().trim_start_matches('&').trim_end_matches(',');
+        let Some((module, constant)) = line.split_once("::").filter(|(module, _)| is_identifier(module)) else {
+            continue;
+        };
+        let file = format!("{module}.rs");
+        let path = [file.clone(), format!("{module}/mod.rs")];
+        let path = path.iter().map(|p| files::root().join(registry.folder).join(p)).find(|p| p.is_file());
+        let text = path.map(std::fs::read_to_string).transpose()?.unwrap_or_default();
+        match registered_name(&text, constant) {
+            Some(name) => found.push((file, name)),
+            None => faults.push(format!("{}: cannot find the name that {line} registers", registry.list)),
+        }
+    }
+    if found.is_empty() {
+        faults.push(format!(
+            "{}: found nothing registered in ALL; the tidy check no longer understands it",
+            registry.list
+        ));
+    }
+    Ok(found)
+}
+
+fn is_identifier(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// The first `name: "..."` (or `name() ... "..."`) after the constant's declaration.
+fn registered_name(text: &str, constant: &str) -> Option<String> {
+    let after = text.split_once(constant)?.1;
+    let at = after.find("name: \"").map(|at| at + 7);
+    let at = at.or_else(|| after.find("fn name(").and_then(|f| after[f..].find('"').map(|q| f + q + 1)))?;
+    after[at..].split('"').next().map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_registered_names() {
+        let text = "pub(super) const COVERAGE: Analysis = Analysis { name: \"coverage\", about: \"x\" };";
+        assert_eq!(registered_name(text, "COVERAGE").as_deref(), Some("coverage"));
+        assert_eq!(registered_name(text, "OTHER"), None);
+    }
+
+    #[test]
+    fn whole_words_only() {
+        assert!(mentions("run(\"kernels\")", "kernels"));
+        assert!(!mentions("gpu_kernels", "kernels"));
+        assert!(!mentions("kernels_2", "kernels"));
+    }
+}
