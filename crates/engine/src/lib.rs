@@ -1,1 +1,28 @@
-//! Engine.
+//! The engine: opens anything, picks ranks, runs analyses over one or many traces, puts their tables together.
+//!
+//! The command line and the Python package are thin users of this crate. Results never depend on the number of threads.
+//!
+//! ```no_run
+//! use stackline_engine::{OpenOptions, RunOptions, open, run};
+//! let set = open(&["trace.json.gz".into()], &OpenOptions::default())?;
+//! let analyses: Vec<_> = stackline_analyze::analyses::ALL.iter().collect();
+//! let tables = run(&set, &analyses, &RunOptions::default())?;
+//! # Ok::<(), stackline_engine::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod error;
+mod merge;
+mod names;
+mod open;
+mod ranks;
+mod run;
+mod watch;
+
+pub use error::Error;
+pub use merge::concatenate;
+pub use names::nearest;
+pub use open::{OpenOptions, is_run, open};
+pub use ranks::{ranks, select_rank};
+pub use run::{RunOptions, check_steps, run};
+pub use watch::Watch;

@@ -1,0 +1,98 @@
+//! Why the engine could not answer.
+
+use std::path::PathBuf;
+
+/// A sentence that says what, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No input was given.
+    #[error("no input: give a trace file, a directory of traces, a run directory, or - for standard input")]
+    NoInput,
+    /// An input cannot be read at all.
+    #[error(transparent)]
+    Ingest(#[from] stackline_ingest::Error),
+    /// A directory cannot be looked into.
+    #[error("{}: cannot read: {source}", path.display())]
+    Io {
+        /// Which path.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The rank is not among the inputs.
+    #[error("rank {wanted} is not in the input; it has {}", list(available))]
+    NoRank {
+        /// What was asked for.
+        wanted: i64,
+        /// What there is.
+        available: Vec<i64>,
+    },
+    /// No step of any trace is in the range.
+    #[error("no step from {first} to {last}; {}", steps(available))]
+    NoStep {
+        /// First step asked for.
+        first: i64,
+        /// Last step asked for.
+        last: i64,
+        /// Steps that there are, ascending.
+        available: Vec<i64>,
+    },
+    /// The caller asked to stop.
+    #[error("stopped before the end, as asked")]
+    Cancelled,
+}
+
+impl Error {
+    /// Whether the input is at fault (rather than the request or the tool).
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Ingest(_) | Self::Io { .. })
+    }
+
+    /// Whether the request is at fault.
+    pub fn is_wrong_use(&self) -> bool {
+        matches!(self, Self::NoInput | Self::NoRank { .. } | Self::NoStep { .. })
+    }
+}
+
+fn list(ranks: &[i64]) -> String {
+    match ranks {
+        [] => "none".to_owned(),
+        [one] => format!("rank {one}"),
+        many => format!("ranks {}", ranges(many)),
+    }
+}
+
+fn steps(available: &[i64]) -> String {
+    if available.is_empty() {
+        "the input has no steps (annotations named ProfilerStep#n)".to_owned()
+    } else {
+        format!("the input has {}", ranges(available))
+    }
+}
+
+/// Ascending numbers as ranges: `0 to 3, 7`.
+fn ranges(numbers: &[i64]) -> String {
+    let mut parts: Vec<(i64, i64)> = Vec::new();
+    for &n in numbers {
+        match parts.last_mut() {
+            Some((_, last)) if n.checked_sub(1) == Some(*last) || n == *last => *last = n,
+            _ => parts.push((n, n)),
+        }
+    }
+    let text = |&(a, b): &(i64, i64)| if a == b { a.to_string() } else { format!("{a} to {b}") };
+    parts.iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_say_what_there_is() {
+        let error = Error::NoRank { wanted: 9, available: vec![0, 1, 2, 3, 7] };
+        assert_eq!(error.to_string(), "rank 9 is not in the input; it has ranks 0 to 3, 7");
+        let error = Error::NoStep { first: 5, last: 6, available: vec![] };
+        assert!(error.to_string().contains("no steps"));
+    }
+}

@@ -1,0 +1,120 @@
+//! Puts the tables of several traces together: same-named tables become one, with the rank in front.
+
+use stackline_model::{Column, Table, Unit, Values};
+
+/// Tables of several traces, one list per rank, as one list. Tables come in order of first appearance, rows rank after
+/// rank, columns in order of first appearance; a column that a rank lacks is empty in its rows. A single rank's tables
+/// are left as they are.
+pub fn concatenate(per_rank: Vec<(i64, Vec<Table>)>) -> Vec<Table> {
+    if per_rank.len() <= 1 {
+        return per_rank.into_iter().flat_map(|(_, tables)| tables).collect();
+    }
+    let mut names: Vec<String> = Vec::new();
+    for table in per_rank.iter().flat_map(|(_, tables)| tables) {
+        if !names.contains(&table.name) {
+            names.push(table.name.clone());
+        }
+    }
+    names.iter().map(|name| one(name, &per_rank)).collect()
+}
+
+fn one(name: &str, per_rank: &[(i64, Vec<Table>)]) -> Table {
+    let parts: Vec<(i64, &Table)> = per_rank
+        .iter()
+        .flat_map(|(rank, tables)| tables.iter().filter(|t| t.name == name).map(|t| (*rank, t)))
+        .collect();
+    let title = parts.first().map_or("", |(_, t)| &t.title);
+    let ranks = parts.iter().flat_map(|(rank, t)| std::iter::repeat_n(*rank, t.rows()));
+    let mut table = Table::new(name, title).i64("rank", Unit::None, ranks);
+    let mut heads: Vec<(&str, Unit)> = Vec::new();
+    for column in parts.iter().flat_map(|(_, t)| &t.columns) {
+        if !heads.iter().any(|(n, _)| *n == column.name) {
+            heads.push((&column.name, column.unit));
+        }
+    }
+    for (column, unit) in heads {
+        let values = stack(parts.iter().map(|(_, t)| (t.column(column), t.rows())));
+        // A table that has a rank of its own keeps it under another name.
+        let column = if column == "rank" { "rank_in_file" } else { column };
+        table = table.with(column, unit, values);
+    }
+    table.notes = notes(&parts);
+    table
+}
+
+/// Notes that all ranks share stand once; the others name their rank.
+fn notes(parts: &[(i64, &Table)]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for (rank, table) in parts {
+        for note in &table.notes {
+            let shared = parts.iter().all(|(_, t)| t.notes.contains(note));
+            let text = if shared { note.clone() } else { format!("Rank {rank}: {note}") };
+            if !notes.contains(&text) {
+                notes.push(text);
+            }
+        }
+    }
+    notes
+}
+
+/// Values one under another. Integers beside numbers become numbers; any other mixture becomes text.
+fn stack<'a>(parts: impl Iterator<Item = (Option<&'a Column>, usize)> + Clone) -> Values {
+    let present = || parts.clone().filter_map(|(c, _)| c.map(|c| &c.values)).filter(|v| !v.is_empty());
+    if present().all(|v| matches!(v, Values::I64(_))) {
+        return Values::I64(fill(parts, |v, i| if let Values::I64(v) = v { v[i] } else { None }));
+    }
+    if present().all(|v| matches!(v, Values::I64(_) | Values::F64(_))) {
+        return Values::F64(fill(parts, |v, i| match v {
+            Values::I64(v) => v[i].map(|v| v as f64),
+            Values::F64(v) => v[i],
+            _ => None,
+        }));
+    }
+    if present().all(|v| matches!(v, Values::Bool(_))) {
+        return Values::Bool(fill(parts, |v, i| if let Values::Bool(v) = v { v[i] } else { None }));
+    }
+    Values::Str(fill(parts, |v, i| match v {
+        Values::Str(v) => v[i].clone(),
+        Values::I64(v) => v[i].map(|v| v.to_string()),
+        Values::F64(v) => v[i].map(|v| v.to_string()),
+        Values::Bool(v) => v[i].map(|v| v.to_string()),
+    }))
+}
+
+fn fill<'a, T: Clone>(
+    parts: impl Iterator<Item = (Option<&'a Column>, usize)>,
+    value: impl Fn(&Values, usize) -> Option<T>,
+) -> Vec<Option<T>> {
+    let mut out = Vec::new();
+    for (column, rows) in parts {
+        match column {
+            Some(column) => out.extend((0..rows).map(|i| value(&column.values, i))),
+            None => out.resize(out.len() + rows, None),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranks_are_stacked_with_their_gaps() {
+        let a = Table::new("t", "T").i64("n", Unit::None, [1, 2]).note("same").note("only a");
+        let b = Table::new("t", "T").f64("n", Unit::None, [2.5]).text("x", [Some("y".to_owned())]).note("same");
+        let merged = concatenate(vec![(4, vec![a]), (0, vec![b, Table::new("u", "U")])]);
+        assert_eq!(merged.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["t", "u"]);
+        let t = &merged[0];
+        assert_eq!(t.column("rank").map(|c| &c.values), Some(&Values::I64(vec![Some(4), Some(4), Some(0)])));
+        assert_eq!(t.column("n").map(|c| &c.values), Some(&Values::F64(vec![Some(1.0), Some(2.0), Some(2.5)])));
+        assert_eq!(t.column("x").map(|c| &c.values), Some(&Values::Str(vec![None, None, Some("y".to_owned())])));
+        assert_eq!(t.notes, ["same", "Rank 4: only a"]);
+    }
+
+    #[test]
+    fn one_rank_stays_as_it_is() {
+        let a = Table::new("t", "T").i64("n", Unit::None, [1]);
+        assert_eq!(concatenate(vec![(4, vec![a.clone()])]), [a]);
+    }
+}

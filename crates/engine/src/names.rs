@@ -1,0 +1,64 @@
+//! "Did you mean": the names nearest to what was typed.
+
+/// Up to `count` of `names` that resemble `typed`, nearest first: those that contain it (or are contained), then by
+/// edit distance. Equal names are offered once. Deterministic.
+pub fn nearest<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>, count: usize) -> Vec<&'a str> {
+    let wanted = typed.to_lowercase();
+    let wanted: Vec<char> = wanted.chars().take(MAX_CHARS).collect();
+    let wanted_text: String = wanted.iter().collect();
+    let mut names: Vec<&str> = names.into_iter().filter(|n| !n.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let mut scored: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter_map(|name| {
+            let lower = name.to_lowercase();
+            let chars: Vec<char> = lower.chars().take(MAX_CHARS).collect();
+            if !wanted.is_empty() && (lower.contains(&wanted_text) || wanted_text.contains(&lower)) {
+                return Some((chars.len().abs_diff(wanted.len()).min(1), name));
+            }
+            let distance = distance(&wanted, &chars);
+            let limit = (wanted.len().max(chars.len()) * 3).div_ceil(5);
+            (distance <= limit).then_some((1 + distance, name))
+        })
+        .collect();
+    scored.sort();
+    scored.into_iter().take(count).map(|(_, name)| name).collect()
+}
+
+/// Names are compared by their beginnings only: kernel names can be thousands of characters long.
+const MAX_CHARS: usize = 64;
+
+/// Levenshtein distance (insert, delete, replace: 1 each), row by row.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(ca != cb);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn near_names_come_first() {
+        let names = ["ProfilerStep#5", "Optimizer.step#SGD.step", "aten::mm", "ProfilerStep#5", ""];
+        assert_eq!(nearest("profilerstep", names, 3)[0], "ProfilerStep#5");
+        assert_eq!(nearest("ProfilreStep#5", names, 1), ["ProfilerStep#5"]);
+        assert!(nearest("zzzzzzzzzzzzzzzzzzzz", names, 3).is_empty());
+    }
+
+    #[test]
+    fn distance_counts_edits() {
+        let d = |a: &str, b: &str| distance(&a.chars().collect::<Vec<_>>(), &b.chars().collect::<Vec<_>>());
+        assert_eq!((d("kitten", "sitting"), d("", "abc"), d("same", "same")), (3, 3, 0));
+    }
+}

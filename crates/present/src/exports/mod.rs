@@ -1,0 +1,1 @@
+//! Whole traces in the formats of other tools: one file per format.

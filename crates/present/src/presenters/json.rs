@@ -1,0 +1,152 @@
+//! JSON for programs: one document per command, documented in `docs/schemas/`, versioned in its `schema` key.
+//!
+//! Rows are objects whose keys are the columns in display order. Numbers keep full precision; what is not a number
+//! (NaN, infinite) is null. The read report is always there.
+
+use crate::TraceInfo;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use stackline_model::{Column, ReadReport, Table, TraceSet, Values};
+use std::io::{self, Write};
+
+/// What a command answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Document<'a> {
+    /// Schema name, such as `report`.
+    pub command: &'a str,
+    /// Schema version: changes when a key changes its meaning or goes away.
+    pub version: u32,
+    /// The traces, in order.
+    pub traces: &'a [TraceInfo],
+    /// Their read reports, in the same order.
+    pub set: &'a TraceSet,
+    /// Keys of this command alone, written after `traces`.
+    pub extra: &'a [(&'a str, serde_json::Value)],
+    /// Tables.
+    pub tables: &'a [Table],
+}
+
+/// Writes a document, with a line break at its end. One line per row, trace and problem, so that documents can be
+/// read and compared line by line.
+pub fn write(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let schema = format!("stackline/{}/{}", document.command, document.version);
+    write!(out, "{{\n  \"schema\": {}", text(&schema)?)?;
+    out.write_all(b",\n  \"traces\": ")?;
+    write_list(out, "  ", document.traces.iter().map(text))?;
+    for (key, value) in document.extra {
+        write!(out, ",\n  {}: ", text(key)?)?;
+        match value {
+            serde_json::Value::Array(items) => write_list(out, "  ", items.iter().map(text))?,
+            other => out.write_all(text(other)?.as_bytes())?,
+        }
+    }
+    out.write_all(b",\n  \"tables\": {")?;
+    for (i, table) in document.tables.iter().enumerate() {
+        out.write_all(if i > 0 { b",\n" } else { b"\n" })?;
+        write_table(table, out)?;
+    }
+    out.write_all(if document.tables.is_empty() { b"},\n" } else { b"\n  },\n" })?;
+    out.write_all(b"  \"read_report\": ")?;
+    write_list(
+        out,
+        "  ",
+        document.set.traces.iter().map(|t| text(&Report { trace: &t.meta.name, report: &t.report })),
+    )?;
+    out.write_all(b"\n}\n")
+}
+
+/// Compact JSON text of a value.
+fn text(value: &(impl Serialize + ?Sized)) -> io::Result<String> {
+    serde_json::to_string(value).map_err(io::Error::from)
+}
+
+/// A list with one item per line.
+fn write_list(out: &mut dyn Write, indent: &str, items: impl Iterator<Item = io::Result<String>>) -> io::Result<()> {
+    out.write_all(b"[")?;
+    let mut any = false;
+    for item in items {
+        write!(out, "{}\n{indent}  {}", if any { "," } else { "" }, item?)?;
+        any = true;
+    }
+    if any { write!(out, "\n{indent}]") } else { out.write_all(b"]") }
+}
+
+fn write_table(table: &Table, out: &mut dyn Write) -> io::Result<()> {
+    let heads: Vec<ColumnHead<'_>> = table.columns.iter().map(ColumnHead::from).collect();
+    writeln!(out, "    {}: {{", text(&table.name)?)?;
+    writeln!(out, "      \"title\": {},", text(&table.title)?)?;
+    out.write_all(b"      \"columns\": ")?;
+    write_list(out, "      ", heads.iter().map(text))?;
+    out.write_all(b",\n      \"rows\": ")?;
+    write_list(out, "      ", (0..table.rows()).map(|row| text(&Row(table, row))))?;
+    out.write_all(b",\n      \"notes\": ")?;
+    write_list(out, "      ", table.notes.iter().map(text))?;
+    out.write_all(b"\n    }")
+}
+
+#[derive(Serialize)]
+struct ColumnHead<'a> {
+    name: &'a str,
+    unit: stackline_model::Unit,
+}
+
+impl<'a> From<&'a Column> for ColumnHead<'a> {
+    fn from(column: &'a Column) -> Self {
+        Self { name: &column.name, unit: column.unit }
+    }
+}
+
+/// One row as an object.
+struct Row<'a>(&'a Table, usize);
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(table, row) = *self;
+        let mut map = serializer.serialize_map(Some(table.columns.len()))?;
+        for column in &table.columns {
+            match &column.values {
+                Values::I64(v) => map.serialize_entry(&column.name, &v[row])?,
+                Values::F64(v) => map.serialize_entry(&column.name, &v[row].filter(|f| f.is_finite()))?,
+                Values::Str(v) => map.serialize_entry(&column.name, &v[row])?,
+                Values::Bool(v) => map.serialize_entry(&column.name, &v[row])?,
+            }
+        }
+        map.end()
+    }
+}
+
+/// The read report of one trace.
+#[derive(Serialize)]
+struct Report<'a> {
+    trace: &'a str,
+    #[serde(flatten)]
+    report: &'a ReadReport,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::{Severity, Trace, Unit};
+
+    #[test]
+    fn a_document_keeps_order_precision_and_report() {
+        let mut trace = Trace::default();
+        trace.meta.name = "rank0.json".into();
+        trace.report.count("bare_quote", Severity::Repaired, "A quote was not escaped.", Some(17), "\"x");
+        let infos = [TraceInfo::new(&trace, 0)];
+        let set = TraceSet { traces: vec![trace] };
+        let table = Table::new("t", "Title")
+            .text("name", [Some("b\u{1}\"".to_owned()), None])
+            .i64("big", Unit::Ns, [i64::MAX, i64::MIN])
+            .f64("share", Unit::Percent, [Some(0.1), Some(f64::NAN)])
+            .bool("yes", [true, false])
+            .note("A note.");
+        let extra = [("method", serde_json::json!("hta"))];
+        let tables = [table];
+        let document =
+            Document { command: "test", version: 1, traces: &infos, set: &set, extra: &extra, tables: &tables };
+        let mut out = Vec::new();
+        write(&document, &mut out).unwrap();
+        insta::assert_snapshot!(String::from_utf8(out).unwrap());
+    }
+}

@@ -1,0 +1,6 @@
+//! One file per form of output.
+
+pub mod csv;
+pub mod human;
+pub mod json;
+pub mod terminal;

@@ -1,0 +1,84 @@
+//! What every output says of each trace: its name, rank, size and window.
+
+use serde::Serialize;
+use stackline_model::Trace;
+
+/// A GPU as the file's `deviceProperties` describe it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Gpu {
+    /// Device number.
+    pub id: Option<i64>,
+    /// Product name.
+    pub name: Option<String>,
+    /// Memory in bytes.
+    pub memory_bytes: Option<u64>,
+    /// Number of multiprocessors (compute units).
+    pub multiprocessors: Option<i64>,
+}
+
+/// Identity and size of a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TraceInfo {
+    /// Label: the file name.
+    pub name: String,
+    /// Format it was read from.
+    pub format: String,
+    /// Rank as this output numbers it (see `rank_from_file`).
+    pub rank: i64,
+    /// Whether the file names that rank; otherwise it is the position in the order of the inputs.
+    pub rank_from_file: bool,
+    /// Ranks of the job, if the file says it.
+    pub world_size: Option<i64>,
+    /// Rows of the event table.
+    pub events: usize,
+    /// Operations on GPUs.
+    pub gpu_operations: usize,
+    /// Steps.
+    pub steps: usize,
+    /// Epoch time in ns from which `start_ns` and `end_ns` count; 0 if the file names none.
+    pub base_ns: i64,
+    /// First start in ns; null without timed events.
+    pub start_ns: Option<i64>,
+    /// Last end in ns.
+    pub end_ns: Option<i64>,
+    /// GPUs, from `deviceProperties`.
+    pub gpus: Vec<Gpu>,
+}
+
+impl TraceInfo {
+    /// Describes a trace; `rank` as the engine numbers it.
+    pub fn new(trace: &Trace, rank: i64) -> Self {
+        let span = trace.span();
+        Self {
+            name: trace.meta.name.clone(),
+            format: trace.meta.format.clone(),
+            rank,
+            rank_from_file: trace.meta.rank == Some(rank),
+            world_size: trace.meta.world_size,
+            events: trace.events.len(),
+            gpu_operations: trace.gpu.len(),
+            steps: trace.steps.len(),
+            base_ns: trace.meta.base_ns,
+            start_ns: span.map(|s| s.0),
+            end_ns: span.map(|s| s.1),
+            gpus: gpus(trace),
+        }
+    }
+
+    /// Length of the window in ns.
+    pub fn window_ns(&self) -> Option<i64> {
+        Some(self.end_ns?.saturating_sub(self.start_ns?))
+    }
+}
+
+fn gpus(trace: &Trace) -> Vec<Gpu> {
+    let parse = |text: &str| serde_json::from_str::<serde_json::Value>(text).ok();
+    let Some(properties) = trace.meta.entry("deviceProperties").and_then(parse) else { return Vec::new() };
+    let gpu = |d: &serde_json::Value| Gpu {
+        id: d["id"].as_i64(),
+        name: d["name"].as_str().map(str::to_owned),
+        memory_bytes: d["totalGlobalMem"].as_u64(),
+        multiprocessors: d["numSms"].as_i64(),
+    };
+    properties.as_array().map(|list| list.iter().map(gpu).collect()).unwrap_or_default()
+}
