@@ -3,21 +3,23 @@
 //! * `tidy`: the rules that compilers do not check (sizes, directions between crates, pages and tests of what is registered)
 //! * `licences`: every dependency's licence is on the list in `deny.toml`
 //! * `readme [FILE]`: runs the `sh` blocks of the README
+//! * `picture [--check]`: draws the README's picture from real output, or checks that it is up to date
 //!
-//! `./dev test` calls all three.
+//! `./dev test` calls them all.
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line tool that reports to people")]
 
 mod files;
 mod layers;
 mod licences;
+mod picture;
 mod readme;
 mod registered;
 mod tidy;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | readme [FILE]";
+const USAGE: &str = "usage: cargo run -p xtask -- tidy | licences | readme [FILE] | picture [--check]";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -26,6 +28,8 @@ fn main() -> ExitCode {
         ["licences"] => licences::run(),
         ["readme"] => readme::run("README.md"),
         ["readme", file] => readme::run(file),
+        ["picture"] => picture::run(false),
+        ["picture", "--check"] => picture::run(true),
         _ => Err(anyhow::anyhow!(USAGE)),
     };
     match done {

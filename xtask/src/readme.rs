@@ -23,9 +23,9 @@ pub(crate) fn run(file: &str) -> Result<()> {
             script.push('\n');
         });
     }
-    let target = std::env::var("CARGO_TARGET_DIR").map_or_else(|_| files::root().join("target"), Into::into);
     let path = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{}:{path}", target.join("release").display(), files::root().join(".venv/bin").display());
+    let path =
+        format!("{}:{}:{path}", files::target().join("release").display(), files::root().join(".venv/bin").display());
     let status = Command::new("bash")
         .args(["-c", &script])
         .current_dir(files::root())

@@ -28,7 +28,7 @@ const REGISTRIES: &[Registry] = &[
         noun: "source",
         list: "crates/ingest/src/sources/mod.rs",
         folder: "crates/ingest/src/sources",
-        pages: "docs/sources",
+        pages: "docs/formats",
     },
 ];
 
@@ -76,13 +76,15 @@ fn texts(paths: &[String], wanted: impl Fn(&str) -> bool) -> Result<BTreeMap<Str
     paths.iter().filter(|path| wanted(path)).map(read).collect()
 }
 
-/// The lines `module::CONSTANT,` of the registry's list: file or folder of the module, and the registered name.
+/// The entries of the registry's list: file or folder of the module, and the registered name. An entry is a line
+/// `module::CONSTANT,` or holds its name in place (`Source { name: "chrome", .. }`).
 fn names(registry: &Registry, faults: &mut Vec<String>) -> Result<Vec<(String, String)>> {
     let list = std::fs::read_to_string(files::root().join(registry.list))?;
     let body = list.split_once("ALL").map_or("", |(_, rest)| rest);
     let body = body.split_once("];").map_or(body, |(body, _)| body);
-    let mut found = Vec::new();
-    for line in body.lines() {
+    let in_place = body.split("name: \"").skip(1).filter_map(|rest| rest.split('"').next());
+    let mut found: Vec<_> = in_place.map(|name| (name.to_owned(), name.to_owned())).collect();
+    for line in body.lines().filter(|line| !line.contains(['{', '|'])) {
         let line = line.trim().trim_start_matches('&').trim_end_matches(',');
         let Some((module, constant)) = line.split_once("::").filter(|(module, _)| is_identifier(module)) else {
             continue;
