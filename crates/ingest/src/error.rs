@@ -15,7 +15,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Nothing in it is a trace.
-    #[error("{}: no trace found", path.display())]
+    #[error("{}: no trace found; give a torch.profiler or Chrome trace (JSON, also packed), or a directory of them", path.display())]
     NoTrace {
         /// Which file or directory.
         path: PathBuf,
@@ -40,4 +40,7 @@ pub enum Error {
         /// Where, in decompressed bytes.
         offset: u64,
     },
+    /// The caller asked to stop.
+    #[error("cancelled")]
+    Cancelled,
 }

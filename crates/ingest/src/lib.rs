@@ -1,29 +1,135 @@
 //! Readers: bytes in, model and read report out.
+//!
+//! Reading succeeds if anything can be kept. What was repaired, skipped or lost is counted, with byte offsets, in the
+//! trace's [`stackline_model::ReadReport`].
+//!
+//! ```
+//! let json = br#"[{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 0.5, "dur": 2}]"#;
+//! let trace = stackline_ingest::read_bytes("demo", json, &Default::default())?;
+//! assert_eq!((trace.events.start[0], trace.events.dur[0]), (500, 2_000));
+//! assert!(trace.report.is_clean());
+//! # Ok::<(), stackline_ingest::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod decimal;
 mod error;
+mod input;
+mod prefetch;
+pub mod problems;
+mod resolve;
+mod scan;
+pub mod sources;
+mod text;
+mod window;
 
 pub use error::Error;
-use std::path::PathBuf;
+
+use input::Found;
+use rayon::prelude::*;
 use stackline_model::{Trace, TraceSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Settings of a read.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct ReadOptions {
-    /// Threads to use over several files; 0 means as many as there are cores. Never changes the result.
+    /// Threads to use; 0 means as many as there are cores. Never changes the result.
     pub threads: usize,
+    /// End GPU operations where the next one of their stream starts (counted), for traces whose durations run over.
+    pub clip_overlaps: bool,
+    /// Called with the number of further (compressed) bytes read, from any thread.
+    pub progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
+    /// Reading ends with [`Error::Cancelled`] soon after this becomes true.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+impl std::fmt::Debug for ReadOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (threads, clip) = (self.threads, self.clip_overlaps);
+        f.debug_struct("ReadOptions").field("threads", &threads).field("clip_overlaps", &clip).finish_non_exhaustive()
+    }
+}
+
+impl ReadOptions {
+    fn is_cancelled(&self) -> bool {
+        self.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed))
+    }
 }
 
 /// Reads one trace from bytes in memory (JSON, gzip, zstd); archives give their first trace. `name` is its label.
+///
+/// # Errors
+/// If nothing in the bytes is a trace.
 pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Trace, Error> {
-    let _ = (bytes, options);
-    Err(Error::NoTrace { path: name.into() })
+    let mut found = Found::default();
+    input::read_stream(Path::new(name), name, Box::new(bytes), 0, options, &mut found)?;
+    let Found { mut traces, skipped } = found;
+    input::note_skipped(&mut traces, &skipped);
+    traces.into_iter().next().ok_or_else(|| Error::NoTrace { path: name.into() })
 }
 
 /// Reads traces from files, archives and directories, in the order given (directories and archives: by name).
 /// `-` is standard input.
+///
+/// # Errors
+/// If a named file cannot be read at all, or a named directory or archive holds no trace. Other files of directories
+/// and archives that are no traces are counted in the read report of the first trace.
 pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, Error> {
-    let _ = options;
-    Err(Error::NoTrace { path: paths.first().cloned().unwrap_or_default() })
+    let jobs = expand(paths)?;
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.min(jobs.len())).build();
+    let read = |job: &Job| input::read_file(&job.path, &job.label, options);
+    let results: Vec<Result<Found, Error>> = match pool {
+        Ok(pool) if jobs.len() > 1 && options.threads != 1 => pool.install(|| jobs.par_iter().map(read).collect()),
+        _ => jobs.iter().map(read).collect(),
+    };
+    let mut traces = Vec::new();
+    let mut skipped = Vec::new();
+    for (job, result) in jobs.iter().zip(results) {
+        match result {
+            Ok(found) => {
+                traces.extend(found.traces);
+                skipped.extend(found.skipped);
+            }
+            Err(error) if job.optional && !matches!(error, Error::Cancelled) => {
+                skipped.push((job.label.clone(), error))
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if traces.is_empty() {
+        let first = skipped.into_iter().next().map(|(_, error)| error);
+        return Err(first.unwrap_or_else(|| Error::NoTrace { path: paths.first().cloned().unwrap_or_default() }));
+    }
+    input::note_skipped(&mut traces, &skipped);
+    Ok(TraceSet { traces })
+}
+
+struct Job {
+    path: PathBuf,
+    label: String,
+    /// From a directory: may turn out to be no trace.
+    optional: bool,
+}
+
+fn expand(paths: &[PathBuf]) -> Result<Vec<Job>, Error> {
+    let mut jobs = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let files = input::files_below(path).map_err(|source| Error::Io { path: path.clone(), source })?;
+            let before = jobs.len();
+            for file in files.into_iter().filter(|f| input::could_be_trace(f)) {
+                let label = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();
+                jobs.push(Job { path: file, label, optional: true });
+            }
+            if jobs.len() == before {
+                return Err(Error::NoTrace { path: path.clone() });
+            }
+        } else {
+            let label = path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
+            jobs.push(Job { path: path.clone(), label, optional: false });
+        }
+    }
+    Ok(jobs)
 }

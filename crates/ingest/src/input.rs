@@ -1,0 +1,309 @@
+//! Files, directories, archives and streams to byte streams of traces; format by content, never by name.
+
+use crate::{Error, ReadOptions, problems, sources};
+use flate2::read::MultiGzDecoder;
+use stackline_model::Trace;
+use std::fs::File;
+use std::io::{self, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// Containers within containers deeper than this are refused (a zip bomb is no trace).
+const MAX_DEPTH: usize = 4;
+const SNIFF: usize = 64 << 10;
+
+type Stream<'a> = Box<dyn Read + Send + 'a>;
+
+/// What one input gave: traces, and members of archives that are none.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) traces: Vec<Trace>,
+    /// Label and reason.
+    pub(crate) skipped: Vec<(String, Error)>,
+}
+
+/// Reads all traces of one file (or standard input, `-`).
+pub(crate) fn read_file(path: &Path, label: &str, options: &ReadOptions) -> Result<Found, Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let stream: Stream<'_> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        let file = File::open(path).map_err(io)?;
+        // Opening a directory or a device may succeed where reading does not.
+        if file.metadata().map_err(io)?.is_dir() {
+            return Err(Error::NoTrace { path: path.to_owned() });
+        }
+        Box::new(file)
+    };
+    let mut found = Found::default();
+    let stream = Box::new(Watched { inner: stream, options: options.clone() });
+    read_stream(path, label, stream, 0, options, &mut found)?;
+    Ok(found)
+}
+
+/// Reads all traces of a stream, unpacking what is packed.
+pub(crate) fn read_stream(
+    path: &Path,
+    label: &str,
+    mut stream: Stream<'_>,
+    depth: usize,
+    options: &ReadOptions,
+    found: &mut Found,
+) -> Result<(), Error> {
+    let mut head = Vec::new();
+    let failure = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head).err();
+    if options.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    if let Some(source) = failure
+        && head.is_empty()
+    {
+        return Err(Error::Io { path: path.to_owned(), source });
+    }
+    let packed = Packing::of(&head);
+    let stream: Stream<'_> = Box::new(Cursor::new(head.clone()).chain(stream));
+    if packed != Packing::None && depth >= MAX_DEPTH {
+        let reason = "archives nested too deeply".to_owned();
+        return Err(Error::Malformed { path: label.into(), reason, offset: 0 });
+    }
+    match packed {
+        Packing::Gzip => {
+            let stream = MultiGzDecoder::new(io::BufReader::with_capacity(256 << 10, stream));
+            read_stream(path, label, Box::new(stream), depth + 1, options, found)
+        }
+        Packing::Zstd => {
+            let stream = zstd::Decoder::new(stream).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+            read_stream(path, label, Box::new(stream), depth + 1, options, found)
+        }
+        Packing::Tar => read_tar(path, label, stream, depth, options, found),
+        Packing::Zip => read_zip(path, label, stream, depth, options, found),
+        Packing::None => {
+            let trace = read_plain(label, &head, stream, depth > 0, options)?;
+            found.traces.push(trace);
+            Ok(())
+        }
+    }
+}
+
+fn read_plain(
+    label: &str,
+    head: &[u8],
+    stream: Stream<'_>,
+    packed: bool,
+    options: &ReadOptions,
+) -> Result<Trace, Error> {
+    if let Some(error) = unsupported(label, head) {
+        return Err(error);
+    }
+    let source = sources::ALL.iter().find(|s| (s.sniff)(head));
+    let Some(source) = source else {
+        if head.iter().all(u8::is_ascii_whitespace) {
+            let reason = "the file is empty: the profiler wrote nothing".to_owned();
+            return Err(Error::Malformed { path: label.into(), reason, offset: 0 });
+        }
+        let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
+        return Err(Error::Unsupported {
+            path: label.into(),
+            found: format!("an unknown format (starts with \"{start}\")"),
+            advice: "give a Chrome trace or a torch.profiler trace (JSON, also gzip, zstd, zip or tar)".to_owned(),
+        });
+    };
+    let trace = if packed && options.threads != 1 {
+        crate::prefetch::with_prefetch(stream, |stream| (source.read)(label, stream, options))
+    } else {
+        let mut stream = stream;
+        (source.read)(label, &mut stream, options)
+    };
+    if options.is_cancelled() { Err(Error::Cancelled) } else { trace }
+}
+
+fn read_tar(
+    path: &Path,
+    label: &str,
+    stream: Stream<'_>,
+    depth: usize,
+    options: &ReadOptions,
+    found: &mut Found,
+) -> Result<(), Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    let mut archive = tar::Archive::new(stream);
+    for entry in archive.entries().map_err(io)? {
+        let Ok(entry) = entry else {
+            // The archive breaks off: what came before stays.
+            let lost = Error::Malformed { path: label.into(), reason: "the archive breaks off".into(), offset: 0 };
+            found.skipped.push((label.to_owned(), lost));
+            break;
+        };
+        let name = entry.path().map(|p| p.to_string_lossy().into_owned()).unwrap_or_default();
+        if entry.header().entry_type().is_file() && !is_hidden(&name) {
+            // Entries borrow the archive and are not `Send`: one after the other, without a thread.
+            let member = format!("{label}/{name}");
+            read_member(path, &member, entry, depth, options, found)?;
+        }
+    }
+    some_trace(label, found)
+}
+
+fn read_zip(
+    path: &Path,
+    label: &str,
+    mut stream: Stream<'_>,
+    depth: usize,
+    options: &ReadOptions,
+    found: &mut Found,
+) -> Result<(), Error> {
+    let damaged = |e: zip::result::ZipError| Error::Malformed { path: label.into(), reason: e.to_string(), offset: 0 };
+    // The directory of a zip stands at its end.
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+    for index in 0..archive.len() {
+        let entry = match archive.by_index(index) {
+            Ok(entry) => entry,
+            Err(error) => {
+                found.skipped.push((label.to_owned(), damaged(error)));
+                continue;
+            }
+        };
+        let name = entry.name().to_owned();
+        if entry.is_file() && !is_hidden(&name) {
+            read_member(path, &format!("{label}/{name}"), entry, depth, options, found)?;
+        }
+    }
+    some_trace(label, found)
+}
+
+/// Reads a member of an archive; one that is no trace is noted.
+fn read_member(
+    path: &Path,
+    label: &str,
+    member: impl Read,
+    depth: usize,
+    options: &ReadOptions,
+    found: &mut Found,
+) -> Result<(), Error> {
+    let sequential = ReadOptions { threads: 1, ..options.clone() };
+    let result = crate::prefetch::with_local(member, |stream| {
+        read_stream(path, label, Box::new(stream), depth + 1, &sequential, found)
+    });
+    match result {
+        Ok(()) => Ok(()),
+        Err(Error::Cancelled) => Err(Error::Cancelled),
+        Err(error) => {
+            found.skipped.push((label.to_owned(), error));
+            Ok(())
+        }
+    }
+}
+
+fn some_trace(label: &str, found: &mut Found) -> Result<(), Error> {
+    if found.traces.is_empty() {
+        let only = if found.skipped.len() == 1 { found.skipped.pop() } else { None };
+        return Err(only.map_or(Error::NoTrace { path: label.into() }, |(_, error)| error));
+    }
+    Ok(())
+}
+
+fn is_hidden(name: &str) -> bool {
+    name.rsplit('/').next().is_some_and(|file| file.starts_with('.')) || name.starts_with("__MACOSX")
+}
+
+/// Files below a directory, by name; hidden ones left out.
+pub(crate) fn files_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for entry in std::fs::read_dir(&next)? {
+            let path = entry?.path();
+            if is_hidden(&path.to_string_lossy()) {
+                continue;
+            }
+            // Links to directories are not followed: they may lead in a circle.
+            if path.is_dir() && !path.is_symlink() {
+                pending.push(path);
+            } else if path.is_file() {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Whether the first bytes could be a trace or something that holds one.
+pub(crate) fn could_be_trace(path: &Path) -> bool {
+    let mut head = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
+    read.is_ok() && (Packing::of(&head) != Packing::None || sources::ALL.iter().any(|s| (s.sniff)(&head)))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Packing {
+    None,
+    Gzip,
+    Zstd,
+    Zip,
+    Tar,
+}
+
+impl Packing {
+    fn of(head: &[u8]) -> Self {
+        if head.starts_with(&[0x1f, 0x8b]) {
+            Self::Gzip
+        } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+            Self::Zstd
+        } else if head.starts_with(b"PK\x03\x04") || head.starts_with(b"PK\x05\x06") {
+            Self::Zip
+        } else if head.get(257..262) == Some(b"ustar") {
+            Self::Tar
+        } else {
+            Self::None
+        }
+    }
+}
+
+/// Formats that we recognise and do not read (yet).
+fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
+    let (found, advice) = if head.starts_with(b"SQLite format 3") {
+        ("an SQLite database (Nsight Systems?)", "this version reads torch.profiler and Chrome traces only")
+    } else if head.starts_with(b"PAR1") {
+        ("a Parquet table", "give the run directory that holds it")
+    } else if head.starts_with(b"\x80\x02") || head.starts_with(b"\x80\x04") {
+        ("a Python pickle (a memory snapshot?)", "this version reads torch.profiler and Chrome traces only")
+    } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {
+        ("a binary file that is no trace", "give a torch.profiler or Chrome trace")
+    } else if head.starts_with(b"<!") || head.starts_with(b"<html") {
+        ("a web page", "was the download complete? Give the trace itself")
+    } else {
+        return None;
+    };
+    Some(Error::Unsupported { path: label.into(), found: found.to_owned(), advice: advice.to_owned() })
+}
+
+/// Reports progress and stops when asked to.
+struct Watched<R> {
+    inner: R,
+    options: ReadOptions,
+}
+
+impl<R: Read> Read for Watched<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.options.is_cancelled() {
+            return Err(io::Error::other("cancelled"));
+        }
+        let count = self.inner.read(buffer)?;
+        if let Some(progress) = &self.options.progress {
+            progress(count as u64);
+        }
+        Ok(count)
+    }
+}
+
+/// Adds what was skipped to the report of the first trace.
+pub(crate) fn note_skipped(traces: &mut [Trace], skipped: &[(String, Error)]) {
+    if let Some(first) = traces.first_mut() {
+        for (label, error) in skipped {
+            problems::SKIPPED_FILE.count(&mut first.report, None, &format!("{label}: {error}"));
+        }
+        first.report.sort();
+    }
+}

@@ -1,0 +1,86 @@
+//! Everything that reading can have to say: one code each, with severity and sentence.
+
+use stackline_model::{ReadReport, Severity};
+
+/// A kind of problem.
+#[derive(Clone, Copy, Debug)]
+pub struct Code {
+    /// Stable code.
+    pub code: &'static str,
+    /// How bad.
+    pub severity: Severity,
+    /// What was met and what was done.
+    pub message: &'static str,
+}
+
+macro_rules! codes {
+    ($($(#[$doc:meta])* $name:ident $code:literal $severity:ident $message:literal;)*) => {
+        $($(#[$doc])* pub(crate) const $name: Code =
+            Code { code: $code, severity: Severity::$severity, message: $message };)*
+
+        /// Every code, for documentation and tests.
+        pub const ALL: &[Code] = &[$($name),*];
+    };
+}
+
+codes! {
+    BARE_QUOTE "bare_quote" Repaired "a string held quotes that were not escaped; they were taken as text";
+    BACKSLASH "backslash" Repaired "a backslash escaped nothing; it was taken as itself";
+    CONTROL "control_character" Repaired "a string held raw line breaks or control characters; they were kept";
+    INVALID_UTF8 "invalid_utf8" Repaired "bytes that are not UTF-8 were replaced by U+FFFD";
+    ODD_VALUE "odd_value" Repaired "a value that is not JSON (nan, inf, N/A, an identifier) was read as null";
+    MISSING_VALUE "missing_value" Repaired "a key had no value; it was read as null";
+    NOT_JSON_ARG "malformed_argument" Repaired "an array or object argument is not JSON; it was kept as text";
+    FOREIGN_TEXT "foreign_text" Skipped "text that does not belong (a log line?) was skipped up to the next key";
+    MISSING_QUOTE "missing_quote" Repaired "a key lacked its opening quote";
+    EXTRA_COMMA "extra_comma" Repaired "a comma too many was ignored";
+    MISSING_COMMA "missing_comma" Repaired "a comma was missing between two records";
+    DAMAGED_EVENT "damaged_event" Skipped "a record could not be read; reading went on at the next one";
+    NOT_AN_EVENT "not_an_event" Skipped "an element of the event list is not an object";
+    NO_PHASE "no_phase" Repaired "a record without phase but with a duration was read as a complete event";
+    UNKNOWN_RECORD "unknown_record" Skipped "a record has neither a phase nor a duration";
+    TRUNCATED "truncated" Lost "the file ends in the middle; everything before was kept";
+    UNCLOSED "unclosed_list" Note "the event list is not closed, as the format allows";
+    DAMAGED_STREAM "damaged_compression" Lost "the compressed stream breaks off or is damaged; what came before was kept";
+    TRAILING "trailing_data" Skipped "there is more text behind the end of the document; it was not read";
+    TOO_LARGE_ENTRY "oversized_entry" Skipped "a metadata entry of more than 512 MiB was skipped";
+    DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
+    DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice; the last value wins";
+    BAD_TIME "bad_time" Skipped "a time or duration is not a number that fits; the record stands at time 0 and counts nowhere";
+    NO_TIME "no_time" Skipped "a record has no time stamp; it stands at time 0 and counts nowhere";
+    TIME_AS_TEXT "time_as_text" Repaired "times were written as text";
+    TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were taken as nanoseconds";
+    NO_DURATION "no_duration" Repaired "a complete event had no duration; it was read as 0";
+    NEGATIVE_DURATION "negative_duration" Repaired "a negative duration was read as 0";
+    UNMATCHED_END "unmatched_end" Skipped "an end record had no begin";
+    UNFINISHED "unfinished" Repaired "a begin record had no end; the span was closed at the end of the trace";
+    TABLE_FULL "table_full" Lost "more than 4 GiB of text or 2^32 values; what came later lost its text or arguments";
+    IMPLAUSIBLE_TIME "implausible_time" Skipped
+        "GPU records at time 0, before the recording or absurdly long were kept but count nowhere";
+    DUPLICATE_CORRELATION "ambiguous_launch" Repaired
+        "several calls share a GPU operation's correlation id; the nearest of the fitting process was taken";
+    OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs (clock noise)";
+    OVERLAP_PDL "stream_overlap_dependent_launch" Note
+        "kernels of one stream overlap on a GPU with programmatic dependent launch";
+    OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more: durations may be too long";
+    CLIPPED "clipped_overlap" Repaired "a GPU operation's end was moved to the start of the next one of its stream";
+    EARLY_KERNEL "kernel_before_launch" Note "GPU operations start before their launch call: CPU and GPU clocks differ";
+    CROSSING "crossing" Note "spans that cross the end of another of their thread were placed by their larger part";
+    DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (usual in Kineto traces) were left out";
+    NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
+    UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
+    RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
+    SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
+}
+
+impl Code {
+    /// Counts one occurrence.
+    pub(crate) fn count(self, report: &mut ReadReport, offset: Option<u64>, example: &str) {
+        report.count(self.code, self.severity, self.message, offset, example);
+    }
+
+    /// Counts several occurrences.
+    pub(crate) fn count_many(self, report: &mut ReadReport, count: u64, offset: Option<u64>, example: &str) {
+        report.count_many(self.code, self.severity, self.message, count, offset, example);
+    }
+}

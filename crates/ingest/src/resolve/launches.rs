@@ -1,0 +1,125 @@
+//! GPU operations and the calls that launched them, by correlation id.
+
+use crate::problems;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, Key, Trace, TrackKind};
+
+/// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
+/// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
+/// device is taken.
+pub(super) fn link(trace: &mut Trace) {
+    let correlation = correlations(trace);
+    let calls = calls(trace, &correlation);
+    let work: Vec<EventId> = trace.events.ids().filter(|&e| trace.kind(e).is_gpu_work()).collect();
+    let candidates = |id: i64| {
+        let from = calls.partition_point(|&(c, ..)| c < id);
+        let to = from + calls[from..].partition_point(|&(c, ..)| c == id);
+        &calls[from..to]
+    };
+    let home = device_homes(trace, &work, &correlation, candidates);
+    let mut ambiguous = 0;
+    let mut missing = 0;
+    let mut early = 0;
+    for event in work {
+        let row = event.index();
+        let id = correlation[row];
+        let track = trace.tracks.get(trace.events.track[row]);
+        let (device, stream) = (track.device, track.stream);
+        let found = if id > 0 { candidates(id) } else { &[] };
+        let launch = match found {
+            [] => EventId::NONE,
+            [(_, _, call)] => *call,
+            several => {
+                ambiguous += u64::from(several.iter().any(|c| pid(trace, c.2) != pid(trace, several[0].2)));
+                pick(trace, several, trace.events.start[row], home.get(&device).copied())
+            }
+        };
+        missing += u64::from(launch.is_none());
+        early += u64::from(launch.is_some() && trace.events.start[row] < trace.events.start[launch.index()]);
+        let gpu = &mut trace.gpu;
+        gpu.event.push(event);
+        gpu.correlation.push(if id == 0 { -1 } else { id });
+        gpu.device.push(device);
+        gpu.stream.push(stream);
+        gpu.launch.push(launch);
+    }
+    problems::DUPLICATE_CORRELATION.count_many(&mut trace.report, ambiguous, None, "");
+    problems::NO_LAUNCH.count_many(&mut trace.report, missing, None, "");
+    problems::EARLY_KERNEL.count_many(&mut trace.report, early, None, "");
+}
+
+/// Correlation id per event; 0 where there is none.
+fn correlations(trace: &Trace) -> Vec<i64> {
+    let column = trace.attr("correlation");
+    let old = trace.attr("correlation id");
+    trace.events.ids().map(|e| column.i64(e).or_else(|| old.i64(e)).unwrap_or(0)).collect()
+}
+
+/// Runtime and driver calls with their id and start, sorted.
+fn calls(trace: &Trace, correlation: &[i64]) -> Vec<(i64, i64, EventId)> {
+    let mut calls: Vec<_> = trace
+        .events
+        .ids()
+        .filter(|e| correlation[e.index()] > 0 && is_call(trace, *e))
+        .map(|e| (correlation[e.index()], trace.events.start[e.index()], e))
+        .collect();
+    calls.sort_unstable();
+    calls
+}
+
+fn is_call(trace: &Trace, event: EventId) -> bool {
+    trace.kind(event).is_api_call() && trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
+}
+
+fn pid(trace: &Trace, event: EventId) -> Key {
+    trace.tracks.pid(trace.events.track[event.index()])
+}
+
+/// For each device the process whose calls launched most of the operations that have one call only.
+fn device_homes<'a>(
+    trace: &Trace,
+    work: &[EventId],
+    correlation: &[i64],
+    candidates: impl Fn(i64) -> &'a [(i64, i64, EventId)],
+) -> FxHashMap<i32, Key> {
+    let mut votes: FxHashMap<(i32, Key), u64> = FxHashMap::default();
+    let mut several = false;
+    for &event in work {
+        match candidates(correlation[event.index()]) {
+            [(_, _, call)] => {
+                let device = trace.tracks.get(trace.events.track[event.index()]).device;
+                *votes.entry((device, pid(trace, *call))).or_default() += 1;
+            }
+            found => several |= found.len() > 1,
+        }
+    }
+    if !several {
+        return FxHashMap::default();
+    }
+    let mut ranked: Vec<_> = votes.into_iter().collect();
+    ranked.sort_unstable();
+    let mut best: FxHashMap<i32, (u64, Key)> = FxHashMap::default();
+    for ((device, pid), count) in ranked {
+        let slot = best.entry(device).or_insert((0, pid));
+        if count > slot.0 {
+            *slot = (count, pid);
+        }
+    }
+    best.into_iter().map(|(device, (_, pid))| (device, pid)).collect()
+}
+
+/// The last call at or before the operation, else the first one; calls of the device's process before others.
+fn pick(trace: &Trace, calls: &[(i64, i64, EventId)], start: i64, home: Option<Key>) -> EventId {
+    let best = |calls: &mut dyn Iterator<Item = &(i64, i64, EventId)>| {
+        let (mut before, mut first) = (None, None);
+        for &(_, at, call) in calls {
+            first = first.or(Some(call));
+            if at <= start {
+                before = Some(call);
+            }
+        }
+        before.or(first)
+    };
+    let at_home = best(&mut calls.iter().filter(|c| home.is_some_and(|h| pid(trace, c.2) == h)));
+    at_home.or_else(|| best(&mut calls.iter())).into()
+}

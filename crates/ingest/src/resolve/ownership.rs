@@ -1,0 +1,101 @@
+//! Who launched a GPU operation: operator, Python frame, module, annotation and step around its launch call.
+
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, Trace};
+
+/// Owners of one launch call.
+#[derive(Clone, Copy, Default)]
+struct Owners {
+    operator: EventId,
+    python: EventId,
+    module: EventId,
+    annotation: EventId,
+    step: u32,
+}
+
+/// Fills the owners in the GPU table. Needs nesting, steps and launches.
+pub(super) fn fill(trace: &mut Trace) {
+    let modules = names_with_prefix(trace, "nn.Module: ");
+    let steps = names_with_prefix(trace, "ProfilerStep#");
+    let mut memo: (EventId, Owners) = (EventId::NONE, none());
+    let by_external_id = operators_by_external_id(trace);
+    let external = trace.attr("External id");
+    let external_old = trace.attr("external id");
+    let mut all = Vec::with_capacity(trace.gpu.len());
+    for gpu in trace.gpu.ids() {
+        let launch = trace.gpu.launch[gpu.index()];
+        let event = trace.gpu.event[gpu.index()];
+        let anchor = launch.some().or_else(|| {
+            // Without a launch record the external id still names the operator.
+            let id = external.i64(event).or_else(|| external_old.i64(event)).filter(|&id| id > 0)?;
+            by_external_id.get(&id).copied()
+        });
+        let Some(anchor) = anchor else {
+            all.push(none());
+            continue;
+        };
+        if memo.0 != anchor {
+            memo = (anchor, owners(trace, anchor, &modules, &steps));
+        }
+        all.push(memo.1);
+    }
+    let gpu = &mut trace.gpu;
+    for owner in all {
+        gpu.operator.push(owner.operator);
+        gpu.python.push(owner.python);
+        gpu.module.push(owner.module);
+        gpu.annotation.push(owner.annotation);
+        gpu.step.push(owner.step);
+    }
+}
+
+fn none() -> Owners {
+    Owners { step: u32::MAX, ..Owners::default() }
+}
+
+/// Per string: whether it starts with the prefix.
+fn names_with_prefix(trace: &Trace, prefix: &str) -> Vec<bool> {
+    trace.strings.iter().map(|s| s.starts_with(prefix)).collect()
+}
+
+fn owners(trace: &Trace, anchor: EventId, modules: &[bool], steps: &[bool]) -> Owners {
+    let mut found = none();
+    let start = trace.events.start[anchor.index()];
+    let after = trace.steps.partition_point(|s| s.start <= start);
+    if let Some(step) = after.checked_sub(1)
+        && start < trace.steps[step].end
+    {
+        found.step = step as u32;
+    }
+    for event in std::iter::once(anchor).chain(trace.ancestors(anchor)) {
+        let name = trace.events.name[event.index()].index();
+        let flagged = |set: &[bool]| set.get(name).copied().unwrap_or(false);
+        match trace.kind(event) {
+            EventKind::Operator if found.operator.is_none() && !flagged(steps) => found.operator = event,
+            EventKind::PythonFunction => {
+                if found.python.is_none() {
+                    found.python = event;
+                }
+                if found.module.is_none() && flagged(modules) {
+                    found.module = event;
+                }
+            }
+            EventKind::Annotation if found.annotation.is_none() && !flagged(steps) => found.annotation = event,
+            _ => {}
+        }
+        if found.operator.is_some() && found.module.is_some() && found.annotation.is_some() {
+            break;
+        }
+    }
+    found
+}
+
+/// Operators by external id, only where some GPU operation lacks its launch.
+fn operators_by_external_id(trace: &Trace) -> FxHashMap<i64, EventId> {
+    if trace.gpu.launch.iter().all(|l| l.is_some()) {
+        return FxHashMap::default();
+    }
+    let column = trace.attr("External id");
+    let operators = trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Operator);
+    operators.filter_map(|e| Some((column.i64(e).filter(|&id| id > 0)?, e))).collect()
+}

@@ -1,0 +1,42 @@
+//! GPU records whose times cannot be true (at time 0, before the recording, centuries long) must not stretch spans.
+
+use crate::problems;
+use stackline_model::{EventId, EventKind, Trace, flags};
+
+/// Slack around the recording in which GPU records are believed: 1 s, or the recording's length if that is more.
+const SLACK_NS: i64 = 1_000_000_000;
+
+/// Marks implausible GPU records. Without CPU events there is nothing to compare with.
+pub(super) fn mark(trace: &mut Trace) {
+    let Some((first, last)) = host_span(trace) else { return };
+    let length = last.saturating_sub(first);
+    let slack = SLACK_NS.max(length);
+    let (earliest, latest) = (first.saturating_sub(slack), last.saturating_add(slack.saturating_mul(10)));
+    for event in trace.events.ids() {
+        let row = event.index();
+        let kind = trace.events.kind[row];
+        let on_gpu = kind.is_gpu_work() || matches!(kind, EventKind::GpuAnnotation | EventKind::Sync);
+        if !on_gpu || !trace.events.has(event, flags::HAS_DURATION) {
+            continue;
+        }
+        let (start, end) = (trace.events.start[row], trace.events.end(event));
+        if start < earliest || end > latest {
+            trace.events.flags[row] |= flags::IMPLAUSIBLE;
+            let name = trace.strings.get(trace.events.name[row]);
+            problems::IMPLAUSIBLE_TIME.count(&mut trace.report, None, name);
+        }
+    }
+}
+
+/// From the first to the last event of CPU threads.
+fn host_span(trace: &Trace) -> Option<(i64, i64)> {
+    let on_host = |e: &EventId| {
+        let kind = trace.kind(*e);
+        (kind.is_api_call() || matches!(kind, EventKind::Operator | EventKind::PythonFunction | EventKind::Annotation))
+            && trace.events.is_plausible(*e)
+    };
+    trace.events.ids().filter(on_host).fold(None, |span, e| {
+        let (start, end) = (trace.events.start[e.index()], trace.events.end(e));
+        Some(span.map_or((start, end), |(a, b): (i64, i64)| (a.min(start), b.max(end))))
+    })
+}

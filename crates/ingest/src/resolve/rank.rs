@@ -1,0 +1,51 @@
+//! Rank, world size and base time from the file's own metadata.
+
+use crate::problems;
+use serde_json::Value;
+use stackline_model::Trace;
+
+/// Fills the parsed part of the metadata.
+pub(super) fn find(trace: &mut Trace) {
+    let meta = &mut trace.meta;
+    meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
+    let base = meta.entry("baseTimeNanoseconds").map(|t| t.trim_matches('"'));
+    meta.base_ns = base.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let info = meta.entry("distributedInfo").and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let number = |key: &str| info.as_ref().and_then(|v| v.get(key)).and_then(Value::as_i64);
+    (meta.rank, meta.world_size) = (number("rank"), number("world_size"));
+    if meta.rank.is_none()
+        && let Some(rank) = rank_in_name(&meta.name)
+    {
+        meta.rank = Some(rank);
+        let name = meta.name.clone();
+        problems::RANK_FROM_NAME.count(&mut trace.report, None, &name);
+    }
+}
+
+fn is_kineto(meta: &stackline_model::TraceMeta) -> bool {
+    ["schemaVersion", "deviceProperties", "distributedInfo", "traceName"].iter().any(|k| meta.entry(k).is_some())
+}
+
+/// The number behind "rank" (and an optional `-` or `_`) in the last part of a name.
+fn rank_in_name(name: &str) -> Option<i64> {
+    let file = name.rsplit(['/', '\\', ':']).next()?.to_ascii_lowercase();
+    file.match_indices("rank").find_map(|(at, word)| {
+        let rest = file[at + word.len()..].trim_start_matches(['-', '_', '.']);
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        rest[..digits].parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rank_in_name;
+
+    #[test]
+    fn ranks_in_names() {
+        assert_eq!(rank_in_name("a/rank-34.Jul_15.pt.trace.json.gz"), Some(34));
+        assert_eq!(rank_in_name("trace_rank_0.json"), Some(0));
+        assert_eq!(rank_in_name("rank7.json"), Some(7));
+        assert_eq!(rank_in_name("rank1/host.json"), None);
+        assert_eq!(rank_in_name("frank.json"), None);
+    }
+}

@@ -1,0 +1,105 @@
+//! Streams: their numbers, and operations that overlap on one.
+
+use crate::problems;
+use serde_json::Value;
+use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
+
+/// Gives each stream track its device and stream number: from the arguments of its first event that has them, else
+/// from the process and thread numbers, which old traces write as text ("stream 7").
+pub(super) fn number(trace: &mut Trace) {
+    let mut numbers = vec![(None, None); trace.tracks.len()];
+    {
+        let (device, stream) = (trace.attr("device"), trace.attr("stream"));
+        let number = |value: Option<AttrValue>| match value {
+            Some(AttrValue::Str(text)) => trace.strings.get(text).trim().parse().ok(),
+            other => other.and_then(AttrValue::as_i64),
+        };
+        for event in trace.events.ids() {
+            let track = trace.events.track[event.index()];
+            let slot = &mut numbers[track.index()];
+            if (slot.0.is_none() || slot.1.is_none()) && trace.tracks.get(track).kind == TrackKind::Stream {
+                slot.0 = slot.0.or_else(|| number(device.get(event)));
+                slot.1 = slot.1.or_else(|| number(stream.get(event)));
+            }
+        }
+    }
+    for (i, (device, stream)) in numbers.into_iter().enumerate() {
+        let track = &trace.tracks.tracks[i];
+        if track.kind != TrackKind::Stream {
+            continue;
+        }
+        let pid = trace.tracks.processes[track.process.index()].pid;
+        let device = device.or_else(|| key_number(trace, pid)).and_then(|d: i64| i32::try_from(d).ok());
+        let stream = stream.or_else(|| key_number(trace, track.tid));
+        let track = &mut trace.tracks.tracks[i];
+        track.device = device.unwrap_or(-1);
+        track.stream = stream.unwrap_or(-1);
+    }
+}
+
+/// The number of a key, or the one at the end of its text.
+fn key_number(trace: &Trace, key: Key) -> Option<i64> {
+    match key {
+        Key::Int(number) => Some(number),
+        Key::Str(text) => {
+            let text = trace.strings.get(text).trim();
+            let digits = text.len() - text.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+            text[text.len() - digits..].parse().ok()
+        }
+        Key::None => None,
+    }
+}
+
+/// Overlaps below this are clock noise (seen on MI300).
+const NOISE_NS: i64 = 3_000;
+
+/// Tells legitimate overlap (programmatic dependent launch, NVIDIA compute capability 9 and above) from noise and from
+/// durations that run into the next operation; with `clip` the latter end where the next one starts.
+pub(super) fn check_overlaps(trace: &mut Trace, clip: bool) {
+    let dependent_launch = has_dependent_launch(trace);
+    let (mut noise, mut dependent, mut overlaps, mut clipped) = (0, 0, 0, 0);
+    let mut example = String::new();
+    for track in trace.tracks.ids() {
+        if trace.tracks.get(track).kind != TrackKind::Stream {
+            continue;
+        }
+        let is_work = |e: &EventId| trace.kind(*e).is_gpu_work() && trace.events.is_plausible(*e);
+        let work: Vec<EventId> = trace.track_events(track).iter().copied().filter(is_work).collect();
+        for pair in work.windows(2) {
+            let next = trace.events.start[pair[1].index()];
+            let overlap = trace.events.end(pair[0]) - next;
+            if overlap <= 0 {
+                continue;
+            }
+            if dependent_launch && overlap < 10 * NOISE_NS {
+                dependent += 1;
+            } else if overlap < NOISE_NS {
+                noise += 1;
+            } else {
+                overlaps += 1;
+                if example.is_empty() {
+                    example = format!("{} by {overlap} ns", trace.name(pair[0]));
+                }
+            }
+            if clip && !(dependent_launch && overlap < 10 * NOISE_NS) {
+                trace.events.dur[pair[0].index()] = next - trace.events.start[pair[0].index()];
+                clipped += 1;
+            }
+        }
+    }
+    let report = &mut trace.report;
+    problems::OVERLAP_NOISE.count_many(report, noise, None, "");
+    problems::OVERLAP_PDL.count_many(report, dependent, None, "");
+    problems::OVERLAP.count_many(report, overlaps, None, &example);
+    problems::CLIPPED.count_many(report, clipped, None, "");
+}
+
+/// Whether any device of the trace has programmatic dependent launch.
+fn has_dependent_launch(trace: &Trace) -> bool {
+    let devices = trace.meta.entry("deviceProperties").and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let capable = |device: &Value| {
+        let nvidia = device.get("name").and_then(Value::as_str).is_some_and(|n| n.contains("NVIDIA"));
+        nvidia && device.get("computeMajor").and_then(Value::as_i64).is_some_and(|major| major >= 9)
+    };
+    devices.as_ref().and_then(Value::as_array).is_some_and(|list| list.iter().any(capable))
+}

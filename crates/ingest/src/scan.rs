@@ -1,0 +1,326 @@
+//! The pull scanner: JSON tokens from a slice, tolerant of the damage that real traces have
+//! (see the table in the documentation of the read report's codes, `docs/formats/kineto.md`).
+
+use memchr::{memchr, memchr2};
+
+/// Why a token could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fail {
+    /// The slice ends within the token.
+    End,
+    /// The text at this position of the slice makes no sense even to us.
+    Bad(usize),
+}
+
+/// How a string's raw bytes relate to its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RawStr<'a> {
+    /// Bytes between the quotes.
+    pub(crate) raw: &'a [u8],
+    /// Whether there are backslashes in it.
+    pub(crate) escaped: bool,
+    /// Whether quotes inside were not escaped.
+    pub(crate) bare_quotes: bool,
+}
+
+/// A scalar or container value as found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum RawValue<'a> {
+    /// A string.
+    Str(RawStr<'a>),
+    /// A number's text.
+    Number(&'a [u8]),
+    /// `true` or `false`.
+    Bool(bool),
+    /// `null`.
+    Null,
+    /// An array or object, brackets included.
+    Json(&'a [u8]),
+    /// Not JSON: `nan`, `inf`, `N/A`, an identifier, or nothing at all where a value should be.
+    Odd(&'a [u8]),
+}
+
+/// A position in a slice.
+#[derive(Clone, Copy)]
+pub(crate) struct Cursor<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) at: usize,
+}
+
+pub(crate) fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\n' | b'\r' | b'\t')
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    /// The next byte that is not white space, not consumed.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Result<u8, Fail> {
+        while let Some(&byte) = self.bytes.get(self.at) {
+            if !is_space(byte) {
+                return Ok(byte);
+            }
+            self.at += 1;
+        }
+        Err(Fail::End)
+    }
+
+    /// Reads an object's key with its colon. A missing quote before it is repaired (second result).
+    #[inline]
+    pub(crate) fn key(&mut self) -> Result<(RawStr<'a>, bool), Fail> {
+        let quoted = self.peek()? == b'"';
+        let start = self.at + usize::from(quoted);
+        let length = memchr(b'"', &self.bytes[start..]).ok_or(Fail::End)?;
+        let mut end = start + length;
+        let mut escaped = memchr(b'\\', &self.bytes[start..end]).is_some();
+        if escaped {
+            end = self.string_end(start)?;
+            escaped = true;
+        }
+        let raw = &self.bytes[start..end];
+        if !quoted && !is_plain_key(raw) {
+            return Err(Fail::Bad(self.at));
+        }
+        let mut after = Self { bytes: self.bytes, at: end + 1 };
+        if after.peek()? != b':' {
+            return Err(Fail::Bad(after.at));
+        }
+        self.at = after.at + 1;
+        Ok((RawStr { raw, escaped, bare_quotes: false }, !quoted))
+    }
+
+    /// Position of the quote that ends a well-formed string starting (behind its quote) at `from`.
+    fn string_end(&self, from: usize) -> Result<usize, Fail> {
+        let mut at = from;
+        loop {
+            let found = at + memchr2(b'"', b'\\', self.bytes.get(at..).ok_or(Fail::End)?).ok_or(Fail::End)?;
+            if self.bytes[found] == b'"' {
+                return Ok(found);
+            }
+            at = found + 2;
+        }
+    }
+
+    /// Reads a string value within an object or array. Where text follows its end that cannot follow a value, quotes
+    /// inside were not escaped: then it ends at the first quote behind which the object visibly goes on.
+    #[inline]
+    pub(crate) fn string(&mut self) -> Result<RawStr<'a>, Fail> {
+        let start = self.at + 1;
+        let end = self.string_end(start)?;
+        match (Self { bytes: self.bytes, at: end + 1 }).peek()? {
+            b',' | b'}' | b']' => {
+                let raw = &self.bytes[start..end];
+                self.at = end + 1;
+                Ok(RawStr { raw, escaped: memchr(b'\\', raw).is_some(), bare_quotes: false })
+            }
+            _ => self.string_slow(start),
+        }
+    }
+
+    #[cold]
+    fn string_slow(&mut self, start: usize) -> Result<RawStr<'a>, Fail> {
+        const LONGEST: usize = 1 << 20;
+        let limit = self.bytes.len().min(start + LONGEST);
+        let mut at = start;
+        while let Some(found) = memchr(b'"', &self.bytes[at..limit]) {
+            let quote = at + found;
+            // An escaped quote is an end only where a path's last backslash hid it: a key must follow.
+            let hidden = quote > start && self.bytes[quote - 1] == b'\\';
+            if self.object_goes_on(quote + 1, !hidden)? {
+                let raw = &self.bytes[start..quote];
+                self.at = quote + 1;
+                return Ok(RawStr { raw, escaped: memchr(b'\\', raw).is_some(), bare_quotes: true });
+            }
+            at = quote + 1;
+        }
+        if limit == self.bytes.len() { Err(Fail::End) } else { Err(Fail::Bad(start)) }
+    }
+
+    /// Whether what follows is a comma and a key with its colon, or (where that may be) the end of the object.
+    fn object_goes_on(&self, from: usize, may_end: bool) -> Result<bool, Fail> {
+        let mut next = Self { bytes: self.bytes, at: from };
+        match next.peek()? {
+            b'}' => Ok(may_end),
+            b',' => {
+                next.at += 1;
+                next.is_key_ahead()
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Whether a quoted key of usual length and its colon come next.
+    fn is_key_ahead(&mut self) -> Result<bool, Fail> {
+        const LONGEST_KEY: usize = 80;
+        if self.peek()? != b'"' {
+            return Ok(false);
+        }
+        let start = self.at + 1;
+        let limit = self.bytes.len().min(start + LONGEST_KEY);
+        match memchr(b'"', &self.bytes[start..limit]) {
+            Some(length) => Ok((Self { bytes: self.bytes, at: start + length + 1 }).peek()? == b':'),
+            None if limit == self.bytes.len() => Err(Fail::End),
+            None => Ok(false),
+        }
+    }
+
+    /// Reads any value.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Result<RawValue<'a>, Fail> {
+        match self.peek()? {
+            b'"' => self.string().map(RawValue::Str),
+            b'-' | b'0'..=b'9' => self.number_or_odd(),
+            b'[' | b'{' => {
+                let start = self.at;
+                self.skip_container()?;
+                Ok(RawValue::Json(&self.bytes[start..self.at]))
+            }
+            _ => self.word(),
+        }
+    }
+
+    #[inline]
+    fn number_or_odd(&mut self) -> Result<RawValue<'a>, Fail> {
+        let start = self.at;
+        let mut at = start + 1;
+        while let Some(&byte) = self.bytes.get(at) {
+            if !matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') {
+                break;
+            }
+            at += 1;
+        }
+        match self.bytes.get(at) {
+            None => Err(Fail::End),
+            Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t') => {
+                self.at = at;
+                Ok(RawValue::Number(&self.bytes[start..at]))
+            }
+            Some(_) => self.word(),
+        }
+    }
+
+    /// Reads unquoted text up to a delimiter.
+    fn word(&mut self) -> Result<RawValue<'a>, Fail> {
+        let start = self.at;
+        let mut at = start;
+        loop {
+            match self.bytes.get(at) {
+                None => return Err(Fail::End),
+                Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t' | b'"' | b'{' | b'[' | b':') => break,
+                Some(_) => at += 1,
+            }
+        }
+        self.at = at;
+        Ok(match &self.bytes[start..at] {
+            b"true" => RawValue::Bool(true),
+            b"false" => RawValue::Bool(false),
+            b"null" => RawValue::Null,
+            other => RawValue::Odd(other),
+        })
+    }
+
+    /// Skips an array or object; strings in it must be well-formed.
+    pub(crate) fn skip_container(&mut self) -> Result<(), Fail> {
+        let mut depth = 0usize;
+        let mut at = self.at;
+        loop {
+            match self.bytes.get(at) {
+                None => return Err(Fail::End),
+                Some(b'"') => at = self.string_end(at + 1)?,
+                Some(b'[' | b'{') => depth += 1,
+                Some(b']' | b'}') => {
+                    depth -= 1;
+                    if depth == 0 {
+                        self.at = at + 1;
+                        return Ok(());
+                    }
+                }
+                Some(_) => {}
+            }
+            at += 1;
+        }
+    }
+
+    /// Looks for the next place where an object goes on with a key, or ends, at most `limit` bytes ahead; moves there.
+    /// For text that does not belong (log lines spliced in).
+    #[cold]
+    pub(crate) fn skip_to_key(&mut self, limit: usize) -> Result<(), Fail> {
+        let start = self.at;
+        let end = self.bytes.len().min(start + limit);
+        let mut at = start;
+        while at < end {
+            match self.bytes[at] {
+                b'"' => {
+                    let mut next = Self { bytes: self.bytes, at };
+                    if next.is_key_ahead()? {
+                        self.at = at;
+                        return Ok(());
+                    }
+                }
+                b'}' => {
+                    self.at = at;
+                    return Ok(());
+                }
+                // Another event begins: this one's end is lost.
+                b'{' => return Err(Fail::Bad(start)),
+                _ => {}
+            }
+            at += 1;
+        }
+        if end == self.bytes.len() { Err(Fail::End) } else { Err(Fail::Bad(start)) }
+    }
+}
+
+fn is_plain_key(raw: &[u8]) -> bool {
+    !raw.is_empty()
+        && raw.len() <= 40
+        && raw.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b' ' | b'-'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(input: &str) -> (String, bool) {
+        let mut cursor = Cursor::new(input.as_bytes());
+        match cursor.value() {
+            Ok(RawValue::Str(s)) => (String::from_utf8_lossy(s.raw).into_owned(), s.bare_quotes),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn strings() {
+        assert_eq!(text(r#""a b", "#), ("a b".into(), false));
+        assert_eq!(text(r#""a\"b" }"#), (r#"a\"b"#.into(), false));
+        assert_eq!(text(r#""<m "a", line 3>", "pid": 1}"#), (r#"<m "a", line 3>"#.into(), true));
+        assert_eq!(text(r#""x "", "pid" : 1}"#), (r#"x ""#.into(), true));
+        assert_eq!(text(r#""C:\dir\", "pid": 1}"#), (r"C:\dir\".into(), true));
+    }
+
+    #[test]
+    fn values() {
+        let odd = |input: &'static str| Cursor::new(input.as_bytes()).value();
+        assert_eq!(odd("nan,"), Ok(RawValue::Odd(b"nan")));
+        assert_eq!(odd("-inf}"), Ok(RawValue::Odd(b"-inf")));
+        assert_eq!(odd("N/A }"), Ok(RawValue::Odd(b"N/A")));
+        assert_eq!(odd(", "), Ok(RawValue::Odd(b"")));
+        assert_eq!(odd("12.5e3}"), Ok(RawValue::Number(b"12.5e3")));
+        assert_eq!(odd("12"), Err(Fail::End));
+        assert_eq!(odd(r#"[1, {"a]": "}"}], 2"#), Ok(RawValue::Json(br#"[1, {"a]": "}"}]"#)));
+        assert_eq!(odd("[[1, 2"), Err(Fail::End));
+        assert_eq!(odd("true,"), Ok(RawValue::Bool(true)));
+    }
+
+    #[test]
+    fn keys() {
+        let mut cursor = Cursor::new(br#" "ph" : 1"#);
+        assert_eq!(cursor.key().map(|(k, repaired)| (k.raw, repaired)), Ok((&b"ph"[..], false)));
+        let mut cursor = Cursor::new(br#"pid": 1"#);
+        assert_eq!(cursor.key().map(|(k, repaired)| (k.raw, repaired)), Ok((&b"pid"[..], true)));
+        assert!(Cursor::new(br#"a:b "x": 1"#).key().is_err());
+    }
+}

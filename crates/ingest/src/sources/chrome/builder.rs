@@ -1,0 +1,432 @@
+//! Records to rows: phases, tracks, metadata, open spans.
+
+use super::Place;
+use super::categories::{kind_of, track_kind};
+use super::event::{KeyCache, RawEvent, Time, merge};
+use super::flows::{FlowPhase, FlowPoint};
+use crate::problems::{self, Code};
+use crate::text::TextReader;
+use crate::{Error, ReadOptions, resolve};
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    AttrTable, AttrType, EventId, EventKind, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
+};
+use std::collections::BTreeMap;
+
+/// An asynchronous span's identity: category, id, process.
+type AsyncKey = (StrId, Key, Key);
+
+/// Builds a trace from records.
+pub(super) struct Builder {
+    pub(super) trace: Trace,
+    pub(super) text: TextReader,
+    pub(super) keys: KeyCache,
+    pub(super) raw: RawEvent,
+    /// Problems of the record being read.
+    pub(super) pending: Vec<(Code, u64)>,
+    pub(super) frame_ids: BTreeMap<String, StackId>,
+    pub(super) saw_events: bool,
+    pub(super) truncated: bool,
+    pub(super) final_pass: bool,
+    /// Commas since the last record; 1 at the start of the list.
+    pub(super) commas: u32,
+    next_index: u32,
+    kinds: FxHashMap<StrId, EventKind>,
+    last_kind: (StrId, EventKind),
+    last_track: Option<(Key, Key, TrackKind, TrackId)>,
+    open: FxHashMap<TrackId, Vec<EventId>>,
+    open_async: FxHashMap<AsyncKey, Vec<EventId>>,
+    /// Arguments that came with an end record.
+    late: Vec<(EventId, Vec<(StrId, AttrType)>, Vec<u64>)>,
+    flows: Vec<FlowPoint>,
+    /// Name and display order of threads, from metadata.
+    threads: BTreeMap<(Key, Key), (StrId, Option<i64>)>,
+    /// Events with a frame of `stackFrames`, which may come after them.
+    stack_of: Vec<(EventId, Key)>,
+    unknown_categories: BTreeMap<StrId, u64>,
+}
+
+impl Builder {
+    pub(super) fn new(name: &str) -> Self {
+        let mut trace = Trace::default();
+        trace.meta.name = name.to_owned();
+        Self {
+            trace,
+            text: TextReader::default(),
+            keys: KeyCache::default(),
+            raw: RawEvent::default(),
+            pending: Vec::new(),
+            frame_ids: BTreeMap::new(),
+            saw_events: false,
+            truncated: false,
+            final_pass: false,
+            commas: 1,
+            next_index: 0,
+            kinds: FxHashMap::default(),
+            last_kind: (StrId::NONE, EventKind::Other),
+            last_track: None,
+            open: FxHashMap::default(),
+            open_async: FxHashMap::default(),
+            late: Vec::new(),
+            flows: Vec::new(),
+            threads: BTreeMap::new(),
+            stack_of: Vec::new(),
+            unknown_categories: BTreeMap::new(),
+        }
+    }
+
+    /// Counts a record that could not be read, so that later ones keep their position.
+    pub(super) fn skip_record(&mut self) {
+        self.next_index += 1;
+        self.trace.report.records += 1;
+    }
+
+    /// A member of the top-level object.
+    pub(super) fn header(&mut self, key: String, json: String) {
+        if self.trace.meta.entry(&key).is_some() {
+            problems::DUPLICATE_KEY.count(&mut self.trace.report, None, &key);
+        }
+        self.trace.meta.entries.push((key, json));
+    }
+
+    /// Takes the scratch record in.
+    pub(super) fn commit(&mut self, offset: u64) {
+        let index = self.next_index;
+        self.next_index += 1;
+        self.trace.report.records += 1;
+        if !self.pending.is_empty() {
+            merge(&mut self.trace.report, &mut self.pending, self.trace.strings.get(self.raw.name));
+        }
+        match self.raw.ts {
+            Time::At(t) => self.trace.meta.fractional_ts |= t.fractional,
+            Time::Missing | Time::Bad => self.trace.meta.fractional_ts |= self.raw.phase != b'M',
+        }
+        match self.raw.phase {
+            b'X' => self.complete(index, offset, Phase::Complete),
+            b'B' => self.begin(index, offset),
+            b'E' => self.end(offset),
+            b's' | b't' | b'f' => self.flow(offset),
+            b'M' => self.metadata(),
+            b'i' | b'I' | b'R' => self.point(index, offset, Phase::Instant),
+            b'C' => self.point(index, offset, Phase::Counter),
+            b'b' | b'S' => self.begin_async(index, offset),
+            b'e' | b'F' => self.end_async(offset),
+            b'n' | b'T' | b'p' => self.point(index, offset, Phase::AsyncInstant),
+            b'P' => self.point(index, offset, Phase::Sample),
+            0 if self.raw.dur != Time::Missing => {
+                problems::NO_PHASE.count(&mut self.trace.report, Some(offset), self.trace.strings.get(self.raw.name));
+                self.complete(index, offset, Phase::Complete);
+            }
+            0 => problems::UNKNOWN_RECORD.count(&mut self.trace.report, Some(offset), ""),
+            _ => self.point(index, offset, Phase::Other),
+        }
+    }
+
+    /// What the record's category means.
+    fn kind(&mut self) -> EventKind {
+        let category = self.raw.category;
+        if category.is_none() {
+            return EventKind::Other;
+        }
+        if self.last_kind.0 == category {
+            return self.last_kind.1;
+        }
+        let kind = match self.kinds.get(&category) {
+            Some(&kind) => kind,
+            None => {
+                let known = kind_of(self.trace.strings.get(category));
+                if known.is_none() {
+                    self.unknown_categories.insert(category, 0);
+                }
+                let kind = known.unwrap_or(EventKind::Other);
+                self.kinds.insert(category, kind);
+                kind
+            }
+        };
+        self.last_kind = (category, kind);
+        kind
+    }
+
+    fn track(&mut self, kind: TrackKind) -> TrackId {
+        let (pid, tid) = (self.raw.pid, if kind == TrackKind::Counter { Key::None } else { self.raw.tid });
+        if let Some((p, t, k, track)) = self.last_track
+            && (p, t, k) == (pid, tid, kind)
+        {
+            return track;
+        }
+        let track = self.trace.tracks.track(pid, tid, kind);
+        self.last_track = Some((pid, tid, kind, track));
+        track
+    }
+
+    fn start(&mut self, offset: u64) -> (i64, u8) {
+        match self.raw.ts {
+            Time::At(t) => (t.ns, 0),
+            Time::Missing => {
+                let name = self.trace.strings.get(self.raw.name);
+                problems::NO_TIME.count(&mut self.trace.report, Some(offset), name);
+                (0, flags::NO_TIME)
+            }
+            Time::Bad => (0, flags::NO_TIME),
+        }
+    }
+
+    fn push(&mut self, event: NewEvent) -> EventId {
+        let id = self.trace.events.push(event);
+        if !self.trace.attrs.push(&self.raw.fields, &self.raw.values) {
+            problems::TABLE_FULL.count(&mut self.trace.report, None, "");
+        }
+        if self.raw.stack != Key::None {
+            self.stack_of.push((id, self.raw.stack));
+        }
+        if event.kind == EventKind::Other
+            && let Some(count) = self.unknown_categories.get_mut(&event.category)
+        {
+            *count += 1;
+        }
+        id
+    }
+
+    fn complete(&mut self, index: u32, offset: u64, phase: Phase) {
+        let kind = self.kind();
+        let (start, mut bits) = self.start(offset);
+        let dur = match self.raw.dur {
+            Time::At(d) if d.ns < 0 => {
+                let name = self.trace.strings.get(self.raw.name);
+                problems::NEGATIVE_DURATION.count(&mut self.trace.report, Some(offset), name);
+                bits |= flags::HAS_DURATION | flags::CLAMPED;
+                0
+            }
+            Time::At(d) => {
+                bits |= flags::HAS_DURATION;
+                d.ns
+            }
+            Time::Missing => {
+                let name = self.trace.strings.get(self.raw.name);
+                problems::NO_DURATION.count(&mut self.trace.report, Some(offset), name);
+                0
+            }
+            Time::Bad => {
+                bits |= flags::NO_TIME;
+                0
+            }
+        };
+        let track = self.track(track_kind(kind));
+        let (name, category) = (self.raw.name, self.raw.category);
+        self.push(NewEvent { start, dur, track, name, category, kind, phase, flags: bits, source_index: index });
+    }
+
+    fn point(&mut self, index: u32, offset: u64, phase: Phase) {
+        let (start, bits) = self.start(offset);
+        let kind = match (phase, self.kind()) {
+            (Phase::Counter, _) => EventKind::Counter,
+            (Phase::Sample, _) => EventKind::Sample,
+            _ if self.trace.strings.get(self.raw.name) == "[memory]" => EventKind::Memory,
+            (_, EventKind::Other) => EventKind::Instant,
+            (_, kind) => kind,
+        };
+        let track_kind = match phase {
+            Phase::AsyncInstant => TrackKind::Async,
+            _ => track_kind(kind),
+        };
+        let track = self.track(track_kind);
+        let (name, category) = (self.raw.name, self.raw.category);
+        self.push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags: bits, source_index: index });
+    }
+
+    fn begin(&mut self, index: u32, offset: u64) {
+        let kind = self.kind();
+        let (start, bits) = self.start(offset);
+        let track = self.track(track_kind(kind));
+        let (name, category) = (self.raw.name, self.raw.category);
+        let flags = bits | flags::UNFINISHED;
+        let phase = Phase::BeginEnd;
+        let id = self.push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index });
+        self.open.entry(track).or_default().push(id);
+    }
+
+    fn end(&mut self, offset: u64) {
+        let kind = self.kind();
+        // End records often carry neither name nor category: try the thread's lane first.
+        let mut candidates = vec![track_kind(kind), TrackKind::Thread, TrackKind::Stream];
+        candidates.dedup();
+        let (pid, tid) = (self.raw.pid, self.raw.tid);
+        let found = candidates.into_iter().find_map(|k| {
+            let track = self.trace.tracks.find(pid, tid, k)?;
+            self.open.get_mut(&track)?.pop()
+        });
+        self.close(found, offset);
+    }
+
+    fn begin_async(&mut self, index: u32, offset: u64) {
+        let (start, bits) = self.start(offset);
+        let kind = match self.kind() {
+            EventKind::Other => EventKind::Async,
+            kind => kind,
+        };
+        let track = self.track(TrackKind::Async);
+        let (name, category) = (self.raw.name, self.raw.category);
+        let flags = bits | flags::UNFINISHED;
+        let phase = Phase::Async;
+        let id = self.push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index });
+        self.open_async.entry((category, self.raw.id, self.raw.pid)).or_default().push(id);
+    }
+
+    fn end_async(&mut self, offset: u64) {
+        let key = (self.raw.category, self.raw.id, self.raw.pid);
+        let name = self.raw.name;
+        let names = &self.trace.events.name;
+        let found = self.open_async.get_mut(&key).and_then(|open| {
+            let at = open.iter().rposition(|e| name.is_none() || names[e.index()] == name)?;
+            Some(open.remove(at))
+        });
+        self.close(found, offset);
+    }
+
+    /// Ends an open span at the record's time.
+    fn close(&mut self, found: Option<EventId>, offset: u64) {
+        let (at, bits) = self.start(offset);
+        let Some(event) = found else {
+            let name = self.trace.strings.get(self.raw.name);
+            problems::UNMATCHED_END.count(&mut self.trace.report, Some(offset), name);
+            return;
+        };
+        let row = event.index();
+        let events = &mut self.trace.events;
+        let dur = at.saturating_sub(events.start[row]);
+        if dur < 0 {
+            let name = self.trace.strings.get(events.name[row]);
+            problems::NEGATIVE_DURATION.count(&mut self.trace.report, Some(offset), name);
+            events.flags[row] |= flags::CLAMPED;
+        }
+        events.dur[row] = dur.max(0);
+        events.flags[row] = (events.flags[row] & !flags::UNFINISHED) | flags::HAS_DURATION | bits;
+        if !self.raw.fields.is_empty() {
+            self.late.push((event, self.raw.fields.clone(), self.raw.values.clone()));
+        }
+    }
+
+    fn flow(&mut self, offset: u64) {
+        let phase = match self.raw.phase {
+            b's' => FlowPhase::Start,
+            b't' => FlowPhase::Step,
+            _ => FlowPhase::Finish,
+        };
+        let (at, bits) = self.start(offset);
+        if bits != 0 {
+            return;
+        }
+        let (pid, tid, id, category) = (self.raw.pid, self.raw.tid, self.raw.id, self.raw.category);
+        self.flows.push(FlowPoint { pid, tid, id, category, at, phase });
+    }
+
+    fn metadata(&mut self) {
+        let mut text = StrId::NONE;
+        let mut number = None;
+        for (&(_, kind), &value) in self.raw.fields.iter().zip(&self.raw.values) {
+            let value = stackline_model::AttrValue::from_raw(kind, value);
+            text = value.text_id().unwrap_or(text);
+            number = value.as_i64().or(number);
+        }
+        let tracks = &mut self.trace.tracks;
+        let process = tracks.process(self.raw.pid);
+        let process = &mut tracks.processes[process.index()];
+        match self.trace.strings.get(self.raw.name) {
+            "process_name" => process.name = text,
+            "process_labels" => process.labels = text,
+            "process_sort_index" => process.sort_index = number,
+            "thread_name" => self.threads.entry((self.raw.pid, self.raw.tid)).or_default().0 = text,
+            "thread_sort_index" => self.threads.entry((self.raw.pid, self.raw.tid)).or_default().1 = number,
+            _ => {}
+        }
+    }
+
+    /// Applies thread metadata to every lane of that process and thread number.
+    fn name_tracks(&mut self) {
+        let tracks = &mut self.trace.tracks;
+        for track in &mut tracks.tracks {
+            let key = (tracks.processes[track.process.index()].pid, track.tid);
+            if let Some(&(name, sort_index)) = self.threads.get(&key) {
+                track.name = name;
+                track.sort_index = sort_index;
+            }
+        }
+    }
+
+    /// Notes that the text ended before the document did.
+    pub(super) fn note_end(&mut self, place: Place, offset: u64) {
+        let report = &mut self.trace.report;
+        match place {
+            Place::Events { member: false } => problems::UNCLOSED.count(report, Some(offset), ""),
+            Place::Lost { .. } | Place::Events { .. } | Place::Members if !self.truncated => {
+                problems::TRUNCATED.count(report, Some(offset), "");
+            }
+            _ => {}
+        }
+    }
+
+    /// Resolves what needs the whole trace, and seals it.
+    pub(super) fn finish(mut self, name: &str, options: &ReadOptions) -> Result<Trace, Error> {
+        if !self.saw_events && self.trace.report.records == 0 && !self.trace.meta.entries.is_empty() {
+            return Err(super::header::no_events(name, &self.trace));
+        }
+        self.close_open();
+        self.merge_late_arguments();
+        self.name_tracks();
+        for (event, frame) in std::mem::take(&mut self.stack_of) {
+            if let Some(&stack) = self.frame_ids.get(&self.trace.key_text(frame)) {
+                self.trace.stacks.event.push(event);
+                self.trace.stacks.stack.push(stack);
+            }
+        }
+        for (category, count) in std::mem::take(&mut self.unknown_categories) {
+            let text = self.trace.strings.get(category).to_owned();
+            problems::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, None, &text);
+        }
+        let Self { mut trace, flows, .. } = self;
+        resolve::resolve(&mut trace, flows, options);
+        Ok(trace)
+    }
+
+    fn close_open(&mut self) {
+        let end = self.trace.events.ids().map(|e| self.trace.events.end(e)).max().unwrap_or(0);
+        let unfinished = |e: &EventId| self.trace.events.has(*e, flags::UNFINISHED);
+        let open: Vec<EventId> = self.trace.events.ids().filter(unfinished).collect();
+        for event in open {
+            let row = event.index();
+            self.trace.events.dur[row] = end.saturating_sub(self.trace.events.start[row]).max(0);
+            self.trace.events.flags[row] |= flags::HAS_DURATION;
+            let name = self.trace.strings.get(self.trace.events.name[row]);
+            problems::UNFINISHED.count(&mut self.trace.report, None, name);
+        }
+    }
+
+    /// Adds the arguments of end records to those of their begin.
+    fn merge_late_arguments(&mut self) {
+        if self.late.is_empty() {
+            return;
+        }
+        self.late.sort_by_key(|(event, ..)| *event);
+        let mut late = std::mem::take(&mut self.late).into_iter().peekable();
+        let mut merged = AttrTable::new();
+        for event in self.trace.events.ids() {
+            let (mut fields, mut values) = (Vec::new(), Vec::new());
+            for (key, value) in self.trace.attrs.of(event) {
+                let (kind, raw) = value.to_raw();
+                fields.push((key, kind));
+                values.push(raw);
+            }
+            while let Some((_, more, raw)) = late.next_if(|(e, ..)| *e == event) {
+                for (field, raw) in more.into_iter().zip(raw) {
+                    // A key that both records have says the same unless the type tells otherwise.
+                    if !fields.contains(&field) || !values.contains(&raw) {
+                        fields.push(field);
+                        values.push(raw);
+                    }
+                }
+            }
+            merged.push(&fields, &values);
+        }
+        self.trace.attrs = merged;
+    }
+}

@@ -1,0 +1,452 @@
+//! One record of the event list: bytes to a scratch record.
+
+use super::builder::Builder;
+use crate::decimal::{Nanos, parse_micros};
+use crate::problems::{self, Code};
+use crate::scan::{Cursor, Fail, RawStr, RawValue};
+use crate::text::{TextReader, dirt};
+use stackline_model::{AttrType, AttrValue, Key, ReadReport, StrId, StringTable};
+
+/// A time as found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Time {
+    /// The record has none.
+    #[default]
+    Missing,
+    /// It is no number that fits.
+    Bad,
+    /// It is known.
+    At(Nanos),
+}
+
+/// A record as found; reused from one to the next.
+#[derive(Debug)]
+pub(super) struct RawEvent {
+    /// Phase letter; 0 if there is none.
+    pub(super) phase: u8,
+    pub(super) name: StrId,
+    pub(super) category: StrId,
+    pub(super) pid: Key,
+    pub(super) tid: Key,
+    pub(super) ts: Time,
+    pub(super) dur: Time,
+    pub(super) id: Key,
+    pub(super) stack: Key,
+    /// Attributes: the members of `args`, then other members of the record with `$` before their name.
+    pub(super) fields: Vec<(StrId, AttrType)>,
+    pub(super) values: Vec<u64>,
+}
+
+impl Default for RawEvent {
+    fn default() -> Self {
+        Self {
+            phase: 0,
+            name: StrId::NONE,
+            category: StrId::NONE,
+            pid: Key::None,
+            tid: Key::None,
+            ts: Time::Missing,
+            dur: Time::Missing,
+            id: Key::None,
+            stack: Key::None,
+            fields: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+}
+
+impl RawEvent {
+    fn clear(&mut self) {
+        let (mut fields, mut values) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.values));
+        fields.clear();
+        values.clear();
+        *self = Self { fields, values, ..Self::default() };
+    }
+
+    fn push(&mut self, key: StrId, value: AttrValue) {
+        let (kind, raw) = value.to_raw();
+        self.fields.push((key, kind));
+        self.values.push(raw);
+    }
+}
+
+/// Remembers the handles of argument keys: they repeat from event to event.
+pub(super) struct KeyCache {
+    slots: Vec<StrId>,
+}
+
+impl Default for KeyCache {
+    fn default() -> Self {
+        Self { slots: vec![StrId::NONE; 256] }
+    }
+}
+
+impl KeyCache {
+    #[inline]
+    fn intern(&mut self, key: RawStr<'_>, text: &mut TextReader, strings: &mut StringTable) -> StrId {
+        let raw = key.raw;
+        let (first, last) = (raw.first().copied().unwrap_or(0), raw.last().copied().unwrap_or(0));
+        let slot = (usize::from(first) * 7 + usize::from(last) * 13 + raw.len() * 31) & 255;
+        let cached = self.slots[slot];
+        if cached.is_some() && strings.get(cached).as_bytes() == raw && !key.escaped {
+            return cached;
+        }
+        let (id, _) = text.string(strings, key);
+        self.slots[slot] = id;
+        id
+    }
+}
+
+/// What a reader of events needs besides the bytes.
+pub(super) struct EventReader<'b> {
+    pub(super) builder: &'b mut Builder,
+    /// Stream position of the slice.
+    pub(super) base: u64,
+}
+
+/// How far text that does not belong is skipped in search of the next key.
+const FOREIGN_LIMIT: usize = 64 << 10;
+
+impl EventReader<'_> {
+    /// Reads the object at the cursor into the builder's scratch record. Problems are counted on `pending`, which the
+    /// caller merges once the record is complete (a record cut by the window's end is read again).
+    pub(super) fn read(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
+        self.builder.raw.clear();
+        self.builder.pending.clear();
+        cursor.at += 1;
+        let mut seen = 0u32;
+        loop {
+            match cursor.peek()? {
+                b'}' => {
+                    cursor.at += 1;
+                    return Ok(());
+                }
+                b',' => {
+                    cursor.at += 1;
+                    self.extra_commas(cursor)?;
+                }
+                _ => {}
+            }
+            if cursor.peek()? == b'}' {
+                continue;
+            }
+            match self.key(cursor)? {
+                Some(key) => self.member(cursor, key, &mut seen)?,
+                None => continue,
+            }
+            self.expect_end_of_value(cursor)?;
+        }
+    }
+
+    fn problem(&mut self, code: Code, at: usize) {
+        self.builder.pending.push((code, self.base + at as u64));
+    }
+
+    fn extra_commas(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
+        loop {
+            match cursor.peek()? {
+                b',' => {
+                    self.problem(problems::EXTRA_COMMA, cursor.at);
+                    cursor.at += 1;
+                }
+                b'}' => {
+                    self.problem(problems::EXTRA_COMMA, cursor.at);
+                    return Ok(());
+                }
+                _ => return Ok(()),
+            }
+        }
+    }
+
+    /// The next key, or `None` after text that did not belong was skipped.
+    #[inline]
+    fn key<'a>(&mut self, cursor: &mut Cursor<'a>) -> Result<Option<RawStr<'a>>, Fail> {
+        match cursor.key() {
+            Ok((key, repaired)) => {
+                if repaired {
+                    self.problem(problems::MISSING_QUOTE, cursor.at);
+                }
+                Ok(Some(key))
+            }
+            Err(Fail::End) => Err(Fail::End),
+            Err(Fail::Bad(_)) => self.skip_foreign(cursor).map(|()| None),
+        }
+    }
+
+    #[cold]
+    fn skip_foreign(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
+        let from = cursor.at;
+        // A quote that opens no key would be found again: step over it.
+        if cursor.bytes.get(cursor.at) == Some(&b'"') {
+            cursor.at += 1;
+        }
+        cursor.skip_to_key(FOREIGN_LIMIT)?;
+        self.problem(problems::FOREIGN_TEXT, from);
+        Ok(())
+    }
+
+    #[inline]
+    fn expect_end_of_value(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
+        match cursor.peek()? {
+            b',' | b'}' => Ok(()),
+            _ => self.skip_foreign(cursor),
+        }
+    }
+
+    fn member(&mut self, cursor: &mut Cursor<'_>, key: RawStr<'_>, seen: &mut u32) -> Result<(), Fail> {
+        let bit = match key.raw {
+            b"ph" => 0,
+            b"cat" => 1,
+            b"name" => 2,
+            b"pid" => 3,
+            b"tid" => 4,
+            b"ts" => 5,
+            b"dur" => 6,
+            b"args" => 7,
+            b"id" => 8,
+            b"sf" => 9,
+            _ => return self.extra(cursor, key),
+        };
+        if *seen & (1 << bit) != 0 {
+            self.problem(problems::DUPLICATE_KEY, cursor.at);
+        }
+        *seen |= 1 << bit;
+        if bit == 7 && cursor.peek()? == b'{' {
+            self.builder.raw.fields.clear();
+            self.builder.raw.values.clear();
+            return self.args(cursor);
+        }
+        let at = cursor.at;
+        let value = cursor.value()?;
+        match bit {
+            0 => self.builder.raw.phase = phase_letter(value),
+            1 => self.builder.raw.category = self.text(value, at),
+            2 => self.builder.raw.name = self.text(value, at),
+            3 => self.builder.raw.pid = self.id_key(value, at),
+            4 => self.builder.raw.tid = self.id_key(value, at),
+            5 => self.builder.raw.ts = self.time(value, at),
+            6 => self.builder.raw.dur = self.time(value, at),
+            7 => {
+                let value = self.attr_value(value, at);
+                self.push_extra(b"args", value);
+            }
+            8 => self.builder.raw.id = self.id_key(value, at),
+            _ => self.builder.raw.stack = self.id_key(value, at),
+        }
+        Ok(())
+    }
+
+    fn extra(&mut self, cursor: &mut Cursor<'_>, key: RawStr<'_>) -> Result<(), Fail> {
+        cursor.peek()?;
+        let at = cursor.at;
+        let value = cursor.value()?;
+        let value = self.attr_value(value, at);
+        self.push_extra(key.raw, value);
+        Ok(())
+    }
+
+    fn push_extra(&mut self, key: &[u8], value: AttrValue) {
+        let (text, _) = crate::text::decode(key);
+        let id = self.builder.trace.strings.intern(&format!("${text}"));
+        self.builder.raw.push(id, value);
+    }
+
+    /// Reads the members of `args`.
+    fn args(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
+        cursor.at += 1;
+        loop {
+            match cursor.peek()? {
+                b'}' => {
+                    cursor.at += 1;
+                    return Ok(());
+                }
+                b',' => {
+                    cursor.at += 1;
+                    self.extra_commas(cursor)?;
+                    if cursor.peek()? == b'}' {
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            let Some(key) = self.key(cursor)? else { continue };
+            let builder = &mut *self.builder;
+            let id = builder.keys.intern(key, &mut builder.text, &mut builder.trace.strings);
+            cursor.peek()?;
+            let at = cursor.at;
+            let value = cursor.value()?;
+            let value = self.attr_value(value, at);
+            self.builder.raw.push(id, value);
+            self.expect_end_of_value(cursor)?;
+        }
+    }
+
+    #[inline]
+    fn attr_value(&mut self, value: RawValue<'_>, at: usize) -> AttrValue {
+        match value {
+            RawValue::Number(text) => self.number(text),
+            RawValue::Str(raw) => AttrValue::Str(self.string(raw, at)),
+            RawValue::Json(raw) => {
+                let builder = &mut *self.builder;
+                let (id, marks) = builder.text.json(&mut builder.trace.strings, raw);
+                if marks != 0 {
+                    self.dirty(marks, at);
+                }
+                if marks & dirt::NOT_JSON == 0 { AttrValue::Json(id) } else { AttrValue::Str(id) }
+            }
+            RawValue::Bool(b) => AttrValue::Bool(b),
+            RawValue::Null => AttrValue::Null,
+            RawValue::Odd(text) => {
+                self.problem(if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE }, at);
+                AttrValue::Null
+            }
+        }
+    }
+
+    #[inline]
+    fn number(&mut self, text: &[u8]) -> AttrValue {
+        parse_number(text).unwrap_or_else(|| {
+            let text = String::from_utf8_lossy(text);
+            AttrValue::Json(self.builder.trace.strings.intern(&text))
+        })
+    }
+
+    #[inline]
+    fn string(&mut self, raw: RawStr<'_>, at: usize) -> StrId {
+        let builder = &mut *self.builder;
+        let (id, marks) = builder.text.string(&mut builder.trace.strings, raw);
+        if raw.bare_quotes {
+            self.problem(problems::BARE_QUOTE, at);
+        }
+        if marks != 0 {
+            self.dirty(marks, at);
+        }
+        id
+    }
+
+    #[cold]
+    fn dirty(&mut self, marks: u8, at: usize) {
+        let codes = [
+            (dirt::INVALID_UTF8, problems::INVALID_UTF8),
+            (dirt::CONTROL, problems::CONTROL),
+            (dirt::BACKSLASH, problems::BACKSLASH),
+            (dirt::NOT_JSON, problems::NOT_JSON_ARG),
+        ];
+        for (bit, code) in codes {
+            if marks & bit != 0 {
+                self.problem(code, at);
+            }
+        }
+    }
+
+    /// A value as text, for names and categories.
+    #[inline]
+    fn text(&mut self, value: RawValue<'_>, at: usize) -> StrId {
+        match value {
+            RawValue::Str(raw) => self.string(raw, at),
+            RawValue::Number(text) | RawValue::Json(text) => {
+                let text = String::from_utf8_lossy(text);
+                self.builder.trace.strings.intern(&text)
+            }
+            RawValue::Bool(b) => self.builder.trace.strings.intern(if b { "true" } else { "false" }),
+            RawValue::Null => StrId::NONE,
+            RawValue::Odd(text) => {
+                self.problem(if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE }, at);
+                StrId::NONE
+            }
+        }
+    }
+
+    /// A process, thread or flow id.
+    #[inline]
+    fn id_key(&mut self, value: RawValue<'_>, at: usize) -> Key {
+        match value {
+            RawValue::Number(text) => match parse_number(text).and_then(AttrValue::as_i64) {
+                Some(number) => Key::Int(number),
+                None => Key::Str(self.text(value, at)),
+            },
+            other => self.text(other, at).some().map_or(Key::None, Key::Str),
+        }
+    }
+
+    #[inline]
+    fn time(&mut self, value: RawValue<'_>, at: usize) -> Time {
+        let parsed = match value {
+            RawValue::Number(text) => parse_micros(text),
+            RawValue::Str(raw) => {
+                self.problem(problems::TIME_AS_TEXT, at);
+                parse_micros(raw.raw)
+            }
+            RawValue::Null => return Time::Missing,
+            _ => None,
+        };
+        match parsed {
+            Some(nanos) => {
+                if nanos.was_ns {
+                    self.problem(problems::TIME_IN_NS, at);
+                }
+                Time::At(nanos)
+            }
+            None => {
+                self.problem(problems::BAD_TIME, at);
+                Time::Bad
+            }
+        }
+    }
+}
+
+fn phase_letter(value: RawValue<'_>) -> u8 {
+    match value {
+        RawValue::Str(raw) => raw.raw.first().copied().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// A JSON number; `None` for an integer beyond 64 bits or text that is no number.
+#[inline]
+pub(super) fn parse_number(text: &[u8]) -> Option<AttrValue> {
+    let (negative, digits) = match text.first()? {
+        b'-' => (true, &text[1..]),
+        _ => (false, text),
+    };
+    if digits.len() <= 18 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
+        let value = digits.iter().fold(0i64, |v, d| v * 10 + i64::from(d - b'0'));
+        // "-0" is not the integer 0.
+        if !(negative && value == 0) {
+            return Some(AttrValue::Int(if negative { -value } else { value }));
+        }
+    }
+    let text = std::str::from_utf8(text).ok()?;
+    if let Ok(value) = text.parse::<i64>() {
+        return Some(if negative && value == 0 { AttrValue::Float(-0.0) } else { AttrValue::Int(value) });
+    }
+    if let Ok(value) = text.parse::<u64>() {
+        return Some(AttrValue::Uint(value));
+    }
+    let integral = digits.iter().all(u8::is_ascii_digit);
+    text.parse::<f64>().ok().filter(|v| v.is_finite() && !integral).map(AttrValue::Float)
+}
+
+/// Adds the problems of a complete record to the report.
+pub(super) fn merge(report: &mut ReadReport, pending: &mut Vec<(Code, u64)>, example: &str) {
+    for (code, offset) in pending.drain(..) {
+        code.count(report, Some(offset), example);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_type_and_value() {
+        assert_eq!(parse_number(b"10159970886766084423"), Some(AttrValue::Uint(10_159_970_886_766_084_423)));
+        assert_eq!(parse_number(b"1750000000000000001"), Some(AttrValue::Int(1_750_000_000_000_000_001)));
+        assert_eq!(parse_number(b"-9223372036854775808"), Some(AttrValue::Int(i64::MIN)));
+        assert_eq!(parse_number(b"99999999999999999999"), None);
+        assert_eq!(parse_number(b"0.25"), Some(AttrValue::Float(0.25)));
+        assert_eq!(parse_number(b"1e3"), Some(AttrValue::Float(1000.0)));
+        assert_eq!(parse_number(b"1e999"), None);
+        assert_eq!(parse_number(b"1-2"), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! Flow arrows: points first, links once all events are known.
+
+use crate::problems;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, Key, StrId, Trace, TrackId, TrackKind};
+
+/// Which point of an arrow a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum FlowPhase {
+    /// Its start.
+    Start,
+    /// A point on the way.
+    Step,
+    /// Its end.
+    Finish,
+}
+
+/// A flow record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FlowPoint {
+    pub(crate) pid: Key,
+    pub(crate) tid: Key,
+    pub(crate) id: Key,
+    pub(crate) category: StrId,
+    /// ns since the base.
+    pub(crate) at: i64,
+    pub(crate) phase: FlowPhase,
+}
+
+/// Binds points to events and fills `trace.flows`. Points of the `skip` categories are only counted.
+pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
+    let skipped: Vec<StrId> = skip.iter().filter_map(|c| trace.strings.find(c)).collect();
+    let mut open: FxHashMap<(StrId, Key), Vec<FlowPoint>> = FxHashMap::default();
+    let mut order = Vec::new();
+    for point in points {
+        if skipped.contains(&point.category) {
+            continue;
+        }
+        let group = open.entry((point.category, point.id)).or_insert_with(|| {
+            order.push((point.category, point.id));
+            Vec::new()
+        });
+        group.push(point);
+    }
+    let mut dangling = 0;
+    for key in order {
+        let mut group = open.remove(&key).unwrap_or_default();
+        // Records may stand in the file in any order.
+        group.sort_by_key(|p| (p.at, p.phase));
+        let ends: Vec<Option<EventId>> = group.iter().map(|p| bind(trace, p)).collect();
+        let mut from: Option<EventId> = None;
+        let mut linked = false;
+        for (point, event) in group.iter().zip(ends) {
+            match (point.phase, event, from) {
+                (FlowPhase::Start, event, _) => from = event,
+                (_, Some(to), Some(source)) => {
+                    trace.flows.push(source, to, point.category);
+                    linked = true;
+                    from = Some(to);
+                }
+                _ => {}
+            }
+        }
+        dangling += u64::from(!linked);
+    }
+    problems::DANGLING_FLOW.count_many(&mut trace.report, dangling, None, "");
+}
+
+/// The event that a point touches: the innermost of its lane around that time.
+fn bind(trace: &Trace, point: &FlowPoint) -> Option<EventId> {
+    [TrackKind::Thread, TrackKind::Stream, TrackKind::Async].into_iter().find_map(|kind| {
+        let track = trace.tracks.find(point.pid, point.tid, kind)?;
+        innermost(trace, track, point.at)
+    })
+}
+
+/// The innermost event of a track that covers the time (both ends included).
+fn innermost(trace: &Trace, track: TrackId, at: i64) -> Option<EventId> {
+    let events = trace.track_events(track);
+    let after = events.partition_point(|e| trace.events.start[e.index()] <= at);
+    let last = *events.get(after.checked_sub(1)?)?;
+    std::iter::once(last).chain(trace.ancestors(last)).find(|&e| trace.events.end(e) >= at)
+}

@@ -1,0 +1,150 @@
+//! Members of the top-level object other than the events.
+
+use super::builder::Builder;
+use super::{Place, Step};
+use crate::Error;
+use crate::problems;
+use crate::scan::{Cursor, Fail, RawValue};
+use crate::text;
+use stackline_model::{StackId, Trace};
+
+/// Reads members until the event list begins or the object ends.
+pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder) -> Step {
+    let mut cursor = Cursor::new(bytes);
+    loop {
+        let done = cursor.at;
+        match member(&mut cursor, builder) {
+            Ok(Some(place)) => return Step::Go(place, cursor.at),
+            Ok(None) => {}
+            Err(Fail::End) if last => {
+                // Nothing but white space is the usual end of a file that lacks its last bracket.
+                return Step::More(done);
+            }
+            Err(Fail::End) => return Step::More(done),
+            Err(Fail::Bad(at)) => {
+                let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 80)]).into_owned();
+                problems::DAMAGED_HEADER.count(&mut builder.trace.report, Some(base + at as u64), &example);
+                match next_member(bytes, at.max(done + 1)) {
+                    Some(next) => cursor.at = next,
+                    None if last => return Step::Go(Place::Done, bytes.len()),
+                    None => return Step::More(bytes.len().saturating_sub(128).max(done + 1).min(bytes.len())),
+                }
+            }
+        }
+    }
+}
+
+/// Where the next thing that looks like a member begins.
+fn next_member(bytes: &[u8], from: usize) -> Option<usize> {
+    let mut at = from;
+    while let Some(found) = memchr::memchr(b'"', bytes.get(at..)?) {
+        let here = at + found;
+        if matches!((Cursor { bytes, at: here }).key(), Ok((_, false))) {
+            return Some(here);
+        }
+        at = here + 1;
+    }
+    None
+}
+
+fn member(cursor: &mut Cursor<'_>, builder: &mut Builder) -> Result<Option<Place>, Fail> {
+    loop {
+        match cursor.peek()? {
+            b',' => cursor.at += 1,
+            b'}' => {
+                cursor.at += 1;
+                return Ok(Some(Place::Done));
+            }
+            _ => break,
+        }
+    }
+    let (key, _) = cursor.key()?;
+    let next = cursor.peek()?;
+    if key.raw == b"traceEvents" && next == b'[' {
+        cursor.at += 1;
+        builder.saw_events = true;
+        return Ok(Some(Place::Events { member: true }));
+    }
+    let (key, _) = text::decode(key.raw);
+    let value = cursor.value()?;
+    // The value must be complete: its delimiter shows that.
+    cursor.peek()?;
+    if key == "stackFrames" {
+        if let RawValue::Json(raw) = value {
+            stack_frames(raw, builder);
+        }
+        return Ok(None);
+    }
+    let json = match value {
+        RawValue::Json(raw) => text::compact(raw).0,
+        RawValue::Number(raw) => String::from_utf8_lossy(raw).into_owned(),
+        RawValue::Str(raw) => serde_json::Value::String(text::decode(raw.raw).0).to_string(),
+        RawValue::Bool(b) => b.to_string(),
+        RawValue::Null | RawValue::Odd(_) => "null".to_owned(),
+    };
+    builder.header(key, json);
+    Ok(None)
+}
+
+#[derive(serde::Deserialize)]
+struct Frame {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    category: String,
+    #[serde(default)]
+    parent: serde_json::Value,
+}
+
+/// The `stackFrames` dictionary: frame id to name, category, parent id. Parents are put before children.
+fn stack_frames(raw: &[u8], builder: &mut Builder) {
+    let parsed = serde_json::from_slice::<std::collections::BTreeMap<String, Frame>>(raw);
+    let Ok(frames) = parsed else {
+        problems::DAMAGED_HEADER.count(&mut builder.trace.report, None, "stackFrames");
+        return;
+    };
+    for id in frames.keys() {
+        // Walk up to the first frame that is already placed, then place downwards; a cycle ends the walk.
+        let mut chain = Vec::new();
+        let mut met = std::collections::BTreeSet::new();
+        let mut next = Some(id.clone());
+        while let Some(current) = next.take() {
+            let known = builder.frame_ids.contains_key(&current) || !met.insert(current.clone());
+            if let (false, Some(frame)) = (known, frames.get(&current)) {
+                next = match &frame.parent {
+                    serde_json::Value::String(s) => Some(s.clone()),
+                    serde_json::Value::Number(n) => Some(n.to_string()),
+                    _ => None,
+                };
+                chain.push(current);
+            }
+        }
+        while let Some(current) = chain.pop() {
+            let Some(frame) = frames.get(&current) else { continue };
+            let parent = match &frame.parent {
+                serde_json::Value::String(s) => builder.frame_ids.get(s).copied(),
+                serde_json::Value::Number(n) => builder.frame_ids.get(&n.to_string()).copied(),
+                _ => None,
+            };
+            let trace = &mut builder.trace;
+            let stack = StackId::new(trace.stacks.frame.len());
+            trace.stacks.parent.push(parent.into());
+            trace.stacks.frame.push(trace.strings.intern(&frame.name));
+            trace.stacks.category.push(trace.strings.intern(&frame.category));
+            builder.frame_ids.insert(current, stack);
+        }
+    }
+}
+
+/// Why a JSON object without events is not a trace, naming formats that we recognise.
+pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
+    let has = |key: &str| trace.meta.entry(key).is_some();
+    let (found, advice) = if has("nodes") && has("schema") {
+        ("a PyTorch or Chakra execution trace", "give the torch.profiler trace (Kineto JSON) of the same run")
+    } else if has("rocprofiler-sdk-tool") {
+        ("a rocprofv3 JSON file", "this version reads torch.profiler traces; rocprof support is planned")
+    } else {
+        ("a JSON object without \"traceEvents\"", "give a Chrome trace or a torch.profiler trace")
+    };
+    Error::Unsupported { path: name.into(), found: found.to_owned(), advice: advice.to_owned() }
+}

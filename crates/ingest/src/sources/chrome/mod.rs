@@ -1,0 +1,228 @@
+//! Chrome trace format: Kineto of every generation (torch.profiler) and anything else that writes it.
+//!
+//! The object form (`{"traceEvents": [...], ...}`) and the array form are read in one pass over a sliding window, so
+//! memory holds the model and one window, not the text. A record that cannot be read is counted and reading goes on
+//! at the next one.
+
+mod builder;
+mod categories;
+mod event;
+mod flows;
+mod header;
+mod resync;
+
+use crate::problems;
+use crate::scan::{Cursor, Fail};
+use crate::window::{Refill, Window};
+use crate::{Error, ReadOptions};
+use builder::Builder;
+use event::EventReader;
+use stackline_model::Trace;
+use std::io::Read;
+
+pub(crate) use categories::{BACKWARD_FLOWS, LAUNCH_FLOWS};
+pub(crate) use flows::{FlowPoint, link as link_flows};
+
+/// A record longer than this is taken as damaged.
+const MAX_RECORD: usize = 16 << 20;
+
+/// Whether the first bytes look like JSON.
+pub(crate) fn sniff(first: &[u8]) -> bool {
+    let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
+    matches!(text.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['))
+}
+
+/// Where in the document the reader stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Before the first bracket.
+    Start,
+    /// Between the members of the top-level object.
+    Members,
+    /// In the list of events; whether it is a member of the top-level object.
+    Events { member: bool },
+    /// In the list of events, in search of the next record after damage.
+    Lost { member: bool },
+    /// Behind the document.
+    Done,
+}
+
+/// What one pass over the window came to.
+enum Step {
+    /// Go on at this place, after this many bytes.
+    Go(Place, usize),
+    /// These bytes are done; the rest needs more text.
+    More(usize),
+}
+
+/// Reads a trace from decompressed text.
+pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Result<Trace, Error> {
+    let mut window = Window::new(input);
+    let mut builder = Builder::new(name);
+    let mut place = Place::Start;
+    window.refill();
+    if window.bytes().strip_prefix(b"\xef\xbb\xbf").is_some() {
+        window.consume(3);
+    }
+    loop {
+        let (offset, last) = (window.offset(), window.is_final());
+        let step = match place {
+            Place::Start => start(window.bytes(), name, offset)?,
+            Place::Members => header::members(window.bytes(), offset, last, &mut builder),
+            Place::Events { member } => events(window.bytes(), offset, last, member, &mut builder),
+            Place::Lost { member } => resync::find_record(window.bytes(), member, last),
+            Place::Done => break,
+        };
+        match step {
+            Step::Go(next, consumed) => {
+                place = next;
+                window.consume(consumed);
+            }
+            Step::More(consumed) => {
+                window.consume(consumed);
+                if !more(&mut window, place, &mut builder) {
+                    break;
+                }
+            }
+        }
+    }
+    trailing(&mut window, place, &mut builder);
+    if let Some(error) = window.failure.take() {
+        problems::DAMAGED_STREAM.count(&mut builder.trace.report, Some(window.offset()), &error.to_string());
+    }
+    builder.trace.report.bytes = window.offset() + window.bytes().len() as u64;
+    builder.finish(name, options)
+}
+
+/// Gets more text; `false` where the document ends here for good.
+fn more<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) -> bool {
+    match window.refill() {
+        Refill::More => true,
+        // One more pass, now that the text is known to be final.
+        Refill::End if !builder.final_pass => {
+            builder.final_pass = true;
+            true
+        }
+        Refill::End => {
+            builder.note_end(place, window.offset());
+            false
+        }
+        Refill::TooLarge => {
+            problems::TOO_LARGE_ENTRY.count(&mut builder.trace.report, Some(window.offset()), "");
+            window.consume(1);
+            matches!(place, Place::Events { .. } | Place::Lost { .. })
+        }
+    }
+}
+
+fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) {
+    if place != Place::Done {
+        return;
+    }
+    loop {
+        if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace() && *b != 0) {
+            let offset = window.offset() + at as u64;
+            problems::TRAILING.count(&mut builder.trace.report, Some(offset), "");
+            // What follows is not read, but a damaged stream is still to be noticed by reading to its end.
+        }
+        window.consume(window.bytes().len());
+        if window.refill() != Refill::More {
+            return;
+        }
+        if builder.trace.report.count_of(problems::TRAILING.code) > 0 {
+            return;
+        }
+    }
+}
+
+fn start(bytes: &[u8], name: &str, offset: u64) -> Result<Step, Error> {
+    let mut cursor = Cursor::new(bytes);
+    match cursor.peek() {
+        Ok(b'{') => Ok(Step::Go(Place::Members, cursor.at + 1)),
+        Ok(b'[') => Ok(Step::Go(Place::Events { member: false }, cursor.at + 1)),
+        Ok(_) => {
+            let reason = "the text starts neither with an object nor with a list".to_owned();
+            Err(Error::Malformed { path: name.into(), reason, offset: offset + cursor.at as u64 })
+        }
+        Err(_) => {
+            let reason = "the file is empty: the profiler wrote nothing".to_owned();
+            Err(Error::Malformed { path: name.into(), reason, offset })
+        }
+    }
+}
+
+/// Reads as many records as the window holds.
+fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Builder) -> Step {
+    let mut cursor = Cursor::new(bytes);
+    loop {
+        let done = match cursor.peek() {
+            Ok(_) => cursor.at,
+            Err(_) => return Step::More(cursor.at),
+        };
+        match bytes[done] {
+            b'{' => match (EventReader { builder, base }).read(&mut cursor) {
+                Ok(()) => {
+                    if builder.commas == 0 {
+                        problems::MISSING_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
+                    }
+                    builder.commas = 0;
+                    builder.commit(base + done as u64);
+                }
+                Err(Fail::End) if !last && bytes.len() - done <= MAX_RECORD => return Step::More(done),
+                Err(_) => return damaged(bytes, base, done, last, member, builder),
+            },
+            b',' => {
+                builder.commas += 1;
+                if builder.commas > 1 {
+                    problems::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
+                }
+                cursor.at += 1;
+            }
+            b']' => {
+                if builder.commas > 0 && builder.trace.report.records > 0 {
+                    problems::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
+                }
+                return Step::Go(if member { Place::Members } else { Place::Done }, done + 1);
+            }
+            _ => return not_an_event(&mut cursor, base, done, member, builder),
+        }
+        if cursor.at == done {
+            cursor.at += 1;
+        }
+    }
+}
+
+/// A record that cannot be read, or the last one of a truncated file.
+#[cold]
+fn damaged(bytes: &[u8], base: u64, at: usize, last: bool, member: bool, builder: &mut Builder) -> Step {
+    let found = resync::find_record(&bytes[at + 1..], member, last);
+    if last && matches!(found, Step::More(_)) {
+        problems::TRUNCATED.count(&mut builder.trace.report, Some(base + at as u64), "");
+        builder.truncated = true;
+        return Step::Go(Place::Done, bytes.len());
+    }
+    let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 120)]).into_owned();
+    problems::DAMAGED_EVENT.count(&mut builder.trace.report, Some(base + at as u64), &example);
+    builder.skip_record();
+    builder.commas = 1;
+    Step::Go(Place::Lost { member }, at + 1)
+}
+
+#[cold]
+fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, member: bool, builder: &mut Builder) -> Step {
+    let simple = cursor.value();
+    match simple {
+        Ok(_) if cursor.at > at && matches!(cursor.peek(), Ok(b',' | b']')) => {
+            problems::NOT_AN_EVENT.count(&mut builder.trace.report, Some(base + at as u64), "");
+            builder.skip_record();
+            builder.commas = 0;
+            Step::Go(Place::Events { member }, cursor.at)
+        }
+        _ => {
+            let end = cursor.bytes.len().min(at + 120);
+            let example = String::from_utf8_lossy(&cursor.bytes[at..end]).into_owned();
+            problems::FOREIGN_TEXT.count(&mut builder.trace.report, Some(base + at as u64), &example);
+            Step::Go(Place::Lost { member }, at)
+        }
+    }
+}

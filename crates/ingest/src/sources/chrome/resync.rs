@@ -1,0 +1,109 @@
+//! Finding the next record after damage.
+
+use super::{Place, Step};
+use crate::scan::{Cursor, is_space};
+use memchr::memchr2;
+
+/// Keys with which records begin.
+const FIRST_KEYS: &[&str] = &["ph", "name", "cat", "pid", "tid", "ts", "args", "id", "dur", "bp", "s"];
+
+/// Top-level keys that may follow the event list: needed to tell its end from that of a list in an argument.
+const NEXT_KEYS: &[&str] = &[
+    "traceName",
+    "displayTimeUnit",
+    "baseTimeNanoseconds",
+    "deviceProperties",
+    "schemaVersion",
+    "distributedInfo",
+    "trace_id",
+    "record_shapes",
+    "with_stack",
+    "with_flops",
+    "with_modules",
+    "profile_memory",
+    "metadata",
+    "otherData",
+    "stackFrames",
+    "samples",
+    "systemTraceEvents",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+    "traceEvents",
+];
+
+/// No decision needs to look further ahead than this.
+const LOOK_AHEAD: usize = 256;
+
+/// Moves to the next record, or to the end of the event list.
+pub(super) fn find_record(bytes: &[u8], member: bool, last: bool) -> Step {
+    let mut at = 0;
+    while let Some(found) = memchr2(b'{', b']', &bytes[at..]) {
+        let here = at + found;
+        if !last && bytes.len() - here < LOOK_AHEAD {
+            return Step::More(here);
+        }
+        let is_place = if bytes[here] == b'{' { is_record(bytes, here) } else { is_list_end(bytes, here, member) };
+        if is_place {
+            return Step::Go(Place::Events { member }, here);
+        }
+        at = here + 1;
+    }
+    Step::More(bytes.len())
+}
+
+fn previous(bytes: &[u8], at: usize) -> Option<u8> {
+    bytes[..at].iter().rev().copied().find(|&b| !is_space(b))
+}
+
+fn is_record(bytes: &[u8], at: usize) -> bool {
+    if matches!(previous(bytes, at), Some(b':')) {
+        return false;
+    }
+    let mut cursor = Cursor { bytes, at: at + 1 };
+    matches!(cursor.key(), Ok((key, false)) if FIRST_KEYS.iter().any(|k| k.as_bytes() == key.raw))
+}
+
+fn is_list_end(bytes: &[u8], at: usize, member: bool) -> bool {
+    if !matches!(previous(bytes, at), Some(b'}' | b',')) {
+        return false;
+    }
+    let mut cursor = Cursor { bytes, at: at + 1 };
+    match cursor.peek() {
+        // Nothing behind it: the end of an array-form file.
+        Err(_) => !member,
+        Ok(b'}') if member => {
+            cursor.at += 1;
+            cursor.peek().is_err()
+        }
+        Ok(b',') if member => {
+            cursor.at += 1;
+            matches!(cursor.key(), Ok((key, false)) if NEXT_KEYS.iter().any(|k| k.as_bytes() == key.raw))
+        }
+        Ok(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(text: &str) -> Option<usize> {
+        match find_record(text.as_bytes(), true, true) {
+            Step::Go(_, at) => Some(at),
+            Step::More(_) => None,
+        }
+    }
+
+    #[test]
+    fn finds_records_and_the_end_but_not_arguments() {
+        assert_eq!(place(r#"x"}}, {"ph": "X"}"#), Some(6));
+        assert_eq!(place(r#""args": {"name": 1}, { "ph": "X"}"#), Some(21));
+        assert_eq!(place(r#"x"}], "other": {"a": 1}"#), None);
+        assert_eq!(place(r#"x"}], "traceName": 1}"#), Some(3));
+        assert_eq!(place(r#"x"}]}"#), Some(3));
+    }
+}

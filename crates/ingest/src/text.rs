@@ -1,0 +1,249 @@
+//! Raw bytes of strings and arguments to interned text. Each distinct spelling is decoded and checked once.
+
+use crate::scan::{RawStr, is_space};
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use stackline_model::{StrId, StringTable};
+use std::hash::Hasher;
+
+/// What had to be done to a string to make text of it: bits.
+pub(crate) mod dirt {
+    /// Bytes that are not UTF-8 were replaced.
+    pub(crate) const INVALID_UTF8: u8 = 1;
+    /// It holds control characters or line breaks that JSON wants escaped.
+    pub(crate) const CONTROL: u8 = 2;
+    /// A backslash escapes nothing: taken as itself.
+    pub(crate) const BACKSLASH: u8 = 4;
+    /// An argument's array or object is not JSON inside: kept as text.
+    pub(crate) const NOT_JSON: u8 = 8;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Str,
+    Json,
+}
+
+struct Entry {
+    id: StrId,
+    /// Copy of the raw spelling where it differs from the text: range in `spellings`.
+    spelling: Option<(u32, u32)>,
+    form: Form,
+    dirt: u8,
+}
+
+/// Interns by raw spelling.
+#[derive(Default)]
+pub(crate) struct TextReader {
+    entries: HashTable<Entry>,
+    spellings: Vec<u8>,
+}
+
+fn hash(form: Form, raw: &[u8]) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write(raw);
+    hasher.write_u8(form as u8);
+    hasher.finish()
+}
+
+impl TextReader {
+    /// Interns a string's text.
+    #[inline]
+    pub(crate) fn string(&mut self, strings: &mut StringTable, raw: RawStr<'_>) -> (StrId, u8) {
+        self.intern(strings, raw.raw, Form::Str)
+    }
+
+    /// Interns an array or object as compact, valid JSON text.
+    #[inline]
+    pub(crate) fn json(&mut self, strings: &mut StringTable, raw: &[u8]) -> (StrId, u8) {
+        self.intern(strings, raw, Form::Json)
+    }
+
+    #[inline]
+    fn intern(&mut self, strings: &mut StringTable, raw: &[u8], form: Form) -> (StrId, u8) {
+        let hash_value = hash(form, raw);
+        let spellings = &self.spellings;
+        let found = self.entries.find(hash_value, |e| e.form == form && spelling(e, spellings, strings) == raw);
+        match found {
+            Some(entry) => (entry.id, entry.dirt),
+            None => self.insert(strings, raw, form, hash_value),
+        }
+    }
+
+    #[cold]
+    fn insert(&mut self, strings: &mut StringTable, raw: &[u8], form: Form, hash_value: u64) -> (StrId, u8) {
+        let (text, dirt) = match form {
+            Form::Str => decode(raw),
+            Form::Json => compact(raw),
+        };
+        let id = strings.intern(&text);
+        let spelling_copy = if text.as_bytes() == raw {
+            None
+        } else {
+            let from = self.spellings.len();
+            self.spellings.extend_from_slice(raw);
+            u32::try_from(self.spellings.len()).ok().map(|end| (from as u32, end))
+        };
+        if text.as_bytes() == raw || spelling_copy.is_some() {
+            let entry = Entry { id, spelling: spelling_copy, form, dirt };
+            let spellings = &self.spellings;
+            self.entries.insert_unique(hash_value, entry, |e| hash(e.form, spelling(e, spellings, strings)));
+        }
+        (id, dirt)
+    }
+}
+
+fn spelling<'a>(entry: &Entry, spellings: &'a [u8], strings: &'a StringTable) -> &'a [u8] {
+    match entry.spelling {
+        Some((from, to)) => &spellings[from as usize..to as usize],
+        None => strings.get(entry.id).as_bytes(),
+    }
+}
+
+/// Text of a string's raw bytes, with what had to be done (bits of [`dirt`]).
+pub(crate) fn decode(raw: &[u8]) -> (String, u8) {
+    let mut dirt = 0;
+    if std::str::from_utf8(raw).is_err() {
+        dirt |= dirt::INVALID_UTF8;
+    }
+    let text = String::from_utf8_lossy(raw);
+    if text.bytes().any(|b| b < 0x20) {
+        dirt |= dirt::CONTROL;
+    }
+    if !text.contains('\\') {
+        return (text.into_owned(), dirt);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = &text[..];
+    while let Some(at) = rest.find('\\') {
+        out.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        match unescape(rest) {
+            Some((c, used)) => {
+                out.push(c);
+                rest = &rest[used..];
+            }
+            None => {
+                out.push('\\');
+                dirt |= dirt::BACKSLASH;
+            }
+        }
+    }
+    out.push_str(rest);
+    (out, dirt)
+}
+
+/// The character that an escape (behind its backslash) stands for, and how many bytes it takes.
+fn unescape(rest: &str) -> Option<(char, usize)> {
+    let c = match rest.as_bytes().first()? {
+        b'"' => '"',
+        b'\\' => '\\',
+        b'/' => '/',
+        b'b' => '\u{8}',
+        b'f' => '\u{c}',
+        b'n' => '\n',
+        b'r' => '\r',
+        b't' => '\t',
+        b'u' => return unescape_unicode(rest),
+        _ => return None,
+    };
+    Some((c, 1))
+}
+
+fn unescape_unicode(rest: &str) -> Option<(char, usize)> {
+    let unit = |at: usize| rest.get(at..at + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    let high = unit(1)?;
+    if let Some(c) = char::from_u32(high) {
+        return Some((c, 5));
+    }
+    // A surrogate pair; a lone half cannot be text.
+    if rest.get(5..7) == Some("\\u")
+        && let Some(low @ 0xdc00..0xe000) = unit(7)
+        && (0xd800..0xdc00).contains(&high)
+    {
+        return char::from_u32(0x10000 + ((high - 0xd800) << 10) + (low - 0xdc00)).map(|c| (c, 11));
+    }
+    Some((char::REPLACEMENT_CHARACTER, 5))
+}
+
+/// An array or object without white space between tokens, as valid JSON; text that is not JSON comes back as it is.
+pub(crate) fn compact(raw: &[u8]) -> (String, u8) {
+    let lossy = String::from_utf8_lossy(raw);
+    let mut dirt = if matches!(lossy, std::borrow::Cow::Owned(_)) { dirt::INVALID_UTF8 } else { 0 };
+    let mut out = String::with_capacity(lossy.len());
+    let mut chars = lossy.char_indices().peekable();
+    let mut in_string = false;
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => {
+                in_string = !in_string;
+                out.push(c);
+            }
+            '\\' if in_string => match unescape(&lossy[at + 1..]) {
+                Some(_) => {
+                    out.push('\\');
+                    out.extend(chars.next().map(|(_, escaped)| escaped));
+                }
+                None => {
+                    out.push_str("\\\\");
+                    dirt |= dirt::BACKSLASH;
+                }
+            },
+            c if in_string && (c as u32) < 0x20 => {
+                out.push_str(&format!("\\u{:04x}", c as u32));
+                dirt |= dirt::CONTROL;
+            }
+            c if !in_string && c.is_ascii() && is_space(c as u8) => {}
+            c => out.push(c),
+        }
+    }
+    if serde_json::from_str::<serde::de::IgnoredAny>(&out).is_err() {
+        return (lossy.into_owned(), dirt | dirt::NOT_JSON);
+    }
+    (out, dirt)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn text(raw: &str) -> (String, u8) {
+        decode(raw.as_bytes())
+    }
+
+    #[test]
+    fn decodes_and_tells_what_it_did() {
+        assert_eq!(text("plain"), ("plain".into(), 0));
+        assert_eq!(text(r#"a\"b\\c\u00e9\ud83d\ude00"#), ("a\"b\\cé😀".into(), 0));
+        assert_eq!(text(r"C:\Programs\x"), (r"C:\Programs\x".into(), dirt::BACKSLASH));
+        assert_eq!(text("two\nlines").1, dirt::CONTROL);
+        assert_eq!(decode(b"a\xffb"), ("a\u{fffd}b".into(), dirt::INVALID_UTF8));
+    }
+
+    #[test]
+    fn compacts_and_checks() {
+        assert_eq!(compact(b"[ [1, 2],\n {\"a b\": \"c d\"} ]"), ("[[1,2],{\"a b\":\"c d\"}]".into(), 0));
+        assert_eq!(compact(b"[nan, 1]").1, dirt::NOT_JSON);
+        assert_eq!(compact(b"[\"a\nb\"]"), ("[\"a\\u000ab\"]".into(), dirt::CONTROL));
+    }
+
+    #[test]
+    fn the_same_bytes_as_text_and_as_json_differ() {
+        let mut strings = StringTable::new();
+        let mut reader = TextReader::default();
+        let raw = RawStr { raw: b"[1, 2]", escaped: false, bare_quotes: false };
+        let (as_text, _) = reader.string(&mut strings, raw);
+        let (as_json, _) = reader.json(&mut strings, b"[1, 2]");
+        assert_eq!((strings.get(as_text), strings.get(as_json)), ("[1, 2]", "[1,2]"));
+        assert_eq!(reader.string(&mut strings, raw).0, as_text);
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_serde_json_on_valid_strings(s in any::<String>()) {
+            let json = serde_json::to_string(&s).unwrap();
+            prop_assert_eq!(decode(&json.as_bytes()[1..json.len() - 1]), (s, 0));
+        }
+    }
+}

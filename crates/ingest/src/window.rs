@@ -1,0 +1,103 @@
+//! A sliding window over a byte stream: the scanner sees one slice, the file may be any size.
+
+use std::io::Read;
+
+/// A window larger than this is refused: no event or metadata entry is that long.
+const MAX_WINDOW: usize = 512 << 20;
+const FIRST_WINDOW: usize = 1 << 20;
+
+/// What stopped a refill.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refill {
+    /// There are more bytes now.
+    More,
+    /// The stream has ended; the window holds all that is left.
+    End,
+    /// One element is larger than any we accept.
+    TooLarge,
+}
+
+/// The bytes not yet consumed, and where they stand in the stream.
+pub(crate) struct Window<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    /// Consumed bytes at the front of `buffer`.
+    from: usize,
+    /// Stream position of `buffer[0]`.
+    base: u64,
+    ended: bool,
+    /// Why the stream ended early, if it did.
+    pub(crate) failure: Option<std::io::Error>,
+}
+
+impl<R: Read> Window<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self { reader, buffer: Vec::new(), from: 0, base: 0, ended: false, failure: None }
+    }
+
+    /// The bytes not yet consumed.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.buffer[self.from..]
+    }
+
+    /// Stream position of the first byte of [`Self::bytes`].
+    pub(crate) fn offset(&self) -> u64 {
+        self.base + self.from as u64
+    }
+
+    /// Drops `n` bytes at the front.
+    pub(crate) fn consume(&mut self, n: usize) {
+        self.from = (self.from + n).min(self.buffer.len());
+    }
+
+    /// Whether the stream has no bytes beyond the window.
+    pub(crate) fn is_final(&self) -> bool {
+        self.ended
+    }
+
+    /// Reads more bytes behind those that are there.
+    pub(crate) fn refill(&mut self) -> Refill {
+        if self.ended {
+            return Refill::End;
+        }
+        self.buffer.drain(..self.from);
+        self.base += self.from as u64;
+        self.from = 0;
+        let have = self.buffer.len();
+        if have >= MAX_WINDOW {
+            return Refill::TooLarge;
+        }
+        // Doubling keeps the work linear when one element is larger than the window.
+        let want = FIRST_WINDOW.max(have);
+        match self.reader.by_ref().take(want as u64).read_to_end(&mut self.buffer) {
+            Ok(0) => self.ended = true,
+            Ok(_) => {}
+            Err(error) => {
+                self.failure = Some(error);
+                self.ended = true;
+            }
+        }
+        if self.buffer.len() > have { Refill::More } else { Refill::End }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slides_over_the_stream() {
+        let data: Vec<u8> = (0..3_000_000u32).map(|i| i as u8).collect();
+        let mut window = Window::new(&data[..]);
+        let mut seen = Vec::new();
+        while window.refill() == Refill::More {
+            assert_eq!(window.offset() as usize, seen.len());
+            let take = window.bytes().len() - window.bytes().len() % 7;
+            seen.extend_from_slice(&window.bytes()[..take]);
+            window.consume(take);
+        }
+        seen.extend_from_slice(window.bytes());
+        assert_eq!(seen, data);
+        assert!(window.is_final());
+    }
+}
