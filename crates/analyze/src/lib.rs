@@ -5,8 +5,13 @@
 #![forbid(unsafe_code)]
 
 pub mod analyses;
+pub mod classify;
 pub mod intervals;
+mod op_groups;
+pub mod op_tree;
 mod scope;
+pub mod summary;
+pub mod tracelens;
 
 pub use scope::Scope;
 

@@ -1,0 +1,175 @@
+//! TraceLens' `coll_analysis`: communication kernels by collective, group, type and size, with the bandwidths that
+//! nccl-tests defines (its `doc/PERFORMANCE.md`).
+
+use crate::classify::{Collective, element_bytes, is_communication_kernel};
+use crate::summary::Summary;
+use crate::{Analysis, Scope};
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const COLL_ANALYSIS: Analysis = Analysis {
+    name: "coll_analysis",
+    about: "Collectives by group, type and message size, with algorithm and bus bandwidth",
+    run: |trace, scope| vec![table(trace, scope)],
+};
+
+/// Bytes of a mebibyte.
+const MIB: f64 = 1_048_576.0;
+
+/// What kernels are grouped by; what the trace does not say stays empty.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct Key {
+    group: StrId,
+    ranks: StrId,
+    collective: StrId,
+    group_size: Option<i64>,
+    dtype: StrId,
+    elements_in: Option<i64>,
+    elements_out: Option<i64>,
+    split_in: StrId,
+    split_out: StrId,
+    stream: i64,
+}
+
+/// A row: its key, kernel of the first member, durations.
+struct Row {
+    key: Key,
+    family: Option<&'static Collective>,
+    time: Summary,
+}
+
+impl Row {
+    fn bytes(&self, trace: &Trace, elements: Option<i64>) -> Option<f64> {
+        Some(elements? as f64 * element_bytes(trace.strings.get(self.key.dtype.some()?))? as f64)
+    }
+
+    /// The size that nccl-tests rates: the whole buffer of the operation.
+    fn rated_bytes(&self, trace: &Trace) -> Option<f64> {
+        let elements = if self.family?.sized_by_output { self.key.elements_out } else { self.key.elements_in };
+        self.bytes(trace, elements)
+    }
+
+    /// Algorithm bandwidth in 10^9 bytes per second for a duration in µs.
+    fn algorithm(&self, trace: &Trace, us: f64) -> Option<f64> {
+        Some(self.rated_bytes(trace)? / (us * 1e3)).filter(|b| b.is_finite())
+    }
+
+    /// Bus bandwidth in 10^9 bytes per second for a duration in µs.
+    fn bus(&self, trace: &Trace, us: f64) -> Option<f64> {
+        Some(self.algorithm(trace, us)? * self.family?.bus_factor(self.key.group_size?))
+    }
+}
+
+/// The table, largest sum first.
+pub fn table(trace: &Trace, scope: &Scope) -> Table {
+    let rows = rows(trace, scope);
+    let text = |f: fn(&Key) -> StrId| {
+        rows.iter().map(move |r| f(&r.key).some().map(|id| trace.strings.get(id).to_owned())).collect::<Vec<_>>()
+    };
+    let int = |f: fn(&Key) -> Option<i64>| rows.iter().map(move |r| f(&r.key)).collect::<Vec<_>>();
+    let us = |f: fn(&Summary) -> f64| rows.iter().map(move |r| f(&r.time)).collect::<Vec<_>>();
+    let mib = |f: fn(&Key) -> Option<i64>| {
+        rows.iter().map(move |r| r.bytes(trace, f(&r.key)).map(|b| b / MIB)).collect::<Vec<_>>()
+    };
+    let table = Table::new("coll_analysis", "Communication kernels by collective, group, type and size")
+        .i64("rank", Unit::None, rows.iter().map(|_| trace.meta.rank))
+        .text("process_group", text(|k| k.group))
+        .text("ranks", text(|k| k.ranks))
+        .text("collective", text(|k| k.collective))
+        .text("family", rows.iter().map(|r| r.family.map(|f| f.name.to_owned())))
+        .i64("group_size", Unit::None, int(|k| k.group_size))
+        .text("dtype", text(|k| k.dtype))
+        .i64("elements_in", Unit::None, int(|k| k.elements_in))
+        .i64("elements_out", Unit::None, int(|k| k.elements_out))
+        .text("split_in", text(|k| k.split_in))
+        .text("split_out", text(|k| k.split_out))
+        .i64("stream", Unit::None, rows.iter().map(|r| Some(r.key.stream).filter(|&s| s >= 0)))
+        .f64("size_in_mib", Unit::MiB, mib(|k| k.elements_in))
+        .f64("size_out_mib", Unit::MiB, mib(|k| k.elements_out))
+        .i64("count", Unit::None, rows.iter().map(|r| r.time.count as i64))
+        .f64("sum_us", Unit::Us, us(|s| s.sum))
+        .f64("mean_us", Unit::Us, us(|s| s.mean))
+        .f64("std_us", Unit::Us, rows.iter().map(|r| r.time.std))
+        .f64("min_us", Unit::Us, us(|s| s.min))
+        .f64("max_us", Unit::Us, us(|s| s.max))
+        .f64("algorithm_gbps", Unit::GBps, rows.iter().map(|r| r.algorithm(trace, r.time.mean)))
+        .f64("bus_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.mean)))
+        .f64("bus_best_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.min)));
+    if rows.is_empty() {
+        return table.note("The trace has no kernels of a communication library in this scope.");
+    }
+    table.note(
+        "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and from the shortest duration of this rank's kernels. \
+         A kernel waits for the last rank to arrive: with one rank's trace they are lower bounds.",
+    )
+}
+
+fn rows(trace: &Trace, scope: &Scope) -> Vec<Row> {
+    let columns = Columns::new(trace);
+    let mut index: FxHashMap<Key, usize> = FxHashMap::default();
+    let mut groups: Vec<(Key, &str, Vec<f64>)> = Vec::new();
+    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+        let event = trace.gpu.event[gpu.index()];
+        let name = trace.name(event);
+        if trace.kind(event) != EventKind::Kernel || !trace.events.is_plausible(event) || !is_communication_kernel(name)
+        {
+            continue;
+        }
+        let key = columns.key(trace, event, gpu);
+        let at = *index.entry(key.clone()).or_insert_with(|| {
+            groups.push((key, name, Vec::new()));
+            groups.len() - 1
+        });
+        groups[at].2.push(trace.events.dur[event.index()] as f64 / 1e3);
+    }
+    let mut rows: Vec<Row> = groups
+        .into_iter()
+        .map(|(key, kernel, durations)| {
+            let named = key.collective.some().and_then(|c| Collective::find(trace.strings.get(c)));
+            Row { key, family: named.or_else(|| Collective::find(kernel)), time: Summary::of(&durations) }
+        })
+        .collect();
+    rows.sort_by(|a, b| b.time.sum.total_cmp(&a.time.sum));
+    rows
+}
+
+/// The arguments that Kineto attaches to communication kernels.
+struct Columns<'a> {
+    text: [AttrColumn<'a>; 6],
+    number: [AttrColumn<'a>; 3],
+}
+
+impl<'a> Columns<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        Self {
+            text: [
+                "Process Group Name",
+                "Process Group Ranks",
+                "Collective name",
+                "dtype",
+                "In split size",
+                "Out split size",
+            ]
+            .map(|name| trace.attr(name)),
+            number: ["Group size", "In msg nelems", "Out msg nelems"].map(|name| trace.attr(name)),
+        }
+    }
+
+    fn key(&self, trace: &Trace, event: EventId, gpu: GpuId) -> Key {
+        let text = |i: usize| self.text[i].get(event).and_then(AttrValue::text_id).unwrap_or_default();
+        let number = |i: usize| self.number[i].i64(event);
+        Key {
+            group: text(0),
+            ranks: text(1),
+            collective: text(2),
+            dtype: text(3),
+            split_in: text(4),
+            split_out: text(5),
+            group_size: number(0),
+            elements_in: number(1),
+            elements_out: number(2),
+            stream: trace.gpu.stream[gpu.index()],
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, split into what the GPU did.
+
+use crate::tracelens::{Definition, GpuView, Recompute, Spans};
+use crate::{Analysis, Scope, summary};
+use stackline_model::{EventKind, GpuId, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const GPU_TIMELINE: Analysis = Analysis {
+    name: "gpu_timeline",
+    about: "GPU time by computation, exposed communication, exposed copies and idling",
+    run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
+};
+
+/// Kinds of time, in the order of the rows.
+const TYPES: [&str; 8] = [
+    "computation_time",
+    "exposed_comm_time",
+    "exposed_memcpy_time",
+    "busy_time",
+    "idle_time",
+    "total_time",
+    "total_comm_time",
+    "total_memcpy_time",
+];
+
+/// The table. Rows with `recompute` unset are about all GPU work; where the trace records recomputed forward passes
+/// there are rows for the work inside (`true`) and outside (`false`) of them too, each as if the other did not exist.
+pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
+    let view = GpuView::new(trace, scope, definition);
+    let recompute = Recompute::find(trace);
+    let parts: &[Option<bool>] = if recompute.any() { &[None, Some(false), Some(true)] } else { &[None] };
+    let (mut part, mut kind, mut time, mut share) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for &selected in parts {
+        let times = times_us(&view, |g| selected.is_none_or(|s| recompute.has_gpu(trace, g) == s));
+        for (name, us) in TYPES.into_iter().zip(times) {
+            part.push(selected);
+            kind.push(Some(name.to_owned()));
+            time.push(us / 1e3);
+            share.push(summary::percent(us, times[5]));
+        }
+    }
+    let table = Table::new("gpu_timeline", "What the GPU did between its first and its last operation")
+        .bool("recompute", part)
+        .text("type", kind)
+        .f64("time_ms", Unit::Ms, time)
+        .f64("percent", Unit::Percent, share)
+        .note(view.coverage_note("launch", |g| view.linked[g.index()]));
+    match definition {
+        Definition::Exact => table,
+        Definition::TraceLens => table.note("Only GPU work with a flow arrow from its launch (TraceLens' definition)."),
+    }
+}
+
+/// Total time of the timeline in µs: what TraceLens' tables call "total time".
+pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> f64 {
+    let gpu = view.trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g));
+    Spans::of(view, gpu).extent_us()
+}
+
+fn times_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> [f64; 8] {
+    let trace = view.trace;
+    let all: Vec<GpuId> = trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g)).collect();
+    let is_copy = |g: &GpuId| trace.kind(trace.gpu.event[g.index()]) == EventKind::Memcpy;
+    let select = |f: &dyn Fn(&GpuId) -> bool| Spans::of(view, all.iter().copied().filter(|g| f(g)));
+    let copies = select(&is_copy);
+    let communication = select(&|g| !is_copy(g) && view.communication[g.index()]);
+    let computation = select(&|g| !is_copy(g) && !view.communication[g.index()]);
+    let busy = select(&|_| true);
+    let (total, busy_us) = (busy.extent_us(), busy.total_us());
+    [
+        computation.total_us(),
+        communication.without(&computation).total_us(),
+        copies.without(&computation).without(&communication).total_us(),
+        busy_us,
+        total - busy_us,
+        total,
+        communication.total_us(),
+        copies.total_us(),
+    ]
+}

@@ -1,0 +1,220 @@
+//! Operators: how often each was called, what it cost the host and the GPU, as a list and as a tree of who called whom.
+
+use crate::op_tree::{OpTree, ROOT};
+use crate::tracelens::{Definition, GpuView};
+use crate::{Analysis, Scope};
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrColumn, EventId, StrId, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const OPERATORS: Analysis = Analysis {
+    name: "operators",
+    about: "Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree",
+    run: |trace, scope| tables(trace, scope),
+};
+
+/// What one operator call cost, without and with the operators inside it. Times in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Cost {
+    calls: i64,
+    host_self: i64,
+    host_total: i64,
+    gpu_self: i64,
+    gpu_total: i64,
+    launches_self: i64,
+    launches_total: i64,
+}
+
+impl Cost {
+    fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.host_self += other.host_self;
+        self.host_total += other.host_total;
+        self.gpu_self += other.gpu_self;
+        self.gpu_total += other.gpu_total;
+        self.launches_self += other.launches_self;
+        self.launches_total += other.launches_total;
+    }
+}
+
+fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let view = GpuView::new(trace, scope, Definition::Exact);
+    let tree = OpTree::new(trace);
+    let costs = costs(trace, &view, &tree);
+    let used: Vec<bool> = tree.op.iter().map(|&op| scope.has_event(trace, op)).collect();
+    let note = view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some());
+    vec![flat(trace, &tree, &costs, &used).note(note.clone()), merged(trace, &tree, &costs, &used).note(note)]
+}
+
+/// The cost of each node's single call.
+fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
+    let work = tree.gpu_work(trace, &view.linked);
+    let mut costs = vec![Cost::default(); tree.len()];
+    // Children come after their parents: going backwards, a node is complete when it is reached.
+    for node in (0..tree.len()).rev() {
+        let (op, parent) = (tree.op[node], tree.parent[node]);
+        let dur = trace.events.dur[op.index()];
+        let own = work.own(node as u32);
+        let gpu: i64 = own.iter().map(|g| trace.events.dur[trace.gpu.event[g.index()].index()]).sum();
+        let mut calls: Vec<EventId> = own.iter().map(|g| trace.gpu.launch[g.index()]).collect();
+        calls.sort_unstable();
+        calls.dedup();
+        let cost = &mut costs[node];
+        cost.calls = 1;
+        cost.host_total = dur;
+        // Until here `host_self` holds the time of the operators inside. Where those cross the end of this one, they
+        // may take more than it has.
+        cost.host_self = (dur - cost.host_self).max(0);
+        cost.gpu_self = gpu;
+        cost.gpu_total += gpu;
+        cost.launches_self = calls.len() as i64;
+        cost.launches_total += calls.len() as i64;
+        let (gpu_total, launches_total) = (cost.gpu_total, cost.launches_total);
+        if parent != ROOT {
+            let outer = tree.op[parent as usize];
+            let inside = (trace.events.end(op).min(trace.events.end(outer)) - trace.events.start[op.index()]).max(0);
+            let above = &mut costs[parent as usize];
+            above.host_self += inside;
+            above.gpu_total += gpu_total;
+            above.launches_total += launches_total;
+        }
+    }
+    costs
+}
+
+/// The shapes that operators of one name were called with.
+#[derive(Default)]
+struct Shapes {
+    count: FxHashMap<StrId, i64>,
+}
+
+impl Shapes {
+    fn add(&mut self, dims: &AttrColumn<'_>, op: EventId) {
+        if let Some(shape) = dims.text(op) {
+            *self.count.entry(shape).or_default() += 1;
+        }
+    }
+
+    /// Most frequent shape; of equally frequent ones, the one that the trace mentions first.
+    fn common(&self) -> Option<StrId> {
+        let mut all: Vec<(StrId, i64)> = self.count.iter().map(|(s, n)| (*s, *n)).collect();
+        all.sort_unstable_by_key(|&(shape, n)| (std::cmp::Reverse(n), shape));
+        all.first().map(|&(shape, _)| shape)
+    }
+}
+
+/// One row of a table: a name or a path of names.
+#[derive(Default)]
+struct Row {
+    name: StrId,
+    cost: Cost,
+    shapes: Shapes,
+}
+
+/// `operators`: by name. Totals count only the outermost of nested calls of the same name.
+fn flat(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
+    let dims = trace.attr("Input Dims");
+    let mut index: FxHashMap<StrId, usize> = FxHashMap::default();
+    let mut rows: Vec<Row> = Vec::new();
+    // Names on the way from the root: node and row index.
+    let mut path: Vec<(u32, usize)> = Vec::new();
+    let mut open: Vec<u32> = Vec::new();
+    for node in 0..tree.len() {
+        while path.last().is_some_and(|&(n, _)| tree.end[n as usize] <= node as u32) {
+            if let Some((_, row)) = path.pop() {
+                open[row] -= 1;
+            }
+        }
+        let op = tree.op[node];
+        let name = trace.events.name[op.index()];
+        let at = *index.entry(name).or_insert_with(|| {
+            rows.push(Row { name, ..Row::default() });
+            open.push(0);
+            rows.len() - 1
+        });
+        if used[node] {
+            let mut cost = costs[node];
+            if open[at] > 0 {
+                (cost.host_total, cost.gpu_total, cost.launches_total) = (0, 0, 0);
+            }
+            rows[at].cost.add(&cost);
+            rows[at].shapes.add(&dims, op);
+            open[at] += 1;
+            path.push((node as u32, at));
+        }
+    }
+    rows.retain(|r| r.cost.calls > 0);
+    rows.sort_by_key(|r| std::cmp::Reverse((r.cost.gpu_self, r.cost.host_self)));
+    let table = Table::new("operators", "Operators by name")
+        .text("name", rows.iter().map(|r| Some(trace.strings.get(r.name).to_owned())));
+    columns(table, trace, &rows)
+}
+
+/// `operator_tree`: calls of the same name under the same path are one node; parents before children, the children with
+/// the most GPU time, then host time, first.
+fn merged(trace: &Trace, tree: &OpTree, costs: &[Cost], used: &[bool]) -> Table {
+    let dims = trace.attr("Input Dims");
+    let mut index: FxHashMap<(u32, StrId), u32> = FxHashMap::default();
+    let mut rows: Vec<Row> = Vec::new();
+    let mut children: Vec<Vec<u32>> = Vec::new();
+    let mut roots: Vec<u32> = Vec::new();
+    let mut row_of = vec![ROOT; tree.len()];
+    for node in (0..tree.len()).filter(|&n| used[n]) {
+        let op = tree.op[node];
+        let name = trace.events.name[op.index()];
+        let above = tree.parent[node];
+        let above = if above == ROOT { ROOT } else { row_of[above as usize] };
+        let row = *index.entry((above, name)).or_insert_with(|| {
+            let row = rows.len() as u32;
+            rows.push(Row { name, ..Row::default() });
+            children.push(Vec::new());
+            children.get_mut(above as usize).unwrap_or(&mut roots).push(row);
+            row
+        });
+        row_of[node] = row;
+        rows[row as usize].cost.add(&costs[node]);
+        rows[row as usize].shapes.add(&dims, op);
+    }
+    let order = depth_first(&rows, &mut children, &mut roots);
+    let number: FxHashMap<u32, i64> = order.iter().enumerate().map(|(i, &(row, ..))| (row, i as i64)).collect();
+    let table = Table::new("operator_tree", "Who calls whom")
+        .i64("node", Unit::None, 0..order.len() as i64)
+        .i64("parent", Unit::None, order.iter().map(|(_, above, _)| above.and_then(|a| number.get(&a).copied())))
+        .i64("depth", Unit::None, order.iter().map(|&(_, _, depth)| depth))
+        .text("name", order.iter().map(|&(r, ..)| Some(trace.strings.get(rows[r as usize].name).to_owned())));
+    let mut rows: Vec<Option<Row>> = rows.into_iter().map(Some).collect();
+    let sorted: Vec<Row> = order.iter().filter_map(|&(row, ..)| rows[row as usize].take()).collect();
+    columns(table, trace, &sorted)
+}
+
+/// Rows, the rows above them and their depths, parents before children.
+fn depth_first(rows: &[Row], children: &mut [Vec<u32>], roots: &mut [u32]) -> Vec<(u32, Option<u32>, i64)> {
+    let cost = |row: u32| (rows[row as usize].cost.gpu_total, rows[row as usize].cost.host_total);
+    // Ascending, for they leave the stack from its end.
+    let sort = |list: &mut [u32]| list.sort_by(|&a, &b| cost(a).cmp(&cost(b)).then(b.cmp(&a)));
+    children.iter_mut().for_each(|list| sort(list));
+    sort(roots);
+    let mut stack: Vec<(u32, Option<u32>, i64)> = roots.iter().map(|&r| (r, None, 0)).collect();
+    let mut order = Vec::with_capacity(rows.len());
+    while let Some((row, above, depth)) = stack.pop() {
+        order.push((row, above, depth));
+        stack.extend(children[row as usize].iter().map(|&child| (child, Some(row), depth + 1)));
+    }
+    order
+}
+
+fn columns(table: Table, trace: &Trace, rows: &[Row]) -> Table {
+    let us = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost) as f64 / 1e3).collect::<Vec<_>>();
+    let count = |f: fn(&Cost) -> i64| rows.iter().map(move |r| f(&r.cost)).collect::<Vec<_>>();
+    let text = |id: Option<StrId>| id.map(|id| trace.strings.get(id).to_owned());
+    table
+        .i64("calls", Unit::None, count(|c| c.calls))
+        .f64("host_self_us", Unit::Us, us(|c| c.host_self))
+        .f64("host_total_us", Unit::Us, us(|c| c.host_total))
+        .f64("gpu_self_us", Unit::Us, us(|c| c.gpu_self))
+        .f64("gpu_total_us", Unit::Us, us(|c| c.gpu_total))
+        .i64("launches_self", Unit::None, count(|c| c.launches_self))
+        .i64("launches_total", Unit::None, count(|c| c.launches_total))
+        .i64("shapes", Unit::None, rows.iter().map(|r| r.shapes.count.len() as i64))
+        .text("common_shape", rows.iter().map(|r| text(r.shapes.common())))
+}

@@ -1,0 +1,44 @@
+//! TraceLens' `ops_summary`: GPU time by the name of the operator that launched it.
+
+use crate::op_groups::{self, By};
+use crate::tracelens::{Definition, GpuView, Launchers};
+use crate::{Analysis, Scope};
+use stackline_model::{Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const OPS_SUMMARY: Analysis = Analysis {
+    name: "ops_summary",
+    about: "GPU time by the operator that launched it",
+    run: |trace, scope| tables(trace, scope, Definition::Exact),
+};
+
+/// The table by operator, and a second one by operator and `nn.Module` where the trace records modules.
+pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
+    let view = GpuView::new(trace, scope, definition);
+    let launchers = Launchers::find(&view);
+    let title = "GPU time by the operator that launched it";
+    let mut tables = vec![table(&view, &launchers, "ops_summary", title, false)];
+    if launchers.list.iter().any(|l| l.module.is_some()) {
+        let title = "GPU time by the operator that launched it and the module around it";
+        tables.push(table(&view, &launchers, "ops_summary_by_module", title, true));
+    }
+    tables
+}
+
+fn table(view: &GpuView<'_>, launchers: &Launchers, name: &str, title: &str, by_module: bool) -> Table {
+    let trace = view.trace;
+    let groups = op_groups::group(launchers, |l| By {
+        name: trace.events.name[l.event.index()],
+        module: if by_module { op_groups::module_type(trace, l.module) } else { None },
+        category: None,
+        recompute: (!by_module && launchers.any_recompute).then_some(l.recompute),
+    });
+    let table = Table::new(name, title).text("name", groups.iter().map(|g| Some(g.name(trace))));
+    let table = op_groups::optional_keys(table, trace, &groups, by_module, launchers.any_recompute);
+    let table = table
+        .text("categories", groups.iter().map(|g| Some(g.categories().join(", "))))
+        .i64("count", Unit::None, groups.iter().map(|g| g.members.len() as i64))
+        .f64("direct_us", Unit::Us, groups.iter().map(|g| g.direct_us))
+        .f64("subtree_us", Unit::Us, groups.iter().map(|g| g.subtree_us));
+    op_groups::shares(table, &groups).note(view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some()))
+}

@@ -1,0 +1,44 @@
+//! TraceLens' `ops_summary_by_category`: GPU time by what the operators compute.
+
+use crate::op_groups::{self, By};
+use crate::tracelens::{Definition, GpuView, Launchers};
+use crate::{Analysis, Scope};
+use stackline_model::{StrId, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const OPS_SUMMARY_BY_CATEGORY: Analysis = Analysis {
+    name: "ops_summary_by_category",
+    about: "GPU time by what the operators compute: GEMM, convolution, attention, ...",
+    run: |trace, scope| tables(trace, scope, Definition::Exact),
+};
+
+/// The table by category, and a second one by category and `nn.Module` where the trace records modules.
+pub fn tables(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Table> {
+    let view = GpuView::new(trace, scope, definition);
+    let launchers = Launchers::find(&view);
+    let title = "GPU time by what the operators compute";
+    let mut tables = vec![table(&view, &launchers, "ops_summary_by_category", title, false)];
+    if launchers.list.iter().any(|l| l.module.is_some()) {
+        let title = "GPU time by what the operators compute and the module around them";
+        tables.push(table(&view, &launchers, "ops_summary_by_category_and_module", title, true));
+    }
+    tables
+}
+
+fn table(view: &GpuView<'_>, launchers: &Launchers, name: &str, title: &str, by_module: bool) -> Table {
+    let trace = view.trace;
+    let groups = op_groups::group(launchers, |l| By {
+        name: StrId::NONE,
+        module: if by_module { op_groups::module_type(trace, l.module) } else { None },
+        category: Some(l.category),
+        recompute: (!by_module && launchers.any_recompute).then_some(l.recompute),
+    });
+    let table = Table::new(name, title).text("category", groups.iter().map(|g| g.by.category.map(str::to_owned)));
+    let table = op_groups::optional_keys(table, trace, &groups, by_module, launchers.any_recompute);
+    let table = table.i64("count", Unit::None, groups.iter().map(|g| g.members.len() as i64)).f64(
+        "direct_us",
+        Unit::Us,
+        groups.iter().map(|g| g.direct_us),
+    );
+    op_groups::shares(table, &groups).note(view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some()))
+}

@@ -1,0 +1,105 @@
+//! Steps: how long each took, how much they differ, how busy the GPU was in them.
+
+use crate::intervals::{total, union};
+use crate::summary::{Summary, percent, quantile_sorted};
+use crate::{Analysis, Scope};
+use stackline_model::{EventKind, Step, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const STEPS: Analysis = Analysis {
+    name: "steps",
+    about: "Time of each step, their spread, and how busy the GPU was",
+    run: |trace, scope| tables(trace, scope),
+};
+
+/// What a step did.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    /// Time in ns in the step's window during which a GPU runs anything.
+    busy_ns: i64,
+    /// Sum of durations in ns of the GPU work that the step launched, wherever it runs.
+    launched_ns: i64,
+    /// The same, kernels only: number.
+    kernels: i64,
+}
+
+fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let selected: Vec<(usize, &Step)> = trace
+        .steps
+        .iter()
+        .enumerate()
+        .filter(|(_, s)| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&s.number)))
+        .collect();
+    let work = work(trace);
+    let time_us: Vec<f64> = selected.iter().map(|(_, s)| (s.end - s.start) as f64 / 1e3).collect();
+    vec![steps(trace, &selected, &time_us, &work), spread(&selected, &time_us, &work)]
+}
+
+fn work(trace: &Trace) -> Vec<Work> {
+    let mut work = vec![Work::default(); trace.steps.len()];
+    let mut spans = Vec::with_capacity(trace.gpu.len());
+    for gpu in trace.gpu.ids() {
+        let event = trace.gpu.event[gpu.index()];
+        if !trace.events.is_plausible(event) {
+            continue;
+        }
+        spans.push((trace.events.start[event.index()], trace.events.end(event)));
+        if let Some(step) = work.get_mut(trace.gpu.step[gpu.index()] as usize) {
+            step.launched_ns += trace.events.dur[event.index()];
+            step.kernels += i64::from(trace.kind(event) == EventKind::Kernel);
+        }
+    }
+    let busy = union(spans);
+    for (step, work) in trace.steps.iter().zip(&mut work) {
+        let from = busy.partition_point(|s| s.1 <= step.start);
+        let to = busy.partition_point(|s| s.0 < step.end);
+        let inside: Vec<_> =
+            busy[from..to.max(from)].iter().map(|s| (s.0.max(step.start), s.1.min(step.end))).collect();
+        work.busy_ns = total(&inside);
+    }
+    work
+}
+
+fn steps(trace: &Trace, selected: &[(usize, &Step)], time_us: &[f64], work: &[Work]) -> Table {
+    let origin = trace.steps.first().map_or(0, |s| s.start);
+    let us = |f: fn(&Work) -> i64| selected.iter().map(move |(i, _)| f(&work[*i]) as f64 / 1e3).collect::<Vec<_>>();
+    let busy = us(|w| w.busy_ns);
+    let table = Table::new("steps", "Steps: time and GPU work")
+        .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
+        .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| (s.start - origin) as f64 / 1e3))
+        .f64("time_us", Unit::Us, time_us.iter().copied())
+        .f64("gpu_busy_us", Unit::Us, busy.iter().copied())
+        .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| percent(*b, *t)))
+        .f64("launched_gpu_us", Unit::Us, us(|w| w.launched_ns))
+        .i64("launched_kernels", Unit::None, selected.iter().map(|(i, _)| work[*i].kernels));
+    if selected.is_empty() {
+        return table.note("The trace has no steps (ProfilerStep annotations) in this scope.");
+    }
+    table.note(
+        "gpu_busy_us: time in the step's window in which any GPU of the trace runs anything. launched_gpu_us: durations \
+         of what the step launched, which may run after the step's end.",
+    )
+}
+
+fn spread(selected: &[(usize, &Step)], time_us: &[f64], work: &[Work]) -> Table {
+    let busy: Vec<f64> = selected.iter().map(|(i, _)| work[*i].busy_ns as f64 / 1e3).collect();
+    let measures = if selected.is_empty() { vec![] } else { vec![("time", time_us), ("gpu_busy", &busy[..])] };
+    let stats: Vec<Summary> = measures.iter().map(|(_, v)| Summary::of(v)).collect();
+    let quantile = |q: f64| {
+        measures.iter().map(move |(_, values)| {
+            let mut sorted = values.to_vec();
+            sorted.sort_by(f64::total_cmp);
+            quantile_sorted(&sorted, q)
+        })
+    };
+    Table::new("steps_spread", "How much steps differ")
+        .text("measure", measures.iter().map(|(name, _)| Some((*name).to_owned())))
+        .i64("steps", Unit::None, stats.iter().map(|s| s.count as i64))
+        .f64("mean_us", Unit::Us, stats.iter().map(|s| s.mean))
+        .f64("median_us", Unit::Us, stats.iter().map(|s| s.median))
+        .f64("std_us", Unit::Us, stats.iter().map(|s| s.std))
+        .f64("min_us", Unit::Us, stats.iter().map(|s| s.min))
+        .f64("p90_us", Unit::Us, quantile(0.9))
+        .f64("max_us", Unit::Us, stats.iter().map(|s| s.max))
+        .f64("spread_percent", Unit::Percent, stats.iter().map(|s| percent(s.max - s.min, s.median)))
+}

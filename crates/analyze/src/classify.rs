@@ -1,0 +1,220 @@
+//! Rules that put names into classes, as data: what an operator computes, which kernels communicate, how large an
+//! element of a data type is. Code elsewhere asks here instead of matching names itself.
+
+/// Category of operators that no rule places.
+pub const OTHER: &str = "other";
+
+/// Operator name to category. Names of frameworks' operators are facts of their registries; the categories are those of
+/// TraceLens' reports, so that tables can be compared.
+const OPERATORS: &[(&str, &[&str])] = &[
+    ("GEMM", &["aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::_scaled_mm"]),
+    ("GEMM", &["tex_ts::te_gemm_ts", "vllm::gemm_with_dynamic_quant", "trtllm::cublas_scaled_mm"]),
+    ("GEMM", &["bitsandbytes::int8_linear_matmul", "aiter::gemm_a4w4", "aiter::_gemm_a4w4_asm"]),
+    ("CONV_fwd", &["aten::convolution", "aten::miopen_convolution", "aten::cudnn_convolution"]),
+    ("CONV_fwd", &["ConvBias_", "ConvBiasReLU_"]),
+    ("CONV_bwd", &["aten::convolution_backward", "ConvBias_Backward", "ConvBiasReLU_Backward"]),
+    ("NORM_fwd", &["aten::batch_norm", "aten::native_batch_norm", "aten::miopen_batch_norm"]),
+    ("NORM_fwd", &["aten::cudnn_batch_norm", "aten::layer_norm", "aten::native_layer_norm"]),
+    ("NORM_fwd", &["aten::group_norm", "aten::native_group_norm", "aten::instance_norm"]),
+    ("NORM_fwd", &["aten::_fused_rms_norm", "aiter::_groupnorm_run"]),
+    ("NORM_bwd", &["aten::batch_norm_backward", "aten::native_batch_norm_backward"]),
+    ("NORM_bwd", &["aten::miopen_batch_norm_backward", "aten::cudnn_batch_norm_backward"]),
+    ("NORM_bwd", &["aten::layer_norm_backward", "aten::native_layer_norm_backward"]),
+    ("NORM_bwd", &["aten::group_norm_backward", "aten::native_group_norm_backward"]),
+    ("NORM_bwd", &["aten::instance_norm_backward", "aten::_fused_rms_norm_backward"]),
+    ("RMSNorm", &["aiter::rms_norm", "aiter::rmsnorm", "aiter::add_rmsnorm", "aiter::rmsnorm2d_fwd_with_add_ck"]),
+    ("SDPA_fwd", &["aten::_scaled_dot_product_flash_attention", "aten::_scaled_dot_product_cudnn_attention"]),
+    ("SDPA_fwd", &["aten::_scaled_dot_product_efficient_attention", "aten::_efficient_attention_forward"]),
+    ("SDPA_fwd", &["aten::_flash_attention_forward", "aten::_cudnn_attention_forward", "FlashAttnFunc"]),
+    ("SDPA_fwd", &["flash_attn::_flash_attn_forward", "flash_attn::_flash_attn_varlen_forward", "flash_attn_3::fwd"]),
+    ("SDPA_fwd", &["aiter::_flash_attn_forward", "aiter::mha_fwd", "aiter::fmha_v3_fwd"]),
+    ("SDPA_bwd", &["aten::_scaled_dot_product_flash_attention_backward", "aten::_flash_attention_backward"]),
+    ("SDPA_bwd", &["aten::_scaled_dot_product_cudnn_attention_backward", "aten::_cudnn_attention_backward"]),
+    ("SDPA_bwd", &["aten::_scaled_dot_product_efficient_attention_backward"]),
+    ("SDPA_bwd", &["aten::_efficient_attention_backward", "FlashAttnFuncBackward", "aiter::mha_bwd"]),
+    ("SDPA_bwd", &["flash_attn::_flash_attn_backward", "flash_attn::_flash_attn_varlen_backward"]),
+    ("InferenceAttention", &["vllm::unified_attention_with_output", "_C_cache_ops::reshape_and_cache_flash"]),
+    ("InferenceAttention", &["sglang::store_cache"]),
+    ("RoPE_fwd", &["FusedRoPEFunc", "sgl_kernel::rotary_embedding"]),
+    ("RoPE_bwd", &["FusedRoPEFuncBackward"]),
+    ("CrossEntropy_fwd", &["CrossEntropyFunction"]),
+    ("CrossEntropy_bwd", &["CrossEntropyFunctionBackward"]),
+    ("elementwise", &["aten::copy", "aten::copy_", "aten::clamp_min", "aten::clamp_min_", "aten::clamp_max"]),
+    ("elementwise", &["aten::clamp_max_", "aten::sigmoid", "aten::rsqrt", "aten::silu", "aten::neg", "aten::pow"]),
+    ("elementwise", &["aten::div", "aten::div_", "aten::mul", "aten::mul_", "aten::add", "aten::add_"]),
+    ("elementwise", &["aten::sigmoid_backward", "aten::threshold_backward", "aten::gelu", "sgl_kernel::silu_and_mul"]),
+    ("elementwise", &["aten::upsample_nearest1d", "aten::upsample_nearest2d", "aten::upsample_nearest3d"]),
+    ("reduce", &["aten::sum", "aten::mean", "aten::max", "aten::min", "aten::norm", "aten::linalg_norm", "aten::std"]),
+    ("reduce", &["aten::var", "aten::logsumexp", "aten::cumsum", "aten::cumprod", "aten::amin", "aten::amax"]),
+];
+
+/// Name prefix to category, tried in this order after [`OPERATORS`].
+const OPERATOR_PREFIXES: &[(&str, &str)] = &[("triton", "triton"), ("record_param_comms", "record_param_comms")];
+
+/// PyTorch's own kernels tell the category of an operator that is not listed: part of the kernel's name to category, in
+/// this order.
+const NATIVE_KERNELS: &[(&str, &str)] =
+    &[("elementwise", "elementwise"), ("reduce", "reduce"), ("multi_tensor_apply", "multi_tensor_apply")];
+
+/// How the names of PyTorch's own kernels begin.
+const NATIVE_KERNEL_PREFIX: &str = "void at::native";
+
+/// Operators above that TraceLens leaves in [`OTHER`] although they are what their category says.
+pub const TRACELENS_OTHER: &[&str] = &[
+    "aten::_flash_attention_forward",
+    "aten::_flash_attention_backward",
+    "aten::_cudnn_attention_forward",
+    "aten::_cudnn_attention_backward",
+];
+
+/// The category of an operator that launches GPU work, by its name, else by the name of its first kernel.
+pub fn operator_category(name: &str, first_kernel: Option<&str>) -> &'static str {
+    if let Some((category, _)) = OPERATORS.iter().find(|(_, names)| names.contains(&name)) {
+        return category;
+    }
+    if let Some((_, category)) = OPERATOR_PREFIXES.iter().find(|(prefix, _)| name.starts_with(prefix)) {
+        return category;
+    }
+    let native = first_kernel.filter(|k| k.starts_with(NATIVE_KERNEL_PREFIX));
+    let rule = native.and_then(|kernel| NATIVE_KERNELS.iter().find(|(part, _)| kernel.contains(part)));
+    rule.map_or(OTHER, |(_, category)| category)
+}
+
+/// Parts of the names of runtime calls that replay a graph, in lower case.
+const GRAPH_LAUNCHES: &[&str] = &["cudagraph", "graphlaunch"];
+
+/// The category of kernels whose launch is under no operator: `graph` for replayed graphs, else `runtime`.
+pub fn bare_launch_category(launch: &str) -> &'static str {
+    let launch = launch.to_lowercase();
+    if GRAPH_LAUNCHES.iter().any(|part| launch.contains(part)) { "graph" } else { "runtime" }
+}
+
+/// Whether a kernel belongs to a communication library (NCCL or RCCL; RCCL's kernels are named after NCCL's).
+pub fn is_communication_kernel(name: &str) -> bool {
+    name.as_bytes().windows(4).any(|w| w.eq_ignore_ascii_case(b"nccl") || w.eq_ignore_ascii_case(b"rccl"))
+}
+
+/// Whether a Python frame is the part of `torch.utils.checkpoint` that runs a forward pass a second time.
+pub fn is_recompute_frame(name: &str) -> bool {
+    name.contains("torch/utils/checkpoint.py") && name.contains("recompute_fn")
+}
+
+/// Whether an event is a call of a `torch.nn.Module` as the profiler writes it.
+pub fn is_module_call(name: &str) -> bool {
+    name.starts_with("nn.Module:")
+}
+
+/// A family of collectives: how much data it moves and how nccl-tests rate it (`doc/PERFORMANCE.md` there).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Collective {
+    /// Stable name.
+    pub name: &'static str,
+    /// Names that frameworks and kernels use, lower case, without separators.
+    aliases: &'static [&'static str],
+    /// Whether the size counted is the output's (else the input's).
+    pub sized_by_output: bool,
+    /// Factor from algorithm to bus bandwidth: `factor * (n - 1) / n` where this is `Some`, else 1.
+    ring_factor: Option<f64>,
+}
+
+/// Families, the longer names first where one contains another.
+const COLLECTIVES: &[Collective] = &[
+    collective("all_reduce", &["allreduce"], false, Some(2.0)),
+    collective("reduce_scatter", &["reducescatter"], false, Some(1.0)),
+    collective("all_gather", &["allgather"], true, Some(1.0)),
+    collective("all_to_all", &["alltoall"], false, Some(1.0)),
+    collective("broadcast", &["broadcast"], false, None),
+    collective("send_recv", &["sendrecv", "send", "recv"], false, None),
+    collective("gather", &["gather"], true, Some(1.0)),
+    collective("scatter", &["scatter"], false, Some(1.0)),
+    collective("reduce", &["reduce"], false, None),
+];
+
+const fn collective(
+    name: &'static str,
+    aliases: &'static [&'static str],
+    sized_by_output: bool,
+    ring_factor: Option<f64>,
+) -> Collective {
+    Collective { name, aliases, sized_by_output, ring_factor }
+}
+
+impl Collective {
+    /// The family of a collective by its name or its kernel's name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).flat_map(char::to_lowercase).collect();
+        // PyTorch's `_allgather_base`, `reduce_scatter_tensor_coalesced` and NCCL's `ncclDevKernel_AllReduce_Sum_…` all
+        // contain the plain name.
+        COLLECTIVES.iter().find(|c| c.aliases.iter().any(|alias| plain.contains(alias)))
+    }
+
+    /// Bus bandwidth per algorithm bandwidth among `ranks` ranks.
+    pub fn bus_factor(&self, ranks: i64) -> f64 {
+        match self.ring_factor {
+            Some(factor) if ranks > 0 => factor * (ranks - 1) as f64 / ranks as f64,
+            _ => 1.0,
+        }
+    }
+}
+
+/// Bytes per element of a data type as profilers spell it.
+pub fn element_bytes(dtype: &str) -> Option<i64> {
+    let lower = dtype.to_ascii_lowercase();
+    let name = lower.strip_prefix("c10::").unwrap_or(&lower);
+    Some(match name {
+        "bool" | "byte" | "char" | "int8" | "uint8" | "unsigned char" | "signed char" => 1,
+        n if n.starts_with("float8") => 1,
+        "half" | "bfloat16" | "short" | "float16" | "short int" => 2,
+        "float" | "int" | "float32" | "int32" | "complexhalf" => 4,
+        "double" | "long" | "float64" | "int64" | "long int" | "complexfloat" => 8,
+        "complexdouble" => 16,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators() {
+        assert_eq!(operator_category("aten::mm", None), "GEMM");
+        assert_eq!(operator_category("triton_poi_fused_0", None), "triton");
+        assert_eq!(operator_category("x::y", Some("void at::native::reduce_kernel<512>")), "reduce");
+        assert_eq!(operator_category("x::y", Some("reduce_kernel")), OTHER);
+        assert_eq!(bare_launch_category("hipGraphLaunch"), "graph");
+        assert_eq!(bare_launch_category("cudaLaunchKernel"), "runtime");
+        let mut names: Vec<&str> = OPERATORS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "an operator is listed twice");
+        assert!(TRACELENS_OTHER.iter().all(|n| names.contains(n)));
+    }
+
+    #[test]
+    fn collectives() {
+        let name = |n| Collective::find(n).map(|c| c.name);
+        assert_eq!(name("_allgather_base"), Some("all_gather"));
+        assert_eq!(name("reduce_scatter_tensor_coalesced"), Some("reduce_scatter"));
+        assert_eq!(
+            name("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"),
+            Some("all_reduce")
+        );
+        assert_eq!(name("all_to_allv"), Some("all_to_all"));
+        assert_eq!(name("ncclKernel_SendRecv_RING_SIMPLE"), Some("send_recv"));
+        assert_eq!(name("barrier"), None);
+        assert_eq!(Collective::find("allreduce").unwrap().bus_factor(8), 1.75);
+        assert_eq!(Collective::find("broadcast").unwrap().bus_factor(8), 1.0);
+        assert!(is_communication_kernel("ncclKernel_AllReduce") && is_communication_kernel("RCCLx"));
+        assert!(!is_communication_kernel("gemm"));
+    }
+
+    #[test]
+    fn element_sizes() {
+        for (name, bytes) in [("BFloat16", 2), ("c10::Half", 2), ("Long", 8), ("Float8_e4m3fn", 1), ("float", 4)] {
+            assert_eq!(element_bytes(name), Some(bytes), "{name}");
+        }
+        assert_eq!(element_bytes("Scalar"), None);
+    }
+}

@@ -1,0 +1,110 @@
+//! Grouping of launchers, shared by TraceLens' operator tables.
+
+use crate::classify;
+use crate::summary::percent;
+use crate::tracelens::{Launcher, Launchers};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, StrId, Table, Trace, Unit};
+
+/// What launchers are grouped by; fields that a table does not group by stay empty.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct By {
+    pub(crate) name: StrId,
+    pub(crate) module: Option<String>,
+    pub(crate) category: Option<&'static str>,
+    pub(crate) recompute: Option<bool>,
+}
+
+/// Launchers with equal keys, in order of start.
+pub(crate) struct Group<'a> {
+    pub(crate) by: By,
+    pub(crate) members: Vec<&'a Launcher>,
+    pub(crate) direct_us: f64,
+    pub(crate) subtree_us: f64,
+}
+
+impl Group<'_> {
+    /// Name of the operators.
+    pub(crate) fn name(&self, trace: &Trace) -> String {
+        trace.strings.get(self.by.name).to_owned()
+    }
+
+    /// Distinct categories in alphabetical order: the same operator may launch different kernels.
+    pub(crate) fn categories(&self) -> Vec<&'static str> {
+        let mut all: Vec<_> = self.members.iter().map(|l| l.category).collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+}
+
+/// Groups launchers, largest direct time first; equal ones in order of first start.
+pub(crate) fn group<'a>(launchers: &'a Launchers, by: impl Fn(&Launcher) -> By) -> Vec<Group<'a>> {
+    let mut index: FxHashMap<By, usize> = FxHashMap::default();
+    let mut groups: Vec<Group<'a>> = Vec::new();
+    for launcher in &launchers.list {
+        let key = by(launcher);
+        let at = *index.entry(key.clone()).or_insert_with(|| {
+            groups.push(Group { by: key, members: Vec::new(), direct_us: 0.0, subtree_us: 0.0 });
+            groups.len() - 1
+        });
+        groups[at].members.push(launcher);
+        groups[at].direct_us += launcher.direct_us;
+        groups[at].subtree_us += launcher.subtree_us;
+    }
+    groups.sort_by(|a, b| b.direct_us.total_cmp(&a.direct_us));
+    groups
+}
+
+/// The type of an `nn.Module` call: `nn.Module: Linear_12` is a call of the module `Linear`; `None` if there is none.
+pub(crate) fn module_type(trace: &Trace, module: EventId) -> Option<String> {
+    let name = trace.name(module.some()?);
+    let name = name.strip_prefix("nn.Module:").map_or(name, str::trim_start);
+    let instance = name.rfind('_').filter(|&i| i + 1 < name.len() && name[i + 1..].bytes().all(|b| b.is_ascii_digit()));
+    Some(instance.map_or(name, |i| &name[..i]).to_owned())
+}
+
+/// The `nn.Module` calls around an event as the profiler numbers them, outermost first: `Decoder_0 > Conv2d_0`.
+pub(crate) fn module_path(trace: &Trace, event: EventId) -> Option<String> {
+    let names = trace.ancestors(event).map(|e| trace.name(e)).filter(|name| classify::is_module_call(name));
+    let mut path: Vec<&str> = names.map(|n| n.strip_prefix("nn.Module:").map_or(n, str::trim_start)).collect();
+    path.reverse();
+    (!path.is_empty()).then(|| path.join(" > "))
+}
+
+/// Adds the columns of the optional keys.
+pub(crate) fn optional_keys(
+    table: Table,
+    trace: &Trace,
+    groups: &[Group<'_>],
+    by_module: bool,
+    any_recompute: bool,
+) -> Table {
+    if by_module {
+        let first = |g: &Group<'_>| g.members.first().and_then(|l| module_path(trace, l.event));
+        table
+            .text("module", groups.iter().map(|g| g.by.module.clone()))
+            .text("module_path_first", groups.iter().map(first))
+    } else if any_recompute {
+        table.bool("recompute", groups.iter().map(|g| g.by.recompute))
+    } else {
+        table
+    }
+}
+
+/// Adds the share of all direct time, and its running sum.
+pub(crate) fn shares(table: Table, groups: &[Group<'_>]) -> Table {
+    let all: f64 = groups.iter().map(|g| g.direct_us).sum();
+    let share: Vec<Option<f64>> = groups.iter().map(|g| percent(g.direct_us, all)).collect();
+    let mut sum = 0.0;
+    let running: Vec<Option<f64>> = share
+        .iter()
+        .map(|s| {
+            s.map(|s| {
+                sum += s;
+                sum
+            })
+        })
+        .collect();
+    table.f64("percent", Unit::Percent, share).f64("cumulative_percent", Unit::Percent, running)
+}

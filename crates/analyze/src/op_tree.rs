@@ -1,0 +1,154 @@
+//! Operators as a forest: who called whom, with the GPU work under each.
+
+use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+
+/// The operators of all CPU threads, parents before children, each subtree a contiguous run of nodes.
+#[derive(Debug, Default)]
+pub struct OpTree {
+    /// Node to operator.
+    pub op: Vec<EventId>,
+    /// Node to the node of the innermost enclosing operator; [`ROOT`] if there is none.
+    pub parent: Vec<u32>,
+    /// Node to one past the last node under it.
+    pub end: Vec<u32>,
+    /// Event to node, [`ROOT`] for events that are no operators.
+    node: Vec<u32>,
+}
+
+/// "No node".
+pub const ROOT: u32 = u32::MAX;
+
+impl OpTree {
+    /// Builds the forest from the nesting of the trace. Roots and siblings are in order of start.
+    pub fn new(trace: &Trace) -> Self {
+        // Innermost operator at or above each event; parents come before children in a track's order.
+        let mut around = vec![EventId::NONE; trace.events.len()];
+        let mut ops: Vec<(EventId, EventId)> = Vec::new();
+        for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
+            for &event in trace.track_events(track) {
+                let parent = trace.events.parent[event.index()];
+                let above = if parent.is_some() { around[parent.index()] } else { EventId::NONE };
+                let is_op = trace.kind(event) == EventKind::Operator;
+                around[event.index()] = if is_op { event } else { above };
+                if is_op {
+                    ops.push((event, above));
+                }
+            }
+        }
+        Self::from_parents(trace.events.len(), &ops)
+    }
+
+    /// Puts pairs of (operator, enclosing operator) into depth-first order.
+    fn from_parents(events: usize, ops: &[(EventId, EventId)]) -> Self {
+        let mut position = vec![ROOT; events];
+        for (i, (op, _)) in ops.iter().enumerate() {
+            position[op.index()] = i as u32;
+        }
+        let above = |i: usize| ops[i].1.some().map_or(ROOT, |p| position[p.index()]);
+        // Children as linked lists, built back to front so that they come out in order.
+        let (mut first_root, mut first, mut next) = (ROOT, vec![ROOT; ops.len()], vec![ROOT; ops.len()]);
+        for i in (0..ops.len()).rev() {
+            let head = match above(i) {
+                ROOT => &mut first_root,
+                parent => &mut first[parent as usize],
+            };
+            next[i] = std::mem::replace(head, i as u32);
+        }
+        let mut tree = Self { node: vec![ROOT; events], ..Self::default() };
+        let mut stack: Vec<(u32, u32)> = Vec::new();
+        let mut at = first_root;
+        loop {
+            while at != ROOT {
+                let node = tree.op.len() as u32;
+                let op = ops[at as usize].0;
+                tree.parent.push(stack.last().map_or(ROOT, |&(_, parent)| parent));
+                tree.op.push(op);
+                tree.end.push(node + 1);
+                tree.node[op.index()] = node;
+                stack.push((at, node));
+                at = first[at as usize];
+            }
+            let Some((done, node)) = stack.pop() else { break };
+            tree.end[node as usize] = tree.op.len() as u32;
+            at = next[done as usize];
+        }
+        tree
+    }
+
+    /// Number of operators.
+    pub fn len(&self) -> usize {
+        self.op.len()
+    }
+
+    /// Whether there is no operator.
+    pub fn is_empty(&self) -> bool {
+        self.op.is_empty()
+    }
+
+    /// The node of an operator.
+    pub fn node_of(&self, event: EventId) -> Option<u32> {
+        self.node.get(event.index()).copied().filter(|&n| n != ROOT)
+    }
+
+    /// The GPU work for which `include` is set, by the operator that launched it.
+    pub fn gpu_work(&self, trace: &Trace, include: &[bool]) -> GpuWork {
+        let mut pairs: Vec<(u32, GpuId)> = trace
+            .gpu
+            .ids()
+            .filter(|g| include[g.index()])
+            .filter_map(|g| Some((self.node_of(trace.gpu.operator[g.index()].some()?)?, g)))
+            .collect();
+        pairs.sort_unstable();
+        let mut offset = vec![0u32; self.len() + 1];
+        for &(node, _) in &pairs {
+            offset[node as usize + 1] += 1;
+        }
+        for node in 0..self.len() {
+            offset[node + 1] += offset[node];
+        }
+        GpuWork { gpu: pairs.into_iter().map(|(_, g)| g).collect(), offset }
+    }
+}
+
+/// GPU work in the order of the nodes that launched it.
+#[derive(Debug)]
+pub struct GpuWork {
+    gpu: Vec<GpuId>,
+    offset: Vec<u32>,
+}
+
+impl GpuWork {
+    /// What the operator itself launched.
+    pub fn own(&self, node: u32) -> &[GpuId] {
+        self.run(node, node + 1)
+    }
+
+    /// What the operator and all operators in it launched.
+    pub fn subtree(&self, tree: &OpTree, node: u32) -> &[GpuId] {
+        self.run(node, tree.end[node as usize])
+    }
+
+    fn run(&self, from: u32, to: u32) -> &[GpuId] {
+        &self.gpu[self.offset[from as usize] as usize..self.offset[to as usize] as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subtrees_are_contiguous_for_any_parents() {
+        let e = EventId;
+        let none = EventId::NONE;
+        // 5 calls 1, 1 calls 2 and (after 3 started) 4; 3 is a root of its own.
+        let ops = [(e(5), none), (e(1), e(5)), (e(2), e(1)), (e(3), none), (e(4), e(1))];
+        let tree = OpTree::from_parents(6, &ops);
+        assert_eq!(tree.op, [e(5), e(1), e(2), e(4), e(3)]);
+        assert_eq!(tree.parent, [ROOT, 0, 1, 1, ROOT]);
+        assert_eq!(tree.end, [4, 4, 3, 4, 5]);
+        assert_eq!(tree.node_of(e(4)), Some(3));
+        assert_eq!(tree.node_of(e(0)), None);
+        assert!(OpTree::from_parents(3, &[]).is_empty());
+    }
+}

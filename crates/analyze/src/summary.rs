@@ -1,0 +1,75 @@
+//! Descriptive statistics of a sample, as the tables show them.
+
+/// A sample's statistics; all in the unit of the sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Number of values.
+    pub count: usize,
+    /// Sum.
+    pub sum: f64,
+    /// Arithmetic mean; 0 for no values.
+    pub mean: f64,
+    /// Middle value, the mean of the two middle values for an even count.
+    pub median: f64,
+    /// Standard deviation of the sample (divisor n - 1); `None` below two values.
+    pub std: Option<f64>,
+    /// Smallest value.
+    pub min: f64,
+    /// Largest value.
+    pub max: f64,
+}
+
+impl Summary {
+    /// The statistics of `values`.
+    pub fn of(values: &[f64]) -> Self {
+        let count = values.len();
+        if count == 0 {
+            return Self::default();
+        }
+        let sum: f64 = values.iter().sum();
+        let mean = sum / count as f64;
+        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Self {
+            count,
+            sum,
+            mean,
+            median: quantile_sorted(&sorted, 0.5),
+            std: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+            min: sorted[0],
+            max: sorted[count - 1],
+        }
+    }
+}
+
+/// The quantile `q` (0 to 1) of ascending values, linear between neighbours (the default of NumPy and pandas);
+/// 0 for no values.
+pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
+    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
+    let position = q.clamp(0.0, 1.0) * last as f64;
+    let below = position.floor() as usize;
+    let above = (below + 1).min(last);
+    sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
+}
+
+/// `part` of `whole` in percent; `None` if there is no whole.
+pub fn percent(part: f64, whole: f64) -> Option<f64> {
+    (whole > 0.0).then(|| part / whole * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_sample() {
+        let s = Summary::of(&[4.0, 1.0, 3.0, 2.0]);
+        assert_eq!((s.count, s.sum, s.mean, s.median, s.min, s.max), (4, 10.0, 2.5, 2.5, 1.0, 4.0));
+        assert!((s.std.unwrap() - (5.0f64 / 3.0).sqrt()).abs() < 1e-15);
+        assert_eq!(Summary::of(&[7.0]).std, None);
+        assert_eq!(Summary::of(&[]).count, 0);
+        assert_eq!(quantile_sorted(&[1.0, 2.0, 3.0], 0.25), 1.5);
+        assert_eq!(percent(1.0, 0.0), None);
+    }
+}

@@ -1,0 +1,306 @@
+//! What TraceLens' tables have in common: which GPU work counts, in which arithmetic, and who launched it.
+//!
+//! TraceLens (AMD, <https://github.com/AMD-AGI/TraceLens>) defines tables that many people know. We compute the same
+//! tables, without the losses of its definitions; [`Definition::TraceLens`] puts the losses back in, so that a test can
+//! hold every number to TraceLens' own. `docs/analyses/tracelens-differences.md` lists them.
+
+use crate::classify::{self, TRACELENS_OTHER};
+use crate::intervals::{total, union};
+use crate::op_tree::OpTree;
+use crate::{Scope, intervals::subtract};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, GpuId, StrId, Trace};
+
+/// How a TraceLens table is computed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Definition {
+    /// Sound: all GPU work, exact nanoseconds, operators in the category of what they do.
+    #[default]
+    Exact,
+    /// As TraceLens 2026 computes, losses included: only GPU work that a flow arrow ties to its launch, spans in
+    /// 64-bit floating-point microseconds (which rounds ends to 2^-10 µs at today's clock values), and
+    /// [`TRACELENS_OTHER`].
+    TraceLens,
+}
+
+/// GPU work of a trace as TraceLens sees it.
+#[derive(Debug)]
+pub struct GpuView<'a> {
+    /// The trace.
+    pub trace: &'a Trace,
+    definition: Definition,
+    /// Per row of [`Trace::gpu`]: whether it is in scope and its launch or operator is known.
+    pub linked: Vec<bool>,
+    /// Per row of [`Trace::gpu`]: whether it is in scope at all and has plausible times.
+    pub counted: Vec<bool>,
+    /// Per row of [`Trace::gpu`]: whether it belongs to a communication library.
+    pub communication: Vec<bool>,
+}
+
+impl<'a> GpuView<'a> {
+    /// Looks at the part of `trace` in `scope`.
+    pub fn new(trace: &'a Trace, scope: &Scope, definition: Definition) -> Self {
+        let arrows = flow_sources(trace, definition);
+        let mut names: FxHashMap<StrId, bool> = FxHashMap::default();
+        let mut communicates = |name: StrId| {
+            *names.entry(name).or_insert_with(|| classify::is_communication_kernel(trace.strings.get(name)))
+        };
+        let counted: Vec<bool> = trace
+            .gpu
+            .ids()
+            .map(|g| scope.has_gpu(trace, g) && trace.events.is_plausible(trace.gpu.event[g.index()]))
+            .collect();
+        let linked = trace
+            .gpu
+            .ids()
+            .map(|g| {
+                let launch = trace.gpu.launch[g.index()];
+                let known = match &arrows {
+                    Some(arrows) => launch.is_some() && arrows.allows(trace, launch),
+                    None => launch.is_some() || trace.gpu.operator[g.index()].is_some(),
+                };
+                counted[g.index()] && known
+            })
+            .collect();
+        let communication = trace.gpu.event.iter().map(|e| communicates(trace.events.name[e.index()])).collect();
+        Self { trace, definition, linked, counted, communication }
+    }
+
+    /// The rows that time shares are about: all in scope, or those linked to a launch (TraceLens).
+    pub fn timed(&self) -> &[bool] {
+        match self.definition {
+            Definition::Exact => &self.counted,
+            Definition::TraceLens => &self.linked,
+        }
+    }
+
+    /// The definition in use.
+    pub fn definition(&self) -> Definition {
+        self.definition
+    }
+
+    /// Duration of a GPU operation in µs.
+    pub fn duration_us(&self, gpu: GpuId) -> f64 {
+        self.trace.events.dur[self.trace.gpu.event[gpu.index()].index()] as f64 / 1e3
+    }
+
+    /// Time in µs during which at least one of `gpu` runs.
+    pub fn busy_us(&self, gpu: impl IntoIterator<Item = GpuId>) -> f64 {
+        Spans::of(self, gpu).total_us()
+    }
+
+    /// Share of the GPU time of `rows` that `known` says is known, as a note for people.
+    pub fn coverage_note(&self, what: &str, known: impl Fn(GpuId) -> bool) -> String {
+        let (mut all, mut part) = (0i64, 0i64);
+        for gpu in self.trace.gpu.ids().filter(|g| self.counted[g.index()]) {
+            let dur = self.trace.events.dur[self.trace.gpu.event[gpu.index()].index()];
+            all += dur;
+            part += if known(gpu) { dur } else { 0 };
+        }
+        let share = crate::summary::percent(part as f64, all as f64).unwrap_or(0.0);
+        format!("Coverage: {share:.1} % of the GPU time has a known {what}.")
+    }
+}
+
+/// Runtime calls that an arrow leaves, and how TraceLens treats graph launches.
+struct Arrows(Vec<bool>);
+
+fn flow_sources(trace: &Trace, definition: Definition) -> Option<Arrows> {
+    if definition == Definition::Exact {
+        return None;
+    }
+    let mut sources = vec![false; trace.events.len()];
+    for (from, _, _) in trace.flows.iter() {
+        sources[from.index()] = true;
+    }
+    Some(Arrows(sources))
+}
+
+impl Arrows {
+    /// TraceLens follows arrows from launches to GPU work, but finds the work of graph launches by correlation.
+    fn allows(&self, trace: &Trace, launch: EventId) -> bool {
+        self.0[launch.index()] || matches!(trace.name(launch), "cudaGraphLaunch" | "hipGraphLaunch")
+    }
+}
+
+/// Disjoint spans in the arithmetic of a definition.
+#[derive(Clone, Debug)]
+pub enum Spans {
+    /// Exact ns.
+    Ns(Vec<(i64, i64)>),
+    /// Floating-point µs.
+    Us(Vec<(f64, f64)>),
+}
+
+impl Spans {
+    /// The union of the spans of GPU operations.
+    pub fn of(view: &GpuView<'_>, gpu: impl IntoIterator<Item = GpuId>) -> Self {
+        let events = &view.trace.events;
+        let row = |g: GpuId| view.trace.gpu.event[g.index()];
+        let spans = gpu.into_iter();
+        match view.definition {
+            Definition::Exact => Self::Ns(union(spans.map(|g| (events.start[row(g).index()], events.end(row(g)))))),
+            Definition::TraceLens => Self::Us(union(spans.map(|g| {
+                let start = events.start[row(g).index()] as f64 / 1e3;
+                (start, start + events.dur[row(g).index()] as f64 / 1e3)
+            }))),
+        }
+    }
+
+    /// What is not covered by `other`.
+    pub fn without(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::Ns(a), Self::Ns(b)) => Self::Ns(subtract(a, b)),
+            (Self::Us(a), Self::Us(b)) => Self::Us(subtract(a, b)),
+            _ => self.clone(),
+        }
+    }
+
+    /// Covered time in µs.
+    pub fn total_us(&self) -> f64 {
+        match self {
+            Self::Ns(spans) => total(spans) as f64 / 1e3,
+            Self::Us(spans) => total(spans),
+        }
+    }
+
+    /// From the first start to the last end, in µs.
+    pub fn extent_us(&self) -> f64 {
+        match self {
+            Self::Ns(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| (b.1 - a.0) as f64 / 1e3),
+            Self::Us(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| b.1 - a.0),
+        }
+    }
+}
+
+/// Marks events that run inside `torch.utils.checkpoint`'s second forward pass: operators, calls and GPU work of a
+/// recomputation. Empty if the trace records no such pass (Python frames are needed).
+#[derive(Debug, Default)]
+pub struct Recompute {
+    events: Vec<bool>,
+}
+
+impl Recompute {
+    /// Looks for recomputation.
+    pub fn find(trace: &Trace) -> Self {
+        let mut names: FxHashMap<StrId, bool> = FxHashMap::default();
+        let mut is_frame = |event: EventId| {
+            trace.kind(event) == EventKind::PythonFunction
+                && *names
+                    .entry(trace.events.name[event.index()])
+                    .or_insert_with(|| classify::is_recompute_frame(trace.name(event)))
+        };
+        let roots: Vec<EventId> = trace.events.ids().filter(|&e| is_frame(e)).collect();
+        if roots.is_empty() {
+            return Self::default();
+        }
+        let mut events = vec![false; trace.events.len()];
+        for root in roots {
+            events[root.index()] = true;
+        }
+        // On a track, events that enclose others come first.
+        for track in trace.tracks.ids() {
+            for &event in trace.track_events(track) {
+                let parent = trace.events.parent[event.index()];
+                if parent.is_some() && events[parent.index()] {
+                    events[event.index()] = true;
+                }
+            }
+        }
+        Self { events }
+    }
+
+    /// Whether the trace records any recomputation.
+    pub fn any(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Whether an event on a CPU thread is part of a recomputation.
+    pub fn has(&self, event: EventId) -> bool {
+        event.is_some() && self.events.get(event.index()).copied().unwrap_or(false)
+    }
+
+    /// Whether GPU work was launched by a recomputation.
+    pub fn has_gpu(&self, trace: &Trace, gpu: GpuId) -> bool {
+        self.has(trace.gpu.launch[gpu.index()].some().unwrap_or(trace.gpu.operator[gpu.index()]))
+    }
+}
+
+/// What launched GPU work: the innermost operator around the launches, or the call itself where there is none.
+/// Communication kernels are not among the work (they are the collectives' table's).
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    /// The operator or the runtime call.
+    pub event: EventId,
+    /// Its GPU work, in row order.
+    pub gpu: Vec<GpuId>,
+    /// Time in µs during which any of its GPU work runs.
+    pub direct_us: f64,
+    /// The same over all GPU work launched under it, by operators inside it and by communication libraries too.
+    pub subtree_us: f64,
+    /// What it computes: see [`classify::operator_category`].
+    pub category: &'static str,
+    /// Innermost `nn.Module` call around it.
+    pub module: EventId,
+    /// Whether it runs in a recomputation.
+    pub recompute: bool,
+}
+
+/// All launchers, in order of start.
+#[derive(Debug)]
+pub struct Launchers {
+    /// The launchers.
+    pub list: Vec<Launcher>,
+    /// Whether the trace records any recomputation.
+    pub any_recompute: bool,
+}
+
+impl Launchers {
+    /// Finds them.
+    pub fn find(view: &GpuView<'_>) -> Self {
+        let trace = view.trace;
+        let recompute = Recompute::find(trace);
+        let mut index: FxHashMap<EventId, usize> = FxHashMap::default();
+        let mut list: Vec<Launcher> = Vec::new();
+        for gpu in trace.gpu.ids().filter(|g| view.linked[g.index()] && !view.communication[g.index()]) {
+            let operator = trace.gpu.operator[gpu.index()];
+            let event = operator.some().unwrap_or(trace.gpu.launch[gpu.index()]);
+            let at = *index.entry(event).or_insert_with(|| {
+                list.push(Launcher {
+                    event,
+                    gpu: Vec::new(),
+                    direct_us: 0.0,
+                    subtree_us: 0.0,
+                    category: classify::OTHER,
+                    module: trace.gpu.module[gpu.index()],
+                    recompute: recompute.has(event),
+                });
+                list.len() - 1
+            });
+            list[at].gpu.push(gpu);
+        }
+        let tree = OpTree::new(trace);
+        let work = tree.gpu_work(trace, &view.linked);
+        for launcher in &mut list {
+            launcher.direct_us = view.busy_us(launcher.gpu.iter().copied());
+            launcher.category = category(view, launcher);
+            launcher.subtree_us = match tree.node_of(launcher.event) {
+                Some(node) => view.busy_us(work.subtree(&tree, node).iter().copied()),
+                None => launcher.direct_us,
+            };
+        }
+        list.sort_by_key(|l| trace.events.start[l.event.index()]);
+        Self { list, any_recompute: recompute.any() }
+    }
+}
+
+fn category(view: &GpuView<'_>, launcher: &Launcher) -> &'static str {
+    let trace = view.trace;
+    let name = trace.name(launcher.event);
+    if view.definition == Definition::TraceLens && TRACELENS_OTHER.contains(&name) {
+        return classify::OTHER;
+    }
+    let events = launcher.gpu.iter().map(|g| trace.gpu.event[g.index()]);
+    let kernel = events.into_iter().find(|&e| trace.kind(e) == EventKind::Kernel);
+    classify::operator_category(name, kernel.map(|e| trace.name(e)))
+}
