@@ -1,6 +1,6 @@
 //! Why nothing at all could be read. Anything less is a problem in the read report.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Reading failed as a whole.
 #[derive(Debug, thiserror::Error)]
@@ -43,4 +43,17 @@ pub enum Error {
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+impl Error {
+    /// Readers know a file by the label of its trace; callers need the path that they gave. Inside an archive, what
+    /// follows the label stays.
+    pub(crate) fn located(mut self, label: &str, file: &Path) -> Self {
+        if let Self::Malformed { path, .. } | Self::Unsupported { path, .. } | Self::NoTrace { path } = &mut self
+            && let Ok(rest) = path.strip_prefix(label)
+        {
+            *path = if rest.as_os_str().is_empty() { file.to_owned() } else { file.join(rest) };
+        }
+        self
+    }
 }

@@ -79,7 +79,8 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Tra
 pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, Error> {
     let jobs = expand(paths)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.min(jobs.len())).build();
-    let read = |job: &Job| input::read_file(&job.path, &job.label, options);
+    let read =
+        |job: &Job| input::read_file(&job.path, &job.label, options).map_err(|e| e.located(&job.label, &job.path));
     let results: Vec<Result<Found, Error>> = match pool {
         Ok(pool) if jobs.len() > 1 && options.threads != 1 => pool.install(|| jobs.par_iter().map(read).collect()),
         _ => jobs.iter().map(read).collect(),
