@@ -1,0 +1,147 @@
+//! The rules that let analyses index without looking: every handle of a trace refers to a row that exists, columns are
+//! equally long, and following parents ends. Checked before writing and after reading; a file is never trusted.
+
+use stackline_model::{EventId, Key, LinkTable, StrId, Trace};
+
+/// Checks a whole trace.
+pub(crate) fn trace(trace: &Trace) -> Result<(), String> {
+    let events = trace.events.len();
+    trace.events.check()?;
+    trace.gpu.check()?;
+    all(&trace.events.track, |t| t.index() < trace.tracks.len(), "events.track")?;
+    texts(trace, &trace.events.name, "events.name")?;
+    texts(trace, &trace.events.category, "events.category")?;
+    refs(&trace.events.parent, events, "events.parent")?;
+    parents_end(trace)?;
+    attributes(trace)?;
+    tracks(trace)?;
+    gpu(trace)?;
+    links(trace, &trace.flows, "flows")?;
+    links(trace, &trace.backward, "backward")?;
+    stacks(trace)?;
+    all(&trace.steps, |s| s.event.is_none() || s.event.index() < events, "steps.event")
+}
+
+fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
+    match values.iter().position(|v| !holds(v)) {
+        None => Ok(()),
+        Some(row) => Err(format!("{what} refers to nothing in row {row}")),
+    }
+}
+
+fn refs(values: &[EventId], events: usize, what: &str) -> Result<(), String> {
+    all(values, |e| e.is_none() || e.index() < events, what)
+}
+
+fn texts(trace: &Trace, values: &[StrId], what: &str) -> Result<(), String> {
+    let strings = trace.strings.len();
+    all(values, |s| s.is_none() || s.index() < strings, what)
+}
+
+/// Parents come first in time order, which rules out circles. A source may break that; then the chains are followed.
+fn parents_end(trace: &Trace) -> Result<(), String> {
+    let (start, dur, parent) = (&trace.events.start, &trace.events.dur, &trace.events.parent);
+    let rank = |i: usize| (start[i], std::cmp::Reverse(dur[i]), i);
+    let ordered = parent.iter().enumerate().all(|(i, p)| {
+        // The start alone decides in nearly all cases.
+        p.is_none() || start[p.index()] < start[i] || rank(p.index()) < rank(i)
+    });
+    if ordered { Ok(()) } else { follow(parent) }
+}
+
+fn follow(parent: &[EventId]) -> Result<(), String> {
+    // 0: not seen, otherwise the number of the walk that met it.
+    let mut met = vec![0u32; parent.len()];
+    for first in 0..parent.len() {
+        let walk = first as u32 + 1;
+        let mut at = first;
+        while met[at] == 0 {
+            met[at] = walk;
+            match parent[at].some() {
+                Some(next) => at = next.index(),
+                None => break,
+            }
+        }
+        if met[at] == walk && parent[at].is_some() {
+            return Err(format!("events.parent goes in a circle at row {at}"));
+        }
+    }
+    Ok(())
+}
+
+fn attributes(trace: &Trace) -> Result<(), String> {
+    let (shapes, shape, values) = trace.attrs.columns();
+    if shape.len() != trace.events.len() {
+        return Err(format!("there are {} events, attributes of {}", trace.events.len(), shape.len()));
+    }
+    let strings = trace.strings.len();
+    let known = |s: u64| s == u64::from(u32::MAX) || s < strings as u64;
+    for (id, shape) in shapes.iter().enumerate() {
+        all(&shape.fields, |(key, _)| key.index() < strings, &format!("keys of attribute shape {id}"))?;
+    }
+    // Only shapes with text need a look at their values.
+    let has_text: Vec<bool> = shapes.iter().map(|s| s.fields.iter().any(|f| is_text(f.1))).collect();
+    let mut from = 0;
+    for id in shape {
+        let fields = &shapes[id.index()].fields;
+        let run = &values[from..from + fields.len()];
+        from += fields.len();
+        if has_text[id.index()] && !fields.iter().zip(run).all(|(f, &raw)| !is_text(f.1) || known(raw)) {
+            return Err("attributes refer to a string that does not exist".to_owned());
+        }
+    }
+    Ok(())
+}
+
+fn is_text(kind: stackline_model::AttrType) -> bool {
+    matches!(kind, stackline_model::AttrType::Str | stackline_model::AttrType::Json)
+}
+
+fn tracks(trace: &Trace) -> Result<(), String> {
+    let strings = trace.strings.len();
+    let text = |s: StrId| s.is_none() || s.index() < strings;
+    let key = |k: Key| !matches!(k, Key::Str(s) if s.index() >= strings);
+    let t = &trace.tracks;
+    all(&t.processes, |p| key(p.pid) && text(p.name) && text(p.labels), "processes")?;
+    let known = |i: stackline_model::ProcessId| i.index() < t.processes.len();
+    all(&t.tracks, |t| known(t.process) && key(t.tid) && text(t.name), "tracks")
+}
+
+fn gpu(trace: &Trace) -> Result<(), String> {
+    let (g, events) = (&trace.gpu, trace.events.len());
+    all(&g.event, |e| e.index() < events, "gpu.event")?;
+    if !g.event.is_sorted() {
+        return Err("gpu.event does not ascend".to_owned());
+    }
+    refs(&g.launch, events, "gpu.launch")?;
+    refs(&g.operator, events, "gpu.operator")?;
+    refs(&g.python, events, "gpu.python")?;
+    refs(&g.module, events, "gpu.module")?;
+    refs(&g.annotation, events, "gpu.annotation")?;
+    all(&g.step, |s| *s == u32::MAX || (*s as usize) < trace.steps.len(), "gpu.step")
+}
+
+fn links(trace: &Trace, links: &LinkTable, what: &str) -> Result<(), String> {
+    if links.to.len() != links.len() || links.category.len() != links.len() {
+        return Err(format!("columns of {what} differ in length"));
+    }
+    let events = trace.events.len();
+    all(&links.from, |e| e.index() < events, what)?;
+    all(&links.to, |e| e.index() < events, what)?;
+    texts(trace, &links.category, what)
+}
+
+fn stacks(trace: &Trace) -> Result<(), String> {
+    let s = &trace.stacks;
+    let nodes = s.parent.len();
+    if s.frame.len() != nodes || s.category.len() != nodes || s.stack.len() != s.event.len() {
+        return Err("columns of stacks differ in length".to_owned());
+    }
+    if let Some(row) = (0..nodes).find(|&i| s.parent[i].is_some() && s.parent[i].index() >= i) {
+        return Err(format!("frames.parent does not come before row {row}"));
+    }
+    texts(trace, &s.frame, "frames.frame")?;
+    texts(trace, &s.category, "frames.category")?;
+    all(&s.event, |e| e.index() < trace.events.len(), "event_stacks.event")?;
+    all(&s.stack, |n| n.index() < nodes, "event_stacks.stack")
+}

@@ -1,0 +1,62 @@
+//! From model columns to Arrow arrays: used by the writer of run directories and by the bridge to Python alike.
+
+use arrow_array::types::Int32Type;
+use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, StringArray, UInt32Array};
+use arrow_schema::DataType;
+use rustc_hash::FxHashMap;
+use stackline_model::StringTable;
+use std::sync::Arc;
+
+/// Dictionary-encoded text: pandas sees a categorical, DuckDB and Polars an enum-like column.
+pub(crate) fn text_type() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+}
+
+/// Values with a "none" value that becomes null.
+pub(crate) fn nullable<T, A>(values: impl ExactSizeIterator<Item = T>, none: T) -> ArrayRef
+where
+    T: Copy + PartialEq + Into<A::Native>,
+    A: arrow_array::types::ArrowPrimitiveType,
+{
+    Arc::new(PrimitiveArray::<A>::from_iter(values.map(|v| (v != none).then(|| v.into()))))
+}
+
+/// Row handles (`u32::MAX` is none) as nullable numbers.
+pub(crate) fn handles(values: impl ExactSizeIterator<Item = u32>) -> ArrayRef {
+    Arc::new(UInt32Array::from_iter(values.map(|v| (v != u32::MAX).then_some(v))))
+}
+
+/// Builds a dictionary array from small numbers, with the text of each distinct one asked for once.
+/// `u32::MAX` is null; the dictionary is in order of first appearance.
+pub(crate) fn dictionary<'a>(
+    ids: impl ExactSizeIterator<Item = u32>,
+    text_of: impl Fn(u32) -> Option<&'a str>,
+) -> Result<ArrayRef, String> {
+    let mut seen: FxHashMap<u32, Option<i32>> = FxHashMap::default();
+    let mut texts: Vec<&str> = Vec::new();
+    let mut last = (u32::MAX, None);
+    let mut keys: Vec<Option<i32>> = Vec::with_capacity(ids.len());
+    for id in ids {
+        if id != last.0 {
+            let key = *seen.entry(id).or_insert_with(|| {
+                let text = (id != u32::MAX).then(|| text_of(id)).flatten()?;
+                texts.push(text);
+                i32::try_from(texts.len() - 1).ok()
+            });
+            last = (id, key);
+        }
+        keys.push(last.1);
+    }
+    let bytes: usize = texts.iter().map(|t| t.len()).sum();
+    if i32::try_from(bytes).is_err() {
+        return Err("more than 2 GiB of distinct text in one row group".to_owned());
+    }
+    let values = StringArray::from_iter_values(texts);
+    let array = DictionaryArray::<Int32Type>::try_new(Int32Array::from(keys), Arc::new(values) as Arc<dyn Array>);
+    Ok(Arc::new(array.map_err(|e| e.to_string())?))
+}
+
+/// Interned text. [`stackline_model::StrId::NONE`] becomes null.
+pub(crate) fn interned(ids: impl ExactSizeIterator<Item = u32>, strings: &StringTable) -> Result<ArrayRef, String> {
+    dictionary(ids, |id| Some(strings.get(stackline_model::StrId(id))))
+}

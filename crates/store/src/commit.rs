@@ -1,0 +1,101 @@
+//! All or nothing: a run is written beside its final name and takes that name only when it is whole and on disk.
+
+use crate::{Error, manifest};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// A directory in the making. Dropped without [`Self::publish`], it is removed.
+pub(crate) struct Partial {
+    path: PathBuf,
+    target: PathBuf,
+    published: bool,
+}
+
+impl Partial {
+    /// Starts `TARGET.partial-PID`. Refuses a target that exists, unless it is a run and may be replaced.
+    pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
+        if fs::symlink_metadata(target).is_ok() {
+            let owned = || target.to_path_buf();
+            if !overwrite {
+                return Err(Error::Exists { path: owned() });
+            }
+            if !manifest::is_run(target) {
+                return Err(Error::Foreign { path: owned() });
+            }
+        }
+        let path = beside(target, "partial")?;
+        // What a killed process with our number left behind.
+        remove(&path)?;
+        fs::create_dir_all(&path).map_err(Error::io(&path, "create"))?;
+        Ok(Self { path, target: target.to_path_buf(), published: false })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the directory its final name. An existing run is put aside before, and only removed after.
+    pub(crate) fn publish(mut self, sync: bool) -> Result<(), Error> {
+        if sync {
+            sync_dir(&self.path)?;
+        }
+        let old = beside(&self.target, "old")?;
+        let replaces = fs::symlink_metadata(&self.target).is_ok();
+        if replaces {
+            remove(&old)?;
+            fs::rename(&self.target, &old).map_err(Error::io(&self.target, "replace"))?;
+        }
+        if let Err(error) = fs::rename(&self.path, &self.target) {
+            if replaces {
+                // Best effort: the first error is the one to tell.
+                let _ = fs::rename(&old, &self.target);
+            }
+            return Err(Error::io(&self.target, "create")(error));
+        }
+        self.published = true;
+        if sync {
+            sync_dir(parent(&self.target))?;
+        }
+        if replaces { remove(&old) } else { Ok(()) }
+    }
+}
+
+impl Drop for Partial {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing more can be done here; the name says that it is not whole.
+            let _ = remove(&self.path);
+        }
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn beside(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
+    let name = target.file_name().ok_or_else(|| {
+        let detail = "the name of a run cannot end in '..' or '/'".to_owned();
+        Error::NotARun { path: target.to_path_buf(), detail }
+    })?;
+    let mut name = name.to_os_string();
+    name.push(format!(".{suffix}-{}", std::process::id()));
+    Ok(target.with_file_name(name))
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    let result = match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Ok(meta) if !meta.is_dir() => fs::remove_file(path),
+        _ => fs::remove_dir_all(path),
+    };
+    result.map_err(Error::io(path, "remove"))
+}
+
+/// Makes the entries of a directory durable. Where directories cannot be opened (Windows), the file system does it.
+pub(crate) fn sync_dir(path: &Path) -> Result<(), Error> {
+    if cfg!(unix) {
+        File::open(path).and_then(|d| d.sync_all()).map_err(Error::io(path, "sync"))?;
+    }
+    Ok(())
+}

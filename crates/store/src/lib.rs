@@ -1,0 +1,33 @@
+//! The run directory of Stackline: a trace set as Parquet tables that DuckDB, Polars and pandas open directly, with a
+//! manifest. The only crate that knows Arrow and Parquet. The format is described in `docs/formats/run-directory.md`.
+//!
+//! ```
+//! use stackline_model::{Trace, TraceSet};
+//! use stackline_store::{ReadSelection, WriteOptions, read_run, write_run};
+//! let set = TraceSet { traces: vec![Trace::default()] };
+//! let folder = tempfile::tempdir()?;
+//! let run = folder.path().join("mine.stackline");
+//! write_run(&set, &run, &WriteOptions::default())?;
+//! assert_eq!(read_run(&run, &ReadSelection::all())?.traces.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod attr_type;
+mod check;
+mod columns;
+mod commit;
+mod error;
+mod lanes;
+mod manifest;
+mod read;
+mod upgrade;
+mod write;
+
+pub use error::Error;
+pub use manifest::{FORMAT_VERSION, Manifest, TableEntry, TraceEntry, is_run, read_manifest};
+pub use read::{Attributes, ReadSelection, read_run};
+pub use write::{WriteOptions, write_run};
+
+/// What manifests and Parquet files name as their writer.
+const WRITER: &str = concat!("stackline ", env!("CARGO_PKG_VERSION"));

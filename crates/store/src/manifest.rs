@@ -1,0 +1,175 @@
+//! `manifest.json`: what a run directory holds. It is written last, so a directory with a manifest is whole.
+
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use stackline_model::{ReadReport, Trace, TraceMeta};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Marks a manifest as ours.
+pub(crate) const FORMAT: &str = "stackline-run";
+/// The version that is written. Older ones are upgraded when they are opened (see `upgrade.rs`).
+pub const FORMAT_VERSION: u32 = 1;
+/// File name of the manifest.
+pub(crate) const FILE: &str = "manifest.json";
+
+/// What a run directory says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// Always `stackline-run`.
+    pub format: String,
+    /// Format version.
+    pub version: u32,
+    /// Program that wrote it.
+    pub writer: String,
+    /// What the caller wanted to keep: command, environment.
+    pub info: BTreeMap<String, String>,
+    /// The traces, in the order of the set; trace `i` lies in the folder `trace=i`.
+    pub traces: Vec<TraceEntry>,
+    /// CRC-32 of all of the above, so that a changed number does not pass unnoticed; absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+}
+
+/// One trace of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceEntry {
+    /// Label: file name of the source.
+    pub name: String,
+    /// Format it was read from.
+    pub source_format: String,
+    /// Epoch time in ns that `start_ns` counts from.
+    pub base_ns: i64,
+    /// Rank in a distributed job.
+    pub rank: Option<i64>,
+    /// Number of ranks of the job.
+    pub world_size: Option<i64>,
+    /// See [`TraceMeta::fractional_ts`].
+    pub fractional_ts: bool,
+    /// What reading the source had to repair, skip or lose.
+    pub report: ReadReport,
+    /// Its tables: name to size. A table without rows has no file and no entry.
+    pub tables: BTreeMap<String, TableEntry>,
+}
+
+/// One table of a trace: `trace=i/NAME.parquet`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TableEntry {
+    /// Number of rows.
+    pub rows: u64,
+    /// Size of the file; absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// CRC-32 of the file, eight hexadecimal digits; absent in version 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub crc32: Option<String>,
+}
+
+impl TraceEntry {
+    pub(crate) fn new(trace: &Trace) -> Self {
+        let TraceMeta { name, format, base_ns, rank, world_size, entries: _, fractional_ts } = &trace.meta;
+        Self {
+            name: name.clone(),
+            source_format: format.clone(),
+            base_ns: *base_ns,
+            rank: *rank,
+            world_size: *world_size,
+            fractional_ts: *fractional_ts,
+            report: trace.report.clone(),
+            tables: BTreeMap::new(),
+        }
+    }
+}
+
+/// Folder of a trace. The `key=value` form makes `trace` a column for tools that know hive partitions.
+pub(crate) fn trace_dir(run: &Path, index: usize) -> PathBuf {
+    run.join(format!("trace={index}"))
+}
+
+/// Whether `path` is a run directory, whole or cut off, judged by what lies in it.
+pub fn is_run(path: &Path) -> bool {
+    path.is_dir() && (path.join(FILE).is_file() || trace_dir(path, 0).is_dir())
+}
+
+/// Reads the manifest of a run, upgraded to the current version.
+pub fn read_manifest(run: &Path) -> Result<Manifest, Error> {
+    let path = run.join(FILE);
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(missing(run)),
+        Err(e) if e.kind() == std::io::ErrorKind::InvalidData => return Err(Error::damaged(&path, "it is not UTF-8")),
+        Err(e) => return Err(Error::io(&path, "read")(e)),
+    };
+    let value: Value = serde_json::from_str(&text).map_err(|e| Error::damaged(&path, format_args!("no JSON: {e}")))?;
+    if value.get("format").and_then(Value::as_str) != Some(FORMAT) {
+        let detail = format!("manifest.json does not say \"format\": \"{FORMAT}\"");
+        return Err(Error::NotARun { path: run.to_path_buf(), detail });
+    }
+    verify(&path, &value)?;
+    let value = crate::upgrade::upgrade(&path, value)?;
+    serde_json::from_value(value).map_err(|e| Error::damaged(&path, e))
+}
+
+fn missing(run: &Path) -> Error {
+    let path = run.to_path_buf();
+    if trace_dir(run, 0).is_dir() {
+        return Error::Incomplete { path };
+    }
+    let detail = if run.is_dir() { "it holds no manifest.json" } else { "there is no such directory" };
+    Error::NotARun { path, detail: detail.to_owned() }
+}
+
+fn verify(path: &Path, value: &Value) -> Result<(), Error> {
+    match value.get("checksum").and_then(Value::as_str) {
+        Some(stored) if stored != checksum(value) => {
+            Err(Error::damaged(path, "its checksum does not match its contents"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// CRC-32 of the manifest without its `checksum`, in a form that does not depend on blanks or on the order of keys.
+pub(crate) fn checksum(manifest: &Value) -> String {
+    let mut text = String::new();
+    if let Value::Object(map) = manifest {
+        let mut map = map.clone();
+        map.remove("checksum");
+        canonical(&Value::Object(map), &mut text);
+    }
+    format!("{:08x}", crc32fast::hash(text.as_bytes()))
+}
+
+fn canonical(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(map) => {
+            let mut keys: Vec<&String> = map.keys().collect();
+            keys.sort_unstable();
+            for key in keys {
+                let _ = write!(out, "{key:?}:");
+                canonical(&map[key], out);
+            }
+            out.push('}');
+        }
+        Value::Array(items) => {
+            items.iter().for_each(|item| canonical(item, out));
+            out.push(']');
+        }
+        scalar => {
+            let _ = write!(out, "{scalar},");
+        }
+    }
+}
+
+/// The manifest as text, with its checksum.
+pub(crate) fn to_text(manifest: &Manifest) -> Result<String, serde_json::Error> {
+    let mut manifest = manifest.clone();
+    manifest.checksum = None;
+    if FORMAT_VERSION > 1 {
+        manifest.checksum = Some(checksum(&serde_json::to_value(&manifest)?));
+    }
+    let mut text = serde_json::to_string_pretty(&manifest)?;
+    text.push('\n');
+    Ok(text)
+}

@@ -1,0 +1,130 @@
+//! Run directory to model.
+
+mod attrs;
+mod events;
+mod small;
+mod table;
+
+use crate::manifest::{self, TraceEntry};
+use crate::{Error, check, read_manifest};
+use stackline_model::{Severity, Trace, TraceMeta, TraceSet};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use table::TableFile;
+
+/// Which arguments of events to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Attributes {
+    /// All.
+    #[default]
+    All,
+    /// Only those with these keys. To an analysis the others look as if the source had none.
+    Keys(BTreeSet<String>),
+}
+
+impl Attributes {
+    fn wants(&self, key: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Keys(keys) => keys.contains(key),
+        }
+    }
+}
+
+/// What to read of a run. The default is all of it: the model comes back as it was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReadSelection {
+    /// Indices of the traces to read; `None` for all.
+    pub traces: Option<Vec<usize>>,
+    /// Arguments of events.
+    pub attributes: Attributes,
+    /// Leave out flows, stacks and the source's other top-level entries.
+    pub skip_side_tables: bool,
+}
+
+impl ReadSelection {
+    /// Everything.
+    pub fn all() -> Self {
+        Self::default()
+    }
+
+    /// All events and links, of the arguments only those with these keys.
+    pub fn with_keys<'a>(keys: impl IntoIterator<Item = &'a str>) -> Self {
+        let keys = keys.into_iter().map(str::to_owned).collect();
+        Self { attributes: Attributes::Keys(keys), ..Self::default() }
+    }
+}
+
+/// Reads the traces of a run directory.
+pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error> {
+    let manifest = read_manifest(dir)?;
+    let count = manifest.traces.len();
+    let wanted = selection.traces.clone().unwrap_or_else(|| (0..count).collect());
+    let mut set = TraceSet::default();
+    for index in wanted {
+        let entry = manifest.traces.get(index).ok_or(Error::NoSuchTrace { index, count })?;
+        set.traces.push(read_trace(dir, index, entry, selection)?);
+    }
+    Ok(set)
+}
+
+fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSelection) -> Result<Trace, Error> {
+    let mut files = Files { folder: manifest::trace_dir(run, index), entry, missing: Vec::new() };
+    let mut trace = Trace::default();
+    trace.report = entry.report.clone();
+    trace.meta = TraceMeta {
+        name: entry.name.clone(),
+        format: entry.source_format.clone(),
+        base_ns: entry.base_ns,
+        rank: entry.rank,
+        world_size: entry.world_size,
+        entries: Vec::new(),
+        fractional_ts: entry.fractional_ts,
+    };
+    events::strings(&mut trace, &files)?;
+    small::tracks(&mut trace, &files)?;
+    let shape = events::read(&mut trace, &files)?;
+    trace.attrs = attrs::read(&trace, shape, &mut files, &selection.attributes)?;
+    small::gpu(&mut trace, &files)?;
+    small::steps(&mut trace, &files)?;
+    small::backward(&mut trace, &mut files)?;
+    if !selection.skip_side_tables {
+        small::side_tables(&mut trace, &mut files)?;
+    }
+    check::trace(&trace).map_err(|detail| Error::damaged(&files.folder, detail))?;
+    trace.index_tracks();
+    for table in files.missing {
+        let message = "A table of the run directory is missing; what it held is left out.";
+        trace.report.count("missing_table", Severity::Lost, message, None, &table);
+    }
+    trace.report.sort();
+    Ok(trace)
+}
+
+/// The files of one trace.
+struct Files<'a> {
+    folder: PathBuf,
+    entry: &'a TraceEntry,
+    /// Optional tables that the manifest names but that are not there.
+    missing: Vec<String>,
+}
+
+impl Files<'_> {
+    /// Opens a table without which there is no trace. `None` if it has no rows.
+    fn required(&self, name: &str) -> Result<Option<TableFile>, Error> {
+        let Some(entry) = self.entry.tables.get(name) else { return Ok(None) };
+        let file = TableFile::open(&self.folder, name, entry)?;
+        let missing = || Error::damaged(&self.folder.join(format!("{name}.parquet")), "the file is missing");
+        file.ok_or_else(missing).map(Some)
+    }
+
+    /// Opens a table that only adds to the trace; if it is missing, that is noted.
+    fn optional(&mut self, name: &str) -> Result<Option<TableFile>, Error> {
+        let Some(entry) = self.entry.tables.get(name) else { return Ok(None) };
+        let file = TableFile::open(&self.folder, name, entry)?;
+        if file.is_none() {
+            self.missing.push(name.to_owned());
+        }
+        Ok(file)
+    }
+}

@@ -1,0 +1,245 @@
+//! Reads one Parquet file: whole into memory, checked against the manifest, then the columns asked for.
+
+use crate::Error;
+use crate::manifest::TableEntry;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{ArrowPrimitiveType, Int32Type, UInt32Type};
+use arrow_array::{Array, DictionaryArray, PrimitiveArray, RecordBatch, StringArray};
+use bytes::Bytes;
+use parquet::arrow::ProjectionMask;
+use parquet::arrow::arrow_reader::{ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+use stackline_model::{StrId, StringTable};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+/// An opened table.
+pub(crate) struct TableFile {
+    path: PathBuf,
+    data: Bytes,
+    metadata: ArrowReaderMetadata,
+    rows: usize,
+}
+
+impl TableFile {
+    /// Opens `FOLDER/NAME.parquet`. `None` if the file does not exist.
+    pub(crate) fn open(folder: &Path, name: &str, entry: &TableEntry) -> Result<Option<Self>, Error> {
+        let path = folder.join(format!("{name}.parquet"));
+        let data = match std::fs::read(&path) {
+            Ok(data) => Bytes::from(data),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(Error::io(&path, "read")(e)),
+        };
+        verify(&path, &data, entry)?;
+        let metadata = guarded(&path, || ArrowReaderMetadata::load(&data, ArrowReaderOptions::new()))?;
+        let rows = metadata.metadata().file_metadata().num_rows();
+        if u64::try_from(rows) != Ok(entry.rows) || entry.rows >= u64::from(u32::MAX) {
+            let detail = format!("it has {rows} rows, the manifest says {}", entry.rows);
+            return Err(Error::damaged(&path, detail));
+        }
+        Ok(Some(Self { rows: entry.rows as usize, path, data, metadata }))
+    }
+
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
+
+    pub(crate) fn damaged(&self, detail: impl std::fmt::Display) -> Error {
+        Error::damaged(&self.path, detail)
+    }
+
+    /// Hands the named columns to `use_batch`, in runs of at most `batch_rows` rows that never span a row group, so that
+    /// dictionaries stay as they are stored. Columns arrive in the order of `columns`.
+    pub(crate) fn read(
+        &self,
+        columns: &[&str],
+        batch_rows: usize,
+        mut use_batch: impl FnMut(&Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let (mask, order) = self.projection(columns)?;
+        let mut seen = 0;
+        for (group, meta) in self.metadata.metadata().row_groups().iter().enumerate() {
+            let group_rows = usize::try_from(meta.num_rows()).map_err(|e| self.damaged(e))?;
+            let mut reader = guarded(&self.path, || {
+                ParquetRecordBatchReaderBuilder::new_with_metadata(self.data.clone(), self.metadata.clone())
+                    .with_projection(mask.clone())
+                    .with_row_groups(vec![group])
+                    .with_batch_size(batch_rows.min(group_rows).max(1))
+                    .build()
+            })?;
+            while let Some(batch) = guarded(&self.path, || Ok(reader.next().transpose()?))? {
+                seen += batch.num_rows();
+                use_batch(&Batch { file: self, batch: &batch, order: &order })?;
+            }
+        }
+        if seen == self.rows { Ok(()) } else { Err(self.damaged(format!("it holds {seen} of {} rows", self.rows))) }
+    }
+
+    /// Which columns of the file to read, and where each of `columns` is among them.
+    fn projection(&self, columns: &[&str]) -> Result<(ProjectionMask, Vec<usize>), Error> {
+        let schema = self.metadata.schema();
+        let mut roots = Vec::with_capacity(columns.len());
+        for name in columns {
+            let found = schema.fields().iter().position(|f| f.name() == name);
+            roots.push(found.ok_or_else(|| self.damaged(format!("it has no column '{name}'")))?);
+        }
+        let order = roots.iter().map(|r| roots.iter().filter(|o| *o < r).count()).collect();
+        Ok((ProjectionMask::roots(self.metadata.parquet_schema(), roots), order))
+    }
+}
+
+fn verify(path: &Path, data: &[u8], entry: &TableEntry) -> Result<(), Error> {
+    if let Some(bytes) = entry.bytes
+        && bytes != data.len() as u64
+    {
+        return Err(Error::damaged(path, format!("it has {} bytes, the manifest says {bytes}", data.len())));
+    }
+    match &entry.crc32 {
+        Some(stored) if *stored != format!("{:08x}", crc32fast::hash(data)) => {
+            Err(Error::damaged(path, "its checksum does not match its contents"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs a step of the Parquet decoder. Files without checksum (version 1), or made to deceive, may hold what the
+/// decoder does not expect; whatever it does then is an error of the file.
+fn guarded<T>(path: &Path, step: impl FnOnce() -> parquet::errors::Result<T>) -> Result<T, Error> {
+    match catch_unwind(AssertUnwindSafe(step)) {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) => Err(Error::damaged(path, error)),
+        Err(_) => Err(Error::damaged(path, "the Parquet decoder gave up on it")),
+    }
+}
+
+/// Some rows of the columns asked for.
+pub(crate) struct Batch<'a> {
+    file: &'a TableFile,
+    batch: &'a RecordBatch,
+    order: &'a [usize],
+}
+
+impl<'a> Batch<'a> {
+    pub(crate) fn rows(&self) -> usize {
+        self.batch.num_rows()
+    }
+
+    fn wrong(&self, column: usize) -> Error {
+        let column = self.order[column];
+        let schema = self.batch.schema();
+        let field = schema.field(column);
+        self.file.damaged(format!("column '{}' is of type {}", field.name(), field.data_type()))
+    }
+
+    /// A column of numbers.
+    pub(crate) fn numbers<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a PrimitiveArray<T>, Error> {
+        let array = self.batch.column(self.order[column]);
+        array.as_primitive_opt::<T>().ok_or_else(|| self.wrong(column))
+    }
+
+    /// A column of numbers without nulls.
+    pub(crate) fn values<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a [T::Native], Error> {
+        let array = self.numbers::<T>(column)?;
+        if array.null_count() > 0 {
+            return Err(self.file.damaged(format!("required column {column} has empty values")));
+        }
+        Ok(array.values())
+    }
+
+    /// A column of truth values.
+    pub(crate) fn bools(&self, column: usize) -> Result<&'a arrow_array::BooleanArray, Error> {
+        self.batch.column(self.order[column]).as_boolean_opt().ok_or_else(|| self.wrong(column))
+    }
+
+    /// A column of plain text.
+    pub(crate) fn plain_text(&self, column: usize) -> Result<&'a StringArray, Error> {
+        self.batch.column(self.order[column]).as_string_opt::<i32>().ok_or_else(|| self.wrong(column))
+    }
+
+    /// A column of dictionary text.
+    pub(crate) fn text(&self, column: usize) -> Result<Text<'a>, Error> {
+        let array = self.batch.column(self.order[column]);
+        let array = array.as_dictionary_opt::<Int32Type>().ok_or_else(|| self.wrong(column))?;
+        let texts = array.values().as_string_opt::<i32>().ok_or_else(|| self.wrong(column))?;
+        Ok(Text { file: self.file, array, texts })
+    }
+
+    /// Appends row handles; null is "none".
+    pub(crate) fn push_handles<H: Copy>(
+        &self,
+        column: usize,
+        out: &mut Vec<H>,
+        make: fn(u32) -> H,
+    ) -> Result<(), Error> {
+        push_nullable(self.numbers::<UInt32Type>(column)?, u32::MAX, |v| out.push(make(v)));
+        Ok(())
+    }
+
+    /// Appends numbers; null is `none`.
+    pub(crate) fn push_or<T: ArrowPrimitiveType>(
+        &self,
+        column: usize,
+        out: &mut Vec<T::Native>,
+        none: T::Native,
+    ) -> Result<(), Error> {
+        push_nullable(self.numbers::<T>(column)?, none, |v| out.push(v));
+        Ok(())
+    }
+}
+
+fn push_nullable<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, none: T::Native, mut push: impl FnMut(T::Native)) {
+    match array.nulls().filter(|n| n.null_count() > 0) {
+        None => array.values().iter().for_each(|v| push(*v)),
+        Some(nulls) => {
+            array.values().iter().zip(nulls).for_each(|(v, valid)| push(if valid { *v } else { none }));
+        }
+    }
+}
+
+/// A column of dictionary text.
+pub(crate) struct Text<'a> {
+    file: &'a TableFile,
+    array: &'a DictionaryArray<Int32Type>,
+    texts: &'a StringArray,
+}
+
+impl<'a> Text<'a> {
+    /// Appends what `map` makes of each row's text; it is asked once per distinct text. Null becomes `none`.
+    pub(crate) fn push_mapped<T: Copy>(
+        &self,
+        out: &mut Vec<T>,
+        none: T,
+        map: impl FnMut(&'a str) -> Option<T>,
+    ) -> Result<(), Error> {
+        let (keys, table) = self.mapped(map)?;
+        let get = |key: i32| table.get(key as usize).copied().unwrap_or(none);
+        push_nullable(keys, -1, |key| out.push(get(key)));
+        Ok(())
+    }
+
+    /// Appends interned text.
+    pub(crate) fn push_interned(&self, out: &mut Vec<StrId>, strings: &StringTable) -> Result<(), Error> {
+        self.push_mapped(out, StrId::NONE, |text| strings.find(text))
+    }
+
+    /// The keys of the rows and what `map` makes of the distinct texts.
+    pub(crate) fn mapped<T>(
+        &self,
+        mut map: impl FnMut(&'a str) -> Option<T>,
+    ) -> Result<(&'a PrimitiveArray<Int32Type>, Vec<T>), Error> {
+        let unknown = |text: &str| {
+            let short: String = text.chars().take(60).collect();
+            self.file.damaged(format!("'{short}' is none of the texts that may stand there"))
+        };
+        let mut table = Vec::with_capacity(self.texts.len());
+        for i in 0..self.texts.len() {
+            let text = self.texts.value(i);
+            table.push(map(text).ok_or_else(|| unknown(text))?);
+        }
+        Ok((self.array.keys(), table))
+    }
+
+    /// Text of a row, `None` for null.
+    pub(crate) fn get(&self, row: usize) -> Option<&'a str> {
+        self.array.key(row).filter(|k| *k < self.texts.len()).map(|k| self.texts.value(k))
+    }
+}

@@ -1,0 +1,110 @@
+//! Arguments: the shapes, and the long table of values.
+
+use super::Files;
+use super::table::{Column, Packing};
+use crate::columns::{dictionary, interned, text_type};
+use crate::{Error, attr_type};
+use arrow_array::{Float64Array, Int64Array, UInt32Array, UInt64Array};
+use arrow_schema::DataType;
+use stackline_model::{AttrType, StrId, Trace};
+use std::sync::Arc;
+
+fn type_text(discriminant: u32) -> Option<&'static str> {
+    AttrType::from_u8(discriminant as u8).map(attr_type::name)
+}
+
+pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
+    write_shapes(trace, files)?;
+    let rows = LongRows::of(trace);
+    files.put("attributes", rows.event.len(), &rows.columns(trace))
+}
+
+/// One row per field; a shape without fields has one row with an empty position.
+fn write_shapes(trace: &Trace, files: &mut Files) -> Result<(), Error> {
+    let (shapes, _, _) = trace.attrs.columns();
+    let mut rows: Vec<(u32, Option<(u32, StrId, AttrType)>)> = Vec::new();
+    for (id, shape) in shapes.iter().enumerate() {
+        let fields = shape.fields.iter().enumerate();
+        rows.extend(fields.map(|(position, &(key, kind))| (id as u32, Some((position as u32, key, kind)))));
+        if shape.fields.is_empty() {
+            rows.push((id as u32, None));
+        }
+    }
+    let columns = [
+        Column::new("shape", DataType::UInt32, false, Packing::Delta, |r| {
+            Ok(Arc::new(UInt32Array::from_iter_values(rows[r].iter().map(|x| x.0))))
+        }),
+        Column::new("position", DataType::UInt32, true, Packing::Dictionary, |r| {
+            Ok(Arc::new(UInt32Array::from_iter(rows[r].iter().map(|x| x.1.map(|f| f.0)))))
+        }),
+        Column::new("key", text_type(), true, Packing::Dictionary, |r| {
+            interned(rows[r].iter().map(|x| x.1.map_or(u32::MAX, |f| f.1.0)), &trace.strings)
+        }),
+        Column::new("type", text_type(), true, Packing::Dictionary, |r| {
+            dictionary(rows[r].iter().map(|x| x.1.map_or(u32::MAX, |f| f.2 as u32)), type_text)
+        }),
+    ];
+    files.put("shapes", rows.len(), &columns)
+}
+
+/// Rows of the long table: one per value, by event and position.
+#[derive(Default)]
+struct LongRows {
+    event: Vec<u32>,
+    position: Vec<u32>,
+    field: Vec<(StrId, AttrType)>,
+    raw: Vec<u64>,
+}
+
+impl LongRows {
+    fn of(trace: &Trace) -> Self {
+        let (shapes, shape, values) = trace.attrs.columns();
+        let mut rows = Self::default();
+        let mut values = values.iter();
+        for (event, id) in shape.iter().enumerate() {
+            for (position, (&field, &raw)) in shapes[id.index()].fields.iter().zip(values.by_ref()).enumerate() {
+                rows.event.push(event as u32);
+                rows.position.push(position as u32);
+                rows.field.push(field);
+                rows.raw.push(raw);
+            }
+        }
+        rows
+    }
+
+    fn columns<'a>(&'a self, trace: &'a Trace) -> Vec<Column<'a>> {
+        use AttrType::{Bool, Float, Int, Json, Str, Uint};
+        let values = |r: std::ops::Range<usize>| self.field[r.clone()].iter().map(|f| f.1).zip(&self.raw[r]);
+        vec![
+            Column::new("event", DataType::UInt32, false, Packing::Delta, |r| {
+                Ok(Arc::new(UInt32Array::from(self.event[r].to_vec())))
+            }),
+            Column::new("position", DataType::UInt32, false, Packing::Dictionary, |r| {
+                Ok(Arc::new(UInt32Array::from(self.position[r].to_vec())))
+            }),
+            Column::new("key", text_type(), true, Packing::Dictionary, |r| {
+                interned(self.field[r].iter().map(|f| f.0.0), &trace.strings)
+            }),
+            Column::new("type", text_type(), true, Packing::Dictionary, |r| {
+                dictionary(self.field[r].iter().map(|f| f.1 as u32), type_text)
+            }),
+            Column::new("int", DataType::Int64, true, Packing::Dictionary, move |r| {
+                let of = |(kind, raw): (AttrType, &u64)| matches!(kind, Int | Bool).then_some(*raw as i64);
+                Ok(Arc::new(Int64Array::from_iter(values(r).map(of))))
+            }),
+            Column::new("uint", DataType::UInt64, true, Packing::Dictionary, move |r| {
+                Ok(Arc::new(UInt64Array::from_iter(values(r).map(|(kind, raw)| (kind == Uint).then_some(*raw)))))
+            }),
+            Column::new("float", DataType::Float64, true, Packing::Dictionary, move |r| {
+                let of = |(kind, raw): (AttrType, &u64)| (kind == Float).then(|| f64::from_bits(*raw));
+                Ok(Arc::new(Float64Array::from_iter(values(r).map(of))))
+            }),
+            Column::new("text", text_type(), true, Packing::Dictionary, move |r| {
+                let of =
+                    |(kind, raw): (AttrType, &u64)| if matches!(kind, Str | Json) { *raw as u32 } else { u32::MAX };
+                let ids: Vec<u32> = values(r).map(of).collect();
+                interned(ids.into_iter(), &trace.strings)
+            }),
+        ]
+    }
+}

@@ -1,0 +1,108 @@
+//! Model to run directory.
+
+mod attrs;
+mod events;
+mod small;
+pub(crate) mod table;
+
+use crate::commit::Partial;
+use crate::manifest::{self, FORMAT, FORMAT_VERSION, Manifest, TableEntry, TraceEntry};
+use crate::{Error, check};
+use stackline_model::{Trace, TraceSet};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use table::Column;
+
+/// How to write a run.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// Replace an existing run (anything else is never replaced).
+    pub overwrite: bool,
+    /// Wait until the disk has everything before the run gets its name. Without, a power cut may leave a damaged run,
+    /// which its checksums tell.
+    pub sync: bool,
+    /// Texts to keep in the manifest, such as the command line.
+    pub info: BTreeMap<String, String>,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self { overwrite: false, sync: true, info: BTreeMap::new() }
+    }
+}
+
+/// Writes all traces of `set` to the run directory `dir` (by habit `NAME.stackline`). Either the whole run is there
+/// when this returns, or nothing has that name that was not there before.
+pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(), Error> {
+    for trace in &set.traces {
+        check::trace(trace).map_err(|detail| invalid(trace, detail))?;
+    }
+    let partial = Partial::create(dir, options.overwrite)?;
+    let mut traces = Vec::with_capacity(set.traces.len());
+    for (index, trace) in set.traces.iter().enumerate() {
+        let folder = manifest::trace_dir(partial.path(), index);
+        traces.push(write_trace(trace, folder, options.sync)?);
+    }
+    let manifest = Manifest {
+        format: FORMAT.to_owned(),
+        version: FORMAT_VERSION,
+        writer: crate::WRITER.to_owned(),
+        info: options.info.clone(),
+        traces,
+        checksum: None,
+    };
+    write_manifest(&manifest, partial.path(), options.sync)?;
+    partial.publish(options.sync)
+}
+
+fn invalid(trace: &Trace, detail: String) -> Error {
+    Error::Invalid { trace: trace.meta.name.clone(), detail }
+}
+
+fn write_trace(trace: &Trace, folder: PathBuf, sync: bool) -> Result<TraceEntry, Error> {
+    std::fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
+    let mut files = Files { folder, sync, tables: BTreeMap::new() };
+    events::write(trace, &mut files)?;
+    attrs::write(trace, &mut files)?;
+    small::write(trace, &mut files)?;
+    if sync {
+        crate::commit::sync_dir(&files.folder)?;
+    }
+    Ok(TraceEntry { tables: files.tables, ..TraceEntry::new(trace) })
+}
+
+/// Manifest last: first under another name, so that no half manifest ever has the right one.
+fn write_manifest(manifest: &Manifest, dir: &Path, sync: bool) -> Result<(), Error> {
+    let path = dir.join(manifest::FILE);
+    let draft = dir.join("manifest.json.tmp");
+    let text = manifest::to_text(manifest).map_err(|e| Error::Encode { path: path.clone(), detail: e.to_string() })?;
+    let write = || {
+        let mut file = File::create(&draft)?;
+        file.write_all(text.as_bytes())?;
+        if sync { file.sync_all() } else { Ok(()) }
+    };
+    write().map_err(Error::io(&draft, "write"))?;
+    std::fs::rename(&draft, &path).map_err(Error::io(&path, "create"))
+}
+
+/// The files of one trace.
+struct Files {
+    folder: PathBuf,
+    sync: bool,
+    tables: BTreeMap<String, TableEntry>,
+}
+
+impl Files {
+    /// Writes a table; one without rows gets no file.
+    fn put(&mut self, name: &str, rows: usize, columns: &[Column<'_>]) -> Result<(), Error> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let path = self.folder.join(format!("{name}.parquet"));
+        let entry = table::write(&path, rows, columns, self.sync)?;
+        self.tables.insert(name.to_owned(), entry);
+        Ok(())
+    }
+}

@@ -1,0 +1,139 @@
+//! Writes one Parquet file, column by column and row group by row group, so that memory stays at one column of one row
+//! group besides what is already encoded.
+
+use crate::Error;
+use crate::manifest::TableEntry;
+use arrow_array::ArrayRef;
+use arrow_schema::{DataType, Field, Schema};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::{ArrowWriterOptions, compute_leaves};
+use parquet::basic::{Compression, Encoding, ZstdLevel};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
+use parquet::schema::types::ColumnPath;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Rows per row group: large enough that dictionaries pay, small enough that a filter can skip some.
+pub(crate) const ROW_GROUP: usize = 256 * 1024;
+/// Rows per data page: one page decompresses into the second-level cache.
+const PAGE_ROWS: usize = 64 * 1024;
+const PAGE_BYTES: usize = 8 << 20;
+/// Dictionaries of text never fall back to plain text below this size: readers then map each distinct text once.
+const DICTIONARY_BYTES: usize = 64 << 20;
+
+/// How a column is encoded before compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// Differences of neighbours: times, row numbers, ids that count up.
+    Delta,
+    /// Distinct values and short indices: text, kinds, small numbers.
+    Dictionary,
+}
+
+/// One column of a file to be.
+pub(crate) struct Column<'a> {
+    pub(crate) field: Field,
+    pub(crate) packing: Packing,
+    /// Makes the array for some rows.
+    pub(crate) make: Box<dyn Fn(Range<usize>) -> Result<ArrayRef, String> + 'a>,
+}
+
+impl<'a> Column<'a> {
+    pub(crate) fn new(
+        name: &str,
+        data_type: DataType,
+        nullable: bool,
+        packing: Packing,
+        make: impl Fn(Range<usize>) -> Result<ArrayRef, String> + 'a,
+    ) -> Self {
+        Self { field: Field::new(name, data_type, nullable), packing, make: Box::new(make) }
+    }
+}
+
+/// Writes `rows` rows to `path` and tells the size and checksum of the file.
+pub(crate) fn write(path: &Path, rows: usize, columns: &[Column<'_>], sync: bool) -> Result<TableEntry, Error> {
+    let file = File::create(path).map_err(Error::io(path, "create"))?;
+    let sink = Counted { inner: BufWriter::with_capacity(1 << 18, file), bytes: 0, crc: crc32fast::Hasher::new() };
+    let sink = encode(path, sink, rows, columns)?;
+    let (bytes, crc) = (sink.bytes, sink.crc.finalize());
+    let file = sink.inner.into_inner().map_err(|e| Error::io(path, "write")(e.into_error()))?;
+    if sync {
+        file.sync_all().map_err(Error::io(path, "sync"))?;
+    }
+    if crate::FORMAT_VERSION == 1 {
+        return Ok(TableEntry { rows: rows as u64, bytes: None, crc32: None });
+    }
+    Ok(TableEntry { rows: rows as u64, bytes: Some(bytes), crc32: Some(format!("{crc:08x}")) })
+}
+
+fn encode<W: Write + Send>(path: &Path, sink: W, rows: usize, columns: &[Column<'_>]) -> Result<W, Error> {
+    let fail = |e| Error::encode(path, e);
+    let schema = Arc::new(Schema::new(columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()));
+    let options = ArrowWriterOptions::new().with_properties(properties(columns));
+    let writer = ArrowWriter::try_new_with_options(sink, schema, options).map_err(fail)?;
+    let (mut file, groups) = writer.into_serialized_writer().map_err(fail)?;
+    for group in 0..rows.div_ceil(ROW_GROUP) {
+        let range = group * ROW_GROUP..rows.min((group + 1) * ROW_GROUP);
+        let writers = groups.create_column_writers(group).map_err(fail)?;
+        let mut row_group = file.next_row_group().map_err(fail)?;
+        for (mut writer, column) in writers.into_iter().zip(columns) {
+            let array =
+                (column.make)(range.clone()).map_err(|detail| Error::Encode { path: path.to_path_buf(), detail })?;
+            for leaf in compute_leaves(&column.field, &array).map_err(fail)? {
+                writer.write(&leaf).map_err(fail)?;
+            }
+            writer.close().and_then(|chunk| chunk.append_to_row_group(&mut row_group)).map_err(fail)?;
+        }
+        row_group.close().map_err(fail)?;
+    }
+    file.into_inner().map_err(fail)
+}
+
+fn properties(columns: &[Column<'_>]) -> WriterProperties {
+    let level = ZstdLevel::try_new(1).unwrap_or_default();
+    let mut builder = WriterProperties::builder()
+        .set_writer_version(WriterVersion::PARQUET_2_0)
+        .set_created_by(crate::WRITER.to_owned())
+        .set_compression(Compression::ZSTD(level))
+        .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_data_page_row_count_limit(PAGE_ROWS)
+        .set_data_page_size_limit(PAGE_BYTES)
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+        .set_statistics_enabled(EnabledStatistics::Chunk)
+        .set_offset_index_disabled(true);
+    for column in columns {
+        let path = ColumnPath::from(column.field.name().as_str());
+        let text = matches!(column.field.data_type(), DataType::Utf8);
+        builder = match column.packing {
+            Packing::Dictionary => builder.set_column_dictionary_enabled(path, true),
+            Packing::Delta => {
+                let encoding = if text { Encoding::DELTA_LENGTH_BYTE_ARRAY } else { Encoding::DELTA_BINARY_PACKED };
+                builder.set_column_dictionary_enabled(path.clone(), false).set_column_encoding(path, encoding)
+            }
+        };
+    }
+    builder.build()
+}
+
+/// Counts and checksums what passes.
+struct Counted<W> {
+    inner: W,
+    bytes: u64,
+    crc: crc32fast::Hasher,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
+        let written = self.inner.write(data)?;
+        self.crc.update(&data[..written]);
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.inner.flush()
+    }
+}

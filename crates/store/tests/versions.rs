@@ -1,0 +1,30 @@
+//! Runs of every format version that was ever written open, and hold what was put into them.
+
+mod common;
+
+use common::{assert_same, sample};
+use stackline_model::TraceSet;
+use stackline_store::{FORMAT_VERSION, ReadSelection, WriteOptions, read_run, write_run};
+use std::path::{Path, PathBuf};
+
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../fixtures/store/v{version}"))
+}
+
+/// With `STACKLINE_BLESS=1` the fixture of the current version is written first.
+#[test]
+fn every_version_opens() {
+    if std::env::var_os("STACKLINE_BLESS").is_some() {
+        let options = WriteOptions { overwrite: true, sync: false, ..WriteOptions::default() };
+        write_run(&TraceSet { traces: vec![sample()] }, &fixture(FORMAT_VERSION), &options).unwrap();
+    }
+    for version in 1..=FORMAT_VERSION {
+        let path = fixture(version);
+        let text = std::fs::read_to_string(path.join("manifest.json")).unwrap();
+        let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(manifest["version"], version, "the fixture of version {version} was overwritten");
+        let set = read_run(&path, &ReadSelection::all()).unwrap();
+        assert_eq!(set.traces.len(), 1);
+        assert_same(&set.traces[0], &sample());
+    }
+}
