@@ -12,6 +12,7 @@
 mod files;
 mod layers;
 mod licences;
+mod links;
 mod picture;
 mod readme;
 mod registered;

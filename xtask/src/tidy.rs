@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use crate::{files, layers, registered};
+use crate::{files, layers, links, registered};
 
 /// Longest source file, lines. Short files are what keeps a reader and a merge happy.
 const MOST_LINES: usize = 500;
@@ -45,6 +45,8 @@ pub(crate) fn run() -> Result<()> {
         check_text(path, &text, &mut faults);
     }
     check_exemptions(&paths, &mut faults);
+    let text_of = |path: &str| std::fs::read_to_string(files::root().join(path)).unwrap_or_default();
+    links::check(&paths, text_of, &mut faults);
     layers::check(&mut faults)?;
     registered::check(&paths, &mut faults)?;
     for fault in &faults {
