@@ -50,17 +50,19 @@ pub(crate) fn read_stream(
     found: &mut Found,
 ) -> Result<(), Error> {
     let mut head = Vec::new();
-    let failure = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head).err();
+    let mut failure = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head).err();
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    if let Some(source) = failure
-        && head.is_empty()
+    if head.is_empty()
+        && let Some(source) = failure
     {
         return Err(Error::Io { path: path.to_owned(), source });
     }
     let packed = Packing::of(&head);
-    let stream: Stream<'_> = Box::new(Cursor::new(head.clone()).chain(stream));
+    // What broke off within the head must still be noticed behind it.
+    let broken = Broken(failure.take());
+    let stream: Stream<'_> = Box::new(Cursor::new(head.clone()).chain(broken).chain(stream));
     if packed != Packing::None && depth >= MAX_DEPTH {
         let reason = "archives nested too deeply".to_owned();
         return Err(Error::Malformed { path: label.into(), reason, offset: 0 });
@@ -277,6 +279,15 @@ fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
         return None;
     };
     Some(Error::Unsupported { path: label.into(), found: found.to_owned(), advice: advice.to_owned() })
+}
+
+/// Fails once with the error that it holds, if any.
+struct Broken(Option<io::Error>);
+
+impl Read for Broken {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        self.0.take().map_or(Ok(0), Err)
+    }
 }
 
 /// Reports progress and stops when asked to.

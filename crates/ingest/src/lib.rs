@@ -94,7 +94,7 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
                 skipped.extend(found.skipped);
             }
             Err(error) if job.optional && !matches!(error, Error::Cancelled) => {
-                skipped.push((job.label.clone(), error))
+                skipped.push((job.label.clone(), error));
             }
             Err(error) => return Err(error),
         }

@@ -30,7 +30,7 @@ codes! {
     INVALID_UTF8 "invalid_utf8" Repaired "bytes that are not UTF-8 were replaced by U+FFFD";
     ODD_VALUE "odd_value" Repaired "a value that is not JSON (nan, inf, N/A, an identifier) was read as null";
     MISSING_VALUE "missing_value" Repaired "a key had no value; it was read as null";
-    NOT_JSON_ARG "malformed_argument" Repaired "an array or object argument is not JSON; it was kept as text";
+    NOT_JSON_ARG "malformed_argument" Repaired "an array or object is not JSON inside; it was kept as text";
     FOREIGN_TEXT "foreign_text" Skipped "text that does not belong (a log line?) was skipped up to the next key";
     MISSING_QUOTE "missing_quote" Repaired "a key lacked its opening quote";
     EXTRA_COMMA "extra_comma" Repaired "a comma too many was ignored";
@@ -46,7 +46,7 @@ codes! {
     TOO_LARGE_ENTRY "oversized_entry" Skipped "a metadata entry of more than 512 MiB was skipped";
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice; the last value wins";
-    BAD_TIME "bad_time" Skipped "a time or duration is not a number that fits; the record stands at time 0 and counts nowhere";
+    BAD_TIME "bad_time" Skipped "a time or duration is no number or absurdly large; the record stands at time 0 and counts nowhere";
     NO_TIME "no_time" Skipped "a record has no time stamp; it stands at time 0 and counts nowhere";
     TIME_AS_TEXT "time_as_text" Repaired "times were written as text";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were taken as nanoseconds";

@@ -120,6 +120,9 @@ pub(crate) fn decode(raw: &[u8]) -> (String, u8) {
         rest = &rest[at + 1..];
         match unescape(rest) {
             Some((c, used)) => {
+                if c == char::REPLACEMENT_CHARACTER && !rest.starts_with("ufffd") && !rest.starts_with("uFFFD") {
+                    dirt |= dirt::INVALID_UTF8;
+                }
                 out.push(c);
                 rest = &rest[used..];
             }

@@ -30,7 +30,7 @@ pub(super) fn link(trace: &mut Trace) {
             [] => EventId::NONE,
             [(_, _, call)] => *call,
             several => {
-                ambiguous += u64::from(several.iter().any(|c| pid(trace, c.2) != pid(trace, several[0].2)));
+                ambiguous += 1;
                 pick(trace, several, trace.events.start[row], home.get(&device).copied())
             }
         };

@@ -39,13 +39,18 @@ fn place(events: &mut EventTable, stack: &mut Vec<(EventId, i64)>, event: EventI
         stack.pop();
     }
     let middle = start + dur / 2;
-    let parent = stack.iter().rev().find(|&&(_, open_end)| open_end > start && open_end >= middle);
     let mut crossing = 0;
-    if let Some(&(parent, parent_end)) = parent {
-        events.parent[row] = parent;
-        if end > parent_end {
+    for &(open, open_end) in stack.iter().rev() {
+        if open_end <= start {
+            continue;
+        }
+        if end > open_end {
             events.flags[row] |= flags::CROSSING;
             crossing = 1;
+        }
+        if open_end >= middle {
+            events.parent[row] = open;
+            break;
         }
     }
     if dur > 0 {

@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 /// An asynchronous span's identity: category, id, process.
 type AsyncKey = (StrId, Key, Key);
 
+/// A begin record's row and the arguments of its end record.
+type LateArguments = (EventId, Vec<(StrId, AttrType)>, Vec<u64>);
+
 /// Builds a trace from records.
 pub(super) struct Builder {
     pub(super) trace: Trace,
@@ -37,7 +40,7 @@ pub(super) struct Builder {
     open: FxHashMap<TrackId, Vec<EventId>>,
     open_async: FxHashMap<AsyncKey, Vec<EventId>>,
     /// Arguments that came with an end record.
-    late: Vec<(EventId, Vec<(StrId, AttrType)>, Vec<u64>)>,
+    late: Vec<LateArguments>,
     flows: Vec<FlowPoint>,
     /// Name and display order of threads, from metadata.
     threads: BTreeMap<(Key, Key), (StrId, Option<i64>)>,

@@ -97,6 +97,11 @@ impl KeyCache {
     }
 }
 
+/// Times beyond this (the year 2065 as epoch time) are no times; sums and differences of smaller ones fit `i64`.
+const MAX_START_NS: u64 = 3_000_000_000_000_000_000;
+/// No span lasts 31 years: counters that overflowed.
+const MAX_DURATION_NS: u64 = 1_000_000_000_000_000_000;
+
 /// What a reader of events needs besides the bytes.
 pub(super) struct EventReader<'b> {
     pub(super) builder: &'b mut Builder,
@@ -224,8 +229,8 @@ impl EventReader<'_> {
             2 => self.builder.raw.name = self.text(value, at),
             3 => self.builder.raw.pid = self.id_key(value, at),
             4 => self.builder.raw.tid = self.id_key(value, at),
-            5 => self.builder.raw.ts = self.time(value, at),
-            6 => self.builder.raw.dur = self.time(value, at),
+            5 => self.builder.raw.ts = self.time(value, at, MAX_START_NS),
+            6 => self.builder.raw.dur = self.time(value, at, MAX_DURATION_NS),
             7 => {
                 let value = self.attr_value(value, at);
                 self.push_extra(b"args", value);
@@ -370,7 +375,7 @@ impl EventReader<'_> {
     }
 
     #[inline]
-    fn time(&mut self, value: RawValue<'_>, at: usize) -> Time {
+    fn time(&mut self, value: RawValue<'_>, at: usize, limit: u64) -> Time {
         let parsed = match value {
             RawValue::Number(text) => parse_micros(text),
             RawValue::Str(raw) => {
@@ -381,13 +386,13 @@ impl EventReader<'_> {
             _ => None,
         };
         match parsed {
-            Some(nanos) => {
+            Some(nanos) if nanos.ns.unsigned_abs() <= limit => {
                 if nanos.was_ns {
                     self.problem(problems::TIME_IN_NS, at);
                 }
                 Time::At(nanos)
             }
-            None => {
+            _ => {
                 self.problem(problems::BAD_TIME, at);
                 Time::Bad
             }

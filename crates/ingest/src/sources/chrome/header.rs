@@ -13,7 +13,7 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
     let mut cursor = Cursor::new(bytes);
     loop {
         let done = cursor.at;
-        match member(&mut cursor, builder) {
+        match member(&mut cursor, base, builder) {
             Ok(Some(place)) => return Step::Go(place, cursor.at),
             Ok(None) => {}
             Err(Fail::End) if last => {
@@ -47,7 +47,7 @@ fn next_member(bytes: &[u8], from: usize) -> Option<usize> {
     None
 }
 
-fn member(cursor: &mut Cursor<'_>, builder: &mut Builder) -> Result<Option<Place>, Fail> {
+fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<Option<Place>, Fail> {
     loop {
         match cursor.peek()? {
             b',' => cursor.at += 1,
@@ -76,11 +76,22 @@ fn member(cursor: &mut Cursor<'_>, builder: &mut Builder) -> Result<Option<Place
         return Ok(None);
     }
     let json = match value {
-        RawValue::Json(raw) => text::compact(raw).0,
+        RawValue::Json(raw) => match text::compact(raw) {
+            (text, dirt) if dirt & text::dirt::NOT_JSON != 0 => {
+                problems::NOT_JSON_ARG.count(&mut builder.trace.report, Some(base + cursor.at as u64), &key);
+                serde_json::Value::String(text).to_string()
+            }
+            (text, _) => text,
+        },
         RawValue::Number(raw) => String::from_utf8_lossy(raw).into_owned(),
         RawValue::Str(raw) => serde_json::Value::String(text::decode(raw.raw).0).to_string(),
         RawValue::Bool(b) => b.to_string(),
-        RawValue::Null | RawValue::Odd(_) => "null".to_owned(),
+        RawValue::Null => "null".to_owned(),
+        RawValue::Odd(text) => {
+            let code = if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE };
+            code.count(&mut builder.trace.report, Some(base + cursor.at as u64), &key);
+            "null".to_owned()
+        }
     };
     builder.header(key, json);
     Ok(None)

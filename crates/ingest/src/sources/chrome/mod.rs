@@ -120,7 +120,7 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
         return;
     }
     loop {
-        if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace() && *b != 0) {
+        if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace()) {
             let offset = window.offset() + at as u64;
             problems::TRAILING.count(&mut builder.trace.report, Some(offset), "");
             // What follows is not read, but a damaged stream is still to be noticed by reading to its end.
