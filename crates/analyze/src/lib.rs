@@ -6,10 +6,14 @@
 
 pub mod analyses;
 pub mod classify;
+pub mod hta_rows;
+pub mod hta_view;
 pub mod intervals;
+pub mod kernel_type;
 mod op_groups;
 pub mod op_tree;
 mod scope;
+pub mod stats;
 pub mod summary;
 pub mod tracelens;
 

@@ -10,6 +10,15 @@ pub mod tl_ops_summary_by_category;
 pub mod tl_ops_unique_args;
 pub mod tl_short_kernels;
 mod tl_steps;
+pub mod hta_annotations;
+pub mod hta_comm_comp_overlap;
+pub mod hta_counters;
+pub mod hta_idle_time;
+pub mod hta_kernel_breakdown;
+pub mod hta_launch_stats;
+pub mod hta_memory_bandwidth;
+pub mod hta_queue_length;
+pub mod hta_temporal_breakdown;
 
 use crate::Analysis;
 
@@ -26,6 +35,15 @@ pub const ALL: &[Analysis] = &[
     tl_short_kernels::SHORT_KERNELS,
     tl_coll_analysis::COLL_ANALYSIS,
     tl_steps::STEPS,
+    hta_temporal_breakdown::ANALYSIS,
+    hta_idle_time::ANALYSIS,
+    hta_kernel_breakdown::ANALYSIS,
+    hta_comm_comp_overlap::ANALYSIS,
+    hta_launch_stats::ANALYSIS,
+    hta_queue_length::ANALYSIS,
+    hta_memory_bandwidth::ANALYSIS,
+    hta_annotations::ANALYSIS,
+    hta_counters::ANALYSIS,
 ];
 
 /// The analysis with this name.

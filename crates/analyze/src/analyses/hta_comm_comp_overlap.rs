@@ -1,0 +1,75 @@
+//! How much of the communication is hidden behind computation.
+//!
+//! Share of the time in which at least one communication kernel runs during which a computation kernel runs too, on any
+//! streams of the device. Exact table per device in nanoseconds; HTA's (HTA 0.6.1 `get_comm_comp_overlap`) over all rows
+//! with a stream, in its microseconds, by its rules for names. No value where nothing communicates.
+
+use super::hta_kernel_breakdown::overlaps;
+use crate::hta_rows::HtaRows;
+use crate::intervals::{intersect, total, union};
+use crate::kernel_type::{HTA_RULES, KernelType, NameTypes, RULES};
+use crate::stats::round;
+use crate::{Analysis, Scope};
+use stackline_model::{Table, Trace, Unit};
+use std::collections::BTreeMap;
+
+/// See the module.
+pub const ANALYSIS: Analysis = Analysis {
+    name: "hta_comm_comp_overlap",
+    about: "Share of communication time that computation hides",
+    run: |trace, scope| vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))],
+};
+
+type Spans = Vec<(i64, i64)>;
+
+/// The exact table `comm_comp_overlap`: one row per device that communicates or computes.
+pub fn exact(trace: &Trace, scope: &Scope) -> Table {
+    let mut types = NameTypes::new(trace, RULES);
+    let mut devices: BTreeMap<i32, (Spans, Spans)> = BTreeMap::new();
+    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+        let event = trace.gpu.event[gpu.index()];
+        if trace.events.is_plausible(event) {
+            let span = (trace.events.start[event.index()], trace.events.end(event));
+            let of_device = devices.entry(trace.gpu.device[gpu.index()]).or_default();
+            match types.of_event(event) {
+                KernelType::Computation => of_device.0.push(span),
+                KernelType::Communication => of_device.1.push(span),
+                _ => {}
+            }
+        }
+    }
+    let rows: Vec<(i32, i64, i64, i64)> = devices
+        .into_iter()
+        .map(|(device, (comp, comm))| {
+            let (comp, comm) = (union(comp), union(comm));
+            (device, total(&comp), total(&comm), total(&intersect(&comp, &comm)))
+        })
+        .collect();
+    Table::new("comm_comp_overlap", "Communication hidden by computation, exact")
+        .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
+        .i64("computation_ns", Unit::Ns, rows.iter().map(|r| r.1))
+        .i64("communication_ns", Unit::Ns, rows.iter().map(|r| r.2))
+        .i64("overlap_ns", Unit::Ns, rows.iter().map(|r| r.3))
+        .f64("overlap_pct", Unit::Percent, rows.iter().map(|r| (r.2 > 0).then(|| 100.0 * r.3 as f64 / r.2 as f64)))
+}
+
+/// HTA's table `hta_comm_comp_overlap`: always one row.
+pub fn hta(rows: &HtaRows) -> Table {
+    let mut types = NameTypes::new(rows.trace, HTA_RULES);
+    let mut spans = vec![Vec::new(), Vec::new()];
+    for row in rows.gpu() {
+        match types.of(row.name) {
+            KernelType::Communication => spans[0].push((row.ts, row.end())),
+            KernelType::Computation => spans[1].push((row.ts, row.end())),
+            _ => {}
+        }
+    }
+    let communication = total(&union(spans[0].iter().copied()));
+    let both = overlaps(spans).get(&3).copied().unwrap_or(0.0);
+    let percent = (communication != 0.0).then(|| round(100.0 * (both / communication), 2));
+    Table::new("hta_comm_comp_overlap", "Communication hidden by computation as HTA 0.6.1 counts it").f64(
+        "comp_comm_overlap_pctg",
+        Unit::Percent,
+        [percent],
+    )
+}

@@ -1,0 +1,77 @@
+//! Hardware counters of kernels (CUPTI profiler ranges) with the operators that launched them.
+//!
+//! A trace made with counters has ranges instead of kernels, and nothing that links them to launches. As HTA 0.6.1
+//! (`get_cupti_counter_data_with_operators`), ranges in order of start are paired with the calls whose name begins with
+//! `cudaLaunchKernel` in order of start; if their numbers differ nothing can be said. Operators are the enclosing ones of
+//! the call, outermost first. Every argument of a range is a counter; one column each, by name.
+
+use crate::Analysis;
+use crate::hta_rows::{HtaRows, Row};
+use stackline_model::{EventKind, StrId, Table, Trace, Unit};
+use std::collections::BTreeSet;
+
+/// See the module.
+pub const ANALYSIS: Analysis = Analysis {
+    name: "hta_counters",
+    about: "Hardware counters per kernel with the operators that launched it",
+    run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
+};
+
+const RANGE: &str = "cuda_profiler_range";
+
+fn by_start<'a>(rows: &'a HtaRows, wanted: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
+    let mut found: Vec<&Row> = rows.rows.iter().filter(|r| wanted(r)).collect();
+    found.sort_by(|a, b| a.ts.total_cmp(&b.ts));
+    found
+}
+
+/// The table `hta_counters`: one row per range.
+pub fn counters(rows: &HtaRows) -> Table {
+    let trace: &Trace = rows.trace;
+    let ranges = by_start(rows, |r| trace.category(r.event) == RANGE);
+    let launches = by_start(rows, |r| {
+        trace.category(r.event).starts_with("cuda_runtime") && trace.strings.get(r.name).starts_with("cudaLaunchKernel")
+    });
+    let table = Table::new("hta_counters", "Hardware counters per kernel");
+    if ranges.is_empty() {
+        return table.note("The trace has no profiler ranges with counters.");
+    }
+    if ranges.len() != launches.len() {
+        return table.note(format!(
+            "{} profiler ranges but {} kernel launches: they cannot be paired.",
+            ranges.len(),
+            launches.len()
+        ));
+    }
+    // Outermost first.
+    let stacks: Vec<Vec<&str>> = launches
+        .iter()
+        .map(|launch| {
+            let mut operators: Vec<&str> = trace
+                .ancestors(launch.event)
+                .filter(|&e| trace.kind(e) == EventKind::Operator)
+                .map(|e| trace.name(e))
+                .collect();
+            operators.reverse();
+            operators
+        })
+        .collect();
+    let text = |s: Option<&&str>| s.map(|s| (*s).to_owned());
+    let mut table = table
+        .i64("event_index", Unit::None, ranges.iter().map(|r| r.index))
+        .text("name", ranges.iter().map(|r| trace.strings.get(r.name).to_owned()))
+        .text("top_level_op", stacks.iter().map(|s| text(s.first())))
+        .text("bottom_level_op", stacks.iter().map(|s| text(s.last())))
+        .text("op_stack", stacks.iter().map(|s| s.join("|")));
+    let keys: BTreeSet<&str> =
+        ranges.iter().flat_map(|r| trace.attrs.of(r.event)).map(|(k, _)| name(trace, k)).collect();
+    for key in keys {
+        let column = trace.attr(key);
+        table = table.f64(key, Unit::None, ranges.iter().map(|r| column.f64(r.event)));
+    }
+    table
+}
+
+fn name(trace: &Trace, key: StrId) -> &str {
+    trace.strings.get(key)
+}

@@ -1,0 +1,161 @@
+//! Launches: how long the call took on the CPU, how long the operation on the GPU, how long it waited in between.
+//!
+//! Launch delay = start of the GPU operation minus end of its launch call, at least 0. A *short kernel* runs shorter than
+//! its launch call took (of calls up to 50 µs); a *runtime outlier* is a call above 50 µs; a *launch delay outlier* a
+//! delay above 100 µs.
+//!
+//! Exact table: every GPU operation with a known launch, whatever the call's name, in nanoseconds. HTA's tables (HTA
+//! 0.6.1 `get_cuda_kernel_launch_stats`): every pair of a row without stream and a row with stream of equal correlation,
+//! where a call named `cudaLaunchKernel`, `cudaLaunchKernelExC`, MTIA's launch, or (with memory events)
+//! `cudaMemcpyAsync`, `cudaMemsetAsync` has that correlation. So HTA sees no launches of HIP, none by driver API, and
+//! no graph launches.
+
+use crate::hta_rows::{HtaRows, Row};
+use crate::stats::{columns, describe, sum};
+use crate::{Analysis, Scope};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{Table, Trace, Unit};
+
+/// See the module.
+pub const ANALYSIS: Analysis = Analysis {
+    name: "hta_launch_stats",
+    about: "Launch calls and delays: short kernels, slow calls, long delays",
+    run: |trace, scope| {
+        let pairs = pairs(&HtaRows::load(trace, scope), true);
+        vec![exact(trace, scope), hta_summary(&pairs), hta_launches(&pairs)]
+    },
+};
+
+/// HTA's limit for calls, in microseconds.
+pub const RUNTIME_CUTOFF_US: f64 = 50.0;
+/// HTA's limit for launch delays, in microseconds.
+pub const LAUNCH_DELAY_CUTOFF_US: f64 = 100.0;
+
+const KERNEL_LAUNCHES: &[&str] =
+    &["cudaLaunchKernel", "cudaLaunchKernelExC", "runFunction - job_prep_and_submit_for_execution"];
+const MEMORY_LAUNCHES: &[&str] = &["cudaMemcpyAsync", "cudaMemsetAsync"];
+
+/// One launch with one operation; times in microseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Launch {
+    /// Correlation id of both.
+    pub correlation: i64,
+    /// Duration of the call.
+    pub cpu_duration: f64,
+    /// Duration of the operation.
+    pub gpu_duration: f64,
+    /// From the end of the call to the start of the operation, at least 0.
+    pub launch_delay: f64,
+}
+
+impl Launch {
+    /// Whether the operation is shorter than its call, of calls that are not outliers.
+    pub fn is_short(&self) -> bool {
+        self.cpu_duration <= RUNTIME_CUTOFF_US && self.gpu_duration < self.cpu_duration
+    }
+
+    /// Whether the call is an outlier.
+    pub fn is_slow_call(&self) -> bool {
+        self.cpu_duration > RUNTIME_CUTOFF_US
+    }
+
+    /// Whether the delay is an outlier.
+    pub fn is_delayed(&self) -> bool {
+        self.launch_delay > LAUNCH_DELAY_CUTOFF_US
+    }
+}
+
+/// HTA's launches, in the order of the calls' rows, then of the operations' rows.
+pub fn pairs(rows: &HtaRows, memory: bool) -> Vec<Launch> {
+    let is_launch = |name: &str| KERNEL_LAUNCHES.contains(&name) || (memory && MEMORY_LAUNCHES.contains(&name));
+    let launched: FxHashSet<i64> =
+        rows.rows.iter().filter(|r| is_launch(rows.trace.strings.get(r.name))).map(|r| r.correlation).collect();
+    // -1 means "no correlation": HTA would pair everything with everything.
+    let wanted = |r: &&Row| r.correlation != -1 && launched.contains(&r.correlation);
+    let mut operations: FxHashMap<i64, Vec<&Row>> = FxHashMap::default();
+    for row in rows.gpu().filter(wanted) {
+        operations.entry(row.correlation).or_default().push(row);
+    }
+    let mut found = Vec::new();
+    for call in rows.rows.iter().filter(|r| r.stream == -1).filter(wanted) {
+        for operation in operations.get(&call.correlation).into_iter().flatten() {
+            found.push(Launch {
+                correlation: call.correlation,
+                cpu_duration: call.dur,
+                gpu_duration: operation.dur,
+                launch_delay: (operation.ts - call.ts - call.dur).max(0.0),
+            });
+        }
+    }
+    found
+}
+
+type Measure = fn(&Launch) -> f64;
+
+fn summary(name: &str, title: &str, launches: &[Launch]) -> Table {
+    let count = |test: fn(&Launch) -> bool| launches.iter().filter(|l| test(l)).count() as i64;
+    let measures: [(&str, Measure); 3] = [
+        ("cpu_duration", |l| l.cpu_duration),
+        ("gpu_duration", |l| l.gpu_duration),
+        ("launch_delay", |l| l.launch_delay),
+    ];
+    let values: Vec<Vec<f64>> = measures.iter().map(|(_, get)| launches.iter().map(get).collect()).collect();
+    let mut table = Table::new(name, title).text("measure", measures.iter().map(|m| m.0.to_owned())).f64(
+        "sum",
+        Unit::Us,
+        values.iter().map(|v| sum(v.iter().copied())),
+    );
+    table.columns.extend(columns(&values.iter().map(|v| describe(v)).collect::<Vec<_>>(), Unit::Us));
+    table.note(format!(
+        "{} launches: {} short kernels, {} calls above {RUNTIME_CUTOFF_US} µs, {} delays above {LAUNCH_DELAY_CUTOFF_US} µs.",
+        launches.len(),
+        count(Launch::is_short),
+        count(Launch::is_slow_call),
+        count(Launch::is_delayed),
+    ))
+}
+
+/// The exact table `launch_stats`, over operations with a known launch. Values in microseconds with fraction.
+pub fn exact(trace: &Trace, scope: &Scope) -> Table {
+    let mut launches = Vec::new();
+    let mut orphans = 0;
+    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+        let (event, launch) = (trace.gpu.event[gpu.index()], trace.gpu.launch[gpu.index()]);
+        if launch.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(launch) {
+            orphans += 1;
+            continue;
+        }
+        let delay = trace.events.start[event.index()].saturating_sub(trace.events.end(launch)).max(0);
+        launches.push(Launch {
+            correlation: trace.gpu.correlation[gpu.index()],
+            cpu_duration: trace.events.dur[launch.index()] as f64 / 1e3,
+            gpu_duration: trace.events.dur[event.index()] as f64 / 1e3,
+            launch_delay: delay as f64 / 1e3,
+        });
+    }
+    summary("launch_stats", "Launches of GPU operations, exact", &launches)
+        .note(format!("{orphans} GPU operations have no known launch and are not counted."))
+}
+
+/// HTA's launches summed up: `hta_launch_stats`.
+pub fn hta_summary(launches: &[Launch]) -> Table {
+    let count = |test: fn(&Launch) -> bool| launches.iter().filter(|l| test(l)).count() as i64;
+    let lines = [
+        ("launches", launches.len() as i64),
+        ("short_kernels", count(Launch::is_short)),
+        ("runtime_outliers", count(Launch::is_slow_call)),
+        ("launch_delay_outliers", count(Launch::is_delayed)),
+    ];
+    Table::new("hta_launch_stats", "Launches as HTA 0.6.1 counts them")
+        .text("measure", lines.iter().map(|l| l.0.to_owned()))
+        .i64("count", Unit::None, lines.iter().map(|l| l.1))
+}
+
+/// HTA's launches one by one: `hta_launches`.
+pub fn hta_launches(launches: &[Launch]) -> Table {
+    Table::new("hta_launches", "Every launch that HTA 0.6.1 counts")
+        .i64("correlation", Unit::None, launches.iter().map(|l| l.correlation))
+        .f64("cpu_duration_us", Unit::Us, launches.iter().map(|l| l.cpu_duration))
+        .f64("gpu_duration_us", Unit::Us, launches.iter().map(|l| l.gpu_duration))
+        .f64("launch_delay_us", Unit::Us, launches.iter().map(|l| l.launch_delay))
+}

@@ -1,0 +1,142 @@
+//! How many launched operations wait on each stream, over time.
+//!
+//! A launch call adds one to its operation's stream at its start; the operation takes one off at its start. The value
+//! holds until the next point. Streams are told apart by number only, as in HTA (0.6.1 `get_queue_length_time_series`),
+//! which counts these calls: see [`LAUNCHES`]. Points of one time are ordered launch before operation, then by row; HTA
+//! leaves that order to an unstable sort, so values *within* one time differ there, never the last one of a time.
+//!
+//! Tables: `hta_queue_length_summary` (pandas' statistics over the points, each point weighing the same, as in HTA; and
+//! the mean over time, which does not depend on how points are ordered), `hta_queue_length` (the series),
+//! `hta_full_queue` (time spent with at least 1024 waiting, where a launch call blocks; HTA gives only the last stream).
+
+use crate::hta_rows::HtaRows;
+use crate::stats::{columns, describe};
+use crate::{Analysis, Scope};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{Column, EventId, Table, Unit, Values};
+use std::collections::BTreeMap;
+
+/// See the module.
+pub const ANALYSIS: Analysis = Analysis {
+    name: "hta_queue_length",
+    about: "Operations waiting on each GPU stream over time, and time with a full queue",
+    run: |trace, scope: &Scope| {
+        let rows = HtaRows::load(trace, scope);
+        let series = series(&rows);
+        vec![summary(&rows, &series), full_queue(&rows, &series, FULL_QUEUE), table(&series)]
+    },
+};
+
+/// Operations on one stream beyond which launch calls were seen to block.
+pub const FULL_QUEUE: i64 = 1024;
+
+/// Calls that put an operation on a stream.
+pub const LAUNCHES: &[&str] = &[
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cudaMemcpyAsync",
+    "cudaMemsetAsync",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "hipMemcpyAsync",
+    "hipMemsetAsync",
+    "hipMemcpyWithStream",
+    "runFunction - job_prep_and_submit_for_execution",
+];
+
+/// One change of a stream's queue.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Time in microseconds since the first event.
+    pub ts: f64,
+    /// The call or operation.
+    pub event: EventId,
+    /// Operations waiting after the change.
+    pub length: i64,
+}
+
+/// The series of every stream, streams ascending.
+pub fn series(rows: &HtaRows) -> BTreeMap<i64, Vec<Point>> {
+    let calls: Vec<_> =
+        rows.rows.iter().filter(|r| r.linked > 0 && LAUNCHES.contains(&rows.trace.strings.get(r.name))).collect();
+    let launched: FxHashSet<i64> = calls.iter().map(|r| r.correlation).collect();
+    let mut operations: FxHashMap<i64, Vec<i64>> = FxHashMap::default();
+    let mut changes: BTreeMap<i64, Vec<(f64, EventId, i64)>> = BTreeMap::new();
+    let started: Vec<_> = rows.gpu().filter(|r| launched.contains(&r.correlation)).collect();
+    for row in &started {
+        operations.entry(row.correlation).or_default().push(row.stream);
+    }
+    for call in &calls {
+        for &stream in operations.get(&call.correlation).into_iter().flatten() {
+            changes.entry(stream).or_default().push((call.ts, call.event, 1));
+        }
+    }
+    for row in &started {
+        changes.entry(row.stream).or_default().push((row.ts, row.event, -1));
+    }
+    let accumulate = |mut changes: Vec<(f64, EventId, i64)>| {
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut length = 0;
+        let add = |(ts, event, change)| {
+            length += change;
+            Point { ts, event, length }
+        };
+        changes.into_iter().map(add).collect()
+    };
+    changes.into_iter().map(|(stream, changes)| (stream, accumulate(changes))).collect()
+}
+
+/// `hta_queue_length_summary`: one row per stream.
+pub fn summary(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>) -> Table {
+    let stats: Vec<_> =
+        series.values().map(|p| describe(&p.iter().map(|p| p.length as f64).collect::<Vec<_>>())).collect();
+    let over_time = series.values().map(|points| {
+        let held = |w: &[Point]| (w[1].ts - w[0].ts) * w[0].length as f64;
+        let span = points.last()?.ts - points.first()?.ts;
+        (span > 0.0).then(|| points.windows(2).map(held).sum::<f64>() / span)
+    });
+    let mut table = Table::new("hta_queue_length_summary", "Operations waiting per stream").i64(
+        "stream",
+        Unit::None,
+        series.keys().copied(),
+    );
+    table.columns.extend(columns(&stats, Unit::None));
+    let mean = Values::F64(over_time.collect());
+    table.columns.push(Column { name: "mean_over_time".to_owned(), unit: Unit::None, values: mean });
+    if series.is_empty() && !rows.rows.is_empty() {
+        table = table.note("No launch call of a known name is linked to a GPU operation.");
+    }
+    table
+}
+
+/// `hta_queue_length`: the series of all streams.
+pub fn table(series: &BTreeMap<i64, Vec<Point>>) -> Table {
+    let points = || series.iter().flat_map(|(stream, points)| points.iter().map(move |p| (*stream, p)));
+    Table::new("hta_queue_length", "Operations waiting per stream over time")
+        .i64("stream", Unit::None, points().map(|p| p.0))
+        .f64("ts_us", Unit::Us, points().map(|p| p.1.ts))
+        .i64("queue_length", Unit::None, points().map(|p| p.1.length))
+}
+
+/// `hta_full_queue`: per stream, the time with at least `limit` operations waiting; streams without such time left out.
+pub fn full_queue(rows: &HtaRows, series: &BTreeMap<i64, Vec<Point>>, limit: i64) -> Table {
+    let mut lines = Vec::new();
+    for (stream, points) in series {
+        if points.iter().any(|p| p.length >= limit) {
+            let full: f64 = points.windows(2).filter(|w| w[0].length >= limit).map(|w| w[1].ts - w[0].ts).sum();
+            lines.push((*stream, full));
+        }
+    }
+    let starts = || rows.rows.iter().map(|r| r.ts);
+    let span = starts().fold(f64::NEG_INFINITY, f64::max) - starts().fold(f64::INFINITY, f64::min);
+    Table::new("hta_full_queue", "Time with a full launch queue")
+        .i64("stream", Unit::None, lines.iter().map(|l| l.0))
+        .f64("duration_at_max_queue_length_us", Unit::Us, lines.iter().map(|l| l.1))
+        .f64(
+            "relative_duration_at_max_queue_length",
+            Unit::None,
+            lines.iter().map(|l| (span > 0.0).then(|| l.1 / span)),
+        )
+}

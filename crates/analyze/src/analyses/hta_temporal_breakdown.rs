@@ -1,0 +1,51 @@
+//! How the time of the GPUs divides into computation, other work and idleness, as HTA counts it.
+//!
+//! HTA 0.6.1 `get_temporal_breakdown`: over all rows with a stream, in its microseconds, from the first start to the last
+//! end (`kernel_time`). `idle` is when no row runs, `compute` when a row of computation runs, `non_compute` the rest:
+//! communication, memory, and what is neither. Where rounding gave rows negative durations, HTA's sums can come out
+//! impossible (less busy time than computation): HTA fails then, and this table has no row but says so.
+//!
+//! The analysis `gpu_time` has the exact division, with communication and memory told apart and the causes of idleness.
+
+use crate::Analysis;
+use crate::hta_rows::HtaRows;
+use crate::intervals::{total, union};
+use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
+use crate::stats::round;
+use stackline_model::{Table, Unit};
+
+/// See the module.
+pub const ANALYSIS: Analysis = Analysis {
+    name: "hta_temporal_breakdown",
+    about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
+    run: |trace, scope| vec![hta(&HtaRows::load(trace, scope))],
+};
+
+/// HTA's table `hta_temporal_breakdown`: one row; none without GPU rows or where HTA's sums are impossible.
+pub fn hta(rows: &HtaRows) -> Table {
+    let mut types = NameTypes::new(rows.trace, HTA_RULES);
+    let merged = union(rows.gpu().map(|r| (r.ts, r.end())));
+    let compute = union(rows.gpu().filter(|r| types.of(r.name) == KernelType::Computation).map(|r| (r.ts, r.end())));
+    let line = merged.first().zip(merged.last()).map(|(first, last)| {
+        let kernel = last.1 - first.0;
+        let (idle, compute) = (kernel - total(&merged), total(&compute));
+        [idle, compute, kernel - compute - idle, kernel]
+    });
+    let possible = line.filter(|l| l[2] >= 0.0);
+    let us = |i: usize| possible.iter().map(move |l| l[i]);
+    let percent = |i: usize| possible.iter().map(move |l| (l[3] > 0.0).then(|| round(100.0 * (l[i] / l[3]), 2)));
+    let mut table = Table::new("hta_temporal_breakdown", "Temporal breakdown as HTA 0.6.1 counts it");
+    for (i, name) in ["idle_time_us", "compute_time_us", "non_compute_time_us", "kernel_time_us"].iter().enumerate() {
+        table = table.f64(name, Unit::Us, us(i));
+    }
+    for (i, name) in ["idle_time_pct", "compute_time_pct", "non_compute_time_pct"].iter().enumerate() {
+        table = table.f64(name, Unit::Percent, percent(i));
+    }
+    match (line, possible) {
+        (None, _) => table.note("The trace has no event on a GPU stream."),
+        (Some(_), None) => table.note(
+            "HTA fails on this trace: after its rounding, computation sums up to more than the time when the GPU is busy.",
+        ),
+        _ => rows.note_negative(table),
+    }
+}

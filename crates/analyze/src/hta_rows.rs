@@ -1,0 +1,111 @@
+//! The rows that HTA's tables are computed from: [`HtaView`] in HTA's row order, with times in its microseconds.
+//!
+//! No other analysis should use these rows, since rounding to whole microseconds loses much of a trace in nanoseconds.
+
+use crate::Scope;
+use crate::hta_view::HtaView;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, Key, StrId, Table, Trace};
+
+/// One event as HTA sees it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    /// The event.
+    pub event: EventId,
+    /// Its position in the source's event list.
+    pub index: i64,
+    /// Its name.
+    pub name: StrId,
+    /// Start in microseconds since the earliest event.
+    pub ts: f64,
+    /// Duration in microseconds; -1 where rounding turned the event inside out.
+    pub dur: f64,
+    /// Stream number, -1 if none.
+    pub stream: i64,
+    /// Correlation id, -1 if none.
+    pub correlation: i64,
+    /// Position of the event it is linked to; 0: it has a correlation but no partner; -1: no correlation.
+    pub linked: i64,
+    /// Whether HTA takes it for an operation of a GPU: a stream and a correlation, or a synchronisation of the context
+    /// or of an event.
+    pub is_gpu: bool,
+}
+
+impl Row {
+    /// End in microseconds.
+    pub fn end(&self) -> f64 {
+        self.ts + self.dur
+    }
+}
+
+/// The kept rows of a trace, in HTA's order.
+#[derive(Debug)]
+pub struct HtaRows<'a> {
+    /// The trace.
+    pub trace: &'a Trace,
+    /// Kept rows.
+    pub rows: Vec<Row>,
+    /// Kept row of an event index.
+    by_index: FxHashMap<i64, u32>,
+}
+
+impl<'a> HtaRows<'a> {
+    /// Loads a trace as HTA does by default (the last of several profiler steps left out, see [`HtaView`]), then keeps
+    /// the rows of the scope's steps: rows of GPU work by the step of their launch, others by their start.
+    pub fn load(trace: &'a Trace, scope: &Scope) -> Self {
+        let view = HtaView::load(trace, false);
+        let index = |row: usize| i64::from(trace.events.source_index[view.event[row].index()]);
+        let mut rows: Vec<Row> = view
+            .rows_in_hta_order()
+            .map(|row| {
+                let correlation = view.correlation[row];
+                Row {
+                    event: view.event[row],
+                    index: index(row),
+                    name: trace.events.name[view.event[row].index()],
+                    ts: view.start[row].saturating_sub(view.origin) as f64 / 1000.0,
+                    dur: view.dur(row) as f64 / 1000.0,
+                    stream: view.stream[row],
+                    correlation,
+                    linked: view.partner_of(row).map_or(correlation.min(0), index),
+                    is_gpu: view.on_gpu[row],
+                }
+            })
+            .collect();
+        if scope.steps.is_some() {
+            rows.retain(|r| match trace.gpu.of_event(r.event) {
+                Some(gpu) => scope.has_gpu(trace, gpu),
+                None => scope.has_event(trace, r.event),
+            });
+        }
+        let by_index = rows.iter().enumerate().map(|(at, row)| (row.index, at as u32)).collect();
+        Self { trace, rows, by_index }
+    }
+
+    /// Rows with a stream: what most of HTA's tables take for GPU work (also operators that carry a stream, and
+    /// synchronisation records).
+    pub fn gpu(&self) -> impl Iterator<Item = &Row> {
+        self.rows.iter().filter(|r| r.stream != -1)
+    }
+
+    /// The kept row that a row is linked to. A row with a correlation but no partner is "linked" to event 0, as in HTA.
+    pub fn linked(&self, row: &Row) -> Option<&Row> {
+        self.by_index.get(&row.linked).map(|&at| &self.rows[at as usize])
+    }
+
+    /// Process and thread of a row.
+    pub fn lane(&self, row: &Row) -> (Key, Key) {
+        let track = self.trace.events.track[row.event.index()];
+        (self.trace.tracks.pid(track), self.trace.tracks.get(track).tid)
+    }
+
+    /// Says so if rounding turned operations inside out.
+    pub fn note_negative(&self, table: Table) -> Table {
+        match self.gpu().filter(|r| r.dur < 0.0).count() {
+            0 => table,
+            n => table.note(format!(
+                "HTA's rounding to whole microseconds gives {n} operations a duration of -1 µs, which its sums include."
+            )),
+        }
+    }
+}

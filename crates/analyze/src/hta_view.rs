@@ -1,0 +1,292 @@
+//! The rows of a trace as HTA 0.6.1 loads them: which records it keeps, how it rounds their times, how it links calls
+//! to GPU work, and which rows its step filter drops (section 2.1 of our specification of rule set "hta").
+//!
+//! Rows are in file order. A row's *event index*, in HTA's words, is [`stackline_model::EventTable::source_index`].
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{AttrColumn, AttrValue, EventId, Phase, StrId, Trace, flags};
+
+/// "No row": see [`HtaView::partner`].
+pub const NO_ROW: u32 = u32::MAX;
+
+/// HTA's rows as plain columns of equal length.
+#[derive(Clone, Debug, Default)]
+pub struct HtaView {
+    /// The event behind each row, ascending.
+    pub event: Vec<EventId>,
+    /// Start in ns; a multiple of 1,000 if HTA rounds this trace.
+    pub start: Vec<i64>,
+    /// End in ns. May lie 1 µs before the start, since HTA rounds starts up and ends down.
+    pub end: Vec<i64>,
+    /// `args.stream`; -1 if missing or not a number.
+    pub stream: Vec<i64>,
+    /// `args.correlation`; -1 if missing or not a number.
+    pub correlation: Vec<i64>,
+    /// The row that HTA links this one to (call to GPU work and back); [`NO_ROW`] if none. With several partners the
+    /// last in file order. A partner whose event index is 0 cannot be told from "none" in HTA: it counts as none.
+    pub partner: Vec<u32>,
+    /// Whether HTA treats the row as GPU side when linking: stream and correlation not negative, or an event or
+    /// context synchronisation record.
+    pub on_gpu: Vec<bool>,
+    /// Previous GPU-side row with the same correlation (launches of several kernels), [`NO_ROW`] if none; an empty
+    /// column if no correlation occurs twice.
+    pub sibling: Vec<u32>,
+    /// Whether the step filter applied, which puts GPU-side rows first in HTA's row order.
+    pub steps_filtered: bool,
+    /// Earliest start in ns of all rows before the step filter: HTA's time 0.
+    pub origin: i64,
+}
+
+impl HtaView {
+    /// Loads a trace as HTA does. With `include_last_step` the step filter keeps the last profiler step's calls.
+    pub fn load(trace: &Trace, include_last_step: bool) -> Self {
+        let mut view = Self::collect(trace);
+        view.origin = view.start.iter().copied().min().unwrap_or(0);
+        view.link(trace);
+        view.filter_steps(trace, include_last_step);
+        view
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.event.len()
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.event.is_empty()
+    }
+
+    /// Duration in ns, -1,000 in the worst case of rounding.
+    pub fn dur(&self, row: usize) -> i64 {
+        self.end[row] - self.start[row]
+    }
+
+    /// HTA's "index_correlation" is not negative: the row has a partner or at least a correlation.
+    pub fn is_correlated(&self, row: usize) -> bool {
+        self.partner[row] != NO_ROW || self.correlation[row] >= 0
+    }
+
+    /// The partner row, if there is one.
+    pub fn partner_of(&self, row: usize) -> Option<usize> {
+        Some(self.partner[row]).filter(|&p| p != NO_ROW).map(|p| p as usize)
+    }
+
+    /// All rows in HTA's row order: file order, or GPU side first where the step filter applied.
+    pub fn rows_in_hta_order(&self) -> impl Iterator<Item = usize> + '_ {
+        let filtered = self.steps_filtered;
+        let first = (0..self.len()).filter(move |&r| !filtered || self.on_gpu[r]);
+        let second = (0..self.len()).filter(move |&r| filtered && !self.on_gpu[r]);
+        first.chain(second)
+    }
+
+    /// Keeps what has a duration and a category, reads the arguments and rounds the times.
+    fn collect(trace: &Trace) -> Self {
+        let events = &trace.events;
+        let recording = trace.strings.find("Trace");
+        let (stream, correlation) = (trace.attr("stream"), trace.attr("correlation"));
+        let syncs = [trace.strings.find("Event Sync"), trace.strings.find("Context Sync")];
+        let rounded = trace.meta.fractional_ts;
+        let mut view = Self::default();
+        view.reserve(events.len());
+        for event in events.ids() {
+            let i = event.index();
+            let category = events.category[i];
+            let timed = events.flags[i] & (flags::HAS_DURATION | flags::NO_TIME) == flags::HAS_DURATION;
+            if !timed || category.is_none() || Some(category) == recording || events.phase[i] == Phase::Async {
+                continue;
+            }
+            let (start, dur) = (events.start[i], events.dur[i]);
+            let (start, end) = if rounded { round(start, dur) } else { (start, start.saturating_add(dur)) };
+            let stream = number(&stream, event, trace);
+            let correlation = number(&correlation, event, trace);
+            view.event.push(event);
+            view.start.push(start);
+            view.end.push(end);
+            view.stream.push(stream);
+            view.correlation.push(correlation);
+            view.on_gpu.push((stream >= 0 && correlation >= 0) || syncs.contains(&Some(events.name[i])));
+        }
+        view
+    }
+
+    fn reserve(&mut self, rows: usize) {
+        self.event.reserve(rows);
+        self.start.reserve(rows);
+        self.end.reserve(rows);
+        self.stream.reserve(rows);
+        self.correlation.reserve(rows);
+        self.on_gpu.reserve(rows);
+    }
+
+    /// Points calls and GPU work of equal correlation at each other.
+    fn link(&mut self, trace: &Trace) {
+        let mut last_gpu: FxHashMap<i64, u32> = FxHashMap::default();
+        let mut last_cpu: FxHashMap<i64, u32> = FxHashMap::default();
+        let mut siblings: Vec<(usize, u32)> = Vec::new();
+        for row in 0..self.len() {
+            let correlation = self.correlation[row];
+            if correlation == -1 {
+                continue;
+            }
+            if self.on_gpu[row] {
+                if let Some(previous) = last_gpu.insert(correlation, row as u32) {
+                    siblings.push((row, previous));
+                }
+            } else {
+                last_cpu.insert(correlation, row as u32);
+            }
+        }
+        self.partner = (0..self.len())
+            .map(|row| {
+                let correlation = self.correlation[row];
+                if correlation == -1 {
+                    return NO_ROW;
+                }
+                let partners = if self.on_gpu[row] { &last_cpu } else { &last_gpu };
+                let partner = partners.get(&correlation).copied().unwrap_or(NO_ROW);
+                let usable = partner != NO_ROW && trace.events.source_index[self.event[partner as usize].index()] != 0;
+                if usable { partner } else { NO_ROW }
+            })
+            .collect();
+        if !siblings.is_empty() {
+            self.sibling = vec![NO_ROW; self.len()];
+            for (row, previous) in siblings {
+                self.sibling[row] = previous;
+            }
+        }
+    }
+
+    /// With two profiler steps or more, drops the calls of the last step and the GPU work whose call is gone.
+    fn filter_steps(&mut self, trace: &Trace, include_last_step: bool) {
+        let Some((last_start, last_end)) = self.last_step(trace) else { return };
+        let keeps = |row: usize| if include_last_step { self.start[row] <= last_end } else { self.start[row] < last_start };
+        let mut kept_correlations: FxHashSet<i64> = FxHashSet::default();
+        let mut keep = vec![false; self.len()];
+        let mut previous = None;
+        for row in (0..self.len()).filter(|&r| !self.on_gpu[r] && keeps(r)) {
+            keep[row] = true;
+            // Runs of rows without correlation are the rule: do not hash each of them.
+            if previous != Some(self.correlation[row]) {
+                previous = Some(self.correlation[row]);
+                kept_correlations.insert(self.correlation[row]);
+            }
+        }
+        for row in (0..self.len()).filter(|&r| self.on_gpu[r]) {
+            keep[row] = kept_correlations.contains(&self.correlation[row]);
+        }
+        self.steps_filtered = true;
+        self.retain(&keep);
+    }
+
+    /// Latest start and latest end of the CPU-side step annotations; `None` with fewer than two distinct steps.
+    fn last_step(&self, trace: &Trace) -> Option<(i64, i64)> {
+        let mut known: Vec<Option<bool>> = vec![None; trace.strings.len()];
+        let (mut distinct, mut first_name): (bool, Option<StrId>) = (false, None);
+        let mut last: Option<(i64, i64)> = None;
+        for row in 0..self.len() {
+            let name = trace.events.name[self.event[row].index()];
+            let Some(memo) = known.get_mut(name.index()) else { continue };
+            if !*memo.get_or_insert_with(|| is_step_name(trace.strings.get(name))) {
+                continue;
+            }
+            distinct |= first_name.is_some_and(|first| first != name);
+            first_name = first_name.or(Some(name));
+            if !self.on_gpu[row] {
+                let (start, end) = (self.start[row], self.end[row]);
+                last = Some(last.map_or((start, end), |(s, e)| (s.max(start), e.max(end))));
+            }
+        }
+        last.filter(|_| distinct)
+    }
+
+    /// Drops the rows that are not marked.
+    fn retain(&mut self, keep: &[bool]) {
+        let mut next = 0;
+        let new_row: Vec<u32> = keep
+            .iter()
+            .map(|&kept| {
+                next += u32::from(kept);
+                if kept { next - 1 } else { NO_ROW }
+            })
+            .collect();
+        let moved = |row: u32| new_row.get(row as usize).copied().unwrap_or(NO_ROW);
+        for link in self.partner.iter_mut().chain(self.sibling.iter_mut()) {
+            *link = moved(*link);
+        }
+        fn drop_rows<T>(column: &mut Vec<T>, keep: &[bool]) {
+            let mut marks = keep.iter();
+            column.retain(|_| marks.next().copied().unwrap_or(true));
+        }
+        drop_rows(&mut self.event, keep);
+        drop_rows(&mut self.start, keep);
+        drop_rows(&mut self.end, keep);
+        drop_rows(&mut self.stream, keep);
+        drop_rows(&mut self.correlation, keep);
+        drop_rows(&mut self.partner, keep);
+        drop_rows(&mut self.on_gpu, keep);
+        drop_rows(&mut self.sibling, keep);
+    }
+}
+
+/// An argument as HTA's numeric columns hold it: -1 if missing or not a number, decimal text counts.
+pub(crate) fn number(column: &AttrColumn<'_>, event: EventId, trace: &Trace) -> i64 {
+    match column.get(event) {
+        None => -1,
+        Some(AttrValue::Int(i)) => i,
+        Some(AttrValue::Float(f)) if f.is_finite() => f as i64,
+        Some(AttrValue::Uint(u)) => i64::try_from(u).unwrap_or(-1),
+        Some(AttrValue::Str(s)) => trace.strings.get(s).trim().parse::<f64>().map_or(-1, |f| f as i64),
+        Some(_) => -1,
+    }
+}
+
+/// `ProfilerStep#<n>`, blanks around the `#` allowed.
+fn is_step_name(name: &str) -> bool {
+    name.strip_prefix("ProfilerStep")
+        .and_then(|rest| rest.trim_start().strip_prefix('#'))
+        .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// HTA's rounding to whole µs: the start up, the end down. It adds in `f64`, whose error near whole numbers is part
+/// of its result, so the same arithmetic is done here.
+fn round(start: i64, dur: i64) -> (i64, i64) {
+    let start_us = ns_to_us(start);
+    let end_us = start_us + ns_to_us(dur);
+    ((start_us.ceil() as i64).saturating_mul(1000), (end_us.floor() as i64).saturating_mul(1000))
+}
+
+/// The `f64` nearest to a number of ns in µs, which is what a JSON reader makes of its decimal text.
+fn ns_to_us(ns: i64) -> f64 {
+    const EXACT: u64 = 1 << 53;
+    if ns.unsigned_abs() < EXACT {
+        return ns as f64 / 1000.0;
+    }
+    // Beyond 2^53 the ns do not fit an f64, the µs do; the sum is then the only rounding that matters.
+    (ns.div_euclid(1000)) as f64 + ns.rem_euclid(1000) as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_that_of_json_floats() {
+        assert_eq!(round(1_000, 2_000), (1_000, 3_000));
+        assert_eq!(round(1_001, 1_999), (2_000, 3_000));
+        assert_eq!(round(1_100, 300), (2_000, 1_000), "spans inside one microsecond end before they start");
+        for text in ["1695835585836833.123", "6869181224115.277", "0.001", "1695835585836833.25"] {
+            let ns: i64 = (text.parse::<f64>().unwrap().trunc() as i64) * 1000
+                + text.split('.').nth(1).map_or(0, |f| format!("{f:0<3}").parse().unwrap());
+            assert_eq!(ns_to_us(ns), text.parse::<f64>().unwrap(), "{text}");
+        }
+    }
+
+    #[test]
+    fn step_names() {
+        assert!(is_step_name("ProfilerStep#12"));
+        assert!(is_step_name("ProfilerStep # 1"));
+        assert!(!is_step_name("ProfilerStep*"));
+        assert!(!is_step_name("my ProfilerStep#1"));
+    }
+}
