@@ -1,0 +1,248 @@
+"""Opened traces and what can be asked of them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, overload
+
+from . import _native
+from ._progress import Progress, reporter
+from ._table import Table
+
+PathLike = str | os.PathLike[str]
+Steps = int | tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kind of problem met while reading a trace, with how often and where first."""
+
+    code: str
+    """Stable code, such as ``bare_quote``."""
+    severity: str
+    """``note`` (nothing was changed), ``repaired``, ``skipped`` (a record or value left out) or ``lost`` (truncation)."""
+    message: str
+    """One sentence: what was met and what was done."""
+    count: int
+    """How often."""
+    offsets: tuple[int, ...]
+    """Byte offsets of the first places in the decompressed text."""
+    example: str
+    """The first example, shortened."""
+    trace: str
+    """Name of the trace."""
+    rank: int
+    """Its rank."""
+
+    def __str__(self) -> str:
+        places = f" (first at byte {', '.join(map(str, self.offsets))})" if self.offsets else ""
+        return f"{self.severity}: {self.message}, {self.count} times{places} [{self.trace}]"
+
+
+class ReadReport(Sequence[Problem]):
+    """What reading had to repair, skip or lose; empty for a sound file. A sequence of :class:`Problem`."""
+
+    __slots__ = ("_problems",)
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self._problems = tuple(problems)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was repaired, skipped or lost (notes do not count)."""
+        return all(p.severity == "note" for p in self._problems)
+
+    def __len__(self) -> int:
+        return len(self._problems)
+
+    @overload
+    def __getitem__(self, index: int) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Problem, ...]: ...
+    def __getitem__(self, index: int | slice) -> Problem | tuple[Problem, ...]:
+        return self._problems[index]
+
+    def __repr__(self) -> str:
+        return "\n".join(["Read report:", *(f"  {p}" for p in self)]) if self else "Read report: nothing to report"
+
+
+@dataclass(frozen=True)
+class TraceInfo:
+    """What is known of one trace (one rank or file) as a whole."""
+
+    name: str
+    """File name, with the archive's in front where there is one."""
+    format: str
+    """Format it was read from, such as ``kineto`` or ``chrome``."""
+    rank: int
+    """Its rank: as the files say it, or its position where they do not."""
+    rank_in_file: int | None
+    """The rank that the file itself names."""
+    world_size: int | None
+    """Number of ranks of the job, if the file says it."""
+    base_ns: int
+    """Epoch time in ns that event times count from; 0 if the file names none."""
+    span_ns: tuple[int, int] | None
+    """First start and last end of the events, in ns since the base."""
+    events: int
+    """Number of events."""
+    gpu_ops: int
+    """Number of operations on accelerators (kernels, copies, memory sets, synchronisations)."""
+    tracks: int
+    """Number of tracks (threads, streams, counters)."""
+    steps: tuple[int, ...]
+    """Step numbers in time order."""
+    bytes: int
+    """Bytes of (decompressed) text read."""
+    records: int
+    """Records met in the file, of any phase."""
+    metadata: tuple[tuple[str, str], ...]
+    """Other top-level entries of the file: key and JSON text. May hold what is private."""
+
+
+@dataclass(frozen=True)
+class AnalysisInfo:
+    """One registered analysis."""
+
+    name: str
+    """Stable name, for :meth:`Run.table`."""
+    about: str
+    """One line that says what it shows."""
+
+
+class Run:
+    """One or many opened traces (one per rank or file) and what can be asked of them.
+
+    Made by :func:`open`. Immutable; methods may be called from several threads, and long ones release the GIL.
+    Where there are several traces, tables have a column ``rank`` in front; ``rank=`` picks one trace.
+    ``steps`` picks a step by number, or a range ``(first, last)`` with both ends included; ``None`` means everything.
+    Times are integers in ns wherever a column name ends in ``_ns``.
+    """
+
+    __slots__ = ("_native", "_paths", "_report", "_traces")
+
+    def __init__(self, native: _native.Run, paths: tuple[str, ...]) -> None:
+        self._native = native
+        self._paths = paths
+        self._report: ReadReport | None = None
+        self._traces: tuple[TraceInfo, ...] | None = None
+
+    @property
+    def traces(self) -> tuple[TraceInfo, ...]:
+        """What is known of each trace, in the order opened."""
+        if self._traces is None:
+            self._traces = tuple(_trace_info(fields) for fields in self._native.traces())
+        return self._traces
+
+    @property
+    def ranks(self) -> list[int]:
+        """Rank of each trace, in the order opened."""
+        return self._native.ranks
+
+    @property
+    def read_report(self) -> ReadReport:
+        """What reading had to repair, skip or lose, how often and where. Look at it before trusting numbers."""
+        if self._report is None:
+            self._report = ReadReport(_problem(fields) for fields in self._native.problems())
+        return self._report
+
+    def analyses(self) -> list[AnalysisInfo]:
+        """Every registered analysis; each name is good for :meth:`table` and :meth:`tables`."""
+        return analyses()
+
+    def tables(self, analysis: str, *, steps: Steps = None, rank: int | None = None) -> dict[str, Table]:
+        """All tables of one analysis, by table name.
+
+        Raises :class:`AnalysisError` for an unknown analysis, rank or step.
+        """
+        native = self._native.analyze(analysis, _step_range(steps), rank)
+        return {table.name: table for table in map(Table, native)}
+
+    def table(self, name: str, *, steps: Steps = None, rank: int | None = None) -> Table:
+        """One table: of the analysis with that name, the table with the same name or else its first.
+
+        ``run.table("kernel_summary", steps=(10, 12)).to_pandas()``
+        """
+        tables = self.tables(name, steps=steps, rank=rank)
+        return tables[name] if name in tables else next(iter(tables.values()))
+
+    def save(self, path: PathLike, *, overwrite: bool = False) -> None:
+        """Writes the traces to a run directory (by habit ``NAME.stackline``): Parquet tables that :func:`open` opens
+        without parsing and that DuckDB, Polars and pandas read. ``overwrite`` replaces a run, never anything else.
+
+        Raises ``FileExistsError`` or another ``OSError``; what did not end well leaves no run.
+        """
+        self._native.save(os.fspath(path), overwrite)
+
+    def __len__(self) -> int:
+        """Number of traces."""
+        return len(self._native.ranks)
+
+    def __repr__(self) -> str:
+        events = sum(trace.events for trace in self.traces)
+        head = f"Run of {len(self)} trace{'' if len(self) == 1 else 's'}, {events:,} events"
+        lines = [f"  rank {t.rank}: {t.name} ({t.format}, {t.events:,} events, {len(t.steps)} steps)" for t in self.traces]
+        if len(lines) > 10:
+            lines[10:] = [f"  ... {len(lines) - 10} more"]
+        if not self.read_report.is_clean:
+            lines.append(f"  {len(self.read_report)} kinds of problems while reading: see run.read_report")
+        return "\n".join([head, *lines])
+
+
+def open(  # noqa: A001 - sl.open is the name people expect
+    paths: PathLike | Iterable[PathLike],
+    *,
+    threads: int = 0,
+    progress: Progress = None,
+) -> Run:
+    """Opens traces: files (JSON, plain or compressed with gzip, zstd, zip), archives and directories of ranks, run directories.
+
+    ``paths``: one path or several. What a file is, is found out by its content, not its name.
+    ``threads``: threads to use, 0 for as many as there are cores; never changes a result.
+    ``progress``: ``None`` shows a bar on terminals and in notebooks if it takes longer than half a second, ``True``
+    always, ``False`` never; or a function of (bytes done, bytes in all).
+
+    Releases the GIL; Ctrl-C ends it. Raises :class:`ReadError` if nothing can be read; whatever less had to be repaired
+    or skipped stands in :attr:`Run.read_report`.
+    """
+    single = isinstance(paths, (str, os.PathLike))
+    names = [os.fspath(paths)] if isinstance(paths, (str, os.PathLike)) else [os.fspath(path) for path in paths]
+    if not names:
+        raise ValueError("no input: give a trace file, a directory of traces or a run directory")
+    if threads < 0:
+        raise ValueError(f"threads is {threads}; give 0 (as many as there are cores) or more")
+    update, close = reporter(progress, os.path.basename(names[0].rstrip("/")) if single else f"{len(names)} inputs")
+    try:
+        native = _native.open(names, threads, update)
+    finally:
+        close()
+    return Run(native, tuple(names))
+
+
+def analyses() -> list[AnalysisInfo]:
+    """Every registered analysis, without opening anything."""
+    return [AnalysisInfo(name, about) for name, about in _native.analyses_list()]
+
+
+def _step_range(steps: Steps) -> tuple[int, int] | None:
+    if steps is None:
+        return None
+    first, last = (steps, steps) if isinstance(steps, int) else steps
+    if first > last:
+        raise ValueError(f"steps is ({first}, {last}); the first must not be after the last")
+    return first, last
+
+
+def _problem(fields: dict[str, Any]) -> Problem:
+    return Problem(**{**fields, "offsets": tuple(fields["offsets"])})
+
+
+def _trace_info(fields: dict[str, Any]) -> TraceInfo:
+    return TraceInfo(**{**fields, "steps": tuple(fields["steps"]), "metadata": tuple(map(tuple, fields["metadata"]))})
+
+
+
+
+__all__ = ["AnalysisInfo", "Problem", "ReadReport", "Run", "TraceInfo", "analyses", "open"]

@@ -1,0 +1,212 @@
+"""Tables: what every analysis returns."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow
+
+    from . import _native
+
+_HEAD_ROWS = 10
+_CELL_WIDTH = 48
+
+
+class Table:
+    """A result table with named columns in Arrow memory.
+
+    It speaks the Arrow PyCapsule interface, so pyarrow, polars, duckdb, pandas 3 and others take it directly and
+    without copies: ``pyarrow.table(t)``, ``polars.DataFrame(t)``, ``duckdb.sql("select * from t")``. None of them is
+    needed to look at it: ``print(t)``, ``t.to_pylist()``, ``t["name"]``.
+
+    Column names end in their unit where they have one (``_ns``, ``_us``, ``_percent`` ...); :attr:`units` has them all.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(self, native: _native.Table) -> None:
+        self._native = native
+
+    @property
+    def name(self) -> str:
+        """Stable name, such as ``kernel_summary``."""
+        return self._native.name
+
+    @property
+    def title(self) -> str:
+        """One line that says what the table shows."""
+        return self._native.title
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences that belong to the numbers: coverage, definitions, what could not be computed."""
+        return self._native.notes
+
+    @property
+    def columns(self) -> list[str]:
+        """Column names in display order."""
+        return self._native.columns
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Unit by column name: ``ns``, ``µs``, ``ms``, ``B``, ``%``, ``GB/s`` ...; columns without one are left out."""
+        return {name: unit for name, unit in zip(self._native.columns, self._native.units, strict=True) if unit}
+
+    @property
+    def schema(self) -> dict[str, str]:
+        """Arrow type by column name, as text."""
+        return dict(zip(self._native.columns, self._native.types, strict=True))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory that the columns take."""
+        return self._native.nbytes
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return len(self._native), len(self._native.columns)
+
+    def __len__(self) -> int:
+        return len(self._native)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Rows as dictionaries, a thousand fetched at a time."""
+        names, size = self._native.columns, len(self._native)
+        for start in range(0, size, 1000):
+            for row in self._native.rows(start, start + 1000):
+                yield dict(zip(names, row, strict=True))
+
+    def __getitem__(self, column: str) -> list[Any]:
+        """Values of one column as a list of Python objects (``None`` where a row has no value)."""
+        names = self._native.columns
+        if column not in names:
+            raise KeyError(f"no column {column!r} in {self.name}; it has {', '.join(names)}")
+        return self._native.column(names.index(column))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The Arrow PyCapsule interface (a stream of record batches, shared without copies)."""
+        return self._native.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> object:
+        """The Arrow PyCapsule interface (the schema)."""
+        return self._native.__arrow_c_schema__()
+
+    def to_arrow(self) -> pyarrow.Table:
+        """A ``pyarrow.Table`` over the same memory. Needs pyarrow."""
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def to_polars(self) -> polars.DataFrame:
+        """A ``polars.DataFrame``. Needs polars."""
+        import polars
+
+        return polars.DataFrame(self)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A ``pandas.DataFrame``. Needs pandas and pyarrow.
+
+        Integer and truth columns with missing values get pandas' nullable types (``Int64``, ``boolean``): pandas'
+        default, floating point, would change large integers silently. Texts that repeat (names, categories) become
+        ``category`` columns. ``frame.attrs`` carries the table's name, notes and units.
+        """
+        import pandas
+        import pyarrow
+        import pyarrow.types as kinds
+
+        table = self.to_arrow()
+        nullable = {
+            pyarrow.int8(): pandas.Int8Dtype(),
+            pyarrow.int16(): pandas.Int16Dtype(),
+            pyarrow.int32(): pandas.Int32Dtype(),
+            pyarrow.int64(): pandas.Int64Dtype(),
+            pyarrow.uint8(): pandas.UInt8Dtype(),
+            pyarrow.uint16(): pandas.UInt16Dtype(),
+            pyarrow.uint32(): pandas.UInt32Dtype(),
+            pyarrow.uint64(): pandas.UInt64Dtype(),
+            pyarrow.bool_(): pandas.BooleanDtype(),
+        }
+        exact = [c.null_count > 0 and not kinds.is_floating(c.type) for c in table.columns]
+        names = table.column_names
+        with_nulls = [name for name, is_exact in zip(names, exact, strict=True) if is_exact]
+        frame = table.drop_columns(with_nulls).to_pandas()
+        if with_nulls:
+            frame = frame.join(table.select(with_nulls).to_pandas(types_mapper=nullable.get))[names]
+        frame.attrs.update({"name": self.name, "title": self.title, "notes": self.notes, "units": self.units})
+        return frame
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """All rows as dictionaries. Needs no other library."""
+        return list(self)
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """All columns as lists. Needs no other library."""
+        return {name: self._native.column(i) for i, name in enumerate(self._native.columns)}
+
+    def _shown(self) -> tuple[list[str], list[list[str]], int]:
+        """Headers, the first rows as text, and how many rows are left out."""
+        size = len(self._native)
+        shown = size if size <= _HEAD_ROWS + 2 else _HEAD_ROWS
+        cells = [[_text(value) for value in row] for row in self._native.rows(0, shown)]
+        return self._native.columns, cells, size - shown
+
+    def __repr__(self) -> str:
+        names, rows, more = self._shown()
+        lines = [f"{self.name}: {self.title} ({len(self)} rows)" if self.title else f"{self.name} ({len(self)} rows)"]
+        if names:
+            widths = [max(len(name), *(len(row[i]) for row in rows), 0) for i, name in enumerate(names)]
+            numeric = [_is_number(kind) for kind in self._native.types]
+            for row in [names, *rows]:
+                cells = [
+                    text.rjust(width) if right else text.ljust(width)
+                    for text, width, right in zip(row, widths, numeric, strict=True)
+                ]
+                lines.append("  ".join(cells).rstrip())
+        if more:
+            lines.append(f"... {more} more")
+        lines.extend(f"Note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        names, rows, more = self._shown()
+        units = self.units
+        align = ["right" if _is_number(kind) else "left" for kind in self._native.types]
+        head = "".join(
+            f'<th style="text-align:{side}">{html.escape(name)}'
+            + (f" <small>[{html.escape(units[name])}]</small>" if name in units else "")
+            + "</th>"
+            for name, side in zip(names, align, strict=True)
+        )
+        body = "".join(
+            "<tr>"
+            + "".join(
+                f'<td style="text-align:{side}">{html.escape(text)}</td>' for text, side in zip(row, align, strict=True)
+            )
+            + "</tr>"
+            for row in rows
+        )
+        notes = "".join(f"<p><small>{html.escape(note)}</small></p>" for note in self.notes)
+        tail = f"<p>{more} more rows</p>" if more else ""
+        return (
+            f"<div><b>{html.escape(self.title or self.name)}</b> <small>{len(self)} rows</small>"
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{tail}{notes}</div>"
+        )
+
+
+def _is_number(kind: str) -> bool:
+    return kind.startswith(("Int", "UInt", "Float"))
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.1f}"
+    text = " ".join(str(value).split())
+    return text if len(text) <= _CELL_WIDTH else text[: _CELL_WIDTH - 1] + "…"
