@@ -1,7 +1,5 @@
 //! Why the engine could not answer.
 
-use std::path::PathBuf;
-
 /// A sentence that says what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -12,14 +10,9 @@ pub enum Error {
     /// An input cannot be read at all.
     #[error(transparent)]
     Ingest(#[from] stackline_ingest::Error),
-    /// A directory cannot be looked into.
-    #[error("{}: cannot read: {source}", path.display())]
-    Io {
-        /// Which path.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
+    /// A run directory cannot be read or written.
+    #[error(transparent)]
+    Store(#[from] stackline_store::Error),
     /// The rank is not among the inputs.
     #[error("rank {wanted} is not in the input; it has {}", list(available))]
     NoRank {
@@ -46,12 +39,19 @@ pub enum Error {
 impl Error {
     /// Whether the input is at fault (rather than the request or the tool).
     pub fn is_unreadable(&self) -> bool {
-        matches!(self, Self::Ingest(_) | Self::Io { .. })
+        use stackline_store::Error as Store;
+        let store = |e: &Store| {
+            matches!(e, Store::NotARun { .. } | Store::Incomplete { .. } | Store::Newer { .. } | Store::Damaged { .. })
+                || matches!(e, Store::Io { action: "read" | "open", .. })
+        };
+        matches!(self, Self::Ingest(_)) || matches!(self, Self::Store(e) if store(e))
     }
 
     /// Whether the request is at fault.
     pub fn is_wrong_use(&self) -> bool {
+        use stackline_store::Error as Store;
         matches!(self, Self::NoInput | Self::NoRank { .. } | Self::NoStep { .. })
+            || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }
 

@@ -12,7 +12,7 @@ pub struct Watch {
 
 #[derive(Default)]
 struct Inner {
-    cancelled: AtomicBool,
+    cancelled: Arc<AtomicBool>,
     bytes: AtomicU64,
     total: AtomicU64,
 }
@@ -41,6 +41,11 @@ impl Watch {
     /// Bytes to read in all, 0 while unknown (standard input).
     pub fn total(&self) -> u64 {
         self.inner.total.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for layers below that poll it.
+    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.inner.cancelled)
     }
 
     /// Counts bytes that were read.

@@ -1,0 +1,218 @@
+//! Where the time of each GPU goes, as one sum: what runs, and why nothing runs.
+//!
+//! `gpu_time`: per device, from the first start to the last end of GPU work (the window). An instant in which something
+//! runs counts once, for the first of computation, communication, memory. An instant in which nothing runs on *any* of
+//! the device's streams counts by the operation that ends the gap: `idle_host_wait` if its launch call started only
+//! within the gap (the host was late), else `idle_kernel_wait` below 30 µs (HTA's threshold: the hardware's distance
+//! between operations), else `idle_other` (it waited for something else). Without a launch record the cause is
+//! `idle_unknown`. The rows of a device add up to its window.
+//!
+//! `gpu_kernels`: the same operations by name.
+
+use crate::kernel_type::{KernelType, NameTypes, RULES};
+use crate::{Analysis, Scope};
+use stackline_model::{GpuId, StrId, Table, Trace, Unit};
+use std::collections::BTreeMap;
+
+/// The registered analysis.
+pub(super) const ANALYSIS: Analysis = Analysis {
+    name: "gpu_time",
+    about: "Where the time of each GPU goes, in one sum: what runs and why nothing runs; kernels by name",
+    run: |trace, scope| {
+        let mut types = NameTypes::new(trace, RULES);
+        let operations = operations(trace, scope, &mut types);
+        vec![breakdown(trace, &operations), kernels(trace, &operations)]
+    },
+};
+
+/// Gaps shorter than this in ns are the hardware's own (HTA's `consecutive_kernel_delay`).
+const KERNEL_WAIT_NS: i64 = 30_000;
+
+const CATEGORIES: [&str; 7] =
+    ["computation", "communication", "memory", "idle_host_wait", "idle_kernel_wait", "idle_other", "idle_unknown"];
+
+#[derive(Clone, Copy)]
+struct Operation {
+    device: i32,
+    start: i64,
+    end: i64,
+    gpu: GpuId,
+    kind: KernelType,
+}
+
+/// All plausible operations of the scope by (device, start, row).
+fn operations(trace: &Trace, scope: &Scope, types: &mut NameTypes<'_>) -> Vec<Operation> {
+    let mut operations = Vec::with_capacity(trace.gpu.len());
+    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+        let event = trace.gpu.event[gpu.index()];
+        if trace.events.is_plausible(event) {
+            let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
+            operations.push(Operation {
+                device: trace.gpu.device[gpu.index()],
+                start,
+                end,
+                gpu,
+                kind: types.of_event(event),
+            });
+        }
+    }
+    operations.sort_by_key(|o| (o.device, o.start, o.gpu));
+    operations
+}
+
+fn breakdown(trace: &Trace, operations: &[Operation]) -> Table {
+    let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
+    for of_device in operations.chunk_by(|a, b| a.device == b.device) {
+        let times = device(trace, of_device);
+        let window: i64 = times.iter().sum();
+        let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
+        rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
+    }
+    let table = Table::new("gpu_time", "GPU time: what runs, and why nothing runs")
+        .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
+        .text("category", rows.iter().map(|r| r.1.to_owned()))
+        .i64("time_ns", Unit::Ns, rows.iter().map(|r| r.2))
+        .f64("percent", Unit::Percent, rows.iter().map(|r| (r.3 > 0).then(|| 100.0 * r.2 as f64 / r.3 as f64)));
+    if rows.is_empty() {
+        return table.note("The trace has no GPU operations in this scope.");
+    }
+    table
+}
+
+/// Time per category of one device's operations, which are sorted by start.
+fn device(trace: &Trace, operations: &[Operation]) -> [i64; 7] {
+    let mut times = [0i64; 7];
+    // Until when something of this class or of one before it runs.
+    let mut until = [i64::MIN; 3];
+    let mut at = operations.first().map_or(0, |o| o.start);
+    for operation in operations {
+        advance(&mut times, &until, at, operation.start);
+        let busy_until = until.iter().copied().max().unwrap_or(i64::MIN);
+        if at < operation.start && busy_until < operation.start {
+            let gap_start = busy_until.max(at);
+            times[cause(trace, operation, gap_start)] += operation.start - gap_start;
+        }
+        at = at.max(operation.start);
+        let class = class(operation.kind);
+        until[class] = until[class].max(operation.end);
+    }
+    let end = until.iter().copied().max().unwrap_or(at);
+    advance(&mut times, &until, at, end);
+    times
+}
+
+/// Adds the busy time from `from` to `to`, during which nothing starts.
+fn advance(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
+    let mut at = from;
+    for (class, &end) in until.iter().enumerate() {
+        let end = end.min(to);
+        if end > at {
+            times[class] += end - at;
+            at = end;
+        }
+    }
+}
+
+fn class(kind: KernelType) -> usize {
+    match kind {
+        KernelType::Communication => 1,
+        KernelType::Memory => 2,
+        _ => 0,
+    }
+}
+
+/// Index into [`CATEGORIES`] of why the device idled before `next`.
+fn cause(trace: &Trace, next: &Operation, gap_start: i64) -> usize {
+    match trace.gpu.launch[next.gpu.index()].some() {
+        None => 6,
+        Some(launch) if trace.events.start[launch.index()] > gap_start => 3,
+        Some(_) if next.start - gap_start < KERNEL_WAIT_NS => 4,
+        Some(_) => 5,
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Kernel {
+    kind: KernelType,
+    count: i64,
+    total: i64,
+    longest: i64,
+}
+
+fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
+    let mut by_name: BTreeMap<StrId, Kernel> = BTreeMap::new();
+    for operation in operations {
+        let name = trace.events.name[trace.gpu.event[operation.gpu.index()].index()];
+        let dur = operation.end - operation.start;
+        let kernel =
+            by_name.entry(name).or_insert(Kernel { kind: operation.kind, count: 0, total: 0, longest: 0 });
+        kernel.count += 1;
+        kernel.total = kernel.total.saturating_add(dur);
+        kernel.longest = kernel.longest.max(dur);
+    }
+    let mut rows: Vec<(&str, Kernel)> = by_name.iter().map(|(&name, k)| (trace.strings.get(name), *k)).collect();
+    rows.sort_by(|a, b| b.1.total.cmp(&a.1.total).then_with(|| a.0.cmp(b.0)));
+    let all = rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.1.total));
+    Table::new("gpu_kernels", "GPU operations by name")
+        .text("name", rows.iter().map(|r| r.0.to_owned()))
+        .f64("percent", Unit::Percent, rows.iter().map(|r| (all > 0).then(|| 100.0 * r.1.total as f64 / all as f64)))
+        .i64("total_ns", Unit::Ns, rows.iter().map(|r| r.1.total))
+        .i64("count", Unit::None, rows.iter().map(|r| r.1.count))
+        .f64("mean_ns", Unit::Ns, rows.iter().map(|r| r.1.total as f64 / r.1.count as f64))
+        .i64("max_ns", Unit::Ns, rows.iter().map(|r| r.1.longest))
+        .text("kind", rows.iter().map(|r| r.1.kind.name().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::intervals::{subtract, total, union};
+    use proptest::prelude::*;
+
+    fn operation(start: i64, dur: i64, kind: KernelType) -> Operation {
+        Operation { device: 0, start, end: start + dur, gpu: GpuId(0), kind }
+    }
+
+    fn trace_with_launch(launch: stackline_model::EventId, start: i64) -> Trace {
+        let mut trace = Trace::default();
+        trace.events.start.push(start);
+        trace.gpu.launch.push(launch);
+        trace
+    }
+
+    proptest! {
+        #[test]
+        fn the_sweep_agrees_with_interval_arithmetic(
+            spans in proptest::collection::vec((0i64..200, 0i64..30, 0usize..3), 1..20)
+        ) {
+            let kinds = [KernelType::Computation, KernelType::Communication, KernelType::Memory];
+            let mut operations: Vec<_> = spans.iter().map(|&(s, d, k)| operation(s, d, kinds[k])).collect();
+            operations.sort_by_key(|o| o.start);
+            let times = device(&trace_with_launch(stackline_model::EventId::NONE, 0), &operations);
+            let mut covered = Vec::new();
+            for (class, kind) in kinds.into_iter().enumerate() {
+                let own = union(operations.iter().filter(|o| o.kind == kind).map(|o| (o.start, o.end)));
+                prop_assert_eq!(times[class], total(&subtract(&own, &covered)), "{:?} of {:?}", kind, &spans);
+                covered = union(covered.into_iter().chain(own));
+            }
+            let window = covered.last().map_or(0, |l| l.1) - covered.first().map_or(0, |f| f.0);
+            prop_assert_eq!(times.iter().sum::<i64>(), window);
+        }
+    }
+
+    #[test]
+    fn idleness_has_a_cause() {
+        let gap = |launch_start: Option<i64>, length: i64| {
+            let launch = launch_start.map(|_| stackline_model::EventId(0)).into();
+            let trace = trace_with_launch(launch, launch_start.unwrap_or(0));
+            let compute = KernelType::Computation;
+            let times = device(&trace, &[operation(0, 10, compute), operation(10 + length, 5, compute)]);
+            let found = times.iter().enumerate().skip(3).find(|(_, t)| **t > 0).map(|(i, t)| (CATEGORIES[i], *t));
+            found.unwrap()
+        };
+        assert_eq!(gap(Some(12), 100), ("idle_host_wait", 100));
+        assert_eq!(gap(Some(5), 100), ("idle_kernel_wait", 100));
+        assert_eq!(gap(Some(5), 40_000), ("idle_other", 40_000));
+        assert_eq!(gap(None, 100), ("idle_unknown", 100));
+    }
+}

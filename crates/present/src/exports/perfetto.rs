@@ -1,0 +1,241 @@
+//! Perfetto's native format (`.pftrace`): smaller and quicker to open than JSON, with exact nanoseconds.
+//!
+//! Slices on one Perfetto track must nest. Where events of a track cross each other (dependent launches, damaged Python
+//! frames), the later one goes to an extra lane below, named after the track.
+
+use super::perfetto_proto as proto;
+use super::perfetto_tracks::{Lanes, Tracks};
+use prost::Message;
+use proto::EventType;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{AttrValue, EventId, LinkTable, Phase, StrId, Trace, TrackId, flags};
+use std::io::{self, Write};
+
+/// Writes one trace. Returns how many events were left out because their times are unknown or implausible.
+pub fn write(trace: &Trace, out: &mut dyn Write) -> io::Result<u64> {
+    let mut writer = Writer::new(trace, out);
+    let mut left_out = 0;
+    for track in trace.tracks.ids() {
+        writer.track(track)?;
+        left_out += writer.events(track)?;
+    }
+    Ok(left_out)
+}
+
+/// The sequence that all packets belong to.
+const SEQUENCE: u32 = 1;
+
+/// Kinds of interned text, each with ids of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Interned {
+    Category,
+    Name,
+    Key,
+    Text,
+}
+
+struct Writer<'a> {
+    trace: &'a Trace,
+    out: &'a mut dyn Write,
+    /// Added to event times: the base, or what makes the earliest time 0 where that would be negative.
+    base: i128,
+    tracks: Tracks,
+    flows: Flows,
+    known: FxHashSet<(Interned, StrId)>,
+    fresh: proto::InternedData,
+    started: bool,
+    buffer: Vec<u8>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(trace: &'a Trace, out: &'a mut dyn Write) -> Self {
+        let timed = trace.events.ids().filter(|e| trace.events.is_plausible(*e));
+        let earliest = timed.map(|e| i128::from(trace.events.start[e.index()])).min().unwrap_or(0);
+        Self {
+            trace,
+            out,
+            base: i128::from(trace.meta.base_ns).max(-earliest),
+            tracks: Tracks::default(),
+            flows: Flows::of(trace),
+            known: FxHashSet::default(),
+            fresh: proto::InternedData::default(),
+            started: false,
+            buffer: Vec::new(),
+        }
+    }
+
+    fn packet(&mut self, mut packet: proto::TracePacket) -> io::Result<()> {
+        packet.trusted_packet_sequence_id = SEQUENCE;
+        packet.sequence_flags = Some(if std::mem::replace(&mut self.started, true) { 2 } else { 3 });
+        if self.fresh != proto::InternedData::default() {
+            packet.interned_data = Some(std::mem::take(&mut self.fresh));
+        }
+        self.buffer.clear();
+        // Field 1 of `Trace`, length-delimited.
+        self.buffer.push(0x0a);
+        packet.encode_length_delimited(&mut self.buffer).map_err(io::Error::other)?;
+        self.out.write_all(&self.buffer)
+    }
+
+    /// The interning id of a text; the next packet brings the text if it is new.
+    fn intern(&mut self, kind: Interned, text: StrId) -> u64 {
+        let iid = u64::from(text.0) + 1;
+        if self.known.insert((kind, text)) {
+            let entry = proto::InternedName { iid, name: self.trace.strings.get(text).to_owned() };
+            match kind {
+                Interned::Category => self.fresh.event_categories.push(entry),
+                Interned::Name => self.fresh.event_names.push(entry),
+                Interned::Key => self.fresh.debug_annotation_names.push(entry),
+                Interned::Text => self.fresh.debug_annotation_string_values.push(entry),
+            }
+        }
+        iid
+    }
+
+    fn track(&mut self, track: TrackId) -> io::Result<()> {
+        for descriptor in self.tracks.describe(self.trace, track) {
+            self.packet(proto::TracePacket { track_descriptor: Some(descriptor), ..Default::default() })?;
+        }
+        Ok(())
+    }
+
+    /// Writes the events of a track; gives the number of those left out.
+    fn events(&mut self, track: TrackId) -> io::Result<u64> {
+        let trace = self.trace;
+        let mut lanes = Lanes::default();
+        let mut left_out = 0;
+        for &event in trace.track_events(track) {
+            if !trace.events.is_plausible(event) {
+                left_out += 1;
+                continue;
+            }
+            match trace.events.phase[event.index()] {
+                Phase::Counter => self.counter(track, event)?,
+                _ if !trace.events.has(event, flags::HAS_DURATION) => {
+                    let uuid = self.tracks.lane(track, 0);
+                    self.start(uuid, event, EventType::Instant)?;
+                }
+                _ => self.slice(track, event, &mut lanes)?,
+            }
+        }
+        for (lane, ends) in lanes.finish() {
+            self.ends(track, lane, &ends)?;
+        }
+        Ok(left_out)
+    }
+
+    fn slice(&mut self, track: TrackId, event: EventId, lanes: &mut Lanes) -> io::Result<()> {
+        let (start, end) = (self.trace.events.start[event.index()], self.trace.events.end(event));
+        let placed = lanes.place(start, end);
+        if placed.is_new && placed.lane > 0 {
+            let descriptor = self.tracks.extra_lane(self.trace, track, placed.lane);
+            self.packet(proto::TracePacket { track_descriptor: Some(descriptor), ..Default::default() })?;
+        }
+        self.ends(track, placed.lane, &placed.ended)?;
+        let uuid = self.tracks.lane(track, placed.lane);
+        self.start(uuid, event, EventType::SliceBegin)
+    }
+
+    fn ends(&mut self, track: TrackId, lane: usize, ends: &[i64]) -> io::Result<()> {
+        let uuid = self.tracks.lane(track, lane);
+        for &end in ends {
+            let event = proto::TrackEvent {
+                r#type: Some(EventType::SliceEnd as i32),
+                track_uuid: Some(uuid),
+                ..Default::default()
+            };
+            self.event(end, event)?;
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, uuid: u64, event: EventId, kind: EventType) -> io::Result<()> {
+        let row = event.index();
+        let (name, category) = (self.trace.events.name[row], self.trace.events.category[row]);
+        let message = proto::TrackEvent {
+            r#type: Some(kind as i32),
+            track_uuid: Some(uuid),
+            name_iid: name.some().map(|n| self.intern(Interned::Name, n)),
+            category_iids: category.some().map(|c| self.intern(Interned::Category, c)).into_iter().collect(),
+            debug_annotations: self.annotations(event),
+            flow_ids: self.flows.from.remove(&event).unwrap_or_default(),
+            terminating_flow_ids: self.flows.to.remove(&event).unwrap_or_default(),
+            ..Default::default()
+        };
+        self.event(self.trace.events.start[row], message)
+    }
+
+    fn event(&mut self, at: i64, event: proto::TrackEvent) -> io::Result<()> {
+        let timestamp = u64::try_from(self.base + i128::from(at)).unwrap_or(0);
+        self.packet(proto::TracePacket { timestamp: Some(timestamp), track_event: Some(event), ..Default::default() })
+    }
+
+    fn annotations(&mut self, event: EventId) -> Vec<proto::DebugAnnotation> {
+        let trace = self.trace;
+        let annotate = |(key, value)| {
+            let mut annotation =
+                proto::DebugAnnotation { name_iid: Some(self.intern(Interned::Key, key)), ..Default::default() };
+            match value {
+                AttrValue::Null => {}
+                AttrValue::Bool(b) => annotation.bool_value = Some(b),
+                AttrValue::Int(i) => annotation.int_value = Some(i),
+                AttrValue::Uint(u) => annotation.uint_value = Some(u),
+                AttrValue::Float(f) => annotation.double_value = Some(f),
+                AttrValue::Str(s) | AttrValue::Json(s) => {
+                    annotation.string_value_iid = Some(self.intern(Interned::Text, s));
+                }
+            }
+            annotation
+        };
+        trace.attrs.of(event).map(annotate).collect()
+    }
+
+    /// A counter event sets one value per argument: each is a counter of its own.
+    fn counter(&mut self, track: TrackId, event: EventId) -> io::Result<()> {
+        let trace = self.trace;
+        let (name, at) = (trace.events.name[event.index()], trace.events.start[event.index()]);
+        for (key, value) in trace.attrs.of(event) {
+            let Some(number) = value.as_f64() else { continue };
+            let (uuid, descriptor) = self.tracks.counter(trace, track, name, key);
+            if let Some(descriptor) = descriptor {
+                self.packet(proto::TracePacket { track_descriptor: Some(descriptor), ..Default::default() })?;
+            }
+            let integer = value.as_i64();
+            let message = proto::TrackEvent {
+                r#type: Some(EventType::Counter as i32),
+                track_uuid: Some(uuid),
+                counter_value: integer,
+                double_counter_value: if integer.is_some() { None } else { Some(number) },
+                ..Default::default()
+            };
+            self.event(at, message)?;
+        }
+        Ok(())
+    }
+}
+
+/// Arrows: ids per event where they start and where they end.
+struct Flows {
+    from: FxHashMap<EventId, Vec<u64>>,
+    to: FxHashMap<EventId, Vec<u64>>,
+}
+
+impl Flows {
+    /// The source's arrows, launches, and forward to backward.
+    fn of(trace: &Trace) -> Self {
+        let mut flows = Self { from: FxHashMap::default(), to: FxHashMap::default() };
+        let mut id = 0;
+        let pairs = |links: &LinkTable| links.iter().map(|(from, to, _)| (from, to)).collect::<Vec<_>>();
+        let launches = trace.gpu.ids().map(|g| (trace.gpu.launch[g.index()], trace.gpu.event[g.index()]));
+        let mut seen = FxHashSet::default();
+        for (from, to) in launches.chain(pairs(&trace.flows)).chain(pairs(&trace.backward)) {
+            // The source's arrows repeat launches and backward links.
+            if from.is_some() && to.is_some() && seen.insert((from, to)) {
+                id += 1;
+                flows.from.entry(from).or_default().push(id);
+                flows.to.entry(to).or_default().push(id);
+            }
+        }
+        flows
+    }
+}

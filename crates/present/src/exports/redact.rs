@@ -1,0 +1,47 @@
+//! What an export keeps of a file's own top-level entries.
+
+use stackline_model::TraceMeta;
+
+/// Entries that describe devices, the job's shape and the recording's settings, and that analyses need. Everything else
+/// may hold environment variables, host and user names, or paths.
+const HARMLESS: &[&str] = &[
+    "schemaVersion",
+    "deviceProperties",
+    "distributedInfo",
+    "baseTimeNanoseconds",
+    "displayTimeUnit",
+    "cupti_version",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+    "record_shapes",
+    "with_stack",
+    "with_modules",
+    "with_flops",
+    "profile_memory",
+];
+
+/// The entries to write, in file order: all, or with `redact` only harmless ones.
+pub(super) fn entries(meta: &TraceMeta, redact: bool) -> impl Iterator<Item = (&str, &str)> {
+    meta.entries
+        .iter()
+        .map(|(key, json)| (key.as_str(), json.as_str()))
+        .filter(move |(key, _)| !redact || HARMLESS.contains(key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redacting_keeps_devices_and_job_only() {
+        let entry = |k: &str| (k.to_owned(), "{}".to_owned());
+        let keys = ["env", "distributedInfo", "traceName", "deviceProperties", "hostname"];
+        let meta = TraceMeta { entries: keys.map(entry).to_vec(), ..TraceMeta::default() };
+        let kept: Vec<_> = entries(&meta, true).map(|(k, _)| k).collect();
+        assert_eq!(kept, ["distributedInfo", "deviceProperties"]);
+        assert_eq!(entries(&meta, false).count(), 5);
+    }
+}
