@@ -1,6 +1,7 @@
 //! The registry of analyses: one file each, one line each in [`ALL`].
 
 mod coverage;
+mod gpu_time;
 pub mod tl_coll_analysis;
 pub mod tl_gpu_timeline;
 pub mod tl_kernel_summary;
@@ -26,6 +27,7 @@ use crate::Analysis;
 #[rustfmt::skip]
 pub const ALL: &[Analysis] = &[
     coverage::COVERAGE,
+    gpu_time::ANALYSIS,
     tl_gpu_timeline::GPU_TIMELINE,
     tl_kernel_summary::KERNEL_SUMMARY,
     tl_ops_summary_by_category::OPS_SUMMARY_BY_CATEGORY,
