@@ -40,7 +40,6 @@ pub struct GpuView<'a> {
 impl<'a> GpuView<'a> {
     /// Looks at the part of `trace` in `scope`.
     pub fn new(trace: &'a Trace, scope: &Scope, definition: Definition) -> Self {
-        let arrows = flow_sources(trace, definition);
         let mut names: FxHashMap<StrId, bool> = FxHashMap::default();
         let mut communicates = |name: StrId| {
             *names.entry(name).or_insert_with(|| classify::is_communication_kernel(trace.strings.get(name)))
@@ -54,10 +53,11 @@ impl<'a> GpuView<'a> {
             .gpu
             .ids()
             .map(|g| {
-                let launch = trace.gpu.launch[g.index()];
-                let known = match &arrows {
-                    Some(arrows) => launch.is_some() && arrows.allows(trace, launch),
-                    None => launch.is_some() || trace.gpu.operator[g.index()].is_some(),
+                let known = match definition {
+                    Definition::Exact => {
+                        trace.gpu.launch[g.index()].is_some() || trace.gpu.operator[g.index()].is_some()
+                    }
+                    Definition::TraceLens => has_arrow(trace, g),
                 };
                 counted[g.index()] && known
             })
@@ -102,25 +102,12 @@ impl<'a> GpuView<'a> {
     }
 }
 
-/// Runtime calls that an arrow leaves, and how TraceLens treats graph launches.
-struct Arrows(Vec<bool>);
-
-fn flow_sources(trace: &Trace, definition: Definition) -> Option<Arrows> {
-    if definition == Definition::Exact {
-        return None;
-    }
-    let mut sources = vec![false; trace.events.len()];
-    for (from, _, _) in trace.flows.iter() {
-        sources[from.index()] = true;
-    }
-    Some(Arrows(sources))
-}
-
-impl Arrows {
-    /// TraceLens follows arrows from launches to GPU work, but finds the work of graph launches by correlation.
-    fn allows(&self, trace: &Trace, launch: EventId) -> bool {
-        self.0[launch.index()] || matches!(trace.name(launch), "cudaGraphLaunch" | "hipGraphLaunch")
-    }
+/// Whether TraceLens ties a GPU operation to its launch. It follows flow arrows, and ROCm's profiler starts none at
+/// `hipMemset` calls; the correlation id names the call all the same.
+fn has_arrow(trace: &Trace, gpu: GpuId) -> bool {
+    let launch = trace.gpu.launch[gpu.index()];
+    let is_fill = trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Memset;
+    launch.is_some() && !(is_fill && trace.name(launch).starts_with("hip"))
 }
 
 /// Disjoint spans in the arithmetic of a definition.
@@ -160,7 +147,8 @@ impl Spans {
     pub fn total_us(&self) -> f64 {
         match self {
             Self::Ns(spans) => total(spans) as f64 / 1e3,
-            Self::Us(spans) => total(spans),
+            // The sum of no numbers is -0.0.
+            Self::Us(spans) => total(spans) + 0.0,
         }
     }
 
@@ -232,7 +220,7 @@ impl Recompute {
 pub struct Launcher {
     /// The operator or the runtime call.
     pub event: EventId,
-    /// Its GPU work, in row order.
+    /// Its GPU work, in order of launch.
     pub gpu: Vec<GpuId>,
     /// Time in µs during which any of its GPU work runs.
     pub direct_us: f64,
@@ -282,6 +270,10 @@ impl Launchers {
         let tree = OpTree::new(trace);
         let work = tree.gpu_work(trace, &view.linked);
         for launcher in &mut list {
+            launcher.gpu.sort_by_key(|g| {
+                let launch = trace.gpu.launch[g.index()];
+                (launch.some().map(|l| trace.events.start[l.index()]), launch, *g)
+            });
             launcher.direct_us = view.busy_us(launcher.gpu.iter().copied());
             launcher.category = category(view, launcher);
             launcher.subtree_us = match tree.node_of(launcher.event) {

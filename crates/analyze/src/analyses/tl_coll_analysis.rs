@@ -3,6 +3,7 @@
 
 use crate::classify::{Collective, element_bytes, is_communication_kernel};
 use crate::summary::Summary;
+use crate::tracelens::Definition;
 use crate::{Analysis, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
@@ -11,7 +12,7 @@ use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, T
 pub(super) const COLL_ANALYSIS: Analysis = Analysis {
     name: "coll_analysis",
     about: "Collectives by group, type and message size, with algorithm and bus bandwidth",
-    run: |trace, scope| vec![table(trace, scope)],
+    run: |trace, scope| vec![table(trace, scope, Definition::Exact)],
 };
 
 /// Bytes of a mebibyte.
@@ -30,6 +31,14 @@ struct Key {
     split_in: StrId,
     split_out: StrId,
     stream: i64,
+}
+
+impl Key {
+    fn is_complete(&self) -> bool {
+        let texts = [self.group, self.ranks, self.collective, self.dtype, self.split_in, self.split_out];
+        let numbers = [self.group_size, self.elements_in, self.elements_out];
+        texts.iter().all(|t| t.is_some()) && numbers.iter().all(Option::is_some)
+    }
 }
 
 /// A row: its key, kernel of the first member, durations.
@@ -61,9 +70,10 @@ impl Row {
     }
 }
 
-/// The table, largest sum first.
-pub fn table(trace: &Trace, scope: &Scope) -> Table {
-    let rows = rows(trace, scope);
+/// The table, largest sum first. TraceLens leaves out kernels of which the trace does not tell everything.
+pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
+    let mut rows = rows(trace, scope);
+    rows.retain(|r| definition == Definition::Exact || r.key.is_complete());
     let text = |f: fn(&Key) -> StrId| {
         rows.iter().map(move |r| f(&r.key).some().map(|id| trace.strings.get(id).to_owned())).collect::<Vec<_>>()
     };

@@ -1,5 +1,7 @@
 //! Reading TraceLens' reference tables: CSV whose cells may hold Python literals.
 
+pub(crate) mod compare;
+
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
