@@ -1,15 +1,7 @@
 //! The registry of analyses: one file each, one line each in [`ALL`].
 
 mod coverage;
-pub mod hta_annotations;
-pub mod hta_comm_comp_overlap;
-pub mod hta_counters;
-pub mod hta_idle_time;
-pub mod hta_kernel_breakdown;
-pub mod hta_launch_stats;
-pub mod hta_memory_bandwidth;
-pub mod hta_queue_length;
-pub mod hta_temporal_breakdown;
+mod gpu_time;
 pub mod tl_coll_analysis;
 pub mod tl_gpu_timeline;
 pub mod tl_kernel_summary;
@@ -19,6 +11,15 @@ pub mod tl_ops_summary_by_category;
 pub mod tl_ops_unique_args;
 pub mod tl_short_kernels;
 mod tl_steps;
+pub mod hta_annotations;
+pub mod hta_comm_comp_overlap;
+pub mod hta_counters;
+pub mod hta_idle_time;
+pub mod hta_kernel_breakdown;
+pub mod hta_launch_stats;
+pub mod hta_memory_bandwidth;
+pub mod hta_queue_length;
+pub mod hta_temporal_breakdown;
 
 use crate::Analysis;
 
@@ -26,6 +27,7 @@ use crate::Analysis;
 #[rustfmt::skip]
 pub const ALL: &[Analysis] = &[
     coverage::COVERAGE,
+    gpu_time::ANALYSIS,
     tl_gpu_timeline::GPU_TIMELINE,
     tl_kernel_summary::KERNEL_SUMMARY,
     tl_ops_summary_by_category::OPS_SUMMARY_BY_CATEGORY,
