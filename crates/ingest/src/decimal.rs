@@ -20,6 +20,15 @@ pub(crate) fn parse_micros(text: &[u8]) -> Option<Nanos> {
     parse_plain(text).or_else(|| parse_any(text))
 }
 
+/// A whole number of microseconds.
+#[inline]
+pub(crate) fn whole_micros(micros: i64) -> Option<Nanos> {
+    if i128::from(micros).abs() >= MAX_MICROSECONDS {
+        return Some(Nanos { ns: micros, fractional: false, was_ns: true });
+    }
+    micros.checked_mul(1000).map(|ns| Nanos { ns, fractional: false, was_ns: false })
+}
+
 /// The form that traces use: up to 15 digits, a point, up to three digits.
 fn parse_plain(text: &[u8]) -> Option<Nanos> {
     let mut value = 0i64;

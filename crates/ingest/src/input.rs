@@ -239,7 +239,7 @@ pub(crate) fn could_be_trace(path: &Path) -> bool {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Packing {
+pub(crate) enum Packing {
     None,
     Gzip,
     Zstd,
@@ -248,7 +248,7 @@ enum Packing {
 }
 
 impl Packing {
-    fn of(head: &[u8]) -> Self {
+    pub(crate) fn of(head: &[u8]) -> Self {
         if head.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
         } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {

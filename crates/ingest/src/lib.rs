@@ -17,6 +17,7 @@ mod error;
 mod input;
 mod prefetch;
 pub mod problems;
+mod raw;
 mod resolve;
 mod scan;
 pub mod sources;
@@ -24,6 +25,7 @@ mod text;
 mod window;
 
 pub use error::Error;
+pub use raw::open_text;
 
 use input::Found;
 use rayon::prelude::*;

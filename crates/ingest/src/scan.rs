@@ -28,7 +28,9 @@ pub(crate) struct RawStr<'a> {
 pub(crate) enum RawValue<'a> {
     /// A string.
     Str(RawStr<'a>),
-    /// A number's text.
+    /// An integer of at most 18 digits.
+    Int(i64),
+    /// The text of any other number.
     Number(&'a [u8]),
     /// `true` or `false`.
     Bool(bool),
@@ -73,12 +75,19 @@ impl<'a> Cursor<'a> {
     pub(crate) fn key(&mut self) -> Result<(RawStr<'a>, bool), Fail> {
         let quoted = self.peek()? == b'"';
         let start = self.at + usize::from(quoted);
-        let length = memchr(b'"', &self.bytes[start..]).ok_or(Fail::End)?;
-        let mut end = start + length;
-        let mut escaped = memchr(b'\\', &self.bytes[start..end]).is_some();
-        if escaped {
-            end = self.string_end(start)?;
-            escaped = true;
+        // Keys are short: a plain loop beats a vectorised search.
+        let mut end = start;
+        let mut escaped = false;
+        loop {
+            match self.bytes.get(end) {
+                Some(b'"') => break,
+                Some(b'\\') => {
+                    escaped = true;
+                    end += 2;
+                }
+                Some(_) => end += 1,
+                None => return Err(Fail::End),
+            }
         }
         let raw = &self.bytes[start..end];
         if !quoted && !is_plain_key(raw) {
@@ -92,14 +101,31 @@ impl<'a> Cursor<'a> {
         Ok((RawStr { raw, escaped, bare_quotes: false }, !quoted))
     }
 
-    /// Position of the quote that ends a well-formed string starting (behind its quote) at `from`.
-    fn string_end(&self, from: usize) -> Result<usize, Fail> {
+    /// Position of the quote that ends a well-formed string starting (behind its quote) at `from`, and whether there
+    /// are backslashes before it.
+    #[inline]
+    fn string_end(&self, from: usize) -> Result<(usize, bool), Fail> {
+        const SHORT: usize = 16;
+        for at in from..from + SHORT {
+            match self.bytes.get(at) {
+                Some(b'"') => return Ok((at, false)),
+                Some(b'\\') => return self.string_end_far(at),
+                Some(_) => {}
+                None => return Err(Fail::End),
+            }
+        }
+        self.string_end_far(from + SHORT)
+    }
+
+    fn string_end_far(&self, from: usize) -> Result<(usize, bool), Fail> {
         let mut at = from;
+        let mut escaped = false;
         loop {
             let found = at + memchr2(b'"', b'\\', self.bytes.get(at..).ok_or(Fail::End)?).ok_or(Fail::End)?;
             if self.bytes[found] == b'"' {
-                return Ok(found);
+                return Ok((found, escaped));
             }
+            escaped = true;
             at = found + 2;
         }
     }
@@ -109,12 +135,11 @@ impl<'a> Cursor<'a> {
     #[inline]
     pub(crate) fn string(&mut self) -> Result<RawStr<'a>, Fail> {
         let start = self.at + 1;
-        let end = self.string_end(start)?;
+        let (end, escaped) = self.string_end(start)?;
         match (Self { bytes: self.bytes, at: end + 1 }).peek()? {
             b',' | b'}' | b']' => {
-                let raw = &self.bytes[start..end];
                 self.at = end + 1;
-                Ok(RawStr { raw, escaped: memchr(b'\\', raw).is_some(), bare_quotes: false })
+                Ok(RawStr { raw: &self.bytes[start..end], escaped, bare_quotes: false })
             }
             _ => self.string_slow(start),
         }
@@ -185,11 +210,32 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn number_or_odd(&mut self) -> Result<RawValue<'a>, Fail> {
         let start = self.at;
-        let mut at = start + 1;
-        while let Some(&byte) = self.bytes.get(at) {
-            if !matches!(byte, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') {
-                break;
+        let negative = self.bytes[start] == b'-';
+        let first = start + usize::from(negative);
+        let mut at = first;
+        let mut value = 0i64;
+        while let Some(digit @ b'0'..=b'9') = self.bytes.get(at) {
+            value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0'));
+            at += 1;
+        }
+        // Up to 18 digits fit; "-0" is not the integer 0.
+        let digits = at - first;
+        let fits = (1..=18).contains(&digits) && !(negative && value == 0);
+        match self.bytes.get(at) {
+            None => Err(Fail::End),
+            Some(b',' | b'}' | b']' | b' ' | b'\n' | b'\r' | b'\t') if fits => {
+                self.at = at;
+                Ok(RawValue::Int(if negative { -value } else { value }))
             }
+            Some(_) => self.number_text(start, at),
+        }
+    }
+
+    /// The rest of a number that is not a plain integer.
+    #[inline]
+    fn number_text(&mut self, start: usize, from: usize) -> Result<RawValue<'a>, Fail> {
+        let mut at = from;
+        while let Some(b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-') = self.bytes.get(at) {
             at += 1;
         }
         match self.bytes.get(at) {
@@ -198,7 +244,10 @@ impl<'a> Cursor<'a> {
                 self.at = at;
                 Ok(RawValue::Number(&self.bytes[start..at]))
             }
-            Some(_) => self.word(),
+            Some(_) => {
+                self.at = start;
+                self.word()
+            }
         }
     }
 
@@ -229,7 +278,7 @@ impl<'a> Cursor<'a> {
         loop {
             match self.bytes.get(at) {
                 None => return Err(Fail::End),
-                Some(b'"') => at = self.string_end(at + 1)?,
+                Some(b'"') => at = self.string_end(at + 1)?.0,
                 Some(b'[' | b'{') => depth += 1,
                 Some(b']' | b'}') => {
                     depth -= 1;

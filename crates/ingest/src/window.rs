@@ -20,7 +20,9 @@ pub(crate) enum Refill {
 /// The bytes not yet consumed, and where they stand in the stream.
 pub(crate) struct Window<R> {
     reader: R,
+    /// Initialised once; valid up to `filled`.
     buffer: Vec<u8>,
+    filled: usize,
     /// Consumed bytes at the front of `buffer`.
     from: usize,
     /// Stream position of `buffer[0]`.
@@ -32,12 +34,12 @@ pub(crate) struct Window<R> {
 
 impl<R: Read> Window<R> {
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader, buffer: Vec::new(), from: 0, base: 0, ended: false, failure: None }
+        Self { reader, buffer: Vec::new(), filled: 0, from: 0, base: 0, ended: false, failure: None }
     }
 
     /// The bytes not yet consumed.
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.buffer[self.from..]
+        &self.buffer[self.from..self.filled]
     }
 
     /// Stream position of the first byte of [`Self::bytes`].
@@ -47,7 +49,7 @@ impl<R: Read> Window<R> {
 
     /// Drops `n` bytes at the front.
     pub(crate) fn consume(&mut self, n: usize) {
-        self.from = (self.from + n).min(self.buffer.len());
+        self.from = (self.from + n).min(self.filled);
     }
 
     /// Whether the stream has no bytes beyond the window.
@@ -60,24 +62,31 @@ impl<R: Read> Window<R> {
         if self.ended {
             return Refill::End;
         }
-        self.buffer.drain(..self.from);
+        self.buffer.copy_within(self.from..self.filled, 0);
+        self.filled -= self.from;
         self.base += self.from as u64;
         self.from = 0;
-        let have = self.buffer.len();
+        let have = self.filled;
         if have >= MAX_WINDOW {
             return Refill::TooLarge;
         }
         // Doubling keeps the work linear when one element is larger than the window.
-        let want = FIRST_WINDOW.max(have);
-        match self.reader.by_ref().take(want as u64).read_to_end(&mut self.buffer) {
-            Ok(0) => self.ended = true,
-            Ok(_) => {}
-            Err(error) => {
-                self.failure = Some(error);
-                self.ended = true;
+        let want = have + FIRST_WINDOW.max(have);
+        if self.buffer.len() < want {
+            self.buffer.resize(want, 0);
+        }
+        while self.filled < want && !self.ended {
+            match self.reader.read(&mut self.buffer[self.filled..want]) {
+                Ok(0) => self.ended = true,
+                Ok(count) => self.filled += count,
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failure = Some(error);
+                    self.ended = true;
+                }
             }
         }
-        if self.buffer.len() > have { Refill::More } else { Refill::End }
+        if self.filled > have { Refill::More } else { Refill::End }
     }
 }
 

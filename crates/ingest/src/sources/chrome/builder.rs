@@ -13,11 +13,14 @@ use stackline_model::{
 };
 use std::collections::BTreeMap;
 
-/// An asynchronous span's identity: category, id, process.
-type AsyncKey = (StrId, Key, Key);
+/// An asynchronous span's identity: category, id, and whether the id is local to its process.
+type AsyncKey = (StrId, Key, bool);
 
 /// A begin record's row and the arguments of its end record.
 type LateArguments = (EventId, Vec<(StrId, AttrType)>, Vec<u64>);
+
+/// How many open spans of one id are searched for the one that ends.
+const MAX_ASYNC_DEPTH: usize = 1024;
 
 /// Builds a trace from records.
 pub(super) struct Builder {
@@ -272,16 +275,22 @@ impl Builder {
         let flags = bits | flags::UNFINISHED;
         let phase = Phase::Async;
         let id = self.push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index });
-        self.open_async.entry((category, self.raw.id, self.raw.pid)).or_default().push(id);
+        self.open_async.entry((category, self.raw.id, self.raw.id_is_local)).or_default().push(id);
     }
 
     fn end_async(&mut self, offset: u64) {
-        let key = (self.raw.category, self.raw.id, self.raw.pid);
-        let name = self.raw.name;
-        let names = &self.trace.events.name;
+        let key = (self.raw.category, self.raw.id, self.raw.id_is_local);
+        let (name, pid, is_local) = (self.raw.name, self.raw.pid, self.raw.id_is_local);
+        let (events, tracks) = (&self.trace.events, &self.trace.tracks);
+        let fits = |e: &EventId| name.is_none() || events.name[e.index()] == name;
+        let at_home = |e: &EventId| tracks.pid(events.track[e.index()]) == pid;
         let found = self.open_async.get_mut(&key).and_then(|open| {
-            let at = open.iter().rposition(|e| name.is_none() || names[e.index()] == name)?;
-            Some(open.remove(at))
+            // Ids are global unless said otherwise, yet merged files reuse them: the own process goes first.
+            let recent = open.len().saturating_sub(MAX_ASYNC_DEPTH);
+            let inner = &open[recent..];
+            let own = inner.iter().rposition(|e| fits(e) && at_home(e));
+            let at = own.or_else(|| inner.iter().rposition(|e| fits(e) && !is_local))?;
+            Some(open.remove(recent + at))
         });
         self.close(found, offset);
     }

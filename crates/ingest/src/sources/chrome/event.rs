@@ -1,7 +1,7 @@
 //! One record of the event list: bytes to a scratch record.
 
 use super::builder::Builder;
-use crate::decimal::{Nanos, parse_micros};
+use crate::decimal::{Nanos, parse_micros, whole_micros};
 use crate::problems::{self, Code};
 use crate::scan::{Cursor, Fail, RawStr, RawValue};
 use crate::text::{TextReader, dirt};
@@ -31,10 +31,14 @@ pub(super) struct RawEvent {
     pub(super) ts: Time,
     pub(super) dur: Time,
     pub(super) id: Key,
+    /// Whether the id means something within its process only (`id2: {"local": ..}`).
+    pub(super) id_is_local: bool,
     pub(super) stack: Key,
     /// Attributes: the members of `args`, then other members of the record with `$` before their name.
     pub(super) fields: Vec<(StrId, AttrType)>,
     pub(super) values: Vec<u64>,
+    /// Which of them come from `args`.
+    args: std::ops::Range<usize>,
 }
 
 impl Default for RawEvent {
@@ -48,9 +52,11 @@ impl Default for RawEvent {
             ts: Time::Missing,
             dur: Time::Missing,
             id: Key::None,
+            id_is_local: false,
             stack: Key::None,
             fields: Vec::new(),
             values: Vec::new(),
+            args: 0..0,
         }
     }
 }
@@ -128,12 +134,11 @@ impl EventReader<'_> {
                 }
                 b',' => {
                     cursor.at += 1;
-                    self.extra_commas(cursor)?;
+                    if self.extra_commas(cursor)? == b'}' {
+                        continue;
+                    }
                 }
                 _ => {}
-            }
-            if cursor.peek()? == b'}' {
-                continue;
             }
             match self.key(cursor)? {
                 Some(key) => self.member(cursor, key, &mut seen)?,
@@ -147,7 +152,17 @@ impl EventReader<'_> {
         self.builder.pending.push((code, self.base + at as u64));
     }
 
-    fn extra_commas(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
+    /// Skips commas too many; the byte that follows.
+    #[inline]
+    fn extra_commas(&mut self, cursor: &mut Cursor<'_>) -> Result<u8, Fail> {
+        match cursor.peek()? {
+            b',' | b'}' => self.skip_commas(cursor),
+            other => Ok(other),
+        }
+    }
+
+    #[cold]
+    fn skip_commas(&mut self, cursor: &mut Cursor<'_>) -> Result<u8, Fail> {
         loop {
             match cursor.peek()? {
                 b',' => {
@@ -156,9 +171,9 @@ impl EventReader<'_> {
                 }
                 b'}' => {
                     self.problem(problems::EXTRA_COMMA, cursor.at);
-                    return Ok(());
+                    return Ok(b'}');
                 }
-                _ => return Ok(()),
+                other => return Ok(other),
             }
         }
     }
@@ -199,6 +214,11 @@ impl EventReader<'_> {
     }
 
     fn member(&mut self, cursor: &mut Cursor<'_>, key: RawStr<'_>, seen: &mut u32) -> Result<(), Fail> {
+        if key.escaped {
+            let (text, _) = crate::text::decode(key.raw);
+            let plain = RawStr { raw: text.as_bytes(), escaped: false, bare_quotes: false };
+            return self.member(cursor, plain, seen);
+        }
         let bit = match key.raw {
             b"ph" => 0,
             b"cat" => 1,
@@ -210,16 +230,21 @@ impl EventReader<'_> {
             b"args" => 7,
             b"id" => 8,
             b"sf" => 9,
+            b"id2" => return self.scoped_id(cursor),
             _ => return self.extra(cursor, key),
         };
         if *seen & (1 << bit) != 0 {
             self.problem(problems::DUPLICATE_KEY, cursor.at);
+            if bit == 7 {
+                self.forget_args();
+            }
         }
         *seen |= 1 << bit;
         if bit == 7 && cursor.peek()? == b'{' {
-            self.builder.raw.fields.clear();
-            self.builder.raw.values.clear();
-            return self.args(cursor);
+            let from = self.builder.raw.fields.len();
+            self.args(cursor)?;
+            self.builder.raw.args = from..self.builder.raw.fields.len();
+            return Ok(());
         }
         let at = cursor.at;
         let value = cursor.value()?;
@@ -237,6 +262,31 @@ impl EventReader<'_> {
             }
             8 => self.builder.raw.id = self.id_key(value, at),
             _ => self.builder.raw.stack = self.id_key(value, at),
+        }
+        Ok(())
+    }
+
+    /// Drops the arguments read so far: a second list of them follows, and the last one wins.
+    #[cold]
+    fn forget_args(&mut self) {
+        let range = std::mem::take(&mut self.builder.raw.args);
+        self.builder.raw.fields.drain(range.clone());
+        self.builder.raw.values.drain(range);
+    }
+
+    /// Reads `id2`: an id with its scope, `{"local": ..}` (within the process) or `{"global": ..}`. Kept as it is, too.
+    #[cold]
+    fn scoped_id(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
+        let mut ahead = Cursor { bytes: cursor.bytes, at: cursor.at };
+        let is_object = ahead.peek()? == b'{';
+        let plain = RawStr { raw: b"id2", escaped: false, bare_quotes: false };
+        self.extra(cursor, plain)?;
+        ahead.at += 1;
+        if is_object && let Ok((scope, _)) = ahead.key() {
+            let at = ahead.at;
+            let value = ahead.value()?;
+            self.builder.raw.id = self.id_key(value, at);
+            self.builder.raw.id_is_local = scope.raw == b"local";
         }
         Ok(())
     }
@@ -267,8 +317,7 @@ impl EventReader<'_> {
                 }
                 b',' => {
                     cursor.at += 1;
-                    self.extra_commas(cursor)?;
-                    if cursor.peek()? == b'}' {
+                    if self.extra_commas(cursor)? == b'}' {
                         continue;
                     }
                 }
@@ -289,6 +338,7 @@ impl EventReader<'_> {
     #[inline]
     fn attr_value(&mut self, value: RawValue<'_>, at: usize) -> AttrValue {
         match value {
+            RawValue::Int(value) => AttrValue::Int(value),
             RawValue::Number(text) => self.number(text),
             RawValue::Str(raw) => AttrValue::Str(self.string(raw, at)),
             RawValue::Json(raw) => {
@@ -353,6 +403,7 @@ impl EventReader<'_> {
                 let text = String::from_utf8_lossy(text);
                 self.builder.trace.strings.intern(&text)
             }
+            RawValue::Int(value) => self.builder.trace.strings.intern(&value.to_string()),
             RawValue::Bool(b) => self.builder.trace.strings.intern(if b { "true" } else { "false" }),
             RawValue::Null => StrId::NONE,
             RawValue::Odd(text) => {
@@ -366,6 +417,7 @@ impl EventReader<'_> {
     #[inline]
     fn id_key(&mut self, value: RawValue<'_>, at: usize) -> Key {
         match value {
+            RawValue::Int(value) => Key::Int(value),
             RawValue::Number(text) => match parse_number(text).and_then(AttrValue::as_i64) {
                 Some(number) => Key::Int(number),
                 None => Key::Str(self.text(value, at)),
@@ -377,6 +429,7 @@ impl EventReader<'_> {
     #[inline]
     fn time(&mut self, value: RawValue<'_>, at: usize, limit: u64) -> Time {
         let parsed = match value {
+            RawValue::Int(micros) => whole_micros(micros),
             RawValue::Number(text) => parse_micros(text),
             RawValue::Str(raw) => {
                 self.problem(problems::TIME_AS_TEXT, at);
@@ -402,6 +455,7 @@ impl EventReader<'_> {
 
 fn phase_letter(value: RawValue<'_>) -> u8 {
     match value {
+        RawValue::Str(raw) if raw.escaped => crate::text::decode(raw.raw).0.bytes().next().unwrap_or(0),
         RawValue::Str(raw) => raw.raw.first().copied().unwrap_or(0),
         _ => 0,
     }
@@ -410,17 +464,8 @@ fn phase_letter(value: RawValue<'_>) -> u8 {
 /// A JSON number; `None` for an integer beyond 64 bits or text that is no number.
 #[inline]
 pub(super) fn parse_number(text: &[u8]) -> Option<AttrValue> {
-    let (negative, digits) = match text.first()? {
-        b'-' => (true, &text[1..]),
-        _ => (false, text),
-    };
-    if digits.len() <= 18 && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) {
-        let value = digits.iter().fold(0i64, |v, d| v * 10 + i64::from(d - b'0'));
-        // "-0" is not the integer 0.
-        if !(negative && value == 0) {
-            return Some(AttrValue::Int(if negative { -value } else { value }));
-        }
-    }
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let negative = digits.len() < text.len();
     let text = std::str::from_utf8(text).ok()?;
     if let Ok(value) = text.parse::<i64>() {
         return Some(if negative && value == 0 { AttrValue::Float(-0.0) } else { AttrValue::Int(value) });

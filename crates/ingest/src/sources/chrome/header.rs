@@ -83,6 +83,7 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
             }
             (text, _) => text,
         },
+        RawValue::Int(value) => value.to_string(),
         RawValue::Number(raw) => String::from_utf8_lossy(raw).into_owned(),
         RawValue::Str(raw) => serde_json::Value::String(text::decode(raw.raw).0).to_string(),
         RawValue::Bool(b) => b.to_string(),
