@@ -160,7 +160,8 @@ impl HtaView {
     /// With two profiler steps or more, drops the calls of the last step and the GPU work whose call is gone.
     fn filter_steps(&mut self, trace: &Trace, include_last_step: bool) {
         let Some((last_start, last_end)) = self.last_step(trace) else { return };
-        let keeps = |row: usize| if include_last_step { self.start[row] <= last_end } else { self.start[row] < last_start };
+        let keeps =
+            |row: usize| if include_last_step { self.start[row] <= last_end } else { self.start[row] < last_start };
         let mut kept_correlations: FxHashSet<i64> = FxHashSet::default();
         let mut keep = vec![false; self.len()];
         let mut previous = None;

@@ -6,6 +6,7 @@
 
 pub mod analyses;
 pub mod classify;
+pub mod critical_path;
 pub mod hta_rows;
 pub mod hta_view;
 pub mod intervals;

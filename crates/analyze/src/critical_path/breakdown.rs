@@ -1,0 +1,232 @@
+//! What the time on a path is bound by (section 2.6).
+
+use super::graph::{Edge, EdgeKind};
+use super::{CriticalPath, CriticalPathError};
+use regex_lite::Regex;
+use stackline_model::{Table, Unit};
+
+/// One edge of the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// Position in the graph's edges.
+    pub edge: u32,
+    /// HTA's name of what bounds it; empty for dependencies and synchronisation, which weigh nothing.
+    pub bound_by: &'static str,
+    /// Weight in µs; negative where rounding made an event end before its start.
+    pub weight_us: f64,
+}
+
+/// A share of the path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Share {
+    /// What it is: a bound, or an event's name.
+    pub name: String,
+    /// Summed weight in µs.
+    pub weight_us: f64,
+    /// Of the sum over the path, in percent.
+    pub percent: f64,
+    /// Number of edges.
+    pub edges: usize,
+}
+
+/// A path's edges, classed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Breakdown {
+    /// One per edge of the path, in path order.
+    pub steps: Vec<Step>,
+    /// Per bound, by name.
+    pub bound_by: Vec<Share>,
+}
+
+impl CriticalPath {
+    /// What the path's time is bound by: `cpu_bound`, `data_loading`, `gpu_compute_bound`,
+    /// `gpu_communication_bound`, `gpu_kernel_kernel_overhead`, `gpu_kernel_launch_overhead`, or the empty text.
+    pub fn breakdown(&self) -> Breakdown {
+        // The patterns were checked when the path was made; a restored file's bad ones match nothing.
+        let patterns = data_load_patterns(&self.options.data_load_events).unwrap_or_default();
+        let steps: Vec<Step> = self
+            .path
+            .edges
+            .iter()
+            .filter_map(|&e| self.graph.edges.get(e as usize).map(|edge| (e, edge)))
+            .map(|(e, edge)| Step { edge: e, bound_by: self.bound_by(edge, &patterns), weight_us: edge.weight_us })
+            .collect();
+        let bound_by = shares(steps.iter().map(|s| (s.bound_by, s.weight_us)));
+        Breakdown { steps, bound_by }
+    }
+
+    /// Share of the path per name of the event that time is charged to, largest first. Launch delays, which are
+    /// charged to none, count for the launched kernel.
+    pub fn top_names(&self) -> Vec<Share> {
+        let charged = self.path_edges().filter_map(|edge| {
+            let event = match edge.kind {
+                EdgeKind::Dependency | EdgeKind::SyncDependency => return None,
+                EdgeKind::KernelLaunchDelay => self.graph.nodes.event.get(edge.to as usize).copied()?,
+                EdgeKind::OperatorKernel | EdgeKind::KernelKernelDelay => edge.attributed,
+            };
+            Some((self.events.name(event), edge.weight_us))
+        });
+        let mut shares = shares(charged);
+        shares.sort_by(|a, b| b.weight_us.total_cmp(&a.weight_us).then_with(|| a.name.cmp(&b.name)));
+        shares
+    }
+
+    fn bound_by(&self, edge: &Edge, patterns: &[Regex]) -> &'static str {
+        match edge.kind {
+            EdgeKind::KernelKernelDelay => return "gpu_kernel_kernel_overhead",
+            EdgeKind::KernelLaunchDelay => return "gpu_kernel_launch_overhead",
+            EdgeKind::Dependency | EdgeKind::SyncDependency => return "",
+            EdgeKind::OperatorKernel => {}
+        }
+        let name = shorten(self.events.name(edge.attributed));
+        if !self.events.is_gpu(edge.attributed) {
+            if patterns.iter().any(|p| p.is_match(&name)) { "data_loading" } else { "cpu_bound" }
+        } else if is_communication(&name) {
+            "gpu_communication_bound"
+        } else {
+            "gpu_compute_bound"
+        }
+    }
+}
+
+/// Sums per name, by name.
+fn shares<'a>(weights: impl Iterator<Item = (&'a str, f64)>) -> Vec<Share> {
+    let mut by_name: std::collections::BTreeMap<&str, (f64, usize)> = std::collections::BTreeMap::new();
+    let mut total = 0.0;
+    for (name, weight) in weights {
+        let sum = by_name.entry(name).or_default();
+        sum.0 += weight;
+        sum.1 += 1;
+        total += weight;
+    }
+    let percent = |weight: f64| if total == 0.0 { 0.0 } else { weight / total * 100.0 };
+    let share = |(name, (weight_us, edges)): (&str, (f64, usize))| Share {
+        name: name.to_owned(),
+        weight_us,
+        percent: percent(weight_us),
+        edges,
+    };
+    by_name.into_iter().map(share).collect()
+}
+
+/// The texts for data loading as regular expressions.
+pub(super) fn data_load_patterns(texts: &[String]) -> Result<Vec<Regex>, CriticalPathError> {
+    let compile = |text: &String| {
+        Regex::new(text).map_err(|e| CriticalPathError::InvalidPattern { pattern: text.clone(), reason: e.to_string() })
+    };
+    texts.iter().map(compile).collect()
+}
+
+/// HTA's test for a communication kernel, on its shortened name. A kernel whose name starts with "hip" counts too.
+fn is_communication(name: &str) -> bool {
+    ["nccl", "hip", "hccl"].iter().any(|p| name.starts_with(p)) || name.contains("ncclKernel")
+}
+
+/// HTA's short form of a name: without arguments and template arguments, last word. Memory operations stay.
+fn shorten(name: &str) -> std::borrow::Cow<'_, str> {
+    if name.starts_with("Mem") && (name.starts_with("Memcpy") || name.starts_with("Memset")) {
+        return name.into();
+    }
+    if !name.contains(['<', '(']) {
+        return name.into();
+    }
+    let mut kept = String::with_capacity(name.len());
+    for c in name.replace("->", "").chars() {
+        let open = match c {
+            '>' => '<',
+            ')' => '(',
+            _ => {
+                kept.push(c);
+                continue;
+            }
+        };
+        // A closing bracket without opening one takes everything before it, as in HTA.
+        let start = kept.rfind(open).unwrap_or(0);
+        kept.truncate(start);
+    }
+    kept.rsplit(' ').next().unwrap_or("").to_owned().into()
+}
+
+impl CriticalPath {
+    /// The breakdown, the largest names and the edges as tables.
+    pub fn tables(&self) -> Vec<Table> {
+        let breakdown = self.breakdown();
+        let top = self.top_names();
+        vec![
+            shares_table("critical_path_breakdown", "What the critical path is bound by", &breakdown.bound_by),
+            shares_table("critical_path_names", "Events with the largest share of the critical path", &top),
+            self.edges_table(),
+            self.nodes_table(),
+        ]
+    }
+
+    fn edges_table(&self) -> Table {
+        let mut on_path = [(0i64, 0f64); 5];
+        for edge in self.path_edges() {
+            let sum = &mut on_path[edge.kind as usize];
+            *sum = (sum.0 + 1, sum.1 + edge.weight_us);
+        }
+        let all = self.edges_by_type();
+        Table::new("critical_path_edges", "Edges of the graph and of the critical path")
+            .text("type", all.iter().map(|(k, _)| k.name().to_owned()))
+            .i64("edges", Unit::None, all.iter().map(|&(_, n)| n as i64))
+            .i64("path_edges", Unit::None, on_path.iter().map(|&(n, _)| n))
+            .f64("path_weight", Unit::Us, on_path.iter().map(|&(_, w)| w))
+    }
+
+    fn nodes_table(&self) -> Table {
+        let nodes = &self.graph.nodes;
+        let points: Vec<(u32, bool, i64)> = self
+            .path
+            .nodes
+            .iter()
+            .map(|&n| n as usize)
+            .filter(|&n| n < nodes.len())
+            .map(|n| (nodes.event[n], nodes.is_start[n], nodes.time_ns[n]))
+            .collect();
+        let index = |e: u32| self.events.index.get(e as usize).map(|&i| i64::from(i));
+        Table::new("critical_path_nodes", "Points of the critical path in order")
+            .i64("event", Unit::None, points.iter().map(|p| index(p.0)))
+            .text("at", points.iter().map(|p| if p.1 { "start" } else { "end" }.to_owned()))
+            .i64("time", Unit::Ns, points.iter().map(|p| p.2 - self.window_start_ns))
+            .text("name", points.iter().map(|p| self.events.name(p.0).to_owned()))
+            .text("track", points.iter().map(|p| self.events.track_label(p.0).to_owned()))
+            .note("Times count from the start of the window.")
+    }
+}
+
+fn shares_table(name: &str, title: &str, shares: &[Share]) -> Table {
+    let label = |s: &Share| if s.name.is_empty() { "(dependency)".to_owned() } else { s.name.clone() };
+    Table::new(name, title)
+        .text("name", shares.iter().map(label))
+        .f64("weight", Unit::Us, shares.iter().map(|s| s.weight_us))
+        .f64("percent", Unit::Percent, shares.iter().map(|s| s.percent))
+        .i64("edges", Unit::None, shares.iter().map(|s| s.edges as i64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names() {
+        assert_eq!(
+            shorten("void at::native::vectorized_elementwise_kernel<4, F<int>>(int, F)"),
+            "at::native::vectorized_elementwise_kernel"
+        );
+        assert_eq!(shorten("Memcpy DtoH (Device -> Pinned)"), "Memcpy DtoH (Device -> Pinned)");
+        assert_eq!(shorten("aten::mm"), "aten::mm");
+        assert_eq!(
+            shorten("ncclKernel_AllReduce_RING_LL_Sum_float(ncclWorkElem)"),
+            "ncclKernel_AllReduce_RING_LL_Sum_float"
+        );
+    }
+
+    #[test]
+    fn communication_by_name() {
+        assert!(is_communication("ncclDevKernel_AllReduce"));
+        assert!(is_communication("hipLaunchSomething"), "HTA's own mistake, kept");
+        assert!(is_communication("my_ncclKernel"));
+        assert!(!is_communication("ampere_sgemm"));
+    }
+}

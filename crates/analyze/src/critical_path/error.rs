@@ -1,0 +1,87 @@
+//! Why a critical path cannot be given.
+
+use thiserror::Error;
+
+/// Why a critical path cannot be given. Each text says what to do about it.
+#[derive(Debug, Error, PartialEq)]
+#[non_exhaustive]
+pub enum CriticalPathError {
+    /// No record has both a duration and a category.
+    #[error("no event of this trace has a duration and a category; there is nothing to build a path from")]
+    NoTimedEvents,
+    /// No name contains the annotation text.
+    #[error("no event name contains '{annotation}'; {}", offer(nearest))]
+    AnnotationNotFound {
+        /// The text asked for.
+        annotation: String,
+        /// Annotations of the trace that look most like it, best first.
+        nearest: Vec<String>,
+    },
+    /// The annotation occurs less often.
+    #[error("instance {instance} of '{annotation}' does not exist: there {}", count_text(*count))]
+    InstanceOutOfRange {
+        /// The text asked for.
+        annotation: String,
+        /// The instance asked for, counted from 0.
+        instance: usize,
+        /// How many instances there are.
+        count: usize,
+    },
+    /// A range of instances that ends before it starts.
+    #[error("instances {from}..{to} are none: give the smaller number first")]
+    EmptyRange {
+        /// First instance.
+        from: usize,
+        /// Last instance.
+        to: usize,
+    },
+    /// Nothing in the window is an operator, a runtime call or launched GPU work.
+    #[error(
+        "the window ({window_ns} ns, {rows} events) holds no operator, runtime call or launched GPU work with \
+         successors; choose another annotation or instance, or the whole trace"
+    )]
+    EmptyGraph {
+        /// Length of the window in ns.
+        window_ns: i64,
+        /// Events in it.
+        rows: usize,
+    },
+    /// A pattern for data loading is not a regular expression.
+    #[error("'{pattern}' is not a usable regular expression: {reason}")]
+    InvalidPattern {
+        /// The pattern.
+        pattern: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A what-if edit cannot be understood.
+    #[error("cannot understand the what-if '{text}': {reason}")]
+    InvalidEdit {
+        /// The edit as given.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A saved critical path cannot be read.
+    #[error("not a usable saved critical path: {reason}")]
+    Restore {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+fn offer(nearest: &[String]) -> String {
+    if nearest.is_empty() {
+        return "the trace has no annotations; leave the annotation out to analyse the whole trace".to_owned();
+    }
+    let quoted: Vec<String> = nearest.iter().map(|n| format!("'{n}'")).collect();
+    format!("nearest: {}", quoted.join(", "))
+}
+
+fn count_text(count: usize) -> String {
+    match count {
+        0 => "is none in the part of the trace that HTA loads".to_owned(),
+        1 => "is 1 (number 0)".to_owned(),
+        n => format!("are {n} (0 to {})", n - 1),
+    }
+}

@@ -1,0 +1,60 @@
+//! From the builder's rows to a result that stands on its own.
+
+use super::RULE_SET;
+use super::build::Builder;
+use super::roi::Roi;
+use crate::critical_path::events::EventsBuilder;
+use crate::critical_path::graph::{Graph, NO_EVENT};
+use crate::critical_path::longest_path::longest_path;
+use crate::critical_path::{CriticalPath, CriticalPathError, Warning, WarningCode};
+
+impl Builder<'_> {
+    /// Finds the path and packs everything up.
+    pub(super) fn finish(mut self, roi: &Roi) -> Result<CriticalPath, CriticalPathError> {
+        if self.edges.is_empty() {
+            let window_ns = roi.window.1.saturating_sub(roi.window.0);
+            return Err(CriticalPathError::EmptyGraph { window_ns, rows: roi.kept.len() });
+        }
+        self.warn(WarningCode::MissingInstances, roi.missing_instances);
+        let has_kernels = self.kept.iter().any(|&row| self.view.stream[row as usize] != -1);
+        self.warn(WarningCode::NoGpuWork, usize::from(!has_kernels));
+        let mut warnings = std::mem::take(&mut self.warnings);
+        let mut events = EventsBuilder::new(self.trace, self.view.len());
+        let mut nodes = std::mem::take(&mut self.nodes);
+        for event in &mut nodes.event {
+            *event = events.row_of(*event, self.view);
+        }
+        let mut edges = std::mem::take(&mut self.edges);
+        for edge in edges.iter_mut().filter(|e| e.attributed != NO_EVENT) {
+            edge.attributed = events.row_of(edge.attributed, self.view);
+        }
+        let mut graph = Graph::from_insertions(nodes, edges);
+        let negative = graph.edges.iter().filter(|e| e.weight_us < 0.0).count();
+        Warning::add(&mut warnings, WarningCode::NegativeWeight, negative as u64);
+        let path = search(&mut graph, &mut warnings);
+        Ok(CriticalPath {
+            method: "hta".to_owned(),
+            rule_set: RULE_SET.to_owned(),
+            options: self.options.clone(),
+            window_start_ns: roi.window.0,
+            window_end_ns: roi.window.1,
+            rows: roi.kept.len(),
+            events: events.finish(),
+            graph,
+            path,
+            warnings,
+        })
+    }
+}
+
+/// The longest path; cycles, which HTA fails on, are broken first.
+fn search(graph: &mut Graph, warnings: &mut Vec<Warning>) -> crate::critical_path::LongestPath {
+    match longest_path(graph.nodes.len(), &graph.edges) {
+        Ok(path) => path,
+        Err(reached) => {
+            let removed = graph.break_cycles(&reached);
+            Warning::add(warnings, WarningCode::BrokenCycle, removed as u64);
+            longest_path(graph.nodes.len(), &graph.edges).unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What rule set "hta" knows by name, as bits per name.
+
+use super::HtaOptions;
+use stackline_model::{StrId, Trace};
+
+/// Calls that take the runtime's lock (section 2.5 A).
+pub(super) const LOCK: u16 = 1;
+/// Calls that block until the GPU is done: their own time weighs nothing.
+pub(super) const BLOCKING: u16 = 2;
+/// Calls that put work on a stream.
+pub(super) const LAUNCH: u16 = 4;
+/// `cudaEventRecord`.
+pub(super) const EVENT_RECORD: u16 = 8;
+/// `cudaStreamWaitEvent`, the call.
+pub(super) const WAIT_CALL: u16 = 16;
+/// `Stream Wait Event`, the GPU-side record.
+pub(super) const STREAM_WAIT: u16 = 32;
+/// `Event Sync`.
+pub(super) const EVENT_SYNC: u16 = 64;
+/// `Context Sync`.
+pub(super) const CONTEXT_SYNC: u16 = 128;
+/// `Stream Sync`.
+pub(super) const STREAM_SYNC: u16 = 256;
+/// Contains "forward".
+pub(super) const FORWARD: u16 = 512;
+/// Contains "autograd".
+pub(super) const AUTOGRAD: u16 = 1024;
+/// Contains one of [`HtaOptions::data_load_events`].
+pub(super) const DATA_LOAD: u16 = 2048;
+/// Contains the annotation text.
+pub(super) const ANNOTATION: u16 = 4096;
+const KNOWN: u16 = 1 << 15;
+
+/// Bits per name, found out when first asked for.
+pub(super) struct Names<'a> {
+    trace: &'a Trace,
+    options: &'a HtaOptions,
+    bits: Vec<u16>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(trace: &'a Trace, options: &'a HtaOptions) -> Self {
+        Self { trace, options, bits: vec![0; trace.strings.len()] }
+    }
+
+    /// The bits of a name.
+    pub(super) fn of(&mut self, name: StrId) -> u16 {
+        let Some(bits) = self.bits.get_mut(name.index()) else { return 0 };
+        if *bits == 0 {
+            *bits = KNOWN | classify(self.trace.strings.get(name), self.options);
+        }
+        *bits
+    }
+}
+
+fn classify(name: &str, options: &HtaOptions) -> u16 {
+    let mut bits = by_full_name(name);
+    if name.contains("forward") {
+        bits |= FORWARD;
+    }
+    if name.contains("autograd") {
+        bits |= AUTOGRAD;
+    }
+    if options.data_load_events.iter().any(|p| name.contains(p.as_str())) {
+        bits |= DATA_LOAD;
+    }
+    if name.contains(&options.annotation) {
+        bits |= ANNOTATION;
+    }
+    bits
+}
+
+fn by_full_name(name: &str) -> u16 {
+    match name {
+        "cudaLaunchKernel" => LOCK | LAUNCH,
+        "cudaMemcpyAsync" => LOCK | LAUNCH | BLOCKING,
+        "cudaHostAlloc" => LOCK,
+        "cudaLaunchKernelExC"
+        | "cuLaunchKernel"
+        | "cuLaunchKernelEx"
+        | "cudaMemsetAsync"
+        | "hipLaunchKernel"
+        | "hipExtModuleLaunchKernel"
+        | "hipMemcpyAsync"
+        | "hipMemsetAsync"
+        | "hipMemcpyWithStream"
+        | "runFunction - job_prep_and_submit_for_execution" => LAUNCH,
+        "cudaDeviceSynchronize"
+        | "cudaStreamSynchronize"
+        | "cudaEventQuery"
+        | "cudaEventSynchronize"
+        | "cudaMemcpy" => BLOCKING,
+        "cudaEventRecord" => EVENT_RECORD,
+        "cudaStreamWaitEvent" => WAIT_CALL,
+        "Stream Wait Event" => STREAM_WAIT,
+        "Event Sync" => EVENT_SYNC,
+        "Context Sync" => CONTEXT_SYNC,
+        "Stream Sync" => STREAM_SYNC,
+        _ => 0,
+    }
+}

@@ -1,0 +1,78 @@
+//! Queue length per stream at each launch and each start of GPU work (section 2.5 C), over all rows of the view.
+
+use super::build::Builder;
+use super::names::LAUNCH;
+use super::sort::ids_by_time;
+use crate::critical_path::WarningCode;
+use crate::hta_view::NO_ROW;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// Queue length per row of the view; `None` where the row is neither a launch nor launched.
+pub(super) struct QueueLengths(Vec<i32>);
+
+const UNKNOWN: i32 = i32::MIN;
+
+impl QueueLengths {
+    /// The length of its stream's queue after the row: itself counted at a launch, taken off at a start.
+    pub(super) fn at(&self, row: usize) -> Option<i32> {
+        self.0.get(row).copied().filter(|&q| q != UNKNOWN)
+    }
+}
+
+/// One step of a stream's queue.
+struct Step {
+    time: i64,
+    row: u32,
+    stream: i64,
+    delta: i32,
+}
+
+impl Builder<'_> {
+    /// Counts launches up and starts down, in order of (time, launch before kernel, event index).
+    pub(super) fn queue_lengths(&mut self) -> QueueLengths {
+        let view = self.view;
+        let (mut steps, unmatched) = self.launch_steps();
+        let launched: FxHashSet<i64> = steps.iter().map(|s| view.correlation[s.row as usize]).collect();
+        let launches = steps.len();
+        for row in (0..view.len()).filter(|&r| view.stream[r] != -1 && launched.contains(&view.correlation[r])) {
+            steps.push(Step { time: view.start[row], row: row as u32, stream: view.stream[row], delta: -1 });
+        }
+        if launches + unmatched != steps.len() - launches {
+            self.warn(WarningCode::UnevenQueue, 1);
+        }
+        // The list is launches in row order, then GPU work in row order: its positions break ties as wanted.
+        let order = ids_by_time(steps.iter().enumerate().map(|(i, s)| (s.time, i as u32)), steps.len());
+        let mut lengths = vec![UNKNOWN; view.len()];
+        let mut streams: FxHashMap<i64, i32> = FxHashMap::default();
+        for position in order {
+            let step = &steps[position as usize];
+            let length = streams.entry(step.stream).or_insert(0);
+            *length += step.delta;
+            lengths[step.row as usize] = *length;
+        }
+        QueueLengths(lengths)
+    }
+
+    /// One step up per launch and GPU row of its correlation, and the number of launches without such a row.
+    fn launch_steps(&mut self) -> (Vec<Step>, usize) {
+        let view = self.view;
+        let mut steps = Vec::new();
+        let mut unmatched = 0;
+        for row in 0..view.len() {
+            if view.partner[row] == NO_ROW || self.bits(row) & LAUNCH == 0 {
+                continue;
+            }
+            let before = steps.len();
+            let mut partner = view.partner[row];
+            while partner != NO_ROW {
+                let stream = view.stream[partner as usize];
+                if stream != -1 {
+                    steps.push(Step { time: view.start[row], row: row as u32, stream, delta: 1 });
+                }
+                partner = view.sibling.get(partner as usize).copied().unwrap_or(NO_ROW);
+            }
+            unmatched += usize::from(steps.len() == before);
+        }
+        (steps, unmatched)
+    }
+}

@@ -1,0 +1,140 @@
+//! Which launch an event record follows and which launch a stream wait precedes (section 2.5 D), over all rows of the
+//! view.
+
+use super::build::Builder;
+use super::names::{EVENT_RECORD, LAUNCH, WAIT_CALL};
+use crate::critical_path::WarningCode;
+use crate::hta_view::number;
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrColumn, Key, TrackId};
+use std::hash::Hash;
+
+/// Launch calls around event records and waits, as rows of the view.
+#[derive(Default)]
+pub(super) struct Waits {
+    /// By correlation of a `cudaEventRecord`: the last launch at or before it on the stream it was recorded on.
+    before_record: FxHashMap<i64, u32>,
+    /// By row of a `cudaStreamWaitEvent`: the next launch of its thread at or after it on the waiting stream.
+    after_wait: FxHashMap<u32, u32>,
+    /// By row of a synchronisation record: the correlation of the event record that it waits for.
+    recorded_by: FxHashMap<u32, i64>,
+}
+
+impl Waits {
+    /// The launch whose kernel a synchronisation record waits for.
+    pub(super) fn waited_launch(&self, sync_row: usize) -> Option<usize> {
+        let record = self.recorded_by.get(&(sync_row as u32))?;
+        self.before_record.get(record).map(|&r| r as usize)
+    }
+
+    /// The launch that a wait call holds back.
+    pub(super) fn next_launch(&self, wait_call: usize) -> Option<usize> {
+        self.after_wait.get(&(wait_call as u32)).map(|&r| r as usize)
+    }
+}
+
+/// Times and rows of launches, ascending, by where they go.
+type Launches<K> = FxHashMap<K, Vec<(i64, u32)>>;
+
+impl Builder<'_> {
+    /// Resolves event records and stream waits.
+    pub(super) fn find_waits(&mut self) -> Waits {
+        let mut waits = Waits::default();
+        let stream = self.trace.attr("wait_on_stream");
+        let record = self.trace.attr("wait_on_cuda_event_record_corr_id");
+        if !record.exists() {
+            return waits;
+        }
+        let places = self.record_places(&stream, &record, &mut waits);
+        if !places.is_empty() {
+            let launches = self.launches(|b, _, gpu| (b.pid(gpu), b.view.stream[gpu]));
+            for row in self.rows_named(EVENT_RECORD) {
+                let correlation = self.view.correlation[row as usize];
+                let Some(place) = places.get(&correlation) else { continue };
+                let list = launches.get(place).map_or(&[][..], Vec::as_slice);
+                let after = list.partition_point(|&(start, _)| start <= self.view.start[row as usize]);
+                if let Some(&(_, launch)) = after.checked_sub(1).and_then(|i| list.get(i)) {
+                    waits.before_record.insert(correlation, launch);
+                }
+            }
+        }
+        self.resolve_waits(&mut waits);
+        waits
+    }
+
+    /// By correlation of an event record: device and stream it was recorded on, as synchronisation records tell.
+    fn record_places(
+        &mut self,
+        stream: &AttrColumn<'_>,
+        record: &AttrColumn<'_>,
+        waits: &mut Waits,
+    ) -> FxHashMap<i64, (Key, i64)> {
+        let mut places: FxHashMap<i64, (Key, i64)> = FxHashMap::default();
+        let mut conflicts = 0;
+        for row in 0..self.view.len() {
+            let event = self.view.event[row];
+            let correlation = number(record, event, self.trace);
+            if correlation == -1 {
+                continue;
+            }
+            waits.recorded_by.insert(row as u32, correlation);
+            let stream = number(stream, event, self.trace);
+            if stream <= -1 {
+                continue;
+            }
+            let place = (self.pid(row), stream);
+            conflicts += usize::from(*places.entry(correlation).or_insert(place) != place);
+        }
+        self.warn(WarningCode::AmbiguousRecord, conflicts);
+        places
+    }
+
+    /// Fills in the next launch of each linked wait call.
+    fn resolve_waits(&mut self, waits: &mut Waits) {
+        let calls = self.rows_named(WAIT_CALL);
+        if calls.is_empty() {
+            return;
+        }
+        let launches = self.launches(|b, launch, gpu| (b.track(launch), b.view.stream[gpu]));
+        for call in calls {
+            let Some(sync) = self.view.partner_of(call as usize) else { continue };
+            if self.view.stream[sync] == -1 || self.view.partner_of(sync).is_none() {
+                continue;
+            }
+            let Some(list) = launches.get(&(self.track(call as usize), self.view.stream[sync])) else { continue };
+            let next = list.partition_point(|&(start, _)| start < self.view.start[call as usize]);
+            if let Some(&(_, launch)) = list.get(next) {
+                waits.after_wait.insert(call, launch);
+            }
+        }
+    }
+
+    /// Launches with linked GPU work, by a key made of launch and GPU row, each list ordered by (start, row).
+    fn launches<K: Hash + Eq>(&mut self, key: impl Fn(&Self, usize, usize) -> K) -> Launches<K> {
+        let mut launches: Launches<K> = FxHashMap::default();
+        for row in self.rows_named(LAUNCH) {
+            let Some(gpu) = self.view.partner_of(row as usize) else { continue };
+            if self.view.stream[gpu] == -1 || self.view.partner_of(gpu).is_none() {
+                continue;
+            }
+            launches.entry(key(self, row as usize, gpu)).or_default().push((self.view.start[row as usize], row));
+        }
+        #[expect(clippy::iter_over_hash_type, reason = "each list is sorted on its own")]
+        for list in launches.values_mut() {
+            list.sort_unstable();
+        }
+        launches
+    }
+
+    fn rows_named(&mut self, bit: u16) -> Vec<u32> {
+        (0..self.view.len() as u32).filter(|&row| self.bits(row as usize) & bit != 0).collect()
+    }
+
+    fn track(&self, row: usize) -> TrackId {
+        self.trace.events.track[self.view.event[row].index()]
+    }
+
+    fn pid(&self, row: usize) -> Key {
+        self.trace.tracks.pid(self.track(row))
+    }
+}

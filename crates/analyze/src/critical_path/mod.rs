@@ -1,0 +1,154 @@
+//! Critical paths: the chain of host and GPU work that decides how long a window takes.
+//!
+//! A method turns a trace into a [`CriticalPath`]: a graph, its longest path, and what is needed to present both. From
+//! there on nothing depends on the trace: breakdown, what-if, overlay and saving work on a restored result as well.
+//! The only method so far is [`hta`].
+
+mod breakdown;
+mod error;
+mod events;
+mod graph;
+pub mod hta;
+mod longest_path;
+mod nearest;
+mod overlay;
+mod overlay_write;
+mod report;
+mod save;
+mod scan;
+mod what_if;
+
+pub use breakdown::{Breakdown, Share, Step};
+pub use error::CriticalPathError;
+pub use events::{PathEvents, PathTrack, TrackKey};
+pub use graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
+pub use longest_path::LongestPath;
+pub use overlay::{FlowEnd, FlowPair, Overlay, OverlayMode};
+pub use overlay_write::{OverlayError, OverlaySummary, write_overlay};
+pub use report::{CriticalPathReport, PathPoint, ReportShare};
+pub use what_if::{Change, Edit, Resource, Selector};
+
+use hta::HtaOptions;
+use serde::{Deserialize, Serialize};
+
+/// What an analysis met on the way that its reader should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum WarningCode {
+    /// Spans that rounding made end before they start.
+    NegativeWeight,
+    /// GPU work without launch delay, kernel delay or wait: the chain of its stream is cut there.
+    ChainCut,
+    /// Launches and launched GPU work differ in number; HTA fails here.
+    UnevenQueue,
+    /// An event record that is said to be on two streams; the first is used. HTA fails here.
+    AmbiguousRecord,
+    /// A wait between two kernels of one stream; HTA fails here.
+    SyncWithinStream,
+    /// A launch call of a kind that makes no node; HTA fails here.
+    LaunchWithoutNode,
+    /// A synchronisation record of a kind that the rules do not know; HTA fails here.
+    UnknownSync,
+    /// Edges left out because they ran against time in a cycle; HTA fails here.
+    BrokenCycle,
+    /// Instances asked for beyond the last one.
+    MissingInstances,
+    /// No GPU work in the window: this is a path of the host alone. HTA fails here.
+    NoGpuWork,
+}
+
+impl WarningCode {
+    /// One sentence for people; the count stands before it.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::NegativeWeight => {
+                "spans end before they start after rounding to whole µs; they count as 0 in the search"
+            }
+            Self::ChainCut => "GPU operations have no edge from a launch, a wait or an earlier kernel",
+            Self::UnevenQueue => "launches and launched GPU work differ in number, so queue lengths may be off",
+            Self::AmbiguousRecord => "event records are reported on two streams; the first report was used",
+            Self::SyncWithinStream => "waits are between kernels of the same stream",
+            Self::LaunchWithoutNode => "launches are of a kind that the rules give no node, so their delay is missing",
+            Self::UnknownSync => "synchronisation records are of an unknown kind and were left out",
+            Self::BrokenCycle => "edges against time were left out to break cycles",
+            Self::MissingInstances => "instances were asked for beyond the last one",
+            Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
+        }
+    }
+}
+
+/// A [`WarningCode`] and how often it applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// What it is about.
+    pub code: WarningCode,
+    /// How often.
+    pub count: u64,
+}
+
+impl Warning {
+    /// Counts more occurrences of a code; none if `count` is 0.
+    fn add(warnings: &mut Vec<Self>, code: WarningCode, count: u64) {
+        match warnings.iter_mut().find(|w| w.code == code) {
+            _ if count == 0 => {}
+            Some(warning) => warning.count += count,
+            None => warnings.push(Self { code, count }),
+        }
+    }
+}
+
+/// A graph, its critical path, and all that is needed to present them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CriticalPath {
+    /// How it was found, such as `hta`.
+    pub method: String,
+    /// Version of the method's rules.
+    pub rule_set: String,
+    /// Settings.
+    pub options: HtaOptions,
+    /// Start of the window in ns since the trace's base.
+    pub window_start_ns: i64,
+    /// End of the window in ns since the trace's base.
+    pub window_end_ns: i64,
+    /// Events that took part, with nodes or not.
+    pub rows: usize,
+    /// The events that the graph refers to.
+    pub events: PathEvents,
+    /// The graph.
+    pub graph: Graph,
+    /// Its longest path.
+    pub path: LongestPath,
+    /// What the reader should know.
+    pub warnings: Vec<Warning>,
+}
+
+impl CriticalPath {
+    /// Number of edges of each kind, in the order of [`EdgeKind::ALL`].
+    pub fn edges_by_type(&self) -> [(EdgeKind, usize); 5] {
+        let mut counts = [0; 5];
+        for edge in &self.graph.edges {
+            counts[edge.kind as usize] += 1;
+        }
+        EdgeKind::ALL.map(|kind| (kind, counts[kind as usize]))
+    }
+
+    /// Rows of [`Self::events`] with a node on the path, ascending by event index.
+    pub fn path_events(&self) -> Vec<u32> {
+        let mut rows: Vec<u32> =
+            self.path.nodes.iter().filter_map(|&n| self.graph.nodes.event.get(n as usize).copied()).collect();
+        rows.sort_unstable_by_key(|&r| self.events.index.get(r as usize).copied());
+        rows.dedup();
+        rows
+    }
+
+    /// The path's edges.
+    pub fn path_edges(&self) -> impl Iterator<Item = &Edge> + '_ {
+        self.path.edges.iter().filter_map(|&e| self.graph.edges.get(e as usize))
+    }
+
+    /// Length of the window in ns.
+    pub fn window_ns(&self) -> i64 {
+        self.window_end_ns.saturating_sub(self.window_start_ns)
+    }
+}

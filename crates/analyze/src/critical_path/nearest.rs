@@ -1,0 +1,60 @@
+//! Names that look like one that was not found.
+
+use rustc_hash::FxHashSet;
+use stackline_model::{EventKind, Trace};
+
+/// How many names to offer, how many to look at, and how many characters of each.
+const OFFERED: usize = 3;
+const LOOKED_AT: usize = 2_000;
+const CHARACTERS: usize = 64;
+
+/// The annotations of the trace that look most like `wanted`, best first.
+pub(super) fn nearest_annotations(trace: &Trace, wanted: &str) -> Vec<String> {
+    let mut seen = FxHashSet::default();
+    let mut names: Vec<&str> = Vec::new();
+    for event in trace.events.ids() {
+        if matches!(trace.kind(event), EventKind::Annotation | EventKind::GpuAnnotation)
+            && seen.insert(trace.events.name[event.index()])
+            && names.len() < LOOKED_AT
+        {
+            names.push(trace.name(event));
+        }
+    }
+    let wanted = simplified(wanted);
+    let mut scored: Vec<(usize, &str)> = names.iter().map(|n| (distance(&wanted, &simplified(n)), *n)).collect();
+    scored.sort();
+    scored.into_iter().take(OFFERED).map(|(_, name)| name.to_owned()).collect()
+}
+
+fn simplified(text: &str) -> Vec<char> {
+    text.chars().take(CHARACTERS).flat_map(char::to_lowercase).collect()
+}
+
+/// Fewest edits that turn `wanted` into some part of `name`, in quarter steps so that a whole match beats a part.
+fn distance(wanted: &[char], name: &[char]) -> usize {
+    let mut row: Vec<usize> = vec![0; name.len() + 1];
+    for (i, w) in wanted.iter().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, n) in name.iter().enumerate() {
+            let substituted = diagonal + usize::from(w != n);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    let best = row.iter().copied().min().unwrap_or(wanted.len());
+    best * 4 + usize::from(name.len() != wanted.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closeness_is_by_parts_of_the_name() {
+        let d = |a: &str, b: &str| distance(&simplified(a), &simplified(b));
+        assert_eq!(d("Step", "step"), 0);
+        assert!(d("ProfilerStep", "ProfilerStep#5") < d("ProfilerStep", "Optimizer.step#SGD.step"));
+        assert!(d("PofilerStep", "ProfilerStep#5") < d("PofilerStep", "forward"));
+    }
+}

@@ -1,0 +1,185 @@
+//! Saving a critical path as JSON and reading it back. Nothing in the file is ever executed, and a restored graph is
+//! checked before it is used.
+
+use super::graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
+use super::hta::HtaOptions;
+use super::longest_path::{LongestPath, longest_path};
+use super::{CriticalPath, CriticalPathError, PathEvents, Warning};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+use std::io::{Read, Write};
+
+/// First words of the file.
+const FORMAT: &str = "stackline-critical-path";
+/// Version of the layout.
+const VERSION: u32 = 1;
+
+/// The file: columns rather than records, since graphs have hundreds of thousands of edges.
+#[derive(Serialize, Deserialize)]
+struct Saved<'a> {
+    format: Cow<'a, str>,
+    version: u32,
+    method: Cow<'a, str>,
+    rule_set: Cow<'a, str>,
+    options: Cow<'a, HtaOptions>,
+    window_start_ns: i64,
+    window_end_ns: i64,
+    rows: usize,
+    warnings: Cow<'a, [Warning]>,
+    events: Cow<'a, PathEvents>,
+    nodes: SavedNodes<'a>,
+    edges: SavedEdges,
+    path: SavedPath<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedNodes<'a> {
+    event: Cow<'a, [u32]>,
+    time_ns: Cow<'a, [i64]>,
+    is_start: Cow<'a, [bool]>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedEdges {
+    from: Vec<u32>,
+    to: Vec<u32>,
+    weight_us: Vec<f64>,
+    /// -1 for none.
+    attributed: Vec<i64>,
+    kind: Vec<EdgeKind>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct SavedPath<'a> {
+    nodes: Cow<'a, [u32]>,
+    edges: Cow<'a, [u32]>,
+    weight_us: f64,
+}
+
+impl CriticalPath {
+    /// Writes everything as JSON, to be read by [`Self::restore`].
+    pub fn save(&self, out: impl Write) -> std::io::Result<()> {
+        let edges = &self.graph.edges;
+        let saved = Saved {
+            format: FORMAT.into(),
+            version: VERSION,
+            method: self.method.as_str().into(),
+            rule_set: self.rule_set.as_str().into(),
+            options: Cow::Borrowed(&self.options),
+            window_start_ns: self.window_start_ns,
+            window_end_ns: self.window_end_ns,
+            rows: self.rows,
+            warnings: self.warnings.as_slice().into(),
+            events: Cow::Borrowed(&self.events),
+            nodes: SavedNodes {
+                event: self.graph.nodes.event.as_slice().into(),
+                time_ns: self.graph.nodes.time_ns.as_slice().into(),
+                is_start: self.graph.nodes.is_start.as_slice().into(),
+            },
+            edges: SavedEdges {
+                from: edges.iter().map(|e| e.from).collect(),
+                to: edges.iter().map(|e| e.to).collect(),
+                weight_us: edges.iter().map(|e| e.weight_us).collect(),
+                attributed: edges
+                    .iter()
+                    .map(|e| if e.attributed == NO_EVENT { -1 } else { e.attributed.into() })
+                    .collect(),
+                kind: edges.iter().map(|e| e.kind).collect(),
+            },
+            path: SavedPath {
+                nodes: self.path.nodes.as_slice().into(),
+                edges: self.path.edges.as_slice().into(),
+                weight_us: self.path.weight_us,
+            },
+        };
+        let mut out = std::io::BufWriter::new(out);
+        serde_json::to_writer(&mut out, &saved)?;
+        out.flush()
+    }
+
+    /// Reads what [`Self::save`] wrote. Everything that [`super`] offers works on the result, except that there is no
+    /// trace behind it.
+    pub fn restore(input: impl Read) -> Result<Self, CriticalPathError> {
+        let fail = |reason: String| CriticalPathError::Restore { reason };
+        let saved: Saved<'_> =
+            serde_json::from_reader(std::io::BufReader::new(input)).map_err(|e| fail(e.to_string()))?;
+        if saved.format != FORMAT || saved.version != VERSION {
+            return Err(fail(format!("format {} version {} is not known", saved.format, saved.version)));
+        }
+        let nodes = NodeTable {
+            event: saved.nodes.event.into_owned(),
+            time_ns: saved.nodes.time_ns.into_owned(),
+            is_start: saved.nodes.is_start.into_owned(),
+        };
+        let edges = saved.edges.rows().map_err(fail)?;
+        let path = LongestPath {
+            nodes: saved.path.nodes.into_owned(),
+            edges: saved.path.edges.into_owned(),
+            weight_us: saved.path.weight_us,
+        };
+        let restored = Self {
+            method: saved.method.into_owned(),
+            rule_set: saved.rule_set.into_owned(),
+            options: saved.options.into_owned(),
+            window_start_ns: saved.window_start_ns,
+            window_end_ns: saved.window_end_ns,
+            rows: saved.rows,
+            events: saved.events.into_owned(),
+            graph: Graph { nodes, edges },
+            path,
+            warnings: saved.warnings.into_owned(),
+        };
+        restored.check().map_err(fail)?;
+        Ok(restored)
+    }
+
+    /// Searches the longest path of the graph again: what [`Self::path`] holds already, unless the graph was edited.
+    pub fn recompute(&mut self) {
+        self.path = longest_path(self.graph.nodes.len(), &self.graph.edges).unwrap_or_default();
+    }
+
+    fn check(&self) -> Result<(), String> {
+        self.events.check()?;
+        super::breakdown::data_load_patterns(&self.options.data_load_events).map_err(|e| e.to_string())?;
+        let (nodes, edges) = (&self.graph.nodes, &self.graph.edges);
+        if nodes.time_ns.len() != nodes.len() || nodes.is_start.len() != nodes.len() {
+            return Err("columns of nodes differ in length".to_owned());
+        }
+        let events = self.events.len();
+        let node = |n: u32| (n as usize) < nodes.len();
+        let event = |e: u32| (e as usize) < events;
+        if !nodes.event.iter().all(|&e| event(e)) {
+            return Err("a node names a missing event".to_owned());
+        }
+        if !edges.iter().all(|e| node(e.from) && node(e.to) && (e.attributed == NO_EVENT || event(e.attributed))) {
+            return Err("an edge names a missing node or event".to_owned());
+        }
+        let connected =
+            self.path.nodes.len() == self.path.edges.len() + 1
+                && self.path.nodes.windows(2).zip(&self.path.edges).all(|(pair, &e)| {
+                    edges.get(e as usize).is_some_and(|edge| (edge.from, edge.to) == (pair[0], pair[1]))
+                });
+        if !connected {
+            return Err("the path does not follow the edges".to_owned());
+        }
+        longest_path(nodes.len(), edges).map(|_| ()).map_err(|_| "the graph has a cycle".to_owned())
+    }
+}
+
+impl SavedEdges {
+    fn rows(&self) -> Result<Vec<Edge>, String> {
+        let n = self.from.len();
+        if [self.to.len(), self.weight_us.len(), self.attributed.len(), self.kind.len()].iter().any(|&l| l != n) {
+            return Err("columns of edges differ in length".to_owned());
+        }
+        let row = |i: usize| {
+            let attributed = match self.attributed[i] {
+                -1 => NO_EVENT,
+                event => u32::try_from(event).map_err(|_| format!("{event} is no event"))?,
+            };
+            let (from, to, weight_us, kind) = (self.from[i], self.to[i], self.weight_us[i], self.kind[i]);
+            Ok(Edge { from, to, weight_us, attributed, kind })
+        };
+        (0..n).map(row).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! What would the path be if some of its parts took less time?
+//!
+//! An edit changes weights of edges; the longest path is then searched anew. Unlike HTA's, breakdown and overlay of the
+//! result go by the edited weights. Host work keeps its order, so a what-if says what waiting would remain.
+
+use super::graph::{Edge, EdgeKind, NO_EVENT};
+use super::longest_path::longest_path;
+use super::{CriticalPath, CriticalPathError};
+use serde::{Deserialize, Serialize};
+
+/// Whose time an edge is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Resource {
+    /// Charged to an event of the host.
+    Cpu,
+    /// Charged to an event on a stream.
+    Gpu,
+}
+
+/// Which edges an edit is about: those that meet all conditions.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Selector {
+    /// Of these kinds; of any if empty.
+    pub kinds: Vec<EdgeKind>,
+    /// Charged to the host or to the GPU.
+    pub resource: Option<Resource>,
+    /// Charged to an event whose whole name matches this pattern, in which `*` stands for any text.
+    pub name: Option<String>,
+}
+
+/// What an edit does to a weight.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// Multiplies it.
+    Scale(f64),
+    /// Sets it, in µs.
+    Set(f64),
+}
+
+/// An edit of weights.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Edit {
+    /// Which edges.
+    pub select: Selector,
+    /// What to do.
+    pub change: Change,
+}
+
+impl CriticalPath {
+    /// The critical path after some edits, applied one after the other. Negative weights count as 0 from here on, as
+    /// they do in the search.
+    pub fn apply(&self, edits: &[Edit]) -> Self {
+        let mut result = self.clone();
+        for edge in &mut result.graph.edges {
+            edge.weight_us = edge.search_weight_us();
+        }
+        for edit in edits {
+            let named = edit.select.name.as_ref().map(|pattern| self.names_matching(pattern));
+            let selected = |edge: &Edge| self.selects(&edit.select, named.as_deref(), edge);
+            for edge in result.graph.edges.iter_mut().filter(|e| selected(e)) {
+                let weight = match edit.change {
+                    Change::Scale(factor) => edge.weight_us * factor,
+                    Change::Set(weight) => weight,
+                };
+                edge.weight_us = if weight.is_finite() { weight.max(0.0) } else { edge.weight_us };
+            }
+        }
+        // The edges are those of a graph without cycles, so that a path is found again.
+        result.path = longest_path(result.graph.nodes.len(), &result.graph.edges).unwrap_or_default();
+        result
+    }
+
+    fn selects(&self, select: &Selector, named: Option<&[bool]>, edge: &Edge) -> bool {
+        let charged = edge.attributed != NO_EVENT;
+        let is_gpu = self.events.is_gpu(edge.attributed);
+        let name = self.events.name.get(edge.attributed as usize).map(|&n| n as usize);
+        (select.kinds.is_empty() || select.kinds.contains(&edge.kind))
+            && select.resource.is_none_or(|r| charged && is_gpu == (r == Resource::Gpu))
+            && named.is_none_or(|m| name.and_then(|n| m.get(n)).copied().unwrap_or(false))
+    }
+
+    fn names_matching(&self, pattern: &str) -> Vec<bool> {
+        self.events.names.iter().map(|name| matches(pattern, name)).collect()
+    }
+}
+
+/// Whether all of `name` matches a pattern in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or("");
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// `WHAT[:NAME]=CHANGE`: see [`Edit::parse`].
+const GRAMMAR: &str = "write WHAT[:NAME]=CHANGE, where WHAT is cpu, gpu, launch, gap or all, NAME is an event name with * \
+                       for any text, and CHANGE is x0.5 (times), -20% (less), or 0 (in µs); such as gpu:*gemm*=x0.5";
+
+impl Edit {
+    /// Reads an edit as text: `cpu=x0.5` (all host time halved), `gpu:ampere_*=x0.5`, `launch=0` (no launch delays),
+    /// `gap=0` (no gaps between kernels), `cpu:cudaMalloc=0`, `gpu=-20%`.
+    pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
+        let fail = |reason: &str| CriticalPathError::InvalidEdit { text: text.to_owned(), reason: reason.to_owned() };
+        // Kernel names may hold "=", a change never does.
+        let (what, change) = text.rsplit_once('=').ok_or_else(|| fail(GRAMMAR))?;
+        let (what, name) = what.split_once(':').map_or((what, None), |(w, n)| (w, Some(n.to_owned())));
+        let operator = vec![EdgeKind::OperatorKernel];
+        let (kinds, resource) = match what.trim() {
+            "cpu" => (operator, Some(Resource::Cpu)),
+            "gpu" => (operator, Some(Resource::Gpu)),
+            "launch" => (vec![EdgeKind::KernelLaunchDelay], None),
+            "gap" => (vec![EdgeKind::KernelKernelDelay], None),
+            "all" => (Vec::new(), None),
+            _ => return Err(fail(GRAMMAR)),
+        };
+        if what.trim() == "launch" && name.is_some() {
+            return Err(fail("launch delays are charged to no event, so they cannot be chosen by name"));
+        }
+        let change = parse_change(change.trim()).ok_or_else(|| fail(GRAMMAR))?;
+        Ok(Self { select: Selector { kinds, resource, name }, change })
+    }
+}
+
+fn parse_change(text: &str) -> Option<Change> {
+    let number = |text: &str| text.parse::<f64>().ok().filter(|f| f.is_finite());
+    if let Some(factor) = text.strip_prefix(['x', '*']) {
+        return number(factor).filter(|f| *f >= 0.0).map(Change::Scale);
+    }
+    if let Some(percent) = text.strip_suffix('%') {
+        return number(percent).filter(|p| *p >= -100.0).map(|p| Change::Scale(1.0 + p / 100.0));
+    }
+    let text = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")).unwrap_or(text);
+    number(text).filter(|w| *w >= 0.0).map(Change::Set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        assert!(matches("cudaMalloc", "cudaMalloc"));
+        assert!(!matches("cudaMalloc", "cudaMallocAsync"));
+        assert!(matches("cudaMalloc*", "cudaMallocAsync"));
+        assert!(matches("*gemm*", "ampere_sgemm_32x32"));
+        assert!(matches("a*b*c", "a_b_b_c"));
+        assert!(!matches("a*bc*c", "a_bc"));
+        assert!(matches("*", ""));
+    }
+
+    #[test]
+    fn edits_as_text() {
+        let edit = Edit::parse("gpu:void f<a=b>*=x0.5").unwrap();
+        assert_eq!(edit.select.name.as_deref(), Some("void f<a=b>*"));
+        assert_eq!(edit.change, Change::Scale(0.5));
+        assert_eq!(Edit::parse("launch=0").unwrap().change, Change::Set(0.0));
+        assert_eq!(Edit::parse("cpu=-25%").unwrap().change, Change::Scale(0.75));
+        assert_eq!(Edit::parse("cpu:aten::mm=3us").unwrap().select.name.as_deref(), Some("aten::mm"));
+        for bad in ["", "cpu", "cpu=", "cpu=-3", "gpu=xNaN", "disk=0", "cpu=-200%", "launch:a=0"] {
+            assert!(Edit::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
