@@ -42,9 +42,19 @@ pub(crate) fn read_trace_bytes(bytes: &[u8]) -> Trace {
 }
 
 /// A trace of hand-made events in whole µs.
-#[derive(Default)]
 pub(crate) struct Mini {
     events: Vec<Value>,
+}
+
+impl Default for Mini {
+    /// Starts with a record that is no event: HTA cannot link to the event at index 0.
+    fn default() -> Self {
+        Self {
+            events: vec![
+                json!({ "ph": "M", "name": "process_name", "pid": 10, "tid": 0, "ts": 0, "args": { "name": "python" } }),
+            ],
+        }
+    }
 }
 
 impl Mini {

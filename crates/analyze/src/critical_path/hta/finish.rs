@@ -12,7 +12,7 @@ impl Builder<'_> {
     /// Finds the path and packs everything up.
     pub(super) fn finish(mut self, roi: &Roi) -> Result<CriticalPath, CriticalPathError> {
         if self.edges.is_empty() {
-            let window_ns = roi.window.1.saturating_sub(roi.window.0);
+            let window_ns = roi.window.1.saturating_sub(roi.window.0).max(0);
             return Err(CriticalPathError::EmptyGraph { window_ns, rows: roi.kept.len() });
         }
         self.warn(WarningCode::MissingInstances, roi.missing_instances);

@@ -114,10 +114,9 @@ impl Builder<'_> {
         if !launched && !self.kernel_delay(start, previous, waits_for) && waits_for.is_none() {
             self.warn(WarningCode::ChainCut, 1);
         }
-        if self.options.zero_weight_launch_edges && !launched {
-            if let Some(call_start) = launch.map(|l| self.start_node[l]).filter(|&n| n != NO_NODE) {
-                self.free_edge(call_start, start, EdgeKind::KernelLaunchDelay);
-            }
+        let call_start = launch.map(|l| self.start_node[l]).filter(|&n| n != NO_NODE);
+        if let Some(call_start) = call_start.filter(|_| self.options.zero_weight_launch_edges && !launched) {
+            self.free_edge(call_start, start, EdgeKind::KernelLaunchDelay);
         }
         match place {
             Some(place) => progress.last_end[place] = end,

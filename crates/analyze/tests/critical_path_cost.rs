@@ -1,0 +1,37 @@
+//! What the analysis costs on the largest trace of the corpus, once the trace is read.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "test code outside test functions")]
+
+mod critical_path_support;
+
+use critical_path_support::{corpus, read_trace};
+use stackline_analyze::critical_path::hta::{self, HtaOptions};
+use stackline_analyze::hta_view::HtaView;
+
+/// CPU time of this thread in ms, where the system tells it.
+fn cpu_ms() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    Some(text.split_whitespace().next()?.parse::<f64>().ok()? / 1e6)
+}
+
+#[test]
+fn a_quarter_of_a_million_events_cost_little() {
+    let Some(corpus) = corpus() else { return };
+    let trace = read_trace(&corpus.join("kineto/amd-mi300-sd3.5-diffusion.json.gz"));
+    let Some(mut before) = cpu_ms() else { return };
+    let mut lap = |what: &str| {
+        let now = cpu_ms().unwrap();
+        println!("{what}: {:.1} ms of CPU time", now - before);
+        let took = now - before;
+        before = now;
+        took
+    };
+    let view = HtaView::load(&trace, false);
+    lap("loading view");
+    let cp = hta::analyze(&trace, &HtaOptions::default()).unwrap();
+    let took = lap("analysis, loading view included");
+    let report = cp.report();
+    lap("report");
+    assert_eq!((view.len(), cp.rows, report.path_nodes), (200_513, 82_572, 48_444));
+    // A release build takes about a third of a test build; the bound is there to catch what grows with the square.
+    assert!(took < 250.0, "{took} ms");
+}
