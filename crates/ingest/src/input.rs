@@ -263,9 +263,25 @@ impl Packing {
     }
 }
 
+/// Whether a binary file went through a program that took it for text: bytes above 0x7f became U+FFFD.
+fn went_through_text(head: &[u8]) -> bool {
+    let replaced = head.windows(3).filter(|w| *w == b"\xef\xbf\xbd").count();
+    let other_high = head.iter().filter(|b| **b >= 0x80).count() - 3 * replaced;
+    !chrome_like(head) && replaced >= 8 && other_high < replaced
+}
+
+fn chrome_like(head: &[u8]) -> bool {
+    sources::ALL.iter().any(|s| (s.sniff)(head))
+}
+
 /// Formats that we recognise and do not read (yet).
 fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
-    let (found, advice) = if head.starts_with(b"SQLite format 3") {
+    let (found, advice) = if went_through_text(head) {
+        (
+            "a binary file that a program took for text (its bytes above 0x7f became U+FFFD): nothing in it is left",
+            "copy the original again in binary mode",
+        )
+    } else if head.starts_with(b"SQLite format 3") {
         ("an SQLite database (Nsight Systems?)", "this version reads torch.profiler and Chrome traces only")
     } else if head.starts_with(b"PAR1") {
         ("a Parquet table", "give the run directory that holds it")
