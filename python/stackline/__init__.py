@@ -9,6 +9,7 @@
 Tables speak the Arrow C stream interface: pandas, polars, duckdb and pyarrow take them directly.
 """
 
+from ._critical_path import CriticalPath, OverlaySummary
 from ._errors import AnalysisError, ReadError, StacklineError
 from ._native import __version__
 from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
@@ -17,6 +18,8 @@ from ._table import Table
 __all__ = [
     "AnalysisError",
     "AnalysisInfo",
+    "CriticalPath",
+    "OverlaySummary",
     "Problem",
     "ReadError",
     "ReadReport",

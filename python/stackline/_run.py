@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from . import _native
+from ._critical_path import CriticalPath
+from ._errors import AnalysisError
 from ._progress import Progress, reporter
 from ._table import Table
 
@@ -168,6 +170,42 @@ class Run:
         tables = self.tables(name, steps=steps, rank=rank)
         return tables[name] if name in tables else next(iter(tables.values()))
 
+    def critical_path(
+        self,
+        method: str = "hta",
+        *,
+        annotation: str = "",
+        instance: int | tuple[int, int] | None = None,
+        rank: int | None = None,
+        zero_weight_launch_edges: bool = False,
+        data_load_events: str | Sequence[str] = (),
+        include_last_profiler_step: bool = False,
+    ) -> CriticalPath:
+        """The critical path: the chain of host and GPU work that decides how long the window takes.
+
+        ``method``: ``"hta"``, the rules of Meta's Holistic Trace Analysis 0.6.1.
+        ``annotation``: analyse the window of events whose name contains this text; empty for the whole trace.
+        ``instance``: which of those events, counted from 0, or a range with both ends included; the first if ``None``.
+        ``rank``: needed if there are several.
+        ``zero_weight_launch_edges``: edges of weight 0 from launches to kernels, so that a what-if cannot let a kernel
+        start before its launch. ``data_load_events``: texts; events whose name contains one count as data loading.
+        ``include_last_profiler_step``: HTA drops the last of several profiler steps, this keeps it.
+
+        Raises :class:`AnalysisError`, with the nearest annotations or the number of instances, if there is no window.
+        """
+        if method != "hta":
+            raise AnalysisError(f"there is no method {method!r}; this version has 'hta'")
+        if isinstance(instance, int):
+            instance = (instance, instance)
+        if instance is not None and min(instance) < 0:
+            raise AnalysisError(f"instance is {instance}; instances count from 0")
+        patterns = [data_load_events] if isinstance(data_load_events, str) else list(data_load_events)
+        native = _native.critical_path(
+            self._native, rank, annotation, instance, zero_weight_launch_edges, patterns, include_last_profiler_step
+        )
+        at = 0 if rank is None else self.ranks.index(rank)
+        return CriticalPath(native, _source(self._paths, self.traces[at].name))
+
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes the traces to a run directory (by habit ``NAME.stackline``): Parquet tables that :func:`open` opens
         without parsing and that DuckDB, Polars and pandas read. ``overwrite`` replaces a run, never anything else.
@@ -233,6 +271,13 @@ def _step_range(steps: Steps) -> tuple[int, int] | None:
     if first > last:
         raise ValueError(f"steps is ({first}, {last}); the first must not be after the last")
     return first, last
+
+
+def _source(paths: tuple[str, ...], trace: str) -> str | None:
+    """The file that a trace came from, if exactly one of the opened files can be it."""
+    files = [path for path in paths if os.path.isfile(path) and os.path.basename(path) == trace]
+    files += [os.path.join(path, trace) for path in paths if os.path.isfile(os.path.join(path, trace))]
+    return os.path.abspath(files[0]) if len(files) == 1 else None
 
 
 def _problem(fields: dict[str, Any]) -> Problem:
