@@ -20,6 +20,7 @@ pub(super) fn link(trace: &mut Trace) {
     let mut ambiguous = 0;
     let mut missing = 0;
     let mut early = 0;
+    let mut lag = 0;
     for event in work {
         let row = event.index();
         let id = correlation[row];
@@ -35,7 +36,12 @@ pub(super) fn link(trace: &mut Trace) {
             }
         };
         missing += u64::from(launch.is_none());
-        early += u64::from(launch.is_some() && trace.events.start[row] < trace.events.start[launch.index()]);
+        if launch.is_some() && trace.events.is_plausible(event) {
+            // The call starts first: the GPU's clock lags behind by at least the largest difference.
+            let ahead = trace.events.start[launch.index()] - trace.events.start[row];
+            early += u64::from(ahead > 0);
+            lag = lag.max(ahead);
+        }
         let gpu = &mut trace.gpu;
         gpu.event.push(event);
         gpu.correlation.push(if id == 0 { -1 } else { id });
@@ -45,7 +51,8 @@ pub(super) fn link(trace: &mut Trace) {
     }
     problems::DUPLICATE_CORRELATION.count_many(&mut trace.report, ambiguous, None, "");
     problems::NO_LAUNCH.count_many(&mut trace.report, missing, None, "");
-    problems::EARLY_KERNEL.count_many(&mut trace.report, early, None, "");
+    let example = format!("the GPU clock is behind by at least {lag} ns");
+    problems::EARLY_KERNEL.count_many(&mut trace.report, early, None, &example);
 }
 
 /// Correlation id per event; 0 where there is none.

@@ -2,8 +2,9 @@
 
 use super::Place;
 use super::categories::{kind_of, track_kind};
-use super::event::{KeyCache, RawEvent, Time, merge};
+use super::event::merge;
 use super::flows::{FlowPhase, FlowPoint};
+use super::record::{KeyCache, RawEvent, Time};
 use crate::problems::{self, Code};
 use crate::text::TextReader;
 use crate::{Error, ReadOptions, resolve};

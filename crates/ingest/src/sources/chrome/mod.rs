@@ -9,6 +9,7 @@ mod categories;
 mod event;
 mod flows;
 mod header;
+mod record;
 mod resync;
 
 use crate::problems;

@@ -1,0 +1,135 @@
+//! The scratch record that events are read into, and what is shared by all of them.
+
+use crate::decimal::Nanos;
+use crate::scan::RawStr;
+use crate::text::TextReader;
+use stackline_model::{AttrType, AttrValue, Key, StrId, StringTable};
+
+/// A time as found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Time {
+    /// The record has none.
+    #[default]
+    Missing,
+    /// It is no number that fits.
+    Bad,
+    /// It is known.
+    At(Nanos),
+}
+
+/// A record as found; reused from one to the next.
+#[derive(Debug)]
+pub(super) struct RawEvent {
+    /// Phase letter; 0 if there is none.
+    pub(super) phase: u8,
+    pub(super) name: StrId,
+    pub(super) category: StrId,
+    pub(super) pid: Key,
+    pub(super) tid: Key,
+    pub(super) ts: Time,
+    pub(super) dur: Time,
+    pub(super) id: Key,
+    /// Whether the id means something within its process only (`id2: {"local": ..}`).
+    pub(super) id_is_local: bool,
+    pub(super) stack: Key,
+    /// Attributes: the members of `args`, then other members of the record with `$` before their name.
+    pub(super) fields: Vec<(StrId, AttrType)>,
+    pub(super) values: Vec<u64>,
+    /// Which of them come from `args`.
+    pub(super) args: std::ops::Range<usize>,
+}
+
+impl Default for RawEvent {
+    fn default() -> Self {
+        Self {
+            phase: 0,
+            name: StrId::NONE,
+            category: StrId::NONE,
+            pid: Key::None,
+            tid: Key::None,
+            ts: Time::Missing,
+            dur: Time::Missing,
+            id: Key::None,
+            id_is_local: false,
+            stack: Key::None,
+            fields: Vec::new(),
+            values: Vec::new(),
+            args: 0..0,
+        }
+    }
+}
+
+impl RawEvent {
+    pub(super) fn clear(&mut self) {
+        let (mut fields, mut values) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.values));
+        fields.clear();
+        values.clear();
+        *self = Self { fields, values, ..Self::default() };
+    }
+
+    pub(super) fn push(&mut self, key: StrId, value: AttrValue) {
+        let (kind, raw) = value.to_raw();
+        self.fields.push((key, kind));
+        self.values.push(raw);
+    }
+}
+
+/// Remembers the handles of argument keys: they repeat from event to event.
+pub(super) struct KeyCache {
+    slots: Vec<StrId>,
+}
+
+impl Default for KeyCache {
+    fn default() -> Self {
+        Self { slots: vec![StrId::NONE; 256] }
+    }
+}
+
+impl KeyCache {
+    #[inline]
+    pub(super) fn intern(&mut self, key: RawStr<'_>, text: &mut TextReader, strings: &mut StringTable) -> StrId {
+        let raw = key.raw;
+        let (first, last) = (raw.first().copied().unwrap_or(0), raw.last().copied().unwrap_or(0));
+        let slot = (usize::from(first) * 7 + usize::from(last) * 13 + raw.len() * 31) & 255;
+        let cached = self.slots[slot];
+        if cached.is_some() && strings.get(cached).as_bytes() == raw && !key.escaped {
+            return cached;
+        }
+        let (id, _) = text.string(strings, key);
+        self.slots[slot] = id;
+        id
+    }
+}
+
+/// A JSON number; `None` for an integer beyond 64 bits or text that is no number.
+#[inline]
+pub(super) fn parse_number(text: &[u8]) -> Option<AttrValue> {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    let negative = digits.len() < text.len();
+    let text = std::str::from_utf8(text).ok()?;
+    if let Ok(value) = text.parse::<i64>() {
+        return Some(if negative && value == 0 { AttrValue::Float(-0.0) } else { AttrValue::Int(value) });
+    }
+    if let Ok(value) = text.parse::<u64>() {
+        return Some(AttrValue::Uint(value));
+    }
+    let integral = digits.iter().all(u8::is_ascii_digit);
+    text.parse::<f64>().ok().filter(|v| v.is_finite() && !integral).map(AttrValue::Float)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_their_type_and_value() {
+        assert_eq!(parse_number(b"10159970886766084423"), Some(AttrValue::Uint(10_159_970_886_766_084_423)));
+        assert_eq!(parse_number(b"1750000000000000001"), Some(AttrValue::Int(1_750_000_000_000_000_001)));
+        assert_eq!(parse_number(b"-9223372036854775808"), Some(AttrValue::Int(i64::MIN)));
+        assert_eq!(parse_number(b"99999999999999999999"), None);
+        assert_eq!(parse_number(b"0.25"), Some(AttrValue::Float(0.25)));
+        assert_eq!(parse_number(b"1e3"), Some(AttrValue::Float(1000.0)));
+        assert_eq!(parse_number(b"1e999"), None);
+        assert_eq!(parse_number(b"1-2"), None);
+    }
+}
