@@ -65,25 +65,34 @@ pub(super) fn check_overlaps(trace: &mut Trace, clip: bool) {
         }
         let is_work = |e: &EventId| trace.kind(*e).is_gpu_work() && trace.events.is_plausible(*e);
         let work: Vec<EventId> = trace.track_events(track).iter().copied().filter(is_work).collect();
-        for pair in work.windows(2) {
-            let next = trace.events.start[pair[1].index()];
-            let overlap = trace.events.end(pair[0]) - next;
-            if overlap <= 0 {
+        let mut longest: Option<EventId> = None;
+        for event in work {
+            let start = trace.events.start[event.index()];
+            // Of all before it the one that ends last counts: a duration that runs over may cover many operations.
+            let Some(previous) = longest else {
+                longest = Some(event);
                 continue;
-            }
-            if dependent_launch && overlap < 10 * NOISE_NS {
-                dependent += 1;
-            } else if overlap < NOISE_NS {
-                noise += 1;
-            } else {
-                overlaps += 1;
-                if example.is_empty() {
-                    example = format!("{} by {overlap} ns", trace.name(pair[0]));
+            };
+            let overlap = trace.events.end(previous) - start;
+            if overlap > 0 {
+                let by_design = dependent_launch && overlap < 10 * NOISE_NS;
+                if by_design {
+                    dependent += 1;
+                } else if overlap < NOISE_NS {
+                    noise += 1;
+                } else {
+                    overlaps += 1;
+                    if example.is_empty() {
+                        example = format!("{} by {overlap} ns", trace.name(previous));
+                    }
+                }
+                if clip && !by_design {
+                    trace.events.dur[previous.index()] = start - trace.events.start[previous.index()];
+                    clipped += 1;
                 }
             }
-            if clip && !(dependent_launch && overlap < 10 * NOISE_NS) {
-                trace.events.dur[pair[0].index()] = next - trace.events.start[pair[0].index()];
-                clipped += 1;
+            if trace.events.end(event) >= trace.events.end(previous) {
+                longest = Some(event);
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::problems;
 use crate::scan::{Cursor, Fail, RawValue};
 use crate::text;
 use stackline_model::{StackId, Trace};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Reads members until the event list begins or the object ends.
 pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder) -> Step {
@@ -110,15 +111,22 @@ struct Frame {
 
 /// The `stackFrames` dictionary: frame id to name, category, parent id. Parents are put before children.
 fn stack_frames(raw: &[u8], builder: &mut Builder) {
-    let parsed = serde_json::from_slice::<std::collections::BTreeMap<String, Frame>>(raw);
-    let Ok(frames) = parsed else {
+    let parsed = serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(raw);
+    let Ok(parsed) = parsed else {
         problems::DAMAGED_HEADER.count(&mut builder.trace.report, None, "stackFrames");
         return;
     };
+    let mut frames = BTreeMap::new();
+    for (id, frame) in parsed {
+        match serde_json::from_value::<Frame>(frame) {
+            Ok(frame) => drop(frames.insert(id, frame)),
+            Err(_) => problems::DAMAGED_HEADER.count(&mut builder.trace.report, None, &format!("stackFrames {id}")),
+        }
+    }
     for id in frames.keys() {
         // Walk up to the first frame that is already placed, then place downwards; a cycle ends the walk.
         let mut chain = Vec::new();
-        let mut met = std::collections::BTreeSet::new();
+        let mut met = BTreeSet::new();
         let mut next = Some(id.clone());
         while let Some(current) = next.take() {
             let known = builder.frame_ids.contains_key(&current) || !met.insert(current.clone());

@@ -1,0 +1,101 @@
+//! Writes seed inputs for the fuzz targets: `cargo run -p stackline-ingest --example fuzz_seeds -- FOLDER`.
+//!
+//! Small excerpts of the generated training step, each damaged in every known way, so that fuzzing starts from what
+//! traces look like; nothing of it is stored in the repository.
+#![allow(clippy::print_stderr, reason = "a program for people")]
+
+use stackline_synth::{damage, demo, io, scan};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Records per excerpt: the fuzzer is quickest on inputs of a few kilobytes.
+const RECORDS: usize = 8;
+const EXCERPTS: usize = 12;
+
+/// Documents of a few records each, taken from all over a generated step; object form and array form in turn.
+fn excerpts() -> Option<Vec<Vec<u8>>> {
+    let config = demo::Config { steps: 1, layers: 1, ..demo::Config::default() };
+    let text = demo::generate(&config).into_bytes();
+    let layout = scan::layout(&text)?;
+    let records = scan::elements(&text, &layout.events)?;
+    let stride = records.len() / EXCERPTS;
+    let excerpt = |n: usize| {
+        let some = records[n * stride..].iter().take(RECORDS).map(|range| &text[range.clone()]);
+        let list = some.collect::<Vec<_>>().join(&b",\n"[..]);
+        if n.is_multiple_of(2) {
+            [
+                &b"{\"schemaVersion\": 1, \"baseTimeNanoseconds\": 1718000000000000000, \"traceEvents\": [\n"[..],
+                &list,
+                b"\n]}",
+            ]
+            .concat()
+        } else {
+            [&b"[\n"[..], &list, b"\n]"].concat()
+        }
+    };
+    Some((0..EXCERPTS).map(excerpt).collect())
+}
+
+/// Forms that the generated step has none of.
+const OTHERS: &[&str] = &[
+    r#"[{"ph":"B","name":"a","pid":1,"tid":1,"ts":1},{"ph":"E","pid":1,"tid":1,"ts":2,"args":{"x":1}}]"#,
+    r#"[{"ph":"b","cat":"c","id":"0x1","name":"a","pid":1,"ts":1},{"ph":"n","cat":"c","id":"0x1","name":"m","pid":1,"ts":2},{"ph":"e","cat":"c","id":"0x1","name":"a","pid":1,"ts":3}]"#,
+    r#"[{"ph":"b","id2":{"local":"0x1"},"name":"a","pid":1,"ts":1},{"ph":"e","id2":{"local":"0x1"},"name":"a","pid":1,"ts":3}]"#,
+    r#"{"stackFrames":{"1":{"name":"main"},"2":{"name":"f","parent":"1"}},"traceEvents":[{"ph":"P","name":"s","sf":2,"ts":1,"pid":1,"tid":1}]}"#,
+    r#"[{"ph":"C","name":"c","pid":1,"ts":1,"args":{"a":1,"b":2.5}},{"ph":"M","name":"thread_name","pid":1,"tid":1,"args":{"name":"t"}}]"#,
+    r#"{"deviceProperties":[{"name":"NVIDIA B200","computeMajor":10}],"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":5,"args":{"correlation":1,"stream":7}},{"ph":"X","cat":"kernel","name":"l","pid":0,"tid":7,"ts":3,"dur":5}]}"#,
+];
+
+fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
+    let excerpts = excerpts()?;
+    let mut seeds = Vec::new();
+    for text in OTHERS.iter().map(|t| t.as_bytes().to_vec()).chain(excerpts.iter().cloned()) {
+        seeds.push(("document", text.clone()));
+        seeds.push(("chrome", text));
+    }
+    for (i, kind) in damage::kinds().iter().enumerate() {
+        for seed in 0..3 {
+            seeds.push(("chrome", damage::apply(kind, &excerpts[(i + seed) % excerpts.len()], seed as u64)));
+        }
+    }
+    for (i, text) in excerpts.iter().enumerate() {
+        // The first byte chooses how the rest is packed.
+        seeds.push(("packed", [&[i as u8][..], text].concat()));
+        seeds.push(("packed", [&[0][..], &io::gzip(text)].concat()));
+    }
+    for number in
+        ["1419247332972.313", "0.0625", "1e-3", "1.5E+3", "-17", "1695835535123456001", "00", "9007199254740993"]
+    {
+        let digits = number.bytes().map(|b| b"0123456789.-+eE0".iter().position(|a| *a == b.to_ascii_lowercase()));
+        let digits: Vec<u8> = digits.map(|d| d.unwrap_or(0) as u8).collect();
+        seeds.push(("numbers", [&digits[..], &digits[..]].concat()));
+    }
+    Some(seeds)
+}
+
+fn write(folder: &Path) -> std::io::Result<usize> {
+    let seeds = seeds().ok_or_else(|| std::io::Error::other("the generated step cannot be taken apart"))?;
+    for (i, (target, bytes)) in seeds.iter().enumerate() {
+        let folder = folder.join(target);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join(format!("seed-{i:04}")), bytes)?;
+    }
+    Ok(seeds.len())
+}
+
+fn main() -> ExitCode {
+    let Some(folder) = std::env::args_os().nth(1) else {
+        eprintln!("usage: fuzz_seeds FOLDER");
+        return ExitCode::from(2);
+    };
+    match write(Path::new(&folder)) {
+        Ok(count) => {
+            eprintln!("{count} seeds");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{}: {error}", Path::new(&folder).display());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The vocabulary of every generation and vendor, and what is no category that we know.
+
+use crate::dump::{codes, read};
+use stackline_model::{EventKind, TrackKind};
+
+/// Kind, lane, and the categories that mean it: Kineto's ActivityType names, those of 2020 and 2021, other vendors'.
+const VOCABULARY: &[(EventKind, TrackKind, &[&str])] = &[
+    (EventKind::Operator, TrackKind::Thread, &["cpu_op", "Operator"]),
+    (EventKind::Annotation, TrackKind::Thread, &["user_annotation"]),
+    (EventKind::PythonFunction, TrackKind::Thread, &["python_function"]),
+    (
+        EventKind::Runtime,
+        TrackKind::Thread,
+        &["cuda_runtime", "Runtime", "xpu_runtime", "mtia_runtime", "privateuse1_runtime", "glow_runtime"],
+    ),
+    (EventKind::Driver, TrackKind::Thread, &["cuda_driver", "xpu_driver", "privateuse1_driver"]),
+    (EventKind::Kernel, TrackKind::Stream, &["kernel", "Kernel", "mtia_ccp_events", "hpu_op", "privateuse1_kernel"]),
+    (EventKind::Memcpy, TrackKind::Stream, &["gpu_memcpy", "Memcpy", "privateuse1_memcpy"]),
+    (EventKind::Memset, TrackKind::Stream, &["gpu_memset", "Memset", "privateuse1_memset"]),
+    (EventKind::GpuAnnotation, TrackKind::Stream, &["gpu_user_annotation"]),
+    (EventKind::Sync, TrackKind::Stream, &["cuda_sync", "cuda_event"]),
+    (EventKind::Overhead, TrackKind::Thread, &["overhead"]),
+    (EventKind::Collective, TrackKind::Thread, &["collective_comm"]),
+    (EventKind::ProfilerRange, TrackKind::Thread, &["cuda_profiler_range", "hardware_counters"]),
+    (EventKind::Recording, TrackKind::Thread, &["Trace"]),
+    (EventKind::Other, TrackKind::Thread, &["mtia_insight", "mtia_workloadd"]),
+];
+
+fn document(category: &str) -> String {
+    format!(
+        "[{{\"ph\": \"X\", \"cat\": \"{category}\", \"name\": \"n\", \"pid\": 0, \"tid\": 7, \"ts\": 1, \"dur\": 1}}]"
+    )
+}
+
+#[test]
+fn every_alias() {
+    for &(kind, lane, names) in VOCABULARY {
+        for name in names {
+            let trace = read(&document(name));
+            let found =
+                (trace.events.kind[0], trace.tracks.tracks[0].kind, trace.category(stackline_model::EventId(0)));
+            assert_eq!(found, (kind, lane, *name));
+            assert_eq!(trace.report.count_of("unknown_category"), 0, "{name}");
+        }
+    }
+}
+
+#[test]
+fn unknown_categories_are_kept_and_named() {
+    let trace = read(&document("quantum_op"));
+    assert_eq!((trace.events.kind[0], codes(&trace).join(" ").as_str()), (EventKind::Other, "unknown_category"));
+    assert_eq!(trace.report.problems[0].example, "quantum_op");
+    assert!(trace.report.is_clean());
+    // Close to a known one is not known: no guessing.
+    assert_eq!(read(&document("KERNEL")).events.kind[0], EventKind::Other);
+}
+
+#[test]
+fn instants_of_known_categories() {
+    let json = r#"[
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": 1, "s": "t",
+         "args": {"Addr": 140141284130816, "Bytes": -512, "Device Type": 1, "Device Id": 0, "Total Allocated": 0}},
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[OutOfMemory]", "pid": 1, "tid": 1, "ts": 2},
+        {"ph": "C", "cat": "mtia_counters", "name": "power", "pid": 1, "tid": 1, "ts": 3, "args": {"W": 90.5}},
+        {"ph": "i", "name": "Record Window End", "ts": 4, "pid": "", "tid": ""}
+    ]"#;
+    let trace = read(json);
+    let kinds: Vec<&str> = trace.events.kind.iter().map(|k| k.name()).collect();
+    assert_eq!(kinds, ["memory", "instant", "counter", "instant"]);
+    let bytes = trace.attr("Bytes").i64(stackline_model::EventId(0));
+    assert_eq!(bytes, Some(-512));
+}

@@ -1,0 +1,15 @@
+//! Small documents made by hand, each for one form of the `chrome` format, with the rows that it must give.
+
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod common;
+
+mod categories;
+mod codes;
+mod dump;
+mod identity;
+mod kineto;
+mod launches;
+mod plain;
+mod spans;
+mod streams;

@@ -1,0 +1,125 @@
+//! GPU times that cannot be true, overlaps on one stream, clocks that differ, crossing spans.
+
+use crate::dump::{codes, lines, read, read_with};
+use stackline_ingest::ReadOptions;
+
+fn host(name: &str, ts: f64, dur: f64) -> String {
+    format!(
+        "{{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"{name}\", \"pid\": 1, \"tid\": 1, \"ts\": {ts}, \"dur\": {dur}}}"
+    )
+}
+
+fn kernel(name: &str, ts: f64, dur: f64) -> String {
+    format!(
+        "{{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"{name}\", \"pid\": 0, \"tid\": 7, \"ts\": {ts}, \"dur\": {dur}}}"
+    )
+}
+
+fn on(device: &str, records: &[String]) -> String {
+    format!("{{\"deviceProperties\": [{device}], \"traceEvents\": [{}]}}", records.join(",\n"))
+}
+
+const A100: &str = r#"{"id": 0, "name": "NVIDIA A100", "computeMajor": 8}"#;
+const B200: &str = r#"{"id": 0, "name": "NVIDIA B200", "computeMajor": 10}"#;
+const MI300: &str = r#"{"id": 0, "name": "AMD Instinct MI300X", "computeMajor": 9}"#;
+
+#[test]
+fn implausible_gpu_times_count_nowhere() {
+    let second = 1e6;
+    let json = on(
+        A100,
+        &[
+            host("op", 100.0 * second, second),
+            kernel("fine", 100.5 * second, 10.0),
+            kernel("zero", 0.0, 5.0),
+            kernel("before", 90.0 * second, 5.0),
+            kernel("endless", 100.5 * second + 20.0, 1e12),
+            kernel("a bit early", 99.5 * second, 5.0),
+        ],
+    );
+    let trace = read(&json);
+    let marked: Vec<String> = lines(&trace).into_iter().filter(|l| l.contains("implausible")).collect();
+    let expected = [
+        "zero kernel stream:0/7 0+5000 implausible",
+        "before kernel stream:0/7 90000000000+5000 implausible",
+        "endless kernel stream:0/7 100500020000+1000000000000000 implausible",
+    ];
+    assert_eq!(marked, expected);
+    assert_eq!(trace.report.count_of("implausible_time"), 3);
+    assert_eq!(trace.span(), Some((99_500_000_000, 101_000_000_000)));
+    // A trace without a CPU side has nothing to compare with.
+    assert_eq!(
+        read(&on(A100, &[kernel("zero", 0.0, 5.0), kernel("late", 1e9, 5.0)])).report.count_of("implausible_time"),
+        0
+    );
+}
+
+/// Codes of two kernels on one stream that overlap by `micros`.
+fn overlap(device: &str, micros: f64) -> Vec<String> {
+    let records = [host("op", 0.0, 100.0), kernel("a", 10.0, 10.0 + micros), kernel("b", 20.0, 50.0)];
+    codes(&read(&on(device, &records))).into_iter().filter(|c| c != "no_launch*2").collect()
+}
+
+#[test]
+fn overlaps_are_told_apart() {
+    assert!(overlap(A100, 0.0).is_empty());
+    assert!(overlap(A100, -1.0).is_empty());
+    assert_eq!(overlap(A100, 0.5), ["stream_overlap_noise"]);
+    assert_eq!(overlap(A100, 3.0), ["stream_overlap"]);
+    assert_eq!(overlap(MI300, 2.9), ["stream_overlap_noise"]);
+    assert_eq!(overlap(B200, 2.9), ["stream_overlap_dependent_launch"]);
+    assert_eq!(overlap(B200, 29.0), ["stream_overlap_dependent_launch"]);
+    assert_eq!(overlap(B200, 40.0), ["stream_overlap"]);
+}
+
+#[test]
+fn clipping_is_offered_and_counted() {
+    let clipped = |device: &str, dur: f64| {
+        let records = [host("op", 0.0, 100.0), kernel("a", 10.0, dur), kernel("b", 20.0, 50.0)];
+        let options = ReadOptions { clip_overlaps: true, ..ReadOptions::default() };
+        let trace = read_with(&on(device, &records), &options);
+        (trace.events.dur[1], trace.report.count_of("clipped_overlap"))
+    };
+    assert_eq!(clipped(A100, 35.0), (10_000, 1));
+    assert_eq!(clipped(A100, 9.0), (9_000, 0));
+    // Dependent launches overlap by design.
+    assert_eq!(clipped(B200, 13.0), (13_000, 0));
+    assert_eq!(clipped(B200, 60.0), (10_000, 1));
+    // Unasked, nothing is changed.
+    let trace = read(&on(A100, &[host("op", 0.0, 100.0), kernel("a", 10.0, 35.0), kernel("b", 20.0, 50.0)]));
+    assert_eq!((trace.events.dur[1], trace.report.count_of("clipped_overlap")), (35_000, 0));
+}
+
+#[test]
+fn a_span_that_runs_over_many_is_one_overlap_each() {
+    let records = [host("op", 0.0, 100.0), kernel("long", 10.0, 80.0), kernel("b", 20.0, 5.0), kernel("c", 40.0, 5.0)];
+    // Each operation is compared with the end of all before it, not only with that of its neighbour.
+    assert_eq!(read(&on(A100, &records)).report.count_of("stream_overlap"), 2);
+}
+
+#[test]
+fn kernels_before_their_launch_tell_of_clocks_that_differ() {
+    let call = r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {"correlation": 1}}"#;
+    let kernel = r#"{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 15, "dur": 2, "args": {"correlation": 1, "stream": 7}}"#;
+    let trace = read(&on(A100, &[call.to_owned(), kernel.to_owned()]));
+    assert_eq!(codes(&trace), ["kernel_before_launch"]);
+    assert_eq!((trace.events.start[1], trace.events.dur[1]), (15_000, 2_000));
+    assert!(trace.report.is_clean());
+}
+
+#[test]
+fn crossing_spans_keep_their_times_and_get_one_parent() {
+    let json = on(
+        A100,
+        &[host("enter", 0.0, 10.0), host("opened", 8.0, 92.0), host("in it", 20.0, 5.0), host("out", 99.0, 3.0)],
+    );
+    let trace = read(&json);
+    let rows = [
+        "enter operator thread:1/1 0+10000",
+        "opened operator thread:1/1 8000+92000 crossing",
+        "in it operator thread:1/1 20000+5000 in opened",
+        "out operator thread:1/1 99000+3000 crossing",
+    ];
+    assert_eq!(lines(&trace), rows);
+    assert_eq!(codes(&trace), ["crossing*2"]);
+}

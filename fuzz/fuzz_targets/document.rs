@@ -1,0 +1,21 @@
+//! Differential: whatever serde_json takes for a Chrome document, we read the same, and call it undamaged.
+#![no_main]
+
+#[path = "../../crates/ingest/tests/common/oracle.rs"]
+mod oracle;
+
+use stackline_ingest::{ReadOptions, read_bytes};
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| {
+    let Some((records, others)) = oracle::parse(data) else { return };
+    if records.is_empty() {
+        return;
+    }
+    let options = ReadOptions { threads: 1, ..ReadOptions::default() };
+    let compared = read_bytes("fuzz", data, &options)
+        .map_err(|e| e.to_string())
+        .and_then(|trace| oracle::compare(&trace, &records, &others));
+    if let Err(difference) = compared {
+        panic!("{difference}");
+    }
+});
