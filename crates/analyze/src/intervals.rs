@@ -5,12 +5,44 @@
 //! without overlap or contact, as [`union`] returns them.
 
 use std::cmp::Ordering;
-use std::ops::Sub;
 
-/// A number that spans can be made of.
-pub trait Bound: Copy + PartialOrd + Sub<Output = Self> + std::iter::Sum {}
+/// A number that spans can be made of. Times of damaged traces may be anything: integers saturate.
+pub trait Bound: Copy + PartialOrd {
+    /// Nothing.
+    const ZERO: Self;
 
-impl<T: Copy + PartialOrd + Sub<Output = T> + std::iter::Sum> Bound for T {}
+    /// Sum.
+    #[must_use]
+    fn plus(self, other: Self) -> Self;
+
+    /// Difference.
+    #[must_use]
+    fn minus(self, other: Self) -> Self;
+}
+
+impl Bound for i64 {
+    const ZERO: Self = 0;
+
+    fn plus(self, other: Self) -> Self {
+        self.saturating_add(other)
+    }
+
+    fn minus(self, other: Self) -> Self {
+        self.saturating_sub(other)
+    }
+}
+
+impl Bound for f64 {
+    const ZERO: Self = 0.0;
+
+    fn plus(self, other: Self) -> Self {
+        self + other
+    }
+
+    fn minus(self, other: Self) -> Self {
+        self - other
+    }
+}
 
 fn max<T: Bound>(a: T, b: T) -> T {
     if b > a { b } else { a }
@@ -79,7 +111,7 @@ pub fn intersect<T: Bound>(a: &[(T, T)], b: &[(T, T)]) -> Vec<(T, T)> {
 
 /// The sum of the lengths.
 pub fn total<T: Bound>(spans: &[(T, T)]) -> T {
-    spans.iter().map(|&(start, end)| end - start).sum()
+    spans.iter().fold(T::ZERO, |sum, &(start, end)| sum.plus(end.minus(start)))
 }
 
 #[cfg(test)]

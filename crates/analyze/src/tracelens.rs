@@ -94,8 +94,8 @@ impl<'a> GpuView<'a> {
         let (mut all, mut part) = (0i64, 0i64);
         for gpu in self.trace.gpu.ids().filter(|g| self.counted[g.index()]) {
             let dur = self.trace.events.dur[self.trace.gpu.event[gpu.index()].index()];
-            all += dur;
-            part += if known(gpu) { dur } else { 0 };
+            all = all.saturating_add(dur);
+            part = part.saturating_add(if known(gpu) { dur } else { 0 });
         }
         let share = crate::summary::percent(part as f64, all as f64).unwrap_or(0.0);
         format!("Coverage: {share:.1} % of the GPU time has a known {what}.")
@@ -147,15 +147,14 @@ impl Spans {
     pub fn total_us(&self) -> f64 {
         match self {
             Self::Ns(spans) => total(spans) as f64 / 1e3,
-            // The sum of no numbers is -0.0.
-            Self::Us(spans) => total(spans) + 0.0,
+            Self::Us(spans) => total(spans),
         }
     }
 
     /// From the first start to the last end, in µs.
     pub fn extent_us(&self) -> f64 {
         match self {
-            Self::Ns(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| (b.1 - a.0) as f64 / 1e3),
+            Self::Ns(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| b.1.saturating_sub(a.0) as f64 / 1e3),
             Self::Us(s) => s.first().zip(s.last()).map_or(0.0, |(a, b)| b.1 - a.0),
         }
     }

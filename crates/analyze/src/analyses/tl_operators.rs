@@ -4,7 +4,7 @@ use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
 use crate::{Analysis, Scope};
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrColumn, EventId, StrId, Table, Trace, Unit};
+use stackline_model::{AttrColumn, EventId, GpuId, StrId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const OPERATORS: Analysis = Analysis {
@@ -27,13 +27,13 @@ struct Cost {
 
 impl Cost {
     fn add(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.host_self += other.host_self;
-        self.host_total += other.host_total;
-        self.gpu_self += other.gpu_self;
-        self.gpu_total += other.gpu_total;
-        self.launches_self += other.launches_self;
-        self.launches_total += other.launches_total;
+        self.calls = self.calls.saturating_add(other.calls);
+        self.host_self = self.host_self.saturating_add(other.host_self);
+        self.host_total = self.host_total.saturating_add(other.host_total);
+        self.gpu_self = self.gpu_self.saturating_add(other.gpu_self);
+        self.gpu_total = self.gpu_total.saturating_add(other.gpu_total);
+        self.launches_self = self.launches_self.saturating_add(other.launches_self);
+        self.launches_total = self.launches_total.saturating_add(other.launches_total);
     }
 }
 
@@ -55,7 +55,8 @@ fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
         let (op, parent) = (tree.op[node], tree.parent[node]);
         let dur = trace.events.dur[op.index()];
         let own = work.own(node as u32);
-        let gpu: i64 = own.iter().map(|g| trace.events.dur[trace.gpu.event[g.index()].index()]).sum();
+        let duration = |g: &GpuId| trace.events.dur[trace.gpu.event[g.index()].index()];
+        let gpu = own.iter().map(duration).fold(0, i64::saturating_add);
         let mut calls: Vec<EventId> = own.iter().map(|g| trace.gpu.launch[g.index()]).collect();
         calls.sort_unstable();
         calls.dedup();
@@ -64,18 +65,19 @@ fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
         cost.host_total = dur;
         // Until here `host_self` holds the time of the operators inside. Where those cross the end of this one, they
         // may take more than it has.
-        cost.host_self = (dur - cost.host_self).max(0);
+        cost.host_self = dur.saturating_sub(cost.host_self).max(0);
         cost.gpu_self = gpu;
-        cost.gpu_total += gpu;
+        cost.gpu_total = cost.gpu_total.saturating_add(gpu);
         cost.launches_self = calls.len() as i64;
         cost.launches_total += calls.len() as i64;
         let (gpu_total, launches_total) = (cost.gpu_total, cost.launches_total);
         if parent != ROOT {
             let outer = tree.op[parent as usize];
-            let inside = (trace.events.end(op).min(trace.events.end(outer)) - trace.events.start[op.index()]).max(0);
+            let end = trace.events.end(op).min(trace.events.end(outer));
+            let inside = end.saturating_sub(trace.events.start[op.index()]).max(0);
             let above = &mut costs[parent as usize];
-            above.host_self += inside;
-            above.gpu_total += gpu_total;
+            above.host_self = above.host_self.saturating_add(inside);
+            above.gpu_total = above.gpu_total.saturating_add(gpu_total);
             above.launches_total += launches_total;
         }
     }

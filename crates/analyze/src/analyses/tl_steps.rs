@@ -31,7 +31,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
         .filter(|(_, s)| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&s.number)))
         .collect();
     let work = work(trace);
-    let time_us: Vec<f64> = selected.iter().map(|(_, s)| (s.end - s.start) as f64 / 1e3).collect();
+    let time_us: Vec<f64> = selected.iter().map(|(_, s)| s.end.saturating_sub(s.start) as f64 / 1e3).collect();
     vec![steps(trace, &selected, &time_us, &work), spread(&selected, &time_us, &work)]
 }
 
@@ -45,7 +45,7 @@ fn work(trace: &Trace) -> Vec<Work> {
         }
         spans.push((trace.events.start[event.index()], trace.events.end(event)));
         if let Some(step) = work.get_mut(trace.gpu.step[gpu.index()] as usize) {
-            step.launched_ns += trace.events.dur[event.index()];
+            step.launched_ns = step.launched_ns.saturating_add(trace.events.dur[event.index()]);
             step.kernels += i64::from(trace.kind(event) == EventKind::Kernel);
         }
     }
@@ -66,7 +66,7 @@ fn steps(trace: &Trace, selected: &[(usize, &Step)], time_us: &[f64], work: &[Wo
     let busy = us(|w| w.busy_ns);
     let table = Table::new("steps", "Steps: time and GPU work")
         .i64("step", Unit::None, selected.iter().map(|(_, s)| s.number))
-        .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| (s.start - origin) as f64 / 1e3))
+        .f64("start_us", Unit::Us, selected.iter().map(|(_, s)| s.start.saturating_sub(origin) as f64 / 1e3))
         .f64("time_us", Unit::Us, time_us.iter().copied())
         .f64("gpu_busy_us", Unit::Us, busy.iter().copied())
         .f64("gpu_busy_percent", Unit::Percent, busy.iter().zip(time_us).map(|(b, t)| percent(*b, *t)))

@@ -123,7 +123,10 @@ impl Python<'_> {
         let end = self.rest.find(|c: char| !(c.is_alphanumeric() || "+-.".contains(c))).unwrap_or(self.rest.len());
         let (number, rest) = self.rest.split_at(end);
         self.rest = rest;
-        number.parse::<i64>().map(Value::from).unwrap_or_else(|_| number.parse::<f64>().expect(number).into())
+        number
+            .parse::<i64>()
+            .map(Value::from)
+            .unwrap_or_else(|_| number.parse::<f64>().unwrap_or_else(|_| panic!("no number: {number}")).into())
     }
 
     fn items<T>(&mut self, close: &str, item: fn(&mut Self) -> T) -> Vec<T> {
