@@ -1,1 +1,31 @@
-fn main() {}
+//! `stackline`: where the time of a deep-learning program goes.
+//!
+//! Arguments go to the engine, its tables go to the presenters; nothing is computed here.
+#![forbid(unsafe_code)]
+
+mod args;
+mod commands;
+mod failure;
+mod output;
+mod progress;
+mod session;
+mod view;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match args::Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let code = if error.use_stderr() { failure::WRONG_USE } else { failure::DONE };
+            // Nothing can be done about a closed output.
+            let _ = error.print();
+            return ExitCode::from(code);
+        }
+    };
+    match commands::run(&cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => ExitCode::from(failure::report(&error)),
+    }
+}

@@ -6,3 +6,5 @@ pub mod perfetto;
 mod perfetto_proto;
 mod perfetto_tracks;
 mod redact;
+
+pub use redact::redacted;

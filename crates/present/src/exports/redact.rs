@@ -1,6 +1,6 @@
 //! What an export keeps of a file's own top-level entries.
 
-use stackline_model::TraceMeta;
+use stackline_model::{Trace, TraceMeta};
 
 /// Entries that describe devices, the job's shape and the recording's settings, and that analyses need. Everything else
 /// may hold environment variables, host and user names, or paths.
@@ -29,6 +29,15 @@ pub(super) fn entries(meta: &TraceMeta, redact: bool) -> impl Iterator<Item = (&
         .iter()
         .map(|(key, json)| (key.as_str(), json.as_str()))
         .filter(move |(key, _)| !redact || HARMLESS.contains(key))
+}
+
+/// A copy of a trace without the top-level entries that may be private. Names and arguments of events stay: they are
+/// the data, and may hold paths of source files.
+pub fn redacted(trace: &Trace) -> Trace {
+    let kept = entries(&trace.meta, true).map(|(k, v)| (k.to_owned(), v.to_owned())).collect();
+    let mut copy = trace.clone();
+    copy.meta.entries = kept;
+    copy
 }
 
 #[cfg(test)]

@@ -1,0 +1,289 @@
+//! What can be typed. The help texts here are the reference that `docs/cli` is generated from.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Shows where the time of a deep-learning program goes.
+///
+/// Reads traces of PyTorch (Kineto) and any Chrome trace: .json, .json.gz, .json.zst, .zip, .tar, .tar.gz, a directory
+/// of ranks, a run directory made by `import`, or - for standard input.
+#[derive(Debug, Parser)]
+#[command(name = "stackline", version, max_term_width = 100, propagate_version = true, after_help = ROOT_EXAMPLE)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+    /// Options that every command understands.
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+const ROOT_EXAMPLE: &str = "Examples:
+  stackline report trace.json.gz
+  stackline critical-path trace.json.gz --annotation 'ProfilerStep#5'
+  stackline import ranks/ -o job.stackline && stackline collectives job.stackline --format json
+
+Exit codes: 0 done, 1 the tool failed, 2 wrong use, 3 input unreadable, 4 a --fail-on condition held.";
+
+/// Options of every command.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// Form of the output: tables for people, JSON or CSV for programs.
+    #[arg(long, value_enum, default_value_t = Format::Table, global = true)]
+    pub(crate) format: Format,
+    /// Only these steps (ProfilerStep numbers), both ends included: 5 or 5..8.
+    #[arg(long, value_name = "A..B", value_parser = parse_range, global = true, allow_hyphen_values = true)]
+    pub(crate) steps: Option<Range>,
+    /// Only this rank.
+    #[arg(long, value_name = "N", global = true)]
+    pub(crate) rank: Option<i64>,
+    /// Write to this file (or directory, where a command makes one) instead of standard output.
+    #[arg(long, short, value_name = "PATH", global = true)]
+    pub(crate) output: Option<PathBuf>,
+    /// Threads to use; 0 means one per core. Never changes the result.
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, global = true)]
+    pub(crate) threads: usize,
+    /// Rows shown per table with --format table; 0 shows all [default: 20].
+    #[arg(long, value_name = "N", global = true)]
+    pub(crate) limit: Option<usize>,
+    /// End GPU operations where the next one of their stream starts, for traces whose durations run over.
+    #[arg(long, global = true)]
+    pub(crate) clip_overlaps: bool,
+    /// Only the table of this name; may be repeated.
+    #[arg(long = "table", value_name = "NAME", global = true)]
+    pub(crate) tables: Vec<String>,
+}
+
+/// Form of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// Tables for people, as wide as the terminal.
+    Table,
+    /// A JSON document (docs/schemas).
+    Json,
+    /// Comma-separated values at full precision.
+    Csv,
+}
+
+/// Numbers from `first` to `last`, both included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) first: i64,
+    pub(crate) last: i64,
+}
+
+/// The inputs of a command.
+#[derive(Args, Debug)]
+pub(crate) struct Inputs {
+    /// Trace files, archives, directories of traces, run directories, or - for standard input.
+    #[arg(value_name = "TRACE", required = true)]
+    pub(crate) inputs: Vec<PathBuf>,
+}
+
+/// Commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Tell in a screenful where the time goes.
+    #[command(after_help = "Example:\n  stackline report trace.json.gz --fail-on 'idle>30%'")]
+    Report(ReportArgs),
+    /// Find the chain of work that the time depends on, by the rules of HTA.
+    #[command(after_help = CRITICAL_PATH_EXAMPLE)]
+    CriticalPath(Box<CriticalPathArgs>),
+    /// Store traces as a run directory, which opens without parsing.
+    #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
+    Import(Inputs),
+    /// List the steps: time, spread, how busy the GPU was.
+    #[command(after_help = "Example:\n  stackline steps trace.json.gz --format csv")]
+    Steps(Inputs),
+    /// List the kernels: by name, by kind, short ones, launch delays.
+    #[command(after_help = "Example:\n  stackline kernels trace.json.gz --steps 5..7 --table kernel_summary")]
+    Kernels(Inputs),
+    /// List the operators: host time, kernel time, launches, shapes.
+    #[command(after_help = "Example:\n  stackline operators trace.json.gz --limit 50")]
+    Operators(Inputs),
+    /// List the collectives: sizes, bandwidth, overlap with computation.
+    #[command(after_help = "Example:\n  stackline collectives ranks.tar.gz --rank 0")]
+    Collectives(Inputs),
+    /// Break the time of the GPU down: computation, communication, memory, idle and why.
+    #[command(after_help = "Example:\n  stackline timeline trace.json.gz --format json")]
+    Timeline(Inputs),
+    /// Write traces in the format of another tool.
+    #[command(after_help = "Example:\n  stackline export trace.json.gz --to perfetto -o trace.pftrace --redact")]
+    Export(ExportArgs),
+    /// Check an input (what is in it, what is missing, what to do) or, without one, this machine.
+    #[command(after_help = "Example:\n  stackline doctor trace.json.gz")]
+    Doctor(DoctorArgs),
+    /// Print the completion script of a shell.
+    #[command(after_help = "Example:\n  stackline completions bash > ~/.local/share/bash-completion/completions/stackline")]
+    Completions {
+        /// Which shell.
+        #[arg(value_enum)]
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page, or write the pages of all commands into the directory given with -o.
+    #[command(after_help = "Example:\n  stackline man -o ~/.local/share/man/man1")]
+    Man,
+}
+
+const CRITICAL_PATH_EXAMPLE: &str = "Examples:
+  stackline critical-path trace.json.gz
+  stackline critical-path trace.json.gz --annotation ProfilerStep --instance 0..2 --format json
+  stackline critical-path trace.json.gz --what-if 'gpu:*gemm*=x0.5'
+  stackline critical-path trace.json.gz --overlay overlaid.json.gz --only-critical";
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Exit with code 4 if this holds for any rank: a share of the GPU's window, such as 'idle>30%' or 'busy<90'; may
+    /// be repeated.
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) fail_on: Vec<String>,
+}
+
+/// Arguments of `critical-path`.
+#[derive(Args, Debug)]
+pub(crate) struct CriticalPathArgs {
+    /// Trace files, archives, directories of traces, run directories, or - for standard input.
+    #[arg(value_name = "TRACE", required_unless_present = "restore")]
+    pub(crate) inputs: Vec<PathBuf>,
+    /// Rule set.
+    #[arg(long, value_enum, default_value_t = Method::Hta)]
+    pub(crate) method: Method,
+    /// Analyse the events whose name contains this text instead of the whole trace.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) annotation: String,
+    /// Which of these events, in the order of the file from 0: N, or A..B with both ends included [default: 0].
+    #[arg(long, value_name = "N|A..B", value_parser = parse_range)]
+    pub(crate) instance: Option<Range>,
+    /// Add launch edges of weight zero to kernels that did not start right away.
+    #[arg(long)]
+    pub(crate) zero_weight_launch_edges: bool,
+    /// Events whose name contains this are loading of data; may be repeated.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) data_load_events: Vec<String>,
+    /// Keep the last profiler step, which is left out as incomplete otherwise.
+    #[arg(long)]
+    pub(crate) include_last_profiler_step: bool,
+    /// Write the trace with the critical path drawn into it (.json or .json.gz).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) overlay: Option<PathBuf>,
+    /// In the overlay, keep only events on the path, annotations and Python frames.
+    #[arg(long, requires = "overlay")]
+    pub(crate) only_critical: bool,
+    /// In the overlay, draw every edge of the graph.
+    #[arg(long, requires = "overlay")]
+    pub(crate) show_all_edges: bool,
+    /// Save graph and path to this file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) save: Option<PathBuf>,
+    /// Restore graph and path from a file that --save wrote, instead of computing them.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) restore: Option<PathBuf>,
+    /// Change weights and search again, such as 'gpu=x0.5', 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may be repeated.
+    #[arg(long, value_name = "EDIT")]
+    pub(crate) what_if: Vec<String>,
+}
+
+/// Rule set of the critical path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Method {
+    /// Meta's Holistic Trace Analysis 0.6.1, to the node.
+    Hta,
+}
+
+/// Arguments of `export`.
+#[derive(Args, Debug)]
+pub(crate) struct ExportArgs {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Format to write.
+    #[arg(long, value_enum)]
+    pub(crate) to: Target,
+    /// Leave out what may be private: top-level entries other than device properties and distributed information.
+    #[arg(long)]
+    pub(crate) redact: bool,
+}
+
+/// Format of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Target {
+    /// Chrome trace JSON (gzip if the file's name ends in .gz), which this tool reads back to the same events.
+    Chrome,
+    /// Perfetto's protobuf format (.pftrace).
+    Perfetto,
+    /// A directory of CSV files: events, GPU operations, tracks, links.
+    Csv,
+    /// A directory of Parquet tables: the same as `import` makes.
+    Parquet,
+}
+
+/// Arguments of `doctor`.
+#[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// What to check; without any, this machine.
+    #[arg(value_name = "TRACE")]
+    pub(crate) inputs: Vec<PathBuf>,
+}
+
+impl Command {
+    /// The command's name as typed: part of its schema's name.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Report(_) => "report",
+            Self::CriticalPath(_) => "critical-path",
+            Self::Import(_) => "import",
+            Self::Steps(_) => "steps",
+            Self::Kernels(_) => "kernels",
+            Self::Operators(_) => "operators",
+            Self::Collectives(_) => "collectives",
+            Self::Timeline(_) => "timeline",
+            Self::Export(_) => "export",
+            Self::Doctor(_) => "doctor",
+            Self::Completions { .. } => "completions",
+            Self::Man => "man",
+        }
+    }
+}
+
+/// Parses `N` or `A..B` (both ends included; `A..=B` is understood too).
+fn parse_range(text: &str) -> Result<Range, String> {
+    let number = |t: &str| t.trim().parse::<i64>().map_err(|_| format!("{t:?} is not a number; write N or A..B"));
+    let (first, last) = match text.split_once("..") {
+        Some((a, b)) => (number(a)?, number(b.trim_start_matches('='))?),
+        None => (number(text)?, number(text)?),
+    };
+    if first > last {
+        return Err(format!("the range {first}..{last} is empty; both ends are included, the smaller comes first"));
+    }
+    Ok(Range { first, last })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        for command in Cli::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(help.contains("Example"), "{} has no example", command.get_name());
+        }
+    }
+
+    #[test]
+    fn ranges_include_both_ends() {
+        assert_eq!(parse_range("5"), Ok(Range { first: 5, last: 5 }));
+        assert_eq!(parse_range("5..8"), Ok(Range { first: 5, last: 8 }));
+        assert!(parse_range("8..5").is_err());
+        assert!(parse_range("a..b").is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! `critical-path`: the graph, its longest path, and what to do with them.
+
+use super::overlay;
+use crate::args::{Common, CriticalPathArgs, Format, Method, Range};
+use crate::failure::{WrongUse, wrong_use};
+use crate::output::{Answer, to_file};
+use crate::session::Session;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
+use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode};
+use stackline_model::{Table, Unit};
+use stackline_present::human;
+use std::fs::File;
+use std::io::{self, BufReader};
+
+/// Runs the command.
+pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
+    let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
+    if common.steps.is_some() {
+        return Err(wrong_use("critical-path chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
+    }
+    if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
+        return Err(wrong_use("--restore takes the place of a trace: give one or the other"));
+    }
+    let (session, mut path) = match &args.restore {
+        Some(file) => {
+            let read = File::open(file).with_context(|| format!("{}: cannot read", file.display()))?;
+            let path = CriticalPath::restore(BufReader::new(read));
+            (Session::empty(common), path.map_err(|e| wrong_use(format!("{}: {e}", file.display())))?)
+        }
+        None => {
+            let session = Session::open(&args.inputs, common)?;
+            let path = analyze(args, &session)?;
+            (session, path)
+        }
+    };
+    if let Some(file) = &args.save {
+        to_file(file, |out| path.save(out))?;
+    }
+    let before = (!edits.is_empty()).then(|| path.report());
+    if before.is_some() {
+        path = path.apply(&edits);
+    }
+    if let Some(file) = &args.overlay {
+        let mode = OverlayMode { only_critical: args.only_critical, all_edges: args.show_all_edges };
+        overlay::write(&path.overlay(mode), &args.inputs, file)?;
+    }
+    answer(&path, before.as_ref(), &session, common)
+}
+
+fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPath> {
+    let [trace] = &session.set.traces[..] else {
+        let message = "a critical path is that of one rank, and the input has several; choose one with --rank";
+        return Err(wrong_use(format!("{message} {}", session.ranks())));
+    };
+    let options = HtaOptions {
+        annotation: args.annotation.clone(),
+        instance: args.instance.map(instances).transpose()?,
+        zero_weight_launch_edges: args.zero_weight_launch_edges,
+        data_load_events: args.data_load_events.clone(),
+        include_last_profiler_step: args.include_last_profiler_step,
+    };
+    match args.method {
+        Method::Hta => hta::analyze(trace, &options).map_err(refuse),
+    }
+}
+
+fn instances(range: Range) -> Result<Instances> {
+    let number =
+        |n: i64| usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")));
+    let (first, last) = (number(range.first)?, number(range.last)?);
+    Ok(if first == last { Instances::One(first) } else { Instances::Range(first, last) })
+}
+
+/// A critical path that cannot be given is wrong use where the request is at fault.
+fn refuse(error: CriticalPathError) -> anyhow::Error {
+    match error {
+        CriticalPathError::AnnotationNotFound { .. }
+        | CriticalPathError::InstanceOutOfRange { .. }
+        | CriticalPathError::EmptyRange { .. }
+        | CriticalPathError::InvalidPattern { .. }
+        | CriticalPathError::InvalidEdit { .. }
+        | CriticalPathError::Restore { .. } => WrongUse(error.to_string()).into(),
+        other => other.into(),
+    }
+}
+
+fn answer(
+    path: &CriticalPath,
+    before: Option<&CriticalPathReport>,
+    session: &Session<'_>,
+    common: &Common,
+) -> Result<()> {
+    let report = path.report();
+    let tables = session.pick(tables(path, &report))?;
+    let people = common.format == Format::Table && common.tables.is_empty();
+    let head = if people { head(&report, before) } else { String::new() };
+    let shown = people.then(|| tables.iter().filter(|t| t.name != "critical_path").cloned().collect());
+    let extra = if common.format == Format::Json { extra(&report, before)? } else { Vec::new() };
+    Answer { command: "critical-path", session, extra, tables, head, shown }.write(common)
+}
+
+/// The keys of the JSON document, in the order of the report.
+fn extra(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Result<Vec<(&'static str, Value)>> {
+    let value = |v: &dyn Fn() -> serde_json::Result<Value>| v().map_err(io::Error::from);
+    let mut extra = vec![
+        ("method", json!(report.method)),
+        ("rule_set", json!(report.rule_set)),
+        ("options", value(&|| serde_json::to_value(&report.options))?),
+        ("window_ns", json!(report.window_ns)),
+        ("window_start_ns", json!(report.window_start_ns)),
+        ("window_end_ns", json!(report.window_end_ns)),
+        ("rows", json!(report.rows)),
+        ("graph_nodes", json!(report.graph_nodes)),
+        ("edges", json!(report.edges)),
+        ("path_nodes", json!(report.path_nodes)),
+        ("path_events", json!(report.path_events)),
+        ("path_edges", json!(report.path_edges)),
+        ("weight_us", json!(report.weight_us)),
+        ("bound_by", json!(report.bound_by)),
+        ("bound_by_us", json!(report.bound_by_us)),
+        ("top", value(&|| serde_json::to_value(&report.top))?),
+        ("path", value(&|| serde_json::to_value(&report.path))?),
+        ("warnings", value(&|| serde_json::to_value(&report.warnings))?),
+    ];
+    if let Some(before) = before {
+        let before = json!({"weight_us": before.weight_us, "path_nodes": before.path_nodes, "bound_by": before.bound_by});
+        extra.push(("before", before));
+    }
+    Ok(extra)
+}
+
+fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> String {
+    let us = |weight: f64| human::duration((weight * 1e3) as i64);
+    let what = match report.options.annotation.as_str() {
+        "" => "the whole trace".to_owned(),
+        text => format!("{text:?}"),
+    };
+    let mut out = format!(
+        "Critical path of {what} by the rules of HTA {}\n{} on the path, window {}; {} nodes of {} events of {} looked at\n",
+        report.rule_set,
+        us(report.weight_us),
+        human::duration(report.window_ns),
+        human::count(report.path_nodes),
+        human::count(report.path_events),
+        human::count(report.rows),
+    );
+    if let Some(before) = before {
+        let change = 100.0 * (report.weight_us - before.weight_us) / before.weight_us;
+        let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
+        out.push_str(&format!("What if: {} before, {} after{change}\n", us(before.weight_us), us(report.weight_us)));
+    }
+    for warning in &report.warnings {
+        out.push_str(&format!("Note: {} {}\n", human::count(warning.count as i64), warning.code.message()));
+    }
+    stackline_present::terminal::clean_lines(&out)
+}
+
+fn tables(path: &CriticalPath, report: &CriticalPathReport) -> Vec<Table> {
+    let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().collect();
+    bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let name = |n: &str| if n.is_empty() { "dependencies and synchronisation".to_owned() } else { n.to_owned() };
+    let bound_by = Table::new("bound_by", "What bounds the path")
+        .text("bound_by", bounds.iter().map(|(n, _)| name(n)))
+        .f64("percent", Unit::Percent, bounds.iter().map(|(_, p)| **p))
+        .f64("weight_us", Unit::Us, bounds.iter().map(|(n, _)| report.bound_by_us.get(*n).copied()));
+    let top = path.top_names();
+    let top = Table::new("top", "Names with the most time on the path")
+        .text("name", top.iter().map(|s| s.name.clone()))
+        .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
+        .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
+        .i64("edges", Unit::None, top.iter().map(|s| s.edges as i64));
+    let edges = Table::new("edges", "Edges by type")
+        .text("type", report.edges.keys().cloned())
+        .i64("edges", Unit::None, report.edges.values().map(|&n| n as i64))
+        .i64("on_path", Unit::None, report.edges.keys().map(|k| report.path_edges.get(k).map_or(0, |&n| n as i64)));
+    let points = &report.path;
+    let all = Table::new("critical_path", "The path, node by node")
+        .i64("event", Unit::None, points.iter().map(|p| i64::from(p.event)))
+        .text("at", points.iter().map(|p| p.at.clone()))
+        .i64("time_ns", Unit::Ns, points.iter().map(|p| p.time_ns))
+        .text("name", points.iter().map(|p| p.name.clone()))
+        .text("track", points.iter().map(|p| p.track.clone()));
+    vec![bound_by, top, edges, all]
+}

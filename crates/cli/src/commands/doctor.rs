@@ -1,0 +1,191 @@
+//! `doctor`: what an input holds, what is missing for which analysis, and what to do about it; or what this machine
+//! offers.
+
+use crate::args::{Common, DoctorArgs};
+use crate::output::Answer;
+use crate::session::Session;
+use anyhow::Result;
+use stackline_model::{EventKind, Table, Trace, Unit};
+use std::io::IsTerminal;
+
+/// Runs the command.
+pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
+    let (session, tables) = if args.inputs.is_empty() {
+        (Session::empty(common), vec![machine(common)])
+    } else {
+        let session = Session::open(&args.inputs, common)?;
+        let tables = vec![inputs(&session), contents(&session), advice(&session)];
+        (session, tables)
+    };
+    let tables = session.pick(tables)?;
+    Answer { command: "doctor", session: &session, extra: Vec::new(), tables, head: String::new(), shown: None }
+        .write(common)
+}
+
+fn machine(common: &Common) -> Table {
+    let cores = std::thread::available_parallelism().map_or_else(|e| e.to_string(), |n| n.to_string());
+    let terminal = match terminal_size::terminal_size() {
+        Some((width, height)) => format!("{} x {}", width.0, height.0),
+        None => "none".to_owned(),
+    };
+    let variable = |name: &str| std::env::var(name).unwrap_or_else(|_| "not set".to_owned());
+    let facts = [
+        ("version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("system", format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)),
+        ("cores", cores),
+        ("threads", if common.threads == 0 { "one per core".to_owned() } else { common.threads.to_string() }),
+        ("memory_available", memory().unwrap_or_else(|| "unknown".to_owned())),
+        ("terminal", terminal),
+        ("standard_error_is_terminal", std::io::stderr().is_terminal().to_string()),
+        ("NO_COLOR", variable("NO_COLOR")),
+        ("COLUMNS", variable("COLUMNS")),
+        ("TERM", variable("TERM")),
+        ("analyses", stackline_analyze::analyses::ALL.len().to_string()),
+    ];
+    Table::new("machine", "This machine")
+        .text("fact", facts.iter().map(|f| f.0.to_owned()))
+        .text("value", facts.iter().map(|f| f.1.clone()))
+        .note("A trace needs about as much memory as its unpacked text. Give a trace to check it.")
+}
+
+/// Memory that the system says is available (Linux).
+fn memory() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    Some(stackline_present::human::bytes(kib * 1024))
+}
+
+fn inputs(session: &Session<'_>) -> Table {
+    let (traces, infos) = (&session.set.traces, &session.infos);
+    let verdict = |t: &Trace| {
+        let clean = t.report.is_clean();
+        if clean { "read without repairs".to_owned() } else { "repaired, skipped or lost: see read_report".to_owned() }
+    };
+    Table::new("inputs", "Inputs")
+        .text("name", infos.iter().map(|i| i.name.clone()))
+        .text("format", infos.iter().map(|i| i.format.clone()))
+        .i64("rank", Unit::None, infos.iter().map(|i| i.rank))
+        .bool("rank_from_file", infos.iter().map(|i| i.rank_from_file))
+        .i64("text_bytes", Unit::Bytes, traces.iter().map(|t| i64::try_from(t.report.bytes).unwrap_or(i64::MAX)))
+        .i64("records", Unit::None, traces.iter().map(|t| i64::try_from(t.report.records).unwrap_or(i64::MAX)))
+        .i64("events", Unit::None, infos.iter().map(|i| i.events as i64))
+        .i64("window_ns", Unit::Ns, infos.iter().map(stackline_present::TraceInfo::window_ns))
+        .text("state", traces.iter().map(verdict))
+}
+
+fn contents(session: &Session<'_>) -> Table {
+    let count = |kind: EventKind| {
+        let of = |t: &Trace| t.events.kind.iter().filter(|&&k| k == kind).count();
+        session.set.traces.iter().map(of).sum::<usize>() as i64
+    };
+    let kinds: Vec<(&str, i64)> =
+        EventKind::ALL.iter().map(|&k| (k.name(), count(k))).filter(|(_, n)| *n > 0).collect();
+    Table::new("contents", "Events by kind, all inputs")
+        .text("kind", kinds.iter().map(|(k, _)| (*k).to_owned()))
+        .i64("events", Unit::None, kinds.iter().map(|(_, n)| *n))
+}
+
+/// Something that analyses need.
+struct Need {
+    name: &'static str,
+    /// What works with it.
+    for_what: &'static str,
+    /// How to get it.
+    advice: &'static str,
+    has: fn(&Trace) -> bool,
+}
+
+fn has_kind(trace: &Trace, wanted: impl Fn(EventKind) -> bool) -> bool {
+    trace.events.kind.iter().any(|&k| wanted(k))
+}
+
+/// Whether any event carries the attribute with a value.
+fn has_attr(trace: &Trace, name: &str) -> bool {
+    trace.attr(name).exists()
+}
+
+const NEEDS: &[Need] = &[
+    Need {
+        name: "gpu_operations",
+        for_what: "timeline, kernels, and the GPU side of all else",
+        advice: "record with ProfilerActivity.CUDA (or XPU, MTIA), and run work on the device while recording",
+        has: |t| !t.gpu.is_empty(),
+    },
+    Need {
+        name: "operators",
+        for_what: "operators, critical-path",
+        advice: "record with ProfilerActivity.CPU",
+        has: |t| has_kind(t, |k| k == EventKind::Operator),
+    },
+    Need {
+        name: "launches",
+        for_what: "critical-path, launch delays, idle causes, owners of kernels",
+        advice: "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
+        has: |t| t.gpu.launch.iter().any(|l| l.is_some()),
+    },
+    Need {
+        name: "steps",
+        for_what: "steps, --steps, step coverage",
+        advice: "call profiler.step() after each iteration",
+        has: |t| !t.steps.is_empty(),
+    },
+    Need {
+        name: "python_frames",
+        for_what: "which line of Python launched a kernel",
+        advice: "record with with_stack=True",
+        has: |t| has_kind(t, |k| k == EventKind::PythonFunction),
+    },
+    Need {
+        name: "modules",
+        for_what: "which nn.Module launched a kernel",
+        advice: "record with with_stack=True and with_modules=True",
+        has: |t| t.gpu.module.iter().any(|m| m.is_some()),
+    },
+    Need {
+        name: "shapes",
+        for_what: "shapes in operators, ops_unique_args",
+        advice: "record with record_shapes=True",
+        has: |t| has_attr(t, "Input Dims"),
+    },
+    Need {
+        name: "memory",
+        for_what: "memory over time",
+        advice: "record with profile_memory=True",
+        has: |t| has_kind(t, |k| k == EventKind::Memory),
+    },
+    Need {
+        name: "collective_sizes",
+        for_what: "bandwidth in collectives",
+        advice: "use PyTorch 2.2 or later; older versions do not write sizes of collectives",
+        has: |t| has_attr(t, "In msg nelems"),
+    },
+    Need {
+        name: "synchronisation_records",
+        for_what: "waits between streams and of the host in critical-path",
+        advice: "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
+        has: |t| has_kind(t, |k| k == EventKind::Sync),
+    },
+    Need {
+        name: "rank",
+        for_what: "telling ranks apart",
+        advice: "record after init_process_group, or write the rank into the file name (rank0.json)",
+        has: |t| t.meta.rank.is_some(),
+    },
+];
+
+fn advice(session: &Session<'_>) -> Table {
+    let traces = &session.set.traces;
+    let with = |n: &Need| traces.iter().filter(|t| (n.has)(t)).count();
+    let state = |n: &Need| match with(n) {
+        0 => "missing".to_owned(),
+        all if all == traces.len() => "there".to_owned(),
+        some => format!("in {some} of {}", traces.len()),
+    };
+    let text = |n: &Need| if with(n) == traces.len() { None } else { Some(n.advice.to_owned()) };
+    Table::new("readiness", "What the analyses need")
+        .text("what", NEEDS.iter().map(|n| n.name.to_owned()))
+        .text("state", NEEDS.iter().map(state))
+        .text("needed_for", NEEDS.iter().map(|n| n.for_what.to_owned()))
+        .text("advice", NEEDS.iter().map(text))
+}

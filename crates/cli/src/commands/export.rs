@@ -1,0 +1,86 @@
+//! `export`: traces in the formats of other tools.
+
+use crate::args::{Common, ExportArgs, Target};
+use crate::failure::wrong_use;
+use crate::output::{save_run, say, to_file, to_output};
+use crate::session::Session;
+use anyhow::{Context, Result};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use stackline_model::{Trace, TraceSet};
+use stackline_present::exports::{chrome, csv, perfetto, redacted};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// Runs the command.
+pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
+    if common.output.is_none() && matches!(args.to, Target::Csv | Target::Parquet) {
+        return Err(wrong_use("this format is a directory: say where with -o DIRECTORY"));
+    }
+    let session = Session::open(&args.inputs.inputs, common)?;
+    let one = || match &session.set.traces[..] {
+        [trace] => Ok(trace),
+        _ => Err(wrong_use(format!("{} holds one trace; choose one with --rank {}", name(args.to), session.ranks()))),
+    };
+    match (args.to, &common.output) {
+        (Target::Chrome, Some(path)) => write_chrome(one()?, path, args.redact)?,
+        (Target::Chrome, None) => {
+            let trace = one()?;
+            to_output(common, |out| chrome::write(trace, args.redact, out))?;
+        }
+        (Target::Perfetto, _) => {
+            let trace = one()?;
+            let mut left_out = 0;
+            to_output(common, |out| {
+                left_out = perfetto::write(trace, out)?;
+                Ok(())
+            })?;
+            if left_out > 0 {
+                say(&format!("{left_out} events without plausible times were left out."))?;
+            }
+        }
+        (Target::Csv, Some(directory)) => write_csv(&session, directory)?,
+        (Target::Parquet, Some(directory)) if args.redact => {
+            let traces = session.set.traces.iter().map(redacted).collect();
+            save_run(&TraceSet { traces }, directory)?;
+        }
+        (Target::Parquet, Some(directory)) => save_run(&session.set, directory)?,
+        (Target::Csv | Target::Parquet, None) => {}
+    }
+    session.say_read_report()
+}
+
+fn name(target: Target) -> &'static str {
+    match target {
+        Target::Chrome => "a Chrome trace",
+        Target::Perfetto => "this export",
+        Target::Csv | Target::Parquet => "a directory",
+    }
+}
+
+fn write_chrome(trace: &Trace, path: &Path, redact: bool) -> Result<()> {
+    let gzip = path.extension().is_some_and(|e| e == "gz");
+    to_file(path, |out: &mut dyn Write| -> io::Result<()> {
+        if !gzip {
+            return chrome::write(trace, redact, out);
+        }
+        let mut packed = GzEncoder::new(out, Compression::default());
+        chrome::write(trace, redact, &mut packed)?;
+        packed.finish().map(|_| ())
+    })
+}
+
+/// One directory; with several traces a directory per rank in it.
+fn write_csv(session: &Session<'_>, directory: &Path) -> Result<()> {
+    for (trace, info) in session.set.traces.iter().zip(&session.infos) {
+        let place = match session.infos.len() {
+            1 => directory.to_owned(),
+            _ => directory.join(format!("rank{}", info.rank)),
+        };
+        std::fs::create_dir_all(&place).with_context(|| format!("{}: cannot create", place.display()))?;
+        for (name, write) in csv::FILES {
+            to_file(&place.join(name), |out| write(trace, out))?;
+        }
+    }
+    Ok(())
+}

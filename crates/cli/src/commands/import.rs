@@ -1,0 +1,31 @@
+//! `import`: traces to a run directory.
+
+use crate::args::{Common, Inputs};
+use crate::failure::wrong_use;
+use crate::output::{save_run, say};
+use crate::session::Session;
+use anyhow::Result;
+use stackline_present::human;
+
+/// Runs the command.
+pub(crate) fn run(args: &Inputs, common: &Common) -> Result<()> {
+    let Some(run) = &common.output else {
+        return Err(wrong_use("import needs a place for the run: add -o NAME.stackline"));
+    };
+    // Said before minutes of reading rather than after.
+    if run.exists() && !stackline_engine::is_run(run) {
+        let message = format!("{} exists and is not a Stackline run; choose another name", run.display());
+        return Err(wrong_use(message));
+    }
+    let session = Session::open(&args.inputs, common)?;
+    save_run(&session.set, run)?;
+    let events: usize = session.infos.iter().map(|i| i.events).sum();
+    say(&format!(
+        "{}: {} events of {} traces. Next: stackline report {}",
+        run.display(),
+        human::count(events),
+        session.infos.len(),
+        run.display()
+    ))?;
+    session.say_read_report()
+}

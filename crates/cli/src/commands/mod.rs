@@ -1,0 +1,39 @@
+//! One file per command.
+
+mod critical_path;
+mod doctor;
+mod export;
+mod fail_on;
+mod generate;
+mod import;
+mod overlay;
+mod report;
+mod tables;
+
+use crate::args::{Cli, Command};
+use crate::failure::{CONDITION_HELD, DONE};
+use anyhow::Result;
+
+/// Runs the command; the result is the exit code.
+pub(crate) fn run(cli: &Cli) -> Result<u8> {
+    let common = &cli.common;
+    let name = cli.command.name();
+    match &cli.command {
+        Command::Report(args) => {
+            let held = report::run(args, common)?;
+            return Ok(if held { CONDITION_HELD } else { DONE });
+        }
+        Command::CriticalPath(args) => critical_path::run(args, common)?,
+        Command::Import(args) => import::run(args, common)?,
+        Command::Steps(args) => tables::run(name, tables::STEPS, args, common)?,
+        Command::Kernels(args) => tables::run(name, tables::KERNELS, args, common)?,
+        Command::Operators(args) => tables::run(name, tables::OPERATORS, args, common)?,
+        Command::Collectives(args) => tables::run(name, tables::COLLECTIVES, args, common)?,
+        Command::Timeline(args) => tables::run(name, tables::TIMELINE, args, common)?,
+        Command::Export(args) => export::run(args, common)?,
+        Command::Doctor(args) => doctor::run(args, common)?,
+        Command::Completions { shell } => generate::completions(*shell, common)?,
+        Command::Man => generate::man(common)?,
+    }
+    Ok(DONE)
+}

@@ -1,0 +1,227 @@
+//! `report`: in a screenful, where the time goes.
+
+use super::fail_on::Condition;
+use crate::args::{Common, Format, ReportArgs};
+use crate::output::{Answer, say};
+use crate::session::Session;
+use crate::view::{number, select, text, top};
+use anyhow::Result;
+use serde_json::{Value, json};
+use stackline_analyze::critical_path::hta;
+use stackline_model::{Table, Unit};
+use stackline_present::{TraceInfo, human};
+use std::collections::BTreeSet;
+
+const ANALYSES: [&str; 5] = ["steps", "gpu_time", "coverage", "operators", "coll_analysis"];
+/// Tables of these analyses that a report is too short for.
+const LEFT_OUT: [&str; 1] = ["operator_tree"];
+/// Traces that the head lists one by one.
+const LISTED: usize = 8;
+
+/// Runs the command; tells whether a `--fail-on` condition held.
+pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
+    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
+    let session = Session::open(&args.inputs.inputs, common)?;
+    let mut tables = session.run(&ANALYSES)?;
+    tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
+    let paths = critical_paths(&session);
+    let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
+    let held: Vec<String> = conditions.iter().filter_map(|c| gpu_time.and_then(|t| c.holds(t))).collect();
+    let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()))];
+    if !conditions.is_empty() {
+        extra.push(("fail_on_held", json!(held)));
+    }
+    let (mut head, mut shown) = (String::new(), None);
+    if common.format == Format::Table {
+        head = header(&session);
+        for path in &paths {
+            head.push_str(&path.line);
+            head.push('\n');
+        }
+        if common.tables.is_empty() {
+            shown = Some(screenful(&tables));
+        }
+    }
+    let tables = session.pick(tables)?;
+    Answer { command: "report", session: &session, extra, tables, head, shown }.write(common)?;
+    for text in &held {
+        say(&format!("--fail-on {text}"))?;
+    }
+    Ok(!held.is_empty())
+}
+
+/// The critical path of one trace, in short.
+struct PathSummary {
+    json: Value,
+    line: String,
+}
+
+fn critical_paths(session: &Session<'_>) -> Vec<PathSummary> {
+    let many = session.infos.len() > 1;
+    let traces = session.set.traces.iter().zip(&session.infos);
+    let summary = |(trace, info): (_, &TraceInfo)| {
+        let label = if many { format!("Critical path, rank {}", info.rank) } else { "Critical path".to_owned() };
+        if session.scope.steps.is_some() {
+            let hint = "stackline critical-path --annotation 'ProfilerStep#N' looks at one step";
+            return PathSummary { json: json!({"rank": info.rank, "left_out": "--steps"}), line: format!("{label}: {hint}.") };
+        }
+        match hta::analyze(trace, &hta::HtaOptions::default()) {
+            Ok(path) => {
+                let report = path.report();
+                let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().filter(|(_, p)| **p >= 0.1).collect();
+                bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
+                let bounds: Vec<String> =
+                    bounds.iter().map(|(name, p)| format!("{} {p:.1} %", name.replace('_', " "))).collect();
+                let line = format!(
+                    "{label} (HTA's rules): {} of a window of {}, {} events: {}.",
+                    human::duration((report.weight_us * 1e3) as i64),
+                    human::duration(report.window_ns),
+                    human::count(report.path_events),
+                    if bounds.is_empty() { "no time on it".to_owned() } else { bounds.join(", ") },
+                );
+                let json = json!({
+                    "rank": info.rank,
+                    "method": report.method,
+                    "window_ns": report.window_ns,
+                    "weight_us": report.weight_us,
+                    "path_nodes": report.path_nodes,
+                    "path_events": report.path_events,
+                    "bound_by": report.bound_by,
+                    "warnings": report.warnings,
+                });
+                PathSummary { json, line }
+            }
+            Err(error) => PathSummary {
+                json: json!({"rank": info.rank, "error": error.to_string()}),
+                line: format!("{label}: none, for {error}."),
+            },
+        }
+    };
+    traces.map(summary).collect()
+}
+
+fn header(session: &Session<'_>) -> String {
+    let infos = &session.infos;
+    let mut out = String::new();
+    for info in infos.iter().take(LISTED) {
+        out.push_str(&line(info, infos.len() > 1));
+    }
+    if infos.len() > LISTED {
+        out.push_str(&format!("... and {} more traces\n", infos.len() - LISTED));
+    }
+    let mut names: Vec<(String, usize)> = Vec::new();
+    for gpu in infos.first().map(|i| &i.gpus[..]).unwrap_or_default() {
+        let memory = gpu.memory_bytes.map(|b| format!(", {}", human::bytes(b))).unwrap_or_default();
+        let name = format!("{}{memory}", gpu.name.as_deref().unwrap_or("unnamed"));
+        match names.iter_mut().find(|(n, _)| *n == name) {
+            Some((_, count)) => *count += 1,
+            None => names.push((name, 1)),
+        }
+    }
+    for (name, count) in names {
+        out.push_str(&format!("GPU: {count} × {name}\n"));
+    }
+    stackline_present::terminal::clean_lines(&out)
+}
+
+fn line(info: &TraceInfo, many: bool) -> String {
+    let window = info.window_ns().map_or("no timed events".to_owned(), |w| format!("window {}", human::duration(w)));
+    let rank = match (info.rank_from_file, info.world_size) {
+        (true, Some(size)) => format!(", rank {} of {size}", info.rank),
+        (true, None) => format!(", rank {}", info.rank),
+        (false, _) if many => format!(", rank {} (by position)", info.rank),
+        (false, _) => String::new(),
+    };
+    format!(
+        "{} ({}){rank}: {} events, {} GPU operations, {} steps, {window}\n",
+        info.name,
+        info.format,
+        human::count(info.events),
+        human::count(info.gpu_operations),
+        info.steps,
+    )
+}
+
+/// The tables that fit a screen, shortened to what matters.
+fn screenful(tables: &[Table]) -> Vec<Table> {
+    let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
+    let coverage = find("coverage").and_then(coverage_note);
+    let mut out = Vec::new();
+    if let Some(spread) = find("steps_spread") {
+        let columns = ["rank", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
+        out.push(select(spread, &columns));
+    }
+    if let Some(time) = find("gpu_time") {
+        out.push(noted(devices(time), coverage.as_deref()));
+    }
+    if let Some(kernels) = find("gpu_kernels") {
+        let columns = ["rank", "name", "percent", "total_ns", "count", "mean_ns"];
+        out.push(noted(select(&top(kernels, "total_ns", 8), &columns), coverage.as_deref()));
+    }
+    if let Some(operators) = find("operators") {
+        let columns = ["rank", "name", "calls", "gpu_self_us", "host_self_us", "launches_self"];
+        let by = if number(&top(operators, "gpu_self_us", 1), "gpu_self_us", 0).is_some() { "gpu_self_us" } else { "host_self_us" };
+        out.push(noted(select(&top(operators, by, 8), &columns), coverage.as_deref()));
+    }
+    if let Some(collectives) = find("coll_analysis") {
+        let columns =
+            ["rank", "collective", "dtype", "group_size", "size_in_mib", "count", "sum_us", "mean_us", "bus_gbps"];
+        out.push(select(&top(collectives, "sum_us", 5), &columns));
+    }
+    out
+}
+
+fn noted(mut table: Table, note: Option<&str>) -> Table {
+    table.notes.clear();
+    table.notes.extend(note.map(str::to_owned));
+    table
+}
+
+/// One GPU: its categories with bars. Several: one row each.
+fn devices(time: &Table) -> Table {
+    let key = |row: usize| (number(time, "rank", row).map(|v| v as i64), number(time, "device", row).map(|v| v as i64));
+    let keys: BTreeSet<_> = (0..time.rows()).map(key).collect();
+    if keys.len() == 1 {
+        return select(time, &["category", "percent", "time_ns"]);
+    }
+    let mut categories: Vec<&str> = Vec::new();
+    for row in 0..time.rows() {
+        let category = text(time, "category", row).unwrap_or("");
+        if !categories.contains(&category) {
+            categories.push(category);
+        }
+    }
+    let mut out = Table::new(&time.name, &time.title);
+    if keys.iter().any(|k| k.0.is_some()) {
+        out = out.i64("rank", Unit::None, keys.iter().map(|k| k.0));
+    }
+    out = out.i64("device", Unit::None, keys.iter().map(|k| k.1));
+    for category in categories {
+        let share = |k: &(Option<i64>, Option<i64>)| {
+            let row = (0..time.rows()).find(|&r| key(r) == *k && text(time, "category", r) == Some(category))?;
+            number(time, "percent", row)
+        };
+        out = out.f64(category, Unit::Percent, keys.iter().map(share));
+    }
+    out
+}
+
+/// The coverage in one sentence; over several ranks its lowest values.
+fn coverage_note(coverage: &Table) -> Option<String> {
+    let lowest = |what: &str| {
+        let rows = (0..coverage.rows()).filter(|&r| text(coverage, "known", r) == Some(what));
+        rows.filter_map(|r| number(coverage, "gpu_time_percent", r)).min_by(f64::total_cmp)
+    };
+    let (launch, operator, step) = (lowest("launch")?, lowest("operator")?, lowest("step")?);
+    let ranks = if coverage.column("rank").is_some() { " (the lowest of the ranks)" } else { "" };
+    let highest = |r: usize| number(coverage, "gpu_time_percent", r).filter(|&p| p > 0.0);
+    let graphs = (0..coverage.rows())
+        .filter(|&r| text(coverage, "known", r) == Some("graph_launch"))
+        .filter_map(highest)
+        .max_by(f64::total_cmp)
+        .map(|p| format!("; {p:.1} % comes from graph launches, whose operator and step are the launch's"))
+        .unwrap_or_default();
+    Some(format!(
+        "Coverage{ranks}: of the GPU time {launch:.1} % has a known launch, {operator:.1} % an operator, {step:.1} % a step{graphs}."
+    ))
+}

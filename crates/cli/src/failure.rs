@@ -1,0 +1,71 @@
+//! Exit codes, and how a failure is told: one sentence on standard error.
+
+use anyhow::Error;
+use std::io::{self, Write};
+
+/// Done.
+pub(crate) const DONE: u8 = 0;
+/// The tool failed.
+pub(crate) const FAILED: u8 = 1;
+/// Wrong use: unknown option, name, step, rank or instance.
+pub(crate) const WRONG_USE: u8 = 2;
+/// The input cannot be read.
+pub(crate) const UNREADABLE: u8 = 3;
+/// A `--fail-on` condition held.
+pub(crate) const CONDITION_HELD: u8 = 4;
+
+/// A request that cannot be met as it was made.
+#[derive(Debug)]
+pub(crate) struct WrongUse(pub(crate) String);
+
+impl std::fmt::Display for WrongUse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for WrongUse {}
+
+/// A [`WrongUse`] as an error.
+pub(crate) fn wrong_use(message: impl Into<String>) -> Error {
+    WrongUse(message.into()).into()
+}
+
+/// "did you mean" for a name, or an empty text.
+pub(crate) fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> String {
+    let near = stackline_engine::nearest(typed, names, 3);
+    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
+}
+
+/// Tells a failure on standard error and gives its exit code. A reader that closed the pipe is no failure.
+pub(crate) fn report(error: &Error) -> u8 {
+    if error.chain().any(is_broken_pipe) {
+        return DONE;
+    }
+    let mut text = format!("{error}");
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        // Messages of our own errors already contain their source's text.
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    let _ = writeln!(io::stderr(), "error: {}", stackline_present::terminal::clean(&text));
+    code(error)
+}
+
+fn code(error: &Error) -> u8 {
+    if error.is::<WrongUse>() {
+        return WRONG_USE;
+    }
+    match error.downcast_ref::<stackline_engine::Error>() {
+        Some(e) if e.is_unreadable() => UNREADABLE,
+        Some(e) if e.is_wrong_use() => WRONG_USE,
+        _ => FAILED,
+    }
+}
+
+fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+}

@@ -1,0 +1,160 @@
+//! Where output goes and how: standard output or a file, as tables, JSON or CSV. Data to standard output, everything
+//! else to standard error.
+
+use crate::args::{Common, Format};
+use crate::session::Session;
+use anyhow::{Context, Result};
+use stackline_model::{Table, TraceSet};
+use stackline_present::terminal::{self, Style};
+use stackline_present::{csv, json, read_report_table};
+use std::fs::File;
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+/// Version of every command's JSON schema.
+pub(crate) const SCHEMA_VERSION: u32 = 1;
+/// Rows per table where the user does not say.
+const ROWS: usize = 20;
+/// Width where there is no terminal to ask.
+const WIDTH: usize = 120;
+
+/// What a command answers.
+pub(crate) struct Answer<'a> {
+    pub(crate) command: &'a str,
+    /// The traces that it is about.
+    pub(crate) session: &'a Session<'a>,
+    /// Keys of the JSON document that only this command has.
+    pub(crate) extra: Vec<(&'a str, serde_json::Value)>,
+    pub(crate) tables: Vec<Table>,
+    /// Text for people before the tables.
+    pub(crate) head: String,
+    /// Tables for people, where they are not the same.
+    pub(crate) shown: Option<Vec<Table>>,
+}
+
+impl Answer<'_> {
+    /// Writes the answer in the form that was asked for.
+    pub(crate) fn write(&self, common: &Common) -> Result<()> {
+        match common.format {
+            Format::Table => self.write_text(common),
+            Format::Json => to_output(common, |out| {
+                json::write(
+                    &json::Document {
+                        command: self.command,
+                        version: SCHEMA_VERSION,
+                        traces: &self.session.infos,
+                        set: &self.session.set,
+                        extra: &self.extra,
+                        tables: &self.tables,
+                    },
+                    out,
+                )
+            }),
+            Format::Csv => {
+                to_output(common, |out| csv::write_all(&self.tables, out))?;
+                // CSV has no place for it: a reader of the data must not stumble over it.
+                say_read_report(&self.session.set)
+            }
+        }
+    }
+
+    fn write_text(&self, common: &Common) -> Result<()> {
+        let style = style(common);
+        let mut text = self.head.clone();
+        let tables = self.shown.as_ref().unwrap_or(&self.tables);
+        if !text.is_empty() && !tables.is_empty() {
+            text.push('\n');
+        }
+        text.push_str(&terminal::tables(tables, &style));
+        let report = read_report_table(&self.session.set);
+        if report.rows() > 0 {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&terminal::table(&report, &Style { rows: 0, ..style }));
+        }
+        to_output(common, |out| out.write_all(text.as_bytes()))
+    }
+}
+
+/// How to draw on the chosen output.
+pub(crate) fn style(common: &Common) -> Style {
+    let rows = common.limit.unwrap_or(ROWS);
+    if common.output.is_some() {
+        return Style { width: WIDTH, color: false, rows };
+    }
+    let stdout = io::stdout();
+    let width = terminal_size::terminal_size_of(&stdout).map(|(w, _)| usize::from(w.0));
+    Style { width: width.or_else(columns).unwrap_or(WIDTH).max(20), color: color(stdout.is_terminal()), rows }
+}
+
+fn stderr_style() -> Style {
+    let width = terminal_size::terminal_size_of(io::stderr()).map(|(w, _)| usize::from(w.0));
+    Style { width: width.or_else(columns).unwrap_or(WIDTH).max(20), color: color(io::stderr().is_terminal()), rows: 0 }
+}
+
+/// Colour only on terminals that want it (no-color.org).
+fn color(terminal: bool) -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|t| t != "dumb")
+}
+
+fn columns() -> Option<usize> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|&c| c > 0)
+}
+
+/// Writes to the chosen output: the whole file or none of it.
+pub(crate) fn to_output(common: &Common, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    match &common.output {
+        Some(path) if path != Path::new("-") => to_file(path, write),
+        _ => {
+            let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+            write(&mut out).and_then(|()| out.flush()).context("cannot write to standard output")
+        }
+    }
+}
+
+/// Writes a file under a temporary name beside it and renames it when it is whole. Pipes and devices are written to.
+pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let special = std::fs::metadata(path).is_ok_and(|m| !m.is_file() && !m.is_dir());
+    let mut name = path.file_name().map(std::ffi::OsStr::to_owned).unwrap_or_default();
+    name.push(format!(".{}.partial", std::process::id()));
+    let partial: PathBuf = if special { path.to_owned() } else { path.with_file_name(name) };
+    let written = File::create(&partial).and_then(|file| {
+        let mut out = BufWriter::with_capacity(1 << 18, file);
+        write(&mut out)?;
+        out.flush()?;
+        drop(out);
+        if special { Ok(()) } else { std::fs::rename(&partial, path) }
+    });
+    if written.is_err() && !special {
+        let _ = std::fs::remove_file(&partial);
+    }
+    written.with_context(|| format!("{}: cannot write; check that the directory exists and has room", path.display()))
+}
+
+/// Writes a run directory, replacing a run of that name.
+pub(crate) fn save_run(set: &TraceSet, run: &Path) -> Result<()> {
+    let options = stackline_engine::WriteOptions { overwrite: true, ..Default::default() };
+    Ok(stackline_engine::save(set, run, &options)?)
+}
+
+/// Tells the read report on standard error, if there is anything to tell.
+pub(crate) fn say_read_report(set: &TraceSet) -> Result<()> {
+    let report = read_report_table(set);
+    if report.rows() > 0 {
+        let text = terminal::table(&report, &stderr_style());
+        io::stderr().write_all(text.as_bytes()).or_else(ignore_closed)?;
+    }
+    Ok(())
+}
+
+/// A line for people on standard error.
+pub(crate) fn say(text: &str) -> Result<()> {
+    writeln!(io::stderr(), "{}", terminal::clean(text)).or_else(ignore_closed)?;
+    Ok(())
+}
+
+fn ignore_closed(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) }
+}

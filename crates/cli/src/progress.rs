@@ -1,0 +1,62 @@
+//! A progress bar on standard error, only if that is a terminal and the work takes a while.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use stackline_engine::Watch;
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Shows the bytes read until it is dropped.
+pub(crate) struct Progress {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Work shorter than this shows nothing.
+const PATIENCE: Duration = Duration::from_millis(400);
+/// Time between two looks at the watch.
+const TICK: Duration = Duration::from_millis(100);
+
+impl Progress {
+    /// Starts showing what `watch` says.
+    pub(crate) fn start(watch: &Watch) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        if !std::io::stderr().is_terminal() {
+            return Self { stop, thread: None };
+        }
+        let (watch, flag) = (watch.clone(), Arc::clone(&stop));
+        let thread = std::thread::spawn(move || show(&watch, &flag));
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A bar that failed is no reason to fail.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn show(watch: &Watch, stop: &AtomicBool) {
+    std::thread::park_timeout(PATIENCE);
+    if stop.load(Ordering::Relaxed) {
+        return;
+    }
+    let bar = ProgressBar::with_draw_target(Some(watch.total()), ProgressDrawTarget::stderr());
+    let template = "reading {bar:30} {bytes} of {total_bytes} {bytes_per_sec}";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    while !stop.load(Ordering::Relaxed) {
+        bar.set_length(watch.total());
+        bar.set_position(watch.bytes());
+        std::thread::park_timeout(TICK);
+    }
+    bar.finish_and_clear();
+}

@@ -1,0 +1,78 @@
+//! What every command that reads traces does first: open them, pick the rank, check the steps.
+
+use crate::args::Common;
+use crate::failure::{did_you_mean, wrong_use};
+use crate::output;
+use crate::progress::Progress;
+use anyhow::Result;
+use stackline_analyze::{Analysis, Scope};
+use stackline_engine::{OpenOptions, RunOptions, Watch};
+use stackline_model::{Table, TraceSet};
+use stackline_present::TraceInfo;
+use std::path::PathBuf;
+
+/// Opened traces and the options that go with them.
+pub(crate) struct Session<'a> {
+    pub(crate) set: TraceSet,
+    pub(crate) infos: Vec<TraceInfo>,
+    pub(crate) scope: Scope,
+    pub(crate) common: &'a Common,
+    watch: Watch,
+}
+
+impl<'a> Session<'a> {
+    /// Opens the inputs of a command.
+    pub(crate) fn open(inputs: &[PathBuf], common: &'a Common) -> Result<Self> {
+        let watch = Watch::new();
+        let progress = Progress::start(&watch);
+        let clip_overlaps = common.clip_overlaps;
+        let options = OpenOptions { threads: common.threads, clip_overlaps, watch: watch.clone() };
+        let opened = stackline_engine::open(inputs, &options);
+        drop(progress);
+        let mut set = opened?;
+        // Ranks are numbered before one is picked: a rank that no file names keeps its position.
+        let mut ranks = stackline_engine::ranks(&set);
+        if let Some(rank) = common.rank {
+            set = stackline_engine::select_rank(set, rank)?;
+            ranks = vec![rank];
+        }
+        let scope = Scope { steps: common.steps.map(|r| (r.first, r.last)) };
+        stackline_engine::check_steps(&set, &scope)?;
+        let infos = set.traces.iter().zip(ranks).map(|(t, rank)| TraceInfo::new(t, rank)).collect();
+        Ok(Self { set, infos, scope, common, watch })
+    }
+
+    /// No traces: for commands that answer from something else.
+    pub(crate) fn empty(common: &'a Common) -> Self {
+        let (set, infos, scope) = (TraceSet::default(), Vec::new(), Scope::default());
+        Self { set, infos, scope, common, watch: Watch::new() }
+    }
+
+    /// Runs analyses by name over all traces.
+    pub(crate) fn run(&self, names: &[&str]) -> Result<Vec<Table>> {
+        let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
+        let options = RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() };
+        Ok(stackline_engine::run(&self.set, &analyses, &options)?)
+    }
+
+    /// The tables that the user asked for with `--table`; all without it.
+    pub(crate) fn pick(&self, tables: Vec<Table>) -> Result<Vec<Table>> {
+        let wanted = &self.common.tables;
+        let names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
+        if let Some(name) = wanted.iter().find(|w| !names.contains(&w.as_str())) {
+            let near = did_you_mean(name, names.iter().copied());
+            return Err(wrong_use(format!("no table {name:?} here{near} There are: {}", names.join(", "))));
+        }
+        Ok(tables.into_iter().filter(|t| wanted.is_empty() || wanted.contains(&t.name)).collect())
+    }
+
+    /// The ranks as a choice for people.
+    pub(crate) fn ranks(&self) -> String {
+        self.infos.iter().map(|i| i.rank.to_string()).collect::<Vec<_>>().join("|")
+    }
+
+    /// Tells the read report on standard error, for commands whose output is a file.
+    pub(crate) fn say_read_report(&self) -> Result<()> {
+        output::say_read_report(&self.set)
+    }
+}

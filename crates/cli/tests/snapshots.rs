@@ -1,0 +1,165 @@
+//! What people see and which keys programs get, as snapshots.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{corpus, run, stdout, write_sample};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The sample twice, as two ranks.
+fn ranks() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    write_sample(folder.path(), 0);
+    write_sample(folder.path(), 1);
+    let path = folder.path().to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+#[test]
+fn report_of_the_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    insta::assert_snapshot!(stdout(&["report", &write_sample(folder.path(), 0)]));
+}
+
+#[test]
+fn report_of_two_ranks() {
+    let (_folder, path) = ranks();
+    insta::assert_snapshot!(stdout(&["report", &path]));
+}
+
+#[test]
+fn reports_of_real_traces() {
+    for name in ["nvidia-a100-event-sync", "amd-mi250-toy-train", "cpu-only-gloo", "amd-mi300-sglang-decode-graph-replay"] {
+        let Some(trace) = corpus(&format!("kineto/{name}.json.gz")) else { return };
+        insta::assert_snapshot!(format!("report_{name}"), stdout(&["report", &trace]));
+    }
+}
+
+#[test]
+fn critical_paths_of_real_traces() {
+    let Some(trace) = corpus("kineto/nvidia-a100-event-sync.json.gz") else { return };
+    insta::assert_snapshot!(stdout(&["critical-path", &trace]));
+    let what_if = ["critical-path", &trace, "--annotation", "ProfilerStep", "--what-if", "gpu=x0.5"];
+    insta::assert_snapshot!(stdout(&what_if));
+    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--format", "csv", "--table", "critical_path"]));
+}
+
+#[test]
+fn doctor_of_a_real_trace() {
+    let Some(trace) = corpus("kineto/amd-mi210-gpu-only.json.gz") else { return };
+    insta::assert_snapshot!(stdout(&["doctor", &trace]));
+}
+
+#[test]
+fn every_table_command_of_the_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    for command in ["steps", "kernels", "operators", "collectives", "timeline"] {
+        insta::assert_snapshot!(command, stdout(&[command, &trace]));
+    }
+    insta::assert_snapshot!("steps_csv", stdout(&["steps", &trace, "--format", "csv", "--steps", "1..2"]));
+}
+
+/// Keys and types of a document: one line per path, rows and lists by their first item.
+fn shape(path: &str, value: &Value, out: &mut BTreeMap<String, &'static str>) {
+    let name = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "text",
+        Value::Array(items) => {
+            if let Some(first) = items.first() {
+                shape(&format!("{path}[]"), first, out);
+            }
+            "list"
+        }
+        Value::Object(members) => {
+            for (key, member) in members {
+                shape(&format!("{path}.{key}"), member, out);
+            }
+            "object"
+        }
+    };
+    out.insert(path.to_owned(), name);
+}
+
+#[test]
+fn json_documents_keep_their_keys() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    for command in ["report", "critical-path", "steps", "kernels", "operators", "collectives", "timeline", "doctor"] {
+        let text = stdout(&[command, &trace, "--format", "json"]);
+        let document: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(document["schema"], format!("stackline/{command}/1"));
+        let mut keys = BTreeMap::new();
+        shape("", &document, &mut keys);
+        let lines: Vec<String> = keys.iter().skip(1).map(|(path, kind)| format!("{path}: {kind}")).collect();
+        insta::assert_snapshot!(format!("schema_{command}"), lines.join("\n"));
+    }
+}
+
+#[test]
+fn the_critical_path_document_has_the_promised_keys() {
+    let Some(trace) = corpus("kineto/nvidia-a100-simple-add-cuda-sync.json.gz") else { return };
+    let annotation = "[param|pytorch.model.alex_net|0|0|0|measure|forward]";
+    let args = ["critical-path", &trace, "--annotation", annotation, "--instance", "1", "--format", "json"];
+    let document: Value = serde_json::from_str(&stdout(&args)).unwrap();
+    assert_eq!(document["method"], "hta");
+    assert_eq!((document["path_nodes"].as_u64(), document["path_events"].as_u64()), (Some(315), Some(159)));
+    assert_eq!(document["weight_us"].as_f64(), Some(241_724.0));
+    assert_eq!(document["edges"]["critical_path_operator"].as_u64(), Some(350));
+    assert!((document["bound_by"]["cpu_bound"].as_f64().unwrap() - 99.779).abs() < 0.001);
+    assert_eq!(document["path"].as_array().unwrap().len(), 315);
+    for key in ["event", "at", "time_ns", "name", "track"] {
+        assert!(!document["path"][0][key].is_null(), "{key}");
+    }
+    assert!(document["read_report"].is_array() && document["window_ns"].is_i64());
+}
+
+#[test]
+fn overlay_save_and_restore() {
+    let Some(trace) = corpus("kineto/nvidia-a100-simple-add-cuda-sync.json.gz") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (overlay, saved) = (file("overlay.json.gz"), file("path.json"));
+    let annotation = "[param|pytorch.model.alex_net|0|0|0|measure|forward]";
+    let wanted = ["--annotation", annotation, "--instance", "1"];
+    let args = [&["critical-path", &trace][..], &wanted, &["--overlay", &overlay, "--save", &saved]].concat();
+    let output = run(&args);
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("159 events marked, 42 arrow events"), "{output:?}");
+    let again = stdout(&["critical-path", "--restore", &saved, "--format", "json"]);
+    let again: Value = serde_json::from_str(&again).unwrap();
+    assert_eq!((again["path_nodes"].as_u64(), again["weight_us"].as_f64()), (Some(315), Some(241_724.0)));
+    // The overlay is a trace itself, with the marks and the arrows.
+    let report = stdout(&["doctor", &overlay, "--format", "json"]);
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert!(report["traces"][0]["events"].as_u64().unwrap() > 700);
+}
+
+#[test]
+fn exports_are_read_back_and_redacted() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let packed = file("again.json.gz");
+    assert!(run(&["export", &trace, "--to", "chrome", "-o", &packed]).status.success());
+    let steps = |input: &str| stdout(&["steps", input, "--format", "csv"]);
+    assert_eq!(steps(&trace), steps(&packed));
+    let plain = stdout(&["export", &trace, "--to", "chrome"]);
+    let redacted = stdout(&["export", &trace, "--to", "chrome", "--redact"]);
+    assert!(plain.contains("secret") && !redacted.contains("secret") && redacted.contains("A100"));
+    let (csv, parquet) = (file("csv"), file("job.stackline"));
+    assert!(run(&["export", &trace, "--to", "csv", "-o", &csv]).status.success());
+    let events = std::fs::read_to_string(format!("{csv}/events.csv")).unwrap();
+    assert_eq!(events.lines().count(), 1 + 3 * 10);
+    assert!(run(&["export", &trace, "--to", "parquet", "-o", &parquet, "--redact"]).status.success());
+    assert_eq!(steps(&trace), steps(&parquet));
+    let back = stdout(&["export", &parquet, "--to", "chrome"]);
+    assert!(!back.contains("secret"));
+    let perfetto = file("trace.pftrace");
+    assert!(run(&["export", &trace, "--to", "perfetto", "-o", &perfetto]).status.success());
+    assert!(std::fs::metadata(&perfetto).unwrap().len() > 1000);
+}
