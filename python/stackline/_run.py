@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from . import _native
+from ._analyses import AnalysisMethods, Steps
 from ._critical_path import CriticalPath
 from ._errors import AnalysisError
 from ._progress import Progress, reporter
 from ._table import Table
 
 PathLike = str | os.PathLike[str]
-Steps = int | tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,12 @@ class ReadReport(Sequence[Problem]):
     def __getitem__(self, index: int | slice) -> Problem | tuple[Problem, ...]:
         return self._problems[index]
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ReadReport) and self._problems == other._problems
+
+    def __hash__(self) -> int:
+        return hash(self._problems)
+
     def __repr__(self) -> str:
         return "\n".join(["Read report:", *(f"  {p}" for p in self)]) if self else "Read report: nothing to report"
 
@@ -114,7 +120,7 @@ class AnalysisInfo:
     """One line that says what it shows."""
 
 
-class Run:
+class Run(AnalysisMethods):
     """One or many opened traces (one per rank or file) and what can be asked of them.
 
     Made by :func:`open`. Immutable; methods may be called from several threads, and long ones release the GIL.
@@ -150,6 +156,22 @@ class Run:
             self._report = ReadReport(_problem(fields) for fields in self._native.problems())
         return self._report
 
+    def events(self, *, arguments: bool = False) -> Table:
+        """Every event of every trace, in file order: start and duration in ns, name, category, kind, track, enclosing
+        event (``parent``), and where it stands in the file (``source_index``). ``arguments`` adds a column
+        ``args:KEY`` for everything else that the file says of events. Row handles (``event``, ``parent`` ...) count
+        within a trace."""
+        return Table(self._native.events(arguments))
+
+    def gpu_ops(self) -> Table:
+        """Kernels, copies, memory sets and synchronisations on accelerators, each with the launching call, operator,
+        ``nn.Module``, Python frame, annotation and step, as far as they are known. Times in ns."""
+        return Table(self._native.gpu_ops())
+
+    def tracks(self) -> Table:
+        """Where events happened: threads, streams and counters, with their numbers of events."""
+        return Table(self._native.tracks())
+
     def analyses(self) -> list[AnalysisInfo]:
         """Every registered analysis; each name is good for :meth:`table` and :meth:`tables`."""
         return analyses()
@@ -169,6 +191,18 @@ class Run:
         """
         tables = self.tables(name, steps=steps, rank=rank)
         return tables[name] if name in tables else next(iter(tables.values()))
+
+    def kernels(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+        """Kernels by operator, name and stream, largest first: ``kernel_summary``. Times in µs."""
+        return self.table("kernel_summary", steps=steps, rank=rank)
+
+    def timeline(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+        """How the GPUs' time divides into computation, communication, copies and idleness: ``gpu_timeline``."""
+        return self.table("gpu_timeline", steps=steps, rank=rank)
+
+    def collectives(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+        """Collective operations with message sizes and bandwidths: ``coll_analysis``."""
+        return self.table("coll_analysis", steps=steps, rank=rank)
 
     def critical_path(
         self,

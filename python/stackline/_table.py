@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _HEAD_ROWS = 10
 _CELL_WIDTH = 48
+_LINE_WIDTH = 180
 
 
 class Table:
@@ -24,7 +26,7 @@ class Table:
     without copies: ``pyarrow.table(t)``, ``polars.DataFrame(t)``, ``duckdb.sql("select * from t")``. None of them is
     needed to look at it: ``print(t)``, ``t.to_pylist()``, ``t["name"]``.
 
-    Column names end in their unit where they have one (``_ns``, ``_us``, ``_percent`` ...); :attr:`units` has them all.
+    :attr:`units` says what the numbers of a column count; most names end in it as well (``_ns``, ``_us``, ``_percent``).
     """
 
     __slots__ = ("_native",)
@@ -158,18 +160,22 @@ class Table:
 
     def __repr__(self) -> str:
         names, rows, more = self._shown()
+        names = [_with_unit(name, self.units.get(name, "")) for name in names]
         lines = [f"{self.name}: {self.title} ({len(self)} rows)" if self.title else f"{self.name} ({len(self)} rows)"]
         if names:
             widths = [max(len(name), *(len(row[i]) for row in rows), 0) for i, name in enumerate(names)]
+            fits = sum(total <= _LINE_WIDTH for total in accumulate(width + 2 for width in widths)) or 1
             numeric = [_is_number(kind) for kind in self._native.types]
             for row in [names, *rows]:
                 cells = [
                     text.rjust(width) if right else text.ljust(width)
-                    for text, width, right in zip(row, widths, numeric, strict=True)
+                    for text, width, right in zip(row[:fits], widths, numeric)  # noqa: B905 - cut to what fits
                 ]
                 lines.append("  ".join(cells).rstrip())
+            if fits < len(names):
+                lines.append(f"... {len(names) - fits} more columns: see .columns")
         if more:
-            lines.append(f"... {more} more")
+            lines.append(f"... {more} more rows")
         lines.extend(f"Note: {note}" for note in self.notes)
         return "\n".join(lines)
 
@@ -197,6 +203,14 @@ class Table:
             f"<div><b>{html.escape(self.title or self.name)}</b> <small>{len(self)} rows</small>"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{tail}{notes}</div>"
         )
+
+
+_ENDINGS = {"ns": "ns", "µs": "us", "ms": "ms", "B": "bytes", "%": "percent"}
+
+
+def _with_unit(name: str, unit: str) -> str:
+    """The column's header: its name, with the unit where the name does not say it."""
+    return name if not unit or name.endswith(_ENDINGS.get(unit, unit)) else f"{name} [{unit}]"
 
 
 def _is_number(kind: str) -> bool:

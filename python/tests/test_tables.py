@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import duckdb
@@ -22,9 +23,8 @@ def run(small_trace: Path) -> sl.Run:
 def test_every_table_of_every_analysis_reaches_every_library(run: sl.Run, name: str) -> None:
     tables = run.tables(name)
     assert tables, f"{name} returned no table"
-    for result in tables.values():
-        table = result
-        rows = table.to_pylist()
+    for table in tables.values():
+        result, rows = table, table.to_pylist()  # duckdb finds it by its name, and "table" is a word of SQL
         arrow = table.to_arrow()
         assert arrow.column_names == table.columns
         assert arrow.to_pylist() == rows
@@ -33,18 +33,24 @@ def test_every_table_of_every_analysis_reaches_every_library(run: sl.Run, name: 
         assert list(frame.columns) == table.columns
         assert len(frame) == len(table) == len(rows)
         if table.columns:
-            assert duckdb.sql("select count(*) from result").fetchone() == (len(rows),)
+            assert duckdb.sql("select count(*) from result").fetchall() == [(len(rows),)]
         assert table.name in repr(table)
         assert table._repr_html_().count("<tr>") == 1 + min(len(rows), 10 if len(rows) > 12 else 12)
 
 
 def test_libraries_take_tables_by_the_capsule_interface(run: sl.Run) -> None:
-    table = run.events()
-    assert pyarrow.table(table).num_rows == 27
-    assert pyarrow.schema(table).names == table.columns
-    assert polars.DataFrame(table).height == 27
+    events = run.events()
+    assert pyarrow.table(events).num_rows == 27
+    assert pyarrow.schema(events).names == events.columns
+    assert polars.DataFrame(events).height == 27
     sums = "select sum(dur_ns) from events where category = 'kernel'"
-    assert duckdb.sql(sums).fetchone() == (3 * 150_250,)
+    assert duckdb.sql(sums).fetchall() == [(3 * 150_250,)]
+    ops = run.gpu_ops()
+    joined = "select operator_name, count(*), sum(dur_ns) from ops join events using (event) group by all order by all"
+    assert duckdb.sql(joined.replace("dur_ns", "ops.dur_ns")).fetchall() == [
+        ("aten::addmm", 6, 450_750),
+        ("aten::linear", 3, 15_000),
+    ]
 
 
 def test_a_table_can_be_taken_many_times_and_outlives_its_run(small_trace: Path) -> None:
@@ -75,8 +81,65 @@ def test_rows_and_columns_without_any_library(run: sl.Run) -> None:
         table["nme"]
 
 
+def test_what_gpu_operations_know_of_their_launch(run: sl.Run) -> None:
+    row = run.gpu_ops().to_pylist()[1]
+    expected = {
+        "name": "relu", "kind": "kernel", "start_ns": 150_000, "dur_ns": 50_250, "device": 0, "stream": 7, "step": 0,
+        "correlation": 11, "launch_name": "cudaLaunchKernel", "launch_start_ns": 60_000, "operator_name": "aten::addmm",
+        "annotation_name": None, "module_name": None,
+    }  # fmt: skip
+    assert {key: row[key] for key in expected} == expected
+    assert run.events()["name"][row["launch"]] == "cudaLaunchKernel"
+
+
+def test_tracks_count_their_events(run: sl.Run) -> None:
+    tracks = {row["kind"]: row for row in run.tracks()}
+    assert (tracks["thread"]["process"], tracks["thread"]["thread"], tracks["thread"]["events"]) == ("100", "1", 18)
+    assert (tracks["stream"]["stream"], tracks["stream"]["events"]) == (7, 9)
+
+
+def test_arguments_are_columns(run: sl.Run) -> None:
+    events = run.events(arguments=True)
+    assert [v for v in events["args:bytes"] if v is not None] == [4096] * 3
+    assert len([v for v in events["args:correlation"] if v is not None]) == 18
+    assert "more columns" in repr(events)
+
+
+def test_steps_and_ranks_select(two_ranks: Path) -> None:
+    run = sl.open(two_ranks)
+    counts = {steps: sum(run.kernels(steps=steps, rank=1)["count"]) for steps in (None, 1, (0, 1))}
+    assert counts == {None: 6, 1: 2, (0, 1): 4}
+    both = run.kernels()
+    assert both.columns[0] == "rank" and set(both["rank"]) == {0, 1}
+    assert sum(both["count"]) == 12
+    with pytest.raises(sl.AnalysisError, match="the input has 0 to 2"):
+        run.kernels(steps=(7, 9))
+    with pytest.raises(sl.AnalysisError, match="rank 5 is not in the input; it has ranks 0 to 1"):
+        run.kernels(rank=5)
+    with pytest.raises(ValueError, match="must not be after"):
+        run.kernels(steps=(2, 1))
+
+
+def test_unknown_analyses_get_an_offer(run: sl.Run) -> None:
+    with pytest.raises(sl.AnalysisError, match="did you mean .*kernel_summary"):
+        run.table("kernel_sumary")
+
+
+def test_every_analysis_is_a_method(run: sl.Run) -> None:
+    for analysis in sl.analyses():
+        table = getattr(run, analysis.name)()
+        assert table.to_pylist() == run.table(analysis.name).to_pylist()
+    assert run.timeline().name == "gpu_timeline" and run.collectives().name == "coll_analysis"
+
+
+def test_the_methods_are_up_to_date() -> None:
+    generator = Path(__file__).parents[1] / "generate_methods.py"
+    names = runpy.run_path(str(generator))
+    assert names["TARGET"].read_text() == names["generate"](), "run python python/generate_methods.py"
+
+
 def test_long_tables_show_their_head(run: sl.Run) -> None:
-    assert "... 17 more" in repr(run.events())
+    assert "... 17 more rows" in repr(run.events())
     assert "17 more rows" in run.events()._repr_html_()
 
 
