@@ -56,7 +56,7 @@ fn output(command: &mut Command) -> Result<String> {
 
 fn draw(command: &str, text: &str) -> String {
     let mut lines: Vec<String> = vec![format!("$ {command}"), String::new()];
-    lines.extend(text.lines().map(|line| line.chars().take(COLUMNS).collect()));
+    lines.extend(text.lines().flat_map(wrap));
     if lines.len() > LINES {
         lines.truncate(LINES);
         lines.push("…".to_owned());
@@ -81,11 +81,40 @@ fn draw(command: &str, text: &str) -> String {
         let _ = writeln!(
             svg,
             "<text x=\"{x:.1}\" y=\"{y:.0}\" textLength=\"{length:.1}\" lengthAdjust=\"spacingAndGlyphs\"{colour}>{}</text>",
-            escape(shown)
+            painted(shown)
         );
     }
     svg.push_str("</g>\n</svg>\n");
     svg
+}
+
+/// Long lines go on, indented, in the next one, as a terminal would show them.
+fn wrap(line: &str) -> Vec<String> {
+    let mut rows = vec![String::new()];
+    for word in line.split_inclusive(' ') {
+        let last = rows.len() - 1;
+        if rows[last].chars().count() + word.trim_end().chars().count() > COLUMNS && !rows[last].trim().is_empty() {
+            rows.push(format!("  {word}"));
+        } else {
+            rows[last].push_str(word);
+        }
+    }
+    rows
+}
+
+/// The text with its bars painted.
+fn painted(text: &str) -> String {
+    let bar = |c: char| ('\u{2588}'..='\u{258f}').contains(&c);
+    let mut out = String::new();
+    for part in text.split_inclusive(' ') {
+        match part.starts_with(bar) {
+            true => {
+                let _ = write!(out, "<tspan fill=\"#61afef\">{part}</tspan>");
+            }
+            false => out.push_str(&escape(part)),
+        }
+    }
+    out
 }
 
 fn escape(text: &str) -> String {
