@@ -44,69 +44,90 @@ impl CriticalPath {
     pub fn breakdown(&self) -> Breakdown {
         // The patterns were checked when the path was made; a restored file's bad ones match nothing.
         let patterns = data_load_patterns(&self.options.data_load_events).unwrap_or_default();
+        // What a name stands for, on the host and on a stream, found out once.
+        let mut known = [vec![None; self.events.names.len()], vec![None; self.events.names.len()]];
         let steps: Vec<Step> = self
             .path
             .edges
             .iter()
             .filter_map(|&e| self.graph.edges.get(e as usize).map(|edge| (e, edge)))
-            .map(|(e, edge)| Step { edge: e, bound_by: self.bound_by(edge, &patterns), weight_us: edge.weight_us })
+            .map(|(e, edge)| Step {
+                edge: e,
+                bound_by: self.bound_by(edge, &patterns, &mut known),
+                weight_us: edge.weight_us,
+            })
             .collect();
-        let bound_by = shares(steps.iter().map(|s| (s.bound_by, s.weight_us)));
+        let mut sums: Vec<(&'static str, f64, usize)> = Vec::new();
+        for step in &steps {
+            match sums.iter_mut().find(|s| s.0 == step.bound_by) {
+                Some(sum) => (sum.1, sum.2) = (sum.1 + step.weight_us, sum.2 + 1),
+                None => sums.push((step.bound_by, step.weight_us, 1)),
+            }
+        }
+        let mut bound_by = shares(sums);
+        bound_by.sort_by(|a, b| a.name.cmp(&b.name));
         Breakdown { steps, bound_by }
     }
 
     /// Share of the path per name of the event that time is charged to, largest first. Launch delays, which are
     /// charged to none, count for the launched kernel.
     pub fn top_names(&self) -> Vec<Share> {
-        let charged = self.path_edges().filter_map(|edge| {
+        let mut sums = vec![(0f64, 0usize); self.events.names.len()];
+        for edge in self.path_edges() {
             let event = match edge.kind {
-                EdgeKind::Dependency | EdgeKind::SyncDependency => return None,
-                EdgeKind::KernelLaunchDelay => self.graph.nodes.event.get(edge.to as usize).copied()?,
-                EdgeKind::OperatorKernel | EdgeKind::KernelKernelDelay => edge.attributed,
+                EdgeKind::Dependency | EdgeKind::SyncDependency => continue,
+                EdgeKind::KernelLaunchDelay => self.graph.nodes.event.get(edge.to as usize).copied(),
+                EdgeKind::OperatorKernel | EdgeKind::KernelKernelDelay => Some(edge.attributed),
             };
-            Some((self.events.name(event), edge.weight_us))
-        });
-        let mut shares = shares(charged);
+            let name = event.and_then(|e| self.events.name.get(e as usize));
+            if let Some(sum) = name.and_then(|&n| sums.get_mut(n as usize)) {
+                *sum = (sum.0 + edge.weight_us, sum.1 + 1);
+            }
+        }
+        let names = self.events.names.iter().zip(sums).filter(|(_, sum)| sum.1 > 0);
+        let mut shares = shares(names.map(|(name, (weight, edges))| (name.as_str(), weight, edges)).collect());
         shares.sort_by(|a, b| b.weight_us.total_cmp(&a.weight_us).then_with(|| a.name.cmp(&b.name)));
         shares
     }
 
-    fn bound_by(&self, edge: &Edge, patterns: &[Regex]) -> &'static str {
+    fn bound_by(&self, edge: &Edge, patterns: &[Regex], known: &mut [Vec<Option<&'static str>>; 2]) -> &'static str {
         match edge.kind {
             EdgeKind::KernelKernelDelay => return "gpu_kernel_kernel_overhead",
             EdgeKind::KernelLaunchDelay => return "gpu_kernel_launch_overhead",
             EdgeKind::Dependency | EdgeKind::SyncDependency => return "",
             EdgeKind::OperatorKernel => {}
         }
+        let is_gpu = self.events.is_gpu(edge.attributed);
+        let id = self.events.name.get(edge.attributed as usize).map_or(usize::MAX, |&n| n as usize);
+        let memo = known[usize::from(is_gpu)].get_mut(id);
+        if let Some(Some(found)) = memo {
+            return found;
+        }
         let name = shorten(self.events.name(edge.attributed));
-        if !self.events.is_gpu(edge.attributed) {
+        let found = if !is_gpu {
             if patterns.iter().any(|p| p.is_match(&name)) { "data_loading" } else { "cpu_bound" }
         } else if is_communication(&name) {
             "gpu_communication_bound"
         } else {
             "gpu_compute_bound"
+        };
+        if let Some(memo) = memo {
+            *memo = Some(found);
         }
+        found
     }
 }
 
-/// Sums per name, by name.
-fn shares<'a>(weights: impl Iterator<Item = (&'a str, f64)>) -> Vec<Share> {
-    let mut by_name: std::collections::BTreeMap<&str, (f64, usize)> = std::collections::BTreeMap::new();
-    let mut total = 0.0;
-    for (name, weight) in weights {
-        let sum = by_name.entry(name).or_default();
-        sum.0 += weight;
-        sum.1 += 1;
-        total += weight;
-    }
-    let percent = |weight: f64| if total == 0.0 { 0.0 } else { weight / total * 100.0 };
-    let share = |(name, (weight_us, edges)): (&str, (f64, usize))| Share {
+/// Sums and numbers of edges with their part of the whole.
+fn shares(sums: Vec<(&str, f64, usize)>) -> Vec<Share> {
+    let total: f64 = sums.iter().map(|s| s.1).sum();
+    let share = |(name, weight_us, edges): (&str, f64, usize)| Share {
         name: name.to_owned(),
         weight_us,
-        percent: percent(weight_us),
+        percent: if total == 0.0 { 0.0 } else { weight_us / total * 100.0 },
         edges,
     };
-    by_name.into_iter().map(share).collect()
+    sums.into_iter().map(share).collect()
 }
 
 /// The texts for data loading as regular expressions.

@@ -135,11 +135,22 @@ impl CriticalPath {
 
     /// Rows of [`Self::events`] with a node on the path, ascending by event index.
     pub fn path_events(&self) -> Vec<u32> {
-        let mut rows: Vec<u32> =
-            self.path.nodes.iter().filter_map(|&n| self.graph.nodes.event.get(n as usize).copied()).collect();
-        rows.sort_unstable_by_key(|&r| self.events.index.get(r as usize).copied());
-        rows.dedup();
+        let marks = self.path_marks();
+        let mut rows: Vec<u32> = (0..self.events.len() as u32).filter(|&r| marks[r as usize]).collect();
+        rows.sort_unstable_by_key(|&r| self.events.index[r as usize]);
         rows
+    }
+
+    /// Per event whether it has a node on the path.
+    fn path_marks(&self) -> Vec<bool> {
+        let mut marks = vec![false; self.events.len()];
+        for &node in &self.path.nodes {
+            let event = self.graph.nodes.event.get(node as usize).copied().unwrap_or(NO_EVENT);
+            if let Some(mark) = marks.get_mut(event as usize) {
+                *mark = true;
+            }
+        }
+        marks
     }
 
     /// The path's edges.

@@ -80,6 +80,11 @@ pub struct CriticalPathReport {
 impl CriticalPath {
     /// The path as one serialisable value.
     pub fn report(&self) -> CriticalPathReport {
+        CriticalPathReport { path: self.path_points(), ..self.summary() }
+    }
+
+    /// The report without the points of the path, which are most of it.
+    pub fn summary(&self) -> CriticalPathReport {
         let bounds = self.breakdown().bound_by;
         let mut path_edges = BTreeMap::new();
         for edge in self.path_edges() {
@@ -97,13 +102,13 @@ impl CriticalPath {
             graph_nodes: self.graph.connected_nodes(),
             edges: self.edges_by_type().iter().map(|&(kind, n)| (kind.name().to_owned(), n)).collect(),
             path_nodes: self.path.nodes.len(),
-            path_events: self.path_events().len(),
+            path_events: self.path_marks().into_iter().filter(|&m| m).count(),
             path_edges,
             weight_us: self.path.weight_us,
             bound_by: by(|s| s.percent),
             bound_by_us: by(|s| s.weight_us),
             top: self.top_names().into_iter().take(TOP).map(report_share).collect(),
-            path: self.path_points(),
+            path: Vec::new(),
             warnings: self.warnings.clone(),
         }
     }

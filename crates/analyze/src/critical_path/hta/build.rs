@@ -2,7 +2,7 @@
 
 use super::HtaOptions;
 use super::names::{BLOCKING, DATA_LOAD, LOCK, Names};
-use super::sort::ids_by_time;
+use super::sort::by_time;
 use crate::critical_path::graph::{Edge, EdgeKind, NO_EVENT, NodeTable};
 use crate::critical_path::{Warning, WarningCode};
 use crate::hta_view::HtaView;
@@ -51,11 +51,8 @@ impl<'a> Builder<'a> {
         };
         let with_nodes: Vec<u32> = kept.iter().copied().filter(|&row| has_nodes(row as usize, &mut names)).collect();
         // Twice the position for the start, one more for the end: equal times go by event, start first.
-        let points = with_nodes.iter().enumerate().flat_map(|(i, &row)| {
-            let (start, end) = (view.start[row as usize], view.end[row as usize]);
-            [(start, 2 * i as u32), (end, 2 * i as u32 + 1)]
-        });
-        let order = ids_by_time(points, 2 * with_nodes.len());
+        let points = with_nodes.iter().flat_map(|&row| [view.start[row as usize], view.end[row as usize]]);
+        let order = by_time(points);
         let (mut start_node, mut end_node) = (vec![NO_NODE; view.len()], vec![NO_NODE; view.len()]);
         let mut nodes = NodeTable::default();
         for (number, &id) in order.iter().enumerate() {

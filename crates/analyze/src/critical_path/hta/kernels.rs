@@ -3,7 +3,7 @@
 use super::build::{Builder, NO_NODE};
 use super::names::{CONTEXT_SYNC, EVENT_SYNC, STREAM_SYNC, STREAM_WAIT};
 use super::queue::QueueLengths;
-use super::sort::ids_by_time;
+use super::sort::by_time;
 use super::waits::Waits;
 use crate::critical_path::WarningCode;
 use crate::critical_path::graph::EdgeKind;
@@ -41,7 +41,7 @@ impl Builder<'_> {
                 candidates.push((if is_sync(r) { view.end[r] } else { view.start[r] }, row, is_sync(r)));
             }
         }
-        let order = ids_by_time(candidates.iter().enumerate().map(|(i, c)| (c.0, i as u32)), candidates.len());
+        let order = by_time(candidates.iter().map(|c| c.0));
         let mut progress = Progress::default();
         for position in order {
             let (_, row, sync) = candidates[position as usize];

@@ -2,7 +2,7 @@
 
 use super::build::Builder;
 use super::names::LAUNCH;
-use super::sort::ids_by_time;
+use super::sort::by_time;
 use crate::critical_path::WarningCode;
 use crate::hta_view::NO_ROW;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -41,7 +41,7 @@ impl Builder<'_> {
             self.warn(WarningCode::UnevenQueue, 1);
         }
         // The list is launches in row order, then GPU work in row order: its positions break ties as wanted.
-        let order = ids_by_time(steps.iter().enumerate().map(|(i, s)| (s.time, i as u32)), steps.len());
+        let order = by_time(steps.iter().map(|s| s.time));
         let mut lengths = vec![UNKNOWN; view.len()];
         let mut streams: FxHashMap<i64, i32> = FxHashMap::default();
         for position in order {

@@ -6,7 +6,7 @@
 
 use super::build::{Builder, NO_NODE};
 use super::names::{AUTOGRAD, FORWARD};
-use super::sort::ids_by_time;
+use super::sort::by_time;
 use crate::critical_path::graph::{EdgeKind, NO_EVENT};
 use stackline_model::{EventKind, Key, StrId};
 
@@ -90,7 +90,7 @@ impl Builder<'_> {
     /// Rows by start; at equal starts the longer first, then by file order.
     fn begins(&self, rows: &[u32]) -> Vec<u32> {
         let (start, end) = (&self.view.start, &self.view.end);
-        let mut order = by_time(rows, start);
+        let mut order = rows_by_time(rows, start);
         for run in order.chunk_by_mut(|&a, &b| start[a as usize] == start[b as usize]) {
             run.sort_unstable_by_key(|&r| (std::cmp::Reverse(end[r as usize]), r));
         }
@@ -100,7 +100,7 @@ impl Builder<'_> {
     /// Rows by end; at equal ends the shorter first, then against file order.
     fn ends(&self, rows: &[u32]) -> Vec<u32> {
         let (start, end) = (&self.view.start, &self.view.end);
-        let mut order = by_time(rows, end);
+        let mut order = rows_by_time(rows, end);
         for run in order.chunk_by_mut(|&a, &b| end[a as usize] == end[b as usize]) {
             run.sort_unstable_by_key(|&r| (std::cmp::Reverse(start[r as usize]), std::cmp::Reverse(r)));
         }
@@ -195,7 +195,6 @@ impl Only {
     }
 }
 
-fn by_time(rows: &[u32], time: &[i64]) -> Vec<u32> {
-    let pairs = rows.iter().enumerate().map(|(i, &row)| (time[row as usize], i as u32));
-    ids_by_time(pairs, rows.len()).into_iter().map(|i| rows[i as usize]).collect()
+fn rows_by_time(rows: &[u32], time: &[i64]) -> Vec<u32> {
+    by_time(rows.iter().map(|&row| time[row as usize])).into_iter().map(|i| rows[i as usize]).collect()
 }
