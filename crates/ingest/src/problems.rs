@@ -40,6 +40,7 @@ codes! {
     NO_PHASE "no_phase" Repaired "a record without phase but with a duration was read as a complete event";
     UNKNOWN_RECORD "unknown_record" Skipped "a record has neither a phase nor a duration";
     TRUNCATED "truncated" Lost "the file ends in the middle; everything before was kept";
+    TOO_DAMAGED "too_damaged" Lost "so little of the text makes sense that reading stopped here; everything before was kept";
     UNCLOSED "unclosed_list" Note "the event list is not closed, as the format allows";
     DAMAGED_STREAM "damaged_compression" Lost "the compressed stream breaks off or is damaged; what came before was kept";
     TRAILING "trailing_data" Skipped "there is more text behind the end of the document; it was not read";

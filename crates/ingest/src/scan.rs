@@ -8,7 +8,7 @@ use memchr::{memchr, memchr2};
 pub(crate) enum Fail {
     /// The slice ends within the token.
     End,
-    /// The text at this position of the slice makes no sense even to us.
+    /// The text makes no sense even to us; looked at up to this position of the slice.
     Bad(usize),
 }
 
@@ -73,8 +73,10 @@ impl<'a> Cursor<'a> {
     /// Reads an object's key with its colon. A missing quote before it is repaired (second result).
     #[inline]
     pub(crate) fn key(&mut self) -> Result<(RawStr<'a>, bool), Fail> {
-        let quoted = self.peek()? == b'"';
-        let start = self.at + usize::from(quoted);
+        if self.peek()? != b'"' {
+            return self.key_without_quote();
+        }
+        let start = self.at + 1;
         // Keys are short: a plain loop beats a vectorised search.
         let mut end = start;
         let mut escaped = false;
@@ -89,16 +91,28 @@ impl<'a> Cursor<'a> {
                 None => return Err(Fail::End),
             }
         }
-        let raw = &self.bytes[start..end];
-        if !quoted && !is_plain_key(raw) {
-            return Err(Fail::Bad(self.at));
-        }
         let mut after = Self { bytes: self.bytes, at: end + 1 };
         if after.peek()? != b':' {
             return Err(Fail::Bad(after.at));
         }
         self.at = after.at + 1;
-        Ok((RawStr { raw, escaped, bare_quotes: false }, !quoted))
+        Ok((RawStr { raw: &self.bytes[start..end], escaped, bare_quotes: false }, false))
+    }
+
+    /// A key whose first quote is missing: a few plain characters, a quote, a colon.
+    #[cold]
+    fn key_without_quote(&mut self) -> Result<(RawStr<'a>, bool), Fail> {
+        let limit = self.bytes.len().min(self.at + LONGEST_PLAIN_KEY + 1);
+        let Some(length) = memchr(b'"', &self.bytes[self.at..limit]) else {
+            return Err(if limit == self.bytes.len() { Fail::End } else { Fail::Bad(limit) });
+        };
+        let raw = &self.bytes[self.at..self.at + length];
+        let mut after = Self { bytes: self.bytes, at: self.at + length + 1 };
+        if !is_plain_key(raw) || after.peek()? != b':' {
+            return Err(Fail::Bad(after.at));
+        }
+        self.at = after.at + 1;
+        Ok((RawStr { raw, escaped: false, bare_quotes: false }, true))
     }
 
     /// Position of the quote that ends a well-formed string starting (behind its quote) at `from`, and whether there
@@ -147,7 +161,7 @@ impl<'a> Cursor<'a> {
 
     #[cold]
     fn string_slow(&mut self, start: usize) -> Result<RawStr<'a>, Fail> {
-        const LONGEST: usize = 1 << 20;
+        const LONGEST: usize = 64 << 10;
         let limit = self.bytes.len().min(start + LONGEST);
         let mut at = start;
         while let Some(found) = memchr(b'"', &self.bytes[at..limit]) {
@@ -161,7 +175,7 @@ impl<'a> Cursor<'a> {
             }
             at = quote + 1;
         }
-        if limit == self.bytes.len() { Err(Fail::End) } else { Err(Fail::Bad(start)) }
+        if limit == self.bytes.len() { Err(Fail::End) } else { Err(Fail::Bad(limit)) }
     }
 
     /// Whether what follows is a comma and a key with its colon, or (where that may be) the end of the object.
@@ -314,18 +328,21 @@ impl<'a> Cursor<'a> {
                     return Ok(());
                 }
                 // Another event begins: this one's end is lost.
-                b'{' => return Err(Fail::Bad(start)),
+                b'{' => return Err(Fail::Bad(at)),
                 _ => {}
             }
             at += 1;
         }
-        if end == self.bytes.len() { Err(Fail::End) } else { Err(Fail::Bad(start)) }
+        if end == self.bytes.len() { Err(Fail::End) } else { Err(Fail::Bad(end)) }
     }
 }
 
+/// Keys without their first quote are only believed up to this length.
+const LONGEST_PLAIN_KEY: usize = 40;
+
 fn is_plain_key(raw: &[u8]) -> bool {
     !raw.is_empty()
-        && raw.len() <= 40
+        && raw.len() <= LONGEST_PLAIN_KEY
         && raw.iter().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b' ' | b'-'))
 }
 

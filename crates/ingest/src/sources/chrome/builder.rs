@@ -20,6 +20,10 @@ type AsyncKey = (StrId, Key, bool);
 /// A begin record's row and the arguments of its end record.
 type LateArguments = (EventId, Vec<(StrId, AttrType)>, Vec<u64>);
 
+/// How many bytes may be looked at for nothing before reading stops: this many, and some per byte that was read.
+const VAIN_BYTES: u64 = 64 << 20;
+const VAIN_PER_BYTE: u64 = 16;
+
 /// How many open spans of one id are searched for the one that ends.
 const MAX_ASYNC_DEPTH: usize = 1024;
 
@@ -34,6 +38,10 @@ pub(super) struct Builder {
     pub(super) frame_ids: BTreeMap<String, StackId>,
     pub(super) saw_events: bool,
     pub(super) truncated: bool,
+    /// Whether reading stopped because too little of the text made sense.
+    pub(super) gave_up: bool,
+    /// Bytes looked at without coming to a record.
+    vain: u64,
     pub(super) final_pass: bool,
     /// Commas since the last record; 1 at the start of the list.
     pub(super) commas: u32,
@@ -66,6 +74,8 @@ impl Builder {
             frame_ids: BTreeMap::new(),
             saw_events: false,
             truncated: false,
+            gave_up: false,
+            vain: 0,
             final_pass: false,
             commas: 1,
             next_index: 0,
@@ -80,6 +90,17 @@ impl Builder {
             stack_of: Vec::new(),
             unknown_categories: BTreeMap::new(),
         }
+    }
+
+    /// Notes that this many bytes were looked at for nothing. `false` once that is far more than real damage takes:
+    /// then reading stops, for hostile text could make it take forever.
+    pub(super) fn in_vain(&mut self, bytes: usize, offset: u64) -> bool {
+        self.vain = self.vain.saturating_add(bytes as u64);
+        self.gave_up = self.vain > VAIN_BYTES.saturating_add(offset.saturating_mul(VAIN_PER_BYTE));
+        if self.gave_up {
+            problems::TOO_DAMAGED.count(&mut self.trace.report, Some(offset), "");
+        }
+        !self.gave_up
     }
 
     /// Counts a record that could not be read, so that later ones keep their position.

@@ -22,7 +22,11 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
                 return Step::More(done);
             }
             Err(Fail::End) => return Step::More(done),
-            Err(Fail::Bad(at)) => {
+            Err(Fail::Bad(looked)) => {
+                let at = cursor.at;
+                if !builder.in_vain(looked.saturating_sub(done), base + at as u64) {
+                    return Step::Go(Place::Done, bytes.len());
+                }
                 let example = String::from_utf8_lossy(&bytes[at..bytes.len().min(at + 80)]).into_owned();
                 problems::DAMAGED_HEADER.count(&mut builder.trace.report, Some(base + at as u64), &example);
                 match next_member(bytes, at.max(done + 1)) {
@@ -40,7 +44,9 @@ fn next_member(bytes: &[u8], from: usize) -> Option<usize> {
     let mut at = from;
     while let Some(found) = memchr::memchr(b'"', bytes.get(at..)?) {
         let here = at + found;
-        if matches!((Cursor { bytes, at: here }).key(), Ok((_, false))) {
+        // Longer keys would be found as well, at a price that hostile text could make us pay at each quote.
+        let ahead = &bytes[..bytes.len().min(here + 512)];
+        if matches!((Cursor { bytes: ahead, at: here }).key(), Ok((_, false))) {
             return Some(here);
         }
         at = here + 1;
@@ -61,12 +67,12 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
     }
     let (key, _) = cursor.key()?;
     let next = cursor.peek()?;
-    if key.raw == b"traceEvents" && next == b'[' {
+    let (key, _) = text::decode(key.raw);
+    if key == "traceEvents" && next == b'[' {
         cursor.at += 1;
         builder.saw_events = true;
         return Ok(Some(Place::Events { member: true }));
     }
-    let (key, _) = text::decode(key.raw);
     let value = cursor.value()?;
     // The value must be complete: its delimiter shows that.
     cursor.peek()?;

@@ -68,7 +68,7 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
     loop {
         let (offset, last) = (window.offset(), window.is_final());
         let step = match place {
-            Place::Start => start(window.bytes(), name, offset)?,
+            Place::Start => start(window.bytes(), name, offset, last)?,
             Place::Members => header::members(window.bytes(), offset, last, &mut builder),
             Place::Events { member } => events(window.bytes(), offset, last, member, &mut builder),
             Place::Lost { member } => resync::find_record(window.bytes(), member, last),
@@ -117,7 +117,7 @@ fn more<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) ->
 }
 
 fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) {
-    if place != Place::Done {
+    if place != Place::Done || builder.gave_up {
         return;
     }
     loop {
@@ -136,7 +136,7 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
     }
 }
 
-fn start(bytes: &[u8], name: &str, offset: u64) -> Result<Step, Error> {
+fn start(bytes: &[u8], name: &str, offset: u64, last: bool) -> Result<Step, Error> {
     let mut cursor = Cursor::new(bytes);
     match cursor.peek() {
         Ok(b'{') => Ok(Step::Go(Place::Members, cursor.at + 1)),
@@ -145,6 +145,7 @@ fn start(bytes: &[u8], name: &str, offset: u64) -> Result<Step, Error> {
             let reason = "the text starts neither with an object nor with a list".to_owned();
             Err(Error::Malformed { path: name.into(), reason, offset: offset + cursor.at as u64 })
         }
+        Err(_) if !last => Ok(Step::More(cursor.at)),
         Err(_) => {
             let reason = "the file is empty: the profiler wrote nothing".to_owned();
             Err(Error::Malformed { path: name.into(), reason, offset })
@@ -170,7 +171,16 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
                     builder.commit(base + done as u64);
                 }
                 Err(Fail::End) if !last && bytes.len() - done <= MAX_RECORD => return Step::More(done),
-                Err(_) => return damaged(bytes, base, done, last, member, builder),
+                Err(fail) => {
+                    return damaged(
+                        bytes,
+                        base,
+                        done,
+                        looked(fail, bytes).saturating_sub(done),
+                        Tail { last, member },
+                        builder,
+                    );
+                }
             },
             b',' => {
                 builder.commas += 1;
@@ -185,7 +195,7 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
                 }
                 return Step::Go(if member { Place::Members } else { Place::Done }, done + 1);
             }
-            _ => return not_an_event(&mut cursor, base, done, member, builder),
+            _ => return not_an_event(&mut cursor, base, done, Tail { last, member }, builder),
         }
         if cursor.at == done {
             cursor.at += 1;
@@ -193,9 +203,30 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
     }
 }
 
+/// How the window stands to the text.
+#[derive(Clone, Copy)]
+struct Tail {
+    /// There is no text behind the window.
+    last: bool,
+    /// The list is a member of the top-level object.
+    member: bool,
+}
+
+/// Up to where a failed token was looked at.
+fn looked(fail: Fail, bytes: &[u8]) -> usize {
+    match fail {
+        Fail::End => bytes.len(),
+        Fail::Bad(at) => at,
+    }
+}
+
 /// A record that cannot be read, or the last one of a truncated file.
 #[cold]
-fn damaged(bytes: &[u8], base: u64, at: usize, last: bool, member: bool, builder: &mut Builder) -> Step {
+fn damaged(bytes: &[u8], base: u64, at: usize, vain: usize, tail: Tail, builder: &mut Builder) -> Step {
+    let Tail { last, member } = tail;
+    if !builder.in_vain(vain, base + at as u64) {
+        return Step::Go(Place::Done, bytes.len());
+    }
     let found = resync::find_record(&bytes[at + 1..], member, last);
     if last && matches!(found, Step::More(_)) {
         problems::TRUNCATED.count(&mut builder.trace.report, Some(base + at as u64), "");
@@ -210,10 +241,20 @@ fn damaged(bytes: &[u8], base: u64, at: usize, last: bool, member: bool, builder
 }
 
 #[cold]
-fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, member: bool, builder: &mut Builder) -> Step {
-    let simple = cursor.value();
-    match simple {
-        Ok(_) if cursor.at > at && matches!(cursor.peek(), Ok(b',' | b']')) => {
+fn not_an_event(cursor: &mut Cursor<'_>, base: u64, at: usize, tail: Tail, builder: &mut Builder) -> Step {
+    let Tail { last, member } = tail;
+    let value = cursor.value();
+    let follows = value.and_then(|_| cursor.peek());
+    if let Err(fail) = follows {
+        if fail == Fail::End && !last && cursor.bytes.len() - at <= MAX_RECORD {
+            return Step::More(at);
+        }
+        if !builder.in_vain(looked(fail, cursor.bytes).saturating_sub(at), base + at as u64) {
+            return Step::Go(Place::Done, cursor.bytes.len());
+        }
+    }
+    match follows {
+        Ok(b',' | b']') if cursor.at > at => {
             problems::NOT_AN_EVENT.count(&mut builder.trace.report, Some(base + at as u64), "");
             builder.skip_record();
             builder.commas = 0;

@@ -55,6 +55,11 @@ pub(super) fn find_record(bytes: &[u8], member: bool, last: bool) -> Step {
     Step::More(bytes.len())
 }
 
+/// The text up to where a decision must be made: looking further would cost time without end in hostile text.
+fn ahead(bytes: &[u8], at: usize) -> &[u8] {
+    &bytes[..bytes.len().min(at + LOOK_AHEAD)]
+}
+
 fn previous(bytes: &[u8], at: usize) -> Option<u8> {
     bytes[..at].iter().rev().copied().find(|&b| !is_space(b))
 }
@@ -63,7 +68,7 @@ fn is_record(bytes: &[u8], at: usize) -> bool {
     if matches!(previous(bytes, at), Some(b':')) {
         return false;
     }
-    let mut cursor = Cursor { bytes, at: at + 1 };
+    let mut cursor = Cursor { bytes: ahead(bytes, at), at: at + 1 };
     matches!(cursor.key(), Ok((key, false)) if FIRST_KEYS.iter().any(|k| k.as_bytes() == key.raw))
 }
 
@@ -80,7 +85,7 @@ fn is_list_end(bytes: &[u8], at: usize, member: bool) -> bool {
             cursor.peek().is_err()
         }
         Ok(b',') if member => {
-            cursor.at += 1;
+            let mut cursor = Cursor { bytes: ahead(bytes, cursor.at), at: cursor.at + 1 };
             matches!(cursor.key(), Ok((key, false)) if NEXT_KEYS.iter().any(|k| k.as_bytes() == key.raw))
         }
         Ok(_) => false,

@@ -1,0 +1,103 @@
+//! Where the reader's window ends changes nothing, nor how many bytes come at a time.
+
+use crate::STEP;
+use stackline_ingest::{ReadOptions, sources};
+use stackline_model::Trace;
+use stackline_synth::damage;
+use std::io::{self, Read};
+
+/// The reader's window holds a whole number of these.
+const WINDOW: usize = 1 << 20;
+
+/// Gives at most `step` bytes at a time, and now and then a signal interrupts it.
+struct Drip<'a> {
+    bytes: &'a [u8],
+    step: usize,
+    calls: usize,
+}
+
+impl Read for Drip<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.calls += 1;
+        if self.calls % 11 == 0 {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let count = self.step.min(buffer.len()).min(self.bytes.len());
+        buffer[..count].copy_from_slice(&self.bytes[..count]);
+        self.bytes = &self.bytes[count..];
+        Ok(count)
+    }
+}
+
+fn read(mut input: impl Read) -> Result<Trace, String> {
+    let chrome = sources::ALL.iter().find(|s| s.name == "chrome").unwrap();
+    let options = ReadOptions { threads: 1, ..ReadOptions::default() };
+    (chrome.read)("window", &mut input, &options).map_err(|e| e.to_string().replace(char::is_numeric, ""))
+}
+
+/// All that a reader delivers, with byte offsets counted from `from`. Examples of damaged text end with the window, and
+/// are left out.
+fn whole(result: Result<Trace, String>, from: u64) -> Vec<String> {
+    match result {
+        Err(reason) => vec![reason],
+        Ok(mut trace) => {
+            trace.report.bytes -= from;
+            for problem in &mut trace.report.problems {
+                problem.offsets.iter_mut().for_each(|o| *o -= from);
+                problem.example.clear();
+            }
+            vec![
+                format!("{:?}", trace.report),
+                format!("{:?}", trace.meta),
+                format!("{:?}", trace.events),
+                format!("{:?}", trace.gpu),
+                format!("{:?}", trace.attrs.columns()),
+                format!("{:?} {:?}", trace.flows, trace.stacks),
+            ]
+        }
+    }
+}
+
+#[test]
+fn however_few_bytes_come_at_a_time() {
+    let text = STEP.as_bytes();
+    let expected = whole(read(text), 0);
+    for step in [1, 7, 4096] {
+        assert_eq!(whole(read(Drip { bytes: text, step, calls: 0 }), 0), expected);
+    }
+}
+
+/// Reads `text` behind so many spaces that the window ends at each of some places in it.
+fn at_every_edge(name: &str, text: &[u8], stride: usize) {
+    let expected = whole(read(text), 0);
+    let mut padded = vec![b' '; WINDOW];
+    padded.extend_from_slice(text);
+    for place in (1..text.len()).step_by(stride) {
+        let padding = WINDOW - place;
+        let found = whole(read(&padded[place..]), padding as u64);
+        for (found, expected) in found.iter().zip(&expected) {
+            assert_eq!(
+                found,
+                expected,
+                "{name}: the window ends at byte {place} of\n{}",
+                String::from_utf8_lossy(text)
+            );
+        }
+        assert_eq!(found.len(), expected.len(), "{name}: the window ends at byte {place}");
+    }
+}
+
+#[test]
+fn wherever_the_window_ends() {
+    at_every_edge("undamaged", STEP.as_bytes(), 13);
+}
+
+#[test]
+fn wherever_the_window_ends_in_a_damaged_document() {
+    for (i, kind) in damage::kinds().iter().enumerate() {
+        let damaged = damage::apply(kind, STEP.as_bytes(), i as u64);
+        if damaged.first() == Some(&b'{') || damaged.first() == Some(&b'[') {
+            at_every_edge(kind.name, &damaged, 331);
+        }
+    }
+}
