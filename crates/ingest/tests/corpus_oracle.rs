@@ -1,4 +1,5 @@
 //! Every event and every argument of every trace of the corpus, against what serde_json reads.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
 
 mod common;
 

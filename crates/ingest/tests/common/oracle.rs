@@ -133,10 +133,9 @@ fn check_event(trace: &Trace, event: EventId, record: &Record<'_>) -> Result<(),
         return differs("tid", &tid, &record.tid);
     }
     let (start, dur) = (trace.events.start[row], trace.events.dur[row]);
-    if let Some(ns) = record.ts.and_then(|t| nanos(t.get())) {
-        if !trace.events.has(event, flags::NO_TIME) && start != ns {
-            return differs("start", &start, &ns);
-        }
+    let is_placed = !trace.events.has(event, flags::NO_TIME);
+    if let Some(ns) = record.ts.and_then(|t| nanos(t.get())).filter(|&ns| is_placed && ns != start) {
+        return differs("start", &start, &ns);
     }
     if let Some(ns) = record.dur.and_then(|t| nanos(t.get())) {
         let is_usable = trace.events.has(event, flags::HAS_DURATION) && trace.events.phase[row] == Phase::Complete;

@@ -1,5 +1,6 @@
 //! Random inputs: valid documents in any spelling, damaged ones, ones that aim at the reader's time and at the edges of
 //! its window.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
 
 mod documents;
 mod hostile;
