@@ -59,7 +59,7 @@ impl HtaView {
 
     /// Duration in ns, -1,000 in the worst case of rounding.
     pub fn dur(&self, row: usize) -> i64 {
-        self.end[row] - self.start[row]
+        self.end[row].saturating_sub(self.start[row])
     }
 
     /// HTA's "index_correlation" is not negative: the row has a partner or at least a correlation.

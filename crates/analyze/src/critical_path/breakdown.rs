@@ -209,7 +209,7 @@ impl CriticalPath {
         Table::new("critical_path_nodes", "Points of the critical path in order")
             .i64("event", Unit::None, points.iter().map(|p| index(p.0)))
             .text("at", points.iter().map(|p| if p.1 { "start" } else { "end" }.to_owned()))
-            .i64("time", Unit::Ns, points.iter().map(|p| p.2 - self.window_start_ns))
+            .i64("time", Unit::Ns, points.iter().map(|p| p.2.saturating_sub(self.window_start_ns)))
             .text("name", points.iter().map(|p| self.events.name(p.0).to_owned()))
             .text("track", points.iter().map(|p| self.events.track_label(p.0).to_owned()))
             .note("Times count from the start of the window.")

@@ -95,35 +95,57 @@ impl<R: Read> Input<R> {
 
     /// Appends one whole JSON value to `text`; `false` if the input ends before it does.
     fn value(&mut self, text: &mut Vec<u8>) -> Result<bool, OverlayError> {
-        let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+        let mut state = ValueState::default();
         let from = text.len();
         loop {
-            let Some(byte) = self.peek()? else { return Ok(false) };
-            if in_string {
-                if escaped {
-                    escaped = false;
-                } else if byte == b'\\' {
-                    escaped = true;
-                } else if byte == b'"' {
-                    in_string = false;
-                }
-            } else {
-                match byte {
-                    b'"' => in_string = true,
-                    b'{' | b'[' => depth += 1,
-                    b'}' | b']' if depth > 0 => depth -= 1,
-                    b'}' | b']' | b',' if depth == 0 => {
-                        return if text.len() > from { Ok(true) } else { Err(self.malformed("a value is missing")) };
-                    }
-                    _ => {}
-                }
+            let buffer = self.reader.fill_buf()?;
+            if buffer.is_empty() {
+                return Ok(false);
             }
-            text.push(byte);
-            self.next()?;
-            if depth == 0 && !in_string && matches!(byte, b'}' | b']' | b'"') {
-                return Ok(true);
+            let end = buffer.iter().position(|&byte| state.ends_before(byte));
+            let taken = end.unwrap_or(buffer.len());
+            text.extend_from_slice(&buffer[..taken]);
+            self.reader.consume(taken);
+            self.offset += taken as u64;
+            if end.is_some() {
+                return if text.len() > from { Ok(true) } else { Err(self.malformed("a value is missing")) };
             }
         }
+    }
+}
+
+/// Where in a JSON value the reading stands.
+#[derive(Default)]
+struct ValueState {
+    depth: usize,
+    in_string: bool,
+    escaped: bool,
+    done: bool,
+}
+
+impl ValueState {
+    /// Takes the next byte; `true` if the value was complete before it.
+    fn ends_before(&mut self, byte: u8) -> bool {
+        if self.done {
+            return true;
+        }
+        if self.in_string {
+            self.in_string = self.escaped || byte != b'"';
+            self.done = !self.in_string && self.depth == 0;
+            self.escaped = !self.escaped && byte == b'\\';
+            return false;
+        }
+        match byte {
+            b'"' => self.in_string = true,
+            b'{' | b'[' => self.depth += 1,
+            b'}' | b']' | b',' if self.depth == 0 => return true,
+            b'}' | b']' => {
+                self.depth -= 1;
+                self.done = self.depth == 0;
+            }
+            _ => {}
+        }
+        false
     }
 }
 

@@ -120,7 +120,7 @@ impl CriticalPath {
             PathPoint {
                 event: self.events.index.get(event as usize).copied().unwrap_or(u32::MAX),
                 at: if nodes.is_start[n] { "start" } else { "end" }.to_owned(),
-                time_ns: nodes.time_ns[n] - self.window_start_ns,
+                time_ns: nodes.time_ns[n].saturating_sub(self.window_start_ns),
                 name: self.events.name(event).to_owned(),
                 track: self.events.track_label(event).to_owned(),
             }

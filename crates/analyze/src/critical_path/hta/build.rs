@@ -85,7 +85,7 @@ impl<'a> Builder<'a> {
 
     /// Adds an edge that weighs as long as it takes, charged to an event.
     pub(super) fn timed_edge(&mut self, from: u32, to: u32, kind: EdgeKind, attributed: u32) {
-        let elapsed = self.nodes.time_ns[to as usize] - self.nodes.time_ns[from as usize];
+        let elapsed = self.nodes.time_ns[to as usize].saturating_sub(self.nodes.time_ns[from as usize]);
         self.edges.push(Edge { from, to, weight_us: elapsed as f64 / 1000.0, attributed, kind });
     }
 

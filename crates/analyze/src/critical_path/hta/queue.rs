@@ -31,8 +31,8 @@ impl Builder<'_> {
     /// Counts launches up and starts down, in order of (time, launch before kernel, event index).
     pub(super) fn queue_lengths(&mut self) -> QueueLengths {
         let view = self.view;
-        let (mut steps, unmatched) = self.launch_steps();
-        let launched: FxHashSet<i64> = steps.iter().map(|s| view.correlation[s.row as usize]).collect();
+        let mut launched: FxHashSet<i64> = FxHashSet::default();
+        let (mut steps, unmatched) = self.launch_steps(&mut launched);
         let launches = steps.len();
         for row in (0..view.len()).filter(|&r| view.stream[r] != -1 && launched.contains(&view.correlation[r])) {
             steps.push(Step { time: view.start[row], row: row as u32, stream: view.stream[row], delta: -1 });
@@ -53,8 +53,10 @@ impl Builder<'_> {
         QueueLengths(lengths)
     }
 
-    /// One step up per launch and GPU row of its correlation, and the number of launches without such a row.
-    fn launch_steps(&mut self) -> (Vec<Step>, usize) {
+    /// One step up per launch and GPU row of its correlation, and the number of launches without such a row. Notes the
+    /// correlations of launches. A second launch of one correlation counts for one row only: no trace that HTA accepts
+    /// has one, and damaged traces may have thousands.
+    fn launch_steps(&mut self, launched: &mut FxHashSet<i64>) -> (Vec<Step>, usize) {
         let view = self.view;
         let mut steps = Vec::new();
         let mut unmatched = 0;
@@ -63,13 +65,14 @@ impl Builder<'_> {
                 continue;
             }
             let before = steps.len();
+            let first = launched.insert(view.correlation[row]);
             let mut partner = view.partner[row];
             while partner != NO_ROW {
                 let stream = view.stream[partner as usize];
                 if stream != -1 {
                     steps.push(Step { time: view.start[row], row: row as u32, stream, delta: 1 });
                 }
-                partner = view.sibling.get(partner as usize).copied().unwrap_or(NO_ROW);
+                partner = view.sibling.get(partner as usize).copied().filter(|_| first).unwrap_or(NO_ROW);
             }
             unmatched += usize::from(steps.len() == before);
         }

@@ -138,3 +138,31 @@ impl Builder<'_> {
         self.trace.tracks.pid(self.track(row))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::critical_path::hta::{HtaOptions, names::Names, roi};
+    use crate::hta_view::HtaView;
+
+    /// Check C8: three event records are resolved, the third one to the launch of correlation 27.
+    #[test]
+    fn records_of_a_real_trace() {
+        let beside = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+        let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(beside, std::path::PathBuf::from);
+        let Ok(bytes) = std::fs::read(corpus.join("kineto/nvidia-a100-event-sync-multi-stream.json.gz")) else {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "the corpus is missing at {}", corpus.display());
+            println!("skipped: no corpus at {} (set STACKLINE_CORPUS)", corpus.display());
+            return;
+        };
+        let trace = stackline_ingest::read_bytes("t.json.gz", &bytes, &Default::default()).unwrap();
+        let (view, options) = (HtaView::load(&trace, false), HtaOptions::default());
+        let mut names = Names::new(&trace, &options);
+        let roi = roi::select(&trace, &view, &mut names, &options).unwrap();
+        let waits = Builder::new(&trace, &view, names, &roi.kept, &options).find_waits();
+        let mut records: Vec<(i64, i64)> =
+            waits.before_record.iter().map(|(&record, &launch)| (record, view.correlation[launch as usize])).collect();
+        records.sort_unstable();
+        assert_eq!((records.len(), records[2]), (3, (1385, 27)));
+    }
+}
