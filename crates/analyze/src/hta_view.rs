@@ -254,7 +254,11 @@ fn is_step_name(name: &str) -> bool {
 fn round(start: i64, dur: i64) -> (i64, i64) {
     let start_us = ns_to_us(start);
     let end_us = start_us + ns_to_us(dur);
-    ((start_us.ceil() as i64).saturating_mul(1000), (end_us.floor() as i64).saturating_mul(1000))
+    // Truncation and a comparison are several times faster than calls of ceil and floor.
+    let (start, end) = (start_us as i64, end_us as i64);
+    let start = start.saturating_add(i64::from((start as f64) < start_us));
+    let end = end.saturating_sub(i64::from((end as f64) > end_us));
+    (start.saturating_mul(1000), end.saturating_mul(1000))
 }
 
 /// The `f64` nearest to a number of ns in µs, which is what a JSON reader makes of its decimal text.
@@ -280,6 +284,16 @@ mod tests {
             let ns: i64 = (text.parse::<f64>().unwrap().trunc() as i64) * 1000
                 + text.split('.').nth(1).map_or(0, |f| format!("{f:0<3}").parse().unwrap());
             assert_eq!(ns_to_us(ns), text.parse::<f64>().unwrap(), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn rounding_is_ceil_and_floor(start in -(1i64 << 60)..1 << 60, dur in 0i64..1 << 50, shift in 0u32..60) {
+            let (start, dur) = (start >> shift, dur >> (shift / 2));
+            let (start_us, dur_us) = (ns_to_us(start), ns_to_us(dur));
+            let expected = (start_us.ceil() as i64 * 1000, (start_us + dur_us).floor() as i64 * 1000);
+            proptest::prop_assert_eq!(round(start, dur), expected);
         }
     }
 
