@@ -142,6 +142,14 @@ fn read_tar(
             read_member(path, &member, entry, depth, options, found)?;
         }
     }
+    // The checksum of a compressed stream stands behind the archive's end.
+    if let Err(error) = io::copy(&mut archive.into_inner(), &mut io::sink()) {
+        if options.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let reason = format!("the archive is damaged: {error}");
+        found.skipped.push((label.to_owned(), Error::Malformed { path: label.into(), reason, offset: 0 }));
+    }
     some_trace(label, found)
 }
 

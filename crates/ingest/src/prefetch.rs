@@ -20,13 +20,16 @@ pub(crate) fn with_prefetch<T>(stream: impl Read + Send, consume: impl FnOnce(&m
     })
 }
 
-/// Runs `consume` on a stream that cannot leave its thread.
-pub(crate) fn with_local<T>(member: impl Read, consume: impl FnOnce(io::Cursor<Vec<u8>>) -> T) -> T {
-    let mut member = member;
-    let mut bytes = Vec::new();
-    // A member that breaks off is kept as far as it goes: the reader reports the missing end.
-    let _ = member.read_to_end(&mut bytes);
-    consume(io::Cursor::new(bytes))
+/// Runs `consume` on a stream that cannot leave its thread: here the consumer goes to another one.
+pub(crate) fn with_local<T: Send>(stream: impl Read, consume: impl FnOnce(Blocks) -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = bounded(BLOCKS_AHEAD);
+        let (recycle, recycled) = bounded(BLOCKS_AHEAD + 2);
+        let consumer = scope.spawn(move || consume(Blocks { receiver, recycle, block: Vec::new(), at: 0 }));
+        produce(stream, &sender, &recycled);
+        drop(sender);
+        consumer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn produce(mut stream: impl Read, sender: &Sender<io::Result<Vec<u8>>>, recycled: &Receiver<Vec<u8>>) {
@@ -52,7 +55,8 @@ fn produce(mut stream: impl Read, sender: &Sender<io::Result<Vec<u8>>>, recycled
     }
 }
 
-struct Blocks {
+/// The receiving end: blocks as a stream.
+pub(crate) struct Blocks {
     receiver: Receiver<io::Result<Vec<u8>>>,
     recycle: Sender<Vec<u8>>,
     block: Vec<u8>,
@@ -107,5 +111,7 @@ mod tests {
         let mut first = [0u8; 10];
         with_prefetch(io::repeat(7), |s| s.read_exact(&mut first)).unwrap();
         assert_eq!(first, [7; 10]);
+        with_local(io::repeat(8), |mut s| s.read_exact(&mut first)).unwrap();
+        assert_eq!(first, [8; 10]);
     }
 }

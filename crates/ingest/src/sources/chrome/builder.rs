@@ -404,6 +404,10 @@ impl Builder {
         if !self.saw_events && self.trace.report.records == 0 && !self.trace.meta.entries.is_empty() {
             return Err(super::header::no_events(name, &self.trace));
         }
+        let is_void = self.trace.events.is_empty() && self.trace.tracks.processes.is_empty() && self.flows.is_empty();
+        if !self.saw_events && is_void && !self.trace.report.is_clean() {
+            return Err(super::header::no_records(name, &self.trace));
+        }
         self.close_open();
         self.merge_late_arguments();
         self.name_tracks();

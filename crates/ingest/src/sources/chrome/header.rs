@@ -174,3 +174,10 @@ pub(super) fn no_events(name: &str, trace: &Trace) -> Error {
     };
     Error::Unsupported { path: name.into(), found: found.to_owned(), advice: advice.to_owned() }
 }
+
+/// Why a list in which no event could be read is not a trace.
+pub(super) fn no_records(name: &str, trace: &Trace) -> Error {
+    let offset = trace.report.problems.iter().flat_map(|p| p.offsets.first()).min().copied().unwrap_or(0);
+    let reason = "no trace event in a list that should be of them".to_owned();
+    Error::Malformed { path: name.into(), reason, offset }
+}
