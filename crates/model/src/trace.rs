@@ -102,6 +102,40 @@ impl Trace {
         self.track_offset = offset;
     }
 
+    /// The time order of all events, track after track, as [`Self::index_tracks`] built it.
+    pub fn track_order(&self) -> &[EventId] {
+        &self.track_order
+    }
+
+    /// Takes a time order that was stored (see [`Self::track_order`]) instead of sorting again. Checks that each track
+    /// gets as many of its own events as it has.
+    ///
+    /// # Errors
+    /// If the order does not belong to the events of this trace.
+    pub fn set_track_order(&mut self, order: Vec<EventId>) -> Result<(), String> {
+        let track = &self.events.track;
+        let mut offset = vec![0u32; self.tracks.len() + 1];
+        for id in track {
+            let slot = offset.get_mut(id.index() + 1).ok_or_else(|| format!("{id:?} does not exist"))?;
+            *slot += 1;
+        }
+        for i in 1..offset.len() {
+            offset[i] += offset[i - 1];
+        }
+        if order.len() != track.len() {
+            return Err(format!("the time order has {} entries for {} events", order.len(), track.len()));
+        }
+        for (lane, run) in offset.windows(2).enumerate() {
+            let own = |e: &EventId| track.get(e.index()).is_some_and(|t| t.index() == lane);
+            if !order[run[0] as usize..run[1] as usize].iter().all(own) {
+                return Err(format!("the time order of track {lane} names an event of another"));
+            }
+        }
+        self.track_order = order;
+        self.track_offset = offset;
+        Ok(())
+    }
+
     /// Events of a track by (start, longer first, row).
     pub fn track_events(&self, track: TrackId) -> &[EventId] {
         match (self.track_offset.get(track.index()), self.track_offset.get(track.index() + 1)) {

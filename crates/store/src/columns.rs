@@ -2,10 +2,40 @@
 
 use arrow_array::types::Int32Type;
 use arrow_array::{Array, ArrayRef, DictionaryArray, Int32Array, PrimitiveArray, StringArray, UInt32Array};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, Field};
 use rustc_hash::FxHashMap;
 use stackline_model::StringTable;
+use std::ops::Range;
 use std::sync::Arc;
+
+/// How a column is encoded before compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// Differences of neighbours: times, row numbers, ids that count up.
+    Delta,
+    /// Distinct values and short indices: text, kinds, small numbers.
+    Dictionary,
+}
+
+/// One column of a file to be.
+pub(crate) struct Column<'a> {
+    pub(crate) field: Field,
+    pub(crate) packing: Packing,
+    /// Makes the array for some rows.
+    pub(crate) make: Box<dyn Fn(Range<usize>) -> Result<ArrayRef, String> + 'a>,
+}
+
+impl<'a> Column<'a> {
+    pub(crate) fn new(
+        name: &str,
+        data_type: DataType,
+        nullable: bool,
+        packing: Packing,
+        make: impl Fn(Range<usize>) -> Result<ArrayRef, String> + 'a,
+    ) -> Self {
+        Self { field: Field::new(name, data_type, nullable), packing, make: Box::new(make) }
+    }
+}
 
 /// Dictionary-encoded text: pandas sees a categorical, DuckDB and Polars an enum-like column.
 pub(crate) fn text_type() -> DataType {
@@ -33,6 +63,7 @@ pub(crate) fn dictionary<'a>(
     text_of: impl Fn(u32) -> Option<&'a str>,
 ) -> Result<ArrayRef, String> {
     let mut seen: FxHashMap<u32, Option<i32>> = FxHashMap::default();
+    let mut known: FxHashMap<&str, usize> = FxHashMap::default();
     let mut texts: Vec<&str> = Vec::new();
     let mut last = (u32::MAX, None);
     let mut keys: Vec<Option<i32>> = Vec::with_capacity(ids.len());
@@ -40,8 +71,12 @@ pub(crate) fn dictionary<'a>(
         if id != last.0 {
             let key = *seen.entry(id).or_insert_with(|| {
                 let text = (id != u32::MAX).then(|| text_of(id)).flatten()?;
-                texts.push(text);
-                i32::try_from(texts.len() - 1).ok()
+                // Several numbers may have the same text, and pandas refuses dictionaries that repeat themselves.
+                let key = *known.entry(text).or_insert(texts.len());
+                if key == texts.len() {
+                    texts.push(text);
+                }
+                i32::try_from(key).ok()
             });
             last = (id, key);
         }

@@ -13,18 +13,24 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod arrow;
 mod attr_type;
 mod check;
 mod columns;
 mod commit;
 mod error;
+mod event_columns;
+mod export;
 mod lanes;
 mod manifest;
+mod plan;
 mod read;
 mod upgrade;
+mod wide;
 mod write;
 
 pub use error::Error;
+pub use export::write_table_parquet;
 pub use manifest::{FORMAT_VERSION, Manifest, TableEntry, TraceEntry, is_run, read_manifest};
 pub use read::{Attributes, ReadSelection, read_run};
 pub use write::{WriteOptions, write_run};

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Marks a manifest as ours.
 pub(crate) const FORMAT: &str = "stackline-run";
 /// The version that is written. Older ones are upgraded when they are opened (see `upgrade.rs`).
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
 /// File name of the manifest.
 pub(crate) const FILE: &str = "manifest.json";
 
@@ -50,6 +50,9 @@ pub struct TraceEntry {
     pub fractional_ts: bool,
     /// What reading the source had to repair, skip or lose.
     pub report: ReadReport,
+    /// All arguments are in the long table, none has a column in the event table (version 1).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub long_arguments: bool,
     /// Its tables: name to size. A table without rows has no file and no entry.
     pub tables: BTreeMap<String, TableEntry>,
 }
@@ -78,6 +81,7 @@ impl TraceEntry {
             world_size: *world_size,
             fractional_ts: *fractional_ts,
             report: trace.report.clone(),
+            long_arguments: false,
             tables: BTreeMap::new(),
         }
     }
@@ -122,10 +126,13 @@ fn missing(run: &Path) -> Error {
 }
 
 fn verify(path: &Path, value: &Value) -> Result<(), Error> {
+    // Version 1 had no checksum; what a later version has is not ours to judge.
+    let needed = value.get("version").and_then(Value::as_u64).is_some_and(|v| (2..=FORMAT_VERSION.into()).contains(&v));
     match value.get("checksum").and_then(Value::as_str) {
         Some(stored) if stored != checksum(value) => {
             Err(Error::damaged(path, "its checksum does not match its contents"))
         }
+        None if needed => Err(Error::damaged(path, "it has no checksum")),
         _ => Ok(()),
     }
 }
@@ -166,9 +173,7 @@ fn canonical(value: &Value, out: &mut String) {
 pub(crate) fn to_text(manifest: &Manifest) -> Result<String, serde_json::Error> {
     let mut manifest = manifest.clone();
     manifest.checksum = None;
-    if FORMAT_VERSION > 1 {
-        manifest.checksum = Some(checksum(&serde_json::to_value(&manifest)?));
-    }
+    manifest.checksum = Some(checksum(&serde_json::to_value(&manifest)?));
     let mut text = serde_json::to_string_pretty(&manifest)?;
     text.push('\n');
     Ok(text)

@@ -8,7 +8,7 @@ use std::path::Path;
 type Step = fn(&mut Value) -> Result<(), String>;
 
 /// Step `i` upgrades version `i + 1`.
-const STEPS: [Step; FORMAT_VERSION as usize - 1] = [];
+const STEPS: [Step; FORMAT_VERSION as usize - 1] = [one_to_two];
 
 /// Brings a manifest to the current version.
 pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> {
@@ -25,4 +25,15 @@ pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> 
     }
     manifest["version"] = FORMAT_VERSION.into();
     Ok(manifest)
+}
+
+/// Version 2 gave frequent arguments a column in the event table, files a checksum, and tracks a stored order. A run of
+/// version 1 has all arguments in the long table and no checksums; its order is computed when it is opened.
+fn one_to_two(manifest: &mut Value) -> Result<(), String> {
+    let traces = manifest.get_mut("traces").and_then(Value::as_array_mut).ok_or("it has no list of traces")?;
+    for trace in traces {
+        let trace = trace.as_object_mut().ok_or("a trace is no object")?;
+        trace.insert("long_arguments".to_owned(), true.into());
+    }
+    Ok(())
 }

@@ -1,24 +1,117 @@
-//! What is written comes back.
+//! What is written comes back, whole or in the parts asked for.
 
 mod common;
 
-use common::{assert_same, sample};
-use stackline_model::{Trace, TraceSet};
-use stackline_store::{ReadSelection, WriteOptions, read_run, write_run};
+use common::{assert_same, assert_same_rows, corpus, random, sample};
+use proptest::prelude::*;
+use stackline_model::{EventId, Trace, TraceSet};
+use stackline_store::{ReadSelection, WriteOptions, read_manifest, read_run, write_run};
+use std::path::Path;
 
 fn quick() -> WriteOptions {
     WriteOptions { sync: false, ..WriteOptions::default() }
 }
 
-#[test]
-fn every_column_of_every_table_comes_back() {
+fn round_trip(set: &TraceSet, selection: &ReadSelection) -> TraceSet {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");
-    let set = TraceSet { traces: vec![sample(), Trace::default(), sample()] };
-    write_run(&set, &run, &quick()).unwrap();
-    let again = read_run(&run, &ReadSelection::all()).unwrap();
-    assert_eq!(again.traces.len(), 3);
+    write_run(set, &run, &quick()).unwrap();
+    read_run(&run, selection).unwrap()
+}
+
+fn check_all(set: &TraceSet) {
+    let again = round_trip(set, &ReadSelection::all());
+    assert_eq!(again.traces.len(), set.traces.len());
     for (a, b) in set.traces.iter().zip(&again.traces) {
         assert_same(a, b);
+    }
+}
+
+#[test]
+fn every_column_of_every_table_comes_back() {
+    check_all(&TraceSet { traces: vec![sample(), Trace::default(), sample()] });
+    check_all(&TraceSet::default());
+}
+
+#[test]
+fn only_the_arguments_asked_for_are_read() {
+    let set = TraceSet { traces: vec![sample()] };
+    let again = round_trip(&set, &ReadSelection::with_keys(["correlation", "occupancy", "no such key"]));
+    let (a, b) = (&set.traces[0], &again.traces[0]);
+    assert_same_rows(a, b);
+    for event in a.events.ids() {
+        for key in ["correlation", "occupancy", "no such key"] {
+            assert_eq!(a.attr(key).get(event), b.attr(key).get(event), "{key} of {event:?}");
+        }
+        assert_eq!(b.attr("Input Dims").get(event), None);
+        assert_eq!(b.attr("External id").get(event), None);
+    }
+    assert!(a.attr("Input Dims").get(EventId(1)).is_some(), "the sample lost its point");
+}
+
+#[test]
+fn one_trace_of_several_can_be_read() {
+    let mut second = sample();
+    second.meta.rank = Some(4);
+    let set = TraceSet { traces: vec![sample(), second] };
+    let selection = ReadSelection { traces: Some(vec![1]), ..ReadSelection::all() };
+    let again = round_trip(&set, &selection);
+    assert_eq!(again.traces.len(), 1);
+    assert_same(&set.traces[1], &again.traces[0]);
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    write_run(&set, &run, &quick()).unwrap();
+    let selection = ReadSelection { traces: Some(vec![2]), ..ReadSelection::all() };
+    let error = read_run(&run, &selection).unwrap_err().to_string();
+    assert_eq!(error, "the run has 2 traces, there is no trace 2");
+}
+
+#[test]
+fn the_same_traces_give_the_same_bytes() {
+    let set = TraceSet { traces: vec![sample()] };
+    let folder = tempfile::tempdir().unwrap();
+    let (a, b) = (folder.path().join("a.stackline"), folder.path().join("b.stackline"));
+    write_run(&set, &a, &quick()).unwrap();
+    write_run(&read_run(&a, &ReadSelection::all()).unwrap(), &b, &quick()).unwrap();
+    assert_eq!(std::fs::read(a.join("manifest.json")).unwrap(), std::fs::read(b.join("manifest.json")).unwrap());
+    for table in read_manifest(&a).unwrap().traces[0].tables.keys() {
+        let file = format!("trace=0/{table}.parquet");
+        assert_eq!(std::fs::read(a.join(&file)).unwrap(), std::fs::read(b.join(&file)).unwrap(), "{file}");
+    }
+}
+
+/// More keys than there are columns, every type of each, and records that name a key twice.
+#[test]
+fn keys_without_a_column_come_back() {
+    check_all(&TraceSet { traces: vec![random::many_keys(400)] });
+}
+
+/// Row groups and batches end in the middle of things.
+#[test]
+fn traces_of_several_row_groups_come_back() {
+    check_all(&TraceSet { traces: vec![random::long(600_000)] });
+}
+
+#[test]
+fn the_corpus_comes_back() {
+    let Some(files) = corpus::traces() else { return };
+    let options = stackline_ingest::ReadOptions::default();
+    let mut read = 0;
+    for file in files {
+        // What is no trace is the reader's business.
+        let Ok(set) = stackline_ingest::read_paths(std::slice::from_ref(&file), &options) else { continue };
+        println!("{}", Path::new(file.file_name().unwrap()).display());
+        check_all(&set);
+        read += 1;
+    }
+    assert!(read > 20, "only {read} traces of the corpus could be read");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_trace_comes_back(trace in random::trace()) {
+        check_all(&TraceSet { traces: vec![trace] });
     }
 }

@@ -1,12 +1,13 @@
 //! Arguments of events: put together from the wide columns of the event table and the long table of all others.
 
-use super::table::{Batch, TableFile};
+use super::table::{Batch, Meanings, TableFile};
 use super::{Attributes, Files};
 use crate::Error;
 use crate::attr_type;
 use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Float64Type, Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, BooleanArray};
+use arrow_array::{Array, BooleanArray, Int32Array};
+use rustc_hash::FxHashMap;
 use stackline_model::{AttrTable, AttrType, Shape, ShapeId, StrId, StringTable, Trace};
 
 /// Rows per batch of wide columns: some sixty of them are in memory at once.
@@ -35,7 +36,7 @@ pub(super) fn read(
     selection: &Attributes,
 ) -> Result<AttrTable, Error> {
     let layout = match files.required("shapes")? {
-        Some(file) => layout(trace, &file, selection)?,
+        Some(file) => layout(trace, &file, selection, !files.entry.long_arguments)?,
         None => Layout { shapes: Vec::new(), columns: Vec::new() },
     };
     let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());
@@ -64,10 +65,14 @@ fn reduced(fields: &[Field]) -> Shape {
     Shape { fields: fields.iter().filter(|f| f.wanted).map(|f| (f.key, f.kind)).collect() }
 }
 
-fn layout(trace: &Trace, file: &TableFile, selection: &Attributes) -> Result<Layout, Error> {
+/// Reads the shapes. `has_wide` tells whether some fields are columns of the event table.
+fn layout(trace: &Trace, file: &TableFile, selection: &Attributes, has_wide: bool) -> Result<Layout, Error> {
     let mut layout = Layout { shapes: Vec::new(), columns: Vec::new() };
+    let mut index: FxHashMap<String, usize> = FxHashMap::default();
     let wrong = || file.damaged("its rows contradict each other");
-    file.read(&["shape", "position", "key", "type"], ROW_GROUP, |batch| {
+    let columns = &["shape", "position", "key", "type", "column"][..if has_wide { 5 } else { 4 }];
+    file.read(columns, ROW_GROUP, |batch| {
+        let column = if has_wide { Some(batch.plain_text(4)?) } else { None };
         let (ids, positions) = (batch.values::<UInt32Type>(0)?, batch.numbers::<UInt32Type>(1)?);
         let (keys, types) = (batch.text(2)?, batch.text(3)?);
         for (row, &id) in ids.iter().enumerate() {
@@ -82,7 +87,20 @@ fn layout(trace: &Trace, file: &TableFile, selection: &Attributes) -> Result<Lay
             let text = keys.get(row).filter(|_| positions.value(row) as usize == fields.len()).ok_or_else(wrong)?;
             let key = trace.strings.find(text).ok_or_else(wrong)?;
             let kind = types.get(row).and_then(attr_type::from_name).ok_or_else(wrong)?;
-            fields.push(Field { key, kind, wanted: selection.wants(text), wide: None });
+            let wanted = selection.wants(text);
+            let name = column.filter(|c| c.is_valid(row)).map(|c| c.value(row));
+            let wide = name.map(|name| match index.get(name) {
+                // A column that is not wanted is not read; then its number does not matter.
+                _ if !wanted => Ok(usize::MAX),
+                Some(&found) if layout.columns[found].1 == kind => Ok(found),
+                Some(_) => Err(wrong()),
+                None => {
+                    index.insert(name.to_owned(), layout.columns.len());
+                    layout.columns.push((name.to_owned(), kind));
+                    Ok(layout.columns.len() - 1)
+                }
+            });
+            fields.push(Field { key, kind, wanted, wide: wide.transpose()? });
         }
         Ok(())
     })?;
@@ -92,9 +110,11 @@ fn layout(trace: &Trace, file: &TableFile, selection: &Attributes) -> Result<Lay
 fn wide(trace: &Trace, file: &TableFile, shape: &[ShapeId], merge: &mut Merge<'_>) -> Result<(), Error> {
     let names: Vec<&str> = merge.layout.columns.iter().map(|c| c.0.as_str()).collect();
     let mut done = 0;
+    let mut meanings: Vec<Meanings<StrId>> = names.iter().map(|_| Meanings::default()).collect();
     file.read(&names, BATCH, |batch| {
-        let kinds = merge.layout.columns.iter().enumerate();
-        let columns = kinds.map(|(i, c)| Wide::of(batch, i, c.1, &trace.strings)).collect::<Result<Vec<_>, _>>()?;
+        let kinds = merge.layout.columns.iter().enumerate().zip(&mut meanings);
+        let columns = kinds.map(|((i, c), texts)| Wide::of(batch, i, c.1, texts, &trace.strings));
+        let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let rows = shape.get(done..done + batch.rows()).ok_or_else(|| file.damaged("it has too many rows"))?;
         merge.rows(rows, done, &columns)?;
         done += batch.rows();
@@ -109,18 +129,25 @@ enum Wide<'a> {
     Float(&'a [f64]),
     Bool(&'a BooleanArray),
     /// Key per row, and the handle of each key's text.
-    Text(&'a [i32], Vec<StrId>),
+    Text(&'a Int32Array, &'a [StrId]),
 }
 
 impl<'a> Wide<'a> {
-    fn of(batch: &Batch<'a>, column: usize, kind: AttrType, strings: &StringTable) -> Result<Self, Error> {
+    fn of(
+        batch: &Batch<'a>,
+        column: usize,
+        kind: AttrType,
+        meanings: &'a mut Meanings<StrId>,
+        strings: &StringTable,
+    ) -> Result<Self, Error> {
         Ok(match kind {
             AttrType::Uint => Self::Uint(batch.numbers::<UInt64Type>(column)?.values()),
             AttrType::Float => Self::Float(batch.numbers::<Float64Type>(column)?.values()),
             AttrType::Bool => Self::Bool(batch.bools(column)?),
             AttrType::Str | AttrType::Json => {
-                let (keys, handles) = batch.text(column)?.mapped(|text| strings.find(text))?;
-                Self::Text(keys.values(), handles)
+                let text = batch.text(column)?;
+                meanings.update(&text, |text| strings.find(text))?;
+                Self::Text(text.keys(), &meanings.table)
             }
             AttrType::Int | AttrType::Null => Self::Int(batch.numbers::<Int64Type>(column)?.values()),
         })
@@ -133,7 +160,8 @@ impl<'a> Wide<'a> {
             Self::Float(v) => v[row].to_bits(),
             Self::Bool(v) => u64::from(v.value(row)),
             Self::Text(keys, handles) => {
-                handles.get(keys[row] as usize).map_or(u64::from(u32::MAX), |h| u64::from(h.0))
+                let handle = keys.is_valid(row).then(|| handles.get(keys.value(row) as usize)).flatten();
+                u64::from(handle.map_or(u32::MAX, |h| h.0))
             }
         }
     }
@@ -153,15 +181,16 @@ struct Long {
 impl Long {
     fn read(trace: &Trace, file: TableFile) -> Result<Self, Error> {
         let mut long = Self::default();
+        let (mut kinds, mut texts) = (Meanings::default(), Meanings::default());
         file.read(&["event", "position", "type", "int", "uint", "float", "text"], ROW_GROUP, |batch| {
             let from = long.kind.len();
             long.event.extend_from_slice(batch.values::<UInt32Type>(0)?);
             long.position.extend_from_slice(batch.values::<UInt32Type>(1)?);
-            batch.text(2)?.push_mapped(&mut long.kind, AttrType::Null, attr_type::from_name)?;
+            batch.text(2)?.push_mapped(&mut long.kind, AttrType::Null, &mut kinds, attr_type::from_name)?;
             let (ints, uints) = (batch.numbers::<Int64Type>(3)?, batch.numbers::<UInt64Type>(4)?);
             let floats = batch.numbers::<Float64Type>(5)?;
             let mut text = Vec::with_capacity(batch.rows());
-            batch.text(6)?.push_interned(&mut text, &trace.strings)?;
+            batch.text(6)?.push_interned(&mut text, &mut texts, &trace.strings)?;
             long.raw.extend(long.kind[from..].iter().enumerate().map(|(row, kind)| match kind {
                 AttrType::Null => 0,
                 AttrType::Bool | AttrType::Int => ints.value(row) as u64,

@@ -1,12 +1,12 @@
 //! Strings and the event table.
 
 use super::Files;
-use super::table::{Batch, TableFile};
+use super::table::{Batch, Meanings, TableFile};
 use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::Array;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use stackline_model::{EventId, EventKind, EventTable, Phase, ShapeId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, EventTable, Phase, ShapeId, StrId, Trace, TrackId};
 
 /// Reads the string table; the handles come out as they were.
 pub(super) fn strings(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
@@ -30,41 +30,75 @@ const COLUMNS: &[&str] =
 /// Reads the events, and the shape of each event's arguments.
 pub(super) fn read(trace: &mut Trace, files: &Files<'_>) -> Result<Vec<ShapeId>, Error> {
     let Some(file) = files.required("events")? else { return Ok(Vec::new()) };
-    let (mut events, mut shape) = with_capacity(&file);
-    file.read(COLUMNS, ROW_GROUP, |batch| push(trace, batch, &mut events, &mut shape))?;
-    trace.events = events;
-    Ok(shape)
+    let mut reading = Reading::new(&file);
+    file.read(COLUMNS, BATCH, |batch| reading.push(trace, batch))?;
+    trace.events = reading.events;
+    Ok(reading.shape)
 }
 
-fn with_capacity(file: &TableFile) -> (EventTable, Vec<ShapeId>) {
-    // A file that lies about its size must not make us reserve what it says.
-    let rows = file.rows().min(1 << 24);
-    let events = EventTable {
-        start: Vec::with_capacity(rows),
-        dur: Vec::with_capacity(rows),
-        track: Vec::with_capacity(rows),
-        name: Vec::with_capacity(rows),
-        category: Vec::with_capacity(rows),
-        kind: Vec::with_capacity(rows),
-        phase: Vec::with_capacity(rows),
-        flags: Vec::with_capacity(rows),
-        source_index: Vec::with_capacity(rows),
-        parent: Vec::with_capacity(rows),
+/// Reads the stored time order; computes it where there is none (version 1).
+pub(super) fn order(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
+    let Some(file) = files.optional("track_order")? else {
+        trace.index_tracks();
+        return Ok(());
     };
-    (events, Vec::with_capacity(rows))
+    let mut order = Vec::with_capacity(file.rows().min(MAX_RESERVE));
+    file.read(&["event"], BATCH, |batch| batch.push_handles(0, &mut order, EventId))?;
+    trace.set_track_order(order).map_err(|e| file.damaged(e))
 }
 
-fn push(trace: &Trace, batch: &Batch<'_>, events: &mut EventTable, shape: &mut Vec<ShapeId>) -> Result<(), Error> {
-    events.start.extend_from_slice(batch.values::<Int64Type>(0)?);
-    events.dur.extend_from_slice(batch.values::<Int64Type>(1)?);
-    events.track.extend(batch.values::<UInt32Type>(2)?.iter().map(|t| TrackId(*t)));
-    batch.text(3)?.push_interned(&mut events.name, &trace.strings)?;
-    batch.text(4)?.push_interned(&mut events.category, &trace.strings)?;
-    batch.text(5)?.push_mapped(&mut events.kind, EventKind::Other, EventKind::from_name)?;
-    batch.text(6)?.push_mapped(&mut events.phase, Phase::Other, Phase::from_name)?;
-    events.flags.extend_from_slice(batch.values::<UInt8Type>(7)?);
-    events.source_index.extend_from_slice(batch.values::<UInt32Type>(8)?);
-    batch.push_handles(9, &mut events.parent, EventId)?;
-    shape.extend(batch.values::<UInt32Type>(10)?.iter().map(|s| ShapeId(*s)));
-    Ok(())
+/// Rows per batch: the arrays of a batch stay in the cache until they are copied.
+const BATCH: usize = 32 * 1024;
+/// A file that lies about its size must not make us reserve what it says.
+const MAX_RESERVE: usize = 1 << 24;
+
+struct Reading {
+    events: EventTable,
+    shape: Vec<ShapeId>,
+    names: Meanings<StrId>,
+    categories: Meanings<StrId>,
+    kinds: Meanings<EventKind>,
+    phases: Meanings<Phase>,
+}
+
+impl Reading {
+    fn new(file: &TableFile) -> Self {
+        let rows = file.rows().min(MAX_RESERVE);
+        let events = EventTable {
+            start: Vec::with_capacity(rows),
+            dur: Vec::with_capacity(rows),
+            track: Vec::with_capacity(rows),
+            name: Vec::with_capacity(rows),
+            category: Vec::with_capacity(rows),
+            kind: Vec::with_capacity(rows),
+            phase: Vec::with_capacity(rows),
+            flags: Vec::with_capacity(rows),
+            source_index: Vec::with_capacity(rows),
+            parent: Vec::with_capacity(rows),
+        };
+        Self {
+            events,
+            shape: Vec::with_capacity(rows),
+            names: Meanings::default(),
+            categories: Meanings::default(),
+            kinds: Meanings::default(),
+            phases: Meanings::default(),
+        }
+    }
+
+    fn push(&mut self, trace: &Trace, batch: &Batch<'_>) -> Result<(), Error> {
+        let e = &mut self.events;
+        e.start.extend_from_slice(batch.values::<Int64Type>(0)?);
+        e.dur.extend_from_slice(batch.values::<Int64Type>(1)?);
+        e.track.extend(batch.values::<UInt32Type>(2)?.iter().map(|t| TrackId(*t)));
+        batch.text(3)?.push_interned(&mut e.name, &mut self.names, &trace.strings)?;
+        batch.text(4)?.push_interned(&mut e.category, &mut self.categories, &trace.strings)?;
+        batch.text(5)?.push_mapped(&mut e.kind, EventKind::Other, &mut self.kinds, EventKind::from_name)?;
+        batch.text(6)?.push_mapped(&mut e.phase, Phase::Other, &mut self.phases, Phase::from_name)?;
+        e.flags.extend_from_slice(batch.values::<UInt8Type>(7)?);
+        e.source_index.extend_from_slice(batch.values::<UInt32Type>(8)?);
+        batch.push_handles(9, &mut e.parent, EventId)?;
+        self.shape.extend(batch.values::<UInt32Type>(10)?.iter().map(|s| ShapeId(*s)));
+        Ok(())
+    }
 }

@@ -91,8 +91,8 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     if !selection.skip_side_tables {
         small::side_tables(&mut trace, &mut files)?;
     }
-    check::trace(&trace).map_err(|detail| Error::damaged(&files.folder, detail))?;
-    trace.index_tracks();
+    check::rows(&trace).map_err(|detail| Error::damaged(&files.folder, detail))?;
+    events::order(&mut trace, &mut files)?;
     for table in files.missing {
         let message = "A table of the run directory is missing; what it held is left out.";
         trace.report.count("missing_table", Severity::Lost, message, None, &table);

@@ -1,7 +1,7 @@
 //! Tracks, processes, accelerator work, links, stacks, steps and the file's own entries.
 
 use super::Files;
-use super::table::{Batch, TableFile, Text};
+use super::table::{Batch, Meanings, TableFile, Text};
 use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::types::{Int32Type, Int64Type, UInt32Type};
@@ -159,10 +159,11 @@ pub(super) fn side_tables(trace: &mut Trace, files: &mut Files<'_>) -> Result<()
 fn links(name: &str, strings: &StringTable, files: &mut Files<'_>) -> Result<LinkTable, Error> {
     let mut links = LinkTable::default();
     if let Some(file) = files.optional(name)? {
+        let mut texts = Meanings::default();
         file.read(&["from", "to", "category"], ROW_GROUP, |batch| {
             batch.push_handles(0, &mut links.from, EventId)?;
             batch.push_handles(1, &mut links.to, EventId)?;
-            batch.text(2)?.push_interned(&mut links.category, strings)
+            batch.text(2)?.push_interned(&mut links.category, &mut texts, strings)
         })?;
     }
     Ok(links)
@@ -173,10 +174,11 @@ fn stacks(trace: &mut Trace, files: &mut Files<'_>) -> Result<(), Error> {
     // Without the frames the stacks of events say nothing.
     let Some(frames) = frames else { return Ok(()) };
     let (stacks, strings) = (&mut trace.stacks, &trace.strings);
+    let (mut names, mut categories) = (Meanings::default(), Meanings::default());
     frames.read(&["parent", "frame", "category"], ROW_GROUP, |batch| {
         batch.push_handles(0, &mut stacks.parent, StackId)?;
-        batch.text(1)?.push_interned(&mut stacks.frame, strings)?;
-        batch.text(2)?.push_interned(&mut stacks.category, strings)
+        batch.text(1)?.push_interned(&mut stacks.frame, &mut names, strings)?;
+        batch.text(2)?.push_interned(&mut stacks.category, &mut categories, strings)
     })?;
     let Some(events) = events else { return Ok(()) };
     events.read(&["event", "stack"], ROW_GROUP, |batch| {

@@ -168,9 +168,9 @@ impl<'a> Batch<'a> {
         &self,
         column: usize,
         out: &mut Vec<H>,
-        make: fn(u32) -> H,
+        make: impl Fn(u32) -> H,
     ) -> Result<(), Error> {
-        push_nullable(self.numbers::<UInt32Type>(column)?, u32::MAX, |v| out.push(make(v)));
+        push_nullable(self.numbers::<UInt32Type>(column)?, out, make(u32::MAX), make);
         Ok(())
     }
 
@@ -181,18 +181,34 @@ impl<'a> Batch<'a> {
         out: &mut Vec<T::Native>,
         none: T::Native,
     ) -> Result<(), Error> {
-        push_nullable(self.numbers::<T>(column)?, none, |v| out.push(v));
+        push_nullable(self.numbers::<T>(column)?, out, none, |v| v);
         Ok(())
     }
 }
 
-fn push_nullable<T: ArrowPrimitiveType>(array: &PrimitiveArray<T>, none: T::Native, mut push: impl FnMut(T::Native)) {
-    match array.nulls().filter(|n| n.null_count() > 0) {
-        None => array.values().iter().for_each(|v| push(*v)),
-        Some(nulls) => {
-            array.values().iter().zip(nulls).for_each(|(v, valid)| push(if valid { *v } else { none }));
-        }
+/// Copies all values, then puts `none` over the gaps between the valid ones.
+fn push_nullable<T: ArrowPrimitiveType, O: Copy>(
+    array: &PrimitiveArray<T>,
+    out: &mut Vec<O>,
+    none: O,
+    make: impl Fn(T::Native) -> O,
+) {
+    let Some(nulls) = array.nulls().filter(|n| n.null_count() > 0) else {
+        out.extend(array.values().iter().map(|v| make(*v)));
+        return;
+    };
+    if nulls.null_count() == array.len() {
+        out.extend(std::iter::repeat_n(none, array.len()));
+        return;
     }
+    let from = out.len();
+    out.extend(array.values().iter().map(|v| make(*v)));
+    let (new, mut gap) = (&mut out[from..], 0);
+    for (start, end) in nulls.valid_slices() {
+        new[gap..start].fill(none);
+        gap = end;
+    }
+    new[gap..].fill(none);
 }
 
 /// A column of dictionary text.
@@ -202,40 +218,81 @@ pub(crate) struct Text<'a> {
     texts: &'a StringArray,
 }
 
+/// What a column's distinct texts mean, kept from batch to batch: all batches of a row group share their dictionary.
+pub(crate) struct Meanings<T> {
+    of: Option<StringArray>,
+    pub(crate) table: Vec<T>,
+}
+
+impl<T> Default for Meanings<T> {
+    fn default() -> Self {
+        Self { of: None, table: Vec::new() }
+    }
+}
+
+impl<T> Meanings<T> {
+    /// Asks `map` for the meaning of each distinct text of `column`, unless that was done for the batch before.
+    pub(crate) fn update<'t>(
+        &mut self,
+        column: &Text<'t>,
+        mut map: impl FnMut(&'t str) -> Option<T>,
+    ) -> Result<(), Error> {
+        let texts = column.texts;
+        let same = |old: &StringArray| {
+            // The old array is kept alive, so equal addresses mean equal contents.
+            old.len() == texts.len()
+                && old.value_offsets().as_ptr() == texts.value_offsets().as_ptr()
+                && old.value_data().as_ptr() == texts.value_data().as_ptr()
+        };
+        // A column of nulls has a dictionary with an empty text that no row refers to.
+        if column.array.null_count() == column.array.len() || self.of.as_ref().is_some_and(same) {
+            return Ok(());
+        }
+        self.of = None;
+        self.table.clear();
+        self.table.reserve(texts.len());
+        for i in 0..texts.len() {
+            let text = texts.value(i);
+            self.table.push(map(text).ok_or_else(|| column.unknown(text))?);
+        }
+        self.of = Some(texts.clone());
+        Ok(())
+    }
+}
+
 impl<'a> Text<'a> {
-    /// Appends what `map` makes of each row's text; it is asked once per distinct text. Null becomes `none`.
+    /// Appends what `map` makes of each row's text. Null becomes `none`.
     pub(crate) fn push_mapped<T: Copy>(
         &self,
         out: &mut Vec<T>,
         none: T,
+        meanings: &mut Meanings<T>,
         map: impl FnMut(&'a str) -> Option<T>,
     ) -> Result<(), Error> {
-        let (keys, table) = self.mapped(map)?;
-        let get = |key: i32| table.get(key as usize).copied().unwrap_or(none);
-        push_nullable(keys, -1, |key| out.push(get(key)));
+        meanings.update(self, map)?;
+        let table = &meanings.table[..];
+        push_nullable(self.array.keys(), out, none, |key| table.get(key as usize).copied().unwrap_or(none));
         Ok(())
     }
 
     /// Appends interned text.
-    pub(crate) fn push_interned(&self, out: &mut Vec<StrId>, strings: &StringTable) -> Result<(), Error> {
-        self.push_mapped(out, StrId::NONE, |text| strings.find(text))
+    pub(crate) fn push_interned(
+        &self,
+        out: &mut Vec<StrId>,
+        meanings: &mut Meanings<StrId>,
+        strings: &StringTable,
+    ) -> Result<(), Error> {
+        self.push_mapped(out, StrId::NONE, meanings, |text| strings.find(text))
     }
 
-    /// The keys of the rows and what `map` makes of the distinct texts.
-    pub(crate) fn mapped<T>(
-        &self,
-        mut map: impl FnMut(&'a str) -> Option<T>,
-    ) -> Result<(&'a PrimitiveArray<Int32Type>, Vec<T>), Error> {
-        let unknown = |text: &str| {
-            let short: String = text.chars().take(60).collect();
-            self.file.damaged(format!("'{short}' is none of the texts that may stand there"))
-        };
-        let mut table = Vec::with_capacity(self.texts.len());
-        for i in 0..self.texts.len() {
-            let text = self.texts.value(i);
-            table.push(map(text).ok_or_else(|| unknown(text))?);
-        }
-        Ok((self.array.keys(), table))
+    /// Index of each row's text among the distinct ones.
+    pub(crate) fn keys(&self) -> &'a PrimitiveArray<Int32Type> {
+        self.array.keys()
+    }
+
+    fn unknown(&self, text: &str) -> Error {
+        let short: String = text.chars().take(60).collect();
+        self.file.damaged(format!("'{short}' is none of the texts that may stand there"))
     }
 
     /// Text of a row, `None` for null.

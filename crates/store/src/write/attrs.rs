@@ -1,28 +1,32 @@
-//! Arguments: the shapes, and the long table of values.
+//! Arguments: the wide columns of the event table, the shapes, and the long table of what has no column.
 
 use super::Files;
-use super::table::{Column, Packing};
-use crate::columns::{dictionary, interned, text_type};
+use crate::columns::{Column, Packing, dictionary, interned, text_type};
+use crate::plan::{Plan, WideColumn};
+use crate::wide;
 use crate::{Error, attr_type};
-use arrow_array::{Float64Array, Int64Array, UInt32Array, UInt64Array};
+use arrow_array::{Float64Array, Int64Array, StringArray, UInt32Array, UInt64Array};
 use arrow_schema::DataType;
-use stackline_model::{AttrType, StrId, Trace};
+use stackline_model::{AttrType, Shape, ShapeId, StrId, Trace};
 use std::sync::Arc;
 
 fn type_text(discriminant: u32) -> Option<&'static str> {
     AttrType::from_u8(discriminant as u8).map(attr_type::name)
 }
 
-pub(super) fn write(trace: &Trace, files: &mut Files) -> Result<(), Error> {
-    write_shapes(trace, files)?;
-    let rows = LongRows::of(trace);
+pub(super) fn write(trace: &Trace, plan: &Plan, files: &mut Files) -> Result<(), Error> {
+    write_shapes(trace, plan, files)?;
+    let rows = LongRows::of(trace, plan);
     files.put("attributes", rows.event.len(), &rows.columns(trace))
 }
 
+/// Shape, and position, key and type of a field.
+type Row = (u32, Option<(u32, StrId, AttrType)>);
+
 /// One row per field; a shape without fields has one row with an empty position.
-fn write_shapes(trace: &Trace, files: &mut Files) -> Result<(), Error> {
+fn write_shapes(trace: &Trace, plan: &Plan, files: &mut Files) -> Result<(), Error> {
     let (shapes, _, _) = trace.attrs.columns();
-    let mut rows: Vec<(u32, Option<(u32, StrId, AttrType)>)> = Vec::new();
+    let mut rows: Vec<Row> = Vec::new();
     for (id, shape) in shapes.iter().enumerate() {
         let fields = shape.fields.iter().enumerate();
         rows.extend(fields.map(|(position, &(key, kind))| (id as u32, Some((position as u32, key, kind)))));
@@ -43,6 +47,10 @@ fn write_shapes(trace: &Trace, files: &mut Files) -> Result<(), Error> {
         Column::new("type", text_type(), true, Packing::Dictionary, |r| {
             dictionary(rows[r].iter().map(|x| x.1.map_or(u32::MAX, |f| f.2 as u32)), type_text)
         }),
+        Column::new("column", DataType::Utf8, true, Packing::Dictionary, |r| {
+            let of = |x: &Row| x.1.and_then(|f| plan.column_of(ShapeId(x.0), f.0)).map(|c| c.name.as_str());
+            Ok(Arc::new(StringArray::from_iter(rows[r].iter().map(of))))
+        }),
     ];
     files.put("shapes", rows.len(), &columns)
 }
@@ -57,16 +65,28 @@ struct LongRows {
 }
 
 impl LongRows {
-    fn of(trace: &Trace) -> Self {
+    fn of(trace: &Trace, plan: &Plan) -> Self {
         let (shapes, shape, values) = trace.attrs.columns();
+        let is_long = |(id, shape): (usize, &Shape)| -> Vec<bool> {
+            let positions = 0..shape.fields.len() as u32;
+            positions.map(|position| plan.column_of(ShapeId::new(id), position).is_none()).collect()
+        };
+        let long: Vec<Vec<bool>> = shapes.iter().enumerate().map(is_long).collect();
+        let any_long: Vec<bool> = long.iter().map(|l| l.contains(&true)).collect();
         let mut rows = Self::default();
-        let mut values = values.iter();
+        let mut from = 0;
         for (event, id) in shape.iter().enumerate() {
-            for (position, (&field, &raw)) in shapes[id.index()].fields.iter().zip(values.by_ref()).enumerate() {
+            let fields = &shapes[id.index()].fields;
+            let values = &values[from..from + fields.len()];
+            from += fields.len();
+            if !any_long[id.index()] {
+                continue;
+            }
+            for position in (0..fields.len()).filter(|p| long[id.index()][*p]) {
                 rows.event.push(event as u32);
                 rows.position.push(position as u32);
-                rows.field.push(field);
-                rows.raw.push(raw);
+                rows.field.push(fields[position]);
+                rows.raw.push(values[position]);
             }
         }
         rows
@@ -107,4 +127,14 @@ impl LongRows {
             }),
         ]
     }
+}
+
+/// The columns of arguments in the event table.
+pub(super) fn wide_columns<'a>(trace: &'a Trace, plan: &'a Plan) -> Vec<Column<'a>> {
+    let make = |column: &'a WideColumn| {
+        let data_type = wide::data_type(column.kind);
+        let packing = wide::packing(trace, plan, column);
+        Column::new(&column.name, data_type, true, packing, move |r| wide::array(trace, plan, column, r))
+    };
+    plan.columns.iter().map(make).collect()
 }

@@ -5,15 +5,16 @@ mod events;
 mod small;
 pub(crate) mod table;
 
+use crate::columns::Column;
 use crate::commit::Partial;
 use crate::manifest::{self, FORMAT, FORMAT_VERSION, Manifest, TableEntry, TraceEntry};
+use crate::plan::Plan;
 use crate::{Error, check};
 use stackline_model::{Trace, TraceSet};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use table::Column;
 
 /// How to write a run.
 #[derive(Clone, Debug)]
@@ -64,8 +65,9 @@ fn invalid(trace: &Trace, detail: String) -> Error {
 fn write_trace(trace: &Trace, folder: PathBuf, sync: bool) -> Result<TraceEntry, Error> {
     std::fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
     let mut files = Files { folder, sync, tables: BTreeMap::new() };
-    events::write(trace, &mut files)?;
-    attrs::write(trace, &mut files)?;
+    let plan = Plan::of(trace);
+    events::write(trace, &plan, &mut files)?;
+    attrs::write(trace, &plan, &mut files)?;
     small::write(trace, &mut files)?;
     if sync {
         crate::commit::sync_dir(&files.folder)?;

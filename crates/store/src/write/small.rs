@@ -1,9 +1,8 @@
 //! Tracks, processes, accelerator work, links, stacks, steps and the file's own entries.
 
 use super::Files;
-use super::table::{Column, Packing};
 use crate::Error;
-use crate::columns::{dictionary, handles, interned, nullable, text_type};
+use crate::columns::{Column, Packing, dictionary, handles, interned, nullable, text_type};
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, Int64Array, StringArray, UInt32Array};
 use arrow_schema::DataType;

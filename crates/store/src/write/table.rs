@@ -2,9 +2,9 @@
 //! group besides what is already encoded.
 
 use crate::Error;
+use crate::columns::{Column, Packing};
 use crate::manifest::TableEntry;
-use arrow_array::ArrayRef;
-use arrow_schema::{DataType, Field, Schema};
+use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowWriterOptions, compute_leaves};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -12,7 +12,6 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersi
 use parquet::schema::types::ColumnPath;
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,35 +23,6 @@ const PAGE_BYTES: usize = 8 << 20;
 /// Dictionaries of text never fall back to plain text below this size: readers then map each distinct text once.
 const DICTIONARY_BYTES: usize = 64 << 20;
 
-/// How a column is encoded before compression.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Packing {
-    /// Differences of neighbours: times, row numbers, ids that count up.
-    Delta,
-    /// Distinct values and short indices: text, kinds, small numbers.
-    Dictionary,
-}
-
-/// One column of a file to be.
-pub(crate) struct Column<'a> {
-    pub(crate) field: Field,
-    pub(crate) packing: Packing,
-    /// Makes the array for some rows.
-    pub(crate) make: Box<dyn Fn(Range<usize>) -> Result<ArrayRef, String> + 'a>,
-}
-
-impl<'a> Column<'a> {
-    pub(crate) fn new(
-        name: &str,
-        data_type: DataType,
-        nullable: bool,
-        packing: Packing,
-        make: impl Fn(Range<usize>) -> Result<ArrayRef, String> + 'a,
-    ) -> Self {
-        Self { field: Field::new(name, data_type, nullable), packing, make: Box::new(make) }
-    }
-}
-
 /// Writes `rows` rows to `path` and tells the size and checksum of the file.
 pub(crate) fn write(path: &Path, rows: usize, columns: &[Column<'_>], sync: bool) -> Result<TableEntry, Error> {
     let file = File::create(path).map_err(Error::io(path, "create"))?;
@@ -62,9 +32,6 @@ pub(crate) fn write(path: &Path, rows: usize, columns: &[Column<'_>], sync: bool
     let file = sink.inner.into_inner().map_err(|e| Error::io(path, "write")(e.into_error()))?;
     if sync {
         file.sync_all().map_err(Error::io(path, "sync"))?;
-    }
-    if crate::FORMAT_VERSION == 1 {
-        return Ok(TableEntry { rows: rows as u64, bytes: None, crc32: None });
     }
     Ok(TableEntry { rows: rows as u64, bytes: Some(bytes), crc32: Some(format!("{crc:08x}")) })
 }

@@ -1,6 +1,9 @@
 //! Traces for tests, and their comparison.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
+pub(crate) mod corpus;
+pub(crate) mod random;
+
 use stackline_model::{
     AttrTable, AttrType, EventId, EventKind, Key, LinkTable, NewEvent, Phase, Severity, StackId, StackTable, Step,
     StrId, Trace, TraceMeta, TrackKind, flags,
@@ -9,7 +12,7 @@ use stackline_model::{
 /// Compares two traces column by column.
 #[track_caller]
 pub(crate) fn assert_same(a: &Trace, b: &Trace) {
-    assert_same_but_attributes(a, b);
+    assert_same_rows(a, b);
     assert_same_attributes(&a.attrs, &b.attrs);
     assert_eq!(a.meta, b.meta);
     assert_eq!(a.flows, b.flows);
@@ -17,7 +20,7 @@ pub(crate) fn assert_same(a: &Trace, b: &Trace) {
 }
 
 #[track_caller]
-fn assert_same_but_attributes(a: &Trace, b: &Trace) {
+pub(crate) fn assert_same_rows(a: &Trace, b: &Trace) {
     assert!(a.strings.iter().eq(b.strings.iter()), "strings differ");
     let (x, y) = (&a.events, &b.events);
     assert_eq!(x.start, y.start);

@@ -1,0 +1,182 @@
+//! The bridge to Arrow: result tables and events as record batches, and as C streams for Python. Arrow types leave this
+//! crate only here, so that an update of Arrow touches two crates.
+
+use crate::columns::Column;
+use crate::event_columns;
+use crate::plan::{self, Plan};
+use crate::{Error, export, wide};
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader};
+use arrow_array::{UInt32Array, new_null_array};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrType, Table, Trace, TraceSet};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+pub use arrow_array::ffi_stream::FFI_ArrowArrayStream;
+
+/// A result table as one record batch. Units are in the metadata of the fields; name, title and notes of the table in
+/// that of the schema (`name`, `title`, `notes`: a JSON list).
+pub fn table_batch(table: &Table) -> Result<RecordBatch, Error> {
+    let wrong = |detail: String| Error::Table { name: table.name.clone(), detail };
+    let rows = export::check(table)?;
+    let columns: Vec<Column<'_>> = table.columns.iter().map(export::column).collect();
+    let arrays = columns.iter().map(|c| (c.make)(0..rows)).collect::<Result<Vec<_>, _>>().map_err(wrong)?;
+    let notes = serde_json::Value::from(table.notes.clone()).to_string();
+    let metadata = [("name", table.name.clone()), ("title", table.title.clone()), ("notes", notes)];
+    let metadata: HashMap<String, String> = metadata.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    let fields: Vec<Field> = columns.iter().map(|c| c.field.clone()).collect();
+    let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
+    let options = RecordBatchOptions::new().with_row_count(Some(rows));
+    RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|e| wrong(e.to_string()))
+}
+
+/// A result table as a C stream, for `__arrow_c_stream__`.
+pub fn table_stream(table: &Table) -> Result<FFI_ArrowArrayStream, Error> {
+    let batch = table_batch(table)?;
+    let schema = batch.schema();
+    Ok(FFI_ArrowArrayStream::new(Box::new(RecordBatchIterator::new([Ok(batch)], schema))))
+}
+
+/// Which columns an [`EventReader`] gives, in runs of how many rows.
+#[derive(Clone, Debug)]
+pub struct EventOptions {
+    /// Also the arguments, one column `args:KEY` per key and type.
+    pub arguments: bool,
+    /// Rows per batch.
+    pub batch_rows: usize,
+}
+
+impl Default for EventOptions {
+    fn default() -> Self {
+        Self { arguments: false, batch_rows: 64 * 1024 }
+    }
+}
+
+/// The events of all traces as record batches, made one at a time. Columns are those of the event table of a run
+/// directory, with `trace` (index in the set) and `rank` in front.
+pub struct EventReader {
+    set: Arc<TraceSet>,
+    batch_rows: usize,
+    schema: SchemaRef,
+    /// Key, type and name of the columns of arguments.
+    arguments: Vec<(String, AttrType)>,
+    trace: usize,
+    row: usize,
+    /// Plan of the current trace, if there are arguments to give.
+    plan: Option<(usize, Plan)>,
+}
+
+impl EventReader {
+    /// A reader over all traces of `set`.
+    pub fn new(set: Arc<TraceSet>, options: &EventOptions) -> Self {
+        let columns = if options.arguments { argument_columns(&set) } else { Vec::new() };
+        let no_trace = Trace::default();
+        let mut fields = vec![Field::new("trace", DataType::UInt32, false), Field::new("rank", DataType::Int64, true)];
+        fields.extend(event_columns::columns(&no_trace).into_iter().map(|c| c.field));
+        let mut arguments = Vec::new();
+        for (key, kind, name) in columns {
+            fields.push(Field::new(name, wide::data_type(kind), true));
+            arguments.push((key, kind));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        Self { set, batch_rows: options.batch_rows.max(1), schema, arguments, trace: 0, row: 0, plan: None }
+    }
+
+    /// As a C stream, for `__arrow_c_stream__`.
+    pub fn into_stream(self) -> FFI_ArrowArrayStream {
+        FFI_ArrowArrayStream::new(Box::new(self))
+    }
+
+    fn batch(&mut self) -> Result<Option<RecordBatch>, String> {
+        let set = Arc::clone(&self.set);
+        while let Some(trace) = set.traces.get(self.trace) {
+            let (from, rows) = (self.row, trace.events.len());
+            if from >= rows {
+                (self.trace, self.row) = (self.trace + 1, 0);
+                continue;
+            }
+            let to = rows.min(from + self.batch_rows);
+            self.row = to;
+            let count = to - from;
+            let mut arrays: Vec<ArrayRef> = vec![
+                Arc::new(UInt32Array::from_value(self.trace as u32, count)),
+                Arc::new(Int64Array::from_iter(std::iter::repeat_n(trace.meta.rank, count))),
+            ];
+            for column in event_columns::columns(trace) {
+                arrays.push((column.make)(from..to)?);
+            }
+            self.push_arguments(trace, from, to, &mut arrays)?;
+            let batch = RecordBatch::try_new(self.schema.clone(), arrays).map_err(|e| e.to_string())?;
+            return Ok(Some(batch));
+        }
+        Ok(None)
+    }
+
+    fn push_arguments(
+        &mut self,
+        trace: &Trace,
+        from: usize,
+        to: usize,
+        arrays: &mut Vec<ArrayRef>,
+    ) -> Result<(), String> {
+        if self.arguments.is_empty() {
+            return Ok(());
+        }
+        let current = self.trace;
+        let plan = match self.plan.take() {
+            Some((index, plan)) if index == current => plan,
+            _ => Plan::of(trace),
+        };
+        for (key, kind) in &self.arguments {
+            let key = trace.strings.find(key);
+            let column = plan.columns.iter().find(|c| Some(c.key) == key && c.kind == *kind);
+            arrays.push(match column {
+                Some(column) => wide::array(trace, &plan, column, from..to)?,
+                None => new_null_array(&wide::data_type(*kind), to - from),
+            });
+        }
+        self.plan = Some((current, plan));
+        Ok(())
+    }
+}
+
+/// Key, type and column name of the arguments of all traces, the most frequent first.
+fn argument_columns(set: &TraceSet) -> Vec<(String, AttrType, String)> {
+    let mut order: Vec<(String, AttrType, u64)> = Vec::new();
+    let mut index: FxHashMap<(String, AttrType), usize> = FxHashMap::default();
+    for trace in &set.traces {
+        for column in Plan::of(trace).columns {
+            let key = trace.strings.get(column.key).to_owned();
+            let slot = *index.entry((key.clone(), column.kind)).or_insert(order.len());
+            if slot == order.len() {
+                order.push((key, column.kind, 0));
+            }
+            order[slot].2 += column.count;
+        }
+    }
+    // Stable: equally frequent ones stay in order of appearance.
+    order.sort_by_key(|c| std::cmp::Reverse(c.2));
+    let names = plan::names(order.iter().map(|c| (c.0.as_str(), c.1)));
+    order.into_iter().zip(names).map(|((key, kind, _), name)| (key, kind, name)).collect()
+}
+
+impl Iterator for EventReader {
+    type Item = Result<RecordBatch, ArrowError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.batch().map_err(ArrowError::InvalidArgumentError).transpose()
+    }
+}
+
+impl RecordBatchReader for EventReader {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+impl std::fmt::Debug for EventReader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventReader").field("trace", &self.trace).field("row", &self.row).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,69 @@
+//! Result tables as Parquet files.
+
+use crate::Error;
+use crate::columns::{Column, Packing};
+use crate::write::table;
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+use arrow_schema::DataType;
+use stackline_model::{Table, Values};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Writes a result table to a Parquet file. Units are in the metadata of the columns (`unit`); an existing file is
+/// replaced, and nothing is left behind if writing fails.
+pub fn write_table_parquet(table: &Table, path: &Path) -> Result<(), Error> {
+    let rows = check(table)?;
+    let mut draft = path.as_os_str().to_os_string();
+    draft.push(format!(".partial-{}", std::process::id()));
+    let draft = Path::new(&draft);
+    let columns: Vec<Column<'_>> = table.columns.iter().map(column).collect();
+    let written = table::write(draft, rows, &columns, false)
+        .and_then(|_| std::fs::rename(draft, path).map_err(Error::io(path, "create")));
+    if written.is_err() {
+        // The first error is the one to tell.
+        let _ = std::fs::remove_file(draft);
+    }
+    written
+}
+
+/// Number of rows, if all columns agree on it and no two share a name.
+pub(crate) fn check(table: &Table) -> Result<usize, Error> {
+    let wrong = |detail: String| Error::Table { name: table.name.clone(), detail };
+    let rows = table.rows();
+    for (i, column) in table.columns.iter().enumerate() {
+        if column.values.len() != rows {
+            return Err(wrong(format!("column {} has {} rows, not {rows}", column.name, column.values.len())));
+        }
+        if table.columns[..i].iter().any(|c| c.name == column.name) {
+            return Err(wrong(format!("two columns are named {}", column.name)));
+        }
+    }
+    Ok(rows)
+}
+
+/// A result column as Arrow column.
+pub(crate) fn column(column: &stackline_model::Column) -> Column<'_> {
+    let name = &column.name;
+    let mut made = match &column.values {
+        Values::I64(v) => Column::new(name, DataType::Int64, true, Packing::Dictionary, |r| {
+            Ok(Arc::new(Int64Array::from_iter(v[r].iter().copied())) as ArrayRef)
+        }),
+        Values::F64(v) => Column::new(name, DataType::Float64, true, Packing::Dictionary, |r| {
+            Ok(Arc::new(Float64Array::from_iter(v[r].iter().copied())) as ArrayRef)
+        }),
+        Values::Str(v) => Column::new(name, DataType::Utf8, true, Packing::Dictionary, |r| {
+            let bytes: usize = v[r.clone()].iter().flatten().map(String::len).sum();
+            i32::try_from(bytes).map_err(|_| "more than 2 GiB of text in one row group".to_owned())?;
+            Ok(Arc::new(StringArray::from_iter(v[r].iter().map(Option::as_deref))) as ArrayRef)
+        }),
+        Values::Bool(v) => Column::new(name, DataType::Boolean, true, Packing::Dictionary, |r| {
+            Ok(Arc::new(BooleanArray::from_iter(v[r].iter().copied())) as ArrayRef)
+        }),
+    };
+    let unit = column.unit.suffix();
+    if !unit.is_empty() {
+        made.field = made.field.with_metadata(HashMap::from([("unit".to_owned(), unit.to_owned())]));
+    }
+    made
+}
