@@ -1,6 +1,8 @@
 //! Damaged, cut and foreign directories: an error that names the file and says what to do, never a panic, never a
 //! number that changed silently.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
 mod common;
 
 use common::{assert_same, random, sample};

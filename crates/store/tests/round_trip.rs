@@ -1,5 +1,7 @@
 //! What is written comes back, whole or in the parts asked for.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
 mod common;
 
 use common::{assert_same, assert_same_rows, corpus, random, sample};

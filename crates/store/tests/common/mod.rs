@@ -1,4 +1,5 @@
 //! Traces for tests, and their comparison.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
 #![allow(dead_code, reason = "each test binary uses some of it")]
 
 pub(crate) mod corpus;
@@ -114,7 +115,8 @@ fn sample_events(trace: &mut Trace) {
     let text = |t: &mut Trace, s: &str| u64::from(t.strings.intern(s).0);
     let (dims, json) = (text(trace, "[[2, 3], []]"), text(trace, "{\"a\":1e400}"));
     let both: [Field; 2] = [("External id", AttrType::Int, 12), ("External id", AttrType::Int, 13)];
-    let rows: Vec<(&str, &str, K, u32, i64, i64, Vec<Field>)> = vec![
+    type Row = (&'static str, &'static str, K, u32, i64, i64, Vec<Field>);
+    let rows: Vec<Row> = vec![
         ("ProfilerStep#3", "user_annotation", K::Annotation, 0, 0, 1000, vec![]),
         ("aten::mm", "cpu_op", K::Operator, 0, 100, 500, vec![("Input Dims", AttrType::Json, dims)]),
         ("cudaLaunchKernel", "cuda_runtime", K::Runtime, 0, 200, 50, vec![("correlation", AttrType::Int, 9)]),

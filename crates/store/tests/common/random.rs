@@ -26,7 +26,7 @@ fn value(trace: &mut Trace, kind: AttrType, raw: u64) -> u64 {
     match kind {
         AttrType::Null => 0,
         AttrType::Bool => raw & 1,
-        AttrType::Str if raw % 50 == 0 => u64::from(StrId::NONE.0),
+        AttrType::Str if raw.is_multiple_of(50) => u64::from(StrId::NONE.0),
         AttrType::Str | AttrType::Json => u64::from(trace.strings.intern(&format!("text {}", raw % 1000)).0),
         _ => raw,
     }

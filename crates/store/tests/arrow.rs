@@ -1,0 +1,104 @@
+//! The bridge to Arrow: what arrives is what the model holds.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+mod common;
+
+use arrow_array::cast::AsArray;
+use arrow_array::ffi_stream::RecordBatchStreamReader;
+use arrow_array::types::{Float64Type, Int32Type, Int64Type, UInt32Type};
+use arrow_array::{Array, RecordBatch, RecordBatchReader};
+use common::{random, sample};
+use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
+use stackline_model::{Table, TraceSet, Unit, Values};
+use stackline_store::arrow::{EventOptions, EventReader, table_batch, table_stream};
+use stackline_store::write_table_parquet;
+use std::sync::Arc;
+
+fn table() -> Table {
+    Table::new("kernel_summary", "Kernels by time")
+        .text("name", ["gemm".to_owned(), "naïve \u{1F680}".to_owned()])
+        .i64("count", Unit::None, [Some(3), None])
+        .f64("total", Unit::Us, [1.5, -0.0])
+        .bool("is_collective", [Some(true), None])
+        .note("90 % of the GPU time is covered.")
+}
+
+fn check(batch: &RecordBatch) {
+    assert_eq!((batch.num_rows(), batch.num_columns()), (2, 4));
+    assert_eq!(batch.column(0).as_string::<i32>().value(1), "naïve \u{1F680}");
+    let count = batch.column(1).as_primitive::<Int64Type>();
+    assert_eq!((count.value(0), count.is_null(1)), (3, true));
+    assert_eq!(batch.column(2).as_primitive::<Float64Type>().value(0), 1.5);
+    assert!(batch.column(3).as_boolean().value(0) && batch.column(3).is_null(1));
+    assert_eq!(batch.schema().field(2).metadata()["unit"], "µs");
+}
+
+#[test]
+fn result_tables_cross_as_batch_stream_and_file() {
+    let batch = table_batch(&table()).unwrap();
+    check(&batch);
+    let schema = batch.schema();
+    assert_eq!(schema.metadata()["name"], "kernel_summary");
+    assert_eq!(schema.metadata()["notes"], "[\"90 % of the GPU time is covered.\"]");
+    let stream = RecordBatchStreamReader::try_new(table_stream(&table()).unwrap()).unwrap();
+    let batches: Vec<_> = stream.map(Result::unwrap).collect();
+    assert_eq!(batches.len(), 1);
+    check(&batches[0]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("k.parquet");
+    write_table_parquet(&table(), &path).unwrap();
+    write_table_parquet(&table(), &path).unwrap();
+    let file = std::fs::File::open(&path).unwrap();
+    let batches: Vec<_> = ParquetRecordBatchReader::try_new(file, 100).unwrap().map(Result::unwrap).collect();
+    check(&batches[0]);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    // No rows, no columns.
+    let empty = Table::new("none", "Nothing").f64("x", Unit::Ns, Vec::<f64>::new());
+    assert_eq!(table_batch(&empty).unwrap().num_columns(), 1);
+    assert_eq!(table_batch(&Table::default()).unwrap().num_rows(), 0);
+    write_table_parquet(&empty, &path).unwrap();
+}
+
+#[test]
+fn tables_that_contradict_themselves_are_refused() {
+    let mut uneven = table();
+    uneven.columns[1].values = Values::I64(vec![None]);
+    assert!(table_batch(&uneven).unwrap_err().to_string().contains("column count has 1 rows, not 2"));
+    let twice = table().i64("name", Unit::None, [1, 2]);
+    assert!(table_batch(&twice).unwrap_err().to_string().contains("two columns are named name"));
+}
+
+#[test]
+fn events_of_all_traces_arrive_in_batches() {
+    let set = Arc::new(TraceSet { traces: vec![sample(), random::long(150_000), random::many_keys(3)] });
+    let options = EventOptions { arguments: true, batch_rows: 40_000 };
+    let reader = EventReader::new(set.clone(), &options);
+    let columns = reader.schema();
+    let stream = RecordBatchStreamReader::try_new(reader.into_stream()).unwrap();
+    let mut seen = [0usize; 3];
+    for batch in stream.map(Result::unwrap) {
+        assert_eq!(batch.schema(), columns);
+        assert!(batch.num_rows() <= 40_000);
+        let index = batch["trace"].as_primitive::<UInt32Type>().value(0) as usize;
+        let trace = &set.traces[index];
+        let start = batch["start_ns"].as_primitive::<Int64Type>();
+        let names = batch["name"].as_dictionary::<Int32Type>();
+        let texts = names.values().as_string::<i32>();
+        let correlations = batch["args:correlation"].as_primitive::<Int64Type>();
+        for row in (0..batch.num_rows()).step_by(97) {
+            let event = stackline_model::EventId((seen[index] + row) as u32);
+            assert_eq!(start.value(row), trace.events.start[event.index()]);
+            assert_eq!(texts.value(names.key(row).unwrap()), trace.name(event));
+            let correlation = correlations.is_valid(row).then(|| correlations.value(row));
+            assert_eq!(correlation, trace.attr("correlation").i64(event));
+        }
+        let rank = batch["rank"].as_primitive::<Int64Type>();
+        assert_eq!(rank.is_valid(0).then(|| rank.value(0)), trace.meta.rank);
+        seen[index] += batch.num_rows();
+    }
+    assert_eq!(seen, [9, 150_000, 3000]);
+    let plain = EventReader::new(set, &EventOptions::default());
+    assert!(plain.schema().fields().iter().all(|f| !f.name().starts_with("args:")));
+    assert_eq!(plain.map(|b| b.unwrap().num_rows()).sum::<usize>(), 153_009);
+}
