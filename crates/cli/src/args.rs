@@ -115,7 +115,9 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  stackline doctor trace.json.gz")]
     Doctor(DoctorArgs),
     /// Print the completion script of a shell.
-    #[command(after_help = "Example:\n  stackline completions bash > ~/.local/share/bash-completion/completions/stackline")]
+    #[command(
+        after_help = "Example:\n  stackline completions bash > ~/.local/share/bash-completion/completions/stackline"
+    )]
     Completions {
         /// Which shell.
         #[arg(value_enum)]

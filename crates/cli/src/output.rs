@@ -6,7 +6,7 @@ use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_model::{Table, TraceSet};
 use stackline_present::terminal::{self, Style};
-use stackline_present::{csv, json, read_report_table};
+use stackline_present::{csv, json, read_report_text};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -66,13 +66,11 @@ impl Answer<'_> {
             text.push('\n');
         }
         text.push_str(&terminal::tables(tables, &style));
-        let report = read_report_table(&self.session.set);
-        if report.rows() > 0 {
-            if !text.is_empty() {
-                text.push('\n');
-            }
-            text.push_str(&terminal::table(&report, &Style { rows: 0, ..style }));
+        let report = read_report_text(&self.session.set, &style);
+        if !text.is_empty() && !report.is_empty() {
+            text.push('\n');
         }
+        text.push_str(&report);
         to_output(common, |out| out.write_all(text.as_bytes()))
     }
 }
@@ -141,11 +139,8 @@ pub(crate) fn save_run(set: &TraceSet, run: &Path) -> Result<()> {
 
 /// Tells the read report on standard error, if there is anything to tell.
 pub(crate) fn say_read_report(set: &TraceSet) -> Result<()> {
-    let report = read_report_table(set);
-    if report.rows() > 0 {
-        let text = terminal::table(&report, &stderr_style());
-        io::stderr().write_all(text.as_bytes()).or_else(ignore_closed)?;
-    }
+    let text = read_report_text(set, &stderr_style());
+    io::stderr().write_all(text.as_bytes()).or_else(ignore_closed)?;
     Ok(())
 }
 

@@ -146,11 +146,8 @@ fn a_full_disk_is_said() {
 fn a_reader_that_goes_away_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
-    let mut child = stackline(&["export", &trace, "--to", "chrome"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child =
+        stackline(&["export", &trace, "--to", "chrome"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");

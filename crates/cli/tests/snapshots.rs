@@ -30,7 +30,9 @@ fn report_of_two_ranks() {
 
 #[test]
 fn reports_of_real_traces() {
-    for name in ["nvidia-a100-event-sync", "amd-mi250-toy-train", "cpu-only-gloo", "amd-mi300-sglang-decode-graph-replay"] {
+    for name in
+        ["nvidia-a100-event-sync", "amd-mi250-toy-train", "cpu-only-gloo", "amd-mi300-sglang-decode-graph-replay"]
+    {
         let Some(trace) = corpus(&format!("kineto/{name}.json.gz")) else { return };
         insta::assert_snapshot!(format!("report_{name}"), stdout(&["report", &trace]));
     }
@@ -109,7 +111,7 @@ fn the_critical_path_document_has_the_promised_keys() {
     assert_eq!(document["method"], "hta");
     assert_eq!((document["path_nodes"].as_u64(), document["path_events"].as_u64()), (Some(315), Some(159)));
     assert_eq!(document["weight_us"].as_f64(), Some(241_724.0));
-    assert_eq!(document["edges"]["critical_path_operator"].as_u64(), Some(350));
+    assert_eq!(document["edges"]["OPERATOR_KERNEL"].as_u64(), Some(350));
     assert!((document["bound_by"]["cpu_bound"].as_f64().unwrap() - 99.779).abs() < 0.001);
     assert_eq!(document["path"].as_array().unwrap().len(), 315);
     for key in ["event", "at", "time_ns", "name", "track"] {

@@ -11,6 +11,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cache;
 mod error;
 mod merge;
 mod names;

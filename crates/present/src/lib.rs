@@ -12,5 +12,5 @@ mod read_report;
 mod trace_info;
 
 pub use presenters::{csv, human, json, terminal};
-pub use read_report::read_report_table;
+pub use read_report::{read_report_table, read_report_text};
 pub use trace_info::{Gpu, TraceInfo};

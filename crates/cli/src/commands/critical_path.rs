@@ -125,7 +125,8 @@ fn extra(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Re
         ("warnings", value(&|| serde_json::to_value(&report.warnings))?),
     ];
     if let Some(before) = before {
-        let before = json!({"weight_us": before.weight_us, "path_nodes": before.path_nodes, "bound_by": before.bound_by});
+        let before =
+            json!({"weight_us": before.weight_us, "path_nodes": before.path_nodes, "bound_by": before.bound_by});
         extra.push(("before", before));
     }
     Ok(extra)

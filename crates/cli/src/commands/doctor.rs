@@ -1,9 +1,10 @@
 //! `doctor`: what an input holds, what is missing for which analysis, and what to do about it; or what this machine
 //! offers.
 
-use crate::args::{Common, DoctorArgs};
+use crate::args::{Common, DoctorArgs, Format};
 use crate::output::Answer;
 use crate::session::Session;
+use crate::view::{select, text};
 use anyhow::Result;
 use stackline_model::{EventKind, Table, Trace, Unit};
 use std::io::IsTerminal;
@@ -18,8 +19,20 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
         (session, tables)
     };
     let tables = session.pick(tables)?;
-    Answer { command: "doctor", session: &session, extra: Vec::new(), tables, head: String::new(), shown: None }
-        .write(common)
+    let shown = (common.format == Format::Table).then(|| tables.iter().map(for_people).collect());
+    Answer { command: "doctor", session: &session, extra: Vec::new(), tables, head: String::new(), shown }.write(common)
+}
+
+/// Advice as sentences under the table: in a column it would be cut.
+fn for_people(table: &Table) -> Table {
+    let columns: Vec<&str> = table.columns.iter().map(|c| c.name.as_str()).filter(|c| *c != "advice").collect();
+    let mut shown = select(table, &columns);
+    for row in 0..table.rows() {
+        if let (Some(what), Some(advice)) = (text(table, "what", row), text(table, "advice", row)) {
+            shown.notes.push(format!("{what}: {advice}."));
+        }
+    }
+    shown
 }
 
 fn machine(common: &Common) -> Table {
@@ -81,9 +94,11 @@ fn contents(session: &Session<'_>) -> Table {
     };
     let kinds: Vec<(&str, i64)> =
         EventKind::ALL.iter().map(|&k| (k.name(), count(k))).filter(|(_, n)| *n > 0).collect();
-    Table::new("contents", "Events by kind, all inputs")
-        .text("kind", kinds.iter().map(|(k, _)| (*k).to_owned()))
-        .i64("events", Unit::None, kinds.iter().map(|(_, n)| *n))
+    Table::new("contents", "Events by kind, all inputs").text("kind", kinds.iter().map(|(k, _)| (*k).to_owned())).i64(
+        "events",
+        Unit::None,
+        kinds.iter().map(|(_, n)| *n),
+    )
 }
 
 /// Something that analyses need.
@@ -182,10 +197,10 @@ fn advice(session: &Session<'_>) -> Table {
         all if all == traces.len() => "there".to_owned(),
         some => format!("in {some} of {}", traces.len()),
     };
-    let text = |n: &Need| if with(n) == traces.len() { None } else { Some(n.advice.to_owned()) };
+    let advice = |n: &Need| (with(n) < traces.len()).then(|| n.advice.to_owned());
     Table::new("readiness", "What the analyses need")
         .text("what", NEEDS.iter().map(|n| n.name.to_owned()))
         .text("state", NEEDS.iter().map(state))
         .text("needed_for", NEEDS.iter().map(|n| n.for_what.to_owned()))
-        .text("advice", NEEDS.iter().map(text))
+        .text("advice", NEEDS.iter().map(advice))
 }

@@ -87,10 +87,11 @@ mod tests {
 
     fn gpu_time() -> Table {
         let categories = ["computation", "idle_host_wait", "idle_other"].map(|c| Some(c.to_owned()));
-        Table::new("gpu_time", "")
-            .i64("device", Unit::None, [0, 0, 0])
-            .text("category", categories)
-            .f64("percent", Unit::Percent, [60.0, 25.0, 15.0])
+        Table::new("gpu_time", "").i64("device", Unit::None, [0, 0, 0]).text("category", categories).f64(
+            "percent",
+            Unit::Percent,
+            [60.0, 25.0, 15.0],
+        )
     }
 
     #[test]

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 
 /// Writes the overlay of the one input to `file`, packed if its name ends in `.gz`.
 pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Result<()> {
-    
     let [input] = inputs else {
         return Err(wrong_use("an overlay is drawn into the text of one trace file: give exactly that file"));
     };

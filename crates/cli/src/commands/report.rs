@@ -4,7 +4,7 @@ use super::fail_on::Condition;
 use crate::args::{Common, Format, ReportArgs};
 use crate::output::{Answer, say};
 use crate::session::Session;
-use crate::view::{number, select, text, top};
+use crate::view::{number, rows, select, text, top};
 use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::hta;
@@ -15,6 +15,8 @@ use std::collections::BTreeSet;
 const ANALYSES: [&str; 5] = ["steps", "gpu_time", "coverage", "operators", "coll_analysis"];
 /// Tables of these analyses that a report is too short for.
 const LEFT_OUT: [&str; 1] = ["operator_tree"];
+/// Kernels and operators listed.
+const TOP: usize = 6;
 /// Traces that the head lists one by one.
 const LISTED: usize = 8;
 
@@ -34,7 +36,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let (mut head, mut shown) = (String::new(), None);
     if common.format == Format::Table {
         head = header(&session);
-        for path in &paths {
+        for path in paths.iter().take(LISTED) {
             head.push_str(&path.line);
             head.push('\n');
         }
@@ -63,7 +65,10 @@ fn critical_paths(session: &Session<'_>) -> Vec<PathSummary> {
         let label = if many { format!("Critical path, rank {}", info.rank) } else { "Critical path".to_owned() };
         if session.scope.steps.is_some() {
             let hint = "stackline critical-path --annotation 'ProfilerStep#N' looks at one step";
-            return PathSummary { json: json!({"rank": info.rank, "left_out": "--steps"}), line: format!("{label}: {hint}.") };
+            return PathSummary {
+                json: json!({"rank": info.rank, "left_out": "--steps"}),
+                line: format!("{label}: {hint}."),
+            };
         }
         match hta::analyze(trace, &hta::HtaOptions::default()) {
             Ok(path) => {
@@ -145,28 +150,37 @@ fn line(info: &TraceInfo, many: bool) -> String {
 /// The tables that fit a screen, shortened to what matters.
 fn screenful(tables: &[Table]) -> Vec<Table> {
     let find = |name: &str| tables.iter().find(|t| t.name == name).filter(|t| t.rows() > 0);
-    let coverage = find("coverage").and_then(coverage_note);
+    let (coverage, short) = find("coverage").and_then(coverage_notes).unzip();
     let mut out = Vec::new();
     if let Some(spread) = find("steps_spread") {
         let columns = ["rank", "measure", "steps", "mean_us", "median_us", "min_us", "max_us", "spread_percent"];
-        out.push(select(spread, &columns));
+        // Of several ranks only the steps' times.
+        let times = |r: &usize| spread.column("rank").is_none() || text(spread, "measure", *r) == Some("time");
+        let times: Vec<usize> = (0..spread.rows()).filter(times).collect();
+        out.push(select(&rows(spread, &times), &columns));
     }
     if let Some(time) = find("gpu_time") {
         out.push(noted(devices(time), coverage.as_deref()));
     }
     if let Some(kernels) = find("gpu_kernels") {
         let columns = ["rank", "name", "percent", "total_ns", "count", "mean_ns"];
-        out.push(noted(select(&top(kernels, "total_ns", 8), &columns), coverage.as_deref()));
+        out.push(noted(select(&top(kernels, "total_ns", TOP), &columns), short.as_deref()));
     }
     if let Some(operators) = find("operators") {
         let columns = ["rank", "name", "calls", "gpu_self_us", "host_self_us", "launches_self"];
-        let by = if number(&top(operators, "gpu_self_us", 1), "gpu_self_us", 0).is_some() { "gpu_self_us" } else { "host_self_us" };
-        out.push(noted(select(&top(operators, by, 8), &columns), coverage.as_deref()));
+        let by = if number(&top(operators, "gpu_self_us", 1), "gpu_self_us", 0).is_some() {
+            "gpu_self_us"
+        } else {
+            "host_self_us"
+        };
+        out.push(noted(select(&top(operators, by, TOP), &columns), short.as_deref()));
     }
     if let Some(collectives) = find("coll_analysis") {
         let columns =
             ["rank", "collective", "dtype", "group_size", "size_in_mib", "count", "sum_us", "mean_us", "bus_gbps"];
-        out.push(select(&top(collectives, "sum_us", 5), &columns));
+        // A single trace's own column says nothing that the head does not.
+        let from = usize::from(collectives.column("rank_in_file").is_none());
+        out.push(select(&top(collectives, "sum_us", 5), &columns[from..]));
     }
     out
 }
@@ -206,22 +220,24 @@ fn devices(time: &Table) -> Table {
     out
 }
 
-/// The coverage in one sentence; over several ranks its lowest values.
-fn coverage_note(coverage: &Table) -> Option<String> {
-    let lowest = |what: &str| {
-        let rows = (0..coverage.rows()).filter(|&r| text(coverage, "known", r) == Some(what));
-        rows.filter_map(|r| number(coverage, "gpu_time_percent", r)).min_by(f64::total_cmp)
+/// The coverage in one sentence, in full and in short; over several ranks its lowest values.
+fn coverage_notes(coverage: &Table) -> Option<(String, String)> {
+    let shares = |what: &'static str| {
+        let rows = (0..coverage.rows()).filter(move |&r| text(coverage, "known", r) == Some(what));
+        rows.filter_map(|r| number(coverage, "gpu_time_percent", r))
     };
+    let lowest = |what| shares(what).min_by(f64::total_cmp);
     let (launch, operator, step) = (lowest("launch")?, lowest("operator")?, lowest("step")?);
     let ranks = if coverage.column("rank").is_some() { " (the lowest of the ranks)" } else { "" };
-    let highest = |r: usize| number(coverage, "gpu_time_percent", r).filter(|&p| p > 0.0);
-    let graphs = (0..coverage.rows())
-        .filter(|&r| text(coverage, "known", r) == Some("graph_launch"))
-        .filter_map(highest)
+    let graphs = shares("graph_launch")
         .max_by(f64::total_cmp)
+        .filter(|&p| p > 0.0)
         .map(|p| format!("; {p:.1} % comes from graph launches, whose operator and step are the launch's"))
         .unwrap_or_default();
-    Some(format!(
+    let full = format!(
         "Coverage{ranks}: of the GPU time {launch:.1} % has a known launch, {operator:.1} % an operator, {step:.1} % a step{graphs}."
-    ))
+    );
+    let short =
+        format!("Coverage{ranks}: launch {launch:.1} %, operator {operator:.1} %, step {step:.1} % of the GPU time.");
+    Some((full, short))
 }

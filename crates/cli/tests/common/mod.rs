@@ -69,7 +69,13 @@ pub(crate) fn write_sample(directory: &Path, rank: i64) -> String {
         events.push(cpu("cudaLaunchKernel", "cuda_runtime", at + 40, 10, &format!(r#""correlation": {}"#, c + 2)));
         events.push(cpu("c10d::allreduce_", "cpu_op", at + 150, 50, ""));
         events.push(cpu("cudaLaunchKernel", "cuda_runtime", at + 160, 10, &format!(r#""correlation": {}"#, c + 3)));
-        events.push(cpu("cudaDeviceSynchronize", "cuda_runtime", at + 300, 400, &format!(r#""correlation": {}"#, c + 4)));
+        events.push(cpu(
+            "cudaDeviceSynchronize",
+            "cuda_runtime",
+            at + 300,
+            400,
+            &format!(r#""correlation": {}"#, c + 4),
+        ));
         events.push(gpu("ampere_sgemm_32x32_tn", 7, at + 50, 120, c + 1, ""));
         events.push(gpu("void splitKreduce_kernel<32, float>(int, char*)", 7, at + 175, 25, c + 2, ""));
         let nccl = r#", "Collective name": "allreduce", "In msg nelems": 4096, "Out msg nelems": 4096, "Group size": 2, "dtype": "Float""#;

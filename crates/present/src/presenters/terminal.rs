@@ -49,14 +49,14 @@ pub fn table(table: &Table, style: &Style) -> String {
     let shown = if style.rows == 0 { rows } else { rows.min(style.rows) };
     let mut lanes: Vec<Lane> = Vec::new();
     let bar = bar_column(table);
-    for (i, column) in table.columns.iter().enumerate() {
+    for (i, column) in table.columns.iter().enumerate().filter(|(_, c)| rows == 0 || has_value(&c.values)) {
         lanes.push(lane(column, shown));
         if Some(i) == bar && style.width >= WIDTH_FOR_BARS {
             lanes.push(bars(column, shown));
         }
     }
     let left_out = fit(&mut lanes, style.width);
-    if rows == 0 {
+    if rows == 0 || lanes.is_empty() {
         out.push_str("(no rows)\n");
     } else {
         out.push_str(&draw(&lanes, shown, style));
@@ -136,11 +136,26 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// The column that gets bars: the first share whose values are all shares.
+/// Whether any row has a value: columns without are left out.
+fn has_value(values: &Values) -> bool {
+    match values {
+        Values::I64(v) => v.iter().any(Option::is_some),
+        Values::F64(v) => v.iter().any(Option::is_some),
+        Values::Str(v) => v.iter().any(Option::is_some),
+        Values::Bool(v) => v.iter().any(Option::is_some),
+    }
+}
+
+/// The column that gets bars: the first share whose values are all shares (a spread is none). Where there are many
+/// shares, bars for one of them would mislead.
 fn bar_column(table: &Table) -> Option<usize> {
+    if table.columns.iter().filter(|c| c.unit == Unit::Percent).count() > 2 {
+        return None;
+    }
     table.columns.iter().position(|c| {
         let Values::F64(values) = &c.values else { return false };
         c.unit == Unit::Percent
+            && !c.name.starts_with("spread")
             && values.iter().any(Option::is_some)
             && values.iter().flatten().all(|v| (0.0..=100.5).contains(v))
     })
@@ -194,7 +209,10 @@ fn header(name: &str, unit: Unit, suffix: &str) -> String {
         Unit::Ms => &["_ms", " (ms)"],
         Unit::Bytes => &["_bytes"],
         Unit::Percent => &["_percent", "_pct", " (%)"],
-        _ => &[],
+        Unit::MiB => &["_mib"],
+        Unit::GBps => &["_gbps"],
+        Unit::GiBps => &["_gibps"],
+        Unit::None => &[],
     };
     let stem = endings.iter().find_map(|e| name.strip_suffix(e)).filter(|s| !s.is_empty()).unwrap_or(name);
     let stem = stem.replace('_', " ");
