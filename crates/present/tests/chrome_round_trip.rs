@@ -133,7 +133,7 @@ fn every_corpus_trace_comes_back() {
     paths.sort();
     assert!(paths.len() > 30);
     for path in paths {
-        let set = read_paths(&[path.clone()], &ReadOptions::default()).unwrap();
+        let set = read_paths(std::slice::from_ref(&path), &ReadOptions::default()).unwrap();
         for trace in &set.traces {
             assert_same(&path.display().to_string(), trace, &round_trip(trace));
         }
