@@ -1,0 +1,206 @@
+//! Critical paths for Python.
+
+use crate::errors::{analysis_error, engine_error, read_error};
+use crate::run::NativeRun;
+use crate::table::NativeTable;
+use crate::worker::quiet;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use pyo3::exceptions::{PyOSError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
+use stackline_analyze::critical_path::{
+    CriticalPath, CriticalPathError, Edit, OverlayError, OverlayMode, OverlaySummary, write_overlay,
+};
+use stackline_engine::Watch;
+use std::fs::File;
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A graph and its critical path. Immutable.
+#[pyclass(frozen, name = "CriticalPath", module = "stackline._native")]
+pub(crate) struct NativeCriticalPath {
+    path: Arc<CriticalPath>,
+}
+
+fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
+    analysis_error(py, &error.to_string())
+}
+
+/// Finds the critical path of one trace of a run. `instance` is a range with both ends included.
+#[pyfunction]
+#[pyo3(signature = (run, rank, annotation, instance, zero_weight_launch_edges, data_load_events, include_last_profiler_step))]
+#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
+pub(crate) fn critical_path(
+    py: Python<'_>,
+    run: &Bound<'_, NativeRun>,
+    rank: Option<i64>,
+    annotation: String,
+    instance: Option<(usize, usize)>,
+    zero_weight_launch_edges: bool,
+    data_load_events: Vec<String>,
+    include_last_profiler_step: bool,
+) -> PyResult<NativeCriticalPath> {
+    let run = run.get();
+    let at = match rank {
+        Some(rank) => run.position(py, rank)?,
+        None if run.ranks.len() == 1 => 0,
+        None => {
+            let count = run.ranks.len();
+            return Err(PyValueError::new_err(format!("the run has {count} ranks; say which one with rank=")));
+        }
+    };
+    let instance = instance.map(|(a, b)| if a == b { Instances::One(a) } else { Instances::Range(a, b) });
+    let options =
+        HtaOptions { annotation, instance, zero_weight_launch_edges, data_load_events, include_last_profiler_step };
+    let set = Arc::clone(&run.set);
+    let found = quiet(py, &Watch::new(), move || hta::analyze(&set.traces[at], &options))?;
+    found.map(NativeCriticalPath::new).map_err(|e| failed(py, &e))
+}
+
+impl NativeCriticalPath {
+    fn new(path: CriticalPath) -> Self {
+        Self { path: Arc::new(path) }
+    }
+}
+
+#[pymethods]
+impl NativeCriticalPath {
+    /// Numbers about the whole: a dictionary, see the package's `CriticalPath`.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (path, dict) = (&self.path, PyDict::new(py));
+        let (bounds, by_us) = (PyDict::new(py), PyDict::new(py));
+        for share in path.breakdown().bound_by {
+            bounds.set_item(&share.name, share.percent)?;
+            by_us.set_item(&share.name, share.weight_us)?;
+        }
+        let (edges, path_edges) = (PyDict::new(py), PyDict::new(py));
+        for (kind, count) in path.edges_by_type() {
+            edges.set_item(kind.name(), count)?;
+            path_edges.set_item(kind.name(), path.path_edges().filter(|e| e.kind == kind).count())?;
+        }
+        dict.set_item("method", &path.method)?;
+        dict.set_item("rule_set", &path.rule_set)?;
+        dict.set_item("window_ns", path.window_ns())?;
+        dict.set_item("window", (path.window_start_ns, path.window_end_ns))?;
+        dict.set_item("weight_us", path.path.weight_us)?;
+        dict.set_item("bound_by", bounds)?;
+        dict.set_item("bound_by_us", by_us)?;
+        dict.set_item("edges", edges)?;
+        dict.set_item("path_edges", path_edges)?;
+        dict.set_item("path_nodes", path.path.nodes.len())?;
+        dict.set_item("path_events", path.path_events().len())?;
+        let warnings: Vec<_> = path.warnings.iter().map(|w| format!("{} {}", w.count, w.code.message())).collect();
+        dict.set_item("warnings", warnings)?;
+        Ok(dict)
+    }
+
+    /// The tables of the result, in display order.
+    fn tables(&self, py: Python<'_>) -> PyResult<Vec<NativeTable>> {
+        let path = Arc::clone(&self.path);
+        let tables = quiet(py, &Watch::new(), move || path.tables())?;
+        tables.iter().map(NativeTable::from_model).collect()
+    }
+
+    /// The path after edits written as text.
+    fn what_if(&self, py: Python<'_>, edits: Vec<String>) -> PyResult<Self> {
+        let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
+        let edits = edits.map_err(|e| failed(py, &e))?;
+        let path = Arc::clone(&self.path);
+        Ok(Self::new(quiet(py, &Watch::new(), move || path.apply(&edits))?))
+    }
+
+    /// Writes the trace file `source` with the path on top to `target`, gzipped if its name ends in `.gz`. Returns
+    /// events met, events marked, events left out, arrow events added, and whether the source broke off.
+    fn overlay(
+        &self,
+        py: Python<'_>,
+        source: PathBuf,
+        target: PathBuf,
+        only_critical: bool,
+        all_edges: bool,
+    ) -> PyResult<(u64, u64, u64, u64, bool)> {
+        let (path, mode, from) = (Arc::clone(&self.path), OverlayMode { only_critical, all_edges }, source.clone());
+        let done = quiet(py, &Watch::new(), move || overlay(&path, mode, &from, &target))?;
+        let done = done.map_err(|e| e.raise(py, &source))?;
+        Ok((done.events, done.marked, done.left_out, done.flow_events, done.truncated))
+    }
+
+    /// Writes everything to a file, for `restore`.
+    fn save(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
+        let path = Arc::clone(&self.path);
+        let saved = quiet(py, &Watch::new(), move || atomically(&target, |file| path.save(file)))?;
+        saved.map_err(PyOSError::new_err)
+    }
+
+    /// Reads what `save` wrote.
+    #[staticmethod]
+    fn restore(py: Python<'_>, source: PathBuf) -> PyResult<Self> {
+        let file = File::open(&source).map_err(|e| PyOSError::new_err(format!("{}: {e}", source.display())))?;
+        let restored = quiet(py, &Watch::new(), move || CriticalPath::restore(BufReader::new(file)))?;
+        restored.map(Self::new).map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
+    }
+}
+
+/// Why there is no overlay.
+enum Failure {
+    Source(stackline_ingest::Error),
+    Overlay(OverlayError),
+    Target(String),
+}
+
+impl Failure {
+    fn raise(self, py: Python<'_>, source: &Path) -> PyErr {
+        match self {
+            Self::Source(error) => engine_error(py, &error.into(), source),
+            Self::Target(message) => PyOSError::new_err(message),
+            Self::Overlay(error) => {
+                let byte = if let OverlayError::Malformed { offset, .. } = &error { Some(*offset) } else { None };
+                read_error(py, format!("{}: {error}", source.display()), source, byte)
+            }
+        }
+    }
+}
+
+fn overlay(path: &CriticalPath, mode: OverlayMode, source: &Path, target: &Path) -> Result<OverlaySummary, Failure> {
+    let original = stackline_ingest::open_text(source).map_err(Failure::Source)?;
+    let overlay = path.overlay(mode);
+    let mut refused = None;
+    let written = atomically(target, |file| {
+        let written = if target.extension().is_some_and(|e| e == "gz") {
+            let mut packed = GzEncoder::new(file, Compression::fast());
+            write_overlay(original, &mut packed, &overlay).and_then(|done| Ok(packed.finish().map(|_| done)?))
+        } else {
+            write_overlay(original, file, &overlay)
+        };
+        written.map_err(|e| match e {
+            OverlayError::Io(error) => error,
+            other => io::Error::other(refused.insert(other).to_string()),
+        })
+    });
+    match (written, refused) {
+        (_, Some(error)) => Err(Failure::Overlay(error)),
+        (written, None) => written.map_err(Failure::Target),
+    }
+}
+
+/// Writes a file under another name first, so that a failure leaves neither a half file nor harms what was there.
+fn atomically<T>(target: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> Result<T, String> {
+    let mut partial = target.as_os_str().to_owned();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let attempt = || {
+        let mut file = BufWriter::new(File::create(&partial)?);
+        let result = write(&mut file)?;
+        file.flush()?;
+        std::fs::rename(&partial, target)?;
+        Ok(result)
+    };
+    attempt().map_err(|error: io::Error| {
+        // It may not even exist; there is nothing to do about it either way.
+        let _ = std::fs::remove_file(&partial);
+        format!("{}: cannot write: {error}", target.display())
+    })
+}

@@ -1,0 +1,29 @@
+//! Python bindings: thin classes over the engine. The user's interface is the package `python/stackline`, which wraps
+//! them; nothing here is meant to be called directly.
+#![forbid(unsafe_code)]
+
+mod cell;
+mod critical_path;
+mod errors;
+mod run;
+mod table;
+mod views;
+mod worker;
+
+/// The extension module `stackline._native`.
+#[pyo3::pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::critical_path::{NativeCriticalPath, critical_path};
+    #[pymodule_export]
+    use crate::run::{NativeRun, analyses_list, open};
+    #[pymodule_export]
+    use crate::table::NativeTable;
+
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,178 @@
+//! An opened set of traces.
+
+use crate::errors::{analysis_error, engine_error, save_error};
+use crate::table::{NativeTable, arrow_error};
+use crate::views;
+use crate::worker::{interruptible, quiet};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stackline_analyze::analyses;
+use stackline_analyze::{Analysis, Scope};
+use stackline_engine::{OpenOptions, RunOptions, Watch, WriteOptions};
+use stackline_model::TraceSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// An opened set of traces: one per rank or file. Immutable.
+#[pyclass(frozen, name = "Run", module = "stackline._native")]
+pub(crate) struct NativeRun {
+    pub(crate) set: Arc<TraceSet>,
+    pub(crate) ranks: Vec<i64>,
+    pub(crate) threads: usize,
+}
+
+/// Opens files, directories, archives and run directories. `on_progress(done, total)` is called with bytes.
+#[pyfunction]
+#[pyo3(signature = (paths, threads=0, on_progress=None))]
+pub(crate) fn open(
+    py: Python<'_>,
+    paths: Vec<PathBuf>,
+    threads: usize,
+    on_progress: Option<Py<PyAny>>,
+) -> PyResult<NativeRun> {
+    let watch = Watch::new();
+    let options = OpenOptions { threads, watch: watch.clone(), ..OpenOptions::default() };
+    let first = paths.first().cloned().unwrap_or_default();
+    let tell = |py: Python<'_>| match &on_progress {
+        Some(function) => function.call1(py, (watch.bytes(), watch.total())).map(drop),
+        None => Ok(()),
+    };
+    let read = interruptible(py, &watch, tell, move || stackline_engine::open(&paths, &options))?;
+    let set = read.map_err(|e| engine_error(py, &e, &first))?;
+    tell(py)?;
+    let ranks = stackline_engine::ranks(&set);
+    Ok(NativeRun { set: Arc::new(set), ranks, threads })
+}
+
+/// Name and one line of description of every registered analysis, in the order of registration.
+#[pyfunction]
+pub(crate) fn analyses_list() -> Vec<(&'static str, &'static str)> {
+    analyses::ALL.iter().map(|a| (a.name, a.about)).collect()
+}
+
+#[pymethods]
+impl NativeRun {
+    /// Rank of each trace.
+    #[getter]
+    fn ranks(&self) -> Vec<i64> {
+        self.ranks.clone()
+    }
+
+    /// What is known of each trace as a whole.
+    fn traces<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let one = |(trace, rank): (&stackline_model::Trace, &i64)| {
+            let dict = PyDict::new(py);
+            dict.set_item("name", &trace.meta.name)?;
+            dict.set_item("format", &trace.meta.format)?;
+            dict.set_item("rank", rank)?;
+            dict.set_item("rank_in_file", trace.meta.rank)?;
+            dict.set_item("world_size", trace.meta.world_size)?;
+            dict.set_item("base_ns", trace.meta.base_ns)?;
+            dict.set_item("span_ns", trace.span())?;
+            dict.set_item("events", trace.events.len())?;
+            dict.set_item("gpu_ops", trace.gpu.len())?;
+            dict.set_item("tracks", trace.tracks.len())?;
+            dict.set_item("steps", trace.steps.iter().map(|s| s.number).collect::<Vec<_>>())?;
+            dict.set_item("bytes", trace.report.bytes)?;
+            dict.set_item("records", trace.report.records)?;
+            dict.set_item("metadata", trace.meta.entries.clone())?;
+            Ok(dict)
+        };
+        self.set.traces.iter().zip(&self.ranks).map(one).collect()
+    }
+
+    /// What reading had to repair, skip or lose, trace after trace.
+    fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let mut problems = Vec::new();
+        for (trace, rank) in self.set.traces.iter().zip(&self.ranks) {
+            for problem in &trace.report.problems {
+                let dict = PyDict::new(py);
+                dict.set_item("code", &problem.code)?;
+                dict.set_item("severity", problem.severity.name())?;
+                dict.set_item("message", &problem.message)?;
+                dict.set_item("count", problem.count)?;
+                dict.set_item("offsets", problem.offsets.clone())?;
+                dict.set_item("example", &problem.example)?;
+                dict.set_item("trace", &trace.meta.name)?;
+                dict.set_item("rank", rank)?;
+                problems.push(dict);
+            }
+        }
+        Ok(problems)
+    }
+
+    /// Runs one registered analysis: over all ranks, their tables put together, or over one.
+    #[pyo3(signature = (name, steps=None, rank=None))]
+    fn analyze(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        steps: Option<(i64, i64)>,
+        rank: Option<i64>,
+    ) -> PyResult<Vec<NativeTable>> {
+        let analysis = find(py, name)?;
+        let at = rank.map(|r| self.position(py, r)).transpose()?;
+        let options = RunOptions { scope: Scope { steps }, threads: self.threads, watch: Watch::new() };
+        let checked = stackline_engine::check_steps(&self.set, &options.scope);
+        checked.map_err(|e| engine_error(py, &e, Path::new("")))?;
+        let (set, watch) = (Arc::clone(&self.set), options.watch.clone());
+        let tables = quiet(py, &watch, move || match at {
+            Some(at) => Ok((analysis.run)(&set.traces[at], &options.scope)),
+            None => stackline_engine::run(&set, &[analysis], &options),
+        })?;
+        let tables = tables.map_err(|e| engine_error(py, &e, Path::new("")))?;
+        tables.iter().map(NativeTable::from_model).collect()
+    }
+
+    /// Events of all traces, with or without their arguments.
+    #[pyo3(signature = (arguments=false))]
+    fn events(&self, py: Python<'_>, arguments: bool) -> PyResult<NativeTable> {
+        let set = Arc::clone(&self.set);
+        let made = quiet(py, &Watch::new(), move || views::events(set, arguments))?;
+        made.map(|batches| NativeTable::from_batches("events", "Events", batches)).map_err(arrow_error)
+    }
+
+    /// Operations of accelerators, each with what launched it.
+    fn gpu_ops(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
+        let made = quiet(py, &Watch::new(), move || views::gpu_ops(&set, &ranks))?;
+        let title = "Operations of accelerators, and what launched them";
+        made.map(|batches| NativeTable::from_batches("gpu_ops", title, batches)).map_err(arrow_error)
+    }
+
+    /// Threads, streams and counters.
+    fn tracks(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        let (set, ranks) = (Arc::clone(&self.set), self.ranks.clone());
+        let made = quiet(py, &Watch::new(), move || views::tracks(&set, &ranks))?;
+        let title = "Where events happened: threads, streams, counters";
+        made.map(|batches| NativeTable::from_batches("tracks", title, batches)).map_err(arrow_error)
+    }
+
+    /// Writes the traces to a run directory.
+    #[pyo3(signature = (path, overwrite=false))]
+    fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        let options = WriteOptions { overwrite, ..WriteOptions::default() };
+        let set = Arc::clone(&self.set);
+        let saved = quiet(py, &Watch::new(), move || stackline_engine::save(&set, &path, &options))?;
+        saved.map_err(|e| save_error(&e))
+    }
+}
+
+impl NativeRun {
+    /// Position of a rank's trace.
+    pub(crate) fn position(&self, py: Python<'_>, rank: i64) -> PyResult<usize> {
+        self.ranks.iter().position(|&r| r == rank).ok_or_else(|| {
+            let mut available = self.ranks.clone();
+            available.sort_unstable();
+            engine_error(py, &stackline_engine::Error::NoRank { wanted: rank, available }, Path::new(""))
+        })
+    }
+}
+
+fn find(py: Python<'_>, name: &str) -> PyResult<&'static Analysis> {
+    analyses::find(name).ok_or_else(|| {
+        let near = stackline_engine::nearest(name, analyses::ALL.iter().map(|a| a.name), 3);
+        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(", ")) };
+        analysis_error(py, &format!("there is no analysis {name:?}{hint} Run.analyses() lists them"))
+    })
+}
