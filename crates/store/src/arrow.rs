@@ -3,12 +3,11 @@
 
 use crate::columns::Column;
 use crate::event_columns;
-use crate::plan::{self, Plan};
+use crate::plan::{Names, Plan};
 use crate::{Error, export, wide};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader};
 use arrow_array::{UInt32Array, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
-use rustc_hash::FxHashMap;
 use stackline_model::{AttrType, Table, Trace, TraceSet};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,7 +69,7 @@ pub struct EventReader {
 impl EventReader {
     /// A reader over all traces of `set`.
     pub fn new(set: Arc<TraceSet>, options: &EventOptions) -> Self {
-        let columns = if options.arguments { argument_columns(&set) } else { Vec::new() };
+        let columns = if options.arguments { Names::of(&set).columns } else { Vec::new() };
         let no_trace = Trace::default();
         let mut fields = vec![Field::new("trace", DataType::UInt32, false), Field::new("rank", DataType::Int64, true)];
         fields.extend(event_columns::columns(&no_trace).into_iter().map(|c| c.field));
@@ -139,26 +138,6 @@ impl EventReader {
         self.plan = Some((current, plan));
         Ok(())
     }
-}
-
-/// Key, type and column name of the arguments of all traces, the most frequent first.
-fn argument_columns(set: &TraceSet) -> Vec<(String, AttrType, String)> {
-    let mut order: Vec<(String, AttrType, u64)> = Vec::new();
-    let mut index: FxHashMap<(String, AttrType), usize> = FxHashMap::default();
-    for trace in &set.traces {
-        for column in Plan::of(trace).columns {
-            let key = trace.strings.get(column.key).to_owned();
-            let slot = *index.entry((key.clone(), column.kind)).or_insert(order.len());
-            if slot == order.len() {
-                order.push((key, column.kind, 0));
-            }
-            order[slot].2 += column.count;
-        }
-    }
-    // Stable: equally frequent ones stay in order of appearance.
-    order.sort_by_key(|c| std::cmp::Reverse(c.2));
-    let names = plan::names(order.iter().map(|c| (c.0.as_str(), c.1)));
-    order.into_iter().zip(names).map(|((key, kind, _), name)| (key, kind, name)).collect()
 }
 
 impl Iterator for EventReader {

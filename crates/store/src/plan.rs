@@ -3,26 +3,23 @@
 
 use crate::attr_type;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AttrType, ShapeId, StrId, Trace};
+use stackline_model::{AttrType, ShapeId, StrId, Trace, TraceSet};
 
 /// Most columns of arguments that an event table gets. Real traces have 30 to 60.
 pub(crate) const MAX_WIDE: usize = 128;
-const NO_POSITION: u32 = u32::MAX;
+const NO_POSITION: u16 = u16::MAX;
 
 /// A column of arguments.
 #[derive(Clone, Debug)]
 pub(crate) struct WideColumn {
-    /// `args:KEY`, with `|TYPE` behind it if another type of the key is more frequent.
-    pub(crate) name: String,
     pub(crate) key: StrId,
     pub(crate) kind: AttrType,
     /// Per shape: position of the field, or none.
-    position: Vec<u32>,
-    /// How many events have it.
-    pub(crate) count: u64,
+    position: Vec<u16>,
 }
 
-/// The wide columns of a trace, and where their values are. Methods take the trace that the plan was made of.
+/// The wide columns of a trace, the most frequent first, and where their values are. Methods take the trace that the
+/// plan was made of.
 pub(crate) struct Plan {
     pub(crate) columns: Vec<WideColumn>,
     /// Per event: where its values start.
@@ -32,23 +29,31 @@ pub(crate) struct Plan {
 impl Plan {
     pub(crate) fn of(trace: &Trace) -> Self {
         let (shapes, shape, _) = trace.attrs.columns();
-        let mut events = vec![0u64; shapes.len()];
-        let mut offset = Vec::with_capacity(shape.len());
-        let mut next = 0u32;
-        for id in shape {
-            events[id.index()] += 1;
-            offset.push(next);
-            next += shapes[id.index()].fields.len() as u32;
+        let none = || vec![NO_POSITION; shapes.len()];
+        let chosen = most_frequent(trace).into_iter();
+        let mut columns: Vec<WideColumn> =
+            chosen.map(|(key, kind, _)| WideColumn { key, kind, position: none() }).collect();
+        let index: FxHashMap<_, _> = columns.iter().enumerate().map(|(i, c)| ((c.key, c.kind), i)).collect();
+        for (id, shape) in shapes.iter().enumerate() {
+            // Where a record names a key twice, the first value has the column; the others are rare and long.
+            for (field, position) in shape.fields.iter().zip(0..NO_POSITION).rev() {
+                if let Some(&column) = index.get(field) {
+                    columns[column].position[id] = position;
+                }
+            }
         }
-        let mut columns = candidates(trace, &events);
-        columns.sort_by(|a, b| b.count.cmp(&a.count).then(a.key.cmp(&b.key)).then(a.kind.cmp(&b.kind)));
-        columns.truncate(MAX_WIDE);
-        name(trace, &mut columns);
-        Self { columns, offset }
+        let mut next = 0u32;
+        let mut start = |id: &ShapeId| {
+            let from = next;
+            next += shapes[id.index()].fields.len() as u32;
+            from
+        };
+        Self { columns, offset: shape.iter().map(&mut start).collect() }
     }
 
     /// Which wide column, if any, holds the field at `position` of `shape`.
     pub(crate) fn column_of(&self, shape: ShapeId, position: u32) -> Option<&WideColumn> {
+        let position = u16::try_from(position).ok().filter(|p| *p != NO_POSITION)?;
         self.columns.iter().find(|c| c.position[shape.index()] == position)
     }
 
@@ -56,52 +61,79 @@ impl Plan {
     pub(crate) fn raw(&self, trace: &Trace, column: &WideColumn, event: usize) -> Option<u64> {
         let (_, shape, values) = trace.attrs.columns();
         let position = column.position[shape[event].index()];
-        (position != NO_POSITION).then(|| values[(self.offset[event] + position) as usize])
+        (position != NO_POSITION).then(|| values[self.offset[event] as usize + position as usize])
     }
 }
 
-/// One column per key and type. Where a record names a key twice, the first value counts; the others are rare and long.
-fn candidates(trace: &Trace, events: &[u64]) -> Vec<WideColumn> {
-    let (shapes, _, _) = trace.attrs.columns();
-    let mut columns: Vec<WideColumn> = Vec::new();
+/// The keys with their types that most events have, and how many have them. At most [`MAX_WIDE`].
+fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
+    let (shapes, shape, _) = trace.attrs.columns();
+    let mut events = vec![0u64; shapes.len()];
+    for id in shape {
+        events[id.index()] += 1;
+    }
+    let mut counts: Vec<(StrId, AttrType, u64)> = Vec::new();
     let mut index: FxHashMap<(StrId, AttrType), usize> = FxHashMap::default();
-    for (id, shape) in shapes.iter().enumerate() {
-        for (position, &(key, kind)) in shape.fields.iter().enumerate() {
-            if kind == AttrType::Null {
-                continue;
+    for (shape, count) in shapes.iter().zip(events) {
+        for &(key, kind) in shape.fields.iter().filter(|f| f.1 != AttrType::Null) {
+            let slot = *index.entry((key, kind)).or_insert(counts.len());
+            if slot == counts.len() {
+                counts.push((key, kind, 0));
             }
-            let slot = *index.entry((key, kind)).or_insert_with(|| {
-                let position = vec![NO_POSITION; shapes.len()];
-                columns.push(WideColumn { name: String::new(), key, kind, position, count: 0 });
-                columns.len() - 1
-            });
-            let column = &mut columns[slot];
-            if column.position[id] == NO_POSITION {
-                column.position[id] = position as u32;
-                column.count += events[id];
-            }
+            counts[slot].2 += count;
         }
     }
-    columns
+    counts.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)).then(a.1.cmp(&b.1)));
+    counts.truncate(MAX_WIDE);
+    counts
 }
 
-fn name(trace: &Trace, columns: &mut [WideColumn]) {
-    let names = names(columns.iter().map(|c| (trace.strings.get(c.key), c.kind)));
-    for (column, name) in columns.iter_mut().zip(names) {
-        column.name = name;
+/// Column names for the arguments of a set: the same key and type has the same name in all of its traces.
+pub(crate) struct Names {
+    /// Key, type and name, the most frequent first.
+    pub(crate) columns: Vec<(String, AttrType, String)>,
+    index: FxHashMap<(String, AttrType), usize>,
+}
+
+impl Names {
+    pub(crate) fn of(set: &TraceSet) -> Self {
+        let mut counts: Vec<(String, AttrType, u64)> = Vec::new();
+        let mut index: FxHashMap<(String, AttrType), usize> = FxHashMap::default();
+        for trace in &set.traces {
+            for (key, kind, count) in most_frequent(trace) {
+                let key = trace.strings.get(key).to_owned();
+                let slot = *index.entry((key.clone(), kind)).or_insert(counts.len());
+                if slot == counts.len() {
+                    counts.push((key, kind, 0));
+                }
+                counts[slot].2 += count;
+            }
+        }
+        // Stable: equally frequent ones stay in order of appearance.
+        counts.sort_by_key(|c| std::cmp::Reverse(c.2));
+        let mut taken = FxHashSet::default();
+        let named = |(key, kind, _): (String, AttrType, u64)| {
+            let name = free_name(&key, kind, &mut taken);
+            (key, kind, name)
+        };
+        let columns: Vec<_> = counts.into_iter().map(named).collect();
+        let index = columns.iter().enumerate().map(|(i, c)| ((c.0.clone(), c.1), i)).collect();
+        Self { columns, index }
+    }
+
+    /// Name of a column of one of the traces.
+    pub(crate) fn get(&self, trace: &Trace, column: &WideColumn) -> &str {
+        let key = (trace.strings.get(column.key).to_owned(), column.kind);
+        self.index.get(&key).map_or("", |i| &self.columns[*i].2)
     }
 }
 
-/// Names for columns of arguments, the most frequent first: the first type of a key has no suffix. Names differ even
-/// where case does not count, as SQL engines want it.
-pub(crate) fn names<'a>(columns: impl Iterator<Item = (&'a str, AttrType)>) -> Vec<String> {
-    let mut taken: FxHashSet<String> = FxHashSet::default();
-    let name = |(key, kind): (&str, AttrType)| {
-        let plain = format!("args:{key}");
-        let typed = format!("args:{key}|{}", attr_type::name(kind));
-        let numbered = (2u32..).map(|n| format!("{typed}|{n}"));
-        let mut names = [plain, typed.clone()].into_iter().chain(numbered);
-        names.find(|n| taken.insert(n.to_lowercase())).unwrap_or(typed)
-    };
-    columns.map(name).collect()
+/// `args:KEY` for the most frequent type of a key, `args:KEY|TYPE` for others. Names differ even where case does not
+/// count, as SQL engines want it.
+fn free_name(key: &str, kind: AttrType, taken: &mut FxHashSet<String>) -> String {
+    let plain = format!("args:{key}");
+    let typed = format!("args:{key}|{}", attr_type::name(kind));
+    let numbered = (2u32..).map(|n| format!("{typed}|{n}"));
+    let mut names = [plain, typed.clone()].into_iter().chain(numbered);
+    names.find(|n| taken.insert(n.to_lowercase())).unwrap_or(typed)
 }

@@ -88,6 +88,12 @@ fn keys_without_a_column_come_back() {
     check_all(&TraceSet { traces: vec![random::many_keys(400)] });
 }
 
+/// Nothing grows with keys times records, even where each record has a key of its own.
+#[test]
+fn a_key_per_record_comes_back() {
+    check_all(&TraceSet { traces: vec![random::key_per_record(20_000)] });
+}
+
 /// Row groups and batches end in the middle of things.
 #[test]
 fn traces_of_several_row_groups_come_back() {

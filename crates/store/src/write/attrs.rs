@@ -2,7 +2,7 @@
 
 use super::Files;
 use crate::columns::{Column, Packing, dictionary, interned, text_type};
-use crate::plan::{Plan, WideColumn};
+use crate::plan::{Names, Plan, WideColumn};
 use crate::wide;
 use crate::{Error, attr_type};
 use arrow_array::{Float64Array, Int64Array, StringArray, UInt32Array, UInt64Array};
@@ -14,8 +14,8 @@ fn type_text(discriminant: u32) -> Option<&'static str> {
     AttrType::from_u8(discriminant as u8).map(attr_type::name)
 }
 
-pub(super) fn write(trace: &Trace, plan: &Plan, files: &mut Files) -> Result<(), Error> {
-    write_shapes(trace, plan, files)?;
+pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
+    write_shapes(trace, plan, names, files)?;
     let rows = LongRows::of(trace, plan);
     files.put("attributes", rows.event.len(), &rows.columns(trace))
 }
@@ -24,7 +24,7 @@ pub(super) fn write(trace: &Trace, plan: &Plan, files: &mut Files) -> Result<(),
 type Row = (u32, Option<(u32, StrId, AttrType)>);
 
 /// One row per field; a shape without fields has one row with an empty position.
-fn write_shapes(trace: &Trace, plan: &Plan, files: &mut Files) -> Result<(), Error> {
+fn write_shapes(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     let (shapes, _, _) = trace.attrs.columns();
     let mut rows: Vec<Row> = Vec::new();
     for (id, shape) in shapes.iter().enumerate() {
@@ -48,7 +48,7 @@ fn write_shapes(trace: &Trace, plan: &Plan, files: &mut Files) -> Result<(), Err
             dictionary(rows[r].iter().map(|x| x.1.map_or(u32::MAX, |f| f.2 as u32)), type_text)
         }),
         Column::new("column", DataType::Utf8, true, Packing::Dictionary, |r| {
-            let of = |x: &Row| x.1.and_then(|f| plan.column_of(ShapeId(x.0), f.0)).map(|c| c.name.as_str());
+            let of = |x: &Row| x.1.and_then(|f| plan.column_of(ShapeId(x.0), f.0)).map(|c| names.get(trace, c));
             Ok(Arc::new(StringArray::from_iter(rows[r].iter().map(of))))
         }),
     ];
@@ -130,11 +130,11 @@ impl LongRows {
 }
 
 /// The columns of arguments in the event table.
-pub(super) fn wide_columns<'a>(trace: &'a Trace, plan: &'a Plan) -> Vec<Column<'a>> {
+pub(super) fn wide_columns<'a>(trace: &'a Trace, plan: &'a Plan, names: &Names) -> Vec<Column<'a>> {
     let make = |column: &'a WideColumn| {
         let data_type = wide::data_type(column.kind);
         let packing = wide::packing(trace, plan, column);
-        Column::new(&column.name, data_type, true, packing, move |r| wide::array(trace, plan, column, r))
+        Column::new(names.get(trace, column), data_type, true, packing, move |r| wide::array(trace, plan, column, r))
     };
     plan.columns.iter().map(make).collect()
 }

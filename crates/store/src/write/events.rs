@@ -2,20 +2,20 @@
 
 use super::Files;
 use crate::columns::{Column, Packing};
-use crate::plan::Plan;
+use crate::plan::{Names, Plan};
 use crate::{Error, event_columns};
 use arrow_array::{StringArray, UInt32Array};
 use arrow_schema::DataType;
 use stackline_model::Trace;
 use std::sync::Arc;
 
-pub(super) fn write(trace: &Trace, plan: &Plan, files: &mut Files) -> Result<(), Error> {
+pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
     let (_, shapes, _) = trace.attrs.columns();
     let mut columns = event_columns::columns(trace);
     columns.push(Column::new("shape", DataType::UInt32, false, Packing::Dictionary, |r| {
         Ok(Arc::new(UInt32Array::from_iter_values(shapes[r].iter().map(|s| s.0))))
     }));
-    columns.extend(super::attrs::wide_columns(trace, plan));
+    columns.extend(super::attrs::wide_columns(trace, plan, names));
     files.put("events", trace.events.len(), &columns)?;
     write_order(trace, files)?;
     let strings: Vec<&str> = trace.strings.iter().collect();

@@ -8,7 +8,7 @@ pub(crate) mod table;
 use crate::columns::Column;
 use crate::commit::Partial;
 use crate::manifest::{self, FORMAT, FORMAT_VERSION, Manifest, TableEntry, TraceEntry};
-use crate::plan::Plan;
+use crate::plan::{Names, Plan};
 use crate::{Error, check};
 use stackline_model::{Trace, TraceSet};
 use std::collections::BTreeMap;
@@ -41,10 +41,11 @@ pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(
         check::trace(trace).map_err(|detail| invalid(trace, detail))?;
     }
     let partial = Partial::create(dir, options.overwrite)?;
+    let names = Names::of(set);
     let mut traces = Vec::with_capacity(set.traces.len());
     for (index, trace) in set.traces.iter().enumerate() {
         let folder = manifest::trace_dir(partial.path(), index);
-        traces.push(write_trace(trace, folder, options.sync)?);
+        traces.push(write_trace(trace, &names, folder, options.sync)?);
     }
     let manifest = Manifest {
         format: FORMAT.to_owned(),
@@ -62,12 +63,12 @@ fn invalid(trace: &Trace, detail: String) -> Error {
     Error::Invalid { trace: trace.meta.name.clone(), detail }
 }
 
-fn write_trace(trace: &Trace, folder: PathBuf, sync: bool) -> Result<TraceEntry, Error> {
+fn write_trace(trace: &Trace, names: &Names, folder: PathBuf, sync: bool) -> Result<TraceEntry, Error> {
     std::fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
     let mut files = Files { folder, sync, tables: BTreeMap::new() };
     let plan = Plan::of(trace);
-    events::write(trace, &plan, &mut files)?;
-    attrs::write(trace, &plan, &mut files)?;
+    events::write(trace, &plan, names, &mut files)?;
+    attrs::write(trace, &plan, names, &mut files)?;
     small::write(trace, &mut files)?;
     if sync {
         crate::commit::sync_dir(&files.folder)?;

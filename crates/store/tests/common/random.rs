@@ -83,6 +83,18 @@ pub(crate) fn many_keys(keys: u64) -> Trace {
     trace
 }
 
+/// As many keys as records.
+pub(crate) fn key_per_record(records: u32) -> Trace {
+    let (mut trace, mut n) = (with_tracks(), Numbers(5));
+    for row in 0..records {
+        event(&mut trace, &mut n, row);
+        let key = trace.strings.intern(&format!("key {row}"));
+        trace.attrs.push(&[(key, AttrType::Int)], &[u64::from(row)]);
+    }
+    trace.index_tracks();
+    trace
+}
+
 /// Many events with a few arguments each.
 pub(crate) fn long(events: u32) -> Trace {
     let (mut trace, mut n) = (with_tracks(), Numbers(11));
