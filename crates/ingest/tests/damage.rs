@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, reason = "helpers of tests")]
 
 mod common;
+#[path = "common/invariants.rs"]
+mod invariants;
 
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::{EventId, Trace, flags};
+use stackline_model::{EventId, Trace};
 use stackline_synth::damage::{self, Kept, Kind};
 use std::collections::BTreeMap;
 
@@ -128,31 +130,7 @@ fn check(kind: &Kind, name: &str, text: &[u8], whole: &Trace, seed: u64) -> Resu
     if kind.kept == Kept::All && !CHANGES_ROWS.contains(&kind.name) && changed > 4 * places + 40 {
         return Err(format!("{changed} rows changed for {places} places"));
     }
-    consistent(&damaged)
-}
-
-/// The invariants that every sealed trace has, whatever it was read from.
-fn consistent(trace: &Trace) -> Result<(), String> {
-    trace.events.check()?;
-    trace.gpu.check()?;
-    for event in trace.events.ids() {
-        let row = event.index();
-        if trace.events.dur[row] < 0 {
-            return Err(format!("negative duration at {event:?}"));
-        }
-        if let Some(parent) = trace.events.parent[row].some()
-            && (parent.index() >= trace.events.len()
-                || trace.events.start[parent.index()] > trace.events.start[row]
-                || trace.events.has(parent, flags::NO_TIME))
-        {
-            return Err(format!("parent of {event:?} is {parent:?}"));
-        }
-    }
-    let depth = |event: EventId| trace.ancestors(event).take(100_000).count();
-    match trace.events.ids().map(depth).max() {
-        Some(100_000) => Err("parents form a cycle".into()),
-        _ => Ok(()),
-    }
+    invariants::check(&damaged)
 }
 
 #[test]

@@ -405,7 +405,8 @@ impl Builder {
             return Err(super::header::no_events(name, &self.trace));
         }
         let is_void = self.trace.events.is_empty() && self.trace.tracks.processes.is_empty() && self.flows.is_empty();
-        if !self.saw_events && is_void && !self.trace.report.is_clean() {
+        let ends = self.trace.report.count_of(problems::UNMATCHED_END.code);
+        if !self.saw_events && is_void && ends == 0 && !self.trace.report.is_clean() {
             return Err(super::header::no_records(name, &self.trace));
         }
         self.close_open();

@@ -206,9 +206,9 @@ impl EventReader<'_> {
     }
 
     fn push_extra(&mut self, key: &[u8], value: AttrValue) {
-        let text = String::from_utf8_lossy(key);
-        let id = self.builder.trace.strings.intern(&format!("${text}"));
-        self.builder.raw.push(id, value);
+        let builder = &mut *self.builder;
+        let id = builder.keys.outer(key, &mut builder.trace.strings);
+        builder.raw.push(id, value);
     }
 
     /// Reads the members of `args`.

@@ -30,28 +30,22 @@ pub(crate) struct FlowPoint {
 /// Binds points to events and fills `trace.flows`. Points of the `skip` categories are only counted.
 pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     let skipped: Vec<StrId> = skip.iter().filter_map(|c| trace.strings.find(c)).collect();
-    let mut open: FxHashMap<(StrId, Key), Vec<FlowPoint>> = FxHashMap::default();
-    let mut order = Vec::new();
+    // Arrows in the order in which the file first names them; points of an arrow may stand there in any order.
+    let mut arrows: FxHashMap<(StrId, Key), u32> = FxHashMap::default();
+    let mut tagged: Vec<(u32, FlowPoint)> = Vec::with_capacity(points.len());
     for point in points {
-        if skipped.contains(&point.category) {
-            continue;
+        if !skipped.contains(&point.category) {
+            let next = arrows.len() as u32;
+            tagged.push((*arrows.entry((point.category, point.id)).or_insert(next), point));
         }
-        let group = open.entry((point.category, point.id)).or_insert_with(|| {
-            order.push((point.category, point.id));
-            Vec::new()
-        });
-        group.push(point);
     }
+    tagged.sort_by_key(|(arrow, p)| (*arrow, p.at, p.phase));
     let mut dangling = 0;
-    for key in order {
-        let mut group = open.remove(&key).unwrap_or_default();
-        // Records may stand in the file in any order.
-        group.sort_by_key(|p| (p.at, p.phase));
-        let ends: Vec<Option<EventId>> = group.iter().map(|p| bind(trace, p)).collect();
+    for arrow in tagged.chunk_by(|a, b| a.0 == b.0) {
         let mut from: Option<EventId> = None;
         let mut linked = false;
-        for (point, event) in group.iter().zip(ends) {
-            match (point.phase, event, from) {
+        for (_, point) in arrow {
+            match (point.phase, bind(trace, point), from) {
                 (FlowPhase::Start, event, _) => from = event,
                 (_, Some(to), Some(source)) => {
                     trace.flows.push(source, to, point.category);

@@ -77,11 +77,13 @@ impl RawEvent {
 /// Remembers the handles of argument keys: they repeat from event to event.
 pub(super) struct KeyCache {
     slots: Vec<StrId>,
+    /// The same for members of the record itself, whose handles are those of `$` and the key.
+    outer: Vec<StrId>,
 }
 
 impl Default for KeyCache {
     fn default() -> Self {
-        Self { slots: vec![StrId::NONE; 256] }
+        Self { slots: vec![StrId::NONE; 256], outer: vec![StrId::NONE; 64] }
     }
 }
 
@@ -97,6 +99,18 @@ impl KeyCache {
         }
         let (id, _) = text.string(strings, key);
         self.slots[slot] = id;
+        id
+    }
+
+    /// The handle of `$` and the key.
+    pub(super) fn outer(&mut self, key: &[u8], strings: &mut StringTable) -> StrId {
+        let slot = (usize::from(key.first().copied().unwrap_or(0)) + key.len() * 31) & 63;
+        let cached = self.outer[slot];
+        if cached.is_some() && strings.get(cached).as_bytes().get(1..) == Some(key) {
+            return cached;
+        }
+        let id = strings.intern(&format!("${}", String::from_utf8_lossy(key)));
+        self.outer[slot] = id;
         id
     }
 }
