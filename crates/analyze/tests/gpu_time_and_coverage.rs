@@ -1,0 +1,93 @@
+//! `gpu_time` and `coverage` over every trace of the corpus: sums that must hold, against plain recounts.
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
+
+use stackline_analyze::intervals::{total, union};
+use stackline_analyze::{Scope, analyses};
+use stackline_ingest::{ReadOptions, read_paths};
+use stackline_model::{Table, Trace, Values};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+fn traces() -> Vec<Trace> {
+    let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(default, PathBuf::from);
+    if !corpus.is_dir() {
+        assert!(std::env::var_os("CI").is_none(), "the corpus is missing: set STACKLINE_CORPUS");
+        eprintln!("skipped: no corpus at {}; set STACKLINE_CORPUS", corpus.display());
+        return Vec::new();
+    }
+    read_paths(&[corpus.join("kineto")], &ReadOptions::default()).unwrap().traces
+}
+
+fn run(name: &str, trace: &Trace) -> Vec<Table> {
+    (analyses::find(name).unwrap().run)(trace, &Scope::default())
+}
+
+fn integers(table: &Table, column: &str) -> Vec<i64> {
+    match &table.column(column).unwrap().values {
+        Values::I64(v) => v.iter().map(|v| v.unwrap()).collect(),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+fn texts(table: &Table, column: &str) -> Vec<String> {
+    match &table.column(column).unwrap().values {
+        Values::Str(v) => v.iter().map(|v| v.clone().unwrap()).collect(),
+        other => panic!("{column}: {other:?}"),
+    }
+}
+
+/// Spans of plausible operations per device.
+fn spans(trace: &Trace) -> BTreeMap<i64, Vec<(i64, i64)>> {
+    let mut spans: BTreeMap<i64, Vec<(i64, i64)>> = BTreeMap::new();
+    for gpu in trace.gpu.ids() {
+        let event = trace.gpu.event[gpu.index()];
+        if trace.events.is_plausible(event) {
+            let device = i64::from(trace.gpu.device[gpu.index()]);
+            spans.entry(device).or_default().push((trace.events.start[event.index()], trace.events.end(event)));
+        }
+    }
+    spans
+}
+
+#[test]
+fn gpu_time_adds_up_to_the_window_of_each_device() {
+    for trace in traces() {
+        let tables = run("gpu_time", &trace);
+        let (device, category) = (integers(&tables[0], "device"), texts(&tables[0], "category"));
+        let time = integers(&tables[0], "time_ns");
+        let mut sums: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
+        for row in 0..time.len() {
+            let sum = sums.entry(device[row]).or_default();
+            if category[row].starts_with("idle") { sum.1 += time[row] } else { sum.0 += time[row] }
+        }
+        let expected: BTreeMap<i64, (i64, i64)> = spans(&trace)
+            .into_iter()
+            .map(|(device, spans)| {
+                let covered = union(spans);
+                let window = covered.last().unwrap().1 - covered[0].0;
+                (device, (total(&covered), window - total(&covered)))
+            })
+            .collect();
+        assert_eq!(sums, expected, "{}", trace.meta.name);
+        // The kernels' table holds every operation once.
+        let all: i64 = spans(&trace).values().flatten().map(|s| s.1 - s.0).sum();
+        assert_eq!(integers(&tables[1], "total_ns").iter().sum::<i64>(), all, "{}", trace.meta.name);
+    }
+}
+
+#[test]
+fn coverage_counts_what_is_known() {
+    for trace in traces() {
+        let table = &run("coverage", &trace)[0];
+        let plausible = |g: &stackline_model::GpuId| trace.events.is_plausible(trace.gpu.event[g.index()]);
+        let count = |owner: &[stackline_model::EventId]| {
+            trace.gpu.ids().filter(plausible).filter(|g| owner[g.index()].is_some()).count() as i64
+        };
+        let gpu = &trace.gpu;
+        let expected = [&gpu.launch, &gpu.operator, &gpu.python, &gpu.module, &gpu.annotation].map(|o| count(o));
+        assert_eq!(integers(table, "operations")[..5], expected, "{}", trace.meta.name);
+        let known = integers(table, "gpu_time_ns");
+        assert!(known.iter().zip(integers(table, "gpu_time_total_ns")).all(|(k, t)| *k <= t), "{}", trace.meta.name);
+    }
+}
