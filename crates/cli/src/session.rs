@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use anyhow::Result;
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch};
-use stackline_model::{Table, TraceSet};
+use stackline_model::{ReadReport, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::path::PathBuf;
 
@@ -40,6 +40,19 @@ impl<'a> Session<'a> {
         stackline_engine::check_steps(&set, &scope)?;
         let infos = set.traces.iter().zip(ranks).map(|(t, rank)| TraceInfo::new(t, rank)).collect();
         Ok(Self { set, infos, scope, common, watch })
+    }
+
+    /// Traces of which only the description is at hand, in the order of the infos.
+    pub(crate) fn described(infos: &[TraceInfo], reports: &[ReadReport], common: &'a Common) -> Self {
+        let describe = |(info, report): (&TraceInfo, &ReadReport)| {
+            let mut trace = Trace::default();
+            trace.meta.name.clone_from(&info.name);
+            trace.meta.rank = info.rank_from_file.then_some(info.rank);
+            trace.report = report.clone();
+            trace
+        };
+        let traces = infos.iter().zip(reports).map(describe).collect();
+        Self { set: TraceSet { traces }, infos: infos.to_vec(), ..Self::empty(common) }
     }
 
     /// No traces: for commands that answer from something else.

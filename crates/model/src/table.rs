@@ -44,7 +44,7 @@ impl Unit {
 }
 
 /// Values of a column; `None` where a row has no value.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Values {
     /// Integers.
     I64(Vec<Option<i64>>),
@@ -74,7 +74,7 @@ impl Values {
 }
 
 /// A named column.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Column {
     /// Stable name: the key in JSON and the header in CSV. Part of the versioned schema.
     pub name: String,
@@ -85,7 +85,7 @@ pub struct Column {
 }
 
 /// A result table. Columns are equally long.
-#[derive(Clone, Debug, PartialEq, Default)]
+#[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Table {
     /// Stable name, such as `kernel_summary`.
     pub name: String,

@@ -1,10 +1,10 @@
 //! What every output says of each trace: its name, rank, size and window.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use stackline_model::Trace;
 
 /// A GPU as the file's `deviceProperties` describe it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Gpu {
     /// Device number.
     pub id: Option<i64>,
@@ -17,7 +17,7 @@ pub struct Gpu {
 }
 
 /// Identity and size of a trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceInfo {
     /// Label: the file name.
     pub name: String,

@@ -1,5 +1,6 @@
 //! `import`: traces to a run directory.
 
+use super::report_content::Content;
 use crate::args::{Common, Inputs};
 use crate::failure::wrong_use;
 use crate::output::{save_run, say};
@@ -19,6 +20,7 @@ pub(crate) fn run(args: &Inputs, common: &Common) -> Result<()> {
     }
     let session = Session::open(&args.inputs, common)?;
     save_run(&session.set, run)?;
+    Content::keep(&session, run)?;
     let events: usize = session.infos.iter().map(|i| i.events).sum();
     say(&format!(
         "{}: {} events of {} traces. Next: stackline report {}",

@@ -8,6 +8,7 @@ mod generate;
 mod import;
 mod overlay;
 mod report;
+mod report_content;
 mod tables;
 
 use crate::args::{Cli, Command};

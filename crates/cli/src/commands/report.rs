@@ -1,20 +1,17 @@
 //! `report`: in a screenful, where the time goes.
 
 use super::fail_on::Condition;
+use super::report_content::Content;
 use crate::args::{Common, Format, ReportArgs};
 use crate::output::{Answer, say};
 use crate::session::Session;
 use crate::view::{number, rows, select, text, top};
 use anyhow::Result;
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::hta;
 use stackline_model::{Table, Unit};
 use stackline_present::{TraceInfo, human};
 use std::collections::BTreeSet;
 
-const ANALYSES: [&str; 5] = ["steps", "gpu_time", "coverage", "operators", "coll_analysis"];
-/// Tables of these analyses that a report is too short for.
-const LEFT_OUT: [&str; 1] = ["operator_tree"];
 /// Kernels and operators listed.
 const TOP: usize = 6;
 /// Traces that the head lists one by one.
@@ -23,10 +20,16 @@ const LISTED: usize = 8;
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
-    let session = Session::open(&args.inputs.inputs, common)?;
-    let mut tables = session.run(&ANALYSES)?;
-    tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
-    let paths = critical_paths(&session);
+    let inputs = &args.inputs.inputs;
+    let (session, content) = match Content::kept(inputs, common) {
+        Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
+        None => {
+            let session = Session::open(inputs, common)?;
+            let content = Content::compute(&session)?;
+            (session, content)
+        }
+    };
+    let Content { tables, paths, .. } = content;
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let held: Vec<String> = conditions.iter().filter_map(|c| gpu_time.and_then(|t| c.holds(t))).collect();
     let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()))];
@@ -50,59 +53,6 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         say(&format!("--fail-on {text}"))?;
     }
     Ok(!held.is_empty())
-}
-
-/// The critical path of one trace, in short.
-struct PathSummary {
-    json: Value,
-    line: String,
-}
-
-fn critical_paths(session: &Session<'_>) -> Vec<PathSummary> {
-    let many = session.infos.len() > 1;
-    let traces = session.set.traces.iter().zip(&session.infos);
-    let summary = |(trace, info): (_, &TraceInfo)| {
-        let label = if many { format!("Critical path, rank {}", info.rank) } else { "Critical path".to_owned() };
-        if session.scope.steps.is_some() {
-            let hint = "stackline critical-path --annotation 'ProfilerStep#N' looks at one step";
-            return PathSummary {
-                json: json!({"rank": info.rank, "left_out": "--steps"}),
-                line: format!("{label}: {hint}."),
-            };
-        }
-        match hta::analyze(trace, &hta::HtaOptions::default()) {
-            Ok(path) => {
-                let report = path.report();
-                let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().filter(|(_, p)| **p >= 0.1).collect();
-                bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
-                let bounds: Vec<String> =
-                    bounds.iter().map(|(name, p)| format!("{} {p:.1} %", name.replace('_', " "))).collect();
-                let line = format!(
-                    "{label} (HTA's rules): {} of a window of {}, {} events: {}.",
-                    human::duration((report.weight_us * 1e3) as i64),
-                    human::duration(report.window_ns),
-                    human::count(report.path_events),
-                    if bounds.is_empty() { "no time on it".to_owned() } else { bounds.join(", ") },
-                );
-                let json = json!({
-                    "rank": info.rank,
-                    "method": report.method,
-                    "window_ns": report.window_ns,
-                    "weight_us": report.weight_us,
-                    "path_nodes": report.path_nodes,
-                    "path_events": report.path_events,
-                    "bound_by": report.bound_by,
-                    "warnings": report.warnings,
-                });
-                PathSummary { json, line }
-            }
-            Err(error) => PathSummary {
-                json: json!({"rank": info.rank, "error": error.to_string()}),
-                line: format!("{label}: none, for {error}."),
-            },
-        }
-    };
-    traces.map(summary).collect()
 }
 
 fn header(session: &Session<'_>) -> String {
