@@ -5,7 +5,7 @@
 //! then has no work queued: the flaw that the demo is there to show), runs backward on the autograd thread with one
 //! all-reduce per bucket on the NCCL stream, and steps the optimizer.
 //!
-//! Times come from a small causal simulation ([`sim`]): host threads have clocks, calls cost time, a stream runs its
+//! Times come from a small causal simulation (`sim.rs`): host threads have clocks, calls cost time, a stream runs its
 //! work in order after the launch has reached it and after the events that it waits for.
 
 mod backward;
