@@ -89,8 +89,8 @@ pub fn bare_launch_category(launch: &str) -> &'static str {
     if GRAPH_LAUNCHES.iter().any(|part| launch.contains(part)) { "graph" } else { "runtime" }
 }
 
-/// Whether a kernel belongs to a communication library (NCCL or RCCL; RCCL's kernels are named after NCCL's).
-pub fn is_communication_kernel(name: &str) -> bool {
+/// Whether TraceLens takes a kernel for communication (NCCL or RCCL). Ours are [`crate::kernel_type::RULES`].
+pub fn is_tracelens_communication(name: &str) -> bool {
     name.as_bytes().windows(4).any(|w| w.eq_ignore_ascii_case(b"nccl") || w.eq_ignore_ascii_case(b"rccl"))
 }
 
@@ -119,10 +119,11 @@ pub struct Collective {
 
 /// Families, the longer names first where one contains another.
 const COLLECTIVES: &[Collective] = &[
-    collective("all_reduce", &["allreduce"], false, Some(2.0)),
+    // The last two are engines' own kernels, which do not say what they are.
+    collective("all_reduce", &["allreduce", "crossdevicereduce", "quickreduce"], false, Some(2.0)),
     collective("reduce_scatter", &["reducescatter"], false, Some(1.0)),
     collective("all_gather", &["allgather"], true, Some(1.0)),
-    collective("all_to_all", &["alltoall"], false, Some(1.0)),
+    collective("all_to_all", &["alltoall", "deepep"], false, Some(1.0)),
     collective("broadcast", &["broadcast"], false, None),
     collective("send_recv", &["sendrecv", "send", "recv"], false, None),
     collective("gather", &["gather"], true, Some(1.0)),
@@ -203,11 +204,13 @@ mod tests {
         );
         assert_eq!(name("all_to_allv"), Some("all_to_all"));
         assert_eq!(name("ncclKernel_SendRecv_RING_SIMPLE"), Some("send_recv"));
+        assert_eq!(name("void vllm::cross_device_reduce_1stage<float>()"), Some("all_reduce"));
+        assert_eq!(name("void deep_ep::intranode::combine<8>()"), Some("all_to_all"));
         assert_eq!(name("barrier"), None);
         assert_eq!(Collective::find("allreduce").unwrap().bus_factor(8), 1.75);
         assert_eq!(Collective::find("broadcast").unwrap().bus_factor(8), 1.0);
-        assert!(is_communication_kernel("ncclKernel_AllReduce") && is_communication_kernel("RCCLx"));
-        assert!(!is_communication_kernel("gemm"));
+        assert!(is_tracelens_communication("ncclKernel_AllReduce") && is_tracelens_communication("RCCLx"));
+        assert!(!is_tracelens_communication("gemm"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a GPU operation does, told from its name (and kind). The rules are data; the first that matches wins.
 
-use crate::kernel_type::NameTest::{Contains, Prefix, PrefixThen};
+use crate::kernel_type::NameTest::{Contains, ContainsAnyCase, Prefix, PrefixThen};
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
 /// What a GPU operation does.
@@ -35,6 +35,8 @@ pub enum NameTest {
     Prefix(&'static str),
     /// The name has this anywhere.
     Contains(&'static str),
+    /// The name has this anywhere, in capitals or not (ASCII). Not empty.
+    ContainsAnyCase(&'static str),
     /// The name starts with the first and has the second somewhere after it.
     PrefixThen(&'static str, &'static str),
 }
@@ -44,6 +46,7 @@ impl NameTest {
         match self {
             Prefix(p) => name.starts_with(p),
             Contains(c) => name.contains(c),
+            ContainsAnyCase(c) => name.as_bytes().windows(c.len()).any(|w| w.eq_ignore_ascii_case(c.as_bytes())),
             PrefixThen(p, c) => name.strip_prefix(p).is_some_and(|rest| rest.contains(c)),
         }
     }
@@ -79,15 +82,47 @@ pub const HTA_RULES: &[Rule] = &[
     (Prefix("collective_subgraph_execution"), Other),
 ];
 
-/// Our own rules for kernels that [`crate::classify::is_communication_kernel`] does not know; copies and fills are told
-/// by their kind, not by name.
+/// Our own rules, the only ones behind every table that is not a peer's: `gpu_time`, `gpu_timeline`, `coll_analysis`,
+/// `comm_comp_overlap` and what leaves communication out. Where the record itself says "copy" or "fill", that counts
+/// before the name: see [`NameTypes::of_event`].
 pub const RULES: &[Rule] = &[
+    // Libraries. RCCL's kernels are named after NCCL's.
+    (ContainsAnyCase("nccl"), Communication),
+    (ContainsAnyCase("rccl"), Communication),
     (Prefix("hccl"), Communication),
     (Prefix("collective_subgraph_execution"), Communication),
     (Contains("mscclKernel"), Communication),
     (Contains("nvshmem"), Communication),
+    (Contains("deep_ep::"), Communication),
+    // Collectives that inference engines bring along, and those of PyTorch's symmetric memory.
     (Contains("cross_device_reduce"), Communication),
+    (Contains("quickreduce"), Communication),
+    (Contains("quick_reduce"), Communication),
+    (Contains("one_shot_all_reduce"), Communication),
+    (Contains("two_shot_all_reduce"), Communication),
+    (Contains("multimem_all_reduce"), Communication),
+    // Copies and fills that ROCm runs as kernels, and their names in records of the runtime.
+    (Prefix("__amd_rocclr_copy"), Memory),
+    (Prefix("__amd_rocclr_fill"), Memory),
+    (Prefix("CopyHostToDevice"), Memory),
+    (Prefix("CopyDeviceToHost"), Memory),
+    (Prefix("CopyDeviceToDevice"), Memory),
+    (Prefix("FillBuffer"), Memory),
+    (Prefix("Memcpy "), Memory),
+    (Prefix("Memset "), Memory),
 ];
+
+/// Names of operations that fill memory, among those that [`RULES`] calls memory.
+const FILLS: &[NameTest] = &[Prefix("__amd_rocclr_fill"), Prefix("FillBuffer"), Prefix("Memset ")];
+
+/// Whether an operation of the memory type fills (else it copies).
+pub fn is_fill(trace: &Trace, event: EventId) -> bool {
+    match trace.kind(event) {
+        EventKind::Memset => true,
+        EventKind::Memcpy => false,
+        _ => FILLS.iter().any(|test| test.matches(trace.name(event))),
+    }
+}
 
 /// The type of a name by rules; computation where none matches.
 pub fn by_name(rules: &[Rule], name: &str) -> KernelType {
@@ -126,7 +161,6 @@ impl<'a> NameTypes<'a> {
     pub fn of_event(&mut self, event: EventId) -> KernelType {
         match self.trace.kind(event) {
             EventKind::Memcpy | EventKind::Memset => Memory,
-            _ if crate::classify::is_communication_kernel(self.trace.name(event)) => Communication,
             _ => self.of(self.trace.events.name[event.index()]),
         }
     }
@@ -146,6 +180,32 @@ mod tests {
         assert_eq!(hta("Stream Wait Event"), Other);
         assert_eq!(hta("cudaLaunchKernelExC"), Other);
         assert_eq!(hta("CopyHostToDevice"), Computation);
-        assert_eq!(by_name(RULES, "void vllm::cross_device_reduce_1stage<float>()"), Communication);
+    }
+
+    #[test]
+    fn our_rules_know_copies_of_rocm_and_custom_collectives() {
+        for name in [
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            "RCCLx",
+            "void vllm::cross_device_reduce_1stage<float>()",
+            "void deep_ep::internode_ll::dispatch<true, 7168>(void*)",
+            "void quickreduce::allreduce_prototype_twoshot<quickreduce::CodecFP>()",
+        ] {
+            assert_eq!(by_name(RULES, name), Communication, "{name}");
+        }
+        for name in [
+            "__amd_rocclr_copyBuffer",
+            "__amd_rocclr_copyBufferAligned",
+            "__amd_rocclr_fillBufferAligned",
+            "CopyHostToDevice",
+            "CopyDeviceToHost",
+            "CopyDeviceToDevice",
+            "Memset (Device)",
+        ] {
+            assert_eq!(by_name(RULES, name), Memory, "{name}");
+        }
+        for name in ["ampere_sgemm_128x64_nn", "void at::native::reduce_kernel<512>", "copy_kernel", "ncc"] {
+            assert_eq!(by_name(RULES, name), Computation, "{name}");
+        }
     }
 }

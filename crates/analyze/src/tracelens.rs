@@ -6,6 +6,7 @@
 
 use crate::classify::{self, TRACELENS_OTHER};
 use crate::intervals::{total, union};
+use crate::kernel_type::{KernelType, NameTypes, RULES, is_fill};
 use crate::op_tree::OpTree;
 use crate::{Scope, intervals::subtract};
 use rustc_hash::FxHashMap;
@@ -35,14 +36,24 @@ pub struct GpuView<'a> {
     pub counted: Vec<bool>,
     /// Per row of [`Trace::gpu`]: whether it belongs to a communication library.
     pub communication: Vec<bool>,
+    /// Per row of [`Trace::gpu`]: communication, memory (copies), or computation, to which TraceLens counts fills.
+    pub types: Vec<KernelType>,
 }
 
 impl<'a> GpuView<'a> {
     /// Looks at the part of `trace` in `scope`.
     pub fn new(trace: &'a Trace, scope: &Scope, definition: Definition) -> Self {
-        let mut names: FxHashMap<StrId, bool> = FxHashMap::default();
-        let mut communicates = |name: StrId| {
-            *names.entry(name).or_insert_with(|| classify::is_communication_kernel(trace.strings.get(name)))
+        let mut types = NameTypes::new(trace, RULES);
+        let mut type_of = |event: EventId| match definition {
+            Definition::Exact => match types.of_event(event) {
+                KernelType::Memory if is_fill(trace, event) => KernelType::Computation,
+                other => other,
+            },
+            Definition::TraceLens if trace.kind(event) == EventKind::Memcpy => KernelType::Memory,
+            Definition::TraceLens if classify::is_tracelens_communication(trace.name(event)) => {
+                KernelType::Communication
+            }
+            Definition::TraceLens => KernelType::Computation,
         };
         let counted: Vec<bool> = trace
             .gpu
@@ -62,8 +73,9 @@ impl<'a> GpuView<'a> {
                 counted[g.index()] && known
             })
             .collect();
-        let communication = trace.gpu.event.iter().map(|e| communicates(trace.events.name[e.index()])).collect();
-        Self { trace, definition, linked, counted, communication }
+        let types: Vec<KernelType> = trace.gpu.event.iter().map(|&event| type_of(event)).collect();
+        let communication = types.iter().map(|&t| t == KernelType::Communication).collect();
+        Self { trace, definition, linked, counted, communication, types }
     }
 
     /// The rows that time shares are about: all in scope, or those linked to a launch (TraceLens).

@@ -1,9 +1,9 @@
 //! TraceLens' `coll_analysis`: communication kernels by collective, group, type and size, with the bandwidths that
 //! nccl-tests defines (its `doc/PERFORMANCE.md`).
 
-use crate::classify::{Collective, element_bytes, is_communication_kernel};
+use crate::classify::{Collective, element_bytes};
 use crate::summary::Summary;
-use crate::tracelens::Definition;
+use crate::tracelens::{Definition, GpuView};
 use crate::{Analysis, Scope};
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, AttrValue, EventId, EventKind, GpuId, StrId, Table, Trace, Unit};
@@ -72,7 +72,7 @@ impl Row {
 
 /// The table, largest sum first. TraceLens leaves out kernels of which the trace does not tell everything.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
-    let mut rows = rows(trace, scope);
+    let mut rows = rows(trace, scope, definition);
     rows.retain(|r| definition == Definition::Exact || r.key.is_complete());
     let text = |f: fn(&Key) -> StrId| {
         rows.iter().map(move |r| f(&r.key).some().map(|id| trace.strings.get(id).to_owned())).collect::<Vec<_>>()
@@ -115,15 +115,15 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     )
 }
 
-fn rows(trace: &Trace, scope: &Scope) -> Vec<Row> {
+fn rows(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Row> {
+    let view = GpuView::new(trace, scope, definition);
     let columns = Columns::new(trace);
     let mut index: FxHashMap<Key, usize> = FxHashMap::default();
     let mut groups: Vec<(Key, &str, Vec<f64>)> = Vec::new();
-    for gpu in trace.gpu.ids().filter(|&g| scope.has_gpu(trace, g)) {
+    for gpu in trace.gpu.ids().filter(|g| view.counted[g.index()] && view.communication[g.index()]) {
         let event = trace.gpu.event[gpu.index()];
         let name = trace.name(event);
-        if trace.kind(event) != EventKind::Kernel || !trace.events.is_plausible(event) || !is_communication_kernel(name)
-        {
+        if trace.kind(event) != EventKind::Kernel {
             continue;
         }
         let key = columns.key(trace, event, gpu);

@@ -1,8 +1,9 @@
 //! TraceLens' `gpu_timeline`: the time from the first to the last GPU operation, split into what the GPU did.
 
+use crate::kernel_type::KernelType;
 use crate::tracelens::{Definition, GpuView, Recompute, Spans};
 use crate::{Analysis, Scope, summary};
-use stackline_model::{EventKind, GpuId, Table, Trace, Unit};
+use stackline_model::{GpuId, Table, Trace, Unit};
 
 /// The registered analysis.
 pub(super) const GPU_TIMELINE: Analysis = Analysis {
@@ -60,11 +61,11 @@ pub(super) fn extent_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> 
 fn times_us(view: &GpuView<'_>, include: impl Fn(GpuId) -> bool) -> [f64; 8] {
     let trace = view.trace;
     let all: Vec<GpuId> = trace.gpu.ids().filter(|g| view.timed()[g.index()] && include(*g)).collect();
-    let is_copy = |g: &GpuId| trace.kind(trace.gpu.event[g.index()]) == EventKind::Memcpy;
+    let is = |g: &GpuId, kind: KernelType| view.types[g.index()] == kind;
     let select = |f: &dyn Fn(&GpuId) -> bool| Spans::of(view, all.iter().copied().filter(|g| f(g)));
-    let copies = select(&is_copy);
-    let communication = select(&|g| !is_copy(g) && view.communication[g.index()]);
-    let computation = select(&|g| !is_copy(g) && !view.communication[g.index()]);
+    let copies = select(&|g| is(g, KernelType::Memory));
+    let communication = select(&|g| is(g, KernelType::Communication));
+    let computation = select(&|g| is(g, KernelType::Computation));
     let busy = select(&|_| true);
     let (total, busy_us) = (busy.extent_us(), busy.total_us());
     [
