@@ -237,9 +237,15 @@ pub(crate) fn number(column: &AttrColumn<'_>, event: EventId, trace: &Trace) -> 
         Some(AttrValue::Int(i)) => i,
         Some(AttrValue::Float(f)) if f.is_finite() => f as i64,
         Some(AttrValue::Uint(u)) => i64::try_from(u).unwrap_or(-1),
-        Some(AttrValue::Str(s)) => trace.strings.get(s).trim().parse::<f64>().map_or(-1, |f| f as i64),
+        Some(AttrValue::Str(s)) => decimal(trace.strings.get(s).trim()),
         Some(_) => -1,
     }
+}
+
+/// The number that a text is; -1 if it is none or not whole. Beyond 2^53 only whole numbers in digits are exact.
+fn decimal(text: &str) -> i64 {
+    let whole = || text.parse::<f64>().ok().filter(|f| f.fract() == 0.0 && f.abs() < i64::MAX as f64);
+    text.parse::<i64>().ok().or_else(|| whole().map(|f| f as i64)).unwrap_or(-1)
 }
 
 /// `ProfilerStep#<n>`, blanks around the `#` allowed.
@@ -294,6 +300,16 @@ mod tests {
             let (start_us, dur_us) = (ns_to_us(start), ns_to_us(dur));
             let expected = (start_us.ceil() as i64 * 1000, (start_us + dur_us).floor() as i64 * 1000);
             proptest::prop_assert_eq!(round(start, dur), expected);
+        }
+    }
+
+    #[test]
+    fn ids_in_text() {
+        for (text, id) in [("7", 7), ("9007199254740993", 9_007_199_254_740_993), ("7.0", 7), ("1e3", 1000)] {
+            assert_eq!(decimal(text), id, "{text}");
+        }
+        for text in ["", "inf", "-inf", "nan", "NaN", "1.5", "1e300", "9223372036854775808", "seven"] {
+            assert_eq!(decimal(text), -1, "{text}");
         }
     }
 

@@ -64,7 +64,7 @@ fn breakdown(trace: &Trace, operations: &[Operation]) -> Table {
     let mut rows: Vec<(i32, &str, i64, i64)> = Vec::new();
     for of_device in operations.chunk_by(|a, b| a.device == b.device) {
         let times = device(trace, of_device);
-        let window: i64 = times.iter().sum();
+        let window = times.iter().fold(0i64, |sum, t| sum.saturating_add(*t));
         let present = CATEGORIES.iter().zip(times).enumerate().filter(|(i, (_, t))| *i < 6 || *t > 0);
         rows.extend(present.map(|(_, (name, time))| (of_device[0].device, *name, time, window)));
     }
@@ -90,7 +90,8 @@ fn device(trace: &Trace, operations: &[Operation]) -> [i64; 7] {
         let busy_until = until.iter().copied().max().unwrap_or(i64::MIN);
         if at < operation.start && busy_until < operation.start {
             let gap_start = busy_until.max(at);
-            times[cause(trace, operation, gap_start)] += operation.start - gap_start;
+            let cause = cause(trace, operation, gap_start);
+            times[cause] = times[cause].saturating_add(operation.start.saturating_sub(gap_start));
         }
         at = at.max(operation.start);
         let class = class(operation.kind);
@@ -107,7 +108,7 @@ fn advance(times: &mut [i64; 7], until: &[i64; 3], from: i64, to: i64) {
     for (class, &end) in until.iter().enumerate() {
         let end = end.min(to);
         if end > at {
-            times[class] += end - at;
+            times[class] = times[class].saturating_add(end.saturating_sub(at));
             at = end;
         }
     }
@@ -126,7 +127,7 @@ fn cause(trace: &Trace, next: &Operation, gap_start: i64) -> usize {
     match trace.gpu.launch[next.gpu.index()].some() {
         None => 6,
         Some(launch) if trace.events.start[launch.index()] > gap_start => 3,
-        Some(_) if next.start - gap_start < KERNEL_WAIT_NS => 4,
+        Some(_) if next.start.saturating_sub(gap_start) < KERNEL_WAIT_NS => 4,
         Some(_) => 5,
     }
 }
@@ -143,9 +144,8 @@ fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
     let mut by_name: BTreeMap<StrId, Kernel> = BTreeMap::new();
     for operation in operations {
         let name = trace.events.name[trace.gpu.event[operation.gpu.index()].index()];
-        let dur = operation.end - operation.start;
-        let kernel =
-            by_name.entry(name).or_insert(Kernel { kind: operation.kind, count: 0, total: 0, longest: 0 });
+        let dur = operation.end.saturating_sub(operation.start);
+        let kernel = by_name.entry(name).or_insert(Kernel { kind: operation.kind, count: 0, total: 0, longest: 0 });
         kernel.count += 1;
         kernel.total = kernel.total.saturating_add(dur);
         kernel.longest = kernel.longest.max(dur);

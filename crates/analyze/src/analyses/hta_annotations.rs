@@ -126,7 +126,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
         if trace.events.is_plausible(event) {
             let name = trace.gpu.annotation[gpu.index()].some().map_or("", |a| trace.name(a));
             let line = lines.entry(name).or_default();
-            *line = (line.0 + 1, line.1 + trace.events.dur[event.index()]);
+            *line = (line.0 + 1, line.1.saturating_add(trace.events.dur[event.index()]));
         }
     }
     let mut lines: Vec<_> = lines.into_iter().collect();

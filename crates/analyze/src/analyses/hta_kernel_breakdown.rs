@@ -10,10 +10,12 @@
 //! `time_ns` columns are exact; `_us` columns are HTA's (whole microseconds, its row and step filter).
 
 use crate::hta_rows::{HtaRows, Row};
+use crate::intervals::Bound;
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
 use crate::stats::{mean_std, quantile, round, sum};
 use crate::{Analysis, Scope};
 use stackline_model::{Table, Trace, Unit};
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
 /// See the module.
@@ -44,12 +46,11 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
     let mut of_name = NameTypes::new(rows.trace, HTA_RULES);
     let kinds = kinds(memory);
     let mut us: Vec<Vec<(f64, f64)>> = vec![Vec::new(); kinds.len()];
-    let mut ns: Vec<Vec<(f64, f64)>> = vec![Vec::new(); kinds.len()];
+    let mut ns: Vec<Vec<(i64, i64)>> = vec![Vec::new(); kinds.len()];
     for row in rows.gpu() {
         if let Some(at) = kinds.iter().position(|&k| k == of_name.of(row.name)) {
             us[at].push((row.ts, row.end()));
-            let start = rows.trace.events.start[row.event.index()];
-            ns[at].push((start as f64, rows.trace.events.end(row.event) as f64));
+            ns[at].push((rows.trace.events.start[row.event.index()], rows.trace.events.end(row.event)));
         }
     }
     let (us, ns) = (overlaps(us), overlaps(ns));
@@ -58,36 +59,37 @@ pub fn types(rows: &HtaRows, memory: bool) -> Table {
         names.join(" overlapping ")
     };
     let all = sum(us.values().copied());
-    let mut lines: Vec<(String, f64, f64)> =
-        us.iter().map(|(&bits, &t)| (label(bits), t, ns.get(&bits).copied().unwrap_or(0.0))).collect();
+    let mut lines: Vec<(String, f64, i64)> =
+        us.iter().map(|(&bits, &t)| (label(bits), t, ns.get(&bits).copied().unwrap_or(0))).collect();
     lines.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let table = Table::new("hta_kernel_types", "Busy GPU time by kind of kernel")
         .text("kernel_type", lines.iter().map(|l| l.0.clone()))
         .f64("sum_us", Unit::Us, lines.iter().map(|l| l.1))
         .f64("percentage", Unit::Percent, lines.iter().map(|l| (all != 0.0).then(|| round(l.1 / all * 100.0, 1))))
-        .i64("time_ns", Unit::Ns, lines.iter().map(|l| l.2 as i64));
+        .i64("time_ns", Unit::Ns, lines.iter().map(|l| l.2));
     rows.note_negative(table)
 }
 
 /// Time per set of classes that run at once, from the spans per class. The set is the sum of 2^class over what runs:
 /// a span that ends before it starts (HTA's rounding) thus leads to sets that never ran, exactly as in HTA.
-pub(super) fn overlaps(spans: Vec<Vec<(f64, f64)>>) -> BTreeMap<u32, f64> {
-    let mut marks: Vec<(f64, i64)> = Vec::new();
+pub(super) fn overlaps<T: Bound>(spans: Vec<Vec<(T, T)>>) -> BTreeMap<u32, T> {
+    let mut marks: Vec<(T, i64)> = Vec::new();
     for (class, spans) in spans.into_iter().enumerate() {
         let merged = crate::intervals::union(spans);
         marks.extend(merged.iter().map(|s| (s.0, 1i64 << class)));
         marks.extend(merged.iter().map(|s| (s.1, -(1i64 << class))));
     }
     // At one time: class by class, starts before ends (the sort is stable).
-    marks.sort_by(|a, b| a.0.total_cmp(&b.0));
+    marks.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal));
     let mut running = 0i64;
-    let mut time: BTreeMap<u32, f64> = BTreeMap::new();
+    let mut time: BTreeMap<u32, T> = BTreeMap::new();
     for (i, &(at, change)) in marks.iter().enumerate() {
         running += change;
         if let (Ok(set), Some(next)) = (u32::try_from(running), marks.get(i + 1))
             && set > 0
         {
-            *time.entry(set).or_default() += next.0 - at;
+            let sum = time.entry(set).or_insert(T::ZERO);
+            *sum = sum.plus(next.0.minus(at));
         }
     }
     time
@@ -126,7 +128,7 @@ fn by_name<'a>(trace: &Trace, rows: impl Iterator<Item = &'a Row>) -> Vec<NameSt
     for row in rows {
         let group = groups.entry(trace.strings.get(row.name)).or_default();
         group.0.push(row.dur);
-        group.1 += trace.events.dur[row.event.index()];
+        group.1 = group.1.saturating_add(trace.events.dur[row.event.index()]);
     }
     let mut found: Vec<NameStats> =
         groups.into_iter().map(|(name, (durs, ns))| stats(name.to_owned(), &durs, durs.len(), ns)).collect();
@@ -155,7 +157,7 @@ fn shorten(names: Vec<NameStats>, num: usize, ratio: f64) -> Vec<NameStats> {
         let group = groups.entry(name).or_default();
         group.0.push(n.sum);
         group.1 += n.count;
-        group.2 += n.ns;
+        group.2 = group.2.saturating_add(n.ns);
     }
     groups.into_iter().map(|(name, (sums, count, ns))| stats(name, &sums, count, ns)).collect()
 }

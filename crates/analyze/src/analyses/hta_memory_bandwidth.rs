@@ -99,9 +99,9 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
         let line = lines.entry(trace.name(event)).or_default();
         line.0 += 1;
         line.1 = line.1.saturating_add(size.unwrap_or(0));
-        line.2 += time;
+        line.2 = line.2.saturating_add(time);
         // Only the time of operations whose size is known counts for the rate.
-        line.3 += if size.is_some() { time } else { 0 };
+        line.3 = line.3.saturating_add(if size.is_some() { time } else { 0 });
     }
     let mut lines: Vec<_> = lines.into_iter().collect();
     lines.sort_by_key(|(_, l)| std::cmp::Reverse(l.2));
