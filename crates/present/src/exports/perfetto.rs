@@ -239,3 +239,52 @@ impl Flows {
         flows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_ingest::{ReadOptions, read_bytes};
+
+    /// The whole file, for reading back.
+    #[derive(Clone, PartialEq, Message)]
+    struct File {
+        #[prost(message, repeated, tag = "1")]
+        packet: Vec<proto::TracePacket>,
+    }
+
+    const TRACE: &[u8] = br#"{"baseTimeNanoseconds": 1000000, "traceEvents": [
+        {"ph": "X", "cat": "cpu_op", "name": "outer", "pid": 7, "tid": 8, "ts": 0, "dur": 10, "args": {"n": 3}},
+        {"ph": "X", "cat": "python_function", "name": "crossing", "pid": 7, "tid": 8, "ts": 5, "dur": 10},
+        {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 8, "ts": 1, "dur": 1,
+         "args": {"correlation": 5}},
+        {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 3.001, "dur": 4,
+         "args": {"device": 0, "stream": 7, "correlation": 5}},
+        {"ph": "C", "name": "memory", "pid": 7, "ts": 2, "args": {"used": 12, "ratio": 0.5}},
+        {"ph": "i", "name": "now", "pid": 7, "tid": 8, "ts": 4, "s": "t"},
+        {"ph": "X", "cat": "cpu_op", "name": "no time", "pid": 7, "tid": 8, "dur": 4}]}"#;
+
+    #[test]
+    fn what_is_written_decodes_nests_and_links() {
+        let trace = read_bytes("t", TRACE, &ReadOptions::default()).unwrap();
+        let mut bytes = Vec::new();
+        assert_eq!(write(&trace, &mut bytes).unwrap(), 1);
+        let packets = File::decode(&bytes[..]).unwrap().packet;
+        assert_eq!(packets[0].sequence_flags, Some(3));
+        let of_type = |kind: EventType| {
+            let is =
+                move |p: &&proto::TracePacket| p.track_event.as_ref().is_some_and(|e| e.r#type == Some(kind as i32));
+            packets.iter().filter(is).collect::<Vec<_>>()
+        };
+        let begins = of_type(EventType::SliceBegin);
+        assert_eq!((begins.len(), of_type(EventType::SliceEnd).len()), (4, 4));
+        assert_eq!((of_type(EventType::Instant).len(), of_type(EventType::Counter).len()), (1, 2));
+        // Exact nanoseconds from the epoch; the launch's arrow ends at the kernel.
+        let kernel = begins.iter().find(|p| p.timestamp == Some(1_003_001)).unwrap();
+        let arrow = &kernel.track_event.as_ref().unwrap().terminating_flow_ids;
+        assert!(begins.iter().any(|p| p.track_event.as_ref().unwrap().flow_ids == *arrow && !arrow.is_empty()));
+        // The crossing span stands on a lane of its own.
+        let names: Vec<String> =
+            packets.iter().filter_map(|p| p.track_descriptor.as_ref().and_then(|d| d.name.clone())).collect();
+        assert!(names.iter().any(|n| n.contains("overlap 1")), "{names:?}");
+    }
+}
