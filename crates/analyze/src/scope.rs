@@ -14,11 +14,9 @@ impl Scope {
     /// [`Self::has_gpu`], which goes by the step that launched it.
     pub fn has_event(&self, trace: &Trace, event: EventId) -> bool {
         let Some((first, last)) = self.steps else { return true };
-        let start = trace.events.start[event.index()];
-        // Steps are in time order: the last one that starts at or before the event is the only candidate.
-        let after = trace.steps.partition_point(|s| s.start <= start);
-        let step = after.checked_sub(1).map(|i| &trace.steps[i]);
-        step.is_some_and(|s| (first..=last).contains(&s.number) && start < s.end)
+        let (start, track) = (trace.events.start[event.index()], trace.events.track[event.index()]);
+        let step = trace.step_at(start, trace.tracks.pid(track)).and_then(|i| trace.steps.get(i as usize));
+        step.is_some_and(|s| (first..=last).contains(&s.number))
     }
 
     /// Whether an operation of a GPU belongs to the scope: by the step in which it was launched.

@@ -5,7 +5,7 @@
 pub(crate) struct Nanos {
     /// Nanoseconds, rounded half away from zero where the text has more than three decimals.
     pub(crate) ns: i64,
-    /// Whether the text had a nonzero fraction of a microsecond.
+    /// Whether the text has a point or an exponent: readers that use floats round such columns (HTA does).
     pub(crate) fractional: bool,
     /// Whether the number was so large (beyond the year 5000 in µs) that it was taken as nanoseconds.
     pub(crate) was_ns: bool,
@@ -56,7 +56,7 @@ fn parse_plain(text: &[u8]) -> Option<Nanos> {
             fraction *= 10;
         }
     }
-    Some(Nanos { ns: value * 1000 + fraction, fractional: fraction != 0, was_ns: false })
+    Some(Nanos { ns: value * 1000 + fraction, fractional: at < text.len(), was_ns: false })
 }
 
 /// Any JSON number (and a leading plus): sign, digits, fraction, exponent.
@@ -80,7 +80,11 @@ fn parse_any(text: &[u8]) -> Option<Nanos> {
     let all: String = [whole, fraction].concat();
     let all = all.trim_start_matches('0');
     if all.is_empty() {
-        return Some(Nanos { ns: 0, fractional: false, was_ns: false });
+        return Some(Nanos {
+            ns: 0,
+            fractional: mantissa.len() < digits.len() || mantissa.contains('.'),
+            was_ns: false,
+        });
     }
     let scale = exponent.checked_sub(fraction.len() as i32)?;
     let micros_whole = scaled(all, scale)?;
@@ -88,7 +92,7 @@ fn parse_any(text: &[u8]) -> Option<Nanos> {
     let (value, rest) = if was_ns { micros_whole } else { scaled(all, scale.checked_add(3)?)? };
     let rounded = if rest >= 5 { value + 1 } else { value };
     let ns = i64::try_from(if negative { -rounded } else { rounded }).ok()?;
-    Some(Nanos { ns, fractional: !was_ns && scale < 0 && ns % 1000 != 0, was_ns })
+    Some(Nanos { ns, fractional: mantissa.len() < digits.len() || mantissa.contains('.'), was_ns })
 }
 
 /// `digits * 10^scale` cut to an integer, and the first digit that was cut.
@@ -144,7 +148,8 @@ mod tests {
             assert_eq!(ns(bad), None, "{bad}");
         }
         assert!(parse_micros(b"1.500").unwrap().fractional);
-        assert!(!parse_micros(b"1.000").unwrap().fractional);
+        assert!(parse_micros(b"1.000").unwrap().fractional);
+        assert!(!parse_micros(b"1000").unwrap().fractional);
     }
 
     proptest! {

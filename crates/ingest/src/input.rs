@@ -153,6 +153,13 @@ fn read_tar(
     some_trace(label, found)
 }
 
+/// A zip archive that does not lie in a file of its own is read into memory up to this size.
+const MAX_ZIP_IN_MEMORY: u64 = 1 << 30;
+
+/// Both at once, for trait objects.
+trait ReadSeek: Read + io::Seek {}
+impl<T: Read + io::Seek> ReadSeek for T {}
+
 fn read_zip(
     path: &Path,
     label: &str,
@@ -162,10 +169,21 @@ fn read_zip(
     found: &mut Found,
 ) -> Result<(), Error> {
     let damaged = |e: zip::result::ZipError| Error::Malformed { path: label.into(), reason: e.to_string(), offset: 0 };
-    // The directory of a zip stands at its end.
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
-    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    // The directory of a zip stands at its end: a file is read in place, a stream must fit into memory.
+    let seekable: Box<dyn ReadSeek> = match File::open(path) {
+        Ok(file) if depth == 0 && file.metadata().is_ok_and(|m| m.is_file()) => Box::new(io::BufReader::new(file)),
+        _ => {
+            let mut bytes = Vec::new();
+            stream.by_ref().take(MAX_ZIP_IN_MEMORY + 1).read_to_end(&mut bytes).map_err(io)?;
+            if bytes.len() as u64 > MAX_ZIP_IN_MEMORY {
+                let reason = "a zip archive of more than 1 GiB within a stream; unpack it first".to_owned();
+                return Err(Error::Malformed { path: label.into(), reason, offset: MAX_ZIP_IN_MEMORY });
+            }
+            Box::new(Cursor::new(bytes))
+        }
+    };
+    let mut archive = zip::ZipArchive::new(seekable).map_err(damaged)?;
     for index in 0..archive.len() {
         let entry = match archive.by_index(index) {
             Ok(entry) => entry,
@@ -244,6 +262,12 @@ pub(crate) fn could_be_trace(path: &Path) -> bool {
     let mut head = Vec::new();
     let read = File::open(path).and_then(|f| f.take(512).read_to_end(&mut head));
     read.is_ok() && (Packing::of(&head) != Packing::None || sources::ALL.iter().any(|s| (s.sniff)(&head)))
+}
+
+/// Whether its name says that a file should be a trace: one that then is none (empty, unreadable) is worth a word.
+pub(crate) fn is_named_like_trace(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_ascii_lowercase();
+    [".json", ".json.gz", ".json.zst", ".zip", ".tar", ".tar.gz", ".tgz"].iter().any(|end| name.ends_with(end))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

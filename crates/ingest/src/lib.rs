@@ -122,7 +122,7 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<Job>, Error> {
         if path.is_dir() {
             let files = input::files_below(path).map_err(|source| Error::Io { path: path.clone(), source })?;
             let before = jobs.len();
-            for file in files.into_iter().filter(|f| input::could_be_trace(f)) {
+            for file in files.into_iter().filter(|f| input::could_be_trace(f) || input::is_named_like_trace(f)) {
                 let label = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();
                 jobs.push(Job { path: file, label, optional: true });
             }

@@ -44,10 +44,11 @@ codes! {
     UNCLOSED "unclosed_list" Note "the event list is not closed, as the format allows";
     DAMAGED_STREAM "damaged_compression" Lost "the compressed stream breaks off or is damaged; what came before was kept";
     TRAILING "trailing_data" Skipped "there is more text behind the end of the document; it was not read";
-    TOO_LARGE_ENTRY "oversized_entry" Skipped "a metadata entry of more than 512 MiB was skipped";
+    TOO_LARGE_ENTRY "oversized_entry" Lost "an entry of more than 512 MiB; reading stopped there";
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
+    SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists; all were read as one";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice; the last value wins";
-    BAD_TIME "bad_time" Skipped "a time or duration is no number or absurdly large; the record stands at time 0 and counts nowhere";
+    BAD_TIME "bad_time" Skipped "a time or duration is no number or absurdly large; the record is kept and counts nowhere";
     NO_TIME "no_time" Skipped "a record has no time stamp; it stands at time 0 and counts nowhere";
     TIME_AS_TEXT "time_as_text" Repaired "times were written as text";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were taken as nanoseconds";

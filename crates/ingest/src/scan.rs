@@ -1,5 +1,5 @@
 //! The pull scanner: JSON tokens from a slice, tolerant of the damage that real traces have
-//! (see the table in the documentation of the read report's codes, `docs/formats/kineto.md`).
+//! (see the table in the documentation of the read report's codes, `docs/formats/chrome.md`).
 
 use memchr::{memchr, memchr2};
 

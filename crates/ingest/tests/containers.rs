@@ -162,7 +162,7 @@ fn a_directory_with_other_files_beside() {
     ]);
     let set = read(dir.path()).unwrap();
     assert_eq!(shown(&set), ["a/rank0.json.gz: a", "b.json: b"]);
-    assert_eq!(set.traces[0].report.count_of("skipped_file"), 4);
+    assert_eq!(set.traces[0].report.count_of("skipped_file"), 5);
     // Named by themselves they say what is wrong.
     assert!(reason(&dir.path().join("package.json")).contains("without \"traceEvents\""));
     assert!(reason(&dir.path().join("list.json")).contains("no trace event"));

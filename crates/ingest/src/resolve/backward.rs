@@ -2,7 +2,8 @@
 
 use crate::sources::chrome::BACKWARD_FLOWS;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, StrId, Trace};
+use stackline_model::{EventId, EventKind, Key, StrId, Trace, TrackId};
+use std::collections::BTreeMap;
 
 /// Fills `trace.backward`: from the source's arrows where it has them, else by sequence number: a backward operator
 /// names the forward thread (`Fwd thread id`), its partner is the last operator with that number that names none.
@@ -19,31 +20,80 @@ pub(super) fn link(trace: &mut Trace) {
     }
 }
 
+/// A forward operator: number, thread, start. In this order, so that those of a number and thread stand together.
+type Forward = (i64, TrackId, i64, EventId);
+
+/// A backward operator: number, the profiler's own number of the forward thread, and the event.
+type Backward = (i64, i64, EventId);
+
 fn by_sequence_number(trace: &Trace) -> Vec<(EventId, EventId, StrId)> {
+    let (mut forward, backward) = numbered(trace);
+    forward.sort_unstable();
+    let threads = forward_threads(trace, &forward, &backward);
+    let partner = |&(number, thread, to): &Backward| {
+        let candidates = candidates(trace, &forward, number, to);
+        let own = threads.get(&(pid(trace, to), thread));
+        let on_thread = candidates.iter().find(|(track, ..)| own == Some(track));
+        let (.., from) = on_thread.or_else(|| candidates.iter().max_by_key(|(_, start, from)| (*start, *from)))?;
+        Some((*from, to, StrId::NONE))
+    };
+    backward.iter().filter_map(partner).collect()
+}
+
+/// Operators with a sequence number: forward ones and backward ones.
+fn numbered(trace: &Trace) -> (Vec<Forward>, Vec<Backward>) {
     let sequence = trace.attr("Sequence number");
     let thread = trace.attr("Fwd thread id");
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
     if !sequence.exists() || !thread.exists() {
-        return Vec::new();
+        return (forward, backward);
     }
-    let mut forward: FxHashMap<i64, EventId> = FxHashMap::default();
-    let mut backward = Vec::new();
     for event in trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Operator) {
         let Some(number) = sequence.i64(event).filter(|&n| n >= 0) else { continue };
-        if thread.i64(event).unwrap_or(0) > 0 {
-            backward.push((number, event));
-            continue;
-        }
-        let start = |e: EventId| (trace.events.start[e.index()], e);
-        let slot = forward.entry(number).or_insert(event);
-        if start(event) > start(*slot) {
-            *slot = event;
+        match thread.i64(event).unwrap_or(0) {
+            thread if thread > 0 => backward.push((number, thread, event)),
+            _ => forward.push((number, trace.events.track[event.index()], trace.events.start[event.index()], event)),
         }
     }
-    let first = |event: EventId| trace.events.start[event.index()];
-    backward
-        .into_iter()
-        .filter_map(|(number, event)| Some((*forward.get(&number)?, event)))
-        .filter(|&(from, to)| first(from) <= first(to))
-        .map(|(from, to)| (from, to, StrId::NONE))
-        .collect()
+    (forward, backward)
+}
+
+fn pid(trace: &Trace, event: EventId) -> Key {
+    trace.tracks.pid(trace.events.track[event.index()])
+}
+
+/// Per thread of the backward operator's process: the last forward operator with the number that starts before it.
+fn candidates(trace: &Trace, forward: &[Forward], number: i64, to: EventId) -> Vec<(TrackId, i64, EventId)> {
+    let from = forward.partition_point(|f| f.0 < number);
+    let process = pid(trace, to);
+    let mut found: Vec<(TrackId, i64, EventId)> = Vec::new();
+    for &(_, track, start, event) in forward[from..].iter().take_while(|f| f.0 == number) {
+        if start > trace.events.start[to.index()] || trace.tracks.pid(track) != process {
+            continue;
+        }
+        match found.last_mut() {
+            Some(last) if last.0 == track => *last = (track, start, event),
+            _ => found.push((track, start, event)),
+        }
+    }
+    found
+}
+
+/// Sequence numbers count per thread, and the profiler numbers forward threads in its own way: which thread is meant
+/// show the numbers that only one thread has.
+fn forward_threads(trace: &Trace, forward: &[Forward], backward: &[Backward]) -> FxHashMap<(Key, i64), TrackId> {
+    let mut votes: BTreeMap<(Key, i64, TrackId), u64> = BTreeMap::new();
+    for &(number, thread, to) in backward {
+        if let [(track, ..)] = candidates(trace, forward, number, to)[..] {
+            *votes.entry((pid(trace, to), thread, track)).or_default() += 1;
+        }
+    }
+    let mut best: FxHashMap<(Key, i64), (u64, TrackId)> = FxHashMap::default();
+    for ((process, thread, track), count) in votes {
+        let slot = best.entry((process, thread)).or_insert((0, track));
+        if count > slot.0 {
+            *slot = (count, track);
+        }
+    }
+    best.into_iter().map(|(key, (_, track))| (key, track)).collect()
 }

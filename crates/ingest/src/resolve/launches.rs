@@ -2,7 +2,7 @@
 
 use crate::problems;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, Key, Trace, TrackKind};
+use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
 
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
@@ -29,6 +29,7 @@ pub(super) fn link(trace: &mut Trace) {
         let found = if id > 0 { candidates(id) } else { &[] };
         let launch = match found {
             [] => EventId::NONE,
+            [(_, _, call)] if is_foreign(pid(trace, *call), device, &home) => EventId::NONE,
             [(_, _, call)] => *call,
             several => {
                 ambiguous += 1;
@@ -55,11 +56,22 @@ pub(super) fn link(trace: &mut Trace) {
     problems::EARLY_KERNEL.count_many(&mut trace.report, early, None, &example);
 }
 
+/// Whether a process launches mostly on another device while this one is mostly used by another process: then an equal
+/// correlation id is chance (ranks merged into one trace).
+fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
+    let elsewhere = home.iter().any(|(&d, &p)| d != device && p == pid);
+    elsewhere && home.get(&device).is_some_and(|&p| p != pid)
+}
+
 /// Correlation id per event; 0 where there is none.
 fn correlations(trace: &Trace) -> Vec<i64> {
     let column = trace.attr("correlation");
     let old = trace.attr("correlation id");
-    trace.events.ids().map(|e| column.i64(e).or_else(|| old.i64(e)).unwrap_or(0)).collect()
+    let number = |value: Option<AttrValue>| match value? {
+        AttrValue::Str(text) => trace.strings.get(text).trim().parse().ok(),
+        other => other.as_i64(),
+    };
+    trace.events.ids().map(|e| number(column.get(e)).or_else(|| number(old.get(e))).unwrap_or(0)).collect()
 }
 
 /// Runtime and driver calls with their id and start, sorted.
@@ -89,19 +101,15 @@ fn device_homes<'a>(
     correlation: &[i64],
     candidates: impl Fn(i64) -> &'a [(i64, i64, EventId)],
 ) -> FxHashMap<i32, Key> {
-    let mut votes: FxHashMap<(i32, Key), u64> = FxHashMap::default();
-    let mut several = false;
-    for &event in work {
-        match candidates(correlation[event.index()]) {
-            [(_, _, call)] => {
-                let device = trace.tracks.get(trace.events.track[event.index()]).device;
-                *votes.entry((device, pid(trace, *call))).or_default() += 1;
-            }
-            found => several |= found.len() > 1,
-        }
-    }
-    if !several {
+    if !has_several_processes(trace) {
         return FxHashMap::default();
+    }
+    let mut votes: FxHashMap<(i32, Key), u64> = FxHashMap::default();
+    for &event in work {
+        if let [(_, _, call)] = candidates(correlation[event.index()]) {
+            let device = trace.tracks.get(trace.events.track[event.index()]).device;
+            *votes.entry((device, pid(trace, *call))).or_default() += 1;
+        }
     }
     let mut ranked: Vec<_> = votes.into_iter().collect();
     ranked.sort_unstable();
@@ -113,6 +121,13 @@ fn device_homes<'a>(
         }
     }
     best.into_iter().map(|(device, (_, pid))| (device, pid)).collect()
+}
+
+/// Whether calls of more than one process may be in the trace.
+fn has_several_processes(trace: &Trace) -> bool {
+    let mut threads = trace.tracks.tracks.iter().filter(|t| t.kind == TrackKind::Thread).map(|t| t.process);
+    let first = threads.next();
+    threads.any(|process| Some(process) != first)
 }
 
 /// The last call at or before the operation, else the first one; calls of the device's process before others.

@@ -15,14 +15,23 @@ use stackline_model::Trace;
 
 /// Fills everything that is derived, and seals the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, options: &ReadOptions) {
-    rank::find(trace);
-    streams::number(trace);
-    plausible::mark(trace);
-    trace.index_tracks();
-    nesting::nest(trace);
-    steps::find(trace);
-    launches::link(trace);
-    ownership::fill(trace);
+    let passes: [fn(&mut Trace); 8] = [
+        rank::find,
+        streams::number,
+        plausible::mark,
+        Trace::index_tracks,
+        nesting::nest,
+        steps::find,
+        launches::link,
+        ownership::fill,
+    ];
+    for pass in passes {
+        // The caller drops the trace then.
+        if options.is_cancelled() {
+            return;
+        }
+        pass(trace);
+    }
     // The correlation ids say what launch arrows say, without their gaps.
     let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);
     chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });

@@ -61,12 +61,7 @@ fn names_with_prefix(trace: &Trace, prefix: &str) -> Vec<bool> {
 fn owners(trace: &Trace, anchor: EventId, modules: &[bool], steps: &[bool]) -> Owners {
     let mut found = none();
     let start = trace.events.start[anchor.index()];
-    let after = trace.steps.partition_point(|s| s.start <= start);
-    if let Some(step) = after.checked_sub(1)
-        && start < trace.steps[step].end
-    {
-        found.step = step as u32;
-    }
+    found.step = trace.step_at(start, trace.tracks.pid(trace.events.track[anchor.index()])).unwrap_or(u32::MAX);
     for event in std::iter::once(anchor).chain(trace.ancestors(anchor)) {
         let name = trace.events.name[event.index()].index();
         let flagged = |set: &[bool]| set.get(name).copied().unwrap_or(false);
@@ -97,5 +92,14 @@ fn operators_by_external_id(trace: &Trace) -> FxHashMap<i64, EventId> {
     }
     let column = trace.attr("External id");
     let operators = trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Operator);
-    operators.filter_map(|e| Some((column.i64(e).filter(|&id| id > 0)?, e))).collect()
+    let mut found: FxHashMap<i64, EventId> = FxHashMap::default();
+    for event in operators {
+        let Some(id) = column.i64(event).filter(|&id| id > 0) else { continue };
+        let pid = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
+        let slot = found.entry(id).or_insert(event);
+        // Merged ranks number their operators alike: then the id names none.
+        *slot = if slot.is_some() && pid(*slot) == pid(event) { event } else { EventId::NONE };
+    }
+    found.retain(|_, event| event.is_some());
+    found
 }

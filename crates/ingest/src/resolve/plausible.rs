@@ -3,15 +3,18 @@
 use crate::problems;
 use stackline_model::{EventId, EventKind, Trace, flags};
 
-/// Slack around the recording in which GPU records are believed: 1 s, or the recording's length if that is more.
-const SLACK_NS: i64 = 1_000_000_000;
+/// GPU records are believed this long before the host's first event (work that was queued before the recording), or the
+/// recording's length if that is more.
+const BEFORE_NS: i64 = 100_000_000;
+/// They are believed ten times this long behind the host's last event, or ten times the recording's length.
+const BEHIND_NS: i64 = 1_000_000_000;
 
 /// Marks implausible GPU records. Without CPU events there is nothing to compare with.
 pub(super) fn mark(trace: &mut Trace) {
     let Some((first, last)) = host_span(trace) else { return };
     let length = last.saturating_sub(first);
-    let slack = SLACK_NS.max(length);
-    let (earliest, latest) = (first.saturating_sub(slack), last.saturating_add(slack.saturating_mul(10)));
+    let earliest = first.saturating_sub(BEFORE_NS.max(length));
+    let latest = last.saturating_add(BEHIND_NS.max(length).saturating_mul(10));
     for event in trace.events.ids() {
         let row = event.index();
         let kind = trace.events.kind[row];
@@ -20,7 +23,9 @@ pub(super) fn mark(trace: &mut Trace) {
             continue;
         }
         let (start, end) = (trace.events.start[row], trace.events.end(event));
-        if start < earliest || end > latest {
+        // A record that the driver never filled in says 0 for both.
+        let empty = start == 0 && end == 0 && first > 0;
+        if empty || start < earliest || end > latest {
             trace.events.flags[row] |= flags::IMPLAUSIBLE;
             let name = trace.strings.get(trace.events.name[row]);
             problems::IMPLAUSIBLE_TIME.count(&mut trace.report, None, name);

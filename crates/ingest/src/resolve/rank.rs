@@ -9,10 +9,16 @@ pub(super) fn find(trace: &mut Trace) {
     let meta = &mut trace.meta;
     meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
     let base = meta.entry("baseTimeNanoseconds").map(|t| t.trim_matches('"'));
-    meta.base_ns = base.and_then(|text| text.parse().ok()).unwrap_or(0);
+    let parsed = base.map(|text| text.parse::<i64>());
+    let odd_base = matches!(parsed, Some(Err(_)));
+    meta.base_ns = parsed.and_then(Result::ok).unwrap_or(0);
     let info = meta.entry("distributedInfo").and_then(|text| serde_json::from_str::<Value>(text).ok());
     let number = |key: &str| info.as_ref().and_then(|v| v.get(key)).and_then(Value::as_i64);
     (meta.rank, meta.world_size) = (number("rank"), number("world_size"));
+    if odd_base {
+        problems::BAD_TIME.count(&mut trace.report, None, "baseTimeNanoseconds");
+    }
+    let meta = &mut trace.meta;
     if meta.rank.is_none()
         && let Some(rank) = rank_in_name(&meta.name)
     {

@@ -86,7 +86,7 @@ pub(super) fn check_overlaps(trace: &mut Trace, clip: bool) {
                         example = format!("{} by {overlap} ns", trace.name(previous));
                     }
                 }
-                if clip && !by_design {
+                if clip && !by_design && start > trace.events.start[previous.index()] {
                     trace.events.dur[previous.index()] = start - trace.events.start[previous.index()];
                     clipped += 1;
                 }

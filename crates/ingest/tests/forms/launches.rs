@@ -173,6 +173,32 @@ fn forward_to_backward_by_sequence_number() {
 }
 
 #[test]
+fn sequence_numbers_count_per_thread_and_process() {
+    let op = |name: &str, pid: u32, tid: u32, ts: f64, sequence: i64, forward_thread: i64| {
+        let args = format!("\"Sequence number\": {sequence}, \"Fwd thread id\": {forward_thread}");
+        complete("cpu_op", name, pid, tid, ts, 1.0, &args)
+    };
+    let json = list(&[
+        op("a0", 1, 10, 0.0, 0, 0),
+        op("a1", 1, 10, 2.0, 1, 0),
+        op("a2", 1, 10, 4.0, 2, 0),
+        op("b1", 1, 20, 2.5, 1, 0),
+        op("b2", 1, 20, 4.5, 2, 0),
+        op("b3", 1, 20, 6.0, 3, 0),
+        op("other process", 2, 10, 5.0, 1, 0),
+        // Numbers 0 and 3 tell that forward thread 1 is thread 10, and 2 is thread 20.
+        op("B3", 1, 99, 20.0, 3, 2),
+        op("B1", 1, 99, 22.0, 1, 2),
+        op("A1", 1, 99, 24.0, 1, 1),
+        op("A0", 1, 99, 26.0, 0, 1),
+        op("Other", 2, 99, 28.0, 1, 1),
+        // Before any forward operator with the number: no partner.
+        op("Early", 1, 99, 1.0, 2, 1),
+    ]);
+    assert_eq!(backward(&read(&json)), ["b3 -> B3", "b1 -> B1", "a1 -> A1", "a0 -> A0", "other process -> Other"]);
+}
+
+#[test]
 fn the_sources_own_arrows_go_before_sequence_numbers() {
     let op = |name: &str, tid: u32, ts: f64, args: &str| complete("cpu_op", name, 1, tid, ts, 2.0, args);
     let arrow = |phase: &str, tid: u32, ts: f64| {
@@ -188,4 +214,47 @@ fn the_sources_own_arrows_go_before_sequence_numbers() {
         arrow("s", 1, 0.0),
     ]);
     assert_eq!(backward(&read(&json)), ["forward -> backward"]);
+}
+
+#[test]
+fn arrows_to_backward_stay_within_a_process() {
+    let op = |name: &str, pid: u32, tid: u32, ts: f64| complete("cpu_op", name, pid, tid, ts, 2.0, "");
+    let arrow = |phase: &str, pid: u32, tid: u32, ts: f64| {
+        format!(
+            "{{\"ph\": \"{phase}\", \"id\": 1, \"cat\": \"fwdbwd\", \"name\": \"fwdbwd\", \"pid\": {pid}, \"tid\": {tid}, \"ts\": {ts}, \"bp\": \"e\"}}"
+        )
+    };
+    let json = list(&[
+        op("forward of 1", 1, 1, 0.0),
+        op("forward of 2", 2, 1, 1.0),
+        op("backward of 1", 1, 2, 10.0),
+        op("backward of 2", 2, 2, 11.0),
+        arrow("s", 1, 1, 0.0),
+        arrow("s", 2, 1, 1.0),
+        arrow("f", 1, 2, 10.0),
+        arrow("f", 2, 2, 11.0),
+    ]);
+    assert_eq!(backward(&read(&json)), ["forward of 1 -> backward of 1", "forward of 2 -> backward of 2"]);
+}
+
+#[test]
+fn steps_and_external_ids_stay_within_a_process() {
+    let json = list(&[
+        complete("user_annotation", "ProfilerStep#1", 1, 1, 0.0, 90.0, ""),
+        complete("user_annotation", "ProfilerStep#7", 2, 1, 5.0, 90.0, ""),
+        complete("cpu_op", "of 1", 1, 1, 10.0, 9.0, "\"External id\": 3"),
+        complete("cpu_op", "of 2", 2, 1, 10.0, 9.0, "\"External id\": 3"),
+        call("cudaLaunchKernel", 1, 11.0, 21),
+        call("cudaLaunchKernel", 2, 12.0, 22),
+        kernel("k1", 0, 30.0, 21),
+        kernel("k2", 1, 30.0, 22),
+        // Both processes have an operator 3: it names none.
+        complete("kernel", "k3", 0, 7, 40.0, 2.0, "\"External id\": 3, \"device\": 0, \"stream\": 7"),
+    ]);
+    let rows = [
+        "k1 21 0/7 launch=cudaLaunchKernel op=of 1 py=- module=- annotation=- step=1",
+        "k2 22 1/7 launch=cudaLaunchKernel op=of 2 py=- module=- annotation=- step=7",
+        "k3 -1 0/7 launch=- op=- py=- module=- annotation=- step=-",
+    ];
+    assert_eq!(gpu(&read(&json)), rows);
 }

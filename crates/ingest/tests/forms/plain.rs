@@ -28,6 +28,23 @@ fn the_closing_bracket_may_be_missing() {
 }
 
 #[test]
+fn log_lines_before_the_document() {
+    let row = ["a other thread:1/2 1000+2000"];
+    let log = "[W1203 12:00:01 profiler.cpp:17] CUPTI is busy\nSTAGE: stop\n";
+    expect(&format!("{log}[{ONE}]"), &row, &["foreign_text"]);
+    expect(&format!("{log}{{\"traceEvents\": [{ONE}]}}"), &row, &["foreign_text"]);
+}
+
+#[test]
+fn several_lists_of_one_object_are_one() {
+    let other = ONE.replace("\"a\"", "\"b\"");
+    let rows = ["a other thread:1/2 1000+2000", "b other thread:1/2 1000+2000 in a"];
+    let trace =
+        expect(&format!("{{\"traceEvents\": [{ONE}], \"traceEvents\": [{other}]}}"), &rows, &["several_event_lists"]);
+    assert_eq!(trace.events.source_index, [0, 1]);
+}
+
+#[test]
 fn a_second_document_is_not_read() {
     let trace = expect(&format!("[{ONE}]\n[{ONE}]"), &["a other thread:1/2 1000+2000"], &["trailing_data"]);
     assert_eq!(trace.report.problems[0].offsets, [ONE.len() as u64 + 3]);
@@ -178,11 +195,11 @@ fn missing_and_odd_times_count_nowhere() {
         "exact other thread:1/2 10000+63",
         "open other thread:1/2 20000+0",
         "back other thread:1/2 21000+0 clamped",
-        "epoch other thread:1/2 1695835535123456789+1000",
+        "epoch other thread:1/2 1695835535123456789+1",
     ];
     let problems = ["bad_time*3", "no_time*2", "negative_duration", "no_duration", "time_as_text*3", "time_in_ns"];
     let trace = expect(json, &rows, &problems);
-    assert_eq!(trace.span(), Some((1_500, 1_695_835_535_123_457_789)));
+    assert_eq!(trace.span(), Some((1_500, 1_695_835_535_123_456_790)));
 }
 
 #[test]

@@ -65,6 +65,17 @@ fn ends_without_begin_and_begins_without_end() {
 }
 
 #[test]
+fn an_absurd_gpu_record_does_not_stretch_what_is_open() {
+    let json = list(&[
+        record('B', "open", 1, 1.0, ""),
+        record('X', "last", 1, 8.0, r#", "dur": 2"#),
+        r#"{"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 9, "dur": 900000000000}"#.to_owned(),
+    ]);
+    let trace = read(&json);
+    assert_eq!(trace.events.dur[0], 9_000);
+}
+
+#[test]
 fn an_end_before_its_begin_is_clamped() {
     let json = list(&[record('B', "x", 1, 5.0, ""), record('E', "", 1, 3.0, "")]);
     expect(&json, &["x other thread:1/1 5000+0 begin_end clamped"], &["negative_duration"]);

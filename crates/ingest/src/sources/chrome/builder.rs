@@ -8,11 +8,11 @@ use super::record::{KeyCache, RawEvent, Time};
 use crate::problems::{self, Code};
 use crate::text::TextReader;
 use crate::{Error, ReadOptions, resolve};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{
     AttrTable, AttrType, EventId, EventKind, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An asynchronous span's identity: category, id, and whether the id is local to its process.
 type AsyncKey = (StrId, Key, bool);
@@ -46,6 +46,10 @@ pub(super) struct Builder {
     /// Commas since the last record; 1 at the start of the list.
     pub(super) commas: u32,
     next_index: u32,
+    /// Top-level keys met so far.
+    header_keys: BTreeSet<String>,
+    /// Per attribute layout: whether it names a key twice.
+    repeats: Vec<bool>,
     kinds: FxHashMap<StrId, EventKind>,
     last_kind: (StrId, EventKind),
     last_track: Option<(Key, Key, TrackKind, TrackId)>,
@@ -79,6 +83,8 @@ impl Builder {
             final_pass: false,
             commas: 1,
             next_index: 0,
+            header_keys: BTreeSet::new(),
+            repeats: Vec::new(),
             kinds: FxHashMap::default(),
             last_kind: (StrId::NONE, EventKind::Other),
             last_track: None,
@@ -105,13 +111,13 @@ impl Builder {
 
     /// Counts a record that could not be read, so that later ones keep their position.
     pub(super) fn skip_record(&mut self) {
-        self.next_index += 1;
+        self.next_index = self.next_index.saturating_add(1);
         self.trace.report.records += 1;
     }
 
     /// A member of the top-level object.
     pub(super) fn header(&mut self, key: String, json: String) {
-        if self.trace.meta.entry(&key).is_some() {
+        if !self.header_keys.insert(key.clone()) {
             problems::DUPLICATE_KEY.count(&mut self.trace.report, None, &key);
         }
         self.trace.meta.entries.push((key, json));
@@ -120,11 +126,12 @@ impl Builder {
     /// Takes the scratch record in.
     pub(super) fn commit(&mut self, offset: u64) {
         let index = self.next_index;
-        self.next_index += 1;
+        self.next_index = self.next_index.saturating_add(1);
         self.trace.report.records += 1;
         if !self.pending.is_empty() {
             merge(&mut self.trace.report, &mut self.pending, self.trace.strings.get(self.raw.name));
         }
+        self.agree_on_unit(offset);
         match self.raw.ts {
             Time::At(t) => self.trace.meta.fractional_ts |= t.fractional,
             Time::Missing | Time::Bad => self.trace.meta.fractional_ts |= self.raw.phase != b'M',
@@ -147,6 +154,21 @@ impl Builder {
             }
             0 => problems::UNKNOWN_RECORD.count(&mut self.trace.report, Some(offset), ""),
             _ => self.point(index, offset, Phase::Other),
+        }
+    }
+
+    /// A time stamp in nanoseconds has a duration in nanoseconds; a duration that only fits as nanoseconds beside a time
+    /// stamp in microseconds is no duration.
+    fn agree_on_unit(&mut self, offset: u64) {
+        let (Time::At(ts), Time::At(dur)) = (self.raw.ts, &mut self.raw.dur) else { return };
+        match (ts.was_ns, dur.was_ns) {
+            (true, false) => dur.ns /= 1000,
+            (false, true) => {
+                self.raw.dur = Time::Bad;
+                let name = self.trace.strings.get(self.raw.name);
+                problems::BAD_TIME.count(&mut self.trace.report, Some(offset), name);
+            }
+            _ => {}
         }
     }
 
@@ -204,6 +226,7 @@ impl Builder {
         if !self.trace.attrs.push(&self.raw.fields, &self.raw.values) {
             problems::TABLE_FULL.count(&mut self.trace.report, None, "");
         }
+        self.note_repeated_key(id);
         if self.raw.stack != Key::None {
             self.stack_of.push((id, self.raw.stack));
         }
@@ -213,6 +236,21 @@ impl Builder {
             *count += 1;
         }
         id
+    }
+
+    /// Counts arguments that name a key twice; each layout is looked at once.
+    fn note_repeated_key(&mut self, event: EventId) {
+        let (shapes, shape, _) = self.trace.attrs.columns();
+        let Some(shape) = shape.last() else { return };
+        while self.repeats.len() <= shape.index() {
+            let mut keys: Vec<StrId> = shapes[self.repeats.len()].fields.iter().map(|f| f.0).collect();
+            keys.sort_unstable();
+            self.repeats.push(keys.windows(2).any(|pair| pair[0] == pair[1]));
+        }
+        if self.repeats[shape.index()] {
+            let name = self.trace.strings.get(self.trace.events.name[event.index()]);
+            problems::DUPLICATE_KEY.count(&mut self.trace.report, None, name);
+        }
     }
 
     fn complete(&mut self, index: u32, offset: u64, phase: Phase) {
@@ -409,6 +447,9 @@ impl Builder {
         if !self.saw_events && is_void && ends == 0 && !self.trace.report.is_clean() {
             return Err(super::header::no_records(name, &self.trace));
         }
+        if self.trace.strings.is_full(1 << 20) {
+            problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
+        }
         self.close_open();
         self.merge_late_arguments();
         self.name_tracks();
@@ -428,7 +469,14 @@ impl Builder {
     }
 
     fn close_open(&mut self) {
-        let end = self.trace.events.ids().map(|e| self.trace.events.end(e)).max().unwrap_or(0);
+        // Not by GPU records: their times may be absurd, and must not stretch what the host did.
+        let events = &self.trace.events;
+        let ended = |e: &EventId| {
+            !events.has(*e, flags::UNFINISHED | flags::NO_TIME)
+                && self.trace.tracks.get(events.track[e.index()]).kind != TrackKind::Stream
+        };
+        let starts = events.ids().filter(|e| events.has(*e, flags::UNFINISHED)).map(|e| events.start[e.index()]);
+        let end = events.ids().filter(ended).map(|e| events.end(e)).chain(starts).max().unwrap_or(0);
         let unfinished = |e: &EventId| self.trace.events.has(*e, flags::UNFINISHED);
         let open: Vec<EventId> = self.trace.events.ids().filter(unfinished).collect();
         for event in open {
@@ -450,15 +498,17 @@ impl Builder {
         let mut merged = AttrTable::new();
         for event in self.trace.events.ids() {
             let (mut fields, mut values) = (Vec::new(), Vec::new());
+            let mut said = FxHashSet::default();
             for (key, value) in self.trace.attrs.of(event) {
                 let (kind, raw) = value.to_raw();
                 fields.push((key, kind));
                 values.push(raw);
+                said.insert((key, kind, raw));
             }
             while let Some((_, more, raw)) = late.next_if(|(e, ..)| *e == event) {
                 for (field, raw) in more.into_iter().zip(raw) {
-                    // A key that both records have says the same unless the type tells otherwise.
-                    if !fields.contains(&field) || !values.contains(&raw) {
+                    // What both records say stands once; where they differ, the end's value stands last and counts.
+                    if said.insert((field.0, field.1, raw)) {
                         fields.push(field);
                         values.push(raw);
                     }

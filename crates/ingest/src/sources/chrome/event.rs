@@ -230,9 +230,12 @@ impl EventReader<'_> {
             }
             let Some(key) = self.key(cursor)? else { continue };
             let builder = &mut *self.builder;
-            let id = builder.keys.intern(key, &mut builder.text, &mut builder.trace.strings);
+            let (id, marks) = builder.keys.intern(key, &mut builder.text, &mut builder.trace.strings);
             cursor.peek()?;
             let at = cursor.at;
+            if marks != 0 {
+                self.dirty(marks, at);
+            }
             let value = cursor.value()?;
             let value = self.attr_value(value, at);
             self.builder.raw.push(id, value);
@@ -286,16 +289,8 @@ impl EventReader<'_> {
 
     #[cold]
     fn dirty(&mut self, marks: u8, at: usize) {
-        let codes = [
-            (dirt::INVALID_UTF8, problems::INVALID_UTF8),
-            (dirt::CONTROL, problems::CONTROL),
-            (dirt::BACKSLASH, problems::BACKSLASH),
-            (dirt::NOT_JSON, problems::NOT_JSON_ARG),
-        ];
-        for (bit, code) in codes {
-            if marks & bit != 0 {
-                self.problem(code, at);
-            }
+        for code in codes_of(marks) {
+            self.problem(code, at);
         }
     }
 
@@ -356,6 +351,17 @@ impl EventReader<'_> {
             }
         }
     }
+}
+
+/// The problems that stand for what was done to a text (bits of [`dirt`]).
+pub(super) fn codes_of(marks: u8) -> impl Iterator<Item = Code> {
+    let codes = [
+        (dirt::INVALID_UTF8, problems::INVALID_UTF8),
+        (dirt::CONTROL, problems::CONTROL),
+        (dirt::BACKSLASH, problems::BACKSLASH),
+        (dirt::NOT_JSON, problems::NOT_JSON_ARG),
+    ];
+    codes.into_iter().filter(move |(bit, _)| marks & bit != 0).map(|(_, code)| code)
 }
 
 fn phase_letter(value: RawValue<'_>) -> u8 {

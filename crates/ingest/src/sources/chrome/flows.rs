@@ -1,5 +1,6 @@
 //! Flow arrows: points first, links once all events are known.
 
+use super::categories::BACKWARD_FLOWS;
 use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, Key, StrId, Trace, TrackId, TrackKind};
@@ -31,12 +32,15 @@ pub(crate) struct FlowPoint {
 pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
     let skipped: Vec<StrId> = skip.iter().filter_map(|c| trace.strings.find(c)).collect();
     // Arrows in the order in which the file first names them; points of an arrow may stand there in any order.
-    let mut arrows: FxHashMap<(StrId, Key), u32> = FxHashMap::default();
+    // Kineto numbers the arrows from forward to backward per process: merged ranks must not be linked to each other.
+    let local: Vec<StrId> = BACKWARD_FLOWS.iter().filter_map(|c| trace.strings.find(c)).collect();
+    let mut arrows: FxHashMap<(StrId, Key, Key), u32> = FxHashMap::default();
     let mut tagged: Vec<(u32, FlowPoint)> = Vec::with_capacity(points.len());
     for point in points {
         if !skipped.contains(&point.category) {
             let next = arrows.len() as u32;
-            tagged.push((*arrows.entry((point.category, point.id)).or_insert(next), point));
+            let pid = if local.contains(&point.category) { point.pid } else { Key::None };
+            tagged.push((*arrows.entry((point.category, point.id, pid)).or_insert(next), point));
         }
     }
     tagged.sort_by_key(|(arrow, p)| (*arrow, p.at, p.phase));
@@ -50,7 +54,7 @@ pub(crate) fn link(trace: &mut Trace, points: Vec<FlowPoint>, skip: &[&str]) {
                 (_, Some(to), Some(source)) => {
                     trace.flows.push(source, to, point.category);
                     linked = true;
-                    from = Some(to);
+                    from = (point.phase == FlowPhase::Step).then_some(to);
                 }
                 _ => {}
             }

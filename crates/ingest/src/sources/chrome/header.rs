@@ -1,9 +1,10 @@
 //! Members of the top-level object other than the events.
 
 use super::builder::Builder;
+use super::event::codes_of;
 use super::{Place, Step};
 use crate::Error;
-use crate::problems;
+use crate::problems::{self, Code};
 use crate::scan::{Cursor, Fail, RawValue};
 use crate::text;
 use stackline_model::{StackId, Trace};
@@ -55,9 +56,18 @@ fn next_member(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<Option<Place>, Fail> {
+    // Problems are counted once the member is complete: one that the window cuts is read again.
+    let mut met = Vec::new();
+    let mut commas = 0;
     loop {
         match cursor.peek()? {
-            b',' => cursor.at += 1,
+            b',' => {
+                commas += 1;
+                if commas > 1 {
+                    met.push(problems::EXTRA_COMMA);
+                }
+                cursor.at += 1;
+            }
             b'}' => {
                 cursor.at += 1;
                 return Ok(Some(Place::Done));
@@ -65,44 +75,65 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
             _ => break,
         }
     }
-    let (key, _) = cursor.key()?;
+    let (key, mended) = cursor.key()?;
+    met.extend(mended.then_some(problems::MISSING_QUOTE));
     let next = cursor.peek()?;
-    let (key, _) = text::decode(key.raw);
+    let (key, marks) = text::decode(key.raw);
+    met.extend(codes_of(marks));
     if key == "traceEvents" && next == b'[' {
+        met.extend(builder.saw_events.then_some(problems::SEVERAL_LISTS));
         cursor.at += 1;
+        count(builder, met, base + cursor.at as u64, &key);
         builder.saw_events = true;
+        builder.commas = 1;
         return Ok(Some(Place::Events { member: true }));
     }
     let value = cursor.value()?;
     // The value must be complete: its delimiter shows that.
     cursor.peek()?;
+    let at = base + cursor.at as u64;
     if key == "stackFrames" {
+        count(builder, met, at, &key);
         if let RawValue::Json(raw) = value {
             stack_frames(raw, builder);
         }
         return Ok(None);
     }
-    let json = match value {
-        RawValue::Json(raw) => match text::compact(raw) {
-            (text, dirt) if dirt & text::dirt::NOT_JSON != 0 => {
-                problems::NOT_JSON_ARG.count(&mut builder.trace.report, Some(base + cursor.at as u64), &key);
-                serde_json::Value::String(text).to_string()
-            }
-            (text, _) => text,
-        },
+    let json = json_text(value, &mut met);
+    count(builder, met, at, &key);
+    builder.header(key, json);
+    Ok(None)
+}
+
+fn count(builder: &mut Builder, met: Vec<Code>, at: u64, key: &str) {
+    for code in met {
+        code.count(&mut builder.trace.report, Some(at), key);
+    }
+}
+
+/// A value as compact JSON text.
+fn json_text(value: RawValue<'_>, met: &mut Vec<Code>) -> String {
+    match value {
+        RawValue::Json(raw) => {
+            let (text, marks) = text::compact(raw);
+            met.extend(codes_of(marks));
+            if marks & text::dirt::NOT_JSON == 0 { text } else { serde_json::Value::String(text).to_string() }
+        }
         RawValue::Int(value) => value.to_string(),
         RawValue::Number(raw) => String::from_utf8_lossy(raw).into_owned(),
-        RawValue::Str(raw) => serde_json::Value::String(text::decode(raw.raw).0).to_string(),
+        RawValue::Str(raw) => {
+            let (text, marks) = text::decode(raw.raw);
+            met.extend(codes_of(marks));
+            met.extend(raw.bare_quotes.then_some(problems::BARE_QUOTE));
+            serde_json::Value::String(text).to_string()
+        }
         RawValue::Bool(b) => b.to_string(),
         RawValue::Null => "null".to_owned(),
         RawValue::Odd(text) => {
-            let code = if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE };
-            code.count(&mut builder.trace.report, Some(base + cursor.at as u64), &key);
+            met.push(if text.is_empty() { problems::MISSING_VALUE } else { problems::ODD_VALUE });
             "null".to_owned()
         }
-    };
-    builder.header(key, json);
-    Ok(None)
+    }
 }
 
 #[derive(serde::Deserialize)]

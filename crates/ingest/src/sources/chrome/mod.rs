@@ -24,13 +24,38 @@ use std::io::Read;
 pub(crate) use categories::{BACKWARD_FLOWS, LAUNCH_FLOWS};
 pub(crate) use flows::{FlowPoint, link as link_flows};
 
+/// How far into a file its beginning is looked for.
+const SNIFF: usize = 64 << 10;
+
 /// A record longer than this is taken as damaged.
 const MAX_RECORD: usize = 16 << 20;
 
-/// Whether the first bytes look like JSON.
+/// Whether the first bytes look like JSON, perhaps with log lines before it.
 pub(crate) fn sniff(first: &[u8]) -> bool {
     let text = first.strip_prefix(b"\xef\xbb\xbf").unwrap_or(first);
-    matches!(text.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['))
+    let starts = matches!(text.iter().find(|b| !b.is_ascii_whitespace()), Some(b'{' | b'['));
+    starts || document_start(text).is_some_and(|at| memchr::memmem::find(&text[at..], b"\"ph\"").is_some())
+}
+
+/// Where the document begins: at a bracket that starts a line and that a key, a record or the end of the list follows.
+/// A log line may start with a bracket, too (`[W123 file.cpp]`).
+fn document_start(text: &[u8]) -> Option<usize> {
+    let mut line = 0;
+    loop {
+        let mut cursor = Cursor { bytes: text, at: line };
+        let found = cursor.peek().ok()?;
+        let bracket = cursor.at;
+        cursor.at += 1;
+        let fits = match found {
+            b'{' => matches!(cursor.peek(), Ok(b'"' | b'}' | b',')),
+            b'[' => matches!(cursor.peek(), Ok(b'{' | b']' | b',')),
+            _ => false,
+        };
+        if fits {
+            return Some(bracket);
+        }
+        line = bracket + memchr::memchr(b'\n', &text[bracket..])? + 1;
+    }
 }
 
 /// Where in the document the reader stands.
@@ -68,7 +93,7 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
     loop {
         let (offset, last) = (window.offset(), window.is_final());
         let step = match place {
-            Place::Start => start(window.bytes(), name, offset, last)?,
+            Place::Start => start(window.bytes(), name, offset, last, &mut builder)?,
             Place::Members => header::members(window.bytes(), offset, last, &mut builder),
             Place::Events { member } => events(window.bytes(), offset, last, member, &mut builder),
             Place::Lost { member } => resync::find_record(window.bytes(), member, last),
@@ -86,6 +111,10 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
                 }
             }
         }
+    }
+    // Cancelling breaks the stream: what was read so far is not worth the work that follows.
+    if options.is_cancelled() {
+        return Err(Error::Cancelled);
     }
     trailing(&mut window, place, &mut builder);
     if let Some(error) = window.failure.take() {
@@ -110,8 +139,7 @@ fn more<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder) ->
         }
         Refill::TooLarge => {
             problems::TOO_LARGE_ENTRY.count(&mut builder.trace.report, Some(window.offset()), "");
-            window.consume(1);
-            matches!(place, Place::Events { .. } | Place::Lost { .. })
+            false
         }
     }
 }
@@ -124,7 +152,6 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
         if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace()) {
             let offset = window.offset() + at as u64;
             problems::TRAILING.count(&mut builder.trace.report, Some(offset), "");
-            // What follows is not read, but a damaged stream is still to be noticed by reading to its end.
         }
         window.consume(window.bytes().len());
         if window.refill() != Refill::More {
@@ -136,8 +163,17 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
     }
 }
 
-fn start(bytes: &[u8], name: &str, offset: u64, last: bool) -> Result<Step, Error> {
+fn start(bytes: &[u8], name: &str, offset: u64, last: bool, builder: &mut Builder) -> Result<Step, Error> {
     let mut cursor = Cursor::new(bytes);
+    let _ = cursor.peek();
+    // Only what stands before a plain beginning is foreign; without one the first bracket has to do.
+    if let Some(at) = document_start(&bytes[..bytes.len().min(SNIFF)])
+        && at > cursor.at
+    {
+        let example = String::from_utf8_lossy(&bytes[cursor.at..at.min(cursor.at + 120)]).into_owned();
+        problems::FOREIGN_TEXT.count(&mut builder.trace.report, Some(offset + cursor.at as u64), &example);
+        cursor.at = at;
+    }
     match cursor.peek() {
         Ok(b'{') => Ok(Step::Go(Place::Members, cursor.at + 1)),
         Ok(b'[') => Ok(Step::Go(Place::Events { member: false }, cursor.at + 1)),
@@ -183,7 +219,7 @@ fn events(bytes: &[u8], base: u64, last: bool, member: bool, builder: &mut Build
                 }
             },
             b',' => {
-                builder.commas += 1;
+                builder.commas = builder.commas.saturating_add(1);
                 if builder.commas > 1 {
                     problems::EXTRA_COMMA.count(&mut builder.trace.report, Some(base + done as u64), "");
                 }

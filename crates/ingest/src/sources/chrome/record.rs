@@ -88,18 +88,22 @@ impl Default for KeyCache {
 }
 
 impl KeyCache {
+    /// The handle of a key, and what had to be done to its text (bits of [`crate::text::dirt`]).
     #[inline]
-    pub(super) fn intern(&mut self, key: RawStr<'_>, text: &mut TextReader, strings: &mut StringTable) -> StrId {
+    pub(super) fn intern(&mut self, key: RawStr<'_>, text: &mut TextReader, strings: &mut StringTable) -> (StrId, u8) {
         let raw = key.raw;
         let (first, last) = (raw.first().copied().unwrap_or(0), raw.last().copied().unwrap_or(0));
         let slot = (usize::from(first) * 7 + usize::from(last) * 13 + raw.len() * 31) & 255;
         let cached = self.slots[slot];
         if cached.is_some() && strings.get(cached).as_bytes() == raw && !key.escaped {
-            return cached;
+            return (cached, 0);
         }
-        let (id, _) = text.string(strings, key);
-        self.slots[slot] = id;
-        id
+        let (id, marks) = text.string(strings, key);
+        // A key that needed mending is looked up each time, so that each time it is counted.
+        if marks == 0 {
+            self.slots[slot] = id;
+        }
+        (id, marks)
     }
 
     /// The handle of `$` and the key.
