@@ -2,6 +2,7 @@
 #![no_main]
 
 #[path = "../../crates/ingest/tests/common/oracle.rs"]
+#[allow(dead_code, reason = "the tests use the rest")]
 mod oracle;
 
 use stackline_ingest::{ReadOptions, read_bytes};

@@ -67,6 +67,11 @@ const DAMAGE: &[&str] = &[
     "damaged_metadata",
 ];
 
+/// Whether any record is a row by itself: a list without events is not a trace.
+pub(crate) fn has_rows(records: &[Record<'_>]) -> bool {
+    records.iter().any(|r| matches!(&*r.ph, "X" | "i" | "I" | "C"))
+}
+
 /// Compares all records that are rows by themselves (`X`, `i`, `I`, `C`); returns how many.
 pub(crate) fn compare(
     trace: &Trace,
@@ -137,7 +142,9 @@ fn check_event(trace: &Trace, event: EventId, record: &Record<'_>) -> Result<(),
     if let Some(ns) = record.ts.and_then(|t| nanos(t.get())).filter(|&ns| is_placed && ns != start) {
         return differs("start", &start, &ns);
     }
-    if let Some(ns) = record.dur.and_then(|t| nanos(t.get())) {
+    // Beside a time in nanoseconds the duration is in nanoseconds, too.
+    let is_micros = record.ts.is_none_or(|t| nanos(t.get()).is_some());
+    if let Some(ns) = record.dur.and_then(|t| nanos(t.get())).filter(|_| is_micros) {
         let is_usable = trace.events.has(event, flags::HAS_DURATION) && trace.events.phase[row] == Phase::Complete;
         if is_usable && dur != ns.max(0) && !trace.events.has(event, flags::NO_TIME) {
             return differs("duration", &dur, &ns);

@@ -8,6 +8,7 @@ mod hostile;
 mod invariants;
 mod mutations;
 #[path = "../common/oracle.rs"]
+#[allow(dead_code, reason = "the fuzz targets use the rest")]
 mod oracle;
 mod windows;
 
