@@ -56,6 +56,8 @@ pub enum WarningCode {
     MissingInstances,
     /// No GPU work in the window: this is a path of the host alone. HTA fails here.
     NoGpuWork,
+    /// Synchronisations of the whole device that got an edge only from the GPU work that ended last.
+    ManyContextSyncs,
 }
 
 impl WarningCode {
@@ -73,6 +75,9 @@ impl WarningCode {
             Self::UnknownSync => "synchronisation records are of an unknown kind and were left out",
             Self::BrokenCycle => "edges against time were left out to break cycles",
             Self::MissingInstances => "instances were asked for beyond the last one",
+            Self::ManyContextSyncs => {
+                "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
+            }
             Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
         }
     }

@@ -25,6 +25,17 @@ pub enum OverlayError {
         /// What was found.
         what: &'static str,
     },
+    /// Events on the path were not met. What has been written so far is of no use.
+    #[error(
+        "only {marked} of {expected} events on the critical path were found in the file: it is damaged; repair it (or \
+         export the trace anew) before drawing an overlay"
+    )]
+    EventsMissing {
+        /// Events found and marked.
+        marked: u64,
+        /// Events to mark.
+        expected: u64,
+    },
 }
 
 /// What was written.
@@ -43,7 +54,8 @@ pub struct OverlaySummary {
 }
 
 /// Copies the (decompressed) JSON text of a trace, marks the events on the path with `"critical": 1` among their
-/// arguments, adds the arrows at the end of the event list, and leaves out what the overlay's mode leaves out.
+/// arguments, adds the arrows at the end of the event list, and leaves out what the overlay's mode leaves out. A file that
+/// ends early is closed after its last whole event; it is an error if events on the path are not among those before.
 pub fn write_overlay(original: impl Read, out: impl Write, overlay: &Overlay) -> Result<OverlaySummary, OverlayError> {
     let mut writer = Writer {
         input: Input { reader: BufReader::with_capacity(1 << 16, original), offset: 0 },
@@ -55,6 +67,10 @@ pub fn write_overlay(original: impl Read, out: impl Write, overlay: &Overlay) ->
     };
     writer.document()?;
     writer.out.flush()?;
+    let (marked, expected) = (writer.summary.marked, overlay.critical.len() as u64);
+    if marked != expected {
+        return Err(OverlayError::EventsMissing { marked, expected });
+    }
     Ok(writer.summary)
 }
 
@@ -410,9 +426,12 @@ mod tests {
 
     #[test]
     fn a_truncated_file_is_closed_and_a_broken_one_refused() {
-        let (json, summary) = write(r#"{"traceEvents": [{"ph":"X","args":{"b":1}}, {"ph":"X","na"#, false).unwrap();
+        let cut = EVENTS.split_at(EVENTS.find("python").unwrap()).0;
+        let (json, summary) = write(&format!("{{\"traceEvents\": {cut}"), false).unwrap();
         assert!(summary.truncated);
-        assert_eq!(json["traceEvents"].as_array().unwrap().len(), 3);
+        assert_eq!((summary.marked, json["traceEvents"].as_array().unwrap().len()), (3, 6));
+        let lost = write(r#"{"traceEvents": [{"ph":"X","args":{"b":1}}, {"ph":"X","na"#, false);
+        assert!(matches!(lost, Err(OverlayError::EventsMissing { marked: 1, expected: 3 })), "{lost:?}");
         assert!(matches!(write("{\"a\": 1}", false), Err(OverlayError::NoEvents)));
         assert!(matches!(write("7", false), Err(OverlayError::NoEvents)));
         assert!(matches!(write("{\"a\" 1}", false), Err(OverlayError::Malformed { .. })));

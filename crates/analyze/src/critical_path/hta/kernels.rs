@@ -13,6 +13,10 @@ use stackline_model::{EventKind, StrId};
 /// HTA takes longer gaps between kernels of a stream for idleness, not for a delay, in ns.
 const LONGEST_GAP_NS: i64 = 1_500_000;
 
+/// Edges from streams to synchronisations of the whole device. Traces have up to some dozens of streams and thousands of such
+/// calls; beyond this number only the work that ended last gets an edge, since streams times calls has no bound.
+const MOST_CONTEXT_EDGES: usize = 1 << 20;
+
 /// What has run so far.
 #[derive(Default)]
 struct Progress {
@@ -20,6 +24,10 @@ struct Progress {
     streams: FxHashMap<i64, usize>,
     /// End node of the last kernel per stream, streams in order of first use.
     last_end: Vec<u32>,
+    /// End node of the kernel that ended last on any stream.
+    latest_end: Option<u32>,
+    /// Edges that synchronisations of the whole device asked for.
+    context_edges: usize,
     /// By row of a kernel: the row of the kernel that it was told to wait for.
     waits_for: FxHashMap<usize, usize>,
 }
@@ -68,8 +76,14 @@ impl Builder<'_> {
                 }
             }
             CONTEXT_SYNC => {
-                for &end in &progress.last_end {
+                progress.context_edges += progress.last_end.len();
+                if progress.context_edges <= MOST_CONTEXT_EDGES {
+                    for &end in &progress.last_end {
+                        self.host_waits(end, row);
+                    }
+                } else if let Some(end) = progress.latest_end {
                     self.host_waits(end, row);
+                    self.warn(WarningCode::ManyContextSyncs, 1);
                 }
             }
             _ => self.warn(WarningCode::UnknownSync, 1),
@@ -117,6 +131,10 @@ impl Builder<'_> {
         let call_start = launch.map(|l| self.start_node[l]).filter(|&n| n != NO_NODE);
         if let Some(call_start) = call_start.filter(|_| self.options.zero_weight_launch_edges && !launched) {
             self.free_edge(call_start, start, EdgeKind::KernelLaunchDelay);
+        }
+        let time = |node: u32| self.nodes.time_ns[node as usize];
+        if progress.latest_end.is_none_or(|latest| time(latest) <= time(end)) {
+            progress.latest_end = Some(end);
         }
         match place {
             Some(place) => progress.last_end[place] = end,
