@@ -1,5 +1,7 @@
 //! Descriptive statistics of a sample, as the tables show them.
 
+use crate::stats::{mean_std, quantile, sum};
+
 /// A sample's statistics; all in the unit of the sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Summary {
@@ -26,31 +28,19 @@ impl Summary {
         if count == 0 {
             return Self::default();
         }
-        let sum: f64 = values.iter().sum();
-        let mean = sum / count as f64;
-        let squares: f64 = values.iter().map(|v| (v - mean) * (v - mean)).sum();
+        let (mean, std) = mean_std(values);
         let mut sorted = values.to_vec();
         sorted.sort_by(f64::total_cmp);
         Self {
             count,
-            sum,
-            mean,
-            median: quantile_sorted(&sorted, 0.5),
-            std: (count > 1).then(|| (squares / (count - 1) as f64).sqrt()),
+            sum: sum(values.iter().copied()),
+            mean: mean.unwrap_or(0.0),
+            median: quantile(&sorted, 0.5).unwrap_or(0.0),
+            std,
             min: sorted[0],
             max: sorted[count - 1],
         }
     }
-}
-
-/// The quantile `q` (0 to 1) of ascending values, linear between neighbours (the default of NumPy and pandas);
-/// 0 for no values.
-pub fn quantile_sorted(sorted: &[f64], q: f64) -> f64 {
-    let Some(last) = sorted.len().checked_sub(1) else { return 0.0 };
-    let position = q.clamp(0.0, 1.0) * last as f64;
-    let below = position.floor() as usize;
-    let above = (below + 1).min(last);
-    sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
 }
 
 /// `part` of `whole` in percent; `None` if there is no whole.
@@ -69,7 +59,6 @@ mod tests {
         assert!((s.std.unwrap() - (5.0f64 / 3.0).sqrt()).abs() < 1e-15);
         assert_eq!(Summary::of(&[7.0]).std, None);
         assert_eq!(Summary::of(&[]).count, 0);
-        assert_eq!(quantile_sorted(&[1.0, 2.0, 3.0], 0.25), 1.5);
         assert_eq!(percent(1.0, 0.0), None);
     }
 }

@@ -1,7 +1,8 @@
 //! Steps: how long each took, how much they differ, how busy the GPU was in them.
 
 use crate::intervals::{total, union};
-use crate::summary::{Summary, percent, quantile_sorted};
+use crate::stats;
+use crate::summary::{Summary, percent};
 use crate::{Analysis, Scope};
 use stackline_model::{EventKind, Step, Table, Trace, Unit};
 
@@ -89,7 +90,7 @@ fn spread(selected: &[(usize, &Step)], time_us: &[f64], work: &[Work]) -> Table 
         measures.iter().map(move |(_, values)| {
             let mut sorted = values.to_vec();
             sorted.sort_by(f64::total_cmp);
-            quantile_sorted(&sorted, q)
+            stats::quantile(&sorted, q)
         })
     };
     Table::new("steps_spread", "How much steps differ")
