@@ -49,6 +49,42 @@ pub struct HtaRows<'a> {
     by_index: FxHashMap<i64, u32>,
 }
 
+/// Calls of one correlation that are paired with every operation of it. HTA pairs all with all, which is quadratic where
+/// a damaged trace gives thousands of calls and operations the same correlation; sound ones have one or two calls.
+pub const MOST_CALLS: usize = 64;
+
+/// Which operations a call is paired with: all of its correlation, or only the last one after [`MOST_CALLS`] calls.
+#[derive(Debug, Default)]
+pub(crate) struct CallPairs {
+    calls: FxHashMap<i64, usize>,
+    /// Calls that did not get all operations.
+    pub(crate) limited: usize,
+}
+
+impl CallPairs {
+    /// The operations of the next call, of those of its correlation.
+    pub(crate) fn next<'s, T>(&mut self, correlation: i64, operations: &'s [T]) -> &'s [T] {
+        let calls = self.calls.entry(correlation).or_default();
+        *calls += 1;
+        if *calls <= MOST_CALLS || operations.len() < 2 {
+            return operations;
+        }
+        self.limited += 1;
+        &operations[operations.len() - 1..]
+    }
+}
+
+/// Says so if calls did not get all operations of their correlation.
+pub(crate) fn note_limited(table: Table, limited: usize) -> Table {
+    match limited {
+        0 => table,
+        n => table.note(format!(
+            "{n} calls share their correlation with more than {MOST_CALLS} calls before them: each is paired with one \
+             operation only."
+        )),
+    }
+}
+
 impl<'a> HtaRows<'a> {
     /// Loads a trace as HTA does by default (the last of several profiler steps left out, see [`HtaView`]), then keeps
     /// the rows of the scope's steps: rows of GPU work by the step of their launch, others by their start.

@@ -4,6 +4,7 @@
 //! tables, without the losses of its definitions; [`Definition::TraceLens`] puts the losses back in, so that a test can
 //! hold every number to TraceLens' own. `docs/analyses/tracelens-differences.md` lists them.
 
+use crate::analyses::coverage::note_of;
 use crate::classify::{self, TRACELENS_OTHER};
 use crate::intervals::{total, union};
 use crate::kernel_type::{KernelType, NameTypes, RULES, is_fill};
@@ -101,16 +102,9 @@ impl<'a> GpuView<'a> {
         Spans::of(self, gpu).total_us()
     }
 
-    /// Share of the GPU time of `rows` that `known` says is known, as a note for people.
-    pub fn coverage_note(&self, what: &str, known: impl Fn(GpuId) -> bool) -> String {
-        let (mut all, mut part) = (0i64, 0i64);
-        for gpu in self.trace.gpu.ids().filter(|g| self.counted[g.index()]) {
-            let dur = self.trace.events.dur[self.trace.gpu.event[gpu.index()].index()];
-            all = all.saturating_add(dur);
-            part = part.saturating_add(if known(gpu) { dur } else { 0 });
-        }
-        let share = crate::summary::percent(part as f64, all as f64).unwrap_or(0.0);
-        format!("Coverage: {share:.1} % of the GPU time has a known {what}.")
+    /// How much of the GPU time has a known launch, operator and step, as a note for people.
+    pub fn coverage_note(&self) -> String {
+        note_of(self.trace, self.trace.gpu.ids().filter(|g| self.counted[g.index()]))
     }
 }
 

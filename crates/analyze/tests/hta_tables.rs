@@ -11,30 +11,12 @@ use stackline_analyze::analyses::{
     hta_memory_bandwidth, hta_queue_length, hta_temporal_breakdown,
 };
 use stackline_analyze::hta_rows::HtaRows;
-use stackline_model::{Table, Trace, Values};
+use stackline_model::{Table, Trace};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-/// The corpus; `None` (with the reason printed) where it is missing and need not be there.
-fn corpus() -> Option<PathBuf> {
-    let path = std::env::var_os("STACKLINE_CORPUS").map_or_else(|| root().join("../shared/corpus"), PathBuf::from);
-    if path.join("kineto").is_dir() {
-        return Some(path);
-    }
-    assert!(std::env::var("CI").as_deref() != Ok("true"), "the corpus is missing at {}", path.display());
-    println!("skipped: no corpus at {} (set STACKLINE_CORPUS)", path.display());
-    None
-}
-
-fn read(path: &Path) -> Trace {
-    let options = stackline_ingest::ReadOptions::default();
-    let set = stackline_ingest::read_paths(&[path.to_path_buf()], &options).unwrap_or_else(|e| panic!("{e}"));
-    set.traces.into_iter().next().unwrap_or_else(|| panic!("{} has no trace", path.display()))
-}
+mod hta_support;
+use hta_support::{corpus, number, read, root, text};
 
 fn fnv1a64(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
@@ -51,23 +33,6 @@ fn key(name: &str) -> String {
 fn checksum(values: impl Iterator<Item = f64>) -> String {
     let text: Vec<String> = values.map(|v| format!("{}", v as i64)).collect();
     format!("{:016x}", fnv1a64(&text.join(",")))
-}
-
-/// A cell as a number; `None` if it has no value.
-fn number(table: &Table, column: &str, row: usize) -> Option<f64> {
-    let column = table.column(column).unwrap_or_else(|| panic!("{} has no column {column}", table.name));
-    match &column.values {
-        Values::I64(v) => v[row].map(|i| i as f64),
-        Values::F64(v) => v[row],
-        other => panic!("{column:?} is {other:?}, not numbers"),
-    }
-}
-
-fn text(table: &Table, column: &str, row: usize) -> String {
-    match &table.column(column).unwrap_or_else(|| panic!("{} has no column {column}", table.name)).values {
-        Values::Str(v) => v[row].clone().unwrap_or_default(),
-        other => panic!("{column} is {other:?}, not text"),
-    }
 }
 
 /// Collects what differs, so that one run shows all of it.
@@ -428,105 +393,4 @@ fn equal_to_hta_on_every_trace_of_the_corpus() {
     println!("{compared} numbers of {} traces compared", fixtures.len());
     assert!(fixtures.len() >= 40 && compared > 10_000, "{compared} numbers of {} fixtures", fixtures.len());
     assert!(found.is_empty(), "{} of {compared} numbers differ:\n{}", found.len(), found.join("\n"));
-}
-
-/// Two streams of one device: computation 10..30 and 50..60 µs on stream 7, a collective 20..40 µs on stream 20, and a
-/// copy 62.5..64.5 µs of 1,000 bytes on stream 7. The launch of the kernel at 50 µs starts after the one before ended,
-/// that of the copy before; the collective's launch is not in the trace.
-const HAND_MADE: &str = r#"{"traceEvents": [
- {"ph":"X","cat":"user_annotation","name":"block","pid":1,"tid":1,"ts":0,"dur":9},
- {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":5,"dur":3,"args":{"correlation":11}},
- {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":45,"dur":15.5,"args":{"correlation":12}},
- {"ph":"X","cat":"cuda_runtime","name":"cudaMemcpyAsync","pid":1,"tid":1,"ts":51,"dur":1,"args":{"correlation":13}},
- {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":10,"dur":20,"args":{"device":0,"stream":7,"correlation":11}},
- {"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce","pid":0,"tid":20,"ts":20,"dur":20,
-  "args":{"device":0,"stream":20,"correlation":99}},
- {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":50,"dur":10,"args":{"device":0,"stream":7,"correlation":12}},
- {"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pinned -> Device)","pid":0,"tid":7,"ts":62.5,"dur":2,
-  "args":{"device":0,"stream":7,"correlation":13,"bytes":1000,"memory bandwidth (GB/s)":0.5}}
-]}"#;
-
-#[test]
-fn exact_tables_of_a_hand_made_trace() {
-    let options = stackline_ingest::ReadOptions::default();
-    let trace = stackline_ingest::read_bytes("hand.json", HAND_MADE.as_bytes(), &options).unwrap();
-    let scope = Scope::default();
-
-    let overlap = hta_comm_comp_overlap::exact(&trace, &scope);
-    let cell = |t: &Table, column: &str, row| number(t, column, row).unwrap();
-    assert_eq!(overlap.rows(), 1);
-    assert_eq!(cell(&overlap, "computation_ns", 0), 30_000.0);
-    assert_eq!(cell(&overlap, "communication_ns", 0), 20_000.0);
-    assert_eq!(cell(&overlap, "overlap_pct", 0), 50.0);
-
-    let idle = hta_idle_time::exact(&trace, &scope, 30_000);
-    let of = |stream: f64, cause: &str| {
-        let row = (0..idle.rows()).find(|&i| cell(&idle, "stream", i) == stream && text(&idle, "cause", i) == cause);
-        row.map(|i| (cell(&idle, "gaps", i), cell(&idle, "time_ns", i)))
-    };
-    assert_eq!(of(7.0, "host_wait"), Some((1.0, 20_000.0)));
-    assert_eq!(of(7.0, "kernel_wait"), Some((1.0, 2_500.0)));
-    assert_eq!(of(20.0, "host_wait"), Some((0.0, 0.0)));
-    // The same gap is "other" if it is longer than the threshold.
-    let strict = hta_idle_time::exact(&trace, &scope, 1_000);
-    assert_eq!((text(&strict, "cause", 2).as_str(), cell(&strict, "time_ns", 2)), ("other", 2_500.0));
-
-    let launches = hta_launch_stats::exact(&trace, &scope);
-    assert_eq!(cell(&launches, "count", 0), 3.0);
-    // Delays: 10 - 8, 50 - 60.5 (not below 0), 62.5 - 52.
-    assert_eq!(cell(&launches, "sum", 2), 12.5);
-    assert!(launches.notes[0].contains("3 launches: 1 short kernels"), "{:?}", launches.notes);
-    assert!(launches.notes[1].starts_with("1 GPU operations have no known launch"), "{:?}", launches.notes);
-
-    let copies = hta_memory_bandwidth::exact(&trace, &scope);
-    assert_eq!((copies.rows(), cell(&copies, "bytes", 0), cell(&copies, "bandwidth", 0)), (1, 1000.0, 0.5));
-
-    let annotated = hta_annotations::exact(&trace, &scope);
-    let times: BTreeMap<String, f64> =
-        (0..annotated.rows()).map(|i| (text(&annotated, "annotation", i), cell(&annotated, "time_ns", i))).collect();
-    assert_eq!(times, BTreeMap::from([("block".to_owned(), 20_000.0), (String::new(), 32_000.0)]));
-}
-
-#[test]
-fn exact_tables_add_up_over_the_corpus() {
-    let Some(corpus) = corpus() else { return };
-    let mut files: Vec<PathBuf> =
-        std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    for path in files {
-        let trace = read(&path);
-        let scope = Scope::default();
-        // Every operation is either launched or counted as without launch.
-        let launches = hta_launch_stats::exact(&trace, &scope);
-        let counted = number(&launches, "count", 0).unwrap() as usize;
-        let orphans: usize = launches.notes[1].split(' ').next().unwrap().parse().unwrap();
-        assert_eq!(counted + orphans, trace.gpu.len(), "{}", path.display());
-        // Gaps and busy time of a stream fill its window.
-        let idle = hta_idle_time::exact(&trace, &scope, 30_000);
-        let mut streams: BTreeMap<(i64, i64), Vec<(i64, i64)>> = BTreeMap::new();
-        for (row, &event) in trace.gpu.event.iter().enumerate().filter(|(_, e)| trace.events.is_plausible(**e)) {
-            let span = (trace.events.start[event.index()], trace.events.end(event));
-            streams.entry((i64::from(trace.gpu.device[row]), trace.gpu.stream[row])).or_default().push(span);
-        }
-        let mut gaps: BTreeMap<(i64, i64), i64> = BTreeMap::new();
-        for i in 0..idle.rows() {
-            let key = |c: &str| number(&idle, c, i).unwrap() as i64;
-            *gaps.entry((key("device"), key("stream"))).or_default() += key("time_ns");
-        }
-        for (stream, spans) in streams {
-            let busy = stackline_analyze::intervals::union(spans);
-            let window = busy.last().unwrap().1 - busy[0].0;
-            let filled = stackline_analyze::intervals::total(&busy) + gaps[&stream];
-            assert_eq!(filled, window, "{}: device and stream {stream:?}", path.display());
-        }
-        // A selection of steps never has more than the whole.
-        if let Some(step) = trace.steps.first() {
-            let one = Scope { steps: Some((step.number, step.number)) };
-            let rows = HtaRows::load(&trace, &one);
-            assert!(rows.rows.len() <= HtaRows::load(&trace, &scope).rows.len());
-            for analysis in stackline_analyze::analyses::ALL.iter().filter(|a| a.name.starts_with("hta_")) {
-                let _ = (analysis.run)(&trace, &one);
-            }
-        }
-    }
 }

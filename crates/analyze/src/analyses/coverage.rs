@@ -4,6 +4,7 @@
 //! graph replay whole steps hang on one launch call, and kernels launched before the recording have none
 //! (AMD-AGI/TraceLens#827, #728), so this table stands beside every share.
 
+use crate::summary::percent;
 use crate::{Analysis, Scope};
 use stackline_model::{EventId, GpuId, Table, Trace, Unit};
 
@@ -56,6 +57,38 @@ fn known(trace: &Trace, id: GpuId) -> [bool; KNOWN.len()] {
 /// Whether a call launches a recorded graph (CUDA, HIP): its operations share the call's operator and step.
 fn is_graph_launch(trace: &Trace, launch: EventId) -> bool {
     launch.is_some() && trace.name(launch).contains("GraphLaunch")
+}
+
+/// The note that stands beside shares of GPU time: how much of the time has a known launch, operator and step.
+pub(crate) fn note_of(trace: &Trace, operations: impl Iterator<Item = GpuId>) -> String {
+    let mut total = 0i64;
+    let mut times = [0i64; 3];
+    for id in operations {
+        let (i, dur) = (id.index(), trace.events.dur[trace.gpu.event[id.index()].index()]);
+        let gpu = &trace.gpu;
+        let known = [gpu.launch[i].is_some(), gpu.operator[i].is_some(), (gpu.step[i] as usize) < trace.steps.len()];
+        total = total.saturating_add(dur);
+        for (time, known) in times.iter_mut().zip(known) {
+            *time = time.saturating_add(if known { dur } else { 0 });
+        }
+    }
+    let [launch, operator, step] = times.map(|t| percent(t as f64, total as f64).unwrap_or(0.0));
+    format!(
+        "Coverage: {launch:.1} % of the GPU time has a known launch, {operator:.1} % an operator, {step:.1} % a step."
+    )
+}
+
+/// [`note_of`] all plausible operations of a scope.
+pub(super) fn note(trace: &Trace, scope: &Scope) -> String {
+    let counts = |id: &GpuId| scope.has_gpu(trace, *id) && trace.events.is_plausible(trace.gpu.event[id.index()]);
+    note_of(trace, trace.gpu.ids().filter(counts))
+}
+
+/// Puts [`note`] beside the tables that show shares; not where there is nothing to share.
+pub(super) fn beside_shares(tables: Vec<Table>, trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let note = note(trace, scope);
+    let shows_shares = |t: &Table| t.rows() > 0 && t.columns.iter().any(|c| c.unit == Unit::Percent);
+    tables.into_iter().map(|t| if shows_shares(&t) { t.note(note.clone()) } else { t }).collect()
 }
 
 fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
@@ -132,6 +165,8 @@ mod tests {
         assert_eq!(column("gpu_time_percent"), Some(Values::F64(percent)));
         assert_eq!(column("operations"), Some(Values::I64([2, 1, 0, 0, 0, 0, 2].map(Some).to_vec())));
         assert_eq!(tables[0].notes.len(), 1);
+        let expected = "Coverage: 40.0 % of the GPU time has a known launch, 30.0 % an operator, 0.0 % a step.";
+        assert_eq!(note(&trace, &Scope::default()), expected);
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //!
 //! `gpu_kernels`: the same operations by name.
 
+use super::coverage::beside_shares;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use crate::{Analysis, Scope};
 use stackline_model::{GpuId, StrId, Table, Trace, Unit};
@@ -21,7 +22,7 @@ pub(super) const ANALYSIS: Analysis = Analysis {
     run: |trace, scope| {
         let mut types = NameTypes::new(trace, RULES);
         let operations = operations(trace, scope, &mut types);
-        vec![breakdown(trace, &operations), kernels(trace, &operations)]
+        beside_shares(vec![breakdown(trace, &operations), kernels(trace, &operations)], trace, scope)
     },
 };
 

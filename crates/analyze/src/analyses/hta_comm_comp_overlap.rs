@@ -4,6 +4,7 @@
 //! streams of the device. Exact table per device in nanoseconds; HTA's (HTA 0.6.1 `get_comm_comp_overlap`) over all rows
 //! with a stream, in its microseconds, by its rules for names. No value where nothing communicates.
 
+use super::coverage::beside_shares;
 use super::hta_kernel_breakdown::overlaps;
 use crate::hta_rows::HtaRows;
 use crate::intervals::{intersect, total, union};
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_comm_comp_overlap",
     about: "Share of communication time that computation hides",
-    run: |trace, scope| vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))],
+    run: |trace, scope| beside_shares(vec![exact(trace, scope), hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 
 type Spans = Vec<(i64, i64)>;

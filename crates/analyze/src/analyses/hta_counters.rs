@@ -17,6 +17,9 @@ pub const ANALYSIS: Analysis = Analysis {
     run: |trace, scope| vec![counters(&HtaRows::load(trace, scope))],
 };
 
+/// Columns shown. A GPU counts some dozens of things at a time; the limit keeps traces with a name per range small.
+pub const MOST_COUNTERS: usize = 256;
+
 const RANGE: &str = "cuda_profiler_range";
 
 fn by_start<'a>(rows: &'a HtaRows, wanted: impl Fn(&Row) -> bool) -> Vec<&'a Row> {
@@ -65,7 +68,10 @@ pub fn counters(rows: &HtaRows) -> Table {
         .text("op_stack", stacks.iter().map(|s| s.join("|")));
     let keys: BTreeSet<&str> =
         ranges.iter().flat_map(|r| trace.attrs.of(r.event)).map(|(k, _)| name(trace, k)).collect();
-    for key in keys {
+    if keys.len() > MOST_COUNTERS {
+        table = table.note(format!("{} different counters: only the first {MOST_COUNTERS} are shown.", keys.len()));
+    }
+    for key in keys.into_iter().take(MOST_COUNTERS) {
         let column = trace.attr(key);
         table = table.f64(key, Unit::None, ranges.iter().map(|r| column.f64(r.event)));
     }

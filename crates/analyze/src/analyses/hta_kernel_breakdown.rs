@@ -9,6 +9,7 @@
 //!
 //! `time_ns` columns are exact; `_us` columns are HTA's (whole microseconds, its row and step filter).
 
+use super::coverage::beside_shares;
 use crate::hta_rows::{HtaRows, Row};
 use crate::intervals::Bound;
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes};
@@ -32,7 +33,8 @@ pub const DURATION_RATIO: f64 = 0.8;
 
 fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let rows = HtaRows::load(trace, scope);
-    vec![types(&rows, true), kernels(&rows, true), kernels_top(&rows, true, NUM_KERNELS, DURATION_RATIO)]
+    let top = kernels_top(&rows, true, NUM_KERNELS, DURATION_RATIO);
+    beside_shares(vec![types(&rows, true), kernels(&rows, true), top], trace, scope)
 }
 
 /// The kinds looked at, in HTA's order, which is also the order of names in "overlapping".

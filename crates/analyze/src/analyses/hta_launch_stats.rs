@@ -10,7 +10,7 @@
 //! `cudaMemcpyAsync`, `cudaMemsetAsync` has that correlation. So HTA sees no launches of HIP, none by driver API, and
 //! no graph launches.
 
-use crate::hta_rows::{HtaRows, Row};
+use crate::hta_rows::{CallPairs, HtaRows, Row, note_limited};
 use crate::stats::{columns, describe, sum};
 use crate::{Analysis, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,8 +21,8 @@ pub const ANALYSIS: Analysis = Analysis {
     name: "hta_launch_stats",
     about: "Launch calls and delays: short kernels, slow calls, long delays",
     run: |trace, scope| {
-        let pairs = pairs(&HtaRows::load(trace, scope), true);
-        vec![exact(trace, scope), hta_summary(&pairs), hta_launches(&pairs)]
+        let (pairs, limited) = pairs_limited(&HtaRows::load(trace, scope), true);
+        vec![exact(trace, scope), note_limited(hta_summary(&pairs), limited), hta_launches(&pairs)]
     },
 };
 
@@ -67,6 +67,11 @@ impl Launch {
 
 /// HTA's launches, in the order of the calls' rows, then of the operations' rows.
 pub fn pairs(rows: &HtaRows, memory: bool) -> Vec<Launch> {
+    pairs_limited(rows, memory).0
+}
+
+/// HTA's launches, and the number of calls that are not paired with all operations of their correlation.
+fn pairs_limited(rows: &HtaRows, memory: bool) -> (Vec<Launch>, usize) {
     let is_launch = |name: &str| KERNEL_LAUNCHES.contains(&name) || (memory && MEMORY_LAUNCHES.contains(&name));
     let launched: FxHashSet<i64> =
         rows.rows.iter().filter(|r| is_launch(rows.trace.strings.get(r.name))).map(|r| r.correlation).collect();
@@ -77,8 +82,10 @@ pub fn pairs(rows: &HtaRows, memory: bool) -> Vec<Launch> {
         operations.entry(row.correlation).or_default().push(row);
     }
     let mut found = Vec::new();
+    let mut pairs = CallPairs::default();
     for call in rows.rows.iter().filter(|r| r.stream == -1).filter(wanted) {
-        for operation in operations.get(&call.correlation).into_iter().flatten() {
+        let of_call = operations.get(&call.correlation).map_or(&[][..], |o| pairs.next(call.correlation, o));
+        for operation in of_call {
             found.push(Launch {
                 correlation: call.correlation,
                 cpu_duration: call.dur,
@@ -87,7 +94,7 @@ pub fn pairs(rows: &HtaRows, memory: bool) -> Vec<Launch> {
             });
         }
     }
-    found
+    (found, pairs.limited)
 }
 
 type Measure = fn(&Launch) -> f64;

@@ -9,7 +9,7 @@
 //! the mean over time, which does not depend on how points are ordered), `hta_queue_length` (the series),
 //! `hta_full_queue` (time spent with at least 1024 waiting, where a launch call blocks; HTA gives only the last stream).
 
-use crate::hta_rows::HtaRows;
+use crate::hta_rows::{CallPairs, HtaRows, note_limited};
 use crate::stats::{columns, describe};
 use crate::{Analysis, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -22,8 +22,8 @@ pub const ANALYSIS: Analysis = Analysis {
     about: "Operations waiting on each GPU stream over time, and time with a full queue",
     run: |trace, scope: &Scope| {
         let rows = HtaRows::load(trace, scope);
-        let series = series(&rows);
-        vec![summary(&rows, &series), full_queue(&rows, &series, FULL_QUEUE), table(&series)]
+        let (series, limited) = series_limited(&rows);
+        vec![note_limited(summary(&rows, &series), limited), full_queue(&rows, &series, FULL_QUEUE), table(&series)]
     },
 };
 
@@ -59,6 +59,11 @@ pub struct Point {
 
 /// The series of every stream, streams ascending.
 pub fn series(rows: &HtaRows) -> BTreeMap<i64, Vec<Point>> {
+    series_limited(rows).0
+}
+
+/// The series, and the number of calls that did not count for all operations of their correlation.
+fn series_limited(rows: &HtaRows) -> (BTreeMap<i64, Vec<Point>>, usize) {
     let calls: Vec<_> =
         rows.rows.iter().filter(|r| r.linked > 0 && LAUNCHES.contains(&rows.trace.strings.get(r.name))).collect();
     let launched: FxHashSet<i64> = calls.iter().map(|r| r.correlation).collect();
@@ -68,8 +73,10 @@ pub fn series(rows: &HtaRows) -> BTreeMap<i64, Vec<Point>> {
     for row in &started {
         operations.entry(row.correlation).or_default().push(row.stream);
     }
+    let mut pairs = CallPairs::default();
     for call in &calls {
-        for &stream in operations.get(&call.correlation).into_iter().flatten() {
+        let of_call = operations.get(&call.correlation).map_or(&[][..], |o| pairs.next(call.correlation, o));
+        for &stream in of_call {
             changes.entry(stream).or_default().push((call.ts, call.event, 1));
         }
     }
@@ -85,7 +92,8 @@ pub fn series(rows: &HtaRows) -> BTreeMap<i64, Vec<Point>> {
         };
         changes.into_iter().map(add).collect()
     };
-    changes.into_iter().map(|(stream, changes)| (stream, accumulate(changes))).collect()
+    let series = changes.into_iter().map(|(stream, changes)| (stream, accumulate(changes))).collect();
+    (series, pairs.limited)
 }
 
 /// `hta_queue_length_summary`: one row per stream.

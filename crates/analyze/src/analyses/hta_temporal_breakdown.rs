@@ -7,6 +7,7 @@
 //!
 //! The analysis `gpu_time` has the exact division, with communication and memory told apart and the causes of idleness.
 
+use super::coverage::beside_shares;
 use crate::Analysis;
 use crate::hta_rows::HtaRows;
 use crate::intervals::{total, union};
@@ -18,7 +19,7 @@ use stackline_model::{Table, Unit};
 pub const ANALYSIS: Analysis = Analysis {
     name: "hta_temporal_breakdown",
     about: "GPU time by computation, other work and idle, as HTA counts it (exact: gpu_time)",
-    run: |trace, scope| vec![hta(&HtaRows::load(trace, scope))],
+    run: |trace, scope| beside_shares(vec![hta(&HtaRows::load(trace, scope))], trace, scope),
 };
 
 /// HTA's table `hta_temporal_breakdown`: one row; none without GPU rows or where HTA's sums are impossible.

@@ -1,16 +1,7 @@
 //! The registry of analyses: one file each, one line each in [`ALL`].
 
-mod coverage;
+pub(crate) mod coverage;
 mod gpu_time;
-pub mod tl_coll_analysis;
-pub mod tl_gpu_timeline;
-pub mod tl_kernel_summary;
-mod tl_operators;
-pub mod tl_ops_summary;
-pub mod tl_ops_summary_by_category;
-pub mod tl_ops_unique_args;
-pub mod tl_short_kernels;
-mod tl_steps;
 pub mod hta_annotations;
 pub mod hta_comm_comp_overlap;
 pub mod hta_counters;
@@ -20,6 +11,15 @@ pub mod hta_launch_stats;
 pub mod hta_memory_bandwidth;
 pub mod hta_queue_length;
 pub mod hta_temporal_breakdown;
+pub mod tl_coll_analysis;
+pub mod tl_gpu_timeline;
+pub mod tl_kernel_summary;
+mod tl_operators;
+pub mod tl_ops_summary;
+pub mod tl_ops_summary_by_category;
+pub mod tl_ops_unique_args;
+pub mod tl_short_kernels;
+mod tl_steps;
 
 use crate::Analysis;
 

@@ -72,7 +72,8 @@ impl Row {
 
 /// The table, largest sum first. TraceLens leaves out kernels of which the trace does not tell everything.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
-    let mut rows = rows(trace, scope, definition);
+    let view = GpuView::new(trace, scope, definition);
+    let mut rows = rows(&view);
     rows.retain(|r| definition == Definition::Exact || r.key.is_complete());
     let text = |f: fn(&Key) -> StrId| {
         rows.iter().map(move |r| f(&r.key).some().map(|id| trace.strings.get(id).to_owned())).collect::<Vec<_>>()
@@ -109,16 +110,17 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     if rows.is_empty() {
         return table.note("The trace has no kernels of a communication library in this scope.");
     }
-    table.note(
+    table.note(view.coverage_note()).note(
         "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and from the shortest duration of this rank's kernels. \
          A kernel waits for the last rank to arrive: with one rank's trace they are lower bounds.",
     )
 }
 
-fn rows(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Row> {
-    let view = GpuView::new(trace, scope, definition);
+fn rows(view: &GpuView<'_>) -> Vec<Row> {
+    let trace = view.trace;
     let columns = Columns::new(trace);
-    let mut index: FxHashMap<Key, usize> = FxHashMap::default();
+    // Kernels that do not say what they do are told apart by the family of their name.
+    let mut index: FxHashMap<(Key, Option<&str>), usize> = FxHashMap::default();
     let mut groups: Vec<(Key, &str, Vec<f64>)> = Vec::new();
     for gpu in trace.gpu.ids().filter(|g| view.counted[g.index()] && view.communication[g.index()]) {
         let event = trace.gpu.event[gpu.index()];
@@ -127,7 +129,8 @@ fn rows(trace: &Trace, scope: &Scope, definition: Definition) -> Vec<Row> {
             continue;
         }
         let key = columns.key(trace, event, gpu);
-        let at = *index.entry(key.clone()).or_insert_with(|| {
+        let unnamed = key.collective.is_none().then(|| Collective::find(name)).flatten();
+        let at = *index.entry((key.clone(), unnamed.map(|f| f.name))).or_insert_with(|| {
             groups.push((key, name, Vec::new()));
             groups.len() - 1
         });

@@ -45,7 +45,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .text("type", kind)
         .f64("time_ms", Unit::Ms, time)
         .f64("percent", Unit::Percent, share)
-        .note(view.coverage_note("launch", |g| view.linked[g.index()]));
+        .note(view.coverage_note());
     match definition {
         Definition::Exact => table,
         Definition::TraceLens => table.note("Only GPU work with a flow arrow from its launch (TraceLens' definition)."),

@@ -46,7 +46,7 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("max_us", Unit::Us, us(|s| s.max))
         .f64("kernels_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, kernels)))
         .f64("timeline_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, total)))
-        .note(view.coverage_note("launch", |g| view.linked[g.index()]))
+        .note(view.coverage_note())
         .note("Sums of durations: kernels that overlap count each. Timeline: see gpu_timeline's total_time.")
 }
 

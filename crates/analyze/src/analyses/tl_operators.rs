@@ -42,7 +42,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
     let tree = OpTree::new(trace);
     let costs = costs(trace, &view, &tree);
     let used: Vec<bool> = tree.op.iter().map(|&op| scope.has_event(trace, op)).collect();
-    let note = view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some());
+    let note = view.coverage_note();
     vec![flat(trace, &tree, &costs, &used).note(note.clone()), merged(trace, &tree, &costs, &used).note(note)]
 }
 

@@ -40,5 +40,5 @@ fn table(view: &GpuView<'_>, launchers: &Launchers, name: &str, title: &str, by_
         .i64("count", Unit::None, groups.iter().map(|g| g.members.len() as i64))
         .f64("direct_us", Unit::Us, groups.iter().map(|g| g.direct_us))
         .f64("subtree_us", Unit::Us, groups.iter().map(|g| g.subtree_us));
-    op_groups::shares(table, &groups).note(view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some()))
+    op_groups::shares(table, &groups).note(view.coverage_note())
 }

@@ -40,5 +40,5 @@ fn table(view: &GpuView<'_>, launchers: &Launchers, name: &str, title: &str, by_
         Unit::Us,
         groups.iter().map(|g| g.direct_us),
     );
-    op_groups::shares(table, &groups).note(view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some()))
+    op_groups::shares(table, &groups).note(view.coverage_note())
 }

@@ -101,7 +101,7 @@ fn arguments(
     table
         .f64("percent", Unit::Percent, share)
         .f64("cumulative_percent", Unit::Percent, running)
-        .note(view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some()))
+        .note(view.coverage_note())
 }
 
 fn stats(groups: &[Group<'_>], value: fn(&Launcher) -> f64) -> Vec<Summary> {

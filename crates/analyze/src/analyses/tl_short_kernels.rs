@@ -78,7 +78,7 @@ fn summary(view: &GpuView<'_>, short: &[GpuId]) -> Table {
         .f64("sum_us", Unit::Us, groups.iter().map(|(_, s)| s.sum))
         .f64("mean_us", Unit::Us, groups.iter().map(|(_, s)| s.mean))
         .f64("timeline_percent", Unit::Percent, groups.iter().map(|(_, s)| percent(s.sum, total)))
-        .note(view.coverage_note("operator", |g| trace.gpu.operator[g.index()].is_some()))
+        .note(view.coverage_note())
 }
 
 fn histogram(durations: &[f64]) -> Table {

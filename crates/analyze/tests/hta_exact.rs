@@ -1,0 +1,216 @@
+//! The exact tables beside HTA's, over hand-made traces and by sums over the corpus; and HTA's tables of damaged traces.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code outside test functions")]
+
+mod hta_support;
+
+use hta_support::{corpus, number, read, text};
+use stackline_analyze::analyses::{
+    self, hta_annotations, hta_comm_comp_overlap, hta_counters, hta_idle_time, hta_launch_stats, hta_memory_bandwidth,
+    hta_queue_length,
+};
+use stackline_analyze::hta_rows::HtaRows;
+use stackline_analyze::{Scope, classify};
+use stackline_model::{Table, Trace};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Two streams of one device: computation 10..30 and 50..60 µs on stream 7, a collective 20..40 µs on stream 20, and a
+/// copy 62.5..64.5 µs of 1,000 bytes on stream 7. The launch of the kernel at 50 µs starts after the one before ended,
+/// that of the copy before; the collective's launch is not in the trace.
+const HAND_MADE: &str = r#"{"traceEvents": [
+ {"ph":"X","cat":"user_annotation","name":"block","pid":1,"tid":1,"ts":0,"dur":9},
+ {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":5,"dur":3,"args":{"correlation":11}},
+ {"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":45,"dur":15.5,"args":{"correlation":12}},
+ {"ph":"X","cat":"cuda_runtime","name":"cudaMemcpyAsync","pid":1,"tid":1,"ts":51,"dur":1,"args":{"correlation":13}},
+ {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":10,"dur":20,"args":{"device":0,"stream":7,"correlation":11}},
+ {"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce","pid":0,"tid":20,"ts":20,"dur":20,
+  "args":{"device":0,"stream":20,"correlation":99}},
+ {"ph":"X","cat":"kernel","name":"gemm","pid":0,"tid":7,"ts":50,"dur":10,"args":{"device":0,"stream":7,"correlation":12}},
+ {"ph":"X","cat":"gpu_memcpy","name":"Memcpy HtoD (Pinned -> Device)","pid":0,"tid":7,"ts":62.5,"dur":2,
+  "args":{"device":0,"stream":7,"correlation":13,"bytes":1000,"memory bandwidth (GB/s)":0.5}}
+]}"#;
+
+#[test]
+fn exact_tables_of_a_hand_made_trace() {
+    let options = stackline_ingest::ReadOptions::default();
+    let trace = stackline_ingest::read_bytes("hand.json", HAND_MADE.as_bytes(), &options).unwrap();
+    let scope = Scope::default();
+
+    let overlap = hta_comm_comp_overlap::exact(&trace, &scope);
+    let cell = |t: &Table, column: &str, row| number(t, column, row).unwrap();
+    assert_eq!(overlap.rows(), 1);
+    assert_eq!(cell(&overlap, "computation_ns", 0), 30_000.0);
+    assert_eq!(cell(&overlap, "communication_ns", 0), 20_000.0);
+    assert_eq!(cell(&overlap, "overlap_pct", 0), 50.0);
+
+    let idle = hta_idle_time::exact(&trace, &scope, 30_000);
+    let of = |stream: f64, cause: &str| {
+        let row = (0..idle.rows()).find(|&i| cell(&idle, "stream", i) == stream && text(&idle, "cause", i) == cause);
+        row.map(|i| (cell(&idle, "gaps", i), cell(&idle, "time_ns", i)))
+    };
+    assert_eq!(of(7.0, "host_wait"), Some((1.0, 20_000.0)));
+    assert_eq!(of(7.0, "kernel_wait"), Some((1.0, 2_500.0)));
+    assert_eq!(of(20.0, "host_wait"), Some((0.0, 0.0)));
+    // The same gap is "other" if it is longer than the threshold.
+    let strict = hta_idle_time::exact(&trace, &scope, 1_000);
+    assert_eq!((text(&strict, "cause", 2).as_str(), cell(&strict, "time_ns", 2)), ("other", 2_500.0));
+
+    let launches = hta_launch_stats::exact(&trace, &scope);
+    assert_eq!(cell(&launches, "count", 0), 3.0);
+    // Delays: 10 - 8, 50 - 60.5 (not below 0), 62.5 - 52.
+    assert_eq!(cell(&launches, "sum", 2), 12.5);
+    assert!(launches.notes[0].contains("3 launches: 1 short kernels"), "{:?}", launches.notes);
+    assert!(launches.notes[1].starts_with("1 GPU operations have no known launch"), "{:?}", launches.notes);
+
+    let copies = hta_memory_bandwidth::exact(&trace, &scope);
+    assert_eq!((copies.rows(), cell(&copies, "bytes", 0), cell(&copies, "bandwidth", 0)), (1, 1000.0, 0.5));
+
+    let annotated = hta_annotations::exact(&trace, &scope);
+    let times: BTreeMap<String, f64> =
+        (0..annotated.rows()).map(|i| (text(&annotated, "annotation", i), cell(&annotated, "time_ns", i))).collect();
+    assert_eq!(times, BTreeMap::from([("block".to_owned(), 20_000.0), (String::new(), 32_000.0)]));
+}
+
+#[test]
+fn exact_tables_add_up_over_the_corpus() {
+    let Some(corpus) = corpus() else { return };
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    for path in files {
+        let trace = read(&path);
+        let scope = Scope::default();
+        // Every operation is either launched or counted as without launch.
+        let launches = hta_launch_stats::exact(&trace, &scope);
+        let counted = number(&launches, "count", 0).unwrap() as usize;
+        let orphans: usize = launches.notes[1].split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(counted + orphans, trace.gpu.len(), "{}", path.display());
+        // Gaps and busy time of a stream fill its window.
+        let idle = hta_idle_time::exact(&trace, &scope, 30_000);
+        let mut streams: BTreeMap<(i64, i64), Vec<(i64, i64)>> = BTreeMap::new();
+        for (row, &event) in trace.gpu.event.iter().enumerate().filter(|(_, e)| trace.events.is_plausible(**e)) {
+            let span = (trace.events.start[event.index()], trace.events.end(event));
+            streams.entry((i64::from(trace.gpu.device[row]), trace.gpu.stream[row])).or_default().push(span);
+        }
+        let mut gaps: BTreeMap<(i64, i64), i64> = BTreeMap::new();
+        for i in 0..idle.rows() {
+            let key = |c: &str| number(&idle, c, i).unwrap() as i64;
+            *gaps.entry((key("device"), key("stream"))).or_default() += key("time_ns");
+        }
+        for (stream, spans) in streams {
+            let busy = stackline_analyze::intervals::union(spans);
+            let window = busy.last().unwrap().1 - busy[0].0;
+            let filled = stackline_analyze::intervals::total(&busy) + gaps[&stream];
+            assert_eq!(filled, window, "{}: device and stream {stream:?}", path.display());
+        }
+        // A selection of steps never has more than the whole.
+        if let Some(step) = trace.steps.first() {
+            let one = Scope { steps: Some((step.number, step.number)) };
+            let rows = HtaRows::load(&trace, &one);
+            assert!(rows.rows.len() <= HtaRows::load(&trace, &scope).rows.len());
+            for analysis in analyses::ALL.iter().filter(|a| a.name.starts_with("hta_")) {
+                let _ = (analysis.run)(&trace, &one);
+            }
+        }
+    }
+}
+
+/// A trace of events given as JSON texts.
+fn made_of(events: &[String]) -> Trace {
+    let text = format!("{{\"traceEvents\": [{}]}}", events.join(","));
+    stackline_ingest::read_bytes("made.json", text.as_bytes(), &stackline_ingest::ReadOptions::default()).unwrap()
+}
+
+fn kernel(name: &str, stream: usize, ts: &str, dur: &str, correlation: usize) -> String {
+    format!(
+        r#"{{"ph":"X","cat":"kernel","name":"{name}","pid":0,"tid":{stream},"ts":{ts},"dur":{dur},
+            "args":{{"device":0,"stream":{stream},"correlation":{correlation}}}}}"#
+    )
+}
+
+fn call(name: &str, cat: &str, ts: usize, args: &str) -> String {
+    format!(r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":2,"args":{{{args}}}}}"#)
+}
+
+fn run(name: &str, trace: &Trace) -> Vec<Table> {
+    (analyses::find(name).unwrap().run)(trace, &Scope::default())
+}
+
+#[test]
+fn kinds_of_work_are_the_same_in_all_tables_of_ours() {
+    let names = [
+        ("gemm", "computation"),
+        ("__amd_rocclr_copyBuffer", "memory"),
+        ("__amd_rocclr_fillBufferAligned", "memory"),
+        ("void vllm::cross_device_reduce_1stage<float>()", "communication"),
+        ("void deep_ep::intranode::dispatch<8>(int*)", "communication"),
+    ];
+    let events: Vec<String> =
+        names.iter().enumerate().map(|(i, (name, _))| kernel(name, 7, &format!("{}", 10 * i), "10", i + 1)).collect();
+    let trace = made_of(&events);
+    let tables = run("gpu_time", &trace);
+    for (name, kind) in names {
+        let row = (0..5).find(|&r| text(&tables[1], "name", r) == name).unwrap();
+        assert_eq!(text(&tables[1], "kind", row), kind, "{name}");
+    }
+    let times: Vec<f64> = (0..3).map(|r| number(&tables[0], "time_ns", r).unwrap()).collect();
+    assert_eq!(times, [10_000.0, 20_000.0, 20_000.0]);
+    assert!(tables.iter().all(|t| t.notes.iter().any(|n| n.contains("0.0 % of the GPU time has a known launch"))));
+    // Fills are computation here, as in TraceLens.
+    let timeline = &run("gpu_timeline", &trace)[0];
+    let times: Vec<f64> = (0..3).map(|r| number(timeline, "time_ms", r).unwrap()).collect();
+    assert_eq!(times, [0.02, 0.02, 0.01]);
+    let collectives = &run("coll_analysis", &trace)[0];
+    let families: Vec<String> = (0..collectives.rows()).map(|r| text(collectives, "family", r)).collect();
+    assert_eq!(families, ["all_reduce", "all_to_all"]);
+    assert!(!classify::is_tracelens_communication(names[3].0));
+}
+
+#[test]
+fn sums_of_times_are_exact_and_never_wrap() {
+    // 3 kernels of 1.001 µs at a clock whose ns have no exact f64.
+    let at = |i: usize| format!("{}.001", 1_695_835_535_123_456u64 + 10 * i as u64);
+    let trace = made_of(&(0..3).map(|i| kernel("gemm", 7, &at(i), "1.001", i + 1)).collect::<Vec<_>>());
+    assert_eq!(number(&run("hta_kernel_breakdown", &trace)[0], "time_ns", 0), Some(3003.0));
+    // 11 kernels of 10^18 ns are more than an i64 holds.
+    let mut long = made_of(&(0..11).map(|i| kernel("gemm", i, "0", "5", i + 1)).collect::<Vec<_>>());
+    for dur in &mut long.events.dur {
+        *dur = 1_000_000_000_000_000_000;
+    }
+    for event in 0..long.events.len() {
+        long.events.flags[event] &= !stackline_model::flags::IMPLAUSIBLE;
+    }
+    let most = i64::MAX as f64;
+    assert_eq!(number(&run("hta_kernel_breakdown", &long)[1], "time_ns", 0), Some(most));
+    assert_eq!(number(&hta_annotations::exact(&long, &Scope::default()), "time_ns", 0), Some(most));
+    for analysis in analyses::ALL {
+        let _ = (analysis.run)(&long, &Scope::default());
+    }
+}
+
+#[test]
+fn one_correlation_for_thousands_of_calls_stays_small() {
+    let mut events: Vec<String> =
+        (0..1000).map(|i| call("cudaLaunchKernel", "cuda_runtime", 10 * i, "\"correlation\":5")).collect();
+    events.extend((0..1000).map(|i| kernel("gemm", 7, &format!("{}", 10 * i + 5), "3", 5)));
+    let trace = made_of(&events);
+    let rows = HtaRows::load(&trace, &Scope::default());
+    let expected = 64 * 1000 + 936;
+    assert_eq!(hta_launch_stats::pairs(&rows, true).len(), expected);
+    assert_eq!(hta_queue_length::series(&rows)[&7].len(), expected + 1000);
+    for table in [&run("hta_launch_stats", &trace)[1], &run("hta_queue_length", &trace)[0]] {
+        assert!(table.notes.iter().any(|n| n.starts_with("936 calls")), "{:?}", table.notes);
+    }
+}
+
+#[test]
+fn counters_of_many_names_stay_small() {
+    let mut events = vec![];
+    for i in 0..300 {
+        events.push(call("cudaLaunchKernel", "cuda_runtime", 10 * i, &format!("\"correlation\":{}", i + 1)));
+        events.push(call("gemm", "cuda_profiler_range", 10 * i + 5, &format!("\"counter_{i:03}\":1")));
+    }
+    let table = &run("hta_counters", &made_of(&events))[0];
+    assert_eq!((table.rows(), table.columns.len()), (300, 5 + hta_counters::MOST_COUNTERS));
+    assert!(table.notes[0].starts_with("300 different counters"));
+}
