@@ -1,16 +1,14 @@
 //! Records to rows: phases, tracks, metadata, open spans.
 
-use super::Place;
 use super::categories::{kind_of, track_kind};
 use super::event::merge;
 use super::flows::{FlowPhase, FlowPoint};
 use super::record::{KeyCache, RawEvent, Time};
 use crate::problems::{self, Code};
 use crate::text::TextReader;
-use crate::{Error, ReadOptions, resolve};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use stackline_model::{
-    AttrTable, AttrType, EventId, EventKind, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
+    AttrType, EventId, EventKind, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,16 +51,16 @@ pub(super) struct Builder {
     kinds: FxHashMap<StrId, EventKind>,
     last_kind: (StrId, EventKind),
     last_track: Option<(Key, Key, TrackKind, TrackId)>,
-    open: FxHashMap<TrackId, Vec<EventId>>,
+    pub(super) open: FxHashMap<TrackId, Vec<EventId>>,
     open_async: FxHashMap<AsyncKey, Vec<EventId>>,
     /// Arguments that came with an end record.
-    late: Vec<LateArguments>,
-    flows: Vec<FlowPoint>,
+    pub(super) late: Vec<LateArguments>,
+    pub(super) flows: Vec<FlowPoint>,
     /// Name and display order of threads, from metadata.
-    threads: BTreeMap<(Key, Key), (StrId, Option<i64>)>,
+    pub(super) threads: BTreeMap<(Key, Key), (StrId, Option<i64>)>,
     /// Events with a frame of `stackFrames`, which may come after them.
-    stack_of: Vec<(EventId, Key)>,
-    unknown_categories: BTreeMap<StrId, u64>,
+    pub(super) stack_of: Vec<(EventId, Key)>,
+    pub(super) unknown_categories: BTreeMap<StrId, u64>,
 }
 
 impl Builder {
@@ -411,111 +409,5 @@ impl Builder {
             "thread_sort_index" => self.threads.entry((self.raw.pid, self.raw.tid)).or_default().1 = number,
             _ => {}
         }
-    }
-
-    /// Applies thread metadata to every lane of that process and thread number.
-    fn name_tracks(&mut self) {
-        let tracks = &mut self.trace.tracks;
-        for track in &mut tracks.tracks {
-            let key = (tracks.processes[track.process.index()].pid, track.tid);
-            if let Some(&(name, sort_index)) = self.threads.get(&key) {
-                track.name = name;
-                track.sort_index = sort_index;
-            }
-        }
-    }
-
-    /// Notes that the text ended before the document did.
-    pub(super) fn note_end(&mut self, place: Place, offset: u64) {
-        let report = &mut self.trace.report;
-        match place {
-            Place::Events { member: false } => problems::UNCLOSED.count(report, Some(offset), ""),
-            Place::Lost { .. } | Place::Events { .. } | Place::Members if !self.truncated => {
-                problems::TRUNCATED.count(report, Some(offset), "");
-            }
-            _ => {}
-        }
-    }
-
-    /// Resolves what needs the whole trace, and seals it.
-    pub(super) fn finish(mut self, name: &str, options: &ReadOptions) -> Result<Trace, Error> {
-        if !self.saw_events && self.trace.report.records == 0 && !self.trace.meta.entries.is_empty() {
-            return Err(super::header::no_events(name, &self.trace));
-        }
-        let is_void = self.trace.events.is_empty() && self.trace.tracks.processes.is_empty() && self.flows.is_empty();
-        let ends = self.trace.report.count_of(problems::UNMATCHED_END.code);
-        if !self.saw_events && is_void && ends == 0 && !self.trace.report.is_clean() {
-            return Err(super::header::no_records(name, &self.trace));
-        }
-        if self.trace.strings.is_full(1 << 20) {
-            problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
-        }
-        self.close_open();
-        self.merge_late_arguments();
-        self.name_tracks();
-        for (event, frame) in std::mem::take(&mut self.stack_of) {
-            if let Some(&stack) = self.frame_ids.get(&self.trace.key_text(frame)) {
-                self.trace.stacks.event.push(event);
-                self.trace.stacks.stack.push(stack);
-            }
-        }
-        for (category, count) in std::mem::take(&mut self.unknown_categories) {
-            let text = self.trace.strings.get(category).to_owned();
-            problems::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, None, &text);
-        }
-        let Self { mut trace, flows, .. } = self;
-        resolve::resolve(&mut trace, flows, options);
-        Ok(trace)
-    }
-
-    fn close_open(&mut self) {
-        // Not by GPU records: their times may be absurd, and must not stretch what the host did.
-        let events = &self.trace.events;
-        let ended = |e: &EventId| {
-            !events.has(*e, flags::UNFINISHED | flags::NO_TIME)
-                && self.trace.tracks.get(events.track[e.index()]).kind != TrackKind::Stream
-        };
-        let starts = events.ids().filter(|e| events.has(*e, flags::UNFINISHED)).map(|e| events.start[e.index()]);
-        let end = events.ids().filter(ended).map(|e| events.end(e)).chain(starts).max().unwrap_or(0);
-        let unfinished = |e: &EventId| self.trace.events.has(*e, flags::UNFINISHED);
-        let open: Vec<EventId> = self.trace.events.ids().filter(unfinished).collect();
-        for event in open {
-            let row = event.index();
-            self.trace.events.dur[row] = end.saturating_sub(self.trace.events.start[row]).max(0);
-            self.trace.events.flags[row] |= flags::HAS_DURATION;
-            let name = self.trace.strings.get(self.trace.events.name[row]);
-            problems::UNFINISHED.count(&mut self.trace.report, None, name);
-        }
-    }
-
-    /// Adds the arguments of end records to those of their begin.
-    fn merge_late_arguments(&mut self) {
-        if self.late.is_empty() {
-            return;
-        }
-        self.late.sort_by_key(|(event, ..)| *event);
-        let mut late = std::mem::take(&mut self.late).into_iter().peekable();
-        let mut merged = AttrTable::new();
-        for event in self.trace.events.ids() {
-            let (mut fields, mut values) = (Vec::new(), Vec::new());
-            let mut said = FxHashSet::default();
-            for (key, value) in self.trace.attrs.of(event) {
-                let (kind, raw) = value.to_raw();
-                fields.push((key, kind));
-                values.push(raw);
-                said.insert((key, kind, raw));
-            }
-            while let Some((_, more, raw)) = late.next_if(|(e, ..)| *e == event) {
-                for (field, raw) in more.into_iter().zip(raw) {
-                    // What both records say stands once; where they differ, the end's value stands last and counts.
-                    if said.insert((field.0, field.1, raw)) {
-                        fields.push(field);
-                        values.push(raw);
-                    }
-                }
-            }
-            merged.push(&fields, &values);
-        }
-        self.trace.attrs = merged;
     }
 }

@@ -11,6 +11,7 @@ mod flows;
 mod header;
 mod record;
 mod resync;
+mod seal;
 
 use crate::problems;
 use crate::scan::{Cursor, Fail};
