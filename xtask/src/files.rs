@@ -5,9 +5,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// Repository root.
+/// Repository root. `cargo run` says where the package is now; a target folder shared by two clones may hold a program
+/// that was built in the other one.
 pub(crate) fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    PathBuf::from(package).parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
 /// Where cargo puts what it builds.
