@@ -132,7 +132,8 @@ fn arguments_of_an_end_stand_last() {
 
 #[test]
 fn a_finished_arrow_starts_no_other() {
-    let flow = |ph: &str, ts: i64| format!(r#"{{"ph":"{ph}","cat":"x","name":"f","id":1,"pid":1,"tid":{ts},"ts":{ts}}}"#);
+    let flow =
+        |ph: &str, ts: i64| format!(r#"{{"ph":"{ph}","cat":"x","name":"f","id":1,"pid":1,"tid":{ts},"ts":{ts}}}"#);
     let events: Vec<String> = (1..4).map(|t| x("cpu_op", "a", (1, t), &t.to_string(), "1", "")).collect();
     let trace = read(&list(&[events, vec![flow("s", 1), flow("f", 2), flow("f", 3)]].concat()));
     assert_eq!(trace.flows.iter().map(|(a, b, _)| (a.0, b.0)).collect::<Vec<_>>(), [(0, 1)]);
