@@ -1,5 +1,6 @@
 //! Running the binary, and finding the corpus.
 #![allow(dead_code, clippy::print_stderr, reason = "not every test file uses everything")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code outside test functions")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
