@@ -38,7 +38,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if let Some(file) = &args.save {
         to_file(file, |out| path.save(out))?;
     }
-    let before = (!edits.is_empty()).then(|| path.report());
+    let before = (!edits.is_empty()).then(|| path.summary());
     if before.is_some() {
         path = path.apply(&edits);
     }
@@ -92,11 +92,17 @@ fn answer(
     session: &Session<'_>,
     common: &Common,
 ) -> Result<()> {
-    let report = path.report();
-    let tables = session.pick(tables(path, &report))?;
     let people = common.format == Format::Table && common.tables.is_empty();
+    // The points of a long path cost more than all the rest: only for those who get to see them.
+    let report = if people { path.summary() } else { path.report() };
+    let mut tables = tables(path, &report);
+    let asked = common.tables.iter().any(|name| name == POINTS);
+    if asked || common.format == Format::Csv {
+        tables.push(points(&report));
+    }
+    let tables = session.pick(tables)?;
     let head = if people { head(&report, before) } else { String::new() };
-    let shown = people.then(|| tables.iter().filter(|t| t.name != "critical_path").cloned().collect());
+    let shown = None;
     let extra = if common.format == Format::Json { extra(&report, before)? } else { Vec::new() };
     Answer { command: "critical-path", session, extra, tables, head, shown }.write(common)
 }
@@ -176,12 +182,18 @@ fn tables(path: &CriticalPath, report: &CriticalPathReport) -> Vec<Table> {
         .text("type", report.edges.keys().cloned())
         .i64("edges", Unit::None, report.edges.values().map(|&n| n as i64))
         .i64("on_path", Unit::None, report.edges.keys().map(|k| report.path_edges.get(k).map_or(0, |&n| n as i64)));
+    vec![bound_by, top, edges]
+}
+
+/// Name of the table of points; JSON documents have them under `path`.
+const POINTS: &str = "critical_path";
+
+fn points(report: &CriticalPathReport) -> Table {
     let points = &report.path;
-    let all = Table::new("critical_path", "The path, node by node")
+    Table::new(POINTS, "The path, node by node")
         .i64("event", Unit::None, points.iter().map(|p| i64::from(p.event)))
         .text("at", points.iter().map(|p| p.at.clone()))
         .i64("time_ns", Unit::Ns, points.iter().map(|p| p.time_ns))
         .text("name", points.iter().map(|p| p.name.clone()))
-        .text("track", points.iter().map(|p| p.track.clone()));
-    vec![bound_by, top, edges, all]
+        .text("track", points.iter().map(|p| p.track.clone()))
 }
