@@ -103,7 +103,9 @@ fn event_line(trace: &Trace, e: EventId) -> String {
         trace.category(e),
         trace.name(e)
     );
-    for (k, v) in trace.attrs.of(e) {
+    // Whether members of the record stand before or behind its arguments says nothing.
+    let (outer, args): (Vec<_>, Vec<_>) = trace.attrs.of(e).partition(|(k, _)| trace.strings.get(*k).starts_with('$'));
+    for (k, v) in args.into_iter().chain(outer) {
         let _ = write!(line, " {}={}", trace.strings.get(k), value(trace, v));
     }
     line
