@@ -42,7 +42,7 @@ codes! {
     TRUNCATED "truncated" Lost "the file ends in the middle; everything before was kept";
     TOO_DAMAGED "too_damaged" Lost "so little of the text makes sense that reading stopped here; everything before was kept";
     UNCLOSED "unclosed_list" Note "the event list is not closed, as the format allows";
-    DAMAGED_STREAM "damaged_compression" Lost "the compressed stream breaks off or is damaged; what came before was kept";
+    DAMAGED_STREAM "damaged_compression" Lost "the compressed stream breaks off or is damaged; what came before was kept, near the damage it may be garbled";
     TRAILING "trailing_data" Skipped "there is more text behind the end of the document; it was not read";
     TOO_LARGE_ENTRY "oversized_entry" Lost "an entry of more than 512 MiB; reading stopped there";
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
