@@ -31,10 +31,27 @@ pub(crate) fn wrong_use(message: impl Into<String>) -> Error {
     WrongUse(message.into()).into()
 }
 
+/// An input that cannot be read, where no other error says so.
+#[derive(Debug)]
+pub(crate) struct Unreadable(pub(crate) String);
+
+impl std::fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unreadable {}
+
+/// An [`Unreadable`] as an error.
+pub(crate) fn unreadable(message: impl Into<String>) -> Error {
+    Unreadable(message.into()).into()
+}
+
 /// "did you mean" for a name, or an empty text.
 pub(crate) fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = stackline_engine::nearest(typed, names, 3);
-    if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) }
+    if near.is_empty() { ".".to_owned() } else { format!("; did you mean {}?", near.join(" or ")) }
 }
 
 /// Tells a failure on standard error and gives its exit code. A reader that closed the pipe is no failure.
@@ -58,6 +75,9 @@ pub(crate) fn report(error: &Error) -> u8 {
 fn code(error: &Error) -> u8 {
     if error.is::<WrongUse>() {
         return WRONG_USE;
+    }
+    if error.is::<Unreadable>() {
+        return UNREADABLE;
     }
     match error.downcast_ref::<stackline_engine::Error>() {
         Some(e) if e.is_unreadable() => UNREADABLE,

@@ -9,7 +9,16 @@ use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch};
 use stackline_model::{ReadReport, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+/// Refuses a target that is one of the inputs: the trace would be gone.
+pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
+    let Ok(target_file) = std::fs::canonicalize(target) else { return Ok(()) };
+    if target_file.is_file() && inputs.iter().any(|i| std::fs::canonicalize(i).is_ok_and(|i| i == target_file)) {
+        return Err(wrong_use(format!("{} is an input and would be replaced; give another name", target.display())));
+    }
+    Ok(())
+}
 
 /// Opened traces and the options that go with them.
 pub(crate) struct Session<'a> {
@@ -23,6 +32,9 @@ pub(crate) struct Session<'a> {
 impl<'a> Session<'a> {
     /// Opens the inputs of a command.
     pub(crate) fn open(inputs: &[PathBuf], common: &'a Common) -> Result<Self> {
+        if let Some(target) = &common.output {
+            not_an_input(target, inputs)?;
+        }
         let watch = Watch::new();
         let progress = Progress::start(&watch);
         let clip_overlaps = common.clip_overlaps;

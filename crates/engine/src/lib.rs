@@ -23,7 +23,7 @@ mod watch;
 pub use error::Error;
 pub use merge::concatenate;
 pub use names::nearest;
-pub use open::{OpenOptions, is_run, open, save};
+pub use open::{OpenOptions, is_complete, is_run, open, save};
 pub use ranks::{ranks, select_rank};
 pub use run::{RunOptions, check_steps, run};
 pub use stackline_store::WriteOptions;

@@ -7,7 +7,7 @@ use stackline_store::{ReadSelection, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use stackline_store::is_run;
+pub use stackline_store::{is_complete, is_run};
 
 /// Settings of an opening.
 #[derive(Clone, Debug, Default)]

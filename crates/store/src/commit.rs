@@ -3,31 +3,25 @@
 use crate::{Error, manifest};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A directory in the making. Dropped without [`Self::publish`], it is removed.
 pub(crate) struct Partial {
     path: PathBuf,
     target: PathBuf,
+    overwrite: bool,
     published: bool,
 }
 
 impl Partial {
-    /// Starts `TARGET.partial-PID`. Refuses a target that exists, unless it is a run and may be replaced.
+    /// Starts `TARGET.partial-PID-N`. Refuses a target that exists, unless it is a run and may be replaced.
     pub(crate) fn create(target: &Path, overwrite: bool) -> Result<Self, Error> {
-        if fs::symlink_metadata(target).is_ok() {
-            let owned = || target.to_path_buf();
-            if !overwrite {
-                return Err(Error::Exists { path: owned() });
-            }
-            if !manifest::is_run(target) {
-                return Err(Error::Foreign { path: owned() });
-            }
-        }
+        may_take(target, overwrite)?;
         let path = beside(target, "partial")?;
         // What a killed process with our number left behind.
         remove(&path)?;
         fs::create_dir_all(&path).map_err(Error::io(&path, "create"))?;
-        Ok(Self { path, target: target.to_path_buf(), published: false })
+        Ok(Self { path, target: target.to_path_buf(), overwrite, published: false })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -39,6 +33,8 @@ impl Partial {
         if sync {
             sync_dir(&self.path)?;
         }
+        // Others may have made something of that name in the meantime.
+        may_take(&self.target, self.overwrite)?;
         let old = beside(&self.target, "old")?;
         let replaces = fs::symlink_metadata(&self.target).is_ok();
         if replaces {
@@ -69,6 +65,18 @@ impl Drop for Partial {
     }
 }
 
+/// Whether a name is free, or taken by a run that may be replaced.
+fn may_take(target: &Path, overwrite: bool) -> Result<(), Error> {
+    if fs::symlink_metadata(target).is_err() {
+        return Ok(());
+    }
+    let path = target.to_path_buf();
+    if !overwrite {
+        return Err(Error::Exists { path });
+    }
+    if manifest::is_only_run(target) { Ok(()) } else { Err(Error::Foreign { path }) }
+}
+
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -79,7 +87,9 @@ fn beside(target: &Path, suffix: &str) -> Result<PathBuf, Error> {
         Error::NotARun { path: target.to_path_buf(), detail }
     })?;
     let mut name = name.to_os_string();
-    name.push(format!(".{suffix}-{}", std::process::id()));
+    // Several threads of one process may write to the same place.
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    name.push(format!(".{suffix}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
     Ok(target.with_file_name(name))
 }
 

@@ -31,7 +31,7 @@ mod write;
 
 pub use error::Error;
 pub use export::write_table_parquet;
-pub use manifest::{FORMAT_VERSION, Manifest, TableEntry, TraceEntry, is_run, read_manifest};
+pub use manifest::{FORMAT_VERSION, Manifest, TableEntry, TraceEntry, is_complete, is_run, read_manifest};
 pub use read::{Attributes, ReadSelection, read_run};
 pub use write::{WriteOptions, write_run};
 

@@ -92,9 +92,38 @@ pub(crate) fn trace_dir(run: &Path, index: usize) -> PathBuf {
     run.join(format!("trace={index}"))
 }
 
-/// Whether `path` is a run directory, whole or cut off, judged by what lies in it.
+/// Whether `path` is a run directory, whole or cut off, judged by what lies in it: a manifest that names our format, or
+/// tables in the folder of a first trace. A `manifest.json` of something else makes no run.
 pub fn is_run(path: &Path) -> bool {
-    path.is_dir() && (path.join(FILE).is_file() || trace_dir(path, 0).is_dir())
+    let named = || std::fs::read(path.join(FILE)).is_ok_and(|text| memmem(&text, FORMAT.as_bytes()));
+    let tables = || {
+        let entries = std::fs::read_dir(trace_dir(path, 0)).into_iter().flatten().flatten();
+        entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|e| e == "parquet"))
+    };
+    path.is_dir() && (named() || tables())
+}
+
+fn memmem(text: &[u8], word: &[u8]) -> bool {
+    text.windows(word.len()).any(|w| w == word)
+}
+
+/// Whether a directory is a run and holds nothing else, so that replacing it loses nothing that is not ours.
+pub(crate) fn is_only_run(path: &Path) -> bool {
+    let ours = |name: &str| name == FILE || name == "cache" || name.starts_with("trace=");
+    let entries = || std::fs::read_dir(path).into_iter().flatten().flatten();
+    is_run(path) && entries().all(|e| e.file_name().to_str().is_some_and(ours))
+}
+
+/// Whether every table that the manifest of a run lists is there and as long as it says. Contents are not looked at.
+pub fn is_complete(run: &Path) -> bool {
+    let Ok(manifest) = read_manifest(run) else { return false };
+    let intact = |(index, trace): (usize, &TraceEntry)| {
+        trace.tables.iter().all(|(name, table)| {
+            let file = trace_dir(run, index).join(format!("{name}.parquet"));
+            std::fs::metadata(file).is_ok_and(|m| table.bytes.is_none_or(|bytes| m.len() == bytes))
+        })
+    };
+    manifest.traces.iter().enumerate().all(intact)
 }
 
 /// Reads the manifest of a run, upgraded to the current version.

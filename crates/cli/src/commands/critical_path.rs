@@ -2,10 +2,10 @@
 
 use super::overlay;
 use crate::args::{Common, CriticalPathArgs, Format, Method, Range};
-use crate::failure::{WrongUse, wrong_use};
+use crate::failure::{WrongUse, unreadable, wrong_use};
 use crate::output::{Answer, to_file};
-use crate::session::Session;
-use anyhow::{Context, Result};
+use crate::session::{Session, not_an_input};
+use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode};
@@ -23,11 +23,17 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
         return Err(wrong_use("--restore takes the place of a trace: give one or the other"));
     }
+    if args.instance.is_some() && args.annotation.is_empty() {
+        return Err(wrong_use("--instance counts the events that --annotation names: give both"));
+    }
+    for target in args.overlay.iter().chain(&args.save) {
+        not_an_input(target, &args.inputs)?;
+    }
     let (session, mut path) = match &args.restore {
         Some(file) => {
-            let read = File::open(file).with_context(|| format!("{}: cannot read", file.display()))?;
+            let read = File::open(file).map_err(|e| unreadable(format!("{}: cannot read: {e}", file.display())))?;
             let path = CriticalPath::restore(BufReader::new(read));
-            (Session::empty(common), path.map_err(|e| wrong_use(format!("{}: {e}", file.display())))?)
+            (Session::empty(common), path.map_err(|e| unreadable(format!("{}: {e}", file.display())))?)
         }
         None => {
             let session = Session::open(&args.inputs, common)?;

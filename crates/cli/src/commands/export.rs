@@ -17,6 +17,9 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if common.output.is_none() && matches!(args.to, Target::Csv | Target::Parquet) {
         return Err(wrong_use("this format is a directory: say where with -o DIRECTORY"));
     }
+    if common.steps.is_some() {
+        return Err(wrong_use("export writes traces whole: --steps is for the commands that look at them"));
+    }
     let session = Session::open(&args.inputs.inputs, common)?;
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),

@@ -13,14 +13,21 @@ pub(crate) fn run(args: &Inputs, common: &Common) -> Result<()> {
     let Some(run) = &common.output else {
         return Err(wrong_use("import needs a place for the run: add -o NAME.stackline"));
     };
+    if common.steps.is_some() {
+        return Err(wrong_use("import takes traces whole: --steps is for the commands that look at them"));
+    }
     // Said before minutes of reading rather than after.
     if run.exists() && !stackline_engine::is_run(run) {
         let message = format!("{} exists and is not a Stackline run; choose another name", run.display());
         return Err(wrong_use(message));
     }
     let session = Session::open(&args.inputs, common)?;
+    // Worked out before the run gets its name: what is kept there must be of this run and no other.
+    let report = Content::to_keep(&session)?;
     save_run(&session.set, run)?;
-    Content::keep(&session, run)?;
+    if let Some(report) = report {
+        report.keep(run);
+    }
     let events: usize = session.infos.iter().map(|i| i.events).sum();
     say(&format!(
         "{}: {} events of {} traces. Next: stackline report {}",

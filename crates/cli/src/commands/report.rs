@@ -31,6 +31,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     };
     let Content { tables, paths, .. } = content;
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
+    let gpu_rows = gpu_time.map_or(0, Table::rows);
     let held: Vec<String> = conditions.iter().filter_map(|c| gpu_time.and_then(|t| c.holds(t))).collect();
     let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()))];
     if !conditions.is_empty() {
@@ -49,6 +50,9 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     }
     let tables = session.pick(tables)?;
     Answer { command: "report", session: &session, extra, tables, head, shown }.write(common)?;
+    if !conditions.is_empty() && gpu_rows == 0 {
+        say("--fail-on could not be checked: there is no GPU work")?;
+    }
     for text in &held {
         say(&format!("--fail-on {text}"))?;
     }

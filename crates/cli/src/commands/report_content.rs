@@ -46,18 +46,22 @@ impl Content {
     pub(crate) fn kept(inputs: &[PathBuf], common: &Common) -> Option<Self> {
         let whole = common.rank.is_none() && common.steps.is_none();
         match inputs {
-            [run] if whole && stackline_engine::is_run(run) => cache::load(run, ENTRY),
+            [run] if whole && stackline_engine::is_run(run) && stackline_engine::is_complete(run) => {
+                cache::load(run, ENTRY)
+            }
             _ => None,
         }
     }
 
-    /// Keeps the report of all that a session has in the run that it was written to. Best effort: without it, a report
-    /// is worked out again.
-    pub(crate) fn keep(session: &Session<'_>, run: &Path) -> Result<()> {
-        if session.common.rank.is_none() && session.common.steps.is_none() {
-            cache::keep(run, ENTRY, &Self::compute(session)?);
-        }
-        Ok(())
+    /// The report of all that a session has, if a run made of it should keep one.
+    pub(crate) fn to_keep(session: &Session<'_>) -> Result<Option<Self>> {
+        let whole = session.common.rank.is_none() && session.common.steps.is_none();
+        whole.then(|| Self::compute(session)).transpose()
+    }
+
+    /// Keeps the report in a run that was just written. Best effort: without it, a report is worked out again.
+    pub(crate) fn keep(&self, run: &Path) {
+        cache::keep(run, ENTRY, self);
     }
 }
 

@@ -1,0 +1,25 @@
+//! What is not ours is never replaced, whatever its files are called.
+
+use stackline_model::{Trace, TraceSet};
+use stackline_store::{Error, WriteOptions, is_run, write_run};
+
+#[test]
+fn a_manifest_of_something_else_makes_no_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = TraceSet { traces: vec![Trace::default()] };
+    let overwrite = WriteOptions { overwrite: true, ..WriteOptions::default() };
+    let app = folder.path().join("app");
+    std::fs::create_dir(&app).unwrap();
+    std::fs::write(app.join("manifest.json"), r#"{"name": "a browser extension"}"#).unwrap();
+    assert!(!is_run(&app));
+    assert!(matches!(write_run(&set, &app, &overwrite), Err(Error::Foreign { .. })));
+    assert!(app.join("manifest.json").is_file());
+    // A run with a file of the user's beside its tables.
+    let run = folder.path().join("mine.stackline");
+    write_run(&set, &run, &overwrite).unwrap();
+    write_run(&set, &run, &overwrite).unwrap();
+    std::fs::write(run.join("thesis.txt"), "keep").unwrap();
+    assert!(is_run(&run));
+    assert!(matches!(write_run(&set, &run, &overwrite), Err(Error::Foreign { .. })));
+    assert_eq!(std::fs::read_to_string(run.join("thesis.txt")).unwrap(), "keep");
+}
