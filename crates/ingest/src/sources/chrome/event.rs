@@ -31,11 +31,21 @@ impl EventReader<'_> {
         self.builder.pending.clear();
         cursor.at += 1;
         let mut seen = 0u32;
+        while let Some(key) = self.next_key(cursor)? {
+            self.member(cursor, key, &mut seen)?;
+            self.expect_end_of_value(cursor)?;
+        }
+        Ok(())
+    }
+
+    /// The next key of an object, behind commas and text that does not belong; `None` behind the object's end.
+    #[inline]
+    fn next_key<'a>(&mut self, cursor: &mut Cursor<'a>) -> Result<Option<RawStr<'a>>, Fail> {
         loop {
             match cursor.peek()? {
                 b'}' => {
                     cursor.at += 1;
-                    return Ok(());
+                    return Ok(None);
                 }
                 b',' => {
                     cursor.at += 1;
@@ -45,11 +55,9 @@ impl EventReader<'_> {
                 }
                 _ => {}
             }
-            match self.key(cursor)? {
-                Some(key) => self.member(cursor, key, &mut seen)?,
-                None => continue,
+            if let Some(key) = self.key(cursor)? {
+                return Ok(Some(key));
             }
-            self.expect_end_of_value(cursor)?;
         }
     }
 
@@ -214,21 +222,7 @@ impl EventReader<'_> {
     /// Reads the members of `args`.
     fn args(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Fail> {
         cursor.at += 1;
-        loop {
-            match cursor.peek()? {
-                b'}' => {
-                    cursor.at += 1;
-                    return Ok(());
-                }
-                b',' => {
-                    cursor.at += 1;
-                    if self.extra_commas(cursor)? == b'}' {
-                        continue;
-                    }
-                }
-                _ => {}
-            }
-            let Some(key) = self.key(cursor)? else { continue };
+        while let Some(key) = self.next_key(cursor)? {
             let builder = &mut *self.builder;
             let (id, marks) = builder.keys.intern(key, &mut builder.text, &mut builder.trace.strings);
             cursor.peek()?;
@@ -241,6 +235,7 @@ impl EventReader<'_> {
             self.builder.raw.push(id, value);
             self.expect_end_of_value(cursor)?;
         }
+        Ok(())
     }
 
     #[inline]

@@ -18,10 +18,6 @@ pub(super) fn members(bytes: &[u8], base: u64, last: bool, builder: &mut Builder
         match member(&mut cursor, base, builder) {
             Ok(Some(place)) => return Step::Go(place, cursor.at),
             Ok(None) => {}
-            Err(Fail::End) if last => {
-                // Nothing but white space is the usual end of a file that lacks its last bracket.
-                return Step::More(done);
-            }
             Err(Fail::End) => return Step::More(done),
             Err(Fail::Bad(looked)) => {
                 let at = cursor.at;
