@@ -27,6 +27,16 @@ pub enum CriticalPathError {
         /// How many instances there are.
         count: usize,
     },
+    /// No step has such a number.
+    #[error("no step has a number from {first} to {last}; {}", step_numbers(numbers))]
+    StepsNotFound {
+        /// First number asked for.
+        first: i64,
+        /// Last number asked for.
+        last: i64,
+        /// Numbers of the trace's steps in time order.
+        numbers: Vec<i64>,
+    },
     /// A range of instances that ends before it starts.
     #[error("instances {from}..{to} are none: give the smaller number first")]
     EmptyRange {
@@ -76,6 +86,13 @@ fn offer(nearest: &[String]) -> String {
     }
     let quoted: Vec<String> = nearest.iter().map(|n| format!("'{n}'")).collect();
     format!("nearest: {}", quoted.join(", "))
+}
+
+fn step_numbers(numbers: &[i64]) -> String {
+    match (numbers.iter().min(), numbers.iter().max()) {
+        (Some(first), Some(last)) => format!("the trace has steps from {first} to {last}"),
+        _ => "the trace has no steps (ProfilerStep annotations)".to_owned(),
+    }
 }
 
 fn count_text(count: usize) -> String {

@@ -5,10 +5,15 @@
 //! The only method so far is [`hta`].
 
 mod breakdown;
+mod commands;
 mod error;
 mod events;
+pub mod exact;
+pub mod gpu_calls;
+pub mod gpu_order;
 mod graph;
 pub mod hta;
+mod implicit_waits;
 mod longest_path;
 mod nearest;
 mod overlay;

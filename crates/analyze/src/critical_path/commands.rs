@@ -1,0 +1,122 @@
+//! What the host told the GPU to do, in the order of the calls.
+
+use super::gpu_calls::{CallKind, CallKinds};
+use super::gpu_order::{Streams, start};
+use crate::hta_view::number;
+use rustc_hash::FxHashMap;
+use stackline_model::{AttrColumn, EventId, EventKind, GpuId, Trace};
+use std::collections::BTreeMap;
+
+/// One command.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Command {
+    /// An operation joins its stream.
+    Launch { gpu: GpuId, call: EventId },
+    /// An event is recorded on a stream.
+    Record { correlation: i64, stream: usize },
+    /// A stream waits for a recorded event.
+    Wait { stream: usize, record: i64 },
+    /// Some stream waits for something.
+    UnknownWait { call: EventId },
+    /// The host waits.
+    Sync { call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<i64> },
+}
+
+/// All commands by time.
+pub(super) struct Commands {
+    pub(super) list: Vec<((i64, u8, i64, u32), Command)>,
+    /// Whether the trace records what streams wait for.
+    pub(super) has_wait_records: bool,
+}
+
+/// What a synchronisation record says.
+#[derive(Clone, Copy)]
+struct SyncRecord {
+    event: EventId,
+    device: i32,
+    stream: i64,
+    on_stream: i64,
+    record: i64,
+}
+
+impl Commands {
+    pub(super) fn collect(trace: &Trace, kinds: &CallKinds, streams: &Streams) -> Self {
+        let correlation = trace.attr("correlation");
+        let records = sync_records(trace, &correlation);
+        let mut out = Self { list: Vec::new(), has_wait_records: false };
+        let mut recorded_on: FxHashMap<i64, usize> = FxHashMap::default();
+        for list in records.values() {
+            for record in list {
+                out.has_wait_records |= is_stream_wait(trace, record);
+                if let Some(stream) = streams.numbered(record.device, record.on_stream) {
+                    recorded_on.entry(record.record).or_insert(stream);
+                }
+            }
+        }
+        for gpu in trace.gpu.ids().filter(|g| streams.of[g.index()] != u32::MAX) {
+            let call = trace.gpu.launch[gpu.index()];
+            let began = start(trace, gpu);
+            let at = call.some().map_or(began, |c| trace.events.start[c.index()].min(began));
+            out.list.push(((at, 0, began, gpu.0), Command::Launch { gpu, call }));
+        }
+        let calls = trace.events.ids().filter(|&e| trace.events.is_plausible(e));
+        for (call, kind) in calls.filter_map(|e| Some((e, kinds.of(trace, e)?))) {
+            let id = number(&correlation, call, trace);
+            let record = records.get(&id).and_then(|list| nearest(trace, list, call));
+            let at = trace.events.start[call.index()];
+            let stream = |number: i64, device: i32| streams.numbered(device, number);
+            let (rank, command) = match kind {
+                CallKind::Record => match recorded_on.get(&id) {
+                    Some(&stream) => (1, Command::Record { correlation: id, stream }),
+                    None => continue,
+                },
+                CallKind::StreamWait => match record {
+                    Some(r) => match stream(r.stream, r.device) {
+                        Some(stream) => (2, Command::Wait { stream, record: r.record }),
+                        None => continue,
+                    },
+                    None => (2, Command::UnknownWait { call }),
+                },
+                CallKind::Query | CallKind::Copy => continue,
+                CallKind::DeviceSync | CallKind::StreamSync | CallKind::EventSync | CallKind::Free => {
+                    let device = record.map_or(-1, |r| r.device);
+                    let known = |id: i64| Some(id).filter(|&id| id > 0);
+                    let stream = record.and_then(|r| stream(r.stream, r.device));
+                    (3, Command::Sync { call, kind, stream, device, record: record.and_then(|r| known(r.record)) })
+                }
+            };
+            out.list.push(((at, rank, id, call.0), command));
+        }
+        out.list.sort_by_key(|(key, _)| *key);
+        out
+    }
+}
+
+fn is_stream_wait(trace: &Trace, record: &SyncRecord) -> bool {
+    trace.name(record.event).contains("Stream Wait")
+}
+
+/// Synchronisation records by correlation id.
+fn sync_records(trace: &Trace, correlation: &AttrColumn<'_>) -> BTreeMap<i64, Vec<SyncRecord>> {
+    let columns = ["device", "stream", "wait_on_stream", "wait_on_cuda_event_record_corr_id"].map(|k| trace.attr(k));
+    let [device, stream, on_stream, record] = &columns;
+    let mut records: BTreeMap<i64, Vec<SyncRecord>> = BTreeMap::new();
+    for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Sync) {
+        let value = |column: &AttrColumn<'_>| number(column, event, trace);
+        records.entry(value(correlation)).or_default().push(SyncRecord {
+            event,
+            device: i32::try_from(value(device)).unwrap_or(-1),
+            stream: value(stream),
+            on_stream: value(on_stream),
+            record: value(record),
+        });
+    }
+    records
+}
+
+/// The record of a call: of those with its correlation id the one nearest in time.
+fn nearest(trace: &Trace, records: &[SyncRecord], call: EventId) -> Option<SyncRecord> {
+    let at = trace.events.start[call.index()];
+    let apart = |r: &&SyncRecord| trace.events.start[r.event.index()].abs_diff(at);
+    records.iter().min_by_key(apart).copied()
+}

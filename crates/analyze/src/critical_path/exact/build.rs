@@ -1,0 +1,330 @@
+//! From a trace to its dependency graph.
+
+use super::graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
+use super::lanes::Lane;
+use super::threads::{Handover, Threads};
+use crate::critical_path::gpu_order::{
+    CLOCK_TOLERANCE_NS, GpuOrder, Reason, SyncCall, end as gpu_end, start as gpu_start,
+};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, GpuId, Trace, TrackId};
+
+/// How often records contradicted each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Corrections {
+    /// Operations that start before their launch call.
+    pub(super) early_kernels: u64,
+    /// Dependencies on work that ended after what waited for it began; not believed beyond the clocks' tolerance.
+    pub(super) contradictions: u64,
+}
+
+/// A point of a lane at which something else is released.
+#[derive(Clone, Copy)]
+struct Source {
+    lane: usize,
+    at: i64,
+}
+
+/// A stretch of a lane in which its thread waits.
+struct Wait {
+    from: i64,
+    /// When it was over, as far as known.
+    until: i64,
+    /// When the thread went on with its own work.
+    to: i64,
+    kind: NodeKind,
+    call: EventId,
+    /// What it waited for.
+    on: Vec<(Released, Dependency)>,
+}
+
+/// What releases: an operation, or a source (by position).
+#[derive(Clone, Copy)]
+enum Released {
+    By(GpuId),
+    At(usize),
+}
+
+pub(super) struct Builder<'a> {
+    trace: &'a Trace,
+    order: &'a GpuOrder,
+    lanes: &'a [Lane],
+    lane_of: FxHashMap<TrackId, usize>,
+    graph: ActivityGraph,
+    edges: Vec<(u32, InEdge)>,
+    sources: Vec<Source>,
+    /// Per source the node that ends there.
+    source_node: Vec<u32>,
+    /// Per operation: its node, and the source that launches it.
+    gpu_node: Vec<u32>,
+    launch_source: Vec<u32>,
+    lane_nodes: Vec<(u32, u32)>,
+    corrections: Corrections,
+}
+
+impl<'a> Builder<'a> {
+    /// Builds the graph.
+    pub(super) fn build(
+        trace: &'a Trace,
+        order: &'a GpuOrder,
+        lanes: &'a [Lane],
+        threads: &Threads,
+    ) -> (ActivityGraph, Vec<(u32, u32)>, Corrections) {
+        let mut builder = Self {
+            trace,
+            order,
+            lanes,
+            lane_of: lanes.iter().enumerate().map(|(i, l)| (l.track, i)).collect(),
+            graph: ActivityGraph::default(),
+            edges: Vec::new(),
+            sources: Vec::new(),
+            source_node: Vec::new(),
+            gpu_node: vec![NONE; trace.gpu.len()],
+            launch_source: vec![NONE; trace.gpu.len()],
+            lane_nodes: Vec::new(),
+            corrections: Corrections::default(),
+        };
+        builder.add_operations();
+        builder.add_launches();
+        let waits = builder.collect_waits(threads);
+        builder.add_lanes(waits);
+        builder.connect_operations();
+        let Self { mut graph, edges, lane_nodes, corrections, .. } = builder;
+        graph.connect(edges);
+        (graph, lane_nodes, corrections)
+    }
+
+    fn add_operations(&mut self) {
+        for gpu in self.trace.gpu.ids().filter(|g| self.order.stream[g.index()] != u32::MAX) {
+            let span = (gpu_start(self.trace, gpu), gpu_end(self.trace, gpu));
+            self.gpu_node[gpu.index()] = self.graph.push(NodeKind::Gpu, gpu.0, span, EventId::NONE);
+        }
+    }
+
+    /// Where on its thread each operation is released: at the return of its launch, or at its start if that is earlier.
+    fn add_launches(&mut self) {
+        let blocking: FxHashMap<EventId, ()> = self
+            .order
+            .syncs
+            .iter()
+            .filter(|s| s.reason == Reason::BlockingCopy)
+            .map(|s| (s.call, ()))
+            .collect();
+        for gpu in self.trace.gpu.ids() {
+            if self.gpu_node[gpu.index()] == NONE {
+                continue;
+            }
+            let row = &self.trace.gpu;
+            let call = row.launch[gpu.index()].some().or_else(|| row.operator[gpu.index()].some());
+            let Some(call) = call.filter(|&c| self.trace.events.is_plausible(c)) else { continue };
+            let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) else { continue };
+            let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
+            let began = gpu_start(self.trace, gpu);
+            let previous = self.order.previous[gpu.index()].some().map(|p| gpu_end(self.trace, p));
+            let held_back = blocking.contains_key(&call) && previous.is_some_and(|p| p > from);
+            let at = if held_back { from } else { to.min(began).max(from) };
+            self.corrections.early_kernels += u64::from(began < from);
+            self.launch_source[gpu.index()] = self.source(lane, at) as u32;
+        }
+    }
+
+    fn source(&mut self, lane: usize, at: i64) -> usize {
+        self.sources.push(Source { lane, at });
+        self.sources.len() - 1
+    }
+
+    /// Waits of each lane by time.
+    fn collect_waits(&mut self, threads: &Threads) -> Vec<Vec<Wait>> {
+        let mut waits: Vec<Vec<Wait>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let order = self.order;
+        for sync in &order.syncs {
+            if let Some(&lane) = self.lane_of.get(&self.trace.events.track[sync.call.index()]) {
+                waits[lane].extend(self.sync_wait(sync));
+            }
+        }
+        for handover in &threads.handovers {
+            let wait = self.handover_wait(handover);
+            waits[handover.target].push(wait);
+        }
+        for list in &mut waits {
+            list.sort_by_key(|w| (w.from, w.until, w.to));
+        }
+        waits
+    }
+
+    fn sync_wait(&self, sync: &SyncCall) -> Option<Wait> {
+        let to = self.trace.events.end(sync.call);
+        let released = sync.on.iter().map(|&g| gpu_end(self.trace, g)).max()?;
+        let mut from = sync.from;
+        if sync.reason == Reason::BlockingCopy
+            && let Some(source) = self.sources.get(self.launch_source[sync.on[0].index()] as usize)
+        {
+            from = from.max(source.at);
+        }
+        let until = released.clamp(from, to);
+        let on = sync.on.iter().map(|&g| (Released::By(g), Dependency::Sync(sync.reason))).collect();
+        Some(Wait { from, until, to, kind: NodeKind::SyncReturn, call: sync.call, on })
+    }
+
+    fn handover_wait(&mut self, handover: &Handover) -> Wait {
+        let source = self.source(handover.source.0, handover.source.1);
+        let dependency = Dependency::Thread(handover.rule, handover.evidence);
+        // A worker that starts has no way back: the lag of the edge is its time. A wait in a span has.
+        let starts = handover.from == handover.to || self.is_gap(handover);
+        let until = if starts { handover.to } else { handover.source.1.clamp(handover.from, handover.to) };
+        let on = vec![(Released::At(source), dependency)];
+        Wait { from: handover.from, until, to: handover.to, kind: NodeKind::Resume, call: EventId::NONE, on }
+    }
+
+    fn is_gap(&self, handover: &Handover) -> bool {
+        let lane = &self.lanes[handover.target];
+        lane.piece_at(handover.from).is_some_and(|p| lane.pieces[p].event.is_none())
+    }
+
+    fn add_lanes(&mut self, waits: Vec<Vec<Wait>>) {
+        self.source_node = vec![NONE; self.sources.len()];
+        let mut sources: Vec<Vec<(i64, usize)>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        for (i, source) in self.sources.iter().enumerate() {
+            sources[source.lane].push((source.at, i));
+        }
+        let mut inward: Vec<(u32, Released, Dependency)> = Vec::new();
+        for (lane, (mut sources, waits)) in sources.into_iter().zip(waits).enumerate() {
+            sources.sort_unstable();
+            let from = self.graph.len() as u32;
+            LaneCutter::new(self, lane, &mut inward).cut(&sources, waits);
+            self.lane_nodes.push((from, self.graph.len() as u32));
+        }
+        for (node, released, dependency) in inward {
+            let from = match released {
+                Released::By(gpu) => self.gpu_node[gpu.index()],
+                Released::At(source) => self.source_node[source],
+            };
+            if from != NONE {
+                self.edges.push((node, InEdge { from, dependency, lag: 0 }));
+            }
+        }
+    }
+
+    fn connect_operations(&mut self) {
+        for gpu in self.trace.gpu.ids() {
+            let node = self.gpu_node[gpu.index()];
+            if node == NONE {
+                continue;
+            }
+            let began = self.graph.start[node as usize];
+            let is_launched = self.trace.gpu.launch[gpu.index()].is_some();
+            let source = self.launch_source[gpu.index()];
+            if source != NONE {
+                let dependency = if is_launched { Dependency::Launch } else { Dependency::LaunchByOperator };
+                let from = self.source_node[source as usize];
+                self.edges.push((node, InEdge { from, dependency, lag: 0 }));
+            }
+            if let Some(previous) = self.order.previous[gpu.index()].some() {
+                let from = self.gpu_node[previous.index()];
+                let dependency = match () {
+                    () if self.graph.end[from as usize] > began => Dependency::Overlap,
+                    () if source == NONE => Dependency::Unlaunched,
+                    () => Dependency::Stream,
+                };
+                self.edges.push((node, InEdge { from, dependency, lag: 0 }));
+            }
+            for dep in self.order.deps(gpu) {
+                let from = self.gpu_node[dep.on.index()];
+                let late = self.graph.end[from as usize] - began;
+                self.corrections.contradictions += u64::from(late > 0);
+                if late <= CLOCK_TOLERANCE_NS {
+                    self.edges.push((node, InEdge { from, dependency: Dependency::Gpu(dep.reason), lag: 0 }));
+                }
+            }
+        }
+    }
+}
+
+/// Cuts one lane into nodes at its sources and waits.
+struct LaneCutter<'b, 'a> {
+    builder: &'b mut Builder<'a>,
+    inward: &'b mut Vec<(u32, Released, Dependency)>,
+    lane: usize,
+    /// Up to where nodes were made.
+    cursor: i64,
+    last: u32,
+    /// Kind and call of nodes up to a moment: the way back from a wait.
+    returning: Option<(i64, NodeKind, EventId)>,
+    /// Waits that the next node follows.
+    pending: Vec<(Released, Dependency)>,
+}
+
+impl<'b, 'a> LaneCutter<'b, 'a> {
+    fn new(
+        builder: &'b mut Builder<'a>,
+        lane: usize,
+        inward: &'b mut Vec<(u32, Released, Dependency)>,
+    ) -> Self {
+        let cursor = builder.lanes[lane].start();
+        Self { builder, inward, lane, cursor, last: NONE, returning: None, pending: Vec::new() }
+    }
+
+    fn cut(mut self, sources: &[(i64, usize)], waits: Vec<Wait>) {
+        let mut sources = sources.iter().peekable();
+        for wait in waits {
+            while let Some(&(at, source)) = sources.next_if(|(at, _)| *at <= wait.from) {
+                self.mark(at, source);
+            }
+            // A wait inside another one adds nothing.
+            if wait.from >= self.cursor {
+                self.wait(wait);
+            }
+        }
+        for &(at, source) in sources {
+            self.mark(at, source);
+        }
+        let end = self.builder.lanes[self.lane].end();
+        self.advance(end);
+        if !self.pending.is_empty() || self.last == NONE {
+            self.node(self.cursor, NodeKind::Host, EventId::NONE);
+        }
+    }
+
+    fn mark(&mut self, at: i64, source: usize) {
+        self.advance(at);
+        // What is released while the thread waits was released when it began to.
+        let during_wait = at < self.cursor && self.last != NONE;
+        if !during_wait && (!self.pending.is_empty() || self.last == NONE) {
+            self.node(self.cursor, NodeKind::Host, EventId::NONE);
+        }
+        self.builder.source_node[source] = self.last;
+    }
+
+    fn wait(&mut self, wait: Wait) {
+        self.advance(wait.from);
+        self.cursor = wait.until;
+        self.pending.extend(wait.on);
+        let waited = wait.until > wait.from;
+        self.returning = Some((wait.to, wait.kind, wait.call)).filter(|r| waited && r.0 > wait.until);
+    }
+
+    /// Makes nodes up to a moment.
+    fn advance(&mut self, to: i64) {
+        if let Some((until, kind, call)) = self.returning
+            && self.cursor < to
+        {
+            self.node(until.min(to), kind, call);
+            if until <= to {
+                self.returning = None;
+            }
+        }
+        if self.cursor < to {
+            self.node(to, NodeKind::Host, EventId::NONE);
+        }
+    }
+
+    fn node(&mut self, to: i64, kind: NodeKind, call: EventId) {
+        let node = self.builder.graph.push(kind, self.lane as u32, (self.cursor, to), call);
+        if self.last != NONE {
+            self.builder.edges.push((node, InEdge { from: self.last, dependency: Dependency::Program, lag: 0 }));
+        }
+        self.inward.extend(self.pending.drain(..).map(|(released, dependency)| (node, released, dependency)));
+        self.last = node;
+        self.cursor = to;
+    }
+}

@@ -1,0 +1,177 @@
+//! What a nanosecond on the path is charged to.
+
+use super::graph::{Dependency, NodeKind};
+use super::lanes::Lane;
+use super::names::{Names, bits};
+use crate::critical_path::gpu_order::Evidence;
+use crate::kernel_type::{KernelType, NameTypes, RULES};
+use serde::Serialize;
+use stackline_model::{EventId, EventKind, Trace};
+
+/// A cause of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// A kernel computes.
+    GpuCompute,
+    /// A kernel communicates.
+    GpuCommunication,
+    /// A copy or fill runs.
+    GpuCopy,
+    /// The gap before an operation that was ready: its stream, an event or an engine came free.
+    GpuQueue,
+    /// From the return of the launch call (or the operation's start, if that is earlier) to the operation's start.
+    LaunchLatency,
+    /// A framework operator on the host.
+    HostOperator,
+    /// A runtime or driver call that does not wait.
+    HostRuntime,
+    /// Python, or whatever runs between operators.
+    HostPython,
+    /// Loading of data.
+    HostDataLoading,
+    /// From the end of the GPU work to the return of the call that waited for it.
+    SyncReturn,
+    /// From one thread's signal to the other's next work.
+    ThreadHandover,
+    /// Work of the profiler.
+    Profiler,
+    /// No rule explains it.
+    Unknown,
+}
+
+impl Category {
+    /// Every category, in the order of reports.
+    pub const ALL: [Self; 13] = [
+        Self::GpuCompute,
+        Self::GpuCommunication,
+        Self::GpuCopy,
+        Self::GpuQueue,
+        Self::LaunchLatency,
+        Self::HostOperator,
+        Self::HostRuntime,
+        Self::HostPython,
+        Self::HostDataLoading,
+        Self::SyncReturn,
+        Self::ThreadHandover,
+        Self::Profiler,
+        Self::Unknown,
+    ];
+
+    /// Stable text name, such as `gpu_compute`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GpuCompute => "gpu_compute",
+            Self::GpuCommunication => "gpu_communication",
+            Self::GpuCopy => "gpu_copy",
+            Self::GpuQueue => "gpu_queue",
+            Self::LaunchLatency => "launch_latency",
+            Self::HostOperator => "host_operator",
+            Self::HostRuntime => "host_runtime",
+            Self::HostPython => "host_python",
+            Self::HostDataLoading => "host_data_loading",
+            Self::SyncReturn => "sync_return",
+            Self::ThreadHandover => "thread_handover",
+            Self::Profiler => "profiler",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// The category with this text name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|c| c.name() == name)
+    }
+}
+
+/// A longer gap before an operation whose launch is not in the trace has no known cause, in ns.
+const UNLAUNCHED_GAP_NS: i64 = 10_000;
+
+/// The category of a lag.
+pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
+    match dependency {
+        Dependency::Launch | Dependency::LaunchByOperator => Category::LaunchLatency,
+        Dependency::Unlaunched if lag > UNLAUNCHED_GAP_NS => Category::Unknown,
+        Dependency::Stream | Dependency::Overlap | Dependency::Unlaunched | Dependency::Gpu(_) => Category::GpuQueue,
+        Dependency::Sync(_) => Category::SyncReturn,
+        Dependency::Thread(..) => Category::ThreadHandover,
+        Dependency::Program => Category::Unknown,
+    }
+}
+
+/// Categories of events.
+pub(super) struct Categories<'a> {
+    trace: &'a Trace,
+    names: &'a Names,
+    types: NameTypes<'a>,
+    is_engine: &'a [bool],
+    /// Per event whether it is part of loading data: 0 unknown yet, 1 no, 2 yes.
+    loads: Vec<u8>,
+}
+
+impl<'a> Categories<'a> {
+    pub(super) fn new(trace: &'a Trace, names: &'a Names, is_engine: &'a [bool]) -> Self {
+        Self { trace, names, types: NameTypes::new(trace, RULES), is_engine, loads: vec![0; trace.events.len()] }
+    }
+
+    /// Of GPU work.
+    pub(super) fn of_gpu(&mut self, event: EventId) -> Category {
+        match self.types.of_event(event) {
+            KernelType::Communication => Category::GpuCommunication,
+            KernelType::Memory => Category::GpuCopy,
+            KernelType::Computation | KernelType::Other => Category::GpuCompute,
+        }
+    }
+
+    /// Of the way back from a wait.
+    pub(super) fn of_return(kind: NodeKind) -> Category {
+        if kind == NodeKind::SyncReturn { Category::SyncReturn } else { Category::ThreadHandover }
+    }
+
+    /// Of host time whose innermost span is `event` (none: a gap), and how sure that is.
+    pub(super) fn of_host(&mut self, lane: &Lane, lane_index: usize, event: EventId) -> (Category, Evidence) {
+        if event.is_none() {
+            return self.of_gap(lane, lane_index);
+        }
+        let category = match self.trace.kind(event) {
+            EventKind::Runtime | EventKind::Driver => return (Category::HostRuntime, Evidence::Exact),
+            EventKind::Overhead => return (Category::Profiler, Evidence::Exact),
+            _ if self.loads_data(event) => Category::HostDataLoading,
+            EventKind::PythonFunction => Category::HostPython,
+            EventKind::Annotation => return (Category::HostPython, Evidence::Inferred),
+            _ => Category::HostOperator,
+        };
+        (category, Evidence::Exact)
+    }
+
+    fn of_gap(&self, lane: &Lane, lane_index: usize) -> (Category, Evidence) {
+        let category = match () {
+            () if self.is_engine[lane_index] => Category::HostOperator,
+            () if lane.has.operators + lane.has.python + lane.has.annotations > 0 => Category::HostPython,
+            () => Category::Unknown,
+        };
+        (category, Evidence::Inferred)
+    }
+
+    /// Whether a span is or lies in one that loads data.
+    fn loads_data(&mut self, event: EventId) -> bool {
+        let mut chain = Vec::new();
+        let mut at = event;
+        let found = loop {
+            if at.is_none() {
+                break 1;
+            }
+            match self.loads[at.index()] {
+                0 => chain.push(at),
+                known => break known,
+            }
+            if self.names.of(self.trace, at) & bits::LOADS_DATA != 0 {
+                break 2;
+            }
+            at = self.trace.events.parent[at.index()];
+        };
+        for event in chain {
+            self.loads[event.index()] = found;
+        }
+        found == 2
+    }
+}

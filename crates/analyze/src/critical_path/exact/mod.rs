@@ -1,0 +1,69 @@
+//! The exact critical path: walking back from the end of a window, every nanosecond has one cause.
+//!
+//! Threads are cut where something else depends on them, GPU work is put in order ([`super::gpu_order`]), and every
+//! activity's start is tied to what ended last among its prerequisites. The path's length is the window's, to the ns;
+//! what no record says is inferred by a named rule or is `unknown`.
+
+mod build;
+mod category;
+mod graph;
+mod lanes;
+mod names;
+mod threads;
+mod walk;
+mod window;
+
+pub use category::Category;
+pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
+pub use threads::ThreadRule;
+pub use walk::{ExactPath, Hop};
+pub use window::{Window, WindowChoice};
+
+use super::CriticalPathError;
+use super::gpu_order::GpuOrder;
+use lanes::Lane;
+use names::Names;
+use stackline_model::Trace;
+
+/// A trace with its dependency graph, ready for paths, slack and what-if.
+pub struct Exact<'a> {
+    trace: &'a Trace,
+    names: Names,
+    lanes: Vec<Lane>,
+    /// Per lane whether its gaps are time of the autograd engine.
+    is_engine: Vec<bool>,
+    /// Per lane its nodes: from, to.
+    lane_nodes: Vec<(u32, u32)>,
+    graph: ActivityGraph,
+    corrections: build::Corrections,
+}
+
+impl<'a> Exact<'a> {
+    /// Builds the dependency graph of a trace. Linear in its events, but for sorting.
+    pub fn new(trace: &'a Trace) -> Self {
+        let names = Names::new(trace);
+        let lanes = Lane::all(trace);
+        let threads = threads::find(trace, &lanes, &names);
+        let order = GpuOrder::new(trace);
+        let (graph, lane_nodes, corrections) = build::Builder::build(trace, &order, &lanes, &threads);
+        Self { trace, names, lanes, is_engine: threads.is_engine, lane_nodes, graph, corrections }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &ActivityGraph {
+        &self.graph
+    }
+
+    /// The critical path through a window.
+    ///
+    /// # Errors
+    /// If there is no such window: see [`Self::window`].
+    pub fn path(&self, choice: &WindowChoice) -> Result<ExactPath, CriticalPathError> {
+        Ok(self.path_of(self.window(choice)?))
+    }
+
+    /// The critical path through a window that was resolved.
+    pub fn path_of(&self, window: Window) -> ExactPath {
+        walk::walk(self, window)
+    }
+}

@@ -1,0 +1,87 @@
+//! What the method knows by name, as data: frames that wait, frames that let others go on, data loading.
+
+use stackline_model::{EventId, EventKind, Trace};
+
+/// Bits of [`Names::of`].
+pub(super) mod bits {
+    /// The frame that runs the autograd engine and waits for its threads.
+    pub(in super::super) const RUNS_BACKWARD: u8 = 1;
+    /// Waits for another thread or process.
+    pub(in super::super) const WAITS: u8 = 2;
+    /// Lets a waiting thread or process go on.
+    pub(in super::super) const RELEASES: u8 = 4;
+    /// Belongs to the loading of data.
+    pub(in super::super) const LOADS_DATA: u8 = 8;
+}
+
+/// All parts that a name must contain, and the bit they stand for.
+const RULES: &[(&[&str], u8)] = &[
+    (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
+    (&["'acquire' of '_thread."], bits::WAITS),
+    (&["built-in method acquire"], bits::WAITS),
+    (&["queues.py(", "): get"], bits::WAITS),
+    (&["queue.py(", "): get"], bits::WAITS),
+    (&["'get' of '_queue.SimpleQueue"], bits::WAITS),
+    (&["built-in method poll"], bits::WAITS),
+    (&["method 'poll' of"], bits::WAITS),
+    (&["built-in method select"], bits::WAITS),
+    (&["selectors.py("], bits::WAITS),
+    (&["threading.py(", "): wait"], bits::WAITS),
+    (&["connection.py(", "): wait"], bits::WAITS),
+    (&["connection.py(", "): _poll"], bits::WAITS),
+    (&["queues.py(", "): put"], bits::RELEASES),
+    (&["queue.py(", "): put"], bits::RELEASES),
+    (&["_try_put_index"], bits::RELEASES),
+    (&["'put' of '_queue.SimpleQueue"], bits::RELEASES),
+    (&["'release' of '_thread."], bits::RELEASES),
+    (&["threading.py(", "): notify"], bits::RELEASES),
+    (&["threading.py(", "): set"], bits::RELEASES),
+    (&["dataloader.py"], bits::LOADS_DATA),
+    (&["enumerate(DataLoader)"], bits::LOADS_DATA),
+    (&["_MultiProcessingDataLoaderIter"], bits::LOADS_DATA),
+    (&["_SingleProcessDataLoaderIter"], bits::LOADS_DATA),
+    (&["pin_memory.py"], bits::LOADS_DATA),
+    (&["_worker_loop"], bits::LOADS_DATA),
+    (&["data/_utils/fetch.py"], bits::LOADS_DATA),
+    (&["_utils/worker.py"], bits::LOADS_DATA),
+];
+
+/// Bits per name of a trace.
+pub(super) struct Names(Vec<u8>);
+
+impl Names {
+    pub(super) fn new(trace: &Trace) -> Self {
+        Self(trace.strings.iter().map(classify).collect())
+    }
+
+    /// The bits of an event's name; 0 for calls and for no event.
+    pub(super) fn of(&self, trace: &Trace, event: EventId) -> u8 {
+        let Some(name) = trace.events.name.get(event.index()) else { return 0 };
+        match trace.kind(event) {
+            EventKind::PythonFunction | EventKind::Operator | EventKind::Annotation => {
+                self.0.get(name.index()).copied().unwrap_or(0)
+            }
+            _ => 0,
+        }
+    }
+}
+
+fn classify(name: &str) -> u8 {
+    RULES.iter().filter(|(parts, _)| parts.iter().all(|p| name.contains(p))).fold(0, |bits, (_, bit)| bits | bit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_pytorch() {
+        let run = "<built-in method run_backward of torch._C._EngineBase object at 0x7f64>";
+        assert_eq!(classify(run), bits::RUNS_BACKWARD);
+        assert_eq!(classify("multiprocessing/queues.py(103): get"), bits::WAITS);
+        assert_eq!(classify("<method 'release' of '_thread.lock' objects>"), bits::RELEASES);
+        assert_eq!(classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::RELEASES, bits::RELEASES);
+        assert_eq!(classify("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"), bits::LOADS_DATA);
+        assert_eq!(classify("aten::mm"), 0);
+    }
+}

@@ -1,0 +1,302 @@
+//! Which thread let which other one go on.
+
+use super::lanes::{Lane, Piece};
+use super::names::{Names, bits};
+use crate::critical_path::gpu_order::Evidence;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, Key, Trace, TrackId};
+
+/// Why a thread went on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ThreadRule {
+    /// The autograd engine was called; a Python frame or an arrow from forward to backward says so.
+    BackwardStarts,
+    /// The autograd engine returned.
+    BackwardReturns,
+    /// A wait ended after another thread's or process's work, or after it released or put something.
+    Wakes,
+    /// The interpreter's lock became free.
+    InterpreterLock,
+    /// A thread began, or its pool woke it, while the main thread ran.
+    Starts,
+}
+
+impl ThreadRule {
+    /// Name of the rule in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BackwardStarts => "backward_starts",
+            Self::BackwardReturns => "backward_returns",
+            Self::Wakes => "wakes",
+            Self::InterpreterLock => "interpreter_lock",
+            Self::Starts => "starts",
+        }
+    }
+}
+
+/// A thread that waited and went on because of another one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Handover {
+    /// Lane that let it go on, and when.
+    pub(super) source: (usize, i64),
+    /// Lane that waited.
+    pub(super) target: usize,
+    /// When it began to wait.
+    pub(super) from: i64,
+    /// When its next own work began.
+    pub(super) to: i64,
+    pub(super) rule: ThreadRule,
+    pub(super) evidence: Evidence,
+}
+
+/// All hand-overs, and what the gaps of each lane are.
+pub(super) struct Threads {
+    pub(super) handovers: Vec<Handover>,
+    /// Per lane: whether its gaps are time of the autograd engine.
+    pub(super) is_engine: Vec<bool>,
+}
+
+/// Ends of work, by time: (end, lane).
+type Ends = Vec<(i64, usize)>;
+
+struct Finder<'a> {
+    trace: &'a Trace,
+    lanes: &'a [Lane],
+    names: &'a Names,
+    /// Main lane of each process.
+    main: FxHashMap<Key, usize>,
+    /// Per lane the lane whose backward pass it runs.
+    forward_of: Vec<Option<usize>>,
+    burst_ends: Ends,
+    release_ends: Ends,
+    handovers: Vec<Handover>,
+}
+
+/// Finds who waited for whom.
+pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
+    let main = main_lanes(trace, lanes);
+    let forward_of = forward_lanes(trace, lanes, &main);
+    let mut finder = Finder {
+        trace,
+        lanes,
+        names,
+        main,
+        forward_of,
+        burst_ends: burst_ends(lanes),
+        release_ends: release_ends(trace, lanes, names),
+        handovers: Vec::new(),
+    };
+    for lane in 0..lanes.len() {
+        finder.gaps(lane);
+        finder.waits(lane);
+    }
+    Threads { handovers: finder.handovers, is_engine: finder.forward_of.iter().map(Option::is_some).collect() }
+}
+
+/// The lane of each process that runs its steps, else the one whose thread number is that of the process, else the
+/// one with most spans of Python and operators.
+fn main_lanes(trace: &Trace, lanes: &[Lane]) -> FxHashMap<Key, usize> {
+    let steps: Vec<TrackId> = trace.steps.iter().map(|s| trace.events.track[s.event.index()]).collect();
+    let mut best: FxHashMap<Key, ((bool, bool, u32), usize)> = FxHashMap::default();
+    for (i, lane) in lanes.iter().enumerate() {
+        let (pid, tid) = (trace.tracks.pid(lane.track), trace.tracks.get(lane.track).tid);
+        let same = trace.key_text(pid) == trace.key_text(tid);
+        let score = (steps.contains(&lane.track), same, lane.has.python + lane.has.operators);
+        let slot = best.entry(pid).or_insert((score, i));
+        if score > slot.0 {
+            *slot = (score, i);
+        }
+    }
+    best.into_iter().map(|(pid, (_, lane))| (pid, lane)).collect()
+}
+
+/// Per lane the lane whose forward operators its backward operators belong to.
+fn forward_lanes(trace: &Trace, lanes: &[Lane], main: &FxHashMap<Key, usize>) -> Vec<Option<usize>> {
+    let of_track: FxHashMap<TrackId, usize> = lanes.iter().enumerate().map(|(i, l)| (l.track, i)).collect();
+    let lane = |e: EventId| of_track.get(&trace.events.track[e.index()]).copied();
+    let mut votes = vec![FxHashMap::<usize, u32>::default(); lanes.len()];
+    for (from, to, _) in trace.backward.iter() {
+        if let (Some(from), Some(to)) = (lane(from), lane(to))
+            && from != to
+        {
+            *votes[to].entry(from).or_default() += 1;
+        }
+    }
+    let most = |votes: &FxHashMap<usize, u32>| votes.iter().map(|(&l, &n)| (n, std::cmp::Reverse(l))).max();
+    let mut found: Vec<Option<usize>> = votes.iter().map(|v| Some(most(v)?.1.0)).collect();
+    for (i, lane) in lanes.iter().enumerate() {
+        let own_main = main.get(&trace.tracks.pid(lane.track)).copied().filter(|&m| m != i);
+        if found[i].is_none() && lane.pieces.iter().any(|p| is_engine_node(trace, p.event)) {
+            found[i] = own_main;
+        }
+    }
+    // Two lanes that run each other's backward pass would wait for each other.
+    for i in 0..found.len() {
+        if found[i].is_some_and(|f| found[f].is_some()) {
+            found[i] = None;
+        }
+    }
+    found
+}
+
+fn is_engine_node(trace: &Trace, event: EventId) -> bool {
+    event.is_some() && trace.name(event).starts_with("autograd::engine::evaluate_function")
+}
+
+/// When the top-level work of each lane paused.
+fn burst_ends(lanes: &[Lane]) -> Ends {
+    let mut ends: Ends = Vec::new();
+    for (i, lane) in lanes.iter().enumerate() {
+        ends.extend(lane.pieces.iter().filter(|p| p.event.is_none()).map(|p| (p.start, i)));
+    }
+    ends.sort_unstable();
+    ends
+}
+
+/// When frames that let others go on ended.
+fn release_ends(trace: &Trace, lanes: &[Lane], names: &Names) -> Ends {
+    let mut ends: Ends = Vec::new();
+    for (i, lane) in lanes.iter().enumerate() {
+        let mut seen = EventId::NONE;
+        for piece in lane.pieces.iter().filter(|p| p.event.is_some()) {
+            if piece.event != seen && names.of(trace, piece.event) & bits::RELEASES != 0 {
+                ends.push((trace.events.end(piece.event), i));
+                seen = piece.event;
+            }
+        }
+    }
+    ends.sort_unstable();
+    ends
+}
+
+/// The latest end in `(after, until]` on a lane that is wanted.
+fn latest(ends: &Ends, after: i64, until: i64, wanted: impl Fn(usize) -> bool) -> Option<(i64, usize)> {
+    let to = ends.partition_point(|&(end, _)| end <= until);
+    ends[..to].iter().rev().take_while(|(end, _)| *end > after).find(|(_, lane)| wanted(*lane)).copied()
+}
+
+impl Finder<'_> {
+    fn pid(&self, lane: usize) -> Key {
+        self.trace.tracks.pid(self.lanes[lane].track)
+    }
+
+    /// Gaps before top-level work: who woke the thread?
+    fn gaps(&mut self, lane: usize) {
+        let lanes = self.lanes;
+        let pieces = &lanes[lane].pieces;
+        for (i, piece) in pieces.iter().enumerate() {
+            let is_first = i == 0;
+            let after_gap = i > 0 && pieces[i - 1].event.is_none();
+            if piece.event.is_none() || !(is_first || after_gap) {
+                continue;
+            }
+            let from = if is_first { None } else { Some(pieces[i - 1].start) };
+            let found = match self.forward_of[lane] {
+                Some(forward) => self.backward_start(forward, from, piece.start),
+                None => self.gap_ends(lane, from, piece.start),
+            };
+            if let Some((source, rule, evidence)) = found {
+                let from = from.unwrap_or(piece.start);
+                self.handovers.push(Handover { source, target: lane, from, to: piece.start, rule, evidence });
+            }
+        }
+    }
+
+    /// What called the engine, if the forward thread did anything of its own since the engine's last node.
+    fn backward_start(&self, forward: usize, from: Option<i64>, to: i64) -> Option<Source> {
+        let lane = &self.lanes[forward];
+        let piece = lane.piece_before(to)?;
+        let Piece { event, start } = lane.pieces[piece];
+        let is_frame = self.names.of(self.trace, event) & bits::RUNS_BACKWARD != 0;
+        if is_frame || !self.is_own_work(event) {
+            // It waits since `start`.
+            let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
+            return from.is_none_or(|f| start > f).then_some(((forward, start), ThreadRule::BackwardStarts, evidence));
+        }
+        Some(((forward, to), ThreadRule::Starts, Evidence::Inferred)).filter(|_| from.is_none())
+    }
+
+    /// Whether a thread that is in this span works; in a gap or directly under an annotation it may wait.
+    fn is_own_work(&self, event: EventId) -> bool {
+        event.is_some() && self.trace.kind(event) != EventKind::Annotation
+    }
+
+    /// The end of a gap of a thread that runs no backward pass.
+    fn gap_ends(&self, lane: usize, from: Option<i64>, to: i64) -> Option<Source> {
+        let pid = self.pid(lane);
+        let has = self.lanes[lane].has;
+        let main = self.main.get(&pid).copied();
+        if main == Some(lane) && has.python == 0 {
+            // Without Python frames, gaps of the main thread are its own time.
+            return None;
+        }
+        let after = from.unwrap_or(i64::MIN);
+        let released = latest(&self.release_ends, after, to, |l| l != lane)
+            .map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred));
+        let lock = from.and_then(|from| self.interpreter_lock(lane, from, to));
+        let found = released.into_iter().chain(lock).max_by_key(|((l, at), ..)| (*at, *l));
+        let is_idle = from.is_none() || has.python + has.annotations == 0;
+        found.or_else(|| {
+            let starter = main.filter(|&m| m != lane && is_idle && self.lanes[m].is_busy_before(to))?;
+            Some(((starter, to), ThreadRule::Starts, Evidence::Inferred))
+        })
+    }
+
+    /// A burst of Python on another thread of the process that ran when the gap began and ended in it.
+    fn interpreter_lock(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
+        let pid = self.pid(lane);
+        let held = |other: usize| {
+            other != lane && self.pid(other) == pid && self.lanes[other].has.python > 0 && {
+                let own = &self.lanes[other];
+                own.is_busy_before(from + 1) && own.piece_at(from).is_some_and(|p| self.is_python(own.pieces[p].event))
+            }
+        };
+        let (at, other) = latest(&self.burst_ends, from, to, held)?;
+        Some(((other, at), ThreadRule::InterpreterLock, Evidence::Inferred))
+    }
+
+    fn is_python(&self, event: EventId) -> bool {
+        event.is_some()
+            && (self.trace.kind(event) == EventKind::PythonFunction
+                || self.trace.ancestors(event).any(|e| self.trace.kind(e) == EventKind::PythonFunction))
+    }
+
+    /// Pieces in which a thread waits for another one.
+    fn waits(&mut self, lane: usize) {
+        let lanes = self.lanes;
+        let pieces = &lanes[lane].pieces;
+        let engines: Vec<usize> = (0..lanes.len()).filter(|&l| self.forward_of[l] == Some(lane)).collect();
+        for (i, piece) in pieces.iter().enumerate() {
+            let (from, to) = (piece.start, lanes[lane].piece_end(i));
+            if to == i64::MAX {
+                continue;
+            }
+            let known = self.names.of(self.trace, piece.event);
+            let is_frame = known & bits::RUNS_BACKWARD != 0;
+            let found = if is_frame || (!engines.is_empty() && !self.is_own_work(piece.event)) {
+                let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
+                latest(&self.burst_ends, from, to, |l| engines.contains(&l))
+                    .map(|(at, l)| ((l, at), ThreadRule::BackwardReturns, evidence))
+            } else if known & bits::WAITS != 0 {
+                self.woken(lane, from, to)
+            } else {
+                None
+            };
+            if let Some((source, rule, evidence)) = found {
+                self.handovers.push(Handover { source, target: lane, from, to, rule, evidence });
+            }
+        }
+    }
+
+    /// What ended a wait for a lock, a queue or a pipe.
+    fn woken(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
+        let released = latest(&self.release_ends, from, to, |l| l != lane);
+        let ended = latest(&self.burst_ends, from, to, |l| l != lane && self.lanes[l].has.python > 0);
+        let (at, source) = released.max(ended)?;
+        Some(((source, at), ThreadRule::Wakes, Evidence::Inferred))
+    }
+}
+
+/// Lane and moment that let a thread go on, by which rule.
+type Source = ((usize, i64), ThreadRule, Evidence);
+

@@ -1,0 +1,194 @@
+//! Walking back from the end of a window: what ran, what released it, and so on to the window's start.
+
+use super::Exact;
+use super::category::{Categories, Category, of_lag};
+use super::graph::{NONE, NodeKind};
+use super::window::Window;
+use crate::critical_path::gpu_order::Evidence;
+use stackline_model::{EventId, TrackId};
+
+/// A stretch of the path with one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hop {
+    /// Start in ns since the trace's base.
+    pub start: i64,
+    /// End in ns since the trace's base.
+    pub end: i64,
+    /// Cause.
+    pub category: Category,
+    /// Where: the thread or stream; none for time that nothing explains.
+    pub track: TrackId,
+    /// What ran; for lags what they led to. None in gaps of a thread.
+    pub event: EventId,
+    /// How sure the cause is.
+    pub evidence: Evidence,
+    /// The rule behind it: `innermost_span` and `gap` for host time, `record` for GPU work, else the dependency's.
+    pub rule: &'static str,
+    /// Node of the graph; for lags the one they led to.
+    pub node: u32,
+}
+
+/// A path: hops without gap or overlap, from the window's start to its end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExactPath {
+    /// The window.
+    pub window: Window,
+    /// Hops in time order.
+    pub hops: Vec<Hop>,
+}
+
+impl ExactPath {
+    /// Length in ns: that of the window.
+    pub fn length_ns(&self) -> i64 {
+        self.hops.iter().map(|h| h.end - h.start).sum()
+    }
+
+    /// Time per category in ns, in the order of [`Category::ALL`], zeros included.
+    pub fn by_category(&self) -> [(Category, i64); 13] {
+        let mut sums = Category::ALL.map(|c| (c, 0));
+        for hop in &self.hops {
+            sums[hop.category as usize].1 += hop.end - hop.start;
+        }
+        sums
+    }
+
+    /// Time whose cause is inferred, in ns.
+    pub fn inferred_ns(&self) -> i64 {
+        self.hops.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
+    }
+}
+
+/// The walk's state: hops so far, latest first.
+struct Walk<'a, 'b> {
+    exact: &'b Exact<'a>,
+    categories: Categories<'b>,
+    from: i64,
+    hops: Vec<Hop>,
+}
+
+/// The path through a window.
+pub(super) fn walk(exact: &Exact<'_>, window: Window) -> ExactPath {
+    let mut walk = Walk {
+        exact,
+        categories: Categories::new(exact.trace, &exact.names, &exact.is_engine),
+        from: window.start,
+        hops: Vec::new(),
+    };
+    walk.run(window);
+    let mut hops = walk.hops;
+    hops.reverse();
+    ExactPath { window, hops }
+}
+
+impl Walk<'_, '_> {
+    fn run(&mut self, window: Window) {
+        let graph = &self.exact.graph;
+        let (mut node, mut at) = (window.anchor, window.end);
+        // Past the anchor's end nothing is known to run.
+        if node != NONE && graph.end[node as usize] < at {
+            at = self.unexplained(graph.end[node as usize], at);
+        }
+        while node != NONE && at > self.from {
+            let start = graph.start[node as usize].max(self.from);
+            if start < at {
+                self.inside(node, start, at);
+                at = start;
+            }
+            let Some(edge) = graph.release(node).copied().filter(|_| at > self.from) else { break };
+            let released = graph.end[edge.from as usize].clamp(self.from, at);
+            if released < at {
+                self.lag(node, &edge, released, at);
+                at = released;
+            }
+            node = edge.from;
+        }
+        self.unexplained(self.from, at);
+    }
+
+    fn unexplained(&mut self, from: i64, to: i64) -> i64 {
+        let from = from.max(self.from);
+        if from < to {
+            self.push(Hop {
+                start: from,
+                end: to,
+                category: Category::Unknown,
+                track: TrackId::NONE,
+                event: EventId::NONE,
+                evidence: Evidence::Inferred,
+                rule: "no_cause_found",
+                node: NONE,
+            });
+        }
+        from.min(to)
+    }
+
+    fn push(&mut self, hop: Hop) {
+        self.hops.push(hop);
+    }
+
+    /// The time between the release of a node and its start.
+    fn lag(&mut self, node: u32, edge: &super::graph::InEdge, start: i64, end: i64) {
+        let graph = &self.exact.graph;
+        let place = graph.place[node as usize] as usize;
+        let (track, event) = match graph.kind[node as usize] {
+            NodeKind::Gpu => {
+                let event = self.exact.trace.gpu.event[place];
+                (self.exact.trace.events.track[event.index()], event)
+            }
+            _ => (self.exact.lanes[place].track, EventId::NONE),
+        };
+        self.push(Hop {
+            start,
+            end,
+            category: of_lag(edge.dependency, end - start),
+            track,
+            event,
+            evidence: edge.dependency.evidence(),
+            rule: edge.dependency.rule(),
+            node,
+        });
+    }
+
+    /// The time inside a node.
+    fn inside(&mut self, node: u32, start: i64, end: i64) {
+        let graph = &self.exact.graph;
+        let (kind, place) = (graph.kind[node as usize], graph.place[node as usize] as usize);
+        match kind {
+            NodeKind::Host => self.host(node, place, start, end),
+            NodeKind::Gpu => {
+                let event = self.exact.trace.gpu.event[place];
+                let category = self.categories.of_gpu(event);
+                let track = self.exact.trace.events.track[event.index()];
+                let (evidence, rule) = (Evidence::Exact, "record");
+                self.push(Hop { start, end, category, track, event, evidence, rule, node });
+            }
+            NodeKind::SyncReturn | NodeKind::Resume => {
+                let edge = graph.release(node);
+                let evidence = edge.map_or(Evidence::Inferred, |e| e.dependency.evidence());
+                let rule = edge.map_or("program_order", |e| e.dependency.rule());
+                let (category, track) = (Categories::of_return(kind), self.exact.lanes[place].track);
+                let event = graph.call[node as usize];
+                self.push(Hop { start, end, category, track, event, evidence, rule, node });
+            }
+        }
+    }
+
+    /// Host time, by innermost span.
+    fn host(&mut self, node: u32, lane_index: usize, start: i64, end: i64) {
+        let lane = &self.exact.lanes[lane_index];
+        let Some(mut piece) = lane.piece_before(end) else { return };
+        let mut end = end;
+        loop {
+            let from = lane.pieces[piece].start.max(start);
+            let event = lane.pieces[piece].event;
+            let (category, evidence) = self.categories.of_host(lane, lane_index, event);
+            let rule = if event.is_some() { "innermost_span" } else { "gap" };
+            self.push(Hop { start: from, end, category, track: lane.track, event, evidence, rule, node });
+            end = from;
+            if from <= start || piece == 0 {
+                break;
+            }
+            piece -= 1;
+        }
+    }
+}

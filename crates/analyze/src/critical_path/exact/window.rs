@@ -1,0 +1,126 @@
+//! Which stretch of a trace a path is for.
+
+use super::Exact;
+use super::graph::NONE;
+use crate::critical_path::CriticalPathError;
+use crate::critical_path::nearest::nearest_annotations;
+use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
+
+/// Which stretch is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WindowChoice {
+    /// All of the trace.
+    #[default]
+    Whole,
+    /// From the start of the first to the end of the last step with such a number, both included.
+    Steps(i64, i64),
+    /// From the start of one to the end of another annotation whose name contains a text, counted from 0 by start.
+    Annotation {
+        /// Part of the name.
+        text: String,
+        /// First and last instance, both included.
+        instances: (usize, usize),
+    },
+}
+
+/// A stretch of time, and the node in which it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Start in ns since the trace's base.
+    pub start: i64,
+    /// End in ns since the trace's base.
+    pub end: i64,
+    /// Node where the walk begins.
+    pub anchor: u32,
+}
+
+impl Window {
+    /// Length in ns.
+    pub fn length_ns(&self) -> i64 {
+        self.end - self.start
+    }
+}
+
+impl Exact<'_> {
+    /// Resolves a choice.
+    ///
+    /// # Errors
+    /// If the trace has no work, no such step or annotation, or too few of them.
+    pub fn window(&self, choice: &WindowChoice) -> Result<Window, CriticalPathError> {
+        match choice {
+            WindowChoice::Whole => self.whole(),
+            WindowChoice::Steps(first, last) => self.steps(*first, *last),
+            WindowChoice::Annotation { text, instances } => self.annotation(text, *instances),
+        }
+    }
+
+    /// A window per step, in time order.
+    pub fn step_windows(&self) -> Vec<(i64, Window)> {
+        let window = |s: &stackline_model::Step| (s.number, self.span_window(s.event, s.start, s.end));
+        self.trace.steps.iter().filter(|s| s.end > s.start).map(window).collect()
+    }
+
+    fn whole(&self) -> Result<Window, CriticalPathError> {
+        let graph = &self.graph;
+        let nodes = 0..graph.len() as u32;
+        let last = nodes.max_by_key(|&n| (graph.end[n as usize], graph.kind[n as usize], std::cmp::Reverse(n)));
+        let anchor = last.ok_or(CriticalPathError::NoTimedEvents)?;
+        let start = graph.start.iter().copied().min().unwrap_or(0);
+        Ok(Window { start, end: graph.end[anchor as usize], anchor })
+    }
+
+    fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
+        let chosen: Vec<_> = self.trace.steps.iter().filter(|s| (first..=last).contains(&s.number)).collect();
+        let (Some(from), Some(to)) = (chosen.iter().min_by_key(|s| s.start), chosen.iter().max_by_key(|s| s.end)) else {
+            let numbers: Vec<i64> = self.trace.steps.iter().map(|s| s.number).collect();
+            return Err(CriticalPathError::StepsNotFound { first, last, numbers });
+        };
+        Ok(self.span_window(to.event, from.start, to.end))
+    }
+
+    fn annotation(&self, text: &str, (first, last): (usize, usize)) -> Result<Window, CriticalPathError> {
+        if first > last {
+            return Err(CriticalPathError::EmptyRange { from: first, to: last });
+        }
+        let found = annotations(self.trace, text);
+        if found.is_empty() {
+            let nearest = nearest_annotations(self.trace, text);
+            return Err(CriticalPathError::AnnotationNotFound { annotation: text.to_owned(), nearest });
+        }
+        let (Some(&from), Some(&to)) = (found.get(first), found.get(last)) else {
+            let (annotation, count) = (text.to_owned(), found.len());
+            let instance = if first < count { last } else { first };
+            return Err(CriticalPathError::InstanceOutOfRange { annotation, instance, count });
+        };
+        Ok(self.span_window(to, self.trace.events.start[from.index()], self.trace.events.end(to)))
+    }
+
+    fn span_window(&self, last: EventId, start: i64, end: i64) -> Window {
+        let track = self.trace.events.track[last.index()];
+        let lane = self.lanes.iter().position(|l| l.track == track);
+        Window { start, end, anchor: lane.map_or(NONE, |lane| self.node_at(lane, end)) }
+    }
+
+    /// The node of a lane that ends at or runs over a moment.
+    fn node_at(&self, lane: usize, at: i64) -> u32 {
+        let (from, to) = self.lane_nodes[lane];
+        let ends = &self.graph.end[from as usize..to as usize];
+        let node = from + ends.partition_point(|&end| end < at) as u32;
+        if node < to { node } else { to.checked_sub(1).filter(|&n| n >= from).unwrap_or(NONE) }
+    }
+}
+
+/// Annotations of threads whose name contains a text, by start.
+fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
+    let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;
+    let wanted = |e: &EventId| {
+        trace.kind(*e) == EventKind::Annotation
+            && trace.events.is_plausible(*e)
+            && trace.events.has(*e, flags::HAS_DURATION)
+            && on_thread(*e)
+            && trace.name(*e).contains(text)
+    };
+    let mut found: Vec<EventId> = trace.events.ids().filter(wanted).collect();
+    found.sort_by_key(|&e| (trace.events.start[e.index()], std::cmp::Reverse(trace.events.dur[e.index()]), e));
+    found
+}

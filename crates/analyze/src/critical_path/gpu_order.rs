@@ -1,0 +1,380 @@
+//! In which order GPU work had to run, and what each call that waits for the GPU waited for.
+//!
+//! Commands are replayed in the order in which the host gave them: a stream keeps its last operation and what it was
+//! told to wait for; an event keeps what its stream held when it was recorded. So waits merge and pass on, as they do
+//! on the device. What the records do not tell is inferred by a named rule ([`Reason`]), never silently.
+
+use super::commands::{Command, Commands};
+use super::gpu_calls::{CallKind, CallKinds};
+use super::implicit_waits;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use stackline_model::{EventId, GpuId, Trace};
+use std::ops::Range;
+
+/// How far the host's and the GPU's clock may disagree before a dependency is not believed, in ns.
+pub(crate) const CLOCK_TOLERANCE_NS: i64 = 50_000;
+
+/// How sure a dependency is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Evidence {
+    /// A record of the trace says so.
+    Exact,
+    /// A rule concludes it from names and times.
+    Inferred,
+}
+
+/// Why something waited for GPU work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// A stream waits for an event that a record names.
+    Event,
+    /// A stream waits, but no record says for what: the work of another stream that ended last before the start.
+    UnrecordedWait,
+    /// Copies of one direction follow one another on their engine.
+    CopyEngine,
+    /// The kernel of the same graph launch that ended last before the start.
+    Graph,
+    /// A synchronisation whose record or name says what it waits for.
+    Synchronisation,
+    /// A synchronisation without record: the work that ended last while it waited.
+    UnrecordedSync,
+    /// A copy that returns when it is done.
+    BlockingCopy,
+    /// A release of memory that waited for the device.
+    Free,
+    /// A loop of queries that ended when the work was done.
+    Polling,
+    /// The launch queue was full.
+    BackPressure,
+}
+
+impl Reason {
+    /// How sure it is.
+    pub fn evidence(self) -> Evidence {
+        match self {
+            Self::Event | Self::Synchronisation | Self::BlockingCopy => Evidence::Exact,
+            _ => Evidence::Inferred,
+        }
+    }
+
+    /// Name of the rule in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::UnrecordedWait => "unrecorded_wait",
+            Self::CopyEngine => "copy_engine",
+            Self::Graph => "graph",
+            Self::Synchronisation => "synchronisation",
+            Self::UnrecordedSync => "unrecorded_synchronisation",
+            Self::BlockingCopy => "blocking_copy",
+            Self::Free => "free_waits",
+            Self::Polling => "polling",
+            Self::BackPressure => "launch_queue_full",
+        }
+    }
+}
+
+/// An operation that another one waited for, on top of the order of its own stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuDep {
+    /// The operation that had to end first.
+    pub on: GpuId,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// A call (or a loop of queries) that waits for the GPU, whether it had to or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SyncCall {
+    /// The call that returned when the wait was over.
+    pub call: EventId,
+    /// When the wait may have begun, in ns since the base: the start of the call, or of the first query.
+    pub from: i64,
+    /// Operations that had to end first: at most one per stream.
+    pub on: Vec<GpuId>,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// The order of GPU work.
+#[derive(Clone, Debug, Default)]
+pub struct GpuOrder {
+    /// Per operation its stream, as an index; `u32::MAX` for operations with unusable times.
+    pub stream: Vec<u32>,
+    /// Per operation the one before it on its stream.
+    pub previous: Vec<GpuId>,
+    /// Calls that wait, by (track, start).
+    pub syncs: Vec<SyncCall>,
+    dep_offset: Vec<u32>,
+    deps: Vec<GpuDep>,
+    /// Waits that no record explains and no rule could.
+    pub unexplained_waits: u64,
+}
+
+impl GpuOrder {
+    /// Works the order out.
+    pub fn new(trace: &Trace) -> Self {
+        let kinds = CallKinds::new(trace);
+        let streams = Streams::new(trace);
+        let commands = Commands::collect(trace, &kinds, &streams);
+        let mut replay = Replay::new(trace, &streams);
+        for (_, command) in &commands.list {
+            replay.execute(command, &commands);
+        }
+        let Replay { mut deps, mut syncs, unexplained, .. } = replay;
+        implicit_waits::copy_engines(trace, &streams, &mut deps);
+        implicit_waits::graphs(trace, &streams, &mut deps);
+        implicit_waits::blocking_copies(trace, &kinds, &streams, &mut syncs);
+        implicit_waits::polling(trace, &kinds, &streams, &mut syncs);
+        implicit_waits::back_pressure(trace, &streams, &mut syncs);
+        syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
+        let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
+        let Streams { of, previous, .. } = streams;
+        Self { stream: of, previous, syncs, dep_offset, deps, unexplained_waits: unexplained }
+    }
+
+    /// What an operation waited for, on top of the order of its stream and its launch.
+    pub fn deps(&self, gpu: GpuId) -> &[GpuDep] {
+        let at = |i: usize| self.dep_offset.get(i).map_or(0, |&o| o as usize);
+        let range: Range<usize> = at(gpu.index())..at(gpu.index() + 1);
+        self.deps.get(range).unwrap_or(&[])
+    }
+}
+
+/// Pairs (operation, what it waited for) as offsets and one flat list.
+fn by_target(operations: usize, mut pairs: Vec<(GpuId, GpuDep)>) -> (Vec<u32>, Vec<GpuDep>) {
+    pairs.sort_by_key(|(to, dep)| (*to, dep.on, dep.reason));
+    pairs.dedup_by_key(|(to, dep)| (*to, dep.on));
+    let mut offset = vec![0u32; operations + 1];
+    for (to, _) in &pairs {
+        offset[to.index() + 1] += 1;
+    }
+    for i in 0..operations {
+        offset[i + 1] += offset[i];
+    }
+    (offset, pairs.into_iter().map(|(_, dep)| dep).collect())
+}
+
+/// Operations per stream.
+pub(crate) struct Streams {
+    /// Per operation its stream.
+    pub(crate) of: Vec<u32>,
+    /// Per operation the one before it on its stream.
+    pub(crate) previous: Vec<GpuId>,
+    /// Per stream its operations, in the order in which they ran.
+    pub(crate) operations: Vec<Vec<GpuId>>,
+    /// Device of each stream.
+    pub(crate) device: Vec<i32>,
+    by_number: FxHashMap<(i32, i64), u32>,
+}
+
+impl Streams {
+    fn new(trace: &Trace) -> Self {
+        let gpu = &trace.gpu;
+        let none = vec![u32::MAX; gpu.len()];
+        let previous = vec![GpuId::NONE; gpu.len()];
+        let by_number = FxHashMap::default();
+        let mut streams = Self { of: none, previous, operations: Vec::new(), device: Vec::new(), by_number };
+        // Streams without number are told apart by their track.
+        let mut by_track: FxHashMap<u32, u32> = FxHashMap::default();
+        for id in gpu.ids().filter(|id| is_usable(trace, *id)) {
+            let (device, number) = (gpu.device[id.index()], gpu.stream[id.index()]);
+            let next = streams.operations.len() as u32;
+            let stream = if number >= 0 {
+                *streams.by_number.entry((device, number)).or_insert(next)
+            } else {
+                *by_track.entry(trace.events.track[gpu.event[id.index()].index()].0).or_insert(next)
+            };
+            if stream == next {
+                streams.operations.push(Vec::new());
+                streams.device.push(device);
+            }
+            streams.of[id.index()] = stream;
+            streams.operations[stream as usize].push(id);
+        }
+        for operations in &mut streams.operations {
+            operations.sort_by_key(|&id| (start(trace, id), end(trace, id), tie(trace, id)));
+            for pair in operations.windows(2) {
+                streams.previous[pair[1].index()] = pair[0];
+            }
+        }
+        streams
+    }
+
+    /// The stream with this number on a device; on any device if that is -1 and only one has it.
+    pub(crate) fn numbered(&self, device: i32, number: i64) -> Option<usize> {
+        if let Some(&stream) = self.by_number.get(&(device, number)) {
+            return Some(stream as usize);
+        }
+        let mut devices = self.device.clone();
+        devices.sort_unstable();
+        devices.dedup();
+        match devices[..] {
+            [only] if device < 0 => self.by_number.get(&(only, number)).map(|&s| s as usize),
+            _ => None,
+        }
+    }
+
+    /// Whether all streams are of one device.
+    pub(crate) fn is_one_device(&self) -> bool {
+        self.device.windows(2).all(|d| d[0] == d[1])
+    }
+}
+
+/// Whether an operation's times can be used.
+pub(crate) fn is_usable(trace: &Trace, id: GpuId) -> bool {
+    trace.events.is_plausible(trace.gpu.event[id.index()])
+}
+
+/// Start of an operation in ns since the base.
+pub(crate) fn start(trace: &Trace, id: GpuId) -> i64 {
+    trace.events.start[trace.gpu.event[id.index()].index()]
+}
+
+/// End of an operation in ns since the base.
+pub(crate) fn end(trace: &Trace, id: GpuId) -> i64 {
+    trace.events.end(trace.gpu.event[id.index()])
+}
+
+/// Orders operations of equal times by what they are, so that the order of rows does not matter.
+fn tie(trace: &Trace, id: GpuId) -> (i64, &str) {
+    (trace.gpu.correlation[id.index()], trace.name(trace.gpu.event[id.index()]))
+}
+
+/// The calls' effect on streams and events, one after the other.
+struct Replay<'a> {
+    trace: &'a Trace,
+    streams: &'a Streams,
+    /// Per stream what a new operation has to wait for: its last operation, and the last ones of other streams.
+    pending: Vec<Pending>,
+    /// By correlation of its record: what an event stands for.
+    events: FxHashMap<i64, Vec<GpuId>>,
+    /// Per thread a wait of unknown aim: the last operation of each stream when it was called.
+    unknown_waits: FxHashMap<u32, Vec<GpuId>>,
+    deps: Vec<(GpuId, GpuDep)>,
+    syncs: Vec<SyncCall>,
+    unexplained: u64,
+}
+
+#[derive(Clone, Default)]
+struct Pending {
+    last: GpuId,
+    waits: Vec<GpuId>,
+}
+
+impl<'a> Replay<'a> {
+    fn new(trace: &'a Trace, streams: &'a Streams) -> Self {
+        Self {
+            trace,
+            streams,
+            pending: vec![Pending::default(); streams.operations.len()],
+            events: FxHashMap::default(),
+            unknown_waits: FxHashMap::default(),
+            deps: Vec::new(),
+            syncs: Vec::new(),
+            unexplained: 0,
+        }
+    }
+
+    fn execute(&mut self, command: &Command, commands: &Commands) {
+        match *command {
+            Command::Launch { gpu, call } => self.launch(gpu, call, commands),
+            Command::Record { correlation, stream } => {
+                let held = self.held(stream);
+                self.events.insert(correlation, held);
+            }
+            Command::Wait { stream, record } => {
+                let Some(held) = self.events.get(&record).cloned() else {
+                    self.unexplained += 1;
+                    return;
+                };
+                self.merge(stream, held);
+            }
+            Command::UnknownWait { call } => {
+                let track = self.trace.events.track[call.index()];
+                let held = self.pending.iter().filter_map(|p| p.last.some()).collect();
+                self.unknown_waits.insert(track.0, held);
+            }
+            Command::Sync { call, kind, stream, device, record } => self.sync(call, kind, stream, device, record),
+        }
+    }
+
+    /// What is not yet known to be done on a stream: its last operation and the waits after it.
+    fn held(&self, stream: usize) -> Vec<GpuId> {
+        let pending = &self.pending[stream];
+        pending.last.some().into_iter().chain(pending.waits.iter().copied()).collect()
+    }
+
+    /// Adds waits to a stream, keeping the latest operation of each other stream.
+    fn merge(&mut self, stream: usize, held: Vec<GpuId>) {
+        for id in held {
+            let of = self.streams.of[id.index()];
+            if of as usize == stream {
+                continue;
+            }
+            let streams = self.streams;
+            let waits = &mut self.pending[stream].waits;
+            match waits.iter_mut().find(|w| streams.of[w.index()] == of) {
+                Some(known) if end(self.trace, *known) < end(self.trace, id) => *known = id,
+                Some(_) => {}
+                None => waits.push(id),
+            }
+        }
+    }
+
+    fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
+        let stream = self.streams.of[gpu.index()] as usize;
+        let pending = std::mem::replace(&mut self.pending[stream], Pending { last: gpu, waits: Vec::new() });
+        for on in pending.waits {
+            self.deps.push((gpu, GpuDep { on, reason: Reason::Event }));
+        }
+        if call.is_none() || commands.has_wait_records {
+            return;
+        }
+        let track = self.trace.events.track[call.index()];
+        let Some(held) = self.unknown_waits.remove(&track.0) else { return };
+        let begins = start(self.trace, gpu);
+        let before = |&&id: &&GpuId| {
+            self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins
+        };
+        match held.iter().filter(before).max_by_key(|&&id| (end(self.trace, id), id)) {
+            Some(&on) => self.deps.push((gpu, GpuDep { on, reason: Reason::UnrecordedWait })),
+            None => self.unexplained += 1,
+        }
+    }
+
+    fn sync(&mut self, call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<i64>) {
+        let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
+        let all = || self.pending.iter().enumerate().filter_map(|(s, p)| Some((s, p.last.some()?)));
+        let known = match kind {
+            CallKind::DeviceSync if device >= 0 || self.streams.is_one_device() => {
+                let of_device = |s: usize| device < 0 || self.streams.device[s] == device;
+                Some(all().filter(|&(s, _)| of_device(s)).map(|(_, id)| id).collect())
+            }
+            CallKind::StreamSync => match stream {
+                Some(stream) => Some(self.held(stream)),
+                None if self.pending.len() == 1 => Some(self.held(0)),
+                None => None,
+            },
+            CallKind::EventSync => record.and_then(|r| self.events.get(&r).cloned()),
+            _ => None,
+        };
+        // Work that ended well after the call returned is not what the call waited for.
+        let believable = |id: &GpuId| end(self.trace, *id) <= to + CLOCK_TOLERANCE_NS;
+        if let Some(on) = known {
+            let on: Vec<GpuId> = on.into_iter().filter(believable).collect();
+            if !on.is_empty() {
+                self.syncs.push(SyncCall { call, from, on, reason: Reason::Synchronisation });
+            }
+            return;
+        }
+        let reason = if kind == CallKind::Free { Reason::Free } else { Reason::UnrecordedSync };
+        let ended_inside = |id: &GpuId| (from + 1..=to).contains(&end(self.trace, *id));
+        let last = all().map(|(_, id)| id).filter(ended_inside).max_by_key(|&id| (end(self.trace, id), id));
+        if let Some(on) = last {
+            self.syncs.push(SyncCall { call, from, on: vec![on], reason });
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Waits that no record names: copy engines, graphs, copies that block, loops of queries, full launch queues.
+
+use super::gpu_calls::{CallKind, CallKinds};
+use super::gpu_order::{GpuDep, Reason, Streams, SyncCall, end, start};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
+
+/// A launch queue is believed to be full only from this many operations on; the hardware's hold about a thousand.
+const SMALLEST_QUEUE: usize = 8;
+/// So many calls have to be seen blocked, each taking so many times the median call.
+const BLOCKED_CALLS: usize = 2;
+const BLOCKED_FACTOR: i64 = 3;
+
+/// Direction of a copy, from its name: `HtoD`, `DtoH`, `DtoD`, `PtoP`.
+fn direction(trace: &Trace, id: GpuId) -> Option<u8> {
+    let event = trace.gpu.event[id.index()];
+    if trace.kind(event) != EventKind::Memcpy {
+        return None;
+    }
+    let name = trace.name(event);
+    let known = [("HtoD", "HostToDevice"), ("DtoH", "DeviceToHost"), ("DtoD", "DeviceToDevice")];
+    known.iter().position(|(short, long)| name.contains(short) || name.contains(long)).map(|i| i as u8)
+}
+
+/// Copies of one direction wait for one another, on devices where they never overlap.
+pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
+    let mut engines: FxHashMap<(i32, u8), Vec<GpuId>> = FxHashMap::default();
+    for id in streams.operations.iter().flatten().copied() {
+        if let Some(direction) = direction(trace, id) {
+            engines.entry((trace.gpu.device[id.index()], direction)).or_default().push(id);
+        }
+    }
+    let mut engines: Vec<_> = engines.into_iter().collect();
+    engines.sort_unstable_by_key(|(key, _)| *key);
+    for (_, mut copies) in engines {
+        copies.sort_by_key(|&id| (start(trace, id), end(trace, id), id));
+        if copies.windows(2).any(|pair| end(trace, pair[0]) > start(trace, pair[1])) {
+            continue;
+        }
+        for pair in copies.windows(2) {
+            if streams.of[pair[0].index()] != streams.of[pair[1].index()] {
+                deps.push((pair[1], GpuDep { on: pair[0], reason: Reason::CopyEngine }));
+            }
+        }
+    }
+}
+
+/// Kernels of one graph launch on several streams: each waits for the one of another stream that ended last before it.
+pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
+    let mut launches: FxHashMap<EventId, Vec<GpuId>> = FxHashMap::default();
+    for id in streams.operations.iter().flatten().copied() {
+        if let Some(call) = trace.gpu.launch[id.index()].some() {
+            launches.entry(call).or_default().push(id);
+        }
+    }
+    let several = |ids: &Vec<GpuId>| ids.iter().any(|i| streams.of[i.index()] != streams.of[ids[0].index()]);
+    let mut graphs: Vec<Vec<GpuId>> = launches.into_values().filter(several).collect();
+    graphs.sort_unstable();
+    for mut by_start in graphs {
+        let mut by_end = by_start.clone();
+        by_start.sort_by_key(|&id| (start(trace, id), end(trace, id), id));
+        by_end.sort_by_key(|&id| (end(trace, id), start(trace, id), id));
+        let mut ended = 0;
+        for id in by_start {
+            while by_end.get(ended).is_some_and(|&e| end(trace, e) <= start(trace, id)) {
+                ended += 1;
+            }
+            let elsewhere = |e: &&GpuId| streams.of[e.index()] != streams.of[id.index()] && **e != id;
+            if let Some(&on) = by_end[..ended].iter().rev().find(elsewhere) {
+                deps.push((id, GpuDep { on, reason: Reason::Graph }));
+            }
+        }
+    }
+}
+
+/// Copies that return when they are done.
+pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+    for id in streams.operations.iter().flatten().copied() {
+        let Some(call) = trace.gpu.launch[id.index()].some() else { continue };
+        let (from, to, done) = (trace.events.start[call.index()], trace.events.end(call), end(trace, id));
+        if kinds.of(trace, call) == Some(CallKind::Copy) && from < done && done <= to {
+            syncs.push(SyncCall { call, from, on: vec![id], reason: Reason::BlockingCopy });
+        }
+    }
+}
+
+/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done.
+pub(super) fn polling(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+    let mut by_end: Vec<(i64, GpuId)> =
+        streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
+    by_end.sort_unstable();
+    for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
+        let mut run: Vec<EventId> = Vec::new();
+        for &event in trace.track_events(track) {
+            // Only what runs below the operators interrupts a loop: the loop may stand in one frame.
+            if kinds.of(trace, event) == Some(CallKind::Query) {
+                if run.last().is_some_and(|&l| trace.events.parent[l.index()] != trace.events.parent[event.index()]) {
+                    syncs.extend(poll(trace, &run, &by_end));
+                    run.clear();
+                }
+                run.push(event);
+            } else if !run.is_empty() {
+                syncs.extend(poll(trace, &run, &by_end));
+                run.clear();
+            }
+        }
+        syncs.extend(poll(trace, &run, &by_end));
+    }
+}
+
+/// The wait that a loop of queries makes: the last but one query still found the work running.
+fn poll(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncCall> {
+    let (&first, &[before, call]) = (run.first()?, run.last_chunk::<2>()?);
+    let (after, until) = (trace.events.start[before.index()], trace.events.start[call.index()]);
+    let last = by_end.partition_point(|&(ended, _)| ended <= until).checked_sub(1)?;
+    let (ended, on) = by_end[last];
+    let from = trace.events.start[first.index()];
+    (ended > after).then(|| SyncCall { call, from, on: vec![on], reason: Reason::Polling })
+}
+
+/// Launch calls that waited for room in the queue of their stream. The queue's size is the largest number of
+/// operations that were ever launched and not done.
+pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+    for operations in &streams.operations {
+        let mut launched: Vec<(i64, EventId, GpuId)> = operations
+            .iter()
+            .filter_map(|&id| trace.gpu.launch[id.index()].some().map(|c| (trace.events.start[c.index()], c, id)))
+            .collect();
+        launched.sort_unstable();
+        // Operations of one graph launch count once.
+        launched.dedup_by_key(|l| l.1);
+        let ends: Vec<i64> = launched.iter().map(|&(.., id)| end(trace, id)).collect();
+        let mut done = 0;
+        let mut waiting_at = |i: usize, at: i64| {
+            while done < i && ends[done] <= at {
+                done += 1;
+            }
+            i - done
+        };
+        let held: Vec<usize> = (0..launched.len()).map(|i| waiting_at(i, launched[i].0)).collect();
+        let Some(&size) = held.iter().max().filter(|&&size| size >= SMALLEST_QUEUE) else { continue };
+        let mut durations: Vec<i64> = launched.iter().map(|&(_, call, _)| trace.events.dur[call.index()]).collect();
+        durations.sort_unstable();
+        let median = durations[durations.len() / 2];
+        let blocked = |i: &usize| {
+            let (from, call, _) = launched[*i];
+            held[*i] == size
+                && trace.events.dur[call.index()] >= BLOCKED_FACTOR * median
+                && (from + 1..=trace.events.end(call)).contains(&ends[*i - size])
+        };
+        let full = (0..launched.len()).filter(|&i| held[i] == size).count();
+        let blocked: Vec<usize> = (0..launched.len()).filter(blocked).collect();
+        if blocked.len() >= BLOCKED_CALLS && blocked.len() == full {
+            syncs.extend(blocked.into_iter().map(|i| SyncCall {
+                call: launched[i].1,
+                from: launched[i].0,
+                on: vec![launched[i - size].2],
+                reason: Reason::BackPressure,
+            }));
+        }
+    }
+}

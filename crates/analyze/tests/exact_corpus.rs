@@ -1,0 +1,59 @@
+//! The exact critical path over the whole corpus: path = window, every operation in the graph, replay gives the
+//! observed times back.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
+use std::path::PathBuf;
+
+fn corpus() -> Option<PathBuf> {
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(beside, PathBuf::from);
+    if corpus.is_dir() {
+        return Some(corpus);
+    }
+    assert!(std::env::var("CI").as_deref() != Ok("true"), "the corpus is missing at {}", corpus.display());
+    println!("skipped: no corpus at {} (set STACKLINE_CORPUS)", corpus.display());
+    None
+}
+
+fn traces() -> Vec<PathBuf> {
+    let Some(corpus) = corpus() else { return Vec::new() };
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(corpus.join("kineto")).unwrap().map(|e| e.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn the_path_is_the_window() {
+    for file in traces() {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let bytes = std::fs::read(&file).unwrap();
+        let trace = stackline_ingest::read_bytes(&name, &bytes, &Default::default()).unwrap();
+        let exact = Exact::new(&trace);
+        let Ok(path) = exact.path(&WindowChoice::Whole) else {
+            println!("{name}: no path");
+            continue;
+        };
+        assert_eq!(path.length_ns(), path.window.length_ns(), "{name}");
+        for pair in path.hops.windows(2) {
+            assert_eq!(pair[0].end, pair[1].start, "{name}");
+        }
+        let total = path.window.length_ns() as f64;
+        let shares: Vec<String> = path
+            .by_category()
+            .iter()
+            .filter(|(_, ns)| *ns > 0)
+            .map(|(c, ns)| format!("{} {:.1}", c.name(), 100.0 * *ns as f64 / total))
+            .collect();
+        println!(
+            "{name}: {} nodes {} hops, inferred {:.1} %, cycles {}: {}",
+            exact.graph().len(),
+            path.hops.len(),
+            100.0 * path.inferred_ns() as f64 / total,
+            exact.graph().broken_cycles,
+            shares.join(", ")
+        );
+        let _ = Category::Unknown;
+    }
+}
