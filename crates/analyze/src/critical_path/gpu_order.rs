@@ -32,6 +32,8 @@ pub enum Reason {
     Event,
     /// A stream waits, but no record says for what: the work of another stream that ended last before the start.
     UnrecordedWait,
+    /// A long gap without recorded cause that ended right after work of another stream.
+    OtherStream,
     /// Copies of one direction follow one another on their engine.
     CopyEngine,
     /// The kernel of the same graph launch that ended last before the start.
@@ -64,6 +66,7 @@ impl Reason {
         match self {
             Self::Event => "event",
             Self::UnrecordedWait => "unrecorded_wait",
+            Self::OtherStream => "other_stream",
             Self::CopyEngine => "copy_engine",
             Self::Graph => "graph",
             Self::Synchronisation => "synchronisation",
@@ -336,9 +339,7 @@ impl<'a> Replay<'a> {
         let track = self.trace.events.track[call.index()];
         let Some(held) = self.unknown_waits.remove(&track.0) else { return };
         let begins = start(self.trace, gpu);
-        let before = |&&id: &&GpuId| {
-            self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins
-        };
+        let before = |&&id: &&GpuId| self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins;
         match held.iter().filter(before).max_by_key(|&&id| (end(self.trace, id), id)) {
             Some(&on) => self.deps.push((gpu, GpuDep { on, reason: Reason::UnrecordedWait })),
             None => self.unexplained += 1,

@@ -86,8 +86,7 @@ pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKinds, streams: &Stream
 
 /// Loops of queries on one thread, with nothing but queries between: the last one saw the work done.
 pub(super) fn polling(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) {
-    let mut by_end: Vec<(i64, GpuId)> =
-        streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
+    let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
     by_end.sort_unstable();
     for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
         let mut run: Vec<EventId> = Vec::new();

@@ -1,5 +1,6 @@
 //! From a trace to its dependency graph.
 
+use super::category::LONG_GAP_NS;
 use super::graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
 use super::lanes::Lane;
 use super::threads::{Handover, Threads};
@@ -89,6 +90,7 @@ impl<'a> Builder<'a> {
         let waits = builder.collect_waits(threads);
         builder.add_lanes(waits);
         builder.connect_operations();
+        builder.explain_long_gaps();
         let Self { mut graph, edges, lane_nodes, corrections, .. } = builder;
         graph.connect(edges);
         (graph, lane_nodes, corrections)
@@ -103,13 +105,8 @@ impl<'a> Builder<'a> {
 
     /// Where on its thread each operation is released: at the return of its launch, or at its start if that is earlier.
     fn add_launches(&mut self) {
-        let blocking: FxHashMap<EventId, ()> = self
-            .order
-            .syncs
-            .iter()
-            .filter(|s| s.reason == Reason::BlockingCopy)
-            .map(|s| (s.call, ()))
-            .collect();
+        let blocking: FxHashMap<EventId, ()> =
+            self.order.syncs.iter().filter(|s| s.reason == Reason::BlockingCopy).map(|s| (s.call, ())).collect();
         for gpu in self.trace.gpu.ids() {
             if self.gpu_node[gpu.index()] == NONE {
                 continue;
@@ -240,6 +237,48 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// How soon after another stream's work an operation starts that was waiting for it, in ns.
+const SOON_NS: i64 = 50_000;
+/// By how much times in whole µs may be off, in ns.
+const ROUNDING_NS: i64 = 2_000;
+
+impl Builder<'_> {
+    /// Ties operations that start long after all that is known to have held them back to the work of another stream of
+    /// their device that ended right before.
+    fn explain_long_gaps(&mut self) {
+        let mut released = vec![i64::MIN; self.graph.len()];
+        for (to, edge) in &self.edges {
+            released[*to as usize] = released[*to as usize].max(self.graph.end[edge.from as usize]);
+        }
+        let device = |b: &Self, g: GpuId| b.trace.gpu.device[g.index()];
+        let operations = self.trace.gpu.ids().filter(|g| self.gpu_node[g.index()] != NONE);
+        let mut by_end: Vec<(i64, GpuId)> = operations.map(|g| (gpu_end(self.trace, g), g)).collect();
+        by_end.sort_unstable();
+        for gpu in self.trace.gpu.ids() {
+            let node = self.gpu_node[gpu.index()];
+            if node == NONE {
+                continue;
+            }
+            let began = self.graph.start[node as usize];
+            let after = released[node as usize];
+            if after == i64::MIN || began - after <= LONG_GAP_NS {
+                continue;
+            }
+            let until = by_end.partition_point(|&(end, _)| end <= began + ROUNDING_NS);
+            let recent = by_end[..until].iter().rev().take_while(|(end, _)| *end > after.max(began - SOON_NS));
+            let elsewhere = |other: &GpuId| {
+                self.order.stream[other.index()] != self.order.stream[gpu.index()]
+                    && device(self, *other) == device(self, gpu)
+                    && gpu_start(self.trace, *other) < began
+            };
+            if let Some(other) = recent.map(|&(_, g)| g).find(elsewhere) {
+                let dependency = Dependency::Gpu(Reason::OtherStream);
+                self.edges.push((node, InEdge { from: self.gpu_node[other.index()], dependency, lag: 0 }));
+            }
+        }
+    }
+}
+
 /// Cuts one lane into nodes at its sources and waits.
 struct LaneCutter<'b, 'a> {
     builder: &'b mut Builder<'a>,
@@ -255,11 +294,7 @@ struct LaneCutter<'b, 'a> {
 }
 
 impl<'b, 'a> LaneCutter<'b, 'a> {
-    fn new(
-        builder: &'b mut Builder<'a>,
-        lane: usize,
-        inward: &'b mut Vec<(u32, Released, Dependency)>,
-    ) -> Self {
+    fn new(builder: &'b mut Builder<'a>, lane: usize, inward: &'b mut Vec<(u32, Released, Dependency)>) -> Self {
         let cursor = builder.lanes[lane].start();
         Self { builder, inward, lane, cursor, last: NONE, returning: None, pending: Vec::new() }
     }

@@ -37,7 +37,8 @@ impl Lane {
     }
 
     fn new(trace: &Trace, track: TrackId) -> Option<Self> {
-        let mut spans: Vec<EventId> = trace.track_events(track).iter().copied().filter(|&e| is_span(trace, e)).collect();
+        let mut spans: Vec<EventId> =
+            trace.track_events(track).iter().copied().filter(|&e| is_span(trace, e)).collect();
         outermost_first(trace, &mut spans);
         let mut sweep = Sweep::default();
         let mut has = Has::default();

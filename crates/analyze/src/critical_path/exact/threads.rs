@@ -299,4 +299,3 @@ impl Finder<'_> {
 
 /// Lane and moment that let a thread go on, by which rule.
 type Source = ((usize, i64), ThreadRule, Evidence);
-

@@ -1,7 +1,7 @@
 //! Which stretch of a trace a path is for.
 
 use super::Exact;
-use super::graph::NONE;
+use super::graph::{NONE, NodeKind};
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
@@ -62,16 +62,27 @@ impl Exact<'_> {
 
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
-        let nodes = 0..graph.len() as u32;
-        let last = nodes.max_by_key(|&n| (graph.end[n as usize], graph.kind[n as usize], std::cmp::Reverse(n)));
-        let anchor = last.ok_or(CriticalPathError::NoTimedEvents)?;
+        // Threads that only call the runtime, such as a watchdog that polls, go on after the work is done.
+        let works = |n: &u32| {
+            graph.kind[*n as usize] == NodeKind::Gpu || {
+                let has = self.lanes[graph.place[*n as usize] as usize].has;
+                has.operators + has.python + has.annotations > 0
+            }
+        };
+        let last = |nodes: &mut dyn Iterator<Item = u32>| {
+            nodes.max_by_key(|&n| (graph.end[n as usize], graph.kind[n as usize], std::cmp::Reverse(n)))
+        };
+        let all = 0..graph.len() as u32;
+        let found = last(&mut all.clone().filter(works)).or_else(|| last(&mut all.clone()));
+        let anchor = found.ok_or(CriticalPathError::NoTimedEvents)?;
         let start = graph.start.iter().copied().min().unwrap_or(0);
         Ok(Window { start, end: graph.end[anchor as usize], anchor })
     }
 
     fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
         let chosen: Vec<_> = self.trace.steps.iter().filter(|s| (first..=last).contains(&s.number)).collect();
-        let (Some(from), Some(to)) = (chosen.iter().min_by_key(|s| s.start), chosen.iter().max_by_key(|s| s.end)) else {
+        let (Some(from), Some(to)) = (chosen.iter().min_by_key(|s| s.start), chosen.iter().max_by_key(|s| s.end))
+        else {
             let numbers: Vec<i64> = self.trace.steps.iter().map(|s| s.number).collect();
             return Err(CriticalPathError::StepsNotFound { first, last, numbers });
         };
