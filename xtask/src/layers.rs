@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("cli", &["present", "engine", "analyze", "ingest", "store", "model"]),
     ("python", &["present", "engine", "analyze", "ingest", "store", "model"]),
     ("synth", &[]),
+    ("sim", &["synth"]),
 ];
 
 /// One line per crate that depends on something above or beside it.

@@ -18,8 +18,9 @@ pub mod damage;
 pub mod demo;
 mod error;
 pub mod io;
+pub mod kineto;
 pub mod replicate;
-mod rng;
+pub mod rng;
 pub mod scan;
 
 pub use error::{Error, Result};

@@ -5,17 +5,17 @@
 
 /// SplitMix64: 64 bits of state, passes the usual statistical tests, never repeats within 2^64 draws.
 #[derive(Debug, Clone)]
-pub(crate) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
     /// A generator whose whole output is fixed by `seed`.
     #[must_use]
-    pub(crate) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         Self(seed ^ 0x9E37_79B9_7F4A_7C15)
     }
 
     /// The next 64 random bits.
-    pub(crate) fn bits(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -24,29 +24,29 @@ impl Rng {
     }
 
     /// A number in `0..n`; 0 when `n` is 0.
-    pub(crate) fn below(&mut self, n: usize) -> usize {
+    pub fn below(&mut self, n: usize) -> usize {
         if n == 0 { 0 } else { (self.bits() % n as u64) as usize }
     }
 
     /// A number in `low..=high`.
-    pub(crate) fn between(&mut self, low: i64, high: i64) -> i64 {
+    pub fn between(&mut self, low: i64, high: i64) -> i64 {
         let width = high.saturating_sub(low).max(0) as u64 + 1;
         low + (self.bits() % width) as i64
     }
 
     /// `value` with a spread of plus or minus `percent`, for host and device times.
-    pub(crate) fn jitter(&mut self, value: i64, percent: i64) -> i64 {
+    pub fn jitter(&mut self, value: i64, percent: i64) -> i64 {
         let spread = value * percent / 100;
         self.between(value - spread, value + spread)
     }
 
     /// One of `items`, or `None` if there is none.
-    pub(crate) fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.below(items.len()))
     }
 
     /// Up to `count` different numbers out of `0..n`, ascending.
-    pub(crate) fn sample(&mut self, n: usize, count: usize) -> Vec<usize> {
+    pub fn sample(&mut self, n: usize, count: usize) -> Vec<usize> {
         let mut chosen = std::collections::BTreeSet::new();
         while chosen.len() < count.min(n) {
             chosen.insert(self.below(n));

@@ -1,5 +1,8 @@
 //! Records that the simulation collects and the writer prints.
 
+pub(super) use crate::kineto::Flow;
+use crate::kineto::quote;
+
 /// Arguments of an event: key and value, the value already JSON text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Args(pub(super) Vec<(&'static str, String)>);
@@ -16,30 +19,6 @@ impl Args {
         self.0.push((key, quote(value)));
         self
     }
-}
-
-/// `text` as a JSON string.
-pub(super) fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => out.extend(['\\', c]),
-            c if u32::from(c) < 0x20 => out.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// One end of an arrow between two events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flow {
-    /// The arrow leaves this event.
-    Start(u64),
-    /// The arrow arrives at this event.
-    End(u64),
 }
 
 /// A slice on a thread or a stream.

@@ -1,0 +1,70 @@
+//! `stackline-sim`: the simulator on the command line, for tests and benchmarks.
+#![forbid(unsafe_code)]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+use stackline_sim::{Profile, simulate};
+use stackline_synth::io;
+
+const USAGE: &str = "\
+stackline-sim: training programs whose critical path is known
+
+  stackline-sim trace --seed N -o FILE [--truth FILE.json] [--steps N] [--layers N]
+
+FILE is written gzipped if its name ends in .gz. The same seed gives the same program. --steps and --layers make it as
+large as wanted (about 450,000 events: --steps 100 --layers 250).";
+
+fn value(words: &mut std::slice::Iter<'_, String>, name: &str) -> Result<String, String> {
+    words.next().cloned().ok_or_else(|| format!("{name} needs a value"))
+}
+
+fn number<T: std::str::FromStr>(words: &mut std::slice::Iter<'_, String>, name: &str) -> Result<T, String> {
+    let text = value(words, name)?;
+    text.parse().map_err(|_| format!("{name} needs a number, not {text:?}"))
+}
+
+fn run() -> Result<(), String> {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let Some((command, rest)) = words.split_first() else { return Err(USAGE.to_owned()) };
+    if command != "trace" {
+        return Err(USAGE.to_owned());
+    }
+    let (mut seed, mut out, mut truth, mut steps, mut layers) = (1, None, None, None, None);
+    let mut rest = rest.iter();
+    while let Some(word) = rest.next() {
+        match word.as_str() {
+            "--seed" => seed = number(&mut rest, word)?,
+            "-o" => out = Some(value(&mut rest, word)?),
+            "--truth" => truth = Some(value(&mut rest, word)?),
+            "--steps" => steps = Some(number(&mut rest, word)?),
+            "--layers" => layers = Some(number(&mut rest, word)?),
+            other => return Err(format!("unknown option {other}\n\n{USAGE}")),
+        }
+    }
+    let out = out.ok_or("trace needs -o FILE")?;
+    let mut profile = Profile::any(seed);
+    profile.steps = steps.unwrap_or(profile.steps);
+    profile.layers = layers.unwrap_or(profile.layers);
+    let simulated = simulate(seed, &profile);
+    write(&out, &simulated.json())?;
+    match truth {
+        Some(path) => write(&path, &simulated.truth_json().map_err(|error| error.to_string())?),
+        None => Ok(()),
+    }
+}
+
+fn write(path: &str, text: &str) -> Result<(), String> {
+    io::write(Path::new(path), |file| Ok(file.write_all(text.as_bytes())?)).map_err(|error| error.to_string())
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "{message}");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! What a program may contain.
+
+use stackline_synth::rng::Rng;
+
+/// Features of the programs to make. [`Profile::any`] draws some, [`Profile::plain`] has none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Profile {
+    /// Training steps, each in a `ProfilerStep#N`; 0: no annotation, one pass.
+    pub steps: u32,
+    /// Modules per step.
+    pub layers: u32,
+    /// GPU times in percent of the usual ones: small values make programs that the host bounds.
+    pub gpu_percent: i64,
+    /// Backward pass on the autograd thread.
+    pub backward: bool,
+    /// All-reduces on a stream of their own.
+    pub collectives: bool,
+    /// DataLoader workers; 0: none.
+    pub workers: u32,
+    /// A pinning thread between workers and main thread.
+    pub pin_memory: bool,
+    /// Work on a second stream, with events recorded and waited for.
+    pub events: bool,
+    /// Synchronising calls, blocking copies.
+    pub syncs: bool,
+    /// Queries instead of waits.
+    pub polls: bool,
+    /// Copies both ways on their own stream.
+    pub copies: bool,
+    /// Graph launches.
+    pub graphs: bool,
+    /// `cudaMalloc` and `cudaFree` in the way.
+    pub allocator: bool,
+    /// A second Python thread that shares a lock with the main thread.
+    pub locks: bool,
+    /// A second Python thread that holds the GIL for long; the main thread then has top-level gaps. Leaves no room for
+    /// `backward`, `workers` and `locks`: the trace of those would allow several causes.
+    pub gil: bool,
+    /// Records of the profiler's own work.
+    pub overhead: bool,
+    /// Programmatic dependent launch.
+    pub dependent_launch: bool,
+    /// Operations that a stream holds before launches block.
+    pub queue_limit: usize,
+    /// A Python frame around everything on the main thread.
+    pub main_frame: bool,
+}
+
+impl Profile {
+    /// One thread, one stream, launches, and a synchronisation at the end.
+    #[must_use]
+    pub fn plain() -> Self {
+        Self {
+            steps: 0,
+            layers: 3,
+            gpu_percent: 100,
+            backward: false,
+            collectives: false,
+            workers: 0,
+            pin_memory: false,
+            events: false,
+            syncs: false,
+            polls: false,
+            copies: false,
+            graphs: false,
+            allocator: false,
+            locks: false,
+            gil: false,
+            overhead: false,
+            dependent_launch: false,
+            queue_limit: 1024,
+            main_frame: true,
+        }
+    }
+
+    /// Draws features; every one comes up often, most of the combinations too.
+    #[must_use]
+    pub fn any(seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ 0x005e_ed0f_f0a7);
+        let mut coin = |percent: usize| rng.below(100) < percent;
+        let gil = coin(12);
+        let mut profile = Self {
+            backward: !gil && coin(55),
+            collectives: coin(35),
+            pin_memory: coin(50),
+            events: coin(60),
+            syncs: coin(60),
+            polls: coin(25),
+            copies: coin(50),
+            graphs: coin(30),
+            allocator: coin(25),
+            locks: !gil && coin(20),
+            gil,
+            overhead: coin(30),
+            dependent_launch: coin(20),
+            queue_limit: if coin(15) { 8 } else { 1024 },
+            main_frame: !gil,
+            ..Self::plain()
+        };
+        profile.workers = if !gil && coin(40) { 1 + rng.below(3) as u32 } else { 0 };
+        profile.steps = rng.below(4) as u32;
+        profile.layers = 1 + rng.below(4) as u32;
+        profile.gpu_percent = *rng.pick(&[10, 30, 100, 300]).unwrap_or(&100);
+        profile
+    }
+}

@@ -1,0 +1,124 @@
+//! Whether a trace with complete records allows no other cause than the true one.
+//!
+//! Who waits for a token is released, as far as a trace shows, by whatever of the right kind ended last inside the wait.
+//! Where something else of that kind ended later, or ended in a wait that nobody had to end, the trace misleads.
+
+use crate::names;
+use crate::program::{Kind, Program, Role};
+use crate::run::{Cause, Fault, Outcome, Segment, State};
+
+/// The end of something that may release a wait.
+#[derive(Debug, Clone, Copy)]
+struct End {
+    at: i64,
+    start: i64,
+    thread: usize,
+    what: What,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// A top-level span of a worker or of the pinning thread.
+    Item,
+    /// The main thread's `put` of an index.
+    Index,
+    /// The release of a lock.
+    Release,
+    /// A top-level Python frame of the main process.
+    Burst,
+}
+
+/// Fails if a cause is not unique.
+pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Fault> {
+    let ends = ends(outcome);
+    for (thread, (role, segments)) in outcome.threads.iter().enumerate() {
+        let last = segments.len();
+        for (i, segment) in segments.iter().enumerate().take(last) {
+            check_segment(outcome, &ends, (thread, *role), segment, i == 0)?;
+        }
+    }
+    for &(from, to) in &outcome.polls {
+        let ended = outcome.activities.iter().filter(|a| a.end > from && a.end <= to).count();
+        if ended != 1 {
+            return Err(Fault::Ambiguous);
+        }
+    }
+    check_levels(program, outcome)
+}
+
+fn ends(outcome: &Outcome) -> Vec<End> {
+    let mut ends = Vec::new();
+    for span in &outcome.spans {
+        let (role, top) = (outcome.threads[span.thread].0, span.parent.is_none());
+        let mut add = |what| ends.push(End { at: span.end, start: span.start, thread: span.thread, what });
+        if top && matches!(role, Role::Worker(_) | Role::Pin) {
+            add(What::Item);
+        }
+        if top && span.kind == Kind::Python && !matches!(role, Role::Worker(_)) {
+            add(What::Burst);
+        }
+        match &*span.name {
+            names::QUEUE_PUT => add(What::Index),
+            names::RELEASE => add(What::Release),
+            _ => {}
+        }
+    }
+    ends.sort_by_key(|end| end.at);
+    ends
+}
+
+fn check_segment(
+    outcome: &Outcome,
+    ends: &[End],
+    (thread, role): (usize, Role),
+    segment: &Segment,
+    first: bool,
+) -> Result<(), Fault> {
+    let span = segment.span.map(|id| &outcome.spans[id as usize]);
+    let releases = |end: &End| {
+        end.thread != thread
+            && match (span.map(|s| &*s.name), role) {
+                (Some(names::QUEUE_GET | names::PINNED_GET), _) => end.what == What::Item,
+                (Some(names::ACQUIRE), _) => matches!(end.what, What::Release | What::Item),
+                (Some(_), _) => false,
+                (None, Role::Worker(_)) => end.what == What::Index,
+                // A gap at the top level of the main process: also the GIL, if the frame was open when the gap began.
+                (None, Role::Pin) => is_worker_item(outcome, end) || is_burst(end, segment, first),
+                (None, _) => is_burst(end, segment, first),
+            }
+    };
+    let inside = ends.partition_point(|end| end.at < segment.start);
+    let found = ends[inside..].iter().take_while(|end| end.at <= segment.end).filter(|end| releases(end)).last();
+    let cause = match segment.state {
+        State::Waited { cause: Cause::Thread { thread, at }, .. } => Some((thread, at)),
+        _ => None,
+    };
+    let right = match (found, cause) {
+        (None, None) => true,
+        (Some(found), Some(cause)) => (found.thread, found.at) == cause,
+        // The engine's thread is told by the call of `run_backward`, and tells it, by rules of their own.
+        (None, Some(_)) => role == Role::Autograd || span.is_some_and(|s| s.name == names::RUN_BACKWARD),
+        (Some(_), None) => false,
+    };
+    if right { Ok(()) } else { Err(Fault::Ambiguous) }
+}
+
+fn is_worker_item(outcome: &Outcome, end: &End) -> bool {
+    end.what == What::Item && matches!(outcome.threads[end.thread].0, Role::Worker(_))
+}
+
+fn is_burst(end: &End, gap: &Segment, first: bool) -> bool {
+    end.what == What::Burst && end.start <= gap.start && end.at > gap.start && !first
+}
+
+/// Kernels of one level of a graph must overlap, so that none looks like the next level.
+fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Fault> {
+    for pair in outcome.activities.windows(2) {
+        let [a, b] = pair else { continue };
+        let same = a.call == b.call && program.ops[a.op].level == program.ops[b.op].level;
+        if same && (a.end <= b.start || b.end <= a.start) {
+            return Err(Fault::Ambiguous);
+        }
+    }
+    Ok(())
+}
