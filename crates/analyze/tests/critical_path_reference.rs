@@ -9,10 +9,10 @@ use serde_json::Value;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{
     Change, CriticalPath, CriticalPathError, EdgeKind, Edit, NO_EVENT, OverlayMode, Resource, Selector, WarningCode,
-    write_overlay,
 };
 use stackline_analyze::hta_view::HtaView;
 use stackline_model::Trace;
+use stackline_present::exports::overlay::write_overlay;
 use std::collections::BTreeMap;
 use std::path::Path;
 

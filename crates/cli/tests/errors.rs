@@ -179,3 +179,33 @@ fn conditions_set_the_exit_code() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("idle is"));
     assert_eq!(run(&["report", &trace, "--fail-on", "idle>99%"]).status.code(), Some(0));
 }
+
+#[test]
+fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (saved, other, target) = (file("path.json"), file("other.json"), file("overlay.json"));
+    assert!(run(&["critical-path", &trace, "--save", &saved]).status.success());
+    let text = std::fs::read_to_string(&trace).unwrap();
+    std::fs::write(&other, text.replace("ampere_sgemm", "volta_sgemm")).unwrap();
+    let overlay = |source: &str| failure(&["critical-path", "--restore", &saved, source, "--overlay", &target]);
+    let (code, said) = overlay(&other);
+    one_line(&said);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("other.json") && said.contains("events on the critical path fit"), "{said}");
+    // What is wrong with the source is said of the source, as an input that cannot be read.
+    let mut tar = vec![0u8; 1024];
+    tar[257..262].copy_from_slice(b"ustar");
+    std::fs::write(file("ranks.tar"), tar).unwrap();
+    std::fs::write(&other, "{\"nothing\": 1}").unwrap();
+    for (source, reason) in
+        [("ranks.tar", "an archive"), ("missing.json", "cannot read"), ("other.json", "no list of trace events")]
+    {
+        let (code, said) = overlay(&file(source));
+        one_line(&said);
+        assert_eq!(code, Some(3), "{said}");
+        assert!(said.contains(source) && said.contains(reason), "{said}");
+    }
+    assert!(!std::path::Path::new(&target).exists());
+}

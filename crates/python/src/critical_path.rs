@@ -10,10 +10,9 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{
-    CriticalPath, CriticalPathError, Edit, OverlayError, OverlayMode, OverlaySummary, write_overlay,
-};
+use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, Edit, OverlayMode};
 use stackline_engine::Watch;
+use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_overlay};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -156,6 +155,9 @@ impl Failure {
         match self {
             Self::Source(error) => engine_error(py, &error.into(), source),
             Self::Target(message) => PyOSError::new_err(message),
+            Self::Overlay(error @ OverlayError::OtherTrace { .. }) => {
+                analysis_error(py, &format!("{}: {error}", source.display()))
+            }
             Self::Overlay(error) => {
                 let byte = if let OverlayError::Malformed { offset, .. } = &error { Some(*offset) } else { None };
                 read_error(py, format!("{}: {error}", source.display()), source, byte)

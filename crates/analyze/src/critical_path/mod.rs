@@ -12,10 +12,8 @@ pub mod hta;
 mod longest_path;
 mod nearest;
 mod overlay;
-mod overlay_write;
 mod report;
 mod save;
-mod scan;
 mod what_if;
 
 pub use breakdown::{Breakdown, Share, Step};
@@ -23,8 +21,7 @@ pub use error::CriticalPathError;
 pub use events::{PathEvents, PathTrack, TrackKey};
 pub use graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
 pub use longest_path::LongestPath;
-pub use overlay::{FlowEnd, FlowPair, Overlay, OverlayMode};
-pub use overlay_write::{OverlayError, OverlaySummary, write_overlay};
+pub use overlay::{FlowEnd, FlowPair, Mark, Overlay, OverlayMode};
 pub use report::{CriticalPathReport, PathPoint, ReportShare};
 pub use what_if::{Change, Edit, Resource, Selector};
 
