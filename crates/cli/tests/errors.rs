@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{failure, run, stackline, write_sample};
+use common::{failure, run, stackline, stdout, write_sample};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -178,6 +178,47 @@ fn conditions_set_the_exit_code() {
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&output.stderr).contains("idle is"));
     assert_eq!(run(&["report", &trace, "--fail-on", "idle>99%"]).status.code(), Some(0));
+    let mut child = stackline(&["report", &trace, "--fail-on", "idle>1%"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(4), "nobody reads the report");
+    // A check that cannot be judged must not pass.
+    let host = folder.path().join("host.json");
+    std::fs::write(&host, r#"[{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]"#).unwrap();
+    let output = run(&["report", host.to_str().unwrap(), "--fail-on", "idle<1%"]);
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&String::from_utf8(output.stderr).unwrap());
+}
+
+#[test]
+fn a_restored_path_keeps_its_read_report_and_takes_no_other_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 3);
+    let damaged = std::fs::read_to_string(&trace).unwrap().replacen("\"cat\": \"cpu_op\", ", "\"cat\": nan, ", 1);
+    std::fs::write(&trace, damaged).unwrap();
+    let saved = folder.path().join("path.json").to_str().unwrap().to_owned();
+    let document = |args: &[&str]| stdout(&[&["critical-path", "--format", "json"], args].concat());
+    let first = document(&[&trace, "--save", &saved]);
+    assert!(first.contains("odd_value") && first.contains("\"rank\":3"), "{first}");
+    assert_eq!(document(&["--restore", &saved]), first);
+    let (code, text) = failure(&["critical-path", "--restore", &saved, "--annotation", "x", "--rank", "0"]);
+    one_line(&text);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("--annotation, --rank"), "{text}");
+}
+
+#[test]
+fn a_what_if_that_selects_nothing_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let args = ["critical-path", &trace, "--what-if", "gpu:*sgem_32*=x0.5", "--what-if", "cpu:nothing like it=0"];
+    let text = stdout(&args);
+    assert!(text.contains("nothing is named '*sgem_32*'; nearest: 'ampere_sgemm_32x32_tn'"), "{text}");
+    let document = stdout(&[&args[..], &["--format", "json"]].concat());
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let warnings = document["warnings"].as_array().unwrap();
+    let warning = warnings.iter().find(|w| w["code"] == "what_if_unmatched").unwrap();
+    assert_eq!((warning["count"].as_u64(), warning["details"].as_array().unwrap().len()), (Some(2), 2));
 }
 
 #[test]

@@ -10,8 +10,9 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, Edit, OverlayMode};
+use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, Edit, OverlayMode, Warning};
 use stackline_engine::Watch;
+use stackline_present::{TraceInfo, TraceNote};
 use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_overlay};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
@@ -22,6 +23,8 @@ use std::sync::Arc;
 #[pyclass(frozen, name = "CriticalPath", module = "stackline._native")]
 pub(crate) struct NativeCriticalPath {
     path: Arc<CriticalPath>,
+    /// What is known of the trace, to be saved with the path.
+    note: Option<TraceNote>,
 }
 
 fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
@@ -55,13 +58,16 @@ pub(crate) fn critical_path(
     let options =
         HtaOptions { annotation, instance, zero_weight_launch_edges, data_load_events, include_last_profiler_step };
     let set = Arc::clone(&run.set);
+    let trace = &run.set.traces[at];
+    let info = TraceInfo::new(trace, run.ranks.get(at).copied().unwrap_or_default());
+    let note = TraceNote { info, read_report: trace.report.clone() };
     let found = quiet(py, &Watch::new(), move || hta::analyze(&set.traces[at], &options))?;
-    found.map(NativeCriticalPath::new).map_err(|e| failed(py, &e))
+    found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| failed(py, &e))
 }
 
 impl NativeCriticalPath {
-    fn new(path: CriticalPath) -> Self {
-        Self { path: Arc::new(path) }
+    fn new(path: CriticalPath, note: Option<TraceNote>) -> Self {
+        Self { path: Arc::new(path), note }
     }
 }
 
@@ -91,7 +97,7 @@ impl NativeCriticalPath {
         dict.set_item("path_edges", path_edges)?;
         dict.set_item("path_nodes", path.path.nodes.len())?;
         dict.set_item("path_events", path.path_events().len())?;
-        let warnings: Vec<_> = path.warnings.iter().map(|w| format!("{} {}", w.count, w.code.message())).collect();
+        let warnings: Vec<_> = path.warnings.iter().map(warning).collect();
         dict.set_item("warnings", warnings)?;
         Ok(dict)
     }
@@ -108,7 +114,7 @@ impl NativeCriticalPath {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;
         let path = Arc::clone(&self.path);
-        Ok(Self::new(quiet(py, &Watch::new(), move || path.apply(&edits))?))
+        Ok(Self::new(quiet(py, &Watch::new(), move || path.apply(&edits))?, self.note.clone()))
     }
 
     /// Writes the trace file `source` with the path on top to `target`, gzipped if its name ends in `.gz`. Returns
@@ -129,8 +135,9 @@ impl NativeCriticalPath {
 
     /// Writes everything to a file, for `restore`.
     fn save(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
-        let path = Arc::clone(&self.path);
-        let saved = quiet(py, &Watch::new(), move || atomically(&target, |file| path.save(file)))?;
+        let (path, note) = (Arc::clone(&self.path), self.note.clone());
+        let saved =
+            quiet(py, &Watch::new(), move || atomically(&target, |file| path.save_with(note.as_ref(), file)))?;
         saved.map_err(PyOSError::new_err)
     }
 
@@ -138,9 +145,15 @@ impl NativeCriticalPath {
     #[staticmethod]
     fn restore(py: Python<'_>, source: PathBuf) -> PyResult<Self> {
         let file = File::open(&source).map_err(|e| PyOSError::new_err(format!("{}: {e}", source.display())))?;
-        let restored = quiet(py, &Watch::new(), move || CriticalPath::restore(BufReader::new(file)))?;
-        restored.map(Self::new).map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
+        let restored = quiet(py, &Watch::new(), move || CriticalPath::restore_with(BufReader::new(file)))?;
+        restored.map(|(path, note)| Self::new(path, note)).map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
     }
+}
+
+fn warning(warning: &Warning) -> String {
+    let details = warning.details.join("; ");
+    let details = if details.is_empty() { details } else { format!(" ({details})") };
+    format!("{} {}{details}", warning.count, warning.code.message())
 }
 
 /// Why there is no overlay.

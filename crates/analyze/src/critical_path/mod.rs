@@ -55,6 +55,8 @@ pub enum WarningCode {
     NoGpuWork,
     /// Synchronisations of the whole device that got an edge only from the GPU work that ended last.
     ManyContextSyncs,
+    /// What-if edits that select no edge, so that they change nothing.
+    WhatIfUnmatched,
 }
 
 impl WarningCode {
@@ -75,6 +77,7 @@ impl WarningCode {
             Self::ManyContextSyncs => {
                 "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
             }
+            Self::WhatIfUnmatched => "what-if edits select nothing, so they change nothing",
             Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
         }
     }
@@ -87,15 +90,26 @@ pub struct Warning {
     pub code: WarningCode,
     /// How often.
     pub count: u64,
+    /// For people: which, where that helps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
 }
 
 impl Warning {
+    /// Counts one more occurrence of a code, in words.
+    fn tell(warnings: &mut Vec<Self>, code: WarningCode, detail: String) {
+        Self::add(warnings, code, 1);
+        if let Some(warning) = warnings.iter_mut().find(|w| w.code == code) {
+            warning.details.push(detail);
+        }
+    }
+
     /// Counts more occurrences of a code; none if `count` is 0.
     fn add(warnings: &mut Vec<Self>, code: WarningCode, count: u64) {
         match warnings.iter_mut().find(|w| w.code == code) {
             _ if count == 0 => {}
             Some(warning) => warning.count += count,
-            None => warnings.push(Self { code, count }),
+            None => warnings.push(Self { code, count, details: Vec::new() }),
         }
     }
 }
