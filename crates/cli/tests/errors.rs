@@ -77,6 +77,26 @@ fn an_instance_out_of_range_says_how_many_there_are() {
 }
 
 #[test]
+fn the_last_step_that_the_rules_leave_out_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    for wanted in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
+        let args = [&["critical-path", &trace, "--annotation"], wanted].concat();
+        let (code, text) = failure(&args);
+        one_line(&text);
+        assert_eq!(code, Some(2));
+        assert!(text.contains("--include-last-profiler-step"), "{text}");
+        assert!(run(&[&args[..], &["--include-last-profiler-step"]].concat()).status.success());
+    }
+    let whole = stdout(&["critical-path", &trace]);
+    assert!(whole.starts_with("Critical path of the trace without its last profiler step"), "{whole}");
+    let document = stdout(&["critical-path", &trace, "--format", "json"]);
+    assert!(document.contains("\"last_step_left_out\""));
+    let kept = stdout(&["critical-path", &trace, "--include-last-profiler-step"]);
+    assert!(kept.starts_with("Critical path of the whole trace"), "{kept}");
+}
+
+#[test]
 fn an_unknown_option_offers_the_nearest() {
     let (code, text) = failure(&["report", "x.json", "--formt", "json"]);
     assert_eq!(code, Some(2));
@@ -184,7 +204,8 @@ fn conditions_set_the_exit_code() {
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(4), "nobody reads the report");
     // A check that cannot be judged must not pass.
     let host = folder.path().join("host.json");
-    std::fs::write(&host, r#"[{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]"#).unwrap();
+    std::fs::write(&host, r#"[{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]"#)
+        .unwrap();
     let output = run(&["report", host.to_str().unwrap(), "--fail-on", "idle<1%"]);
     assert_eq!(output.status.code(), Some(1));
     one_line(&String::from_utf8(output.stderr).unwrap());

@@ -12,8 +12,8 @@ use pyo3::types::PyDict;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, Edit, OverlayMode, Warning};
 use stackline_engine::Watch;
-use stackline_present::{TraceInfo, TraceNote};
 use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_overlay};
+use stackline_present::{TraceInfo, TraceNote};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -136,8 +136,7 @@ impl NativeCriticalPath {
     /// Writes everything to a file, for `restore`.
     fn save(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
         let (path, note) = (Arc::clone(&self.path), self.note.clone());
-        let saved =
-            quiet(py, &Watch::new(), move || atomically(&target, |file| path.save_with(note.as_ref(), file)))?;
+        let saved = quiet(py, &Watch::new(), move || atomically(&target, |file| path.save_with(note.as_ref(), file)))?;
         saved.map_err(PyOSError::new_err)
     }
 
@@ -146,7 +145,9 @@ impl NativeCriticalPath {
     fn restore(py: Python<'_>, source: PathBuf) -> PyResult<Self> {
         let file = File::open(&source).map_err(|e| PyOSError::new_err(format!("{}: {e}", source.display())))?;
         let restored = quiet(py, &Watch::new(), move || CriticalPath::restore_with(BufReader::new(file)))?;
-        restored.map(|(path, note)| Self::new(path, note)).map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
+        restored
+            .map(|(path, note)| Self::new(path, note))
+            .map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
     }
 }
 

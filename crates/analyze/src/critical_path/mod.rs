@@ -55,6 +55,8 @@ pub enum WarningCode {
     NoGpuWork,
     /// Synchronisations of the whole device that got an edge only from the GPU work that ended last.
     ManyContextSyncs,
+    /// The whole trace was asked for; the rules leave its last profiler step out.
+    LastStepLeftOut,
     /// What-if edits that select no edge, so that they change nothing.
     WhatIfUnmatched,
 }
@@ -76,6 +78,9 @@ impl WarningCode {
             Self::MissingInstances => "instances were asked for beyond the last one",
             Self::ManyContextSyncs => {
                 "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
+            }
+            Self::LastStepLeftOut => {
+                "profiler step, the last one, is left out as incomplete, by HTA's rule; include_last_profiler_step keeps it"
             }
             Self::WhatIfUnmatched => "what-if edits select nothing, so they change nothing",
             Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",

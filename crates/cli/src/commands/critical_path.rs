@@ -8,7 +8,9 @@ use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode};
+use stackline_analyze::critical_path::{
+    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
+};
 use stackline_model::{Table, Unit};
 use stackline_present::{TraceNote, human};
 use std::fs::File;
@@ -107,6 +109,7 @@ fn instances(range: Range) -> Result<Instances> {
 fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }
+        | CriticalPathError::LastStepLeftOut { .. }
         | CriticalPathError::InstanceOutOfRange { .. }
         | CriticalPathError::EmptyRange { .. }
         | CriticalPathError::InvalidPattern { .. }
@@ -170,7 +173,9 @@ fn extra(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Re
 
 fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> String {
     let us = |weight: f64| human::duration((weight * 1e3) as i64);
+    let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
     let what = match report.options.annotation.as_str() {
+        "" if left_out => "the trace without its last profiler step".to_owned(),
         "" => "the whole trace".to_owned(),
         text => format!("{text:?}"),
     };

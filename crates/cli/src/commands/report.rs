@@ -3,10 +3,10 @@
 use super::fail_on::Condition;
 use super::report_content::Content;
 use crate::args::{Common, Format, ReportArgs};
+use crate::failure::is_closed_pipe;
 use crate::output::{Answer, say};
 use crate::session::Session;
 use crate::view::{number, rows, select, text, top};
-use crate::failure::is_closed_pipe;
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use stackline_model::{Table, Unit};
@@ -57,7 +57,9 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         other => other?,
     }
     if !conditions.is_empty() && gpu_rows == 0 {
-        return Err(anyhow!("--fail-on cannot be judged: there is no GPU work in the input; record it, or leave --fail-on out"));
+        return Err(anyhow!(
+            "--fail-on cannot be judged: there is no GPU work in the input; record it, or leave --fail-on out"
+        ));
     }
     for text in &held {
         say(&format!("--fail-on {text}"))?;

@@ -5,7 +5,7 @@ use crate::session::Session;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::hta;
+use stackline_analyze::critical_path::{WarningCode, hta};
 use stackline_engine::cache;
 use stackline_model::{ReadReport, Table, Trace};
 use stackline_present::{TraceInfo, human};
@@ -89,8 +89,10 @@ fn critical_path(trace: &Trace, info: &TraceInfo, many: bool, with_steps: bool) 
     let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().filter(|(_, p)| **p >= 0.1).collect();
     bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let bounds: Vec<String> = bounds.iter().map(|(name, p)| format!("{} {p:.1} %", name.replace('_', " "))).collect();
+    let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
     let line = format!(
-        "{label} (HTA's rules): {} of a window of {}, {} events: {}.",
+        "{label} (HTA's rules{}): {} of a window of {}, {} events: {}.",
+        if left_out { ", without the last step" } else { "" },
         human::duration((report.weight_us * 1e3) as i64),
         human::duration(report.window_ns),
         human::count(report.path_events),
