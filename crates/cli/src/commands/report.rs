@@ -137,6 +137,10 @@ fn screenful(tables: &[Table]) -> Vec<Table> {
         };
         out.push(noted(select(&top(operators, by, TOP), &columns), short.as_deref()));
     }
+    if let Some(spans) = find("spans") {
+        let columns = ["rank", "name", "thread", "calls", "self_ns", "total_ns", "max_ns"];
+        out.push(noted(select(&top(spans, "total_ns", 2 * TOP), &columns), None));
+    }
     if let Some(collectives) = find("coll_analysis") {
         let columns =
             ["rank", "collective", "dtype", "group_size", "size_in_mib", "count", "sum_us", "mean_us", "bus_gbps"];

@@ -1,5 +1,6 @@
 //! What a report says, apart from how: worked out from traces, or read back from where `import` kept it.
 
+use super::tables::INSTEAD_OF_OPERATORS;
 use crate::args::Common;
 use crate::session::Session;
 use anyhow::Result;
@@ -38,6 +39,9 @@ impl Content {
     pub(crate) fn compute(session: &Session<'_>) -> Result<Self> {
         let mut tables = session.run(&ANALYSES)?;
         tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
+        if tables.iter().all(|t| t.name != "operators" || t.rows() == 0) {
+            tables.extend(session.run(&[INSTEAD_OF_OPERATORS])?);
+        }
         let read_reports = session.set.traces.iter().map(|t| t.report.clone()).collect();
         Ok(Self { infos: session.infos.clone(), read_reports, tables, paths: critical_paths(session) })
     }
