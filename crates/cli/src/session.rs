@@ -49,7 +49,7 @@ impl<'a> Session<'a> {
             ranks = vec![rank];
         }
         let scope = Scope { steps: common.steps.map(|r| (r.first, r.last)) };
-        stackline_engine::check_steps(&set, &scope)?;
+        stackline_engine::check_steps(&set.traces, &scope)?;
         let infos = set.traces.iter().zip(ranks).map(|(t, rank)| TraceInfo::new(t, rank)).collect();
         Ok(Self { set, infos, scope, common, watch })
     }

@@ -52,9 +52,12 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
 /// Writes a set as a run directory. Either the whole run is there afterwards or nothing new.
 ///
 /// # Errors
-/// If the target exists and is no run, or if the operating system refuses (disk full).
+/// If the target exists and is no run, if the operating system refuses (disk full), or if `options.cancel` became true.
 pub fn save(set: &TraceSet, run: &Path, options: &WriteOptions) -> Result<(), Error> {
-    Ok(stackline_store::write_run(set, run, options)?)
+    match stackline_store::write_run(set, run, options) {
+        Err(stackline_store::Error::Cancelled) => Err(Error::Cancelled),
+        other => Ok(other?),
+    }
 }
 
 fn read(paths: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {

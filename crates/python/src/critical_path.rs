@@ -3,7 +3,7 @@
 use crate::errors::{analysis_error, engine_error, read_error};
 use crate::run::NativeRun;
 use crate::table::NativeTable;
-use crate::worker::quiet;
+use crate::worker::{quiet, settled};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pyo3::exceptions::{PyOSError, PyValueError};
@@ -128,7 +128,8 @@ impl NativeCriticalPath {
         all_edges: bool,
     ) -> PyResult<(u64, u64, u64, u64, bool)> {
         let (path, mode, from) = (Arc::clone(&self.path), OverlayMode { only_critical, all_edges }, source.clone());
-        let done = quiet(py, &Watch::new(), move || overlay(&path, mode, &from, &target))?;
+        let (watch, stop) = pair();
+        let done = settled(py, &watch, move || overlay(&path, mode, &from, &target, &stop))?;
         let done = done.map_err(|e| e.raise(py, &source))?;
         Ok((done.events, done.marked, done.left_out, done.flow_events, done.truncated))
     }
@@ -136,7 +137,9 @@ impl NativeCriticalPath {
     /// Writes everything to a file, for `restore`.
     fn save(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
         let (path, note) = (Arc::clone(&self.path), self.note.clone());
-        let saved = quiet(py, &Watch::new(), move || atomically(&target, |file| path.save_with(note.as_ref(), file)))?;
+        let (watch, stop) = pair();
+        let saved =
+            settled(py, &watch, move || atomically(&target, &stop, |file| path.save_with(note.as_ref(), file)))?;
         saved.map_err(PyOSError::new_err)
     }
 
@@ -180,11 +183,23 @@ impl Failure {
     }
 }
 
-fn overlay(path: &CriticalPath, mode: OverlayMode, source: &Path, target: &Path) -> Result<OverlaySummary, Failure> {
+/// A watch, and the same watch for the thread that works.
+fn pair() -> (Watch, Watch) {
+    let watch = Watch::new();
+    (watch.clone(), watch)
+}
+
+fn overlay(
+    path: &CriticalPath,
+    mode: OverlayMode,
+    source: &Path,
+    target: &Path,
+    stop: &Watch,
+) -> Result<OverlaySummary, Failure> {
     let original = stackline_ingest::open_text(source).map_err(Failure::Source)?;
     let overlay = path.overlay(mode);
     let mut refused = None;
-    let written = atomically(target, |file| {
+    let written = atomically(target, stop, |file| {
         let written = if target.extension().is_some_and(|e| e == "gz") {
             let mut packed = GzEncoder::new(file, Compression::fast());
             write_overlay(original, &mut packed, &overlay).and_then(|done| Ok(packed.finish().map(|_| done)?))
@@ -202,15 +217,42 @@ fn overlay(path: &CriticalPath, mode: OverlayMode, source: &Path, target: &Path)
     }
 }
 
+/// A file that takes no more once the caller asked to stop.
+struct Watched<'a> {
+    file: File,
+    stop: &'a Watch,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        check(self.stop)?;
+        self.file.write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn check(stop: &Watch) -> io::Result<()> {
+    if stop.is_cancelled() { Err(io::Error::other("stopped before the end, as asked")) } else { Ok(()) }
+}
+
 /// Writes a file under another name first, so that a failure leaves neither a half file nor harms what was there.
-fn atomically<T>(target: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> Result<T, String> {
+fn atomically<T>(
+    target: &Path,
+    stop: &Watch,
+    write: impl FnOnce(&mut BufWriter<Watched<'_>>) -> io::Result<T>,
+) -> Result<T, String> {
     let mut partial = target.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
     let attempt = || {
-        let mut file = BufWriter::new(File::create(&partial)?);
+        let mut file = BufWriter::with_capacity(1 << 16, Watched { file: File::create(&partial)?, stop });
         let result = write(&mut file)?;
         file.flush()?;
+        drop(file);
+        check(stop)?;
         std::fs::rename(&partial, target)?;
         Ok(result)
     };
