@@ -92,7 +92,7 @@ pub(crate) enum Command {
     CriticalPath(Box<CriticalPathArgs>),
     /// Store traces as a run directory, which opens without parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
-    Import(Inputs),
+    Import(ImportArgs),
     /// List the steps: time, spread, how busy the GPU was.
     #[command(after_help = "Example:\n  stackline steps trace.json.gz --format csv")]
     Steps(Inputs),
@@ -196,6 +196,16 @@ pub(crate) enum Method {
     Hta,
 }
 
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Replace a run of that name. Nothing else is ever replaced.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
 /// Arguments of `export`.
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
@@ -207,6 +217,9 @@ pub(crate) struct ExportArgs {
     /// Leave out what may be private: top-level entries other than device properties and distributed information.
     #[arg(long)]
     pub(crate) redact: bool,
+    /// Replace a run of that name (parquet), or write into a directory that has other files (csv).
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Format of an export.

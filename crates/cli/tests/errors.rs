@@ -141,6 +141,44 @@ fn nothing_that_is_no_run_is_replaced() {
 }
 
 #[test]
+fn a_run_is_replaced_on_demand_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (run_dir, photos) = (file("job.stackline"), file("photos"));
+    for command in [&["import", &trace, "-o", &run_dir][..], &["export", &trace, "--to", "parquet", "-o", &run_dir]] {
+        if !std::path::Path::new(&run_dir).exists() {
+            assert!(run(command).status.success());
+        }
+        let (code, text) = failure(command);
+        one_line(&text);
+        assert_eq!(code, Some(2));
+        assert!(text.contains("--force"), "{text}");
+        assert!(run(&[command, &["--force"]].concat()).status.success());
+        std::fs::create_dir_all(&photos).unwrap();
+        let elsewhere: Vec<&str> = command.iter().map(|a| if *a == run_dir { &photos } else { *a }).collect();
+        assert_eq!(failure(&[&elsewhere[..], &["--force"]].concat()).0, Some(2), "no run, never replaced");
+    }
+}
+
+#[test]
+fn csv_files_do_not_go_among_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let tables = folder.path().join("tables");
+    let export = ["export", &trace, "--to", "csv", "-o", tables.to_str().unwrap()];
+    assert!(run(&export).status.success());
+    assert!(run(&export).status.success(), "its own files are replaced");
+    std::fs::write(tables.join("notes.txt"), "mine").unwrap();
+    let (code, text) = failure(&export);
+    one_line(&text);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("notes.txt") && text.contains("--force"), "{text}");
+    assert!(run(&[&export[..], &["--force"]].concat()).status.success());
+    assert_eq!(std::fs::read_to_string(tables.join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
 fn output_that_cannot_be_written_fails_and_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
