@@ -104,6 +104,22 @@ fn an_unknown_option_offers_the_nearest() {
 }
 
 #[test]
+fn negative_numbers_are_answered_in_words() {
+    for (args, expected) in [
+        (&["report", "x.json", "--rank", "-1"][..], "ranks count from 0, -1 is not one of them"),
+        (&["report", "x.json", "--rank", "one"], "is not a number"),
+        (&["critical-path", "x.json", "--annotation", "a", "--instance", "-1"], "instances count from 0"),
+        (&["critical-path", "x.json", "--annotation", "a", "--instance", "-2..0"], "instances count from 0"),
+        (&["report", "x.json", "--limit", "-5"], "0 or more"),
+        (&["report", "x.json", "--threads", "-5"], "0 or more"),
+    ] {
+        let (code, text) = failure(args);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
+}
+
+#[test]
 fn an_unknown_rank_step_or_table_says_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 3);
