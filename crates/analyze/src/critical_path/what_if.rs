@@ -90,6 +90,7 @@ impl CriticalPath {
         if near.is_empty() {
             return format!("nothing is named '{pattern}'");
         }
+        let near: Vec<String> = near.iter().map(|name| shortened(name)).collect();
         format!("nothing is named '{pattern}'; nearest: '{}'", near.join("', '"))
     }
 
@@ -105,6 +106,13 @@ impl CriticalPath {
     fn names_matching(&self, pattern: &str) -> Vec<bool> {
         self.events.names.iter().map(|name| matches(pattern, name)).collect()
     }
+}
+
+/// The beginning of a name: those of kernels can be thousands of characters long.
+fn shortened(name: &str) -> String {
+    const CHARACTERS: usize = 60;
+    let short: String = name.chars().take(CHARACTERS).collect();
+    if short.len() < name.len() { short + "…" } else { short }
 }
 
 /// Whether all of `name` matches a pattern in which `*` stands for any text.
