@@ -32,7 +32,7 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
     for input in inputs {
         options.watch.expect(size(input, 0));
     }
-    let inputs: Vec<Input<'_>> = inputs.iter().map(Input::of).collect();
+    let inputs: Vec<Input<'_>> = inputs.iter().map(|path| Input::of(path)).collect();
     let mut set = TraceSet::default();
     let mut rest = &inputs[..];
     // Neighbouring files are read together, so that the reader can spread them over the threads.
@@ -66,7 +66,7 @@ enum Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    fn of(path: &'a PathBuf) -> Self {
+    fn of(path: &'a Path) -> Self {
         if is_run(path) {
             return Self::Run(path);
         }

@@ -94,7 +94,7 @@ fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()>
         return Err(wrong_use(format!("{} {message}; {advice}", foreign.display())));
     }
     for (trace, place) in session.set.traces.iter().zip(&places) {
-        std::fs::create_dir_all(&place).with_context(|| format!("{}: cannot create", place.display()))?;
+        std::fs::create_dir_all(place).with_context(|| format!("{}: cannot create", place.display()))?;
         for (name, write) in csv::FILES {
             to_file(&place.join(name), |out| write(trace, out))?;
         }
