@@ -35,8 +35,14 @@
 //! assert_eq!(truth.bound_by_ns.values().sum::<i64>(), truth.window_ns);
 //! assert!(run.json().contains("cudaLaunchKernel"));
 //! ```
+//!
+//! [`Damage`] takes records out of a trace or makes its times noisy; [`Simulated::refute_damaged`] then judges what is said about
+//! it. [`Edit`] changes a program and runs it again, so that a prediction has a truth.
 #![forbid(unsafe_code)]
 
+mod claim;
+mod damage;
+mod edit;
 mod kineto;
 mod names;
 mod profile;
@@ -46,6 +52,9 @@ mod simulated;
 mod truth;
 mod unique;
 
+pub use claim::Claim;
+pub use damage::{Damage, Damaged};
+pub use edit::Edit;
 pub use profile::Profile;
 pub use simulated::{Simulated, Step, simulate};
 pub use truth::{Hop, Truth};

@@ -4,7 +4,7 @@ use crate::kineto::{self, View};
 use crate::program::{self, Program, Role};
 use crate::run::{self, Cause, Outcome};
 use crate::truth::Walk;
-use crate::{Profile, Truth, unique};
+use crate::{Edit, Profile, Truth, edit, unique};
 
 /// A program that ran.
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ fn attempt(seed: u64, profile: &Profile, draws: u64) -> Option<Simulated> {
     let outcome = run::run(&mut program, true).ok()?;
     unique::check(&program, &outcome).ok()?;
     let walk = Walk::new(&program, &outcome);
-    let (_, cause) = walk.end()?;
+    let (cause, _) = walk.end().filter(|&(_, unique)| unique)?;
     let truth = walk.truth(0, cause);
     Some(Simulated { program, outcome, truth, draws })
 }
@@ -105,6 +105,33 @@ impl Simulated {
     #[must_use]
     pub fn spans(&self) -> usize {
         self.outcome.spans.len()
+    }
+
+    /// The program with the edits made, run with the durations and lags of the original. `None` if an edit finds nothing
+    /// to change.
+    #[must_use]
+    pub fn rerun(&self, edits: &[Edit]) -> Option<Self> {
+        let mut program = self.program.clone();
+        for edit in edits {
+            program = edit::apply(program, edit)?;
+        }
+        let outcome = run::run(&mut program, false).ok()?;
+        let walk = Walk::new(&program, &outcome);
+        let truth = walk.truth(0, walk.end()?.0);
+        Some(Self { program, outcome, truth, draws: self.draws })
+    }
+
+    /// The path after an edit; `None` as for [`Self::rerun`].
+    #[must_use]
+    pub fn edit(&self, edit: &Edit) -> Option<Truth> {
+        self.rerun(std::slice::from_ref(edit)).map(|edited| edited.truth)
+    }
+
+    /// Edits that change something in this program, some of each kind.
+    #[must_use]
+    pub fn possible_edits(&self) -> Vec<Edit> {
+        let all = edit::candidates(&self.program);
+        all.into_iter().filter(|edit| edit::apply(self.program.clone(), edit).is_some()).collect()
     }
 
     /// Draws that were refused because their trace would allow several causes.

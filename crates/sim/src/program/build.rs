@@ -135,7 +135,7 @@ impl<'a> Builder<'a> {
             _ => self.rng.between(400, 5_000),
         };
         let gap = self.rng.between(650, 1_900);
-        self.program.ops.push(Op { work, name, stream, duration, latency, gap, overlap: 0, level: 0 });
+        self.program.ops.push(Op { work, name, stream, duration, latency, gap, overlap: 0, level: 0, removed: false });
         self.program.ops.len() - 1
     }
 

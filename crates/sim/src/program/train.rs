@@ -43,7 +43,7 @@ pub(crate) fn generate(seed: u64, profile: &Profile) -> Program {
 }
 
 /// Time between two parts of a pass: between top-level spans where the main thread has no frame around everything.
-fn between(b: &mut Builder<'_>) {
+pub(super) fn between(b: &mut Builder<'_>) {
     if b.profile.gil {
         let (own, lag) = (b.rng.between(1_000, 9_000), b.rng.between(5_000, 30_000));
         b.steps.push(Step::Gap { own, lag });

@@ -7,6 +7,8 @@
 mod gpu;
 mod host;
 pub(crate) mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::program::{Program, Role, Step, Thread};
 use gpu::Gpu;
