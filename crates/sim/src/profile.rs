@@ -44,6 +44,8 @@ pub struct Profile {
     pub queue_limit: usize,
     /// A Python frame around everything on the main thread.
     pub main_frame: bool,
+    /// Draw again until the trace allows no other cause than the true one. Large programs hardly ever get there.
+    pub unique: bool,
 }
 
 impl Profile {
@@ -70,6 +72,28 @@ impl Profile {
             dependent_launch: false,
             queue_limit: 1024,
             main_frame: true,
+            unique: true,
+        }
+    }
+
+    /// A long training run, for measurements of speed: some 30 events per layer and step. Its truth is one of several
+    /// where things coincide to the nanosecond.
+    #[must_use]
+    pub fn large(steps: u32, layers: u32) -> Self {
+        Self {
+            steps,
+            layers,
+            backward: true,
+            collectives: true,
+            events: true,
+            syncs: true,
+            copies: true,
+            graphs: true,
+            allocator: true,
+            overhead: true,
+            gpu_percent: 30,
+            unique: false,
+            ..Self::plain()
         }
     }
 
