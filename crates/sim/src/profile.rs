@@ -19,6 +19,8 @@ pub struct Profile {
     pub workers: u32,
     /// A pinning thread between workers and main thread.
     pub pin_memory: bool,
+    /// Batches are loaded by the main thread itself, if there are no workers.
+    pub inline_loading: bool,
     /// Work on a second stream, with events recorded and waited for.
     pub events: bool,
     /// Synchronising calls, blocking copies.
@@ -60,6 +62,7 @@ impl Profile {
             collectives: false,
             workers: 0,
             pin_memory: false,
+            inline_loading: false,
             events: false,
             syncs: false,
             polls: false,
@@ -124,6 +127,7 @@ impl Profile {
         profile.workers = if !gil && coin(40) { 1 + rng.below(3) as u32 } else { 0 };
         profile.steps = rng.below(4) as u32;
         profile.layers = 1 + rng.below(4) as u32;
+        profile.inline_loading = profile.workers == 0 && rng.below(100) < 30;
         profile.gpu_percent = *rng.pick(&[10, 30, 100, 300]).unwrap_or(&100);
         profile
     }

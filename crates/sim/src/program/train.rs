@@ -69,7 +69,7 @@ fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
             between(b);
         }
     }
-    if b.profile.backward {
+    if b.profile.backward && !tape.is_empty() {
         backward(b, shared, autograd, &tape);
         between(b);
     } else if b.profile.collectives && b.chance(70) {
@@ -88,6 +88,12 @@ fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
 
 /// An operator of the forward pass, or several.
 fn leaf(b: &mut Builder<'_>, tape: &mut Vec<(usize, u64)>) {
+    if b.chance(15) {
+        // Launched by Python itself, outside of any operator.
+        b.python("triton/runtime/jit.py(330): run", |b| b.kernel(COMPUTE));
+        b.spend(200, 2_500);
+        return;
+    }
     let which = b.rng.below(names::OPERATORS.len());
     let sequence = b.next_sequence();
     tape.push((which, sequence));

@@ -1,0 +1,33 @@
+//! That the true path can be told from the trace alone: a second, plain implementation of the definitions finds it.
+#![allow(clippy::unwrap_used)]
+
+mod walker;
+
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_sim::{Profile, simulate};
+use walker::Walker;
+
+#[test]
+fn a_plain_reading_of_the_trace_finds_the_truth() {
+    let mut wrong = Vec::new();
+    for seed in 0..2_000 {
+        let profile = Profile::any(seed);
+        let simulated = simulate(seed, &profile);
+        let trace = read_bytes("simulated", simulated.json().as_bytes(), &ReadOptions::default()).unwrap();
+        let walker = Walker::new(&trace, simulated.queue_limit());
+        let found = walker.whole();
+        if found != simulated.truth().bound_by_ns {
+            wrong.push((seed, "whole".to_owned(), found, simulated.truth().bound_by_ns.clone()));
+        }
+        for step in simulated.steps() {
+            let found = walker.annotation(&step.name);
+            if found != step.truth.bound_by_ns {
+                wrong.push((seed, step.name, found, step.truth.bound_by_ns));
+            }
+        }
+    }
+    for (seed, window, found, truth) in wrong.iter().take(5) {
+        println!("seed {seed} {window}: found {found:?}\n  truth {truth:?}\n  {:?}", Profile::any(*seed));
+    }
+    assert!(wrong.is_empty(), "{} windows differ", wrong.len());
+}
