@@ -25,6 +25,8 @@ pub enum Damage {
         /// Drawn for each start and end.
         jitter_ns: i64,
     },
+    /// The records come in another order. Nothing is lost.
+    Reordered,
     /// The threads beside the main thread have no records: the workers, the pinning thread, the second Python thread and
     /// the autograd thread are each left out half of the time, at least one of them.
     LostThreads,
@@ -50,7 +52,7 @@ impl Simulated {
     pub fn damaged(&self, damages: &[Damage], seed: u64) -> Damaged {
         let mut rng = Rng::new(seed);
         let mut view = View::complete(&self.outcome);
-        let (mut lost_operations, mut lost_launches) = (0, 0);
+        let (mut lost_operations, mut lost_launches, mut reordered) = (0, 0, false);
         for damage in damages {
             match *damage {
                 Damage::LostKernels(percent) => lost_operations += self.lose_operations(&mut view, &mut rng, percent),
@@ -64,11 +66,15 @@ impl Simulated {
                         *end = (*end + offset_ns + rng.between(-jitter_ns, jitter_ns)).max(*start + 1);
                     }
                 }
+                Damage::Reordered => reordered = true,
                 Damage::LostThreads => self.lose_threads(&mut view, &mut rng),
             }
         }
         let lost_threads = view.hidden_threads.iter().map(|&role| kineto::thread_label(role)).collect();
-        let json = kineto::write(&self.program, &self.outcome, &view);
+        let mut json = kineto::write(&self.program, &self.outcome, &view);
+        if reordered {
+            json = reorder(&json, &mut rng);
+        }
         Damaged { json, lost_operations, lost_launches, lost_threads, view }
     }
 
@@ -120,4 +126,18 @@ impl Simulated {
     pub fn has_backward(&self) -> bool {
         self.outcome.spans.iter().any(|span| span.name == names::RUN_BACKWARD)
     }
+}
+
+/// The same records in another order.
+fn reorder(json: &str, rng: &mut Rng) -> String {
+    const BEGIN: &str = "\n  {\n    ";
+    const END: &str = "\n  ],";
+    let Some((head, rest)) = json.split_once(BEGIN) else { return json.to_owned() };
+    let Some((list, tail)) = rest.split_once(END) else { return json.to_owned() };
+    let between = format!(",{BEGIN}");
+    let mut records: Vec<&str> = list.split(between.as_str()).collect();
+    for i in (1..records.len()).rev() {
+        records.swap(i, rng.below(i + 1));
+    }
+    [head, BEGIN, &records.join(&between), END, tail].concat()
 }

@@ -4,7 +4,7 @@
 mod walker;
 
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_sim::{Profile, simulate};
+use stackline_sim::{Damage, Profile, simulate};
 use walker::Walker;
 
 #[test]
@@ -30,4 +30,15 @@ fn a_plain_reading_of_the_trace_finds_the_truth() {
         println!("seed {seed} {window}: found {found:?}\n  truth {truth:?}\n  {:?}", Profile::any(*seed));
     }
     assert!(wrong.is_empty(), "{} windows differ", wrong.len());
+}
+
+#[test]
+fn the_order_of_records_does_not_matter() {
+    for seed in 0..100 {
+        let simulated = simulate(seed, &Profile::any(seed));
+        let json = simulated.damaged(&[Damage::Reordered], seed).json;
+        assert_ne!(json, simulated.json());
+        let trace = read_bytes("simulated", json.as_bytes(), &ReadOptions::default()).unwrap();
+        assert_eq!(Walker::new(&trace, simulated.queue_limit()).whole(), simulated.truth().bound_by_ns, "seed {seed}");
+    }
 }

@@ -93,6 +93,7 @@ fn damage_takes_out_what_it_says() {
         Damage::NoSyncs,
         Damage::Clock { offset_ns: -3_000, jitter_ns: 400 },
         Damage::LostThreads,
+        Damage::Reordered,
     ];
     for seed in 0..60 {
         let simulated = drawn(seed);

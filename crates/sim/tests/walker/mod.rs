@@ -214,8 +214,8 @@ impl Walker {
     /// The last thing that the main thread did in `run_backward` before the engine's thread began at `at`, if the call
     /// is later than what that thread did before.
     fn called(&self, from: i64, at: i64) -> Option<(i64, usize)> {
-        let frames = self.spans.iter().enumerate().filter(|(_, s)| s.name.contains("run_backward of torch._C"));
-        let (id, frame) = frames.filter(|(_, s)| s.start > from && s.start < at).next_back()?;
+        let called = |s: &Span| s.name.contains("run_backward of torch._C") && s.start > from && s.start < at;
+        let (id, frame) = self.spans.iter().enumerate().rfind(|(_, s)| called(s))?;
         let children = self.spans.iter().filter(|s| s.parent == Some(id) && s.end <= at);
         let last = children.map(|s| s.end).max().unwrap_or(frame.start);
         Some((last, frame.thread))
