@@ -109,3 +109,29 @@ fn damage_takes_out_what_it_says() {
         }
     }
 }
+
+#[test]
+fn claims_about_a_shifted_clock_are_judged_in_its_times() {
+    const AHEAD: i64 = 2_345;
+    for seed in 0..200 {
+        let simulated = drawn(seed);
+        let damaged = simulated.damaged(&[Damage::Clock { offset_ns: AHEAD, jitter_ns: 0 }], seed);
+        for hop in &simulated.truth().hops {
+            let (from, to) = match hop.category {
+                "gpu_compute" | "gpu_communication" | "gpu_copy" | "gpu_queue" => (AHEAD, AHEAD),
+                "launch_latency" => (0, AHEAD),
+                "sync_return" => (AHEAD, 0),
+                _ => (0, 0),
+            };
+            let (start_ns, end_ns) = (hop.start_ns + from, hop.end_ns + to);
+            let claim = Claim { start_ns, end_ns, category: hop.category, track: &hop.track };
+            assert_eq!(simulated.refute_damaged(&damaged, &claim), None, "seed {seed}");
+            let unshifted = Claim { end_ns: hop.end_ns, ..claim };
+            assert!(
+                to == 0
+                    || hop.category.starts_with("gpu_c")
+                    || simulated.refute_damaged(&damaged, &unshifted).is_some()
+            );
+        }
+    }
+}
