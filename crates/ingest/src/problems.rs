@@ -48,7 +48,9 @@ codes! {
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists; all were read as one";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice; the last value wins";
-    BAD_TIME "bad_time" Skipped "a time or duration is no number or absurdly large; the record is kept and counts nowhere";
+    BAD_TIME "bad_time" Skipped
+        "a time or duration that is no number or absurdly large was left out; its record is kept and counts nowhere";
+    BAD_BASE "bad_base_time" Skipped "the base time is no integer and was left out; times count from 0";
     NO_TIME "no_time" Skipped "a record has no time stamp; it stands at time 0 and counts nowhere";
     TIME_AS_TEXT "time_as_text" Repaired "times were written as text";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were taken as nanoseconds";
@@ -66,7 +68,8 @@ codes! {
         "kernels of one stream overlap on a GPU with programmatic dependent launch";
     OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more: durations may be too long";
     CLIPPED "clipped_overlap" Repaired "a GPU operation's end was moved to the start of the next one of its stream";
-    EARLY_KERNEL "kernel_before_launch" Note "GPU operations start before their launch call: CPU and GPU clocks differ";
+    EARLY_KERNEL "kernel_before_launch" Note
+        "GPU operations start before their launch call: CPU and GPU clocks differ; times are left as recorded";
     CROSSING "crossing" Note "spans that cross the end of another of their thread were placed by their larger part";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (usual in Kineto traces) were left out";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
