@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod attrs;
+mod clock;
 mod events;
 mod gpu;
 mod ids;
@@ -32,6 +33,7 @@ mod trace;
 mod tracks;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
+pub use clock::DeviceClock;
 pub use events::{EventTable, NewEvent};
 pub use gpu::GpuTable;
 pub use ids::{EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId};

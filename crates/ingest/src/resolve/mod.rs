@@ -1,6 +1,7 @@
 //! What needs the whole trace: time order, nesting, launches, ownership, steps, arrows. Independent of the format.
 
 mod backward;
+mod clocks;
 mod launches;
 mod nesting;
 mod ownership;
@@ -8,6 +9,7 @@ mod plausible;
 mod rank;
 mod steps;
 mod streams;
+mod waits;
 
 use crate::ReadOptions;
 use crate::places::Places;
@@ -19,7 +21,7 @@ type Pass = fn(&mut Trace, &Places);
 
 /// Fills everything that is derived, and seals the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
-    let passes: [Pass; 8] = [
+    let passes: [Pass; 9] = [
         rank::find,
         |trace, _| streams::number(trace),
         plausible::mark,
@@ -27,6 +29,7 @@ pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places,
         nesting::nest,
         |trace, _| steps::find(trace),
         launches::link,
+        clocks::bound,
         |trace, _| ownership::fill(trace),
     ];
     for pass in passes {
