@@ -72,6 +72,8 @@ codes! {
         "GPU operations start before their launch call: CPU and GPU clocks differ; times are left as recorded";
     LATE_KERNEL "kernel_after_wait" Note
         "calls return before the GPU operations that they wait for end: clocks differ; times are left as recorded";
+    NEVER_CLOSED "never_closed" Repaired
+        "a frame without an end of its own ran on to the end of the recording; it was cut where its caller ends";
     CROSSING "crossing" Note "spans that cross the end of another of their thread were placed by their larger part";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (usual in Kineto traces) were left out";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";

@@ -37,7 +37,7 @@ pub use clock::DeviceClock;
 pub use events::{EventTable, NewEvent};
 pub use gpu::GpuTable;
 pub use ids::{EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId};
-pub use kind::{EventKind, Level, Phase, flags};
+pub use kind::{EventKind, Level, Phase, RECORDED_DURATION, flags};
 pub use links::{LinkTable, StackTable};
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use strings::StringTable;

@@ -9,6 +9,7 @@ mod plausible;
 mod rank;
 mod steps;
 mod streams;
+mod unclosed;
 mod waits;
 
 use crate::ReadOptions;
@@ -21,11 +22,12 @@ type Pass = fn(&mut Trace, &Places);
 
 /// Fills everything that is derived, and seals the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
-    let passes: [Pass; 9] = [
+    let passes: [Pass; 10] = [
         rank::find,
         |trace, _| streams::number(trace),
         plausible::mark,
         |trace, _| trace.index_tracks(),
+        unclosed::clamp,
         nesting::nest,
         |trace, _| steps::find(trace),
         launches::link,
