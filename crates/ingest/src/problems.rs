@@ -61,6 +61,10 @@ codes! {
     TABLE_FULL "table_full" Lost "more than 4 GiB of text or 2^32 values; what came later lost its text or arguments";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU records at time 0, before the recording or absurdly long were kept but count nowhere";
+    GARBLED_TIME "garbled_time" Skipped
+        "records with times far from all others, in text that damaged compression garbled, are kept but count nowhere";
+    UNCERTAIN_WINDOW "uncertain_window" Note
+        "most of what was read stands near or behind damage: do not trust the window, nor totals over it";
     DUPLICATE_CORRELATION "ambiguous_launch" Repaired
         "several calls share a GPU operation's correlation id; the nearest of the fitting process was taken";
     OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs (clock noise)";

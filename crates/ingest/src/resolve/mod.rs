@@ -2,6 +2,7 @@
 
 mod backward;
 mod clocks;
+pub(crate) mod garbled;
 mod launches;
 mod nesting;
 mod ownership;

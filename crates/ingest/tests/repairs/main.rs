@@ -5,6 +5,7 @@
 mod common;
 
 mod clocks;
+mod garbled;
 mod unclosed;
 
 use stackline_ingest::{ReadOptions, read_bytes};

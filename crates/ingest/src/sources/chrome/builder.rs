@@ -41,6 +41,8 @@ pub(super) struct Builder {
     pub(super) truncated: bool,
     /// Whether reading stopped because too little of the text made sense.
     pub(super) gave_up: bool,
+    /// Whether the compression failed otherwise than by ending too early.
+    pub(super) garbled: bool,
     /// Bytes looked at without coming to a record.
     vain: u64,
     pub(super) final_pass: bool,
@@ -82,6 +84,7 @@ impl Builder {
             saw_events: false,
             truncated: false,
             gave_up: false,
+            garbled: false,
             vain: 0,
             final_pass: false,
             commas: 1,

@@ -45,6 +45,9 @@ impl Builder {
         if self.trace.strings.is_full(1 << 20) {
             problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
         }
+        if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
+            resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);
+        }
         self.close_open();
         self.merge_late_arguments();
         self.name_tracks();
