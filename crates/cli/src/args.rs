@@ -87,7 +87,7 @@ pub(crate) enum Command {
     /// Tell in a screenful where the time goes.
     #[command(after_help = "Example:\n  stackline report trace.json.gz --fail-on 'idle>30%'")]
     Report(ReportArgs),
-    /// Find the chain of work that the time depends on, by the rules of HTA.
+    /// Find the chain of work that the time depends on.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
     /// Store traces as a run directory, which opens without parsing.
@@ -131,6 +131,7 @@ pub(crate) enum Command {
 const CRITICAL_PATH_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz
   stackline critical-path trace.json.gz --annotation ProfilerStep --instance 0..2 --format json
+  stackline critical-path trace.json.gz --method ctda --steps 5
   stackline critical-path trace.json.gz --what-if 'gpu:*gemm*=x0.5'
   stackline critical-path trace.json.gz --overlay overlaid.json.gz --only-critical";
 
@@ -184,6 +185,9 @@ pub(crate) struct CriticalPathArgs {
     /// Restore graph and path from a file that --save wrote, instead of computing them.
     #[arg(long, value_name = "FILE")]
     pub(crate) restore: Option<PathBuf>,
+    /// With --method ctda: rules for phases of training that come before the built-in ones (JSON).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) phase_rules: Option<PathBuf>,
     /// Change weights and search again, such as 'gpu=x0.5', 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may be repeated.
     #[arg(long, value_name = "EDIT")]
     pub(crate) what_if: Vec<String>,
@@ -194,6 +198,8 @@ pub(crate) struct CriticalPathArgs {
 pub(crate) enum Method {
     /// Meta's Holistic Trace Analysis 0.6.1, to the node.
     Hta,
+    /// CTDA-CPA: the threads of a process in one order, nodes by phase of training.
+    Ctda,
 }
 
 /// Arguments of `export`.

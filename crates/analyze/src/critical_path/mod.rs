@@ -5,6 +5,7 @@
 //! The only method so far is [`hta`].
 
 mod breakdown;
+pub mod ctda;
 mod error;
 mod events;
 mod graph;
@@ -58,6 +59,12 @@ pub enum WarningCode {
     NoGpuWork,
     /// Synchronisations of the whole device that got an edge only from the GPU work that ended last.
     ManyContextSyncs,
+    /// Waits whose object no record names: a rule chose it.
+    InferredWait,
+    /// Waits whose object is unknown.
+    UnknownWait,
+    /// Threads of the program ran without a common lock, so that no order between them is known.
+    NoInterpreterLock,
 }
 
 impl WarningCode {
@@ -77,6 +84,13 @@ impl WarningCode {
             Self::MissingInstances => "instances were asked for beyond the last one",
             Self::ManyContextSyncs => {
                 "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
+            }
+            Self::InferredWait => {
+                "waits are about work that no record names; a rule chose what was launched before them"
+            }
+            Self::UnknownWait => "waits are about work that is not known",
+            Self::NoInterpreterLock => {
+                "the interpreter had no lock, so threads are not put in order and the path may end at one of them"
             }
             Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
         }

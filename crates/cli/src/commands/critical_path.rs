@@ -1,5 +1,7 @@
 //! `critical-path`: the graph, its longest path, and what to do with them.
 
+mod ctda;
+
 use super::overlay;
 use crate::args::{Common, CriticalPathArgs, Format, Method, Range};
 use crate::failure::{WrongUse, unreadable, wrong_use};
@@ -9,13 +11,19 @@ use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode};
-use stackline_model::{Table, Unit};
+use stackline_model::{Table, Trace, Unit};
 use stackline_present::human;
 use std::fs::File;
 use std::io::{self, BufReader};
 
 /// Runs the command.
 pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
+    if args.method == Method::Ctda {
+        return ctda::run(args, common);
+    }
+    if args.phase_rules.is_some() {
+        return Err(wrong_use("--phase-rules is for --method ctda: the rules of HTA know no phases"));
+    }
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
     if common.steps.is_some() {
         return Err(wrong_use("critical-path chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
@@ -56,10 +64,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 }
 
 fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPath> {
-    let [trace] = &session.set.traces[..] else {
-        let message = "a critical path is that of one rank, and the input has several; choose one with --rank";
-        return Err(wrong_use(format!("{message} {}", session.ranks())));
-    };
+    let trace = only_trace(session)?;
     let options = HtaOptions {
         annotation: args.annotation.clone(),
         instance: args.instance.map(instances).transpose()?,
@@ -67,9 +72,16 @@ fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPat
         data_load_events: args.data_load_events.clone(),
         include_last_profiler_step: args.include_last_profiler_step,
     };
-    match args.method {
-        Method::Hta => hta::analyze(trace, &options).map_err(refuse),
-    }
+    hta::analyze(trace, &options).map_err(refuse)
+}
+
+/// The trace, if there is only one.
+fn only_trace<'s>(session: &'s Session<'_>) -> Result<&'s Trace> {
+    let [trace] = &session.set.traces[..] else {
+        let message = "a critical path is that of one rank, and the input has several; choose one with --rank";
+        return Err(wrong_use(format!("{message} {}", session.ranks())));
+    };
+    Ok(trace)
 }
 
 fn instances(range: Range) -> Result<Instances> {
@@ -87,6 +99,7 @@ fn refuse(error: CriticalPathError) -> anyhow::Error {
         | CriticalPathError::EmptyRange { .. }
         | CriticalPathError::InvalidPattern { .. }
         | CriticalPathError::InvalidEdit { .. }
+        | CriticalPathError::InvalidPhaseRules { .. }
         | CriticalPathError::Restore { .. } => WrongUse(error.to_string()).into(),
         other => other.into(),
     }
