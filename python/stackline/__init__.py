@@ -10,6 +10,7 @@ Tables speak the Arrow C stream interface: pandas, polars, duckdb and pyarrow ta
 """
 
 from ._critical_path import CriticalPath, OverlaySummary
+from ._ctda_path import CtdaPath
 from ._errors import AnalysisError, ReadError, StacklineError
 from ._native import __version__
 from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
@@ -19,6 +20,7 @@ __all__ = [
     "AnalysisError",
     "AnalysisInfo",
     "CriticalPath",
+    "CtdaPath",
     "OverlaySummary",
     "Problem",
     "ReadError",

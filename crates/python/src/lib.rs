@@ -4,6 +4,7 @@
 
 mod cell;
 mod critical_path;
+mod ctda;
 mod errors;
 mod run;
 mod table;
@@ -15,6 +16,8 @@ mod worker;
 mod _native {
     #[pymodule_export]
     use crate::critical_path::{NativeCriticalPath, critical_path};
+    #[pymodule_export]
+    use crate::ctda::{NativeCtdaPath, ctda_path};
     #[pymodule_export]
     use crate::run::{NativeRun, analyses_list, open};
     #[pymodule_export]

@@ -90,6 +90,12 @@ pub enum CriticalPathError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Rules for phases cannot be understood.
+    #[error("not usable as phase rules: {reason}")]
+    InvalidPhaseRules {
+        /// What is wrong with them, with the line.
+        reason: String,
+    },
     /// A saved critical path cannot be read.
     #[error("not a usable saved critical path: {reason}")]
     Restore {

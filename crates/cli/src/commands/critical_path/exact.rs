@@ -40,7 +40,9 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 /// The stretch of the trace that the options name.
 pub(super) fn window(args: &CriticalPathArgs, common: &Common) -> Result<WindowChoice> {
     match (common.steps, args.annotation.as_str()) {
-        (Some(_), text) if !text.is_empty() => Err(wrong_use("--steps and --annotation both choose a window: give one")),
+        (Some(_), text) if !text.is_empty() => {
+            Err(wrong_use("--steps and --annotation both choose a window: give one"))
+        }
         (Some(range), _) => Ok(WindowChoice::Steps(range.first, range.last)),
         (None, "") => Ok(WindowChoice::Whole),
         (None, text) => {
