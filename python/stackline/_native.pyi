@@ -65,6 +65,17 @@ def ctda_path(
     steps: tuple[int, int] | None,
     phase_rules: str | None,
 ) -> CtdaPath: ...
+class ExactPath:
+    def summary(self) -> dict[str, Any]: ...
+    def tables(self) -> list[Table]: ...
+
+def exact_path(
+    run: Run,
+    rank: int | None,
+    annotation: str,
+    instance: tuple[int, int] | None,
+    steps: tuple[int, int] | None,
+) -> ExactPath: ...
 def critical_path(
     run: Run,
     rank: int | None,

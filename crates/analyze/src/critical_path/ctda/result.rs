@@ -135,7 +135,7 @@ pub(super) fn pack(
         let mut now = i64::MIN;
         for op in &gpu.ops[node.ops.start as usize..node.ops.end as usize] {
             // Operations of a stream may overlap a little; each moment counts once.
-            if op.end > now {
+            if op.end > now.max(op.start) {
                 let stream = stream_number(trace, gpu.streams[node.stream as usize], node.stream);
                 packer.piece(op.start.max(now), op.end, op.event, stream);
                 now = op.end;
