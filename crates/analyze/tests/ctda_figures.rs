@@ -1,5 +1,5 @@
 //! The figures of the CTDA-CPA paper as small traces, and odd inputs. Times are in µs.
-#![allow(clippy::unwrap_used, reason = "test code outside test functions")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "test code outside test functions")]
 
 mod critical_path_support;
 
