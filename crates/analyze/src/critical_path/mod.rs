@@ -16,6 +16,7 @@ mod graph;
 pub mod hta;
 mod implicit_waits;
 mod longest_path;
+mod losses;
 mod nearest;
 mod overlay;
 mod report;

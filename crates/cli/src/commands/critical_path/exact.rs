@@ -8,9 +8,7 @@ use crate::session::Session;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::{
-    self, Exact, ExactReport, Harmless, StepSpread, WindowChoice, spread,
-};
+use stackline_analyze::critical_path::exact::{self, Exact, ExactReport, Harmless, StepSpread, WindowChoice, spread};
 use stackline_present::{human, terminal};
 use std::io;
 
