@@ -199,8 +199,8 @@ pub fn rank_clock_table(set: &TraceSet) -> Table {
     let clocks = rank_clocks(set);
     let first = clocks.first().map(|c| c.rank);
     let finding = |(i, c): (usize, &RankClock)| match c.offset_ns {
-        None => Some("not possible: no collective in common".to_owned()),
-        Some(_) if i == 0 => Some("the clock that the others are compared with".to_owned()),
+        None => Some("not possible".to_owned()),
+        Some(_) if i == 0 => Some("reference".to_owned()),
         Some(_) => None,
     };
     let how = |c: &RankClock| {
@@ -209,19 +209,24 @@ pub fn rank_clock_table(set: &TraceSet) -> Table {
     };
     let table = Table::new("rank_clocks", "Clocks of ranks, by the ends of collectives that they share")
         .i64("rank", Unit::None, clocks.iter().map(|c| c.rank))
-        .i64("against", Unit::None, clocks.iter().map(|c| c.against))
-        .i64("collectives", Unit::None, clocks.iter().map(|c| c.collectives as i64))
+        .text("finding", clocks.iter().enumerate().map(finding))
         .i64("offset_ns", Unit::Ns, clocks.iter().map(|c| c.offset_ns))
         .i64("mad_ns", Unit::Ns, clocks.iter().map(|c| c.mad_ns))
         .i64("half_spread_ns", Unit::Ns, clocks.iter().map(|c| c.half_spread_ns))
-        .text("matched_by", clocks.iter().map(how))
-        .text("finding", clocks.iter().enumerate().map(finding));
+        .i64("collectives", Unit::None, clocks.iter().map(|c| c.collectives as i64))
+        .i64("against", Unit::None, clocks.iter().map(|c| c.against))
+        .text("matched_by", clocks.iter().map(how));
     if clocks.iter().skip(1).all(|c| c.offset_ns.is_none()) {
         return table.note(
             "The traces have no collectives in common that end together on all ranks: how far their clocks differ cannot \
              be estimated, and times of different ranks cannot be compared.",
         );
     }
+    let table = if clocks.iter().any(|c| c.offset_ns.is_none()) {
+        table.note("Not possible: the rank shares no collective with those that were placed.")
+    } else {
+        table
+    };
     table.note(format!(
         "offset_ns: how far a rank's clock is ahead of that of rank {}. Shown, not applied: times are as recorded.",
         first.unwrap_or_default()

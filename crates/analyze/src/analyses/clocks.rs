@@ -15,14 +15,14 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     };
     let table = Table::new("clocks", "Clocks of devices against the host's: shifts that causality allows")
         .i64("device", Unit::None, clocks.iter().map(|c| i64::from(c.device)))
+        .text("finding", clocks.iter().map(|c| Some(finding(c).to_owned())))
+        .i64("shift_ns", Unit::Ns, clocks.iter().map(DeviceClock::shift_ns))
+        .i64("least_shift_ns", Unit::Ns, clocks.iter().map(|c| c.least_ns))
+        .i64("most_shift_ns", Unit::Ns, clocks.iter().map(|c| c.most_ns))
         .i64("launches", Unit::None, count(|c| c.launches))
         .i64("early_starts", Unit::None, count(|c| c.early))
         .i64("waits", Unit::None, count(|c| c.waits))
-        .i64("late_ends", Unit::None, count(|c| c.late))
-        .i64("least_shift_ns", Unit::Ns, clocks.iter().map(|c| c.least_ns))
-        .i64("most_shift_ns", Unit::Ns, clocks.iter().map(|c| c.most_ns))
-        .i64("shift_ns", Unit::Ns, clocks.iter().map(DeviceClock::shift_ns))
-        .text("finding", clocks.iter().map(|c| Some(finding(c).to_owned())));
+        .i64("late_ends", Unit::None, count(|c| c.late));
     if clocks.is_empty() {
         let why = if trace.gpu.is_empty() {
             "The trace has no GPU operations."
@@ -48,7 +48,7 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
 /// What the bounds say, in words.
 fn finding(clock: &DeviceClock) -> &'static str {
     match clock.shift_ns() {
-        _ if clock.is_contradictory() => "contradictory: the difference changes, or a record is wrong",
+        _ if clock.is_contradictory() => "contradictory",
         None => "unknown",
         Some(0) => "no difference seen",
         Some(shift) if shift > 0 => "device behind host",
