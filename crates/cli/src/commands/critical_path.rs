@@ -165,7 +165,7 @@ fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Str
         out.push_str(&format!("What if: {} before, {} after{change}\n", us(before.weight_us), us(report.weight_us)));
     }
     for warning in &report.warnings {
-        out.push_str(&format!("Note: {} {}\n", human::count(warning.count as i64), warning.code.message()));
+        out.push_str(&format!("Note: {} ({} ×)\n", warning.code.message(), human::count(warning.count as i64)));
     }
     stackline_present::terminal::clean_lines(&out)
 }
