@@ -60,7 +60,16 @@ fn critical_paths_of_real_traces() {
     insta::assert_snapshot!(stdout(&["critical-path", &trace, "--method", "hta"]));
     let what_if = ["critical-path", &trace, "--annotation", "ProfilerStep", "--what-if", "gpu=x0.5"];
     insta::assert_snapshot!(stdout(&what_if));
-    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--method", "hta", "--format", "csv", "--table", "critical_path"]));
+    insta::assert_snapshot!(stdout(&[
+        "critical-path",
+        &trace,
+        "--method",
+        "hta",
+        "--format",
+        "csv",
+        "--table",
+        "critical_path"
+    ]));
 }
 
 #[test]

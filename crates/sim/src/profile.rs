@@ -129,6 +129,10 @@ impl Profile {
         profile.layers = 1 + rng.below(4) as u32;
         profile.inline_loading = profile.workers == 0 && rng.below(100) < 30;
         profile.gpu_percent = *rng.pick(&[10, 30, 100, 300]).unwrap_or(&100);
+        if profile.graphs {
+            // What a graph takes of a short queue, its trace does not tell.
+            profile.queue_limit = 1024;
+        }
         profile
     }
 }

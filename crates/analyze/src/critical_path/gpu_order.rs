@@ -170,7 +170,9 @@ impl GpuOrder {
 fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses) -> Vec<bool> {
     let is_after = |id: GpuId| {
         let previous = streams.previous[id.index()].some();
-        previous.is_some_and(|p| losses.between(launched_at(trace, p), launched_at(trace, id)))
+        previous.is_some_and(|p| {
+            losses.is_of_graph(trace, p) || losses.between(launched_at(trace, p), launched_at(trace, id))
+        })
     };
     trace.gpu.ids().map(is_after).collect()
 }
@@ -361,15 +363,21 @@ impl<'a> Replay<'a> {
     /// Whether work that is not recorded, or launched at an unknown time, may have come between two operations.
     fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
         let of = self.streams.of[on.index()] as usize;
-        self.losses.between(launched_at(self.trace, on), launched_at(self.trace, gpu))
+        self.losses.is_of_graph(self.trace, on)
+            || self.losses.between(launched_at(self.trace, on), launched_at(self.trace, gpu))
             || self.losses.unlaunched_between(of, start(self.trace, on), start(self.trace, gpu))
     }
 
     fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
         let stream = self.streams.of[gpu.index()] as usize;
-        let pending = std::mem::replace(&mut self.pending[stream], Pending { last: gpu, waits: Vec::new() });
-        for on in pending.waits {
-            let reason = if self.may_miss(on, gpu) { Reason::EventAmidLoss } else { Reason::Event };
+        let slot = &mut self.pending[stream];
+        // An operation without launch record takes its turn when it starts: later ones may have been launched before.
+        if slot.last.is_none() || start(self.trace, slot.last) <= start(self.trace, gpu) {
+            slot.last = gpu;
+        }
+        let waits = if call.is_none() { slot.waits.clone() } else { std::mem::take(&mut slot.waits) };
+        for on in waits {
+            let reason = if call.is_none() || self.may_miss(on, gpu) { Reason::EventAmidLoss } else { Reason::Event };
             self.deps.push((gpu, GpuDep { on, reason }));
         }
         if call.is_none() || commands.has_wait_records {
@@ -422,7 +430,8 @@ impl<'a> Replay<'a> {
             if !on.is_empty() {
                 let missing = |id: &GpuId| {
                     let of = self.streams.of[id.index()] as usize;
-                    self.losses.between(launched_at(self.trace, *id), from)
+                    self.losses.is_of_graph(self.trace, *id)
+                        || self.losses.between(launched_at(self.trace, *id), from)
                         || self.losses.unlaunched_between(of, start(self.trace, *id), to)
                 };
                 let may_miss = on.iter().any(missing);

@@ -11,6 +11,8 @@ use stackline_model::{EventId, GpuId, Trace};
 pub(super) struct Losses {
     /// Starts of launch calls without an operation.
     launches: Vec<i64>,
+    /// Per name: whether it launches a graph. Recordings of graphs lack kernels, and nothing tells which.
+    graph_names: Vec<bool>,
     /// Per stream: starts of operations without a launch call.
     unlaunched: Vec<Vec<i64>>,
 }
@@ -23,14 +25,23 @@ impl Losses {
             trace.kind(e).is_api_call()
                 && (launches_work[trace.events.name[e.index()].index()] || kinds.of(trace, e) == Some(CallKind::Copy))
         };
-        let lost = trace.events.ids().filter(|&e| launches(e) && !linked.contains(&e));
-        let mut starts: Vec<i64> = lost.map(|e| trace.events.start[e.index()]).collect();
+        let starts_of = |wanted: &dyn Fn(EventId) -> bool| -> Vec<i64> {
+            trace.events.ids().filter(|&e| wanted(e)).map(|e| trace.events.start[e.index()]).collect()
+        };
+        let mut starts = starts_of(&|e| launches(e) && !linked.contains(&e));
         starts.sort_unstable();
+        let graph_names = trace.strings.iter().map(|name| name.contains("GraphLaunch")).collect();
         let unlaunched = |ids: &Vec<GpuId>| {
             let ids = ids.iter().filter(|id| trace.gpu.launch[id.index()].is_none());
             ids.map(|&id| start(trace, id)).collect()
         };
-        Self { launches: starts, unlaunched: streams.operations.iter().map(unlaunched).collect() }
+        Self { launches: starts, graph_names, unlaunched: streams.operations.iter().map(unlaunched).collect() }
+    }
+
+    /// Whether an operation was launched as part of a graph.
+    pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
+        let call = trace.gpu.launch[id.index()];
+        call.is_some() && self.graph_names[trace.events.name[call.index()].index()]
     }
 
     /// Whether an operation may have been launched between two moments without being recorded.

@@ -8,8 +8,10 @@ pub(super) mod bits {
     pub(in super::super) const RUNS_BACKWARD: u8 = 1;
     /// Waits for another thread or process.
     pub(in super::super) const WAITS: u8 = 2;
-    /// Lets a waiting thread or process go on.
+    /// Releases a lock, or wakes who waits.
     pub(in super::super) const RELEASES: u8 = 4;
+    /// Puts something into a queue.
+    pub(in super::super) const PUTS: u8 = 32;
     /// Waits for a lock, which another thread releases.
     pub(in super::super) const LOCKS: u8 = 16;
     /// Belongs to the loading of data.
@@ -31,10 +33,10 @@ const RULES: &[(&[&str], u8)] = &[
     (&["threading.py(", "): wait"], bits::WAITS),
     (&["connection.py(", "): wait"], bits::WAITS),
     (&["connection.py(", "): _poll"], bits::WAITS),
-    (&["queues.py(", "): put"], bits::RELEASES),
-    (&["queue.py(", "): put"], bits::RELEASES),
-    (&["_try_put_index"], bits::RELEASES),
-    (&["'put' of '_queue.SimpleQueue"], bits::RELEASES),
+    (&["queues.py(", "): put"], bits::PUTS),
+    (&["queue.py(", "): put"], bits::PUTS),
+    (&["_try_put_index"], bits::PUTS),
+    (&["'put' of '_queue.SimpleQueue"], bits::PUTS),
     (&["'release' of '_thread."], bits::RELEASES),
     (&["threading.py(", "): notify"], bits::RELEASES),
     (&["threading.py(", "): set"], bits::RELEASES),
@@ -82,7 +84,7 @@ mod tests {
         assert_eq!(classify(run), bits::RUNS_BACKWARD);
         assert_eq!(classify("multiprocessing/queues.py(103): get"), bits::WAITS);
         assert_eq!(classify("<method 'release' of '_thread.lock' objects>"), bits::RELEASES);
-        assert_eq!(classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::RELEASES, bits::RELEASES);
+        assert_eq!(classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::PUTS, bits::PUTS);
         assert_eq!(classify("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"), bits::LOADS_DATA);
         assert_eq!(classify("aten::mm"), 0);
     }

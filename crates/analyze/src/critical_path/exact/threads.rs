@@ -70,7 +70,9 @@ struct Finder<'a> {
     /// Per lane whether it only loads data: a worker process, or the pinning thread.
     is_loader: Vec<bool>,
     burst_ends: Ends,
+    /// Ends of frames that release a lock, and of frames that put something into a queue.
     release_ends: Ends,
+    put_ends: Ends,
     handovers: Vec<Handover>,
 }
 
@@ -86,7 +88,8 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
         forward_of,
         is_loader: lanes.iter().map(|lane| is_loader(trace, lane, names)).collect(),
         burst_ends: burst_ends(lanes),
-        release_ends: release_ends(trace, lanes, names),
+        release_ends: frame_ends(trace, lanes, names, bits::RELEASES),
+        put_ends: frame_ends(trace, lanes, names, bits::PUTS),
         handovers: Vec::new(),
     };
     for lane in 0..lanes.len() {
@@ -171,12 +174,12 @@ fn burst_ends(lanes: &[Lane]) -> Ends {
 }
 
 /// When frames that let others go on ended.
-fn release_ends(trace: &Trace, lanes: &[Lane], names: &Names) -> Ends {
+fn frame_ends(trace: &Trace, lanes: &[Lane], names: &Names, wanted: u8) -> Ends {
     let mut ends: Ends = Vec::new();
     for (i, lane) in lanes.iter().enumerate() {
         let mut seen = EventId::NONE;
         for piece in lane.pieces.iter().filter(|p| p.event.is_some()) {
-            if piece.event != seen && names.of(trace, piece.event) & bits::RELEASES != 0 {
+            if piece.event != seen && names.of(trace, piece.event) & wanted != 0 {
                 ends.push((trace.events.end(piece.event), i));
                 seen = piece.event;
             }
@@ -248,7 +251,7 @@ impl Finder<'_> {
             return None;
         }
         let after = from.unwrap_or(i64::MIN);
-        let released = latest(&self.release_ends, after, to, |l| l != lane);
+        let released = self.signal(lane, after, to);
         // The pinning thread takes what the workers made.
         let made = latest(&self.burst_ends, after, to, |l| {
             self.is_loader[lane] && self.is_loader[l] && self.pid(l) != pid && self.main.get(&pid) != Some(&lane)
@@ -264,23 +267,33 @@ impl Finder<'_> {
         })
     }
 
+    /// The last release of a lock or addition to a queue; those who load data wait for the latter only.
+    fn signal(&self, lane: usize, after: i64, until: i64) -> Option<(i64, usize)> {
+        let put = latest(&self.put_ends, after, until, |l| l != lane);
+        let released = latest(&self.release_ends, after, until, |l| l != lane);
+        if self.is_loader[lane] { put.or(released) } else { put.max(released) }
+    }
+
     /// A burst of Python on another thread of the process that ran when the gap began and ended in it.
     fn interpreter_lock(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
         let held = |other: usize| {
-            other != lane && self.pid(other) == pid && self.lanes[other].has.python > 0 && {
-                let own = &self.lanes[other];
-                own.is_busy_before(from + 1) && own.piece_at(from).is_some_and(|p| self.is_python(own.pieces[p].event))
+            let own = &self.lanes[other];
+            if other == lane || own.has.python == 0 || self.pid(other) != pid || !own.is_busy_before(from + 1) {
+                return None;
             }
+            let piece = own.piece_at(from)?;
+            let ends = own.pieces[piece..].iter().find(|p| p.event.is_none())?.start;
+            (ends <= to && self.is_python_burst(own.pieces[piece].event)).then_some((ends, other))
         };
-        let (at, other) = latest(&self.burst_ends, from, to, held)?;
+        let (at, other) = (0..self.lanes.len()).filter_map(held).max()?;
         Some(((other, at), ThreadRule::InterpreterLock, Evidence::Inferred))
     }
 
-    fn is_python(&self, event: EventId) -> bool {
+    /// Whether the outermost span around an event is a Python frame.
+    fn is_python_burst(&self, event: EventId) -> bool {
         event.is_some()
-            && (self.trace.kind(event) == EventKind::PythonFunction
-                || self.trace.ancestors(event).any(|e| self.trace.kind(e) == EventKind::PythonFunction))
+            && self.trace.kind(self.trace.ancestors(event).last().unwrap_or(event)) == EventKind::PythonFunction
     }
 
     /// Pieces in which a thread waits for another one.
@@ -312,7 +325,6 @@ impl Finder<'_> {
 
     /// What ended a wait for a lock, a queue or a pipe.
     fn woken(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
-        let released = latest(&self.release_ends, from, to, |l| l != lane);
         let pid = self.pid(lane);
         let has_pinning = (0..self.lanes.len()).any(|l| l != lane && self.is_loader[l] && self.pid(l) == pid);
         let may_wake = |l: usize| {
@@ -320,7 +332,9 @@ impl Finder<'_> {
         };
         let ended = latest(&self.burst_ends, from, to, may_wake);
         let is_lock = self.names.of(self.trace, frame) & bits::LOCKS != 0;
-        let (at, source) = if is_lock { released.or(ended) } else { released.max(ended) }?;
+        let released = || latest(&self.release_ends, from, to, |l| l != lane);
+        let put = || latest(&self.put_ends, from, to, |l| l != lane);
+        let (at, source) = if is_lock { released().or(ended) } else { ended.or_else(put).or_else(released) }?;
         Some(((source, at), ThreadRule::Wakes, Evidence::Inferred))
     }
 }
