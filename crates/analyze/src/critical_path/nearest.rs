@@ -20,8 +20,14 @@ pub(super) fn nearest_annotations(trace: &Trace, wanted: &str) -> Vec<String> {
             names.push(trace.name(event));
         }
     }
+    nearest(names, wanted)
+}
+
+/// The names that look most like `wanted`, best first. Names met late in a very long list are not looked at.
+pub(super) fn nearest<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str) -> Vec<String> {
     let wanted = simplified(wanted);
-    let mut scored: Vec<(usize, &str)> = names.iter().map(|n| (distance(&wanted, &simplified(n)), *n)).collect();
+    let mut scored: Vec<(usize, &str)> =
+        names.into_iter().take(LOOKED_AT).map(|n| (distance(&wanted, &simplified(n)), n)).collect();
     scored.sort();
     scored.into_iter().take(OFFERED).map(|(_, name)| name.to_owned()).collect()
 }

@@ -11,6 +11,7 @@ mod lanes;
 mod names;
 mod threads;
 mod walk;
+pub mod what_if;
 mod window;
 
 pub use category::Category;

@@ -63,12 +63,7 @@ impl Exact<'_> {
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
         // Threads that only call the runtime, such as a watchdog that polls, go on after the work is done.
-        let works = |n: &u32| {
-            graph.kind[*n as usize] == NodeKind::Gpu || {
-                let has = self.lanes[graph.place[*n as usize] as usize].has;
-                has.operators + has.python + has.annotations > 0
-            }
-        };
+        let works = |n: &u32| self.is_work(*n);
         let last = |nodes: &mut dyn Iterator<Item = u32>| {
             nodes.max_by_key(|&n| (graph.end[n as usize], graph.kind[n as usize], std::cmp::Reverse(n)))
         };
@@ -77,6 +72,14 @@ impl Exact<'_> {
         let anchor = found.ok_or(CriticalPathError::NoTimedEvents)?;
         let start = graph.start.iter().copied().min().unwrap_or(0);
         Ok(Window { start, end: graph.end[anchor as usize], anchor })
+    }
+
+    /// Whether a node is GPU work, or of a thread that does more than call the runtime.
+    pub(super) fn is_work(&self, node: u32) -> bool {
+        self.graph.kind[node as usize] == NodeKind::Gpu || {
+            let has = self.lanes[self.graph.place[node as usize] as usize].has;
+            has.operators + has.python + has.annotations > 0
+        }
     }
 
     fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
