@@ -51,6 +51,10 @@ class AnalysisMethods(ABC):
         """Operators with self and total host time, kernel time, launches and shapes; flat and as a call tree."""
         return self.table("operators", steps=steps, rank=rank)
 
+    def spans(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+        """Time of each span's name on each host thread, with and without what is inside."""
+        return self.table("spans", steps=steps, rank=rank)
+
     def short_kernels(self, *, steps: Steps = None, rank: int | None = None) -> Table:
         """Kernels below 10 µs: by operator and arguments, and a histogram of their durations."""
         return self.table("short_kernels", steps=steps, rank=rank)

@@ -160,7 +160,8 @@ class CriticalPath:
         from a plain or compressed file. ``only_critical``: leave out complete events that are neither on the path nor
         annotations nor Python frames. ``all_edges``: arrows for the whole graph, not only for the path.
 
-        Raises ``OSError`` if it cannot be written, :class:`ReadError` if the source is damaged.
+        Raises ``OSError`` if it cannot be written, :class:`ReadError` if the source is damaged,
+        :class:`AnalysisError` if the events at the path's places have other names or starts: another trace.
         """
         origin = os.fspath(source) if source is not None else self._source
         if origin is None:

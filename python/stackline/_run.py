@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -160,8 +161,14 @@ class Run(AnalysisMethods):
         """Every event of every trace, in file order: start and duration in ns, name, category, kind, track, enclosing
         event (``parent``), and where it stands in the file (``source_index``). ``arguments`` adds a column
         ``args:KEY`` for everything else that the file says of events. Row handles (``event``, ``parent`` ...) count
-        within a trace."""
-        return Table(self._native.events(arguments))
+        within a trace.
+
+        A trace has at most 128 such columns, those of its most frequent arguments; if it has more, a warning and the
+        table's notes name some of the rest. :meth:`save` keeps all of them."""
+        table = Table(self._native.events(arguments))
+        for note in table.notes:
+            warnings.warn(note, stacklevel=2)
+        return table
 
     def gpu_ops(self) -> Table:
         """Kernels, copies, memory sets and synchronisations on accelerators, each with the launching call, operator,

@@ -51,6 +51,32 @@ def test_ctrl_c_ends_a_read(big_trace: Path, small_trace: Path) -> None:
         assert process.wait(timeout=10) == 0
 
 
+INTERRUPTED_SAVE = """
+import sys, threading
+import stackline as sl
+
+run = sl.open(sys.argv[1], progress=False)
+print("saving", flush=True)
+try:
+    run.save(sys.argv[2])
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+
+def test_ctrl_c_ends_a_save_and_leaves_nothing(big_trace: Path, tmp_path: Path) -> None:
+    target = tmp_path / "big.stackline"
+    command = [sys.executable, "-c", INTERRUPTED_SAVE, str(big_trace), str(target)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "saving\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.wait(timeout=20) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_exception_in_the_progress_function_ends_the_read(big_trace: Path) -> None:
     class Enough(Exception):
         pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -82,3 +83,36 @@ def test_wrong_arguments(small_trace: Path) -> None:
 def test_errors_keep_their_attributes_across_processes() -> None:
     error = pickle.loads(pickle.dumps(sl.ReadError("bad", "a.json", 7)))
     assert (str(error), error.path, error.byte) == ("bad", "a.json", 7)
+
+
+def test_ranks_are_numbered_alike_in_every_table(small_trace: Path, tmp_path: Path) -> None:
+    copies = [tmp_path / "a.json", tmp_path / "b.json"]
+    for copy in copies:
+        copy.write_text(small_trace.read_text())
+    run = sl.open(copies)
+    assert run.ranks == [0, 1], "both say rank 0: numbered by position"
+    for table in (run.events(), run.gpu_ops(), run.tracks(), run.steps()):
+        assert sorted(set(table.to_pydict()["rank"])) == [0, 1]
+
+
+def test_arguments_without_a_column_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    event = {"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 1, "args": {f"k{i}": i for i in range(140)}}
+    path.write_text(json.dumps([event]))
+    run = sl.open(path)
+    with pytest.warns(UserWarning, match="12 rare arguments have no column here"):
+        table = run.events(arguments=True)
+    assert "12 rare arguments" in table.notes[0]
+    assert sum(name.startswith("args:") for name in table.columns) == 128
+    assert run.events().notes == []
+
+
+def test_steps_are_those_of_the_chosen_rank(tmp_path: Path, small_trace: Path) -> None:
+    longer = json.loads(small_trace.read_text())
+    longer["distributedInfo"]["rank"] = 1
+    longer["traceEvents"].append({**longer["traceEvents"][0], "name": "ProfilerStep#7", "ts": 9000})
+    (tmp_path / "one.json").write_text(json.dumps(longer))
+    run = sl.open([small_trace, tmp_path / "one.json"])
+    assert len(run.steps(steps=7)) > 0
+    with pytest.raises(sl.AnalysisError, match="0 to 2"):
+        run.steps(steps=7, rank=0)

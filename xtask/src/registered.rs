@@ -49,15 +49,30 @@ pub(crate) fn check(paths: &[String], faults: &mut Vec<String>) -> Result<()> {
             if !own_tests && !tests.values().any(|text| mentions(text, &name)) {
                 faults.push(format!("{prefix}: no test of the {noun} {name}, in its file or under crates/*/tests"));
             }
-            let dashed = name.replace('_', "-");
-            let shown =
-                |path: &String, text: &String| path.contains(&name) || path.contains(&dashed) || mentions(text, &name);
-            if !snapshots.iter().any(|(path, text)| shown(path, text)) {
-                faults.push(format!("{}/{module}: no snapshot (*.snap) shows the {noun} {name}", registry.folder));
+            for what in shown(registry, &module, &name) {
+                if !snapshots.values().any(|text| mentions(text, &what)) {
+                    faults.push(format!(
+                        "{}/{module}: no snapshot (*.snap) shows {what} of the {noun} {name}",
+                        registry.folder
+                    ));
+                }
             }
         }
     }
     Ok(())
+}
+
+/// What snapshots must show of an entry: each table that its file makes by name, or, where none is, its own name.
+fn shown(registry: &Registry, module: &str, name: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(files::root().join(registry.folder).join(module)).unwrap_or_default();
+    let tables = tables(&text);
+    if tables.is_empty() { vec![name.to_owned()] } else { tables }
+}
+
+/// Names of the tables that a module makes, outside its tests.
+fn tables(module: &str) -> Vec<String> {
+    let code = module.split_once("#[cfg(test)]").map_or(module, |(code, _)| code);
+    code.split("Table::new(\"").skip(1).filter_map(|rest| rest.split('"').next()).map(str::to_owned).collect()
 }
 
 /// Whether `text` holds `name` as a whole word.
@@ -132,6 +147,12 @@ mod tests {
         let text = "pub(super) const COVERAGE: Analysis = Analysis { name: \"coverage\", about: \"x\" };";
         assert_eq!(registered_name(text, "COVERAGE").as_deref(), Some("coverage"));
         assert_eq!(registered_name(text, "OTHER"), None);
+    }
+
+    #[test]
+    fn finds_tables_outside_tests() {
+        let text = "Table::new(\"a\", \"A\")\nTable::new(name, title)\n#[cfg(test)]\nTable::new(\"b\", \"B\")";
+        assert_eq!(tables(text), ["a"]);
     }
 
     #[test]

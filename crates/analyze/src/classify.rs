@@ -101,7 +101,7 @@ pub fn is_recompute_frame(name: &str) -> bool {
 
 /// Whether an event is a call of a `torch.nn.Module` as the profiler writes it.
 pub fn is_module_call(name: &str) -> bool {
-    name.starts_with("nn.Module:")
+    name.starts_with(stackline_model::names::MODULE_PREFIX)
 }
 
 /// A family of collectives: how much data it moves and how nccl-tests rate it (`doc/PERFORMANCE.md` there).

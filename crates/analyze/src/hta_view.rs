@@ -6,6 +6,22 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrColumn, AttrValue, EventId, Phase, StrId, Trace, flags};
 
+/// Calls that put an operation on a stream, by HTA's rules.
+pub const LAUNCHES: &[&str] = &[
+    "cudaLaunchKernel",
+    "cudaLaunchKernelExC",
+    "cuLaunchKernel",
+    "cuLaunchKernelEx",
+    "cudaMemcpyAsync",
+    "cudaMemsetAsync",
+    "hipLaunchKernel",
+    "hipExtModuleLaunchKernel",
+    "hipMemcpyAsync",
+    "hipMemsetAsync",
+    "hipMemcpyWithStream",
+    "runFunction - job_prep_and_submit_for_execution",
+];
+
 /// "No row": see [`HtaView::partner`].
 pub const NO_ROW: u32 = u32::MAX;
 

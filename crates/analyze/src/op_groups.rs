@@ -4,6 +4,7 @@ use crate::classify;
 use crate::summary::percent;
 use crate::tracelens::{Launcher, Launchers};
 use rustc_hash::FxHashMap;
+use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{EventId, StrId, Table, Trace, Unit};
 
 /// What launchers are grouped by; fields that a table does not group by stay empty.
@@ -59,7 +60,7 @@ pub(crate) fn group<'a>(launchers: &'a Launchers, by: impl Fn(&Launcher) -> By) 
 /// The type of an `nn.Module` call: `nn.Module: Linear_12` is a call of the module `Linear`; `None` if there is none.
 pub(crate) fn module_type(trace: &Trace, module: EventId) -> Option<String> {
     let name = trace.name(module.some()?);
-    let name = name.strip_prefix("nn.Module:").map_or(name, str::trim_start);
+    let name = name.strip_prefix(MODULE_PREFIX).map_or(name, str::trim_start);
     let instance = name.rfind('_').filter(|&i| i + 1 < name.len() && name[i + 1..].bytes().all(|b| b.is_ascii_digit()));
     Some(instance.map_or(name, |i| &name[..i]).to_owned())
 }
@@ -67,7 +68,7 @@ pub(crate) fn module_type(trace: &Trace, module: EventId) -> Option<String> {
 /// The `nn.Module` calls around an event as the profiler numbers them, outermost first: `Decoder_0 > Conv2d_0`.
 pub(crate) fn module_path(trace: &Trace, event: EventId) -> Option<String> {
     let names = trace.ancestors(event).map(|e| trace.name(e)).filter(|name| classify::is_module_call(name));
-    let mut path: Vec<&str> = names.map(|n| n.strip_prefix("nn.Module:").map_or(n, str::trim_start)).collect();
+    let mut path: Vec<&str> = names.map(|n| n.strip_prefix(MODULE_PREFIX).map_or(n, str::trim_start)).collect();
     path.reverse();
     (!path.is_empty()).then(|| path.join(" > "))
 }

@@ -45,7 +45,7 @@ impl Summary {
 
 /// `part` of `whole` in percent; `None` if there is no whole.
 pub fn percent(part: f64, whole: f64) -> Option<f64> {
-    (whole > 0.0).then(|| part / whole * 100.0)
+    (whole > 0.0).then(|| 100.0 * part / whole)
 }
 
 #[cfg(test)]

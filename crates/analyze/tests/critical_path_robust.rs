@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{
-    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode, write_overlay,
+    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
 };
+use stackline_present::exports::overlay::write_overlay;
 
 fn analyze(trace: &Value) -> Result<CriticalPath, CriticalPathError> {
     analyze_bytes(&serde_json::to_vec(trace).unwrap())
@@ -213,7 +214,8 @@ fn the_order_of_events_in_the_file_does_not_matter() {
 fn positions_count_records_of_any_kind() {
     let text = br#"{"traceEvents": [null, 7, {"ph":"M","name":"x"}, {"ph":"X","cat":"cpu_op","name":"a","pid":1,"tid":1,"ts":0,"dur":5}]}"#;
     let cp = analyze_bytes(text).unwrap();
-    assert_eq!(cp.overlay(OverlayMode::default()).critical, [3]);
+    let marks = cp.overlay(OverlayMode::default()).critical;
+    assert_eq!(marks.iter().map(|m| m.index).collect::<Vec<_>>(), [3]);
 }
 
 /// Check C10: HTA's own expected file, event by event.

@@ -36,16 +36,17 @@ pub(crate) struct Common {
     #[arg(long, value_name = "A..B", value_parser = parse_range, global = true, allow_hyphen_values = true)]
     pub(crate) steps: Option<Range>,
     /// Only this rank.
-    #[arg(long, value_name = "N", global = true)]
+    #[arg(long, value_name = "N", value_parser = parse_rank, global = true, allow_negative_numbers = true)]
     pub(crate) rank: Option<i64>,
     /// Write to this file (or directory, where a command makes one) instead of standard output.
     #[arg(long, short, value_name = "PATH", global = true)]
     pub(crate) output: Option<PathBuf>,
     /// Threads to use; 0 means one per core. Never changes the result.
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, global = true)]
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value_t = 0, hide_default_value = true, global = true)]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) threads: usize,
     /// Rows shown per table with --format table; 0 shows all [default: 20].
-    #[arg(long, value_name = "N", global = true)]
+    #[arg(long, value_name = "N", value_parser = parse_count, global = true, allow_negative_numbers = true)]
     pub(crate) limit: Option<usize>,
     /// End GPU operations where the next one of their stream starts, for traces whose durations run over.
     #[arg(long, global = true)]
@@ -92,7 +93,7 @@ pub(crate) enum Command {
     CriticalPath(Box<CriticalPathArgs>),
     /// Store traces as a run directory, which opens without parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
-    Import(Inputs),
+    Import(ImportArgs),
     /// List the steps: time, spread, how busy the GPU was.
     #[command(after_help = "Example:\n  stackline steps trace.json.gz --format csv")]
     Steps(Inputs),
@@ -158,7 +159,7 @@ pub(crate) struct CriticalPathArgs {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) annotation: String,
     /// Which of these events, in the order of the file from 0: N, or A..B with both ends included [default: 0].
-    #[arg(long, value_name = "N|A..B", value_parser = parse_range)]
+    #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
     /// Add launch edges of weight zero to kernels that did not start right away.
     #[arg(long)]
@@ -196,6 +197,16 @@ pub(crate) enum Method {
     Hta,
 }
 
+/// Arguments of `import`.
+#[derive(Args, Debug)]
+pub(crate) struct ImportArgs {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Replace a run of that name. Nothing else is ever replaced.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
 /// Arguments of `export`.
 #[derive(Args, Debug)]
 pub(crate) struct ExportArgs {
@@ -207,6 +218,9 @@ pub(crate) struct ExportArgs {
     /// Leave out what may be private: top-level entries other than device properties and distributed information.
     #[arg(long)]
     pub(crate) redact: bool,
+    /// Replace a run of that name (parquet), or write into a directory that has other files (csv).
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 /// Format of an export.
@@ -261,6 +275,29 @@ fn parse_range(text: &str) -> Result<Range, String> {
         return Err(format!("the range {first}..{last} is empty; both ends are included, the smaller comes first"));
     }
     Ok(Range { first, last })
+}
+
+/// Parses instances: a range from 0 on.
+fn parse_instances(text: &str) -> Result<Range, String> {
+    let range = parse_range(text)?;
+    if range.first < 0 {
+        return Err(format!("instances count from 0, {} is not one of them", range.first));
+    }
+    Ok(range)
+}
+
+/// Parses a rank.
+fn parse_rank(text: &str) -> Result<i64, String> {
+    let rank: i64 = text.trim().parse().map_err(|_| format!("{text:?} is not a number; write the number of a rank"))?;
+    if rank < 0 {
+        return Err(format!("ranks count from 0, {rank} is not one of them"));
+    }
+    Ok(rank)
+}
+
+/// Parses a number of things.
+fn parse_count(text: &str) -> Result<usize, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 0 or more"))
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ pub(crate) fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a 
 
 /// Tells a failure on standard error and gives its exit code. A reader that closed the pipe is no failure.
 pub(crate) fn report(error: &Error) -> u8 {
-    if error.chain().any(is_broken_pipe) {
+    if is_closed_pipe(error) {
         return DONE;
     }
     let mut text = format!("{error}");
@@ -84,6 +84,11 @@ fn code(error: &Error) -> u8 {
         Some(e) if e.is_wrong_use() => WRONG_USE,
         _ => FAILED,
     }
+}
+
+/// Whether a failure only means that the reader of the output went away.
+pub(crate) fn is_closed_pipe(error: &Error) -> bool {
+    error.chain().any(is_broken_pipe)
 }
 
 fn is_broken_pipe(cause: &(dyn std::error::Error + 'static)) -> bool {

@@ -2,6 +2,7 @@
 //! else to standard error.
 
 use crate::args::{Common, Format};
+use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_model::{Table, TraceSet};
@@ -131,9 +132,24 @@ pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     written.with_context(|| format!("{}: cannot write; check that the directory exists and has room", path.display()))
 }
 
-/// Writes a run directory, replacing a run of that name.
-pub(crate) fn save_run(set: &TraceSet, run: &Path) -> Result<()> {
-    let options = stackline_engine::WriteOptions { overwrite: true, ..Default::default() };
+/// Refuses a place for a run that is taken: by a run, unless that may be replaced, or by anything else. Said before
+/// minutes of reading rather than after.
+pub(crate) fn may_become_run(run: &Path, force: bool) -> Result<()> {
+    if !run.exists() {
+        return Ok(());
+    }
+    if !stackline_engine::is_run(run) {
+        return Err(wrong_use(format!("{} exists and is not a Stackline run; choose another name", run.display())));
+    }
+    if force {
+        return Ok(());
+    }
+    Err(wrong_use(format!("{} is a run already; choose another name, or replace it with --force", run.display())))
+}
+
+/// Writes a run directory; with `force` it may replace a run of that name.
+pub(crate) fn save_run(set: &TraceSet, run: &Path, force: bool) -> Result<()> {
+    let options = stackline_engine::WriteOptions { overwrite: force, ..Default::default() };
     Ok(stackline_engine::save(set, run, &options)?)
 }
 

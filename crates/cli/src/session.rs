@@ -42,15 +42,15 @@ impl<'a> Session<'a> {
         let opened = stackline_engine::open(inputs, &options);
         drop(progress);
         let mut set = opened?;
-        // Ranks are numbered before one is picked: a rank that no file names keeps its position.
-        let mut ranks = stackline_engine::ranks(&set);
+        // Ranks are numbered and described before one is picked: a rank that no file names keeps its position.
+        let ranks = stackline_engine::ranks(&set);
+        let mut infos: Vec<_> = set.traces.iter().zip(ranks).map(|(t, rank)| TraceInfo::new(t, rank)).collect();
         if let Some(rank) = common.rank {
             set = stackline_engine::select_rank(set, rank)?;
-            ranks = vec![rank];
+            infos.retain(|info| info.rank == rank);
         }
         let scope = Scope { steps: common.steps.map(|r| (r.first, r.last)) };
-        stackline_engine::check_steps(&set, &scope)?;
-        let infos = set.traces.iter().zip(ranks).map(|(t, rank)| TraceInfo::new(t, rank)).collect();
+        stackline_engine::check_steps(&set.traces, &scope)?;
         Ok(Self { set, infos, scope, common, watch })
     }
 

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{failure, run, stackline, write_sample};
+use common::{failure, run, stackline, stdout, write_sample};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -77,10 +77,46 @@ fn an_instance_out_of_range_says_how_many_there_are() {
 }
 
 #[test]
+fn the_last_step_that_the_rules_leave_out_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    for wanted in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
+        let args = [&["critical-path", &trace, "--annotation"], wanted].concat();
+        let (code, text) = failure(&args);
+        one_line(&text);
+        assert_eq!(code, Some(2));
+        assert!(text.contains("--include-last-profiler-step"), "{text}");
+        assert!(run(&[&args[..], &["--include-last-profiler-step"]].concat()).status.success());
+    }
+    let whole = stdout(&["critical-path", &trace]);
+    assert!(whole.starts_with("Critical path of the trace without its last profiler step"), "{whole}");
+    let document = stdout(&["critical-path", &trace, "--format", "json"]);
+    assert!(document.contains("\"last_step_left_out\""));
+    let kept = stdout(&["critical-path", &trace, "--include-last-profiler-step"]);
+    assert!(kept.starts_with("Critical path of the whole trace"), "{kept}");
+}
+
+#[test]
 fn an_unknown_option_offers_the_nearest() {
     let (code, text) = failure(&["report", "x.json", "--formt", "json"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("--format"), "{text}");
+}
+
+#[test]
+fn negative_numbers_are_answered_in_words() {
+    for (args, expected) in [
+        (&["report", "x.json", "--rank", "-1"][..], "ranks count from 0, -1 is not one of them"),
+        (&["report", "x.json", "--rank", "one"], "is not a number"),
+        (&["critical-path", "x.json", "--annotation", "a", "--instance", "-1"], "instances count from 0"),
+        (&["critical-path", "x.json", "--annotation", "a", "--instance", "-2..0"], "instances count from 0"),
+        (&["report", "x.json", "--limit", "-5"], "0 or more"),
+        (&["report", "x.json", "--threads", "-5"], "0 or more"),
+    ] {
+        let (code, text) = failure(args);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(expected), "{args:?}: {text}");
+    }
 }
 
 #[test]
@@ -118,6 +154,44 @@ fn nothing_that_is_no_run_is_replaced() {
     one_line(&text);
     assert_eq!(code, Some(2));
     assert!(std::fs::read_to_string(&trace).unwrap().contains("ProfilerStep"));
+}
+
+#[test]
+fn a_run_is_replaced_on_demand_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (run_dir, photos) = (file("job.stackline"), file("photos"));
+    for command in [&["import", &trace, "-o", &run_dir][..], &["export", &trace, "--to", "parquet", "-o", &run_dir]] {
+        if !std::path::Path::new(&run_dir).exists() {
+            assert!(run(command).status.success());
+        }
+        let (code, text) = failure(command);
+        one_line(&text);
+        assert_eq!(code, Some(2));
+        assert!(text.contains("--force"), "{text}");
+        assert!(run(&[command, &["--force"]].concat()).status.success());
+        std::fs::create_dir_all(&photos).unwrap();
+        let elsewhere: Vec<&str> = command.iter().map(|a| if *a == run_dir { &photos } else { *a }).collect();
+        assert_eq!(failure(&[&elsewhere[..], &["--force"]].concat()).0, Some(2), "no run, never replaced");
+    }
+}
+
+#[test]
+fn csv_files_do_not_go_among_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let tables = folder.path().join("tables");
+    let export = ["export", &trace, "--to", "csv", "-o", tables.to_str().unwrap()];
+    assert!(run(&export).status.success());
+    assert!(run(&export).status.success(), "its own files are replaced");
+    std::fs::write(tables.join("notes.txt"), "mine").unwrap();
+    let (code, text) = failure(&export);
+    one_line(&text);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("notes.txt") && text.contains("--force"), "{text}");
+    assert!(run(&[&export[..], &["--force"]].concat()).status.success());
+    assert_eq!(std::fs::read_to_string(tables.join("notes.txt")).unwrap(), "mine");
 }
 
 #[test]
@@ -178,4 +252,76 @@ fn conditions_set_the_exit_code() {
     assert_eq!(output.status.code(), Some(4));
     assert!(String::from_utf8_lossy(&output.stderr).contains("idle is"));
     assert_eq!(run(&["report", &trace, "--fail-on", "idle>99%"]).status.code(), Some(0));
+    let mut child = stackline(&["report", &trace, "--fail-on", "idle>1%"]);
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(4), "nobody reads the report");
+    // A check that cannot be judged must not pass.
+    let host = folder.path().join("host.json");
+    std::fs::write(&host, r#"[{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 0, "dur": 5}]"#)
+        .unwrap();
+    let output = run(&["report", host.to_str().unwrap(), "--fail-on", "idle<1%"]);
+    assert_eq!(output.status.code(), Some(1));
+    one_line(&String::from_utf8(output.stderr).unwrap());
+}
+
+#[test]
+fn a_restored_path_keeps_its_read_report_and_takes_no_other_settings() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 3);
+    let damaged = std::fs::read_to_string(&trace).unwrap().replacen("\"cat\": \"cpu_op\", ", "\"cat\": nan, ", 1);
+    std::fs::write(&trace, damaged).unwrap();
+    let saved = folder.path().join("path.json").to_str().unwrap().to_owned();
+    let document = |args: &[&str]| stdout(&[&["critical-path", "--format", "json"], args].concat());
+    let first = document(&[&trace, "--save", &saved]);
+    assert!(first.contains("odd_value") && first.contains("\"rank\":3"), "{first}");
+    assert_eq!(document(&["--restore", &saved]), first);
+    let (code, text) = failure(&["critical-path", "--restore", &saved, "--annotation", "x", "--rank", "0"]);
+    one_line(&text);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("--annotation, --rank"), "{text}");
+}
+
+#[test]
+fn a_what_if_that_selects_nothing_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let args = ["critical-path", &trace, "--what-if", "gpu:*sgem_32*=x0.5", "--what-if", "cpu:nothing like it=0"];
+    let text = stdout(&args);
+    assert!(text.contains("nothing is named '*sgem_32*'; nearest: 'ampere_sgemm_32x32_tn'"), "{text}");
+    let document = stdout(&[&args[..], &["--format", "json"]].concat());
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let warnings = document["warnings"].as_array().unwrap();
+    let warning = warnings.iter().find(|w| w["code"] == "what_if_unmatched").unwrap();
+    assert_eq!((warning["count"].as_u64(), warning["details"].as_array().unwrap().len()), (Some(2), 2));
+}
+
+#[test]
+fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (saved, other, target) = (file("path.json"), file("other.json"), file("overlay.json"));
+    assert!(run(&["critical-path", &trace, "--save", &saved]).status.success());
+    let text = std::fs::read_to_string(&trace).unwrap();
+    std::fs::write(&other, text.replace("ampere_sgemm", "volta_sgemm")).unwrap();
+    let overlay = |source: &str| failure(&["critical-path", "--restore", &saved, source, "--overlay", &target]);
+    let (code, said) = overlay(&other);
+    one_line(&said);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("other.json") && said.contains("events on the critical path fit"), "{said}");
+    // What is wrong with the source is said of the source, as an input that cannot be read.
+    let mut tar = vec![0u8; 1024];
+    tar[257..262].copy_from_slice(b"ustar");
+    std::fs::write(file("ranks.tar"), tar).unwrap();
+    std::fs::write(&other, "{\"nothing\": 1}").unwrap();
+    for (source, reason) in
+        [("ranks.tar", "an archive"), ("missing.json", "cannot read"), ("other.json", "no list of trace events")]
+    {
+        let (code, said) = overlay(&file(source));
+        one_line(&said);
+        assert_eq!(code, Some(3), "{said}");
+        assert!(said.contains(source) && said.contains(reason), "{said}");
+    }
+    assert!(!std::path::Path::new(&target).exists());
 }

@@ -25,11 +25,11 @@ fn with_and_without_the_kept_report() {
     std::fs::remove_file(&kept).unwrap();
     assert_eq!(with, reports(run_name));
     // Steps and ranks are not what was kept.
-    stdout(&["import", &source[0], &source[1], "-o", run_name]);
+    stdout(&["import", &source[0], &source[1], "-o", run_name, "--force"]);
     assert_ne!(with[0], stdout(&["report", run_name, "--rank", "1"]));
     assert_ne!(with[0], stdout(&["report", run_name, "--steps", "0..0"]));
     // Another run in the same place has another report.
-    stdout(&["import", &source[0], "-o", run_name]);
+    stdout(&["import", &source[0], "-o", run_name, "--force"]);
     assert_ne!(with, reports(run_name));
     assert!(run(&["report", run_name]).status.success());
 }

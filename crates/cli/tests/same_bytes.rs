@@ -58,7 +58,7 @@ fn a_run_says_what_its_source_says() {
     for input in inputs {
         let run_dir = folder.path().join("job.stackline");
         let run_dir = run_dir.to_str().unwrap();
-        assert!(run(&["import", &input, "-o", run_dir]).status.success());
+        assert!(run(&["import", &input, "-o", run_dir, "--force"]).status.success());
         assert_same(&outputs(&input, &[]), &outputs(run_dir, &[]));
         let path = |input: &str| stdout(&["critical-path", input, "--format", "json"]);
         assert!(path(&input) == path(run_dir), "{input}: the critical path differs");

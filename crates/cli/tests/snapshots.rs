@@ -22,6 +22,22 @@ fn report_of_the_sample() {
     insta::assert_snapshot!(stdout(&["report", &write_sample(folder.path(), 0)]));
 }
 
+/// A trace of something else than PyTorch: what time goes to is all that can be said.
+#[test]
+fn report_of_a_plain_chrome_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("build.json");
+    let text = r#"[
+        {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "worker"}},
+        {"ph": "X", "name": "compile", "pid": 1, "tid": 2, "ts": 0, "dur": 900.5},
+        {"ph": "B", "name": "parse", "pid": 1, "tid": 2, "ts": 10}, {"ph": "E", "pid": 1, "tid": 2, "ts": 400},
+        {"ph": "X", "name": "link", "pid": 1, "tid": 3, "ts": 900.5, "dur": 100}
+    ]"#;
+    std::fs::write(&file, text).unwrap();
+    insta::assert_snapshot!(stdout(&["report", file.to_str().unwrap()]));
+    assert!(stdout(&["operators", file.to_str().unwrap()]).contains("Spans by name and thread"));
+}
+
 #[test]
 fn report_of_two_ranks() {
     let (_folder, path) = ranks();

@@ -60,6 +60,11 @@ fn notes(parts: &[(i64, &Table)]) -> Vec<String> {
 /// Values one under another. Integers beside numbers become numbers; any other mixture becomes text.
 fn stack<'a>(parts: impl Iterator<Item = (Option<&'a Column>, usize)> + Clone) -> Values {
     let present = || parts.clone().filter_map(|(c, _)| c.map(|c| &c.values)).filter(|v| !v.is_empty());
+    // Without a single row anywhere the first trace's type stays, so that programs find the columns that they expect.
+    if present().next().is_none() {
+        let empty = parts.clone().find_map(|(c, _)| c.map(|c| c.values.clone()));
+        return empty.unwrap_or(Values::I64(Vec::new()));
+    }
     if present().all(|v| matches!(v, Values::I64(_))) {
         return Values::I64(fill(parts, |v, i| if let Values::I64(v) = v { v[i] } else { None }));
     }
@@ -110,6 +115,14 @@ mod tests {
         assert_eq!(t.column("n").map(|c| &c.values), Some(&Values::F64(vec![Some(1.0), Some(2.0), Some(2.5)])));
         assert_eq!(t.column("x").map(|c| &c.values), Some(&Values::Str(vec![None, None, Some("y".to_owned())])));
         assert_eq!(t.notes, ["same", "Rank 4: only a"]);
+    }
+
+    #[test]
+    fn a_column_without_rows_keeps_its_type() {
+        let none = || Table::new("t", "T").text("name", Vec::<String>::new()).f64("us", Unit::Us, Vec::<f64>::new());
+        let merged = concatenate(vec![(0, vec![none()]), (1, vec![none()])]);
+        assert_eq!(merged[0].column("name").map(|c| &c.values), Some(&Values::Str(vec![])));
+        assert_eq!(merged[0].column("us").map(|c| &c.values), Some(&Values::F64(vec![])));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Opens anything: run directories from the store, everything else through the readers.
 
-use crate::{Error, Watch};
-use stackline_ingest::ReadOptions;
+use crate::{Error, Watch, ranks};
+use stackline_ingest::{ReadOptions, problems};
 use stackline_model::TraceSet;
 use stackline_store::{ReadSelection, WriteOptions};
 use std::path::{Path, PathBuf};
@@ -32,19 +32,92 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
     for input in inputs {
         options.watch.expect(size(input, 0));
     }
+    let inputs: Vec<Input<'_>> = inputs.iter().map(|path| Input::of(path)).collect();
     let mut set = TraceSet::default();
-    let mut rest = inputs;
+    let mut rest = &inputs[..];
     // Neighbouring files are read together, so that the reader can spread them over the threads.
     while let Some(first) = rest.first() {
         if options.watch.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        let run = is_run(first);
-        let count = if run { 1 } else { rest.iter().take_while(|p| !is_run(p)).count() };
+        let plain = |input: &&Input<'_>| matches!(input, Input::Files(_));
+        let count = rest.iter().take_while(plain).count().max(1);
         let (now, later) = rest.split_at(count);
         rest = later;
-        let read = if run { open_run(first, options)? } else { read(now, options)? };
+        let read = match first {
+            Input::Run(path) => open_run(path, options)?,
+            Input::WithRuns(path, runs) => open_with_runs(path, runs, options)?,
+            Input::Files(_) => read(&now.iter().map(|i| i.path().to_owned()).collect::<Vec<_>>(), &[], options)?,
+        };
         set.traces.extend(read.traces);
+    }
+    ranks::note_positions(&mut set);
+    Ok(set)
+}
+
+/// What is to be read where.
+enum Input<'a> {
+    /// A run directory.
+    Run(&'a Path),
+    /// A directory with run directories in it, and maybe other traces.
+    WithRuns(&'a Path, Vec<PathBuf>),
+    /// Anything else.
+    Files(&'a Path),
+}
+
+impl<'a> Input<'a> {
+    fn of(path: &'a Path) -> Self {
+        if is_run(path) {
+            return Self::Run(path);
+        }
+        let runs = if path.is_dir() { runs_below(path) } else { Vec::new() };
+        if runs.is_empty() { Self::Files(path) } else { Self::WithRuns(path, runs) }
+    }
+
+    fn path(&self) -> &'a Path {
+        match self {
+            Self::Run(path) | Self::WithRuns(path, _) | Self::Files(path) => path,
+        }
+    }
+}
+
+/// Run directories below a directory, by name. Links are not followed, for they may lead in a circle.
+fn runs_below(directory: &Path) -> Vec<PathBuf> {
+    let mut runs = Vec::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(next) = pending.pop() {
+        for path in std::fs::read_dir(&next).into_iter().flatten().flatten().map(|e| e.path()) {
+            let hidden = path.file_name().is_some_and(|n| n.to_string_lossy().starts_with('.'));
+            if hidden || path.is_symlink() || !path.is_dir() {
+                continue;
+            }
+            if is_run(&path) { runs.push(path) } else { pending.push(path) }
+        }
+    }
+    runs.sort();
+    runs
+}
+
+/// The files of a directory and then its runs. A run that cannot be read is named in the read report of the first trace.
+fn open_with_runs(directory: &Path, runs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
+    use stackline_ingest::Error as Read;
+    let mut set = match read(&[directory.to_owned()], runs, options) {
+        Err(Error::Ingest(Read::NoTrace { .. })) => TraceSet::default(),
+        other => other?,
+    };
+    let mut failed = Vec::new();
+    for run in runs {
+        match open_run(run, options) {
+            Ok(read) => set.traces.extend(read.traces),
+            Err(error) => failed.push(error),
+        }
+    }
+    let Some(first) = set.traces.first_mut() else {
+        let none = || Read::NoTrace { path: directory.to_owned() }.into();
+        return Err(failed.into_iter().next().unwrap_or_else(none));
+    };
+    for error in failed {
+        problems::note_skipped_input(&mut first.report, &error.to_string());
     }
     Ok(set)
 }
@@ -52,16 +125,20 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
 /// Writes a set as a run directory. Either the whole run is there afterwards or nothing new.
 ///
 /// # Errors
-/// If the target exists and is no run, or if the operating system refuses (disk full).
+/// If the target exists and is no run, if the operating system refuses (disk full), or if `options.cancel` became true.
 pub fn save(set: &TraceSet, run: &Path, options: &WriteOptions) -> Result<(), Error> {
-    Ok(stackline_store::write_run(set, run, options)?)
+    match stackline_store::write_run(set, run, options) {
+        Err(stackline_store::Error::Cancelled) => Err(Error::Cancelled),
+        other => Ok(other?),
+    }
 }
 
-fn read(paths: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
+fn read(paths: &[PathBuf], leave_out: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
     let watch = options.watch.clone();
     let options = ReadOptions {
         threads: options.threads,
         clip_overlaps: options.clip_overlaps,
+        leave_out: leave_out.to_vec(),
         progress: Some(Arc::new(move |bytes| watch.add(bytes))),
         cancel: Some(options.watch.flag()),
     };

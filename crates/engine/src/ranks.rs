@@ -1,6 +1,7 @@
 //! Which rank a trace is.
 
 use crate::Error;
+use stackline_ingest::problems;
 use stackline_model::{Trace, TraceSet};
 
 /// The rank of each trace: as the files say it if every file names one and no two the same, otherwise the positions of
@@ -19,7 +20,31 @@ fn is_distinct(ranks: &[i64]) -> bool {
     sorted.windows(2).all(|w| w[0] != w[1])
 }
 
-/// Keeps the trace of one rank. The rank of a trace that no file names is its position.
+/// What a trace says of itself where it is numbered by position.
+fn named(trace: &Trace, position: usize) -> String {
+    match trace.meta.rank {
+        Some(rank) => format!("{} names rank {rank} and counts as {position}", trace.meta.name),
+        None => format!("{} names none and counts as {position}", trace.meta.name),
+    }
+}
+
+/// Notes in the read report of the first trace that several traces are numbered by position, where they are. Once:
+/// runs bring the note along.
+pub(crate) fn note_positions(set: &mut TraceSet) {
+    let numbers = ranks(set);
+    let by_position = |(trace, number): (&Trace, &i64)| trace.meta.rank != Some(*number);
+    let count = set.traces.iter().zip(&numbers).filter(|&pair| by_position(pair)).count();
+    let known = set.traces.iter().any(|t| problems::is_rank_by_position(&t.report));
+    if set.traces.len() < 2 || count == 0 || known {
+        return;
+    }
+    let at = set.traces.iter().zip(&numbers).position(by_position).unwrap_or(0);
+    let example = named(&set.traces[at], at);
+    problems::note_rank_by_position(&mut set.traces[0].report, count as u64, &example);
+}
+
+/// Keeps the trace of one rank. The rank of a trace that no file names is its position; from here on it is the trace's
+/// own, so that a run made of it keeps it.
 pub fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
     let available = ranks(&set);
     let Some(at) = available.iter().position(|&r| r == wanted) else {
@@ -27,8 +52,16 @@ pub fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
         available.sort_unstable();
         return Err(Error::NoRank { wanted, available });
     };
-    let trace: Option<Trace> = set.traces.into_iter().nth(at);
-    Ok(TraceSet { traces: trace.into_iter().collect() })
+    let several = set.traces.len() > 1;
+    let mut traces: Vec<Trace> = set.traces.into_iter().nth(at).into_iter().collect();
+    for trace in &mut traces {
+        if several && trace.meta.rank != Some(wanted) && !problems::is_rank_by_position(&trace.report) {
+            let example = named(trace, at);
+            problems::note_rank_by_position(&mut trace.report, 1, &example);
+        }
+        trace.meta.rank = Some(wanted);
+    }
+    Ok(TraceSet { traces })
 }
 
 #[cfg(test)]
@@ -49,6 +82,23 @@ mod tests {
         assert_eq!(ranks(&set(&[Some(3), Some(1)])), [3, 1]);
         assert_eq!(ranks(&set(&[Some(3), None])), [0, 1]);
         assert_eq!(ranks(&set(&[Some(3), Some(3)])), [0, 1]);
+    }
+
+    #[test]
+    fn numbers_by_position_are_noted_once() {
+        let note =
+            |set: &TraceSet| set.traces.iter().map(|t| t.report.count_of("rank_by_position")).collect::<Vec<_>>();
+        let mut twice = set(&[Some(0), Some(0), None]);
+        note_positions(&mut twice);
+        note_positions(&mut twice);
+        assert_eq!(note(&twice), [2, 0, 0], "the first is where it says it is");
+        assert!(twice.traces[0].report.problems[0].example.contains("names rank 0 and counts as 1"));
+        for mut sound in [set(&[Some(3), Some(1)]), set(&[None])] {
+            note_positions(&mut sound);
+            assert!(note(&sound).iter().all(|&n| n == 0));
+        }
+        let one = select_rank(twice, 2).unwrap();
+        assert_eq!((note(&one), one.traces[0].meta.rank), (vec![1], Some(2)));
     }
 
     #[test]

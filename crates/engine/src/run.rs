@@ -41,10 +41,10 @@ pub fn run(set: &TraceSet, analyses: &[&Analysis], options: &RunOptions) -> Resu
     Ok(concatenate(per_rank))
 }
 
-/// Checks that a scope's steps exist in at least one trace.
-pub fn check_steps(set: &TraceSet, scope: &Scope) -> Result<(), Error> {
+/// Checks that a scope's steps exist in at least one of the traces that are asked about.
+pub fn check_steps(traces: &[Trace], scope: &Scope) -> Result<(), Error> {
     let Some((first, last)) = scope.steps else { return Ok(()) };
-    let mut available: Vec<i64> = set.traces.iter().flat_map(|t| t.steps.iter().map(|s| s.number)).collect();
+    let mut available: Vec<i64> = traces.iter().flat_map(|t| t.steps.iter().map(|s| s.number)).collect();
     available.sort_unstable();
     available.dedup();
     if available.iter().any(|s| (first..=last).contains(s)) {
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn steps_that_do_not_exist_are_an_error() {
         let scope = Scope { steps: Some((2, 3)) };
-        assert!(matches!(check_steps(&set(), &scope), Err(Error::NoStep { .. })));
-        assert!(check_steps(&set(), &Scope::default()).is_ok());
+        assert!(matches!(check_steps(&set().traces, &scope), Err(Error::NoStep { .. })));
+        assert!(check_steps(&set().traces, &Scope::default()).is_ok());
     }
 }

@@ -44,7 +44,7 @@ impl Watch {
     }
 
     /// The flag itself, for layers below that poll it.
-    pub(crate) fn flag(&self) -> Arc<AtomicBool> {
+    pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.inner.cancelled)
     }
 

@@ -235,14 +235,14 @@ fn is_hidden(name: &str) -> bool {
     name.rsplit('/').next().is_some_and(|file| file.starts_with('.')) || name.starts_with("__MACOSX")
 }
 
-/// Files below a directory, by name; hidden ones left out.
-pub(crate) fn files_below(directory: &Path) -> io::Result<Vec<PathBuf>> {
+/// Files below a directory, by name; hidden ones left out, and what is below the directories of `leave_out`.
+pub(crate) fn files_below(directory: &Path, leave_out: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut pending = vec![directory.to_owned()];
     while let Some(next) = pending.pop() {
         for entry in std::fs::read_dir(&next)? {
             let path = entry?.path();
-            if is_hidden(&path.to_string_lossy()) {
+            if is_hidden(&path.to_string_lossy()) || leave_out.contains(&path) {
                 continue;
             }
             // Links to directories are not followed: they may lead in a circle.

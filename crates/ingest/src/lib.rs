@@ -43,6 +43,8 @@ pub struct ReadOptions {
     pub clip_overlaps: bool,
     /// Called with the number of further (compressed) bytes read, from any thread.
     pub progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
+    /// Directories within the given ones that are not looked into.
+    pub leave_out: Vec<PathBuf>,
     /// Reading ends with [`Error::Cancelled`] soon after this becomes true.
     pub cancel: Option<Arc<AtomicBool>>,
 }
@@ -79,7 +81,7 @@ pub fn read_bytes(name: &str, bytes: &[u8], options: &ReadOptions) -> Result<Tra
 /// If a named file cannot be read at all, or a named directory or archive holds no trace. Other files of directories
 /// and archives that are no traces are counted in the read report of the first trace.
 pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, Error> {
-    let jobs = expand(paths)?;
+    let jobs = expand(paths, &options.leave_out)?;
     let pool = rayon::ThreadPoolBuilder::new().num_threads(options.threads.min(jobs.len())).build();
     let read =
         |job: &Job| input::read_file(&job.path, &job.label, options).map_err(|e| e.located(&job.label, &job.path));
@@ -116,11 +118,12 @@ struct Job {
     optional: bool,
 }
 
-fn expand(paths: &[PathBuf]) -> Result<Vec<Job>, Error> {
+fn expand(paths: &[PathBuf], leave_out: &[PathBuf]) -> Result<Vec<Job>, Error> {
     let mut jobs = Vec::new();
     for path in paths {
         if path.is_dir() {
-            let files = input::files_below(path).map_err(|source| Error::Io { path: path.clone(), source })?;
+            let files =
+                input::files_below(path, leave_out).map_err(|source| Error::Io { path: path.clone(), source })?;
             let before = jobs.len();
             for file in files.into_iter().filter(|f| input::could_be_trace(f) || input::is_named_like_trace(f)) {
                 let label = file.strip_prefix(path).unwrap_or(&file).to_string_lossy().into_owned();

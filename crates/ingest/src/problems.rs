@@ -72,7 +72,26 @@ codes! {
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";
     UNKNOWN_CATEGORY "unknown_category" Note "events of a category that we do not know were kept as other";
     RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
+    RANK_BY_POSITION "rank_by_position" Note
+        "inputs name no rank, or the same one twice: all are numbered by their position among the inputs, from 0";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
+}
+
+/// Notes that traces are numbered by position. For those who put several reads together.
+pub fn note_rank_by_position(report: &mut ReadReport, traces: u64, example: &str) {
+    RANK_BY_POSITION.count_many(report, traces, None, example);
+    report.sort();
+}
+
+/// Counts an input that is no trace, or cannot be read, among others that are. For those who put several reads together.
+pub fn note_skipped_input(report: &mut ReadReport, example: &str) {
+    SKIPPED_FILE.count(report, None, example);
+    report.sort();
+}
+
+/// Whether a report says already that its trace is numbered by position.
+pub fn is_rank_by_position(report: &ReadReport) -> bool {
+    report.count_of(RANK_BY_POSITION.code) > 0
 }
 
 impl Code {

@@ -25,6 +25,7 @@ mod gpu;
 mod ids;
 mod kind;
 mod links;
+pub mod names;
 mod read_report;
 mod strings;
 mod table;

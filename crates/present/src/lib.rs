@@ -13,4 +13,4 @@ mod trace_info;
 
 pub use presenters::{csv, human, json, terminal};
 pub use read_report::{read_report_table, read_report_text};
-pub use trace_info::{Gpu, TraceInfo};
+pub use trace_info::{Gpu, TraceInfo, TraceNote};

@@ -1,7 +1,7 @@
 //! What every output says of each trace: its name, rank, size and window.
 
 use serde::{Deserialize, Serialize};
-use stackline_model::Trace;
+use stackline_model::{ReadReport, Trace};
 
 /// A GPU as the file's `deviceProperties` describe it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +43,15 @@ pub struct TraceInfo {
     pub end_ns: Option<i64>,
     /// GPUs, from `deviceProperties`.
     pub gpus: Vec<Gpu>,
+}
+
+/// What stays known of a trace where only a result of it is kept.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TraceNote {
+    /// Identity and size.
+    pub info: TraceInfo,
+    /// What reading had to repair, skip or lose.
+    pub read_report: ReadReport,
 }
 
 impl TraceInfo {

@@ -3,17 +3,17 @@
 use crate::errors::{analysis_error, engine_error, read_error};
 use crate::run::NativeRun;
 use crate::table::NativeTable;
-use crate::worker::quiet;
+use crate::worker::{quiet, settled};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{
-    CriticalPath, CriticalPathError, Edit, OverlayError, OverlayMode, OverlaySummary, write_overlay,
-};
+use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, Edit, OverlayMode, Warning};
 use stackline_engine::Watch;
+use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_overlay};
+use stackline_present::{TraceInfo, TraceNote};
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -23,6 +23,8 @@ use std::sync::Arc;
 #[pyclass(frozen, name = "CriticalPath", module = "stackline._native")]
 pub(crate) struct NativeCriticalPath {
     path: Arc<CriticalPath>,
+    /// What is known of the trace, to be saved with the path.
+    note: Option<TraceNote>,
 }
 
 fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
@@ -56,13 +58,16 @@ pub(crate) fn critical_path(
     let options =
         HtaOptions { annotation, instance, zero_weight_launch_edges, data_load_events, include_last_profiler_step };
     let set = Arc::clone(&run.set);
+    let trace = &run.set.traces[at];
+    let info = TraceInfo::new(trace, run.ranks.get(at).copied().unwrap_or_default());
+    let note = TraceNote { info, read_report: trace.report.clone() };
     let found = quiet(py, &Watch::new(), move || hta::analyze(&set.traces[at], &options))?;
-    found.map(NativeCriticalPath::new).map_err(|e| failed(py, &e))
+    found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| failed(py, &e))
 }
 
 impl NativeCriticalPath {
-    fn new(path: CriticalPath) -> Self {
-        Self { path: Arc::new(path) }
+    fn new(path: CriticalPath, note: Option<TraceNote>) -> Self {
+        Self { path: Arc::new(path), note }
     }
 }
 
@@ -92,7 +97,7 @@ impl NativeCriticalPath {
         dict.set_item("path_edges", path_edges)?;
         dict.set_item("path_nodes", path.path.nodes.len())?;
         dict.set_item("path_events", path.path_events().len())?;
-        let warnings: Vec<_> = path.warnings.iter().map(|w| format!("{} {}", w.count, w.code.message())).collect();
+        let warnings: Vec<_> = path.warnings.iter().map(warning).collect();
         dict.set_item("warnings", warnings)?;
         Ok(dict)
     }
@@ -109,7 +114,7 @@ impl NativeCriticalPath {
         let edits: Result<Vec<_>, _> = edits.iter().map(|e| Edit::parse(e)).collect();
         let edits = edits.map_err(|e| failed(py, &e))?;
         let path = Arc::clone(&self.path);
-        Ok(Self::new(quiet(py, &Watch::new(), move || path.apply(&edits))?))
+        Ok(Self::new(quiet(py, &Watch::new(), move || path.apply(&edits))?, self.note.clone()))
     }
 
     /// Writes the trace file `source` with the path on top to `target`, gzipped if its name ends in `.gz`. Returns
@@ -123,15 +128,18 @@ impl NativeCriticalPath {
         all_edges: bool,
     ) -> PyResult<(u64, u64, u64, u64, bool)> {
         let (path, mode, from) = (Arc::clone(&self.path), OverlayMode { only_critical, all_edges }, source.clone());
-        let done = quiet(py, &Watch::new(), move || overlay(&path, mode, &from, &target))?;
+        let (watch, stop) = pair();
+        let done = settled(py, &watch, move || overlay(&path, mode, &from, &target, &stop))?;
         let done = done.map_err(|e| e.raise(py, &source))?;
         Ok((done.events, done.marked, done.left_out, done.flow_events, done.truncated))
     }
 
     /// Writes everything to a file, for `restore`.
     fn save(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
-        let path = Arc::clone(&self.path);
-        let saved = quiet(py, &Watch::new(), move || atomically(&target, |file| path.save(file)))?;
+        let (path, note) = (Arc::clone(&self.path), self.note.clone());
+        let (watch, stop) = pair();
+        let saved =
+            settled(py, &watch, move || atomically(&target, &stop, |file| path.save_with(note.as_ref(), file)))?;
         saved.map_err(PyOSError::new_err)
     }
 
@@ -139,9 +147,17 @@ impl NativeCriticalPath {
     #[staticmethod]
     fn restore(py: Python<'_>, source: PathBuf) -> PyResult<Self> {
         let file = File::open(&source).map_err(|e| PyOSError::new_err(format!("{}: {e}", source.display())))?;
-        let restored = quiet(py, &Watch::new(), move || CriticalPath::restore(BufReader::new(file)))?;
-        restored.map(Self::new).map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
+        let restored = quiet(py, &Watch::new(), move || CriticalPath::restore_with(BufReader::new(file)))?;
+        restored
+            .map(|(path, note)| Self::new(path, note))
+            .map_err(|e| read_error(py, format!("{}: {e}", source.display()), &source, None))
     }
+}
+
+fn warning(warning: &Warning) -> String {
+    let details = warning.details.join("; ");
+    let details = if details.is_empty() { details } else { format!(" ({details})") };
+    format!("{} {}{details}", warning.count, warning.code.message())
 }
 
 /// Why there is no overlay.
@@ -156,6 +172,9 @@ impl Failure {
         match self {
             Self::Source(error) => engine_error(py, &error.into(), source),
             Self::Target(message) => PyOSError::new_err(message),
+            Self::Overlay(error @ OverlayError::OtherTrace { .. }) => {
+                analysis_error(py, &format!("{}: {error}", source.display()))
+            }
             Self::Overlay(error) => {
                 let byte = if let OverlayError::Malformed { offset, .. } = &error { Some(*offset) } else { None };
                 read_error(py, format!("{}: {error}", source.display()), source, byte)
@@ -164,11 +183,23 @@ impl Failure {
     }
 }
 
-fn overlay(path: &CriticalPath, mode: OverlayMode, source: &Path, target: &Path) -> Result<OverlaySummary, Failure> {
+/// A watch, and the same watch for the thread that works.
+fn pair() -> (Watch, Watch) {
+    let watch = Watch::new();
+    (watch.clone(), watch)
+}
+
+fn overlay(
+    path: &CriticalPath,
+    mode: OverlayMode,
+    source: &Path,
+    target: &Path,
+    stop: &Watch,
+) -> Result<OverlaySummary, Failure> {
     let original = stackline_ingest::open_text(source).map_err(Failure::Source)?;
     let overlay = path.overlay(mode);
     let mut refused = None;
-    let written = atomically(target, |file| {
+    let written = atomically(target, stop, |file| {
         let written = if target.extension().is_some_and(|e| e == "gz") {
             let mut packed = GzEncoder::new(file, Compression::fast());
             write_overlay(original, &mut packed, &overlay).and_then(|done| Ok(packed.finish().map(|_| done)?))
@@ -186,15 +217,42 @@ fn overlay(path: &CriticalPath, mode: OverlayMode, source: &Path, target: &Path)
     }
 }
 
+/// A file that takes no more once the caller asked to stop.
+struct Watched<'a> {
+    file: File,
+    stop: &'a Watch,
+}
+
+impl Write for Watched<'_> {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        check(self.stop)?;
+        self.file.write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+fn check(stop: &Watch) -> io::Result<()> {
+    if stop.is_cancelled() { Err(io::Error::other("stopped before the end, as asked")) } else { Ok(()) }
+}
+
 /// Writes a file under another name first, so that a failure leaves neither a half file nor harms what was there.
-fn atomically<T>(target: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>) -> Result<T, String> {
+fn atomically<T>(
+    target: &Path,
+    stop: &Watch,
+    write: impl FnOnce(&mut BufWriter<Watched<'_>>) -> io::Result<T>,
+) -> Result<T, String> {
     let mut partial = target.as_os_str().to_owned();
     partial.push(".partial");
     let partial = PathBuf::from(partial);
     let attempt = || {
-        let mut file = BufWriter::new(File::create(&partial)?);
+        let mut file = BufWriter::with_capacity(1 << 16, Watched { file: File::create(&partial)?, stop });
         let result = write(&mut file)?;
         file.flush()?;
+        drop(file);
+        check(stop)?;
         std::fs::rename(&partial, target)?;
         Ok(result)
     };

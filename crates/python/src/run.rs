@@ -3,7 +3,7 @@
 use crate::errors::{analysis_error, engine_error, save_error};
 use crate::table::{NativeTable, arrow_error};
 use crate::views;
-use crate::worker::{interruptible, quiet};
+use crate::worker::{interruptible, quiet, settled};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::analyses;
@@ -113,7 +113,8 @@ impl NativeRun {
         let analysis = find(py, name)?;
         let at = rank.map(|r| self.position(py, r)).transpose()?;
         let options = RunOptions { scope: Scope { steps }, threads: self.threads, watch: Watch::new() };
-        let checked = stackline_engine::check_steps(&self.set, &options.scope);
+        let asked = at.map_or(&self.set.traces[..], |at| std::slice::from_ref(&self.set.traces[at]));
+        let checked = stackline_engine::check_steps(asked, &options.scope);
         checked.map_err(|e| engine_error(py, &e, Path::new("")))?;
         let (set, watch) = (Arc::clone(&self.set), options.watch.clone());
         let tables = quiet(py, &watch, move || match at {
@@ -127,9 +128,14 @@ impl NativeRun {
     /// Events of all traces, with or without their arguments.
     #[pyo3(signature = (arguments=false))]
     fn events(&self, py: Python<'_>, arguments: bool) -> PyResult<NativeTable> {
-        let set = Arc::clone(&self.set);
-        let made = quiet(py, &Watch::new(), move || views::events(set, arguments))?;
-        made.map(|batches| NativeTable::from_batches("events", "Events", batches)).map_err(arrow_error)
+        let (set, ranks, watch) = (Arc::clone(&self.set), self.ranks.clone(), Watch::new());
+        let stop = watch.clone();
+        let (made, note) = quiet(py, &watch, move || {
+            let note = if arguments { views::left_out(&set) } else { None };
+            (views::events(set, ranks, arguments, &stop), note)
+        })?;
+        let table = made.map(|batches| NativeTable::from_batches("events", "Events", batches));
+        table.map(|table| table.noted(note)).map_err(arrow_error)
     }
 
     /// Operations of accelerators, each with what launched it.
@@ -151,9 +157,10 @@ impl NativeRun {
     /// Writes the traces to a run directory.
     #[pyo3(signature = (path, overwrite=false))]
     fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
-        let options = WriteOptions { overwrite, ..WriteOptions::default() };
+        let watch = Watch::new();
+        let options = WriteOptions { overwrite, cancel: Some(watch.flag()), ..WriteOptions::default() };
         let set = Arc::clone(&self.set);
-        let saved = quiet(py, &Watch::new(), move || stackline_engine::save(&set, &path, &options))?;
+        let saved = settled(py, &watch, move || stackline_engine::save(&set, &path, &options))?;
         saved.map_err(|e| save_error(&e))
     }
 }

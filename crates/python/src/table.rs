@@ -36,6 +36,12 @@ impl NativeTable {
         Ok(Self { notes: table.notes.clone(), ..made })
     }
 
+    /// The same table with one more note, if there is one to add.
+    pub(crate) fn noted(mut self, note: Option<String>) -> Self {
+        self.notes.extend(note);
+        self
+    }
+
     /// A table of the model.
     pub(crate) fn from_batches(name: &str, title: &str, (schema, batches): Batches) -> Self {
         let units = schema.fields().iter().map(|f| match f.metadata().get("unit") {

@@ -4,6 +4,7 @@ use arrow_array::builder::StringDictionaryBuilder;
 use arrow_array::types::UInt32Type;
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions, RecordBatchReader, StringArray, UInt32Array};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use stackline_engine::Watch;
 use stackline_model::{EventId, GpuId, Trace, TraceSet, TrackId};
 use stackline_store::arrow::{EventOptions, EventReader};
 use std::collections::HashMap;
@@ -16,11 +17,31 @@ const BATCH_ROWS: usize = 1 << 20;
 pub(crate) type Batches = (SchemaRef, Vec<RecordBatch>);
 
 /// Events of the traces with all that the source said of them.
-pub(crate) fn events(set: Arc<TraceSet>, arguments: bool) -> Result<Batches, ArrowError> {
-    let reader = EventReader::new(set, &EventOptions { arguments, batch_rows: BATCH_ROWS });
+pub(crate) fn events(
+    set: Arc<TraceSet>,
+    ranks: Vec<i64>,
+    arguments: bool,
+    watch: &Watch,
+) -> Result<Batches, ArrowError> {
+    let reader = EventReader::new(set, &EventOptions { arguments, batch_rows: BATCH_ROWS, ranks });
     let schema = reader.schema();
-    let batches: Result<Vec<_>, _> = reader.collect();
+    // After an interrupt nobody takes the rows any more.
+    let batches: Result<Vec<_>, _> = reader.take_while(|_| !watch.is_cancelled()).collect();
     Ok((schema, batches?))
+}
+
+/// What to tell of arguments that have no column in [`events`]; empty if all have one.
+pub(crate) fn left_out(set: &TraceSet) -> Option<String> {
+    let left_out = EventReader::left_out(set);
+    let shown: Vec<&str> = left_out.iter().take(3).map(|(key, _)| key.as_str()).collect();
+    let more = if left_out.len() > shown.len() { ", ..." } else { "" };
+    (!left_out.is_empty()).then(|| {
+        format!(
+            "{} rare arguments have no column here ({}{more}); Run.save keeps all of them, in its table attrs",
+            left_out.len(),
+            shown.join(", ")
+        )
+    })
 }
 
 /// Operations of accelerators, each with what launched it.

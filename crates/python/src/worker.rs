@@ -16,6 +16,16 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) fn interruptible<T: Send + 'static>(
     py: Python<'_>,
     watch: &Watch,
+    tick: impl FnMut(Python<'_>) -> PyResult<()>,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    wait(py, watch, Duration::ZERO, tick, work)
+}
+
+fn wait<T: Send + 'static>(
+    py: Python<'_>,
+    watch: &Watch,
+    patience: Duration,
     mut tick: impl FnMut(Python<'_>) -> PyResult<()>,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> PyResult<T> {
@@ -31,6 +41,10 @@ pub(crate) fn interruptible<T: Send + 'static>(
             Err(RecvTimeoutError::Timeout) => {
                 if let Err(error) = py.check_signals().and_then(|()| tick(py)) {
                     watch.cancel();
+                    if !patience.is_zero() {
+                        // Its result is of no use any more.
+                        let _ = py.detach(|| receiver.recv_timeout(patience));
+                    }
                     return Err(error);
                 }
             }
@@ -39,6 +53,19 @@ pub(crate) fn interruptible<T: Send + 'static>(
             }
         }
     }
+}
+
+/// How long an interrupt waits for work that writes files to clean up behind itself.
+const CLEAN_UP: Duration = Duration::from_secs(10);
+
+/// The same for work that writes files and looks at the watch: an interrupt comes once it has ended, so that what it
+/// leaves behind is settled then.
+pub(crate) fn settled<T: Send + 'static>(
+    py: Python<'_>,
+    watch: &Watch,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> PyResult<T> {
+    wait(py, watch, CLEAN_UP, |_| Ok(()), work)
 }
 
 /// The same for work that tells no progress.

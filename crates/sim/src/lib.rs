@@ -25,6 +25,18 @@
 //!   `host_data_loading`. A thread that reaches such a gap while another thread of its process is inside a top-level Python
 //!   frame stands still until that frame ends (the GIL).
 //!
+//! Where the usual definitions leave room:
+//!
+//! * A launch that a full queue blocks counts its latency from the call's end, as every launch does. Blocking copies do not
+//!   look for room. The length of the queue is no part of a trace; [`Simulated::queue_limit`] tells it.
+//! * An asynchronous operation never ends inside its launch call, else it would look as if the call had waited for it.
+//! * A stream's synchronisation also waits for the events that the stream was told to wait for.
+//! * The first and the last level of a graph have one kernel, on the launching stream; branches have streams of their own.
+//! * A frame in which a thread waits for another ends when it goes on; a frame that hands something over does so at its
+//!   end. Workers and pinning thread have no frame around their wait, and hand over at the end of a top-level span.
+//! * The profiler's own work stands on the thread that it holds up.
+//! * Threads that nobody wakes begin at time 0.
+//!
 //! All lags belong to the program, so that an edited program runs with the same ones. In the first run of a program they
 //! are settled: where the prerequisite that ends last would not be the one that binds, the loser's lag is adjusted.
 //! Programs whose trace would still allow another cause than the true one are drawn again.
@@ -35,8 +47,14 @@
 //! assert_eq!(truth.bound_by_ns.values().sum::<i64>(), truth.window_ns);
 //! assert!(run.json().contains("cudaLaunchKernel"));
 //! ```
+//!
+//! [`Damage`] takes records out of a trace or makes its times noisy; [`Simulated::refute_damaged`] then judges what is said about
+//! it. [`Edit`] changes a program and runs it again, so that a prediction has a truth.
 #![forbid(unsafe_code)]
 
+mod claim;
+mod damage;
+mod edit;
 mod kineto;
 mod names;
 mod profile;
@@ -46,6 +64,9 @@ mod simulated;
 mod truth;
 mod unique;
 
+pub use claim::Claim;
+pub use damage::{Damage, Damaged};
+pub use edit::Edit;
 pub use profile::Profile;
 pub use simulated::{Simulated, Step, simulate};
 pub use truth::{Hop, Truth};

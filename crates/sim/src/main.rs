@@ -11,10 +11,10 @@ use stackline_synth::io;
 const USAGE: &str = "\
 stackline-sim: training programs whose critical path is known
 
-  stackline-sim trace --seed N -o FILE [--truth FILE.json] [--steps N] [--layers N]
+  stackline-sim trace --seed N -o FILE [--truth FILE.json] [--events N]
 
-FILE is written gzipped if its name ends in .gz. The same seed gives the same program. --steps and --layers make it as
-large as wanted (about 450,000 events: --steps 100 --layers 250).";
+FILE is written gzipped if its name ends in .gz. The same arguments give the same trace. With --events a training run of
+about that many, for measurements of speed; without, a small program with whatever the seed draws.";
 
 fn value(words: &mut std::slice::Iter<'_, String>, name: &str) -> Result<String, String> {
     words.next().cloned().ok_or_else(|| format!("{name} needs a value"))
@@ -31,28 +31,32 @@ fn run() -> Result<(), String> {
     if command != "trace" {
         return Err(USAGE.to_owned());
     }
-    let (mut seed, mut out, mut truth, mut steps, mut layers) = (1, None, None, None, None);
+    let (mut seed, mut out, mut truth, mut events) = (1, None, None, None);
     let mut rest = rest.iter();
     while let Some(word) = rest.next() {
         match word.as_str() {
             "--seed" => seed = number(&mut rest, word)?,
             "-o" => out = Some(value(&mut rest, word)?),
             "--truth" => truth = Some(value(&mut rest, word)?),
-            "--steps" => steps = Some(number(&mut rest, word)?),
-            "--layers" => layers = Some(number(&mut rest, word)?),
+            "--events" => events = Some(number(&mut rest, word)?),
             other => return Err(format!("unknown option {other}\n\n{USAGE}")),
         }
     }
     let out = out.ok_or("trace needs -o FILE")?;
-    let mut profile = Profile::any(seed);
-    profile.steps = steps.unwrap_or(profile.steps);
-    profile.layers = layers.unwrap_or(profile.layers);
-    let simulated = simulate(seed, &profile);
+    let simulated = simulate(seed, &events.map_or_else(|| Profile::any(seed), |events| large(seed, events)));
     write(&out, &simulated.json())?;
     match truth {
         Some(path) => write(&path, &simulated.truth_json().map_err(|error| error.to_string())?),
         None => Ok(()),
     }
+}
+
+/// The profile of a training run of about so many events.
+fn large(seed: u64, events: usize) -> Profile {
+    const LAYERS: u32 = 48;
+    let probe = simulate(seed, &Profile::large(8, LAYERS));
+    let per_step = probe.json().matches("\"ph\": \"X\"").count() / 8;
+    Profile::large(u32::try_from(events / per_step.max(1)).unwrap_or(u32::MAX).max(1), LAYERS)
 }
 
 fn write(path: &str, text: &str) -> Result<(), String> {

@@ -19,6 +19,8 @@ pub struct Profile {
     pub workers: u32,
     /// A pinning thread between workers and main thread.
     pub pin_memory: bool,
+    /// Batches are loaded by the main thread itself, if there are no workers.
+    pub inline_loading: bool,
     /// Work on a second stream, with events recorded and waited for.
     pub events: bool,
     /// Synchronising calls, blocking copies.
@@ -44,6 +46,8 @@ pub struct Profile {
     pub queue_limit: usize,
     /// A Python frame around everything on the main thread.
     pub main_frame: bool,
+    /// Draw again until the trace allows no other cause than the true one. Large programs hardly ever get there.
+    pub unique: bool,
 }
 
 impl Profile {
@@ -58,6 +62,7 @@ impl Profile {
             collectives: false,
             workers: 0,
             pin_memory: false,
+            inline_loading: false,
             events: false,
             syncs: false,
             polls: false,
@@ -70,6 +75,28 @@ impl Profile {
             dependent_launch: false,
             queue_limit: 1024,
             main_frame: true,
+            unique: true,
+        }
+    }
+
+    /// A long training run, for measurements of speed: some 30 events per layer and step. Its truth is one of several
+    /// where things coincide to the nanosecond.
+    #[must_use]
+    pub fn large(steps: u32, layers: u32) -> Self {
+        Self {
+            steps,
+            layers,
+            backward: true,
+            collectives: true,
+            events: true,
+            syncs: true,
+            copies: true,
+            graphs: true,
+            allocator: true,
+            overhead: true,
+            gpu_percent: 30,
+            unique: false,
+            ..Self::plain()
         }
     }
 
@@ -100,6 +127,7 @@ impl Profile {
         profile.workers = if !gil && coin(40) { 1 + rng.below(3) as u32 } else { 0 };
         profile.steps = rng.below(4) as u32;
         profile.layers = 1 + rng.below(4) as u32;
+        profile.inline_loading = profile.workers == 0 && rng.below(100) < 30;
         profile.gpu_percent = *rng.pick(&[10, 30, 100, 300]).unwrap_or(&100);
         profile
     }

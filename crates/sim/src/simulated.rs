@@ -4,7 +4,7 @@ use crate::kineto::{self, View};
 use crate::program::{self, Program, Role};
 use crate::run::{self, Cause, Outcome};
 use crate::truth::Walk;
-use crate::{Profile, Truth, unique};
+use crate::{Edit, Profile, Truth, edit, unique};
 
 /// A program that ran.
 #[derive(Debug, Clone)]
@@ -40,9 +40,11 @@ pub fn simulate(seed: u64, profile: &Profile) -> Simulated {
 fn attempt(seed: u64, profile: &Profile, draws: u64) -> Option<Simulated> {
     let mut program = program::generate(seed, profile);
     let outcome = run::run(&mut program, true).ok()?;
-    unique::check(&program, &outcome).ok()?;
     let walk = Walk::new(&program, &outcome);
-    let (_, cause) = walk.end()?;
+    let (cause, alone) = walk.end()?;
+    if profile.unique && (!alone || !outcome.is_unique || unique::check(&program, &outcome).is_err()) {
+        return None;
+    }
     let truth = walk.truth(0, cause);
     Some(Simulated { program, outcome, truth, draws })
 }
@@ -95,6 +97,12 @@ impl Simulated {
         self.program.queue_limit
     }
 
+    /// Number and priority of each stream. Kernels of this device never compete for its units, so that a priority orders
+    /// nothing; it is only known, as in real traces.
+    pub fn streams(&self) -> impl Iterator<Item = (i64, i32)> {
+        self.program.streams.iter().map(|stream| (stream.number, stream.priority))
+    }
+
     /// Operations of the GPU.
     #[must_use]
     pub fn gpu_operations(&self) -> usize {
@@ -105,6 +113,33 @@ impl Simulated {
     #[must_use]
     pub fn spans(&self) -> usize {
         self.outcome.spans.len()
+    }
+
+    /// The program with the edits made, run with the durations and lags of the original. `None` if an edit finds nothing
+    /// to change.
+    #[must_use]
+    pub fn rerun(&self, edits: &[Edit]) -> Option<Self> {
+        let mut program = self.program.clone();
+        for edit in edits {
+            program = edit::apply(program, edit)?;
+        }
+        let outcome = run::run(&mut program, false).ok()?;
+        let walk = Walk::new(&program, &outcome);
+        let truth = walk.truth(0, walk.end()?.0);
+        Some(Self { program, outcome, truth, draws: self.draws })
+    }
+
+    /// The path after an edit; `None` as for [`Self::rerun`].
+    #[must_use]
+    pub fn edit(&self, edit: &Edit) -> Option<Truth> {
+        self.rerun(std::slice::from_ref(edit)).map(|edited| edited.truth)
+    }
+
+    /// Edits that change something in this program, some of each kind.
+    #[must_use]
+    pub fn possible_edits(&self) -> Vec<Edit> {
+        let all = edit::candidates(&self.program);
+        all.into_iter().filter(|edit| edit::apply(self.program.clone(), edit).is_some()).collect()
     }
 
     /// Draws that were refused because their trace would allow several causes.

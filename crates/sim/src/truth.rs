@@ -62,8 +62,8 @@ impl<'a> Walk<'a> {
         Self { program, outcome, placed }
     }
 
-    /// The end of the whole program: what ended last. `None` if two things end together.
-    pub(crate) fn end(&self) -> Option<(i64, Cause)> {
+    /// What ended last, and whether nothing else ended with it. `None` if nothing ever ran.
+    pub(crate) fn end(&self) -> Option<(Cause, bool)> {
         let threads = self.outcome.threads.iter().enumerate().filter_map(|(thread, (_, segments))| {
             let at = segments.last()?.end;
             Some((at, Cause::Thread { thread, at }))
@@ -73,7 +73,7 @@ impl<'a> Walk<'a> {
         let last = ends.iter().map(|end| end.0).max()?;
         let mut at_last = ends.into_iter().filter(|end| end.0 == last);
         let found = at_last.next()?;
-        at_last.next().is_none().then_some(found)
+        Some((found.1, at_last.next().is_none()))
     }
 
     /// The path from `start` to where `cause` is.

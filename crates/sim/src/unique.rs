@@ -5,7 +5,11 @@
 
 use crate::names;
 use crate::program::{Kind, Program, Role};
-use crate::run::{Cause, Fault, Outcome, Segment, State};
+use crate::run::{Cause, Outcome, Segment, State};
+
+/// The trace allows another cause than the true one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ambiguous;
 
 /// The end of something that may release a wait.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +33,7 @@ enum What {
 }
 
 /// Fails if a cause is not unique.
-pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Fault> {
+pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     let ends = ends(outcome);
     for (thread, (role, segments)) in outcome.threads.iter().enumerate() {
         let last = segments.len();
@@ -40,7 +44,7 @@ pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Fault> {
     for &(from, to) in &outcome.polls {
         let ended = outcome.activities.iter().filter(|a| a.end > from && a.end <= to).count();
         if ended != 1 {
-            return Err(Fault::Ambiguous);
+            return Err(Ambiguous);
         }
     }
     check_levels(program, outcome)
@@ -73,7 +77,7 @@ fn check_segment(
     (thread, role): (usize, Role),
     segment: &Segment,
     first: bool,
-) -> Result<(), Fault> {
+) -> Result<(), Ambiguous> {
     let span = segment.span.map(|id| &outcome.spans[id as usize]);
     let releases = |end: &End| {
         end.thread != thread
@@ -100,7 +104,7 @@ fn check_segment(
         (None, Some(_)) => role == Role::Autograd || span.is_some_and(|s| s.name == names::RUN_BACKWARD),
         (Some(_), None) => false,
     };
-    if right { Ok(()) } else { Err(Fault::Ambiguous) }
+    if right { Ok(()) } else { Err(Ambiguous) }
 }
 
 fn is_worker_item(outcome: &Outcome, end: &End) -> bool {
@@ -112,12 +116,12 @@ fn is_burst(end: &End, gap: &Segment, first: bool) -> bool {
 }
 
 /// Kernels of one level of a graph must overlap, so that none looks like the next level.
-fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Fault> {
+fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
     for pair in outcome.activities.windows(2) {
         let [a, b] = pair else { continue };
         let same = a.call == b.call && program.ops[a.op].level == program.ops[b.op].level;
         if same && (a.end <= b.start || b.end <= a.start) {
-            return Err(Fault::Ambiguous);
+            return Err(Ambiguous);
         }
     }
     Ok(())

@@ -8,6 +8,7 @@ use crate::{Error, export, wide};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader};
 use arrow_array::{UInt32Array, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use rustc_hash::FxHashSet;
 use stackline_model::{AttrType, Table, Trace, TraceSet};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -44,11 +45,13 @@ pub struct EventOptions {
     pub arguments: bool,
     /// Rows per batch.
     pub batch_rows: usize,
+    /// Rank of each trace, as the caller numbers them; where there is none, the rank that the file names.
+    pub ranks: Vec<i64>,
 }
 
 impl Default for EventOptions {
     fn default() -> Self {
-        Self { arguments: false, batch_rows: 64 * 1024 }
+        Self { arguments: false, batch_rows: 64 * 1024, ranks: Vec::new() }
     }
 }
 
@@ -57,6 +60,7 @@ impl Default for EventOptions {
 pub struct EventReader {
     set: Arc<TraceSet>,
     batch_rows: usize,
+    ranks: Vec<i64>,
     schema: SchemaRef,
     /// Key, type and name of the columns of arguments.
     arguments: Vec<(String, AttrType)>,
@@ -79,7 +83,25 @@ impl EventReader {
             arguments.push((key, kind));
         }
         let schema = Arc::new(Schema::new(fields));
-        Self { set, batch_rows: options.batch_rows.max(1), schema, arguments, trace: 0, row: 0, plan: None }
+        let (batch_rows, ranks) = (options.batch_rows.max(1), options.ranks.clone());
+        Self { set, batch_rows, ranks, schema, arguments, trace: 0, row: 0, plan: None }
+    }
+
+    /// Arguments that get no column, because others are more frequent: key and type, in order of appearance. Nothing
+    /// is left out of run directories, which keep them in the table `attrs`.
+    pub fn left_out(set: &TraceSet) -> Vec<(String, AttrType)> {
+        let mut left_out = Vec::new();
+        let mut seen: FxHashSet<(String, AttrType)> =
+            Names::of(set).columns.into_iter().map(|(key, kind, _)| (key, kind)).collect();
+        for trace in &set.traces {
+            for (key, kind) in crate::plan::fields(trace) {
+                let field = (trace.strings.get(key).to_owned(), kind);
+                if seen.insert(field.clone()) {
+                    left_out.push(field);
+                }
+            }
+        }
+        left_out
     }
 
     /// As a C stream, for `__arrow_c_stream__`.
@@ -98,9 +120,10 @@ impl EventReader {
             let to = rows.min(from + self.batch_rows);
             self.row = to;
             let count = to - from;
+            let rank = self.ranks.get(self.trace).copied().or(trace.meta.rank);
             let mut arrays: Vec<ArrayRef> = vec![
                 Arc::new(UInt32Array::from_value(self.trace as u32, count)),
-                Arc::new(Int64Array::from_iter(std::iter::repeat_n(trace.meta.rank, count))),
+                Arc::new(Int64Array::from_iter(std::iter::repeat_n(rank, count))),
             ];
             for column in event_columns::columns(trace) {
                 arrays.push((column.make)(from..to)?);

@@ -53,6 +53,9 @@ pub enum Error {
         /// What was found.
         detail: String,
     },
+    /// The caller asked to stop; nothing was published.
+    #[error("stopped before the end, as asked; no run was written")]
+    Cancelled,
     /// The operating system refused.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {

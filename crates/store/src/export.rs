@@ -1,8 +1,8 @@
 //! Result tables as Parquet files.
 
-use crate::Error;
 use crate::columns::{Column, Packing};
 use crate::write::table;
+use crate::{Error, WriteOptions};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
 use arrow_schema::DataType;
 use stackline_model::{Table, Values};
@@ -18,7 +18,8 @@ pub fn write_table_parquet(table: &Table, path: &Path) -> Result<(), Error> {
     draft.push(format!(".partial-{}", std::process::id()));
     let draft = Path::new(&draft);
     let columns: Vec<Column<'_>> = table.columns.iter().map(column).collect();
-    let written = table::write(draft, rows, &columns, false)
+    let options = WriteOptions { sync: false, ..WriteOptions::default() };
+    let written = table::write(draft, rows, &columns, &options)
         .and_then(|_| std::fs::rename(draft, path).map_err(Error::io(path, "create")));
     if written.is_err() {
         // The first error is the one to tell.

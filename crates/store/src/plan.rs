@@ -65,8 +65,21 @@ impl Plan {
     }
 }
 
+/// The keys with their types that events have, in order of appearance.
+pub(crate) fn fields(trace: &Trace) -> impl Iterator<Item = (StrId, AttrType)> {
+    counted(trace).into_iter().map(|(key, kind, _)| (key, kind))
+}
+
 /// The keys with their types that most events have, and how many have them. At most [`MAX_WIDE`].
 fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
+    let mut counts = counted(trace);
+    counts.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)).then(a.1.cmp(&b.1)));
+    counts.truncate(MAX_WIDE);
+    counts
+}
+
+/// The keys with their types, and how many events have them, in order of appearance.
+fn counted(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
     let (shapes, shape, _) = trace.attrs.columns();
     let mut events = vec![0u64; shapes.len()];
     for id in shape {
@@ -83,8 +96,6 @@ fn most_frequent(trace: &Trace) -> Vec<(StrId, AttrType, u64)> {
             counts[slot].2 += count;
         }
     }
-    counts.sort_by(|a, b| b.2.cmp(&a.2).then(a.0.cmp(&b.0)).then(a.1.cmp(&b.1)));
-    counts.truncate(MAX_WIDE);
     counts
 }
 

@@ -70,9 +70,24 @@ fn tables_that_contradict_themselves_are_refused() {
 }
 
 #[test]
+fn arguments_without_a_column_are_named() {
+    let few = TraceSet { traces: vec![sample()] };
+    assert!(EventReader::left_out(&few).is_empty());
+    let set = Arc::new(TraceSet { traces: vec![random::key_per_record(300)] });
+    let left_out = EventReader::left_out(&set);
+    let options = EventOptions { arguments: true, ranks: vec![9], ..EventOptions::default() };
+    let mut reader = EventReader::new(set, &options);
+    let schema = reader.schema();
+    assert!(!left_out.is_empty());
+    assert_eq!(schema.fields().iter().filter(|f| f.name().starts_with("args:")).count(), 128);
+    let batch = reader.next().unwrap().unwrap();
+    assert_eq!(batch["rank"].as_primitive::<Int64Type>().value(0), 9, "as the caller numbers them");
+}
+
+#[test]
 fn events_of_all_traces_arrive_in_batches() {
     let set = Arc::new(TraceSet { traces: vec![sample(), random::long(150_000), random::many_keys(3)] });
-    let options = EventOptions { arguments: true, batch_rows: 40_000 };
+    let options = EventOptions { arguments: true, batch_rows: 40_000, ranks: Vec::new() };
     let reader = EventReader::new(set.clone(), &options);
     let columns = reader.schema();
     let stream = RecordBatchStreamReader::try_new(reader.into_stream()).unwrap();

@@ -109,6 +109,17 @@ fn a_full_disk_leaves_what_was_there() {
 }
 
 #[test]
+fn a_cancelled_write_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let set = TraceSet { traces: vec![sample()] };
+    let cancel = Some(std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
+    let options = WriteOptions { cancel, ..WriteOptions::default() };
+    let refused = write_run(&set, &folder.path().join("a.stackline"), &options);
+    assert!(matches!(refused, Err(Error::Cancelled)), "{refused:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn an_existing_run_is_only_replaced_on_demand() {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("a.stackline");

@@ -92,7 +92,7 @@ pub(super) fn beside_shares(tables: Vec<Table>, trace: &Trace, scope: &Scope) ->
 }
 
 fn table(operations: i64, total: i64, counts: &[i64], times: &[i64]) -> Table {
-    let share = |part: i64, whole: i64| (whole > 0).then(|| part as f64 * 100.0 / whole as f64);
+    let share = |part: i64, whole: i64| percent(part as f64, whole as f64);
     let table = Table::new("coverage", "How much of the GPU time is known to come from where")
         .text("known", KNOWN.map(|k| Some(k.to_owned())))
         .f64("gpu_time_percent", Unit::Percent, times.iter().map(|&t| share(t, total)))

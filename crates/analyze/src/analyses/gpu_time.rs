@@ -11,6 +11,7 @@
 
 use super::coverage::beside_shares;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
+use crate::summary::percent;
 use crate::{Analysis, Scope};
 use stackline_model::{GpuId, StrId, Table, Trace, Unit};
 use std::collections::BTreeMap;
@@ -73,7 +74,7 @@ fn breakdown(trace: &Trace, operations: &[Operation]) -> Table {
         .i64("device", Unit::None, rows.iter().map(|r| i64::from(r.0)))
         .text("category", rows.iter().map(|r| r.1.to_owned()))
         .i64("time_ns", Unit::Ns, rows.iter().map(|r| r.2))
-        .f64("percent", Unit::Percent, rows.iter().map(|r| (r.3 > 0).then(|| 100.0 * r.2 as f64 / r.3 as f64)));
+        .f64("percent", Unit::Percent, rows.iter().map(|r| percent(r.2 as f64, r.3 as f64)));
     if rows.is_empty() {
         return table.note("The trace has no GPU operations in this scope.");
     }
@@ -156,7 +157,7 @@ fn kernels(trace: &Trace, operations: &[Operation]) -> Table {
     let all = rows.iter().fold(0i64, |sum, r| sum.saturating_add(r.1.total));
     Table::new("gpu_kernels", "GPU operations by name")
         .text("name", rows.iter().map(|r| r.0.to_owned()))
-        .f64("percent", Unit::Percent, rows.iter().map(|r| (all > 0).then(|| 100.0 * r.1.total as f64 / all as f64)))
+        .f64("percent", Unit::Percent, rows.iter().map(|r| percent(r.1.total as f64, all as f64)))
         .i64("total_ns", Unit::Ns, rows.iter().map(|r| r.1.total))
         .i64("count", Unit::None, rows.iter().map(|r| r.1.count))
         .f64("mean_ns", Unit::Ns, rows.iter().map(|r| r.1.total as f64 / r.1.count as f64))

@@ -10,6 +10,7 @@ use crate::hta_rows::HtaRows;
 use crate::intervals::{intersect, total, union};
 use crate::kernel_type::{HTA_RULES, KernelType, NameTypes, RULES};
 use crate::stats::round;
+use crate::summary::percent;
 use crate::{Analysis, Scope};
 use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
@@ -51,7 +52,7 @@ pub fn exact(trace: &Trace, scope: &Scope) -> Table {
         .i64("computation_ns", Unit::Ns, rows.iter().map(|r| r.1))
         .i64("communication_ns", Unit::Ns, rows.iter().map(|r| r.2))
         .i64("overlap_ns", Unit::Ns, rows.iter().map(|r| r.3))
-        .f64("overlap_pct", Unit::Percent, rows.iter().map(|r| (r.2 > 0).then(|| 100.0 * r.3 as f64 / r.2 as f64)))
+        .f64("overlap_pct", Unit::Percent, rows.iter().map(|r| percent(r.3 as f64, r.2 as f64)))
 }
 
 /// HTA's table `hta_comm_comp_overlap`: always one row.

@@ -11,6 +11,7 @@
 
 use crate::hta_rows::{HtaRows, Row};
 use crate::stats::{Describe, columns, describe, round, sum};
+use crate::summary::percent;
 use crate::{Analysis, Scope};
 use stackline_model::{GpuId, Table, Trace, Unit};
 use std::collections::BTreeMap;
@@ -76,7 +77,7 @@ pub fn exact(trace: &Trace, scope: &Scope, threshold_ns: i64) -> Table {
         .text("cause", rows.iter().map(|r| r.1.to_owned()))
         .i64("gaps", Unit::None, rows.iter().map(|r| r.2.0))
         .i64("time_ns", Unit::Ns, rows.iter().map(|r| r.2.1))
-        .f64("percent", Unit::Percent, rows.iter().map(|r| (r.3 > 0).then(|| 100.0 * r.2.1 as f64 / r.3 as f64)))
+        .f64("percent", Unit::Percent, rows.iter().map(|r| percent(r.2.1 as f64, r.3 as f64)))
 }
 
 /// HTA's tables `hta_idle_time` (sums per stream and cause) and `hta_idle_intervals` (statistics of the gaps).

@@ -10,6 +10,7 @@
 //! `hta_full_queue` (time spent with at least 1024 waiting, where a launch call blocks; HTA gives only the last stream).
 
 use crate::hta_rows::{CallPairs, HtaRows, note_limited};
+use crate::hta_view::LAUNCHES;
 use crate::stats::{columns, describe};
 use crate::{Analysis, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -29,22 +30,6 @@ pub const ANALYSIS: Analysis = Analysis {
 
 /// Operations on one stream beyond which launch calls were seen to block.
 pub const FULL_QUEUE: i64 = 1024;
-
-/// Calls that put an operation on a stream.
-pub const LAUNCHES: &[&str] = &[
-    "cudaLaunchKernel",
-    "cudaLaunchKernelExC",
-    "cuLaunchKernel",
-    "cuLaunchKernelEx",
-    "cudaMemcpyAsync",
-    "cudaMemsetAsync",
-    "hipLaunchKernel",
-    "hipExtModuleLaunchKernel",
-    "hipMemcpyAsync",
-    "hipMemsetAsync",
-    "hipMemcpyWithStream",
-    "runFunction - job_prep_and_submit_for_execution",
-];
 
 /// One change of a stream's queue.
 #[derive(Clone, Copy, Debug, PartialEq)]

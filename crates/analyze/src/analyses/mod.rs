@@ -11,6 +11,7 @@ pub mod hta_launch_stats;
 pub mod hta_memory_bandwidth;
 pub mod hta_queue_length;
 pub mod hta_temporal_breakdown;
+mod spans;
 pub mod tl_coll_analysis;
 pub mod tl_gpu_timeline;
 pub mod tl_kernel_summary;
@@ -34,6 +35,7 @@ pub const ALL: &[Analysis] = &[
     tl_ops_summary::OPS_SUMMARY,
     tl_ops_unique_args::OPS_UNIQUE_ARGS,
     tl_operators::OPERATORS,
+    spans::ANALYSIS,
     tl_short_kernels::SHORT_KERNELS,
     tl_coll_analysis::COLL_ANALYSIS,
     tl_steps::STEPS,

@@ -17,6 +17,17 @@ pub enum CriticalPathError {
         /// Annotations of the trace that look most like it, best first.
         nearest: Vec<String>,
     },
+    /// The instance is part of the last profiler step, which the rules leave out.
+    #[error(
+        "instance {instance} of '{annotation}' is in the last profiler step, which HTA's rules leave out as incomplete; \
+         --include-last-profiler-step (in Python include_last_profiler_step=True) keeps it"
+    )]
+    LastStepLeftOut {
+        /// The text asked for.
+        annotation: String,
+        /// The instance asked for, counted from 0.
+        instance: usize,
+    },
     /// The annotation occurs less often.
     #[error("instance {instance} of '{annotation}' does not exist: there {}", count_text(*count))]
     InstanceOutOfRange {
@@ -47,14 +58,21 @@ pub enum CriticalPathError {
     },
     /// Nothing in the window is an operator, a runtime call or launched GPU work.
     #[error(
-        "the window ({window_ns} ns, {rows} events) holds no operator, runtime call or launched GPU work with \
-         successors; choose another annotation or instance, or the whole trace"
+        "the {} ({window_ns} ns, {rows} events) holds no operator, runtime call or launched GPU work with successors; {}",
+        if *whole_trace { "whole trace" } else { "window" },
+        if *whole_trace {
+            "a path by these rules needs a recording of them (torch.profiler with ProfilerActivity.CPU)"
+        } else {
+            "choose another annotation or instance, or the whole trace"
+        }
     )]
     EmptyGraph {
         /// Length of the window in ns.
         window_ns: i64,
         /// Events in it.
         rows: usize,
+        /// Whether no annotation was asked for.
+        whole_trace: bool,
     },
     /// A pattern for data loading is not a regular expression.
     #[error("'{pattern}' is not a usable regular expression: {reason}")]

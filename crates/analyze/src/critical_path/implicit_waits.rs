@@ -2,14 +2,14 @@
 
 use super::gpu_calls::{CallKind, CallKinds};
 use super::gpu_order::{GpuDep, Reason, Streams, SyncCall, end, start};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
 /// A launch queue is believed to be full only from this many operations on; the hardware's hold about a thousand.
 const SMALLEST_QUEUE: usize = 8;
-/// So many calls have to be seen blocked, each taking so many times the median call.
-const BLOCKED_CALLS: usize = 2;
+/// A call that was blocked takes so many times the lower quartile of calls, and returns so soon after there is room (ns).
 const BLOCKED_FACTOR: i64 = 3;
+const BLOCKED_RETURN_NS: i64 = 10_000;
 
 /// Direction of a copy, from its name: `HtoD`, `DtoH`, `DtoD`, `PtoP`.
 fn direction(trace: &Trace, id: GpuId) -> Option<u8> {
@@ -120,14 +120,22 @@ fn poll(trace: &Trace, run: &[EventId], by_end: &[(i64, GpuId)]) -> Option<SyncC
 /// Launch calls that waited for room in the queue of their stream. The queue's size is the largest number of
 /// operations that were ever launched and not done.
 pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+    // A copy that blocks waits for more than room.
+    let copying: FxHashSet<EventId> = syncs.iter().map(|s| s.call).collect();
     for operations in &streams.operations {
         let mut launched: Vec<(i64, EventId, GpuId)> = operations
             .iter()
             .filter_map(|&id| trace.gpu.launch[id.index()].some().map(|c| (trace.events.start[c.index()], c, id)))
             .collect();
         launched.sort_unstable();
-        // Operations of one graph launch count once.
-        launched.dedup_by_key(|l| l.1);
+        // Operations of one graph launch count once, and are done when the last one is.
+        launched.dedup_by(|later, kept| {
+            let same = later.1 == kept.1;
+            if same && end(trace, later.2) > end(trace, kept.2) {
+                kept.2 = later.2;
+            }
+            same
+        });
         let ends: Vec<i64> = launched.iter().map(|&(.., id)| end(trace, id)).collect();
         let mut done = 0;
         let mut waiting_at = |i: usize, at: i64| {
@@ -140,17 +148,18 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
         let Some(&size) = held.iter().max().filter(|&&size| size >= SMALLEST_QUEUE) else { continue };
         let mut durations: Vec<i64> = launched.iter().map(|&(_, call, _)| trace.events.dur[call.index()]).collect();
         durations.sort_unstable();
-        let median = durations[durations.len() / 2];
+        let usual = durations[durations.len() / 4];
         let blocked = |i: &usize| {
             let (from, call, _) = launched[*i];
-            held[*i] == size
-                && trace.events.dur[call.index()] >= BLOCKED_FACTOR * median
-                && (from + 1..=trace.events.end(call)).contains(&ends[*i - size])
+            let (room, to) = (ends[*i - size], trace.events.end(call));
+            (from + 1..=to).contains(&room) && to - room <= BLOCKED_RETURN_NS
         };
-        let full = (0..launched.len()).filter(|&i| held[i] == size).count();
-        let blocked: Vec<usize> = (0..launched.len()).filter(blocked).collect();
-        if blocked.len() >= BLOCKED_CALLS && blocked.len() == full {
-            syncs.extend(blocked.into_iter().map(|i| SyncCall {
+        let full: Vec<usize> = (0..launched.len()).filter(|&i| held[i] == size).collect();
+        let blocked: Vec<usize> = full.iter().copied().filter(blocked).collect();
+        let is_long = |&i: &usize| trace.events.dur[launched[i].1.index()] >= BLOCKED_FACTOR * usual;
+        if blocked.len() == full.len() && blocked.iter().any(is_long) {
+            let waits = blocked.into_iter().filter(|&i| !copying.contains(&launched[i].1));
+            syncs.extend(waits.map(|i| SyncCall {
                 call: launched[i].1,
                 from: launched[i].0,
                 on: vec![launched[i - size].2],

@@ -17,10 +17,8 @@ mod implicit_waits;
 mod longest_path;
 mod nearest;
 mod overlay;
-mod overlay_write;
 mod report;
 mod save;
-mod scan;
 mod what_if;
 
 pub use breakdown::{Breakdown, Share, Step};
@@ -28,8 +26,7 @@ pub use error::CriticalPathError;
 pub use events::{PathEvents, PathTrack, TrackKey};
 pub use graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
 pub use longest_path::LongestPath;
-pub use overlay::{FlowEnd, FlowPair, Overlay, OverlayMode};
-pub use overlay_write::{OverlayError, OverlaySummary, write_overlay};
+pub use overlay::{FlowEnd, FlowPair, Mark, Overlay, OverlayMode};
 pub use report::{CriticalPathReport, PathPoint, ReportShare};
 pub use what_if::{Change, Edit, Resource, Selector};
 
@@ -63,6 +60,10 @@ pub enum WarningCode {
     NoGpuWork,
     /// Synchronisations of the whole device that got an edge only from the GPU work that ended last.
     ManyContextSyncs,
+    /// The whole trace was asked for; the rules leave its last profiler step out.
+    LastStepLeftOut,
+    /// What-if edits that select no edge, so that they change nothing.
+    WhatIfUnmatched,
 }
 
 impl WarningCode {
@@ -83,6 +84,10 @@ impl WarningCode {
             Self::ManyContextSyncs => {
                 "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
             }
+            Self::LastStepLeftOut => {
+                "profiler step, the last one, is left out as incomplete, by HTA's rule; include_last_profiler_step keeps it"
+            }
+            Self::WhatIfUnmatched => "what-if edits select nothing, so they change nothing",
             Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
         }
     }
@@ -95,15 +100,26 @@ pub struct Warning {
     pub code: WarningCode,
     /// How often.
     pub count: u64,
+    /// For people: which, where that helps.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<String>,
 }
 
 impl Warning {
+    /// Counts one more occurrence of a code, in words.
+    fn tell(warnings: &mut Vec<Self>, code: WarningCode, detail: String) {
+        Self::add(warnings, code, 1);
+        if let Some(warning) = warnings.iter_mut().find(|w| w.code == code) {
+            warning.details.push(detail);
+        }
+    }
+
     /// Counts more occurrences of a code; none if `count` is 0.
     fn add(warnings: &mut Vec<Self>, code: WarningCode, count: u64) {
         match warnings.iter_mut().find(|w| w.code == code) {
             _ if count == 0 => {}
             Some(warning) => warning.count += count,
-            None => warnings.push(Self { code, count }),
+            None => warnings.push(Self { code, count, details: Vec::new() }),
         }
     }
 }

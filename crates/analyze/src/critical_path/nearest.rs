@@ -23,11 +23,11 @@ pub(super) fn nearest_annotations(trace: &Trace, wanted: &str) -> Vec<String> {
     nearest(names, wanted)
 }
 
-/// The names that look most like `wanted`, best first. Names met late in a very long list are not looked at.
+/// The names that look most like `wanted`, best first.
 pub(super) fn nearest<'a>(names: impl IntoIterator<Item = &'a str>, wanted: &str) -> Vec<String> {
     let wanted = simplified(wanted);
-    let mut scored: Vec<(usize, &str)> =
-        names.into_iter().take(LOOKED_AT).map(|n| (distance(&wanted, &simplified(n)), n)).collect();
+    let scored = names.into_iter().take(LOOKED_AT).map(|n| (distance(&wanted, &simplified(n)), n));
+    let mut scored: Vec<(usize, &str)> = scored.collect();
     scored.sort();
     scored.into_iter().take(OFFERED).map(|(_, name)| name.to_owned()).collect()
 }

@@ -42,11 +42,22 @@ pub struct FlowPair {
     pub kind: &'static str,
 }
 
+/// An event of the trace file to be marked, with what tells whether it is the one meant.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mark {
+    /// Position in the file's event list.
+    pub index: u32,
+    /// The event's name.
+    pub name: String,
+    /// The event's start in ns, in the file's own time.
+    pub start_ns: i64,
+}
+
 /// What to mark in the trace file and what to add to it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overlay {
-    /// Positions in the file's event list of the events on the path, ascending.
-    pub critical: Vec<u32>,
+    /// The events on the path, by ascending position.
+    pub critical: Vec<Mark>,
     /// Arrows to add.
     pub flows: Vec<FlowPair>,
     /// Whether to leave out complete events that are not on the path.
@@ -54,7 +65,7 @@ pub struct Overlay {
 }
 
 impl CriticalPath {
-    /// Marks and arrows for [`super::write_overlay`].
+    /// Marks and arrows, for whoever writes the trace file anew.
     pub fn overlay(&self, mode: OverlayMode) -> Overlay {
         let mut on_path = vec![false; self.graph.edges.len()];
         for &edge in &self.path.edges {
@@ -84,7 +95,12 @@ impl CriticalPath {
             }
         };
         let flows = edges.iter().enumerate().map(flow).collect();
-        let critical = self.path_events().iter().map(|&row| self.events.index[row as usize]).collect();
+        let mark = |&row: &u32| Mark {
+            index: self.events.index[row as usize],
+            name: self.events.name(row).to_owned(),
+            start_ns: self.events.start_ns[row as usize],
+        };
+        let critical = self.path_events().iter().map(mark).collect();
         Overlay { critical, flows, only_critical: mode.only_critical }
     }
 

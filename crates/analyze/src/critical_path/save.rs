@@ -5,7 +5,9 @@ use super::graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
 use super::hta::HtaOptions;
 use super::longest_path::{LongestPath, longest_path};
 use super::{CriticalPath, CriticalPathError, PathEvents, Warning};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::borrow::Cow;
 use std::io::{Read, Write};
 
@@ -30,6 +32,9 @@ struct Saved<'a> {
     nodes: SavedNodes<'a>,
     edges: SavedEdges,
     path: SavedPath<'a>,
+    /// What the caller wants to know of the trace later on, such as its read report.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    source: Option<Value>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,6 +64,12 @@ struct SavedPath<'a> {
 impl CriticalPath {
     /// Writes everything as JSON, to be read by [`Self::restore`].
     pub fn save(&self, out: impl Write) -> std::io::Result<()> {
+        self.save_with(None::<&()>, out)
+    }
+
+    /// Writes everything as JSON together with what the caller wants to know of the trace later on, to be read by
+    /// [`Self::restore_with`].
+    pub fn save_with(&self, source: Option<&impl Serialize>, out: impl Write) -> std::io::Result<()> {
         let edges = &self.graph.edges;
         let saved = Saved {
             format: FORMAT.into(),
@@ -91,6 +102,7 @@ impl CriticalPath {
                 edges: self.path.edges.as_slice().into(),
                 weight_us: self.path.weight_us,
             },
+            source: source.map(serde_json::to_value).transpose()?,
         };
         let mut out = std::io::BufWriter::new(out);
         serde_json::to_writer(&mut out, &saved)?;
@@ -100,6 +112,11 @@ impl CriticalPath {
     /// Reads what [`Self::save`] wrote. Everything that [`super`] offers works on the result, except that there is no
     /// trace behind it.
     pub fn restore(input: impl Read) -> Result<Self, CriticalPathError> {
+        Self::restore_with::<Value>(input).map(|(path, _)| path)
+    }
+
+    /// Reads what [`Self::save_with`] wrote; nothing of the trace where [`Self::save`] wrote it.
+    pub fn restore_with<S: DeserializeOwned>(input: impl Read) -> Result<(Self, Option<S>), CriticalPathError> {
         let fail = |reason: String| CriticalPathError::Restore { reason };
         let saved: Saved<'_> =
             serde_json::from_reader(std::io::BufReader::new(input)).map_err(|e| fail(e.to_string()))?;
@@ -130,7 +147,8 @@ impl CriticalPath {
             warnings: saved.warnings.into_owned(),
         };
         restored.check().map_err(fail)?;
-        Ok(restored)
+        let source = saved.source.map(serde_json::from_value).transpose().map_err(|e| fail(e.to_string()))?;
+        Ok((restored, source))
     }
 
     /// Searches the longest path of the graph again: what [`Self::path`] holds already, unless the graph was edited.

@@ -5,8 +5,10 @@
 
 use super::graph::{Edge, EdgeKind, NO_EVENT};
 use super::longest_path::longest_path;
-use super::{CriticalPath, CriticalPathError};
+use super::nearest::nearest;
+use super::{CriticalPath, CriticalPathError, Warning, WarningCode};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// Whose time an edge is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,7 +53,7 @@ pub struct Edit {
 
 impl CriticalPath {
     /// The critical path after some edits, applied one after the other. Negative weights count as 0 from here on, as
-    /// they do in the search.
+    /// they do in the search. An edit that selects nothing is told in the result's warnings.
     pub fn apply(&self, edits: &[Edit]) -> Self {
         let mut result = self.clone();
         for edge in &mut result.graph.edges {
@@ -60,17 +62,36 @@ impl CriticalPath {
         for edit in edits {
             let named = edit.select.name.as_ref().map(|pattern| self.names_matching(pattern));
             let selected = |edge: &Edge| self.selects(&edit.select, named.as_deref(), edge);
+            let mut matched = false;
             for edge in result.graph.edges.iter_mut().filter(|e| selected(e)) {
+                matched = true;
                 let weight = match edit.change {
                     Change::Scale(factor) => edge.weight_us * factor,
                     Change::Set(weight) => weight,
                 };
                 edge.weight_us = if weight.is_finite() { weight.max(0.0) } else { edge.weight_us };
             }
+            if !matched {
+                Warning::tell(&mut result.warnings, WarningCode::WhatIfUnmatched, self.unmatched(&edit.select));
+            }
         }
         // The edges are those of a graph without cycles, so that a path is found again.
         result.path = longest_path(result.graph.nodes.len(), &result.graph.edges).unwrap_or_default();
         result
+    }
+
+    /// Why a selector selects nothing, with the names that it may have meant.
+    fn unmatched(&self, select: &Selector) -> String {
+        let any_name = Selector { name: None, ..select.clone() };
+        let edges = self.graph.edges.iter().filter(|e| self.selects(&any_name, None, e));
+        let names: BTreeSet<&str> = edges.map(|e| self.events.name(e.attributed)).filter(|n| !n.is_empty()).collect();
+        let Some(pattern) = &select.name else { return "the graph has no such edge".to_owned() };
+        let near = nearest(names, &pattern.replace('*', ""));
+        if near.is_empty() {
+            return format!("nothing is named '{pattern}'");
+        }
+        let near: Vec<String> = near.iter().map(|name| shortened(name)).collect();
+        format!("nothing is named '{pattern}'; nearest: '{}'", near.join("', '"))
     }
 
     fn selects(&self, select: &Selector, named: Option<&[bool]>, edge: &Edge) -> bool {
@@ -85,6 +106,13 @@ impl CriticalPath {
     fn names_matching(&self, pattern: &str) -> Vec<bool> {
         self.events.names.iter().map(|name| matches(pattern, name)).collect()
     }
+}
+
+/// The beginning of a name: those of kernels can be thousands of characters long.
+fn shortened(name: &str) -> String {
+    const CHARACTERS: usize = 60;
+    let short: String = name.chars().take(CHARACTERS).collect();
+    if short.len() < name.len() { short + "…" } else { short }
 }
 
 /// Whether all of `name` matches a pattern in which `*` stands for any text.

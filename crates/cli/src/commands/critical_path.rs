@@ -8,11 +8,14 @@ use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
-use stackline_analyze::critical_path::{CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode};
+use stackline_analyze::critical_path::{
+    CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
+};
 use stackline_model::{Table, Unit};
-use stackline_present::human;
+use stackline_present::{TraceNote, human};
 use std::fs::File;
 use std::io::{self, BufReader};
+use std::path::Path;
 
 /// Runs the command.
 pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
@@ -30,11 +33,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         not_an_input(target, &args.inputs)?;
     }
     let (session, mut path) = match &args.restore {
-        Some(file) => {
-            let read = File::open(file).map_err(|e| unreadable(format!("{}: cannot read: {e}", file.display())))?;
-            let path = CriticalPath::restore(BufReader::new(read));
-            (Session::empty(common), path.map_err(|e| unreadable(format!("{}: {e}", file.display())))?)
-        }
+        Some(file) => restore(file, args, common)?,
         None => {
             let session = Session::open(&args.inputs, common)?;
             let path = analyze(args, &session)?;
@@ -42,7 +41,9 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         }
     };
     if let Some(file) = &args.save {
-        to_file(file, |out| path.save(out))?;
+        let trace = session.set.traces.first().zip(session.infos.first());
+        let note = trace.map(|(t, i)| TraceNote { info: i.clone(), read_report: t.report.clone() });
+        to_file(file, |out| path.save_with(note.as_ref(), out))?;
     }
     let before = (!edits.is_empty()).then(|| path.summary());
     if before.is_some() {
@@ -53,6 +54,31 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         overlay::write(&path.overlay(mode), &args.inputs, file)?;
     }
     answer(&path, before.as_ref(), &session, common)
+}
+
+/// The path of a file that `--save` wrote, and what it says of the trace.
+fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Result<(Session<'a>, CriticalPath)> {
+    let given = [
+        ("--annotation", !args.annotation.is_empty()),
+        ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
+        ("--data-load-events", !args.data_load_events.is_empty()),
+        ("--include-last-profiler-step", args.include_last_profiler_step),
+        ("--rank", common.rank.is_some()),
+        ("--clip-overlaps", common.clip_overlaps),
+    ];
+    let given: Vec<&str> = given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    if !given.is_empty() {
+        let message = "--restore takes the path as it was saved, so these cannot apply";
+        return Err(wrong_use(format!("{message}: {}; compute the path anew from its trace", given.join(", "))));
+    }
+    let fail = |e: &dyn std::fmt::Display| unreadable(format!("{}: {e}", file.display()));
+    let read = File::open(file).map_err(|e| fail(&format!("cannot read: {e}")))?;
+    let (path, note) = CriticalPath::restore_with::<TraceNote>(BufReader::new(read)).map_err(|e| fail(&e))?;
+    let session = match note {
+        Some(note) => Session::described(&[note.info], &[note.read_report], common),
+        None => Session::empty(common),
+    };
+    Ok((session, path))
 }
 
 fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPath> {
@@ -83,6 +109,7 @@ fn instances(range: Range) -> Result<Instances> {
 fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }
+        | CriticalPathError::LastStepLeftOut { .. }
         | CriticalPathError::InstanceOutOfRange { .. }
         | CriticalPathError::EmptyRange { .. }
         | CriticalPathError::InvalidPattern { .. }
@@ -146,7 +173,9 @@ fn extra(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Re
 
 fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> String {
     let us = |weight: f64| human::duration((weight * 1e3) as i64);
+    let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
     let what = match report.options.annotation.as_str() {
+        "" if left_out => "the trace without its last profiler step".to_owned(),
         "" => "the whole trace".to_owned(),
         text => format!("{text:?}"),
     };
@@ -165,7 +194,11 @@ fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Str
         out.push_str(&format!("What if: {} before, {} after{change}\n", us(before.weight_us), us(report.weight_us)));
     }
     for warning in &report.warnings {
-        out.push_str(&format!("Note: {} {}\n", human::count(warning.count as i64), warning.code.message()));
+        out.push_str(&format!("Note: {} {}", human::count(warning.count as i64), warning.code.message()));
+        if !warning.details.is_empty() {
+            out.push_str(&format!(" ({})", warning.details.join("; ")));
+        }
+        out.push('\n');
     }
     stackline_present::terminal::clean_lines(&out)
 }

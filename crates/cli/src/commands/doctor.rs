@@ -120,73 +120,57 @@ fn has_attr(trace: &Trace, name: &str) -> bool {
     trace.attr(name).exists()
 }
 
+const fn need(name: &'static str, for_what: &'static str, advice: &'static str, has: fn(&Trace) -> bool) -> Need {
+    Need { name, for_what, advice, has }
+}
+
 const NEEDS: &[Need] = &[
-    Need {
-        name: "gpu_operations",
-        for_what: "timeline, kernels, and the GPU side of all else",
-        advice: "record with ProfilerActivity.CUDA (or XPU, MTIA), and run work on the device while recording",
-        has: |t| !t.gpu.is_empty(),
-    },
-    Need {
-        name: "operators",
-        for_what: "operators, critical-path",
-        advice: "record with ProfilerActivity.CPU",
-        has: |t| has_kind(t, |k| k == EventKind::Operator),
-    },
-    Need {
-        name: "launches",
-        for_what: "critical-path, launch delays, idle causes, owners of kernels",
-        advice: "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
-        has: |t| t.gpu.launch.iter().any(|l| l.is_some()),
-    },
-    Need {
-        name: "steps",
-        for_what: "steps, --steps, step coverage",
-        advice: "call profiler.step() after each iteration",
-        has: |t| !t.steps.is_empty(),
-    },
-    Need {
-        name: "python_frames",
-        for_what: "which line of Python launched a kernel",
-        advice: "record with with_stack=True",
-        has: |t| has_kind(t, |k| k == EventKind::PythonFunction),
-    },
-    Need {
-        name: "modules",
-        for_what: "which nn.Module launched a kernel",
-        advice: "record with with_stack=True and with_modules=True",
-        has: |t| t.gpu.module.iter().any(|m| m.is_some()),
-    },
-    Need {
-        name: "shapes",
-        for_what: "shapes in operators, ops_unique_args",
-        advice: "record with record_shapes=True",
-        has: |t| has_attr(t, "Input Dims"),
-    },
-    Need {
-        name: "memory",
-        for_what: "memory over time",
-        advice: "record with profile_memory=True",
-        has: |t| has_kind(t, |k| k == EventKind::Memory),
-    },
-    Need {
-        name: "collective_sizes",
-        for_what: "bandwidth in collectives",
-        advice: "use PyTorch 2.2 or later; older versions do not write sizes of collectives",
-        has: |t| has_attr(t, "In msg nelems"),
-    },
-    Need {
-        name: "synchronisation_records",
-        for_what: "waits between streams and of the host in critical-path",
-        advice: "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
-        has: |t| has_kind(t, |k| k == EventKind::Sync),
-    },
-    Need {
-        name: "rank",
-        for_what: "telling ranks apart",
-        advice: "record after init_process_group, or write the rank into the file name (rank0.json)",
-        has: |t| t.meta.rank.is_some(),
-    },
+    need(
+        "gpu_operations",
+        "timeline, kernels, and the GPU side of all else",
+        "record with ProfilerActivity.CUDA (or XPU, MTIA), and run work on the device while recording",
+        |t| !t.gpu.is_empty(),
+    ),
+    need("operators", "operators, critical-path", "record with ProfilerActivity.CPU", |t| {
+        has_kind(t, |k| k == EventKind::Operator)
+    }),
+    need(
+        "launches",
+        "critical-path, launch delays, idle causes, owners of kernels",
+        "start recording before the work starts (schedule with warmup), with ProfilerActivity.CPU",
+        |t| t.gpu.launch.iter().any(|l| l.is_some()),
+    ),
+    need("steps", "steps, --steps, step coverage", "call profiler.step() after each iteration", |t| {
+        !t.steps.is_empty()
+    }),
+    need("python_frames", "which line of Python launched a kernel", "record with with_stack=True", |t| {
+        has_kind(t, |k| k == EventKind::PythonFunction)
+    }),
+    need("modules", "which nn.Module launched a kernel", "record with with_stack=True and with_modules=True", |t| {
+        t.gpu.module.iter().any(|m| m.is_some())
+    }),
+    need("shapes", "shapes in operators, ops_unique_args", "record with record_shapes=True", |t| {
+        has_attr(t, "Input Dims")
+    }),
+    need("memory", "memory over time", "record with profile_memory=True", |t| has_kind(t, |k| k == EventKind::Memory)),
+    need(
+        "collective_sizes",
+        "bandwidth in collectives",
+        "use PyTorch 2.2 or later; older versions do not write sizes of collectives",
+        |t| has_attr(t, "In msg nelems"),
+    ),
+    need(
+        "synchronisation_records",
+        "waits between streams and of the host in critical-path",
+        "record with experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)",
+        |t| has_kind(t, |k| k == EventKind::Sync),
+    ),
+    need(
+        "rank",
+        "telling ranks apart",
+        "record after init_process_group, or write the rank into the file name (rank0.json)",
+        |t| t.meta.rank.is_some(),
+    ),
 ];
 
 fn advice(session: &Session<'_>) -> Table {

@@ -2,7 +2,7 @@
 
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{save_run, say, to_file, to_output};
+use crate::output::{may_become_run, save_run, say, to_file, to_output};
 use crate::session::Session;
 use anyhow::{Context, Result};
 use flate2::Compression;
@@ -10,7 +10,7 @@ use flate2::write::GzEncoder;
 use stackline_model::{Trace, TraceSet};
 use stackline_present::exports::{chrome, csv, perfetto, redacted};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
@@ -19,6 +19,14 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     }
     if common.steps.is_some() {
         return Err(wrong_use("export writes traces whole: --steps is for the commands that look at them"));
+    }
+    match (args.to, &common.output) {
+        (Target::Parquet, Some(run)) => may_become_run(run, args.force)?,
+        (Target::Csv, Some(directory)) if !directory.exists() || directory.is_dir() => {}
+        (Target::Csv, Some(file)) => {
+            return Err(wrong_use(format!("{} is a file, and CSV files need a directory", file.display())));
+        }
+        _ => {}
     }
     let session = Session::open(&args.inputs.inputs, common)?;
     let one = || match &session.set.traces[..] {
@@ -42,12 +50,12 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
                 say(&format!("{left_out} events without plausible times were left out."))?;
             }
         }
-        (Target::Csv, Some(directory)) => write_csv(&session, directory)?,
+        (Target::Csv, Some(directory)) => write_csv(&session, directory, args.force)?,
         (Target::Parquet, Some(directory)) if args.redact => {
             let traces = session.set.traces.iter().map(redacted).collect();
-            save_run(&TraceSet { traces }, directory)?;
+            save_run(&TraceSet { traces }, directory, args.force)?;
         }
-        (Target::Parquet, Some(directory)) => save_run(&session.set, directory)?,
+        (Target::Parquet, Some(directory)) => save_run(&session.set, directory, args.force)?,
         (Target::Csv | Target::Parquet, None) => {}
     }
     session.say_read_report()
@@ -74,16 +82,33 @@ fn write_chrome(trace: &Trace, path: &Path, redact: bool) -> Result<()> {
 }
 
 /// One directory; with several traces a directory per rank in it.
-fn write_csv(session: &Session<'_>, directory: &Path) -> Result<()> {
-    for (trace, info) in session.set.traces.iter().zip(&session.infos) {
-        let place = match session.infos.len() {
-            1 => directory.to_owned(),
-            _ => directory.join(format!("rank{}", info.rank)),
-        };
-        std::fs::create_dir_all(&place).with_context(|| format!("{}: cannot create", place.display()))?;
+fn write_csv(session: &Session<'_>, directory: &Path, force: bool) -> Result<()> {
+    let place = |rank: i64| match session.infos.len() {
+        1 => directory.to_owned(),
+        _ => directory.join(format!("rank{rank}")),
+    };
+    let places: Vec<PathBuf> = session.infos.iter().map(|info| place(info.rank)).collect();
+    if let Some(foreign) = foreign_file(directory, &places).filter(|_| !force) {
+        let message = "is not of this export, so that the files would not belong together";
+        let advice = "choose another directory, or write into this one with --force";
+        return Err(wrong_use(format!("{} {message}; {advice}", foreign.display())));
+    }
+    for (trace, place) in session.set.traces.iter().zip(&places) {
+        std::fs::create_dir_all(place).with_context(|| format!("{}: cannot create", place.display()))?;
         for (name, write) in csv::FILES {
             to_file(&place.join(name), |out| write(trace, out))?;
         }
     }
     Ok(())
+}
+
+/// The first entry, by name, of the directory or of the places in it that this export does not write.
+fn foreign_file(directory: &Path, places: &[PathBuf]) -> Option<PathBuf> {
+    let own = |path: &PathBuf| {
+        let file = |place: &PathBuf| csv::FILES.iter().any(|(name, _)| place.join(name) == *path);
+        places.iter().any(|place| place == path || file(place))
+    };
+    let folders = std::iter::once(directory).chain(places.iter().map(PathBuf::as_path));
+    let entries = folders.filter_map(|f| std::fs::read_dir(f).ok()).flatten().flatten();
+    entries.map(|e| e.path()).filter(|path| !own(path)).min()
 }

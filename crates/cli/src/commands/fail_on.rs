@@ -48,6 +48,9 @@ impl Condition {
         let found = signs.into_iter().find_map(|(sign, c)| text.split_once(sign).map(|(m, l)| (m.trim(), c, l)));
         let (metric, comparison, limit) = found.ok_or_else(form)?;
         let limit: f64 = limit.trim().trim_end_matches('%').trim_end().parse().map_err(|_| form())?;
+        if !(0.0..=100.0).contains(&limit) {
+            return Err(wrong_use(format!("--fail-on {text:?} compares with no share; limits go from 0% to 100%")));
+        }
         let names: Vec<&str> = SUMS.iter().map(|s| s.0).chain(CATEGORIES).collect();
         if !names.contains(&metric) {
             let near = did_you_mean(metric, names.iter().copied());
@@ -108,5 +111,8 @@ mod tests {
         assert!(error("idel>3").contains("did you mean idle"));
         assert!(error("idle").contains("idle>30%"));
         assert!(error("idle>much").contains("idle>30%"));
+        for limit in ["nan", "inf", "300%", "-1"] {
+            assert!(error(&format!("idle>{limit}")).contains("from 0% to 100%"), "{limit}");
+        }
     }
 }

@@ -1,30 +1,26 @@
 //! `import`: traces to a run directory.
 
 use super::report_content::Content;
-use crate::args::{Common, Inputs};
+use crate::args::{Common, ImportArgs};
 use crate::failure::wrong_use;
-use crate::output::{save_run, say};
+use crate::output::{may_become_run, save_run, say};
 use crate::session::Session;
 use anyhow::Result;
 use stackline_present::human;
 
 /// Runs the command.
-pub(crate) fn run(args: &Inputs, common: &Common) -> Result<()> {
+pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     let Some(run) = &common.output else {
         return Err(wrong_use("import needs a place for the run: add -o NAME.stackline"));
     };
     if common.steps.is_some() {
         return Err(wrong_use("import takes traces whole: --steps is for the commands that look at them"));
     }
-    // Said before minutes of reading rather than after.
-    if run.exists() && !stackline_engine::is_run(run) {
-        let message = format!("{} exists and is not a Stackline run; choose another name", run.display());
-        return Err(wrong_use(message));
-    }
-    let session = Session::open(&args.inputs, common)?;
+    may_become_run(run, args.force)?;
+    let session = Session::open(&args.inputs.inputs, common)?;
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
     let report = Content::to_keep(&session)?;
-    save_run(&session.set, run)?;
+    save_run(&session.set, run, args.force)?;
     if let Some(report) = report {
         report.keep(run);
     }

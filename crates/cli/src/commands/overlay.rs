@@ -1,14 +1,13 @@
 //! `critical-path --overlay`: the source's own text with the path drawn into it.
 
-use crate::failure::wrong_use;
+use crate::failure::{unreadable, wrong_use};
 use crate::output::{say, to_file};
-use anyhow::{Context, Result};
+use anyhow::{Error, Result, anyhow};
 use flate2::Compression;
-use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
-use stackline_analyze::critical_path::{Overlay, OverlayError, OverlaySummary, write_overlay};
-use std::fs::File;
-use std::io::{self, BufReader, Read};
+use stackline_analyze::critical_path::Overlay;
+use stackline_present::exports::overlay::{OverlayError, OverlaySummary, write_overlay};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Writes the overlay of the one input to `file`, packed if its name ends in `.gz`.
@@ -23,20 +22,26 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
         );
         return Err(wrong_use(message));
     }
-    let mut summary = OverlaySummary::default();
-    to_file(file, |out| {
-        let text = open(input)?;
-        summary = if file.extension().is_some_and(|e| e == "gz") {
+    // Told as what is wrong with the input, before the output is named.
+    let text = stackline_ingest::open_text(input).map_err(stackline_engine::Error::from)?;
+    let (mut summary, mut refused) = (OverlaySummary::default(), None);
+    let written = to_file(file, |out| {
+        let written = if file.extension().is_some_and(|e| e == "gz") {
             let mut packed = GzEncoder::new(out, Compression::default());
-            let summary = write_overlay(text, &mut packed, overlay).map_err(to_io)?;
-            packed.finish()?;
-            summary
+            write_overlay(text, &mut packed, overlay).and_then(|done| Ok(packed.finish().map(|_| done)?))
         } else {
-            write_overlay(text, out, overlay).map_err(to_io)?
+            write_overlay(text, out, overlay)
         };
+        summary = written.map_err(|e| match e {
+            OverlayError::Io(error) => error,
+            other => io::Error::other(refused.insert(other).to_string()),
+        })?;
         Ok(())
-    })
-    .with_context(|| format!("{}: no overlay", input.display()))?;
+    });
+    if let Some(error) = refused {
+        return Err(refusal(&error, input));
+    }
+    written?;
     say(&format!(
         "{}: {} events marked, {} arrow events added, {} events left out{}",
         file.display(),
@@ -47,26 +52,8 @@ pub(crate) fn write(overlay: &Overlay, inputs: &[PathBuf], file: &Path) -> Resul
     ))
 }
 
-fn to_io(error: OverlayError) -> io::Error {
-    match error {
-        OverlayError::Io(error) => error,
-        other => io::Error::other(other),
-    }
-}
-
-/// The file's text, unpacked if it is gzip or zstd by its first bytes.
-fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    let mut file = File::open(path)?;
-    let mut magic = Vec::new();
-    file.by_ref().take(4).read_to_end(&mut magic)?;
-    let whole = BufReader::new(io::Cursor::new(magic.clone()).chain(file));
-    if magic.starts_with(&[0x1f, 0x8b]) {
-        Ok(Box::new(MultiGzDecoder::new(whole)))
-    } else if magic.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        Ok(Box::new(zstd::Decoder::new(whole)?))
-    } else if magic.starts_with(b"PK") {
-        Err(io::Error::other("it is a zip archive; unpack it first"))
-    } else {
-        Ok(Box::new(whole))
-    }
+/// What is wrong with the source: that it cannot be read, or that it is not the one of the path.
+fn refusal(error: &OverlayError, input: &Path) -> Error {
+    let message = format!("{}: no overlay: {error}", input.display());
+    if matches!(error, OverlayError::OtherTrace { .. }) { anyhow!(message) } else { unreadable(message) }
 }

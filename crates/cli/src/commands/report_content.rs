@@ -1,11 +1,12 @@
 //! What a report says, apart from how: worked out from traces, or read back from where `import` kept it.
 
+use super::tables::INSTEAD_OF_OPERATORS;
 use crate::args::Common;
 use crate::session::Session;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::hta;
+use stackline_analyze::critical_path::{WarningCode, hta};
 use stackline_engine::cache;
 use stackline_model::{ReadReport, Table, Trace};
 use stackline_present::{TraceInfo, human};
@@ -38,6 +39,9 @@ impl Content {
     pub(crate) fn compute(session: &Session<'_>) -> Result<Self> {
         let mut tables = session.run(&ANALYSES)?;
         tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
+        if tables.iter().all(|t| t.name != "operators" || t.rows() == 0) {
+            tables.extend(session.run(&[INSTEAD_OF_OPERATORS])?);
+        }
         let read_reports = session.set.traces.iter().map(|t| t.report.clone()).collect();
         Ok(Self { infos: session.infos.clone(), read_reports, tables, paths: critical_paths(session) })
     }
@@ -89,8 +93,10 @@ fn critical_path(trace: &Trace, info: &TraceInfo, many: bool, with_steps: bool) 
     let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().filter(|(_, p)| **p >= 0.1).collect();
     bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let bounds: Vec<String> = bounds.iter().map(|(name, p)| format!("{} {p:.1} %", name.replace('_', " "))).collect();
+    let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
     let line = format!(
-        "{label} (HTA's rules): {} of a window of {}, {} events: {}.",
+        "{label} (HTA's rules{}): {} of a window of {}, {} events: {}.",
+        if left_out { ", without the last step" } else { "" },
         human::duration((report.weight_us * 1e3) as i64),
         human::duration(report.window_ns),
         human::count(report.path_events),

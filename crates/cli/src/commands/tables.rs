@@ -12,7 +12,7 @@ pub(crate) const STEPS: Analyses = &["steps", "coverage"];
 pub(crate) const KERNELS: Analyses =
     &["gpu_time", "coverage", "kernel_summary", "short_kernels", "hta_kernel_breakdown", "hta_launch_stats"];
 pub(crate) const OPERATORS: Analyses =
-    &["operators", "coverage", "ops_summary_by_category", "ops_summary", "ops_unique_args"];
+    &["operators", "coverage", "ops_summary_by_category", "ops_summary", "ops_unique_args", "spans"];
 pub(crate) const COLLECTIVES: Analyses = &["coll_analysis", "hta_comm_comp_overlap", "coverage"];
 pub(crate) const TIMELINE: Analyses = &[
     "gpu_time",
@@ -37,13 +37,17 @@ const BULKY: &[&str] = &[
     "launches",
 ];
 
+/// Shown to people where the trace has no operators, like the bulky ones otherwise.
+pub(crate) const INSTEAD_OF_OPERATORS: &str = "spans";
+
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
     let tables = session.pick(session.run(analyses)?)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let shown = people.then(|| {
-        let bulky = |name: &str| BULKY.contains(&name);
+        let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
+        let bulky = |name: &str| BULKY.contains(&name) || (name == INSTEAD_OF_OPERATORS && operators);
         let mut hidden: Vec<&str> = tables.iter().map(|t| t.name.as_str()).filter(|n| bulky(n)).collect();
         hidden.dedup();
         let mut shown: Vec<_> = tables.iter().filter(|t| !bulky(&t.name)).cloned().collect();

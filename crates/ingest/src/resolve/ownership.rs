@@ -1,7 +1,7 @@
 //! Who launched a GPU operation: operator, Python frame, module, annotation and step around its launch call.
 
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Trace};
+use stackline_model::{EventId, EventKind, Trace, names};
 
 /// Owners of one launch call.
 #[derive(Clone, Copy, Default)]
@@ -15,8 +15,8 @@ struct Owners {
 
 /// Fills the owners in the GPU table. Needs nesting, steps and launches.
 pub(super) fn fill(trace: &mut Trace) {
-    let modules = names_with_prefix(trace, "nn.Module: ");
-    let steps = names_with_prefix(trace, "ProfilerStep#");
+    let modules = names_with_prefix(trace, names::MODULE_PREFIX);
+    let steps = names_with_prefix(trace, names::STEP_PREFIX);
     let mut memo: (EventId, Owners) = (EventId::NONE, none());
     let by_external_id = operators_by_external_id(trace);
     let external = trace.attr("External id");

@@ -1,8 +1,6 @@
 //! Steps: `ProfilerStep#n` annotations on CPU threads.
 
-use stackline_model::{EventId, Step, StrId, Trace, TrackKind, flags};
-
-const PREFIX: &str = "ProfilerStep#";
+use stackline_model::{EventId, Step, StrId, Trace, TrackKind, flags, names};
 
 /// Fills `trace.steps`, in time order.
 pub(super) fn find(trace: &mut Trace) {
@@ -10,7 +8,7 @@ pub(super) fn find(trace: &mut Trace) {
         .strings
         .iter()
         .enumerate()
-        .filter_map(|(i, name)| Some((StrId::new(i), name.strip_prefix(PREFIX)?.parse().ok()?)))
+        .filter_map(|(i, name)| Some((StrId::new(i), name.strip_prefix(names::STEP_PREFIX)?.parse().ok()?)))
         .collect();
     if numbers.is_empty() {
         return;

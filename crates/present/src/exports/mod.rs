@@ -1,7 +1,8 @@
-//! Whole traces in the formats of other tools: one file per format.
+//! Whole traces in the formats of other tools: one file per format; and a trace's own text with a path drawn into it.
 
 pub mod chrome;
 pub mod csv;
+pub mod overlay;
 pub mod perfetto;
 mod perfetto_proto;
 mod perfetto_tracks;

@@ -129,13 +129,13 @@ impl<'a> Builder<'a> {
     }
 
     fn new_op(&mut self, work: Work, name: Name, stream: usize, duration: i64) -> usize {
-        let latency = match self.rng.below(10) {
-            0 => -self.rng.between(300, 1_400),
-            1 => self.rng.between(8_000, 40_000),
+        let latency = match self.rng.below(20) {
+            0 | 1 => -self.rng.between(300, 1_400),
+            2 => self.rng.between(8_000, 20_000),
             _ => self.rng.between(400, 5_000),
         };
         let gap = self.rng.between(650, 1_900);
-        self.program.ops.push(Op { work, name, stream, duration, latency, gap, overlap: 0, level: 0 });
+        self.program.ops.push(Op { work, name, stream, duration, latency, gap, overlap: 0, level: 0, removed: false });
         self.program.ops.len() - 1
     }
 

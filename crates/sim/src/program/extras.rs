@@ -43,7 +43,7 @@ pub(super) fn load_batch(b: &mut Builder<'_>) {
             b.wait(COMPUTE, copied);
         });
     });
-    b.spend(300, 2_000);
+    super::train::between(b);
 }
 
 fn fill(b: &mut Builder<'_>) {

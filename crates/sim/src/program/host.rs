@@ -74,6 +74,9 @@ pub(super) fn prefetch(b: &mut Builder<'_>, shared: &Shared) {
 /// Waits for the next batch and asks for another one.
 pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
     if shared.count == 0 {
+        if b.profile.inline_loading {
+            load_inline(b);
+        }
         return;
     }
     let (queue, frame) = match b.profile.pin_memory {
@@ -91,6 +94,21 @@ pub(super) fn next_batch(b: &mut Builder<'_>, shared: &Shared) {
         });
     });
     b.spend(400, 3_000);
+}
+
+/// The main thread makes the batch itself.
+fn load_inline(b: &mut Builder<'_>) {
+    b.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |b| {
+        b.python("torch/utils/data/dataloader.py(701): __next__", |b| {
+            let item = fetch(b);
+            b.steps.extend(item);
+            if b.chance(40) {
+                b.spend(300, 1_500);
+                b.op("aten::pin_memory", |b| b.call("cudaHostAlloc", 4_000, 50_000));
+            }
+        });
+    });
+    super::train::between(b);
 }
 
 /// The threads beside main and autograd thread.

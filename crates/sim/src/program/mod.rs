@@ -124,6 +124,8 @@ pub(crate) struct Op {
     pub(crate) overlap: i64,
     /// Level inside a graph launch.
     pub(crate) level: u32,
+    /// Taken out by an edit.
+    pub(crate) removed: bool,
 }
 
 /// What a synchronising call waits for.

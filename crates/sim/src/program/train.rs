@@ -43,7 +43,7 @@ pub(crate) fn generate(seed: u64, profile: &Profile) -> Program {
 }
 
 /// Time between two parts of a pass: between top-level spans where the main thread has no frame around everything.
-fn between(b: &mut Builder<'_>) {
+pub(super) fn between(b: &mut Builder<'_>) {
     if b.profile.gil {
         let (own, lag) = (b.rng.between(1_000, 9_000), b.rng.between(5_000, 30_000));
         b.steps.push(Step::Gap { own, lag });
@@ -69,7 +69,7 @@ fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
             between(b);
         }
     }
-    if b.profile.backward {
+    if b.profile.backward && !tape.is_empty() {
         backward(b, shared, autograd, &tape);
         between(b);
     } else if b.profile.collectives && b.chance(70) {
@@ -88,6 +88,12 @@ fn one_pass(b: &mut Builder<'_>, shared: &host::Shared, autograd: &mut Vec<Step>
 
 /// An operator of the forward pass, or several.
 fn leaf(b: &mut Builder<'_>, tape: &mut Vec<(usize, u64)>) {
+    if b.chance(15) {
+        // Launched by Python itself, outside of any operator.
+        b.python("triton/runtime/jit.py(330): run", |b| b.kernel(COMPUTE));
+        b.spend(200, 2_500);
+        return;
+    }
     let which = b.rng.below(names::OPERATORS.len());
     let sequence = b.next_sequence();
     tape.push((which, sequence));

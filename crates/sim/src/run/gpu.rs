@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::record::{Activity, Category, Cause, Recorded};
-use crate::program::{Program, Work};
+use crate::program::{Op, Program, Work};
 
 /// An end and the operation that it belongs to.
 type Done = Option<(i64, usize)>;
@@ -166,7 +166,12 @@ impl Run<'_> {
 
     /// Adjusts the lag of the loser where the prerequisite that ends last would not be the one that binds.
     fn settle_latency(&mut self, op: usize, launched: Launched, latest: Done, first: bool) {
-        let gap = self.program.ops[op].gap;
+        let Op { gap, duration, .. } = self.program.ops[op];
+        if launched.end.is_some() {
+            // What ends inside its call would look as if the call had waited for it.
+            let latency = &mut self.program.ops[op].latency;
+            *latency = (*latency).max(1 - duration);
+        }
         let Some((end, _)) = latest else { return };
         let ready = end + gap;
         let latency = &mut self.program.ops[op].latency;

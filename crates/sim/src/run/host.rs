@@ -81,10 +81,6 @@ impl Run<'_> {
     }
 
     pub(super) fn launch(&mut self, host: usize, (driver, name): (bool, Name), own: i64, ops: Range<usize>, ret: i64) {
-        if ops.is_empty() {
-            self.call(host, driver, name, own);
-            return;
-        }
         let call = self.open_call(host, driver, name);
         let start = self.hosts[host].clock;
         let room = self.gpu.room(self.program.ops[ops.start].stream, self.program.queue_limit);
@@ -95,7 +91,7 @@ impl Run<'_> {
         let launched = Launched { thread: host, call, start, end: Some(self.hosts[host].clock) };
         self.close(host);
         let (mut before, mut level, mut now) = (None, 0, None);
-        for op in ops {
+        for op in ops.filter(|&op| !self.program.ops[op].removed).collect::<Vec<_>>() {
             if self.program.ops[op].level != level {
                 level = self.program.ops[op].level;
                 before = now;

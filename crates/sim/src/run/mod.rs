@@ -7,21 +7,16 @@
 mod gpu;
 mod host;
 pub(crate) mod record;
+#[cfg(test)]
+mod tests;
 
 use crate::program::{Program, Role, Step, Thread};
 use gpu::Gpu;
 pub(crate) use record::{Activity, Cause, Outcome, Segment, SpanRecord, State, SyncKind, SyncRecord};
 
-/// Why a program has no usable outcome.
+/// Threads wait for each other: the program never ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// Two prerequisites coincide, so that the cause is not unique.
-    Tie,
-    /// The trace alone would allow another cause than the true one.
-    Ambiguous,
-    /// Threads wait for each other.
-    Stuck,
-}
+pub(crate) struct Stuck;
 
 /// Where a thread is.
 #[derive(Debug)]
@@ -59,12 +54,12 @@ struct Run<'a> {
     next_item: usize,
     /// What the stream queries that found their stream done may be taken for: (from, to) of ends of operations.
     polls: Vec<(i64, i64)>,
-    fault: Option<Fault>,
+    is_unique: bool,
 }
 
 /// Runs `program`. With `settle` its lags are adjusted so that causes can be told from the trace (see the crate's
 /// documentation), without it they are taken as they are.
-pub(crate) fn run(program: &mut Program, settle: bool) -> Result<Outcome, Fault> {
+pub(crate) fn run(program: &mut Program, settle: bool) -> Result<Outcome, Stuck> {
     let hosts: Vec<Host> = program.all_threads().into_iter().map(Host::new).collect();
     let workers = program.loader.as_ref().map_or(0, |loader| loader.workers);
     let tokens = program.queues.iter().map(|&n| vec![0; n as usize].into()).chain((0..workers).map(|_| [].into()));
@@ -77,19 +72,16 @@ pub(crate) fn run(program: &mut Program, settle: bool) -> Result<Outcome, Fault>
         queues: tokens.collect(),
         next_item: 0,
         polls: Vec::new(),
-        fault: None,
+        is_unique: true,
         program,
     };
     while let Some(host) = run.furthest_behind() {
         run.step(host);
     }
     if run.hosts.iter().any(|host| host.is_needed()) {
-        return Err(Fault::Stuck);
+        return Err(Stuck);
     }
-    match run.fault {
-        Some(fault) if settle => Err(fault),
-        _ => Ok(run.outcome()),
-    }
+    Ok(run.outcome())
 }
 
 impl Host {
@@ -146,13 +138,14 @@ impl Run<'_> {
         }
     }
 
+    /// Two prerequisites coincide: the cause of something is not unique.
     fn tie(&mut self) {
-        self.fault = self.fault.or(Some(Fault::Tie));
+        self.is_unique = false;
     }
 
     fn outcome(self) -> Outcome {
-        let Self { hosts, gpu, spans, syncs, polls, .. } = self;
+        let Self { hosts, gpu, spans, syncs, polls, is_unique, .. } = self;
         let threads = hosts.into_iter().map(|host| (host.role, host.segments)).collect();
-        Outcome { threads, spans, syncs, activities: gpu.activities, records: gpu.records, polls }
+        Outcome { threads, spans, syncs, activities: gpu.activities, records: gpu.records, polls, is_unique }
     }
 }

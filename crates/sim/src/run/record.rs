@@ -135,4 +135,6 @@ pub(crate) struct Outcome {
     pub(crate) records: Vec<Recorded>,
     /// In which time a stream query's operation must have ended.
     pub(crate) polls: Vec<(i64, i64)>,
+    /// Whether no two prerequisites of anything coincided.
+    pub(crate) is_unique: bool,
 }

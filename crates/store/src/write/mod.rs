@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// How to write a run.
 #[derive(Clone, Debug)]
@@ -26,11 +28,20 @@ pub struct WriteOptions {
     pub sync: bool,
     /// Texts to keep in the manifest, such as the command line.
     pub info: BTreeMap<String, String>,
+    /// Once this is true, writing ends soon with [`Error::Cancelled`], and nothing gets the run's name.
+    pub cancel: Option<Arc<AtomicBool>>,
+}
+
+impl WriteOptions {
+    fn check(&self) -> Result<(), Error> {
+        let cancelled = self.cancel.as_ref().is_some_and(|c| c.load(Ordering::Relaxed));
+        if cancelled { Err(Error::Cancelled) } else { Ok(()) }
+    }
 }
 
 impl Default for WriteOptions {
     fn default() -> Self {
-        Self { overwrite: false, sync: true, info: BTreeMap::new() }
+        Self { overwrite: false, sync: true, info: BTreeMap::new(), cancel: None }
     }
 }
 
@@ -45,7 +56,7 @@ pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(
     let mut traces = Vec::with_capacity(set.traces.len());
     for (index, trace) in set.traces.iter().enumerate() {
         let folder = manifest::trace_dir(partial.path(), index);
-        traces.push(write_trace(trace, &names, folder, options.sync)?);
+        traces.push(write_trace(trace, &names, folder, options)?);
     }
     let manifest = Manifest {
         format: FORMAT.to_owned(),
@@ -56,6 +67,7 @@ pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(
         checksum: None,
     };
     write_manifest(&manifest, partial.path(), options.sync)?;
+    options.check()?;
     partial.publish(options.sync)
 }
 
@@ -63,14 +75,14 @@ fn invalid(trace: &Trace, detail: String) -> Error {
     Error::Invalid { trace: trace.meta.name.clone(), detail }
 }
 
-fn write_trace(trace: &Trace, names: &Names, folder: PathBuf, sync: bool) -> Result<TraceEntry, Error> {
+fn write_trace(trace: &Trace, names: &Names, folder: PathBuf, options: &WriteOptions) -> Result<TraceEntry, Error> {
     std::fs::create_dir(&folder).map_err(Error::io(&folder, "create"))?;
-    let mut files = Files { folder, sync, tables: BTreeMap::new() };
+    let mut files = Files { folder, options, tables: BTreeMap::new() };
     let plan = Plan::of(trace);
     events::write(trace, &plan, names, &mut files)?;
     attrs::write(trace, &plan, names, &mut files)?;
     small::write(trace, &mut files)?;
-    if sync {
+    if options.sync {
         crate::commit::sync_dir(&files.folder)?;
     }
     Ok(TraceEntry { tables: files.tables, ..TraceEntry::new(trace) })
@@ -91,20 +103,20 @@ fn write_manifest(manifest: &Manifest, dir: &Path, sync: bool) -> Result<(), Err
 }
 
 /// The files of one trace.
-struct Files {
+struct Files<'a> {
     folder: PathBuf,
-    sync: bool,
+    options: &'a WriteOptions,
     tables: BTreeMap<String, TableEntry>,
 }
 
-impl Files {
+impl Files<'_> {
     /// Writes a table; one without rows gets no file.
     fn put(&mut self, name: &str, rows: usize, columns: &[Column<'_>]) -> Result<(), Error> {
         if rows == 0 {
             return Ok(());
         }
         let path = self.folder.join(format!("{name}.parquet"));
-        let entry = table::write(&path, rows, columns, self.sync)?;
+        let entry = table::write(&path, rows, columns, self.options)?;
         self.tables.insert(name.to_owned(), entry);
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Writes one Parquet file, column by column and row group by row group, so that memory stays at one column of one row
 //! group besides what is already encoded.
 
-use crate::Error;
 use crate::columns::{Column, Packing};
 use crate::manifest::TableEntry;
+use crate::{Error, WriteOptions};
 use arrow_schema::{DataType, Schema};
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_writer::{ArrowWriterOptions, compute_leaves};
@@ -24,29 +24,41 @@ const PAGE_BYTES: usize = 8 << 20;
 const DICTIONARY_BYTES: usize = 64 << 20;
 
 /// Writes `rows` rows to `path` and tells the size and checksum of the file.
-pub(crate) fn write(path: &Path, rows: usize, columns: &[Column<'_>], sync: bool) -> Result<TableEntry, Error> {
+pub(crate) fn write(
+    path: &Path,
+    rows: usize,
+    columns: &[Column<'_>],
+    options: &WriteOptions,
+) -> Result<TableEntry, Error> {
     let file = File::create(path).map_err(Error::io(path, "create"))?;
     let sink = Counted { inner: BufWriter::with_capacity(1 << 18, file), bytes: 0, crc: crc32fast::Hasher::new() };
-    let sink = encode(path, sink, rows, columns)?;
+    let sink = encode(path, sink, rows, columns, options)?;
     let (bytes, crc) = (sink.bytes, sink.crc.finalize());
     let file = sink.inner.into_inner().map_err(|e| Error::io(path, "write")(e.into_error()))?;
-    if sync {
+    if options.sync {
         file.sync_all().map_err(Error::io(path, "sync"))?;
     }
     Ok(TableEntry { rows: rows as u64, bytes: Some(bytes), crc32: Some(format!("{crc:08x}")) })
 }
 
-fn encode<W: Write + Send>(path: &Path, sink: W, rows: usize, columns: &[Column<'_>]) -> Result<W, Error> {
+fn encode<W: Write + Send>(
+    path: &Path,
+    sink: W,
+    rows: usize,
+    columns: &[Column<'_>],
+    options: &WriteOptions,
+) -> Result<W, Error> {
     let fail = |e| Error::encode(path, e);
     let schema = Arc::new(Schema::new(columns.iter().map(|c| c.field.clone()).collect::<Vec<_>>()));
-    let options = ArrowWriterOptions::new().with_properties(properties(columns));
-    let writer = ArrowWriter::try_new_with_options(sink, schema, options).map_err(fail)?;
+    let settings = ArrowWriterOptions::new().with_properties(properties(columns));
+    let writer = ArrowWriter::try_new_with_options(sink, schema, settings).map_err(fail)?;
     let (mut file, groups) = writer.into_serialized_writer().map_err(fail)?;
     for group in 0..rows.div_ceil(ROW_GROUP) {
         let range = group * ROW_GROUP..rows.min((group + 1) * ROW_GROUP);
         let writers = groups.create_column_writers(group).map_err(fail)?;
         let mut row_group = file.next_row_group().map_err(fail)?;
         for (mut writer, column) in writers.into_iter().zip(columns) {
+            options.check()?;
             let array =
                 (column.make)(range.clone()).map_err(|detail| Error::Encode { path: path.to_path_buf(), detail })?;
             for leaf in compute_leaves(&column.field, &array).map_err(fail)? {

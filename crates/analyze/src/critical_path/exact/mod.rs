@@ -7,8 +7,12 @@
 mod build;
 mod category;
 mod graph;
+mod hops;
 mod lanes;
 mod names;
+mod report;
+mod slack;
+mod story;
 mod threads;
 mod walk;
 pub mod what_if;
@@ -16,6 +20,10 @@ mod window;
 
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
+pub use hops::{HopReport, Stretch};
+pub use report::{ExactReport, ExactWarning};
+pub use slack::Harmless;
+pub use story::Chapter;
 pub use threads::ThreadRule;
 pub use walk::{ExactPath, Hop};
 pub use window::{Window, WindowChoice};
@@ -37,6 +45,7 @@ pub struct Exact<'a> {
     lane_nodes: Vec<(u32, u32)>,
     graph: ActivityGraph,
     corrections: build::Corrections,
+    unexplained_waits: u64,
 }
 
 impl<'a> Exact<'a> {
@@ -47,7 +56,8 @@ impl<'a> Exact<'a> {
         let threads = threads::find(trace, &lanes, &names);
         let order = GpuOrder::new(trace);
         let (graph, lane_nodes, corrections) = build::Builder::build(trace, &order, &lanes, &threads);
-        Self { trace, names, lanes, is_engine: threads.is_engine, lane_nodes, graph, corrections }
+        let unexplained_waits = order.unexplained_waits;
+        Self { trace, names, lanes, is_engine: threads.is_engine, lane_nodes, graph, corrections, unexplained_waits }
     }
 
     /// The graph.

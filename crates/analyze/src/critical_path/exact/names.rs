@@ -10,6 +10,8 @@ pub(super) mod bits {
     pub(in super::super) const WAITS: u8 = 2;
     /// Lets a waiting thread or process go on.
     pub(in super::super) const RELEASES: u8 = 4;
+    /// Waits for a lock, which another thread releases.
+    pub(in super::super) const LOCKS: u8 = 16;
     /// Belongs to the loading of data.
     pub(in super::super) const LOADS_DATA: u8 = 8;
 }
@@ -17,8 +19,8 @@ pub(super) mod bits {
 /// All parts that a name must contain, and the bit they stand for.
 const RULES: &[(&[&str], u8)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
-    (&["'acquire' of '_thread."], bits::WAITS),
-    (&["built-in method acquire"], bits::WAITS),
+    (&["'acquire' of '_thread."], bits::WAITS | bits::LOCKS),
+    (&["built-in method acquire"], bits::WAITS | bits::LOCKS),
     (&["queues.py(", "): get"], bits::WAITS),
     (&["queue.py(", "): get"], bits::WAITS),
     (&["'get' of '_queue.SimpleQueue"], bits::WAITS),

@@ -67,6 +67,8 @@ struct Finder<'a> {
     main: FxHashMap<Key, usize>,
     /// Per lane the lane whose backward pass it runs.
     forward_of: Vec<Option<usize>>,
+    /// Per lane whether it only loads data: a worker process, or the pinning thread.
+    is_loader: Vec<bool>,
     burst_ends: Ends,
     release_ends: Ends,
     handovers: Vec<Handover>,
@@ -82,6 +84,7 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
         names,
         main,
         forward_of,
+        is_loader: lanes.iter().map(|lane| is_loader(trace, lane, names)).collect(),
         burst_ends: burst_ends(lanes),
         release_ends: release_ends(trace, lanes, names),
         handovers: Vec::new(),
@@ -137,6 +140,20 @@ fn forward_lanes(trace: &Trace, lanes: &[Lane], main: &FxHashMap<Key, usize>) ->
         }
     }
     found
+}
+
+/// Whether all that a lane does at the top level is loading data.
+fn is_loader(trace: &Trace, lane: &Lane, names: &Names) -> bool {
+    let mut bursts = lane
+        .pieces
+        .iter()
+        .enumerate()
+        .filter(|(i, p)| p.event.is_some() && (*i == 0 || lane.pieces[i - 1].event.is_none()));
+    lane.has.python > 0
+        && bursts.all(|(_, p)| {
+            let root = trace.ancestors(p.event).last().unwrap_or(p.event);
+            names.of(trace, root) & bits::LOADS_DATA != 0
+        })
 }
 
 fn is_engine_node(trace: &Trace, event: EventId) -> bool {
@@ -231,8 +248,13 @@ impl Finder<'_> {
             return None;
         }
         let after = from.unwrap_or(i64::MIN);
-        let released = latest(&self.release_ends, after, to, |l| l != lane)
-            .map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred));
+        let released = latest(&self.release_ends, after, to, |l| l != lane);
+        // The pinning thread takes what the workers made.
+        let made = latest(&self.burst_ends, after, to, |l| {
+            self.is_loader[lane] && self.is_loader[l] && self.pid(l) != pid && self.main.get(&pid) != Some(&lane)
+        });
+        let woken = if made.is_some() { made } else { released };
+        let released = woken.map(|(at, l)| ((l, at), ThreadRule::Wakes, Evidence::Inferred));
         let lock = from.and_then(|from| self.interpreter_lock(lane, from, to));
         let found = released.into_iter().chain(lock).max_by_key(|((l, at), ..)| (*at, *l));
         let is_idle = from.is_none() || has.python + has.annotations == 0;
@@ -278,7 +300,7 @@ impl Finder<'_> {
                 latest(&self.burst_ends, from, to, |l| engines.contains(&l))
                     .map(|(at, l)| ((l, at), ThreadRule::BackwardReturns, evidence))
             } else if known & bits::WAITS != 0 {
-                self.woken(lane, from, to)
+                self.woken(lane, piece.event, from, to)
             } else {
                 None
             };
@@ -289,10 +311,16 @@ impl Finder<'_> {
     }
 
     /// What ended a wait for a lock, a queue or a pipe.
-    fn woken(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
+    fn woken(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
         let released = latest(&self.release_ends, from, to, |l| l != lane);
-        let ended = latest(&self.burst_ends, from, to, |l| l != lane && self.lanes[l].has.python > 0);
-        let (at, source) = released.max(ended)?;
+        let pid = self.pid(lane);
+        let has_pinning = (0..self.lanes.len()).any(|l| l != lane && self.is_loader[l] && self.pid(l) == pid);
+        let may_wake = |l: usize| {
+            l != lane && self.lanes[l].has.python > 0 && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
+        };
+        let ended = latest(&self.burst_ends, from, to, may_wake);
+        let is_lock = self.names.of(self.trace, frame) & bits::LOCKS != 0;
+        let (at, source) = if is_lock { released.or(ended) } else { released.max(ended) }?;
         Some(((source, at), ThreadRule::Wakes, Evidence::Inferred))
     }
 }

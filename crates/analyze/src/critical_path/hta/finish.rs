@@ -13,9 +13,12 @@ impl Builder<'_> {
     pub(super) fn finish(mut self, roi: &Roi) -> Result<CriticalPath, CriticalPathError> {
         if self.edges.is_empty() {
             let window_ns = roi.window.1.saturating_sub(roi.window.0).max(0);
-            return Err(CriticalPathError::EmptyGraph { window_ns, rows: roi.kept.len() });
+            let whole_trace = self.options.annotation.is_empty();
+            return Err(CriticalPathError::EmptyGraph { window_ns, rows: roi.kept.len(), whole_trace });
         }
         self.warn(WarningCode::MissingInstances, roi.missing_instances);
+        let left_out = self.options.annotation.is_empty() && !self.options.include_last_profiler_step;
+        self.warn(WarningCode::LastStepLeftOut, usize::from(left_out && self.view.steps_filtered));
         let has_kernels = self.kept.iter().any(|&row| self.view.stream[row as usize] != -1);
         self.warn(WarningCode::NoGpuWork, usize::from(!has_kernels));
         let mut warnings = std::mem::take(&mut self.warnings);

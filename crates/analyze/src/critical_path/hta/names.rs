@@ -1,6 +1,7 @@
 //! What rule set "hta" knows by name, as bits per name.
 
 use super::HtaOptions;
+use crate::hta_view::LAUNCHES;
 use stackline_model::{StrId, Trace};
 
 /// Calls that take the runtime's lock (section 2.5 A).
@@ -55,6 +56,9 @@ impl<'a> Names<'a> {
 
 fn classify(name: &str, options: &HtaOptions) -> u16 {
     let mut bits = by_full_name(name);
+    if LAUNCHES.contains(&name) {
+        bits |= LAUNCH;
+    }
     if name.contains("forward") {
         bits |= FORWARD;
     }
@@ -72,19 +76,9 @@ fn classify(name: &str, options: &HtaOptions) -> u16 {
 
 fn by_full_name(name: &str) -> u16 {
     match name {
-        "cudaLaunchKernel" => LOCK | LAUNCH,
-        "cudaMemcpyAsync" => LOCK | LAUNCH | BLOCKING,
+        "cudaLaunchKernel" => LOCK,
+        "cudaMemcpyAsync" => LOCK | BLOCKING,
         "cudaHostAlloc" => LOCK,
-        "cudaLaunchKernelExC"
-        | "cuLaunchKernel"
-        | "cuLaunchKernelEx"
-        | "cudaMemsetAsync"
-        | "hipLaunchKernel"
-        | "hipExtModuleLaunchKernel"
-        | "hipMemcpyAsync"
-        | "hipMemsetAsync"
-        | "hipMemcpyWithStream"
-        | "runFunction - job_prep_and_submit_for_execution" => LAUNCH,
         "cudaDeviceSynchronize"
         | "cudaStreamSynchronize"
         | "cudaEventQuery"

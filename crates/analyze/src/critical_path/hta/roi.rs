@@ -5,7 +5,7 @@ use super::{HtaOptions, Instances};
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
 use crate::hta_view::HtaView;
-use stackline_model::Trace;
+use stackline_model::{EventId, Trace};
 
 /// The chosen window and the rows that take part.
 pub(super) struct Roi {
@@ -61,14 +61,21 @@ fn annotated_window(
     }
     match window {
         Some(window) => Ok((window, (to + 1).saturating_sub(count))),
-        None if count == 0 && !trace.strings.iter().any(|s| s.contains(&options.annotation)) => {
-            Err(CriticalPathError::AnnotationNotFound {
-                annotation: options.annotation.clone(),
-                nearest: nearest_annotations(trace, &options.annotation),
-            })
+        None if is_left_out(trace, names, options, from) => {
+            Err(CriticalPathError::LastStepLeftOut { annotation: options.annotation.clone(), instance: from })
         }
         None => Err(out_of_range(trace, options, from, count)),
     }
+}
+
+/// Whether an instance exists, but only in the last profiler step, which the rules leave out.
+fn is_left_out(trace: &Trace, names: &mut Names<'_>, options: &HtaOptions, instance: usize) -> bool {
+    if options.include_last_profiler_step || !trace.strings.iter().any(|s| s.contains(&options.annotation)) {
+        return false;
+    }
+    let view = HtaView::load(trace, true);
+    let mut is_meant = |e: EventId| names.of(trace.events.name[e.index()]) & ANNOTATION != 0;
+    view.event.iter().filter(|&&e| is_meant(e)).count() > instance
 }
 
 /// No row at that position: if there is none at all, similar names help more than a count of 0.

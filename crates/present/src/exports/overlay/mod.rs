@@ -1,19 +1,27 @@
 //! Writes the original trace file with an [`Overlay`] on top, event by event in bounded memory. Bytes that the overlay
 //! does not touch stay as they are.
 
-use super::scan::{blank, find, members};
-use super::{FlowPair, Overlay};
+mod event;
+mod input;
+mod scan;
+
+use event::{fits, is_left_out, mark};
+use input::Input;
 use serde::Serialize;
-use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use stackline_analyze::critical_path::{FlowPair, Mark, Overlay, TrackKey};
+use std::io::{BufWriter, Read, Write};
 use thiserror::Error;
 
 /// Why an overlay cannot be written.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OverlayError {
-    /// Reading or writing failed.
+    /// Writing failed.
     #[error("cannot write the overlay: {0}")]
     Io(#[from] std::io::Error),
+    /// The original cannot be read.
+    #[error("cannot read: {0}")]
+    Source(std::io::Error),
     /// There is no list of events.
     #[error("the file has no list of trace events (`traceEvents` or an array) to lay the critical path over")]
     NoEvents,
@@ -36,6 +44,17 @@ pub enum OverlayError {
         /// Events to mark.
         expected: u64,
     },
+    /// The places of the path hold other events.
+    #[error(
+        "{fitting} of {expected} events on the critical path fit the name and start at their place in the file: the path \
+         is of another trace; give the trace that it was computed from"
+    )]
+    OtherTrace {
+        /// Events that fit.
+        fitting: u64,
+        /// Events to mark.
+        expected: u64,
+    },
 }
 
 /// What was written.
@@ -55,121 +74,37 @@ pub struct OverlaySummary {
 
 /// Copies the (decompressed) JSON text of a trace, marks the events on the path with `"critical": 1` among their
 /// arguments, adds the arrows at the end of the event list, and leaves out what the overlay's mode leaves out. A file that
-/// ends early is closed after its last whole event; it is an error if events on the path are not among those before.
+/// ends early is closed after its last whole event; it is an error if events on the path are not among those before, or
+/// if the events at their places have other names or starts.
 pub fn write_overlay(original: impl Read, out: impl Write, overlay: &Overlay) -> Result<OverlaySummary, OverlayError> {
     let mut writer = Writer {
-        input: Input { reader: BufReader::with_capacity(1 << 16, original), offset: 0 },
+        input: Input::new(original),
         out: BufWriter::with_capacity(1 << 16, out),
         overlay,
-        critical: overlay.critical.iter().copied().peekable(),
+        marks: overlay.critical.iter().peekable(),
+        fitting: 0,
         summary: OverlaySummary::default(),
         written: 0,
     };
     writer.document()?;
     writer.out.flush()?;
-    let (marked, expected) = (writer.summary.marked, overlay.critical.len() as u64);
+    let (marked, fitting, expected) = (writer.summary.marked, writer.fitting, overlay.critical.len() as u64);
+    if fitting < marked || (fitting == 0 && expected > 0) {
+        return Err(OverlayError::OtherTrace { fitting, expected });
+    }
     if marked != expected {
         return Err(OverlayError::EventsMissing { marked, expected });
     }
     Ok(writer.summary)
 }
 
-struct Input<R> {
-    reader: BufReader<R>,
-    offset: u64,
-}
-
-impl<R: Read> Input<R> {
-    fn peek(&mut self) -> Result<Option<u8>, OverlayError> {
-        Ok(self.reader.fill_buf()?.first().copied())
-    }
-
-    fn next(&mut self) -> Result<Option<u8>, OverlayError> {
-        let byte = self.peek()?;
-        if byte.is_some() {
-            self.reader.consume(1);
-            self.offset += 1;
-        }
-        Ok(byte)
-    }
-
-    fn malformed(&self, what: &'static str) -> OverlayError {
-        OverlayError::Malformed { offset: self.offset, what }
-    }
-
-    /// Appends white space to `text` and gives the byte after it, not consumed.
-    fn blank(&mut self, text: &mut Vec<u8>) -> Result<Option<u8>, OverlayError> {
-        while let Some(byte) = self.peek()? {
-            if !byte.is_ascii_whitespace() {
-                return Ok(Some(byte));
-            }
-            text.push(byte);
-            self.next()?;
-        }
-        Ok(None)
-    }
-
-    /// Appends one whole JSON value to `text`; `false` if the input ends before it does.
-    fn value(&mut self, text: &mut Vec<u8>) -> Result<bool, OverlayError> {
-        let mut state = ValueState::default();
-        let from = text.len();
-        loop {
-            let buffer = self.reader.fill_buf()?;
-            if buffer.is_empty() {
-                return Ok(false);
-            }
-            let end = buffer.iter().position(|&byte| state.ends_before(byte));
-            let taken = end.unwrap_or(buffer.len());
-            text.extend_from_slice(&buffer[..taken]);
-            self.reader.consume(taken);
-            self.offset += taken as u64;
-            if end.is_some() {
-                return if text.len() > from { Ok(true) } else { Err(self.malformed("a value is missing")) };
-            }
-        }
-    }
-}
-
-/// Where in a JSON value the reading stands.
-#[derive(Default)]
-struct ValueState {
-    depth: usize,
-    in_string: bool,
-    escaped: bool,
-    done: bool,
-}
-
-impl ValueState {
-    /// Takes the next byte; `true` if the value was complete before it.
-    fn ends_before(&mut self, byte: u8) -> bool {
-        if self.done {
-            return true;
-        }
-        if self.in_string {
-            self.in_string = self.escaped || byte != b'"';
-            self.done = !self.in_string && self.depth == 0;
-            self.escaped = !self.escaped && byte == b'\\';
-            return false;
-        }
-        match byte {
-            b'"' => self.in_string = true,
-            b'{' | b'[' => self.depth += 1,
-            b'}' | b']' | b',' if self.depth == 0 => return true,
-            b'}' | b']' => {
-                self.depth -= 1;
-                self.done = self.depth == 0;
-            }
-            _ => {}
-        }
-        false
-    }
-}
-
 struct Writer<'a, R: Read, W: Write> {
     input: Input<R>,
     out: BufWriter<W>,
     overlay: &'a Overlay,
-    critical: std::iter::Peekable<std::iter::Copied<std::slice::Iter<'a, u32>>>,
+    marks: std::iter::Peekable<std::slice::Iter<'a, Mark>>,
+    /// Marked events whose name and start are those of the path's.
+    fitting: u64,
     summary: OverlaySummary,
     /// Elements written to the event list.
     written: u64,
@@ -278,8 +213,8 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
 
     fn event(&mut self, index: u32, element: &[u8]) -> Result<(), OverlayError> {
         self.summary.events += 1;
-        let critical = self.critical.next_if_eq(&index).is_some();
-        if critical {
+        if let Some(expected) = self.marks.next_if(|m| m.index == index) {
+            self.fitting += u64::from(fits(element, expected));
             let marked = mark(element).ok_or_else(|| self.input.malformed("an event on the path is not an object"))?;
             self.summary.marked += 1;
             return self.element(&marked);
@@ -323,8 +258,8 @@ impl<R: Read, W: Write> Writer<'_, R, W> {
 struct FlowEvent<'a> {
     ph: &'a str,
     id: u64,
-    pid: &'a super::TrackKey,
-    tid: &'a super::TrackKey,
+    pid: &'a TrackKey,
+    tid: &'a TrackKey,
     ts: i64,
     cat: &'a str,
     name: &'a str,
@@ -341,40 +276,10 @@ struct FlowArgs<'a> {
     kind: &'a str,
 }
 
-/// The event with `"critical": 1` among its arguments.
-fn mark(event: &[u8]) -> Option<Vec<u8>> {
-    let outer = members(event)?;
-    let (at, text): (std::ops::Range<usize>, &[u8]) = match find(event, &outer, "args") {
-        Some(args) if event[args.start] == b'{' => {
-            let inner = members(&event[args.clone()])?;
-            match find(&event[args.clone()], &inner, "critical") {
-                Some(value) => (args.start + value.start..args.start + value.end, b"1"),
-                None if inner.is_empty() => (args.start + 1..args.start + 1, b"\"critical\": 1"),
-                None => (args.start + 1..args.start + 1, b"\"critical\": 1, "),
-            }
-        }
-        Some(args) => (args, b"{\"critical\": 1}"),
-        None => {
-            let open = blank(event, 0) + 1;
-            let text: &[u8] =
-                if outer.is_empty() { b"\"args\": {\"critical\": 1}" } else { b"\"args\": {\"critical\": 1}, " };
-            (open..open, text)
-        }
-    };
-    Some([&event[..at.start], text, &event[at.end..]].concat())
-}
-
-/// Whether an event that is not on the path goes: complete events do, except annotations and Python frames.
-fn is_left_out(event: &[u8]) -> bool {
-    let Some(found) = members(event) else { return false };
-    let is = |key: &str, value: &[u8]| find(event, &found, key).is_some_and(|range| &event[range] == value);
-    is("ph", b"\"X\"") && !is("cat", b"\"user_annotation\"") && !is("cat", b"\"python_function\"")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::critical_path::{FlowEnd, TrackKey};
+    use stackline_analyze::critical_path::FlowEnd;
 
     fn overlay(only_critical: bool) -> Overlay {
         let end = |ts_us| FlowEnd { pid: TrackKey::Number(1), tid: TrackKey::Text("a \"b\"".into()), ts_us };
@@ -386,7 +291,19 @@ mod tests {
             critical: true,
             kind: "critical_path_dependency",
         };
-        Overlay { critical: vec![0, 2, 3], flows: vec![flow], only_critical }
+        let mark = |index| Mark { index, name: "a".into(), start_ns: 0 };
+        Overlay { critical: vec![mark(0), mark(2), mark(3)], flows: vec![flow], only_critical }
+    }
+
+    #[test]
+    fn the_path_of_another_trace_is_refused() {
+        let event = |name: &str, ts: i64| format!(r#"{{"ph":"X","name":"{name}","ts":{ts}}}"#);
+        let list = |third: &str| format!("[{},{},{},{third}]", event("a", 0), event("b", 7), event("a", 0));
+        assert!(write(&list(&event("a", 0)), false).is_ok());
+        for other in [event("c", 0), event("a", 9)] {
+            let refused = write(&list(&other), false);
+            assert!(matches!(refused, Err(OverlayError::OtherTrace { fitting: 2, expected: 3 })), "{refused:?}");
+        }
     }
 
     fn write(text: &str, only_critical: bool) -> Result<(serde_json::Value, OverlaySummary), OverlayError> {
@@ -436,11 +353,5 @@ mod tests {
         assert!(matches!(write("7", false), Err(OverlayError::NoEvents)));
         assert!(matches!(write("{\"a\" 1}", false), Err(OverlayError::Malformed { .. })));
         assert!(matches!(write("{\"a\": [1", false), Err(OverlayError::Malformed { .. })));
-    }
-
-    #[test]
-    fn an_older_mark_is_replaced() {
-        let marked = mark(br#"{"args": {"critical": 0, "b": 2}}"#).unwrap();
-        assert_eq!(marked, br#"{"args": {"critical": 1, "b": 2}}"#);
     }
 }

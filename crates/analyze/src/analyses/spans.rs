@@ -1,0 +1,144 @@
+//! Which spans the time of each host thread goes to, by name: the table for traces that know neither operators nor GPUs.
+//! The definitions are our own: self time by nesting, total time as the union of a name's spans.
+
+use crate::{Analysis, Scope};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKind, Unit, flags};
+
+/// The registered analysis.
+pub(super) const ANALYSIS: Analysis = Analysis {
+    name: "spans",
+    about: "Time of each span's name on each host thread, with and without what is inside",
+    run,
+};
+
+/// One name on one track. Times in ns.
+struct Row {
+    name: StrId,
+    track: TrackId,
+    calls: i64,
+    total: i64,
+    /// `None` on lanes of asynchronous spans, which overlap freely.
+    own: Option<i64>,
+    min: i64,
+    max: i64,
+    /// End of the time that `total` counts so far.
+    counted_to: i64,
+}
+
+impl Row {
+    fn add(&mut self, start: i64, dur: i64, inside: i64) {
+        let end = start.saturating_add(dur);
+        self.calls += 1;
+        self.total = self.total.saturating_add(end.saturating_sub(start.max(self.counted_to)).max(0));
+        self.counted_to = self.counted_to.max(end);
+        self.own = self.own.map(|own| own.saturating_add(dur.saturating_sub(inside).max(0)));
+        (self.min, self.max) = (self.min.min(dur), self.max.max(dur));
+    }
+}
+
+fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
+    let inside = inside(trace);
+    let mut rows: Vec<Row> = Vec::new();
+    for track in trace.tracks.ids() {
+        let kind = trace.tracks.get(track).kind;
+        if !matches!(kind, TrackKind::Thread | TrackKind::Async) {
+            continue;
+        }
+        let own = (kind == TrackKind::Thread).then_some(0);
+        let mut index: FxHashMap<StrId, usize> = FxHashMap::default();
+        let counts = |e: &&EventId| is_span(trace, **e) && scope.has_event(trace, **e);
+        for &event in trace.track_events(track).iter().filter(counts) {
+            let i = event.index();
+            let name = trace.events.name[i];
+            let row = *index.entry(name).or_insert_with(|| {
+                let row = Row { name, track, calls: 0, total: 0, own, min: i64::MAX, max: 0, counted_to: i64::MIN };
+                rows.push(row);
+                rows.len() - 1
+            });
+            rows[row].add(trace.events.start[i], trace.events.dur[i], inside[i]);
+        }
+    }
+    rows.sort_by_key(|r| std::cmp::Reverse((r.own, r.total)));
+    vec![table(trace, &rows)]
+}
+
+fn is_span(trace: &Trace, event: EventId) -> bool {
+    trace.events.has(event, flags::HAS_DURATION)
+        && trace.events.is_plausible(event)
+        && trace.kind(event) != EventKind::Recording
+}
+
+/// Per event the time of the spans directly inside it, up to its end. Spans that cross may add up to more than it has.
+fn inside(trace: &Trace) -> Vec<i64> {
+    let events = &trace.events;
+    let mut inside = vec![0i64; events.len()];
+    for event in events.ids().filter(|&e| is_span(trace, e)) {
+        if let Some(outer) = events.parent[event.index()].some() {
+            let end = events.end(event).min(events.end(outer));
+            let time = end.saturating_sub(events.start[event.index()]).max(0);
+            inside[outer.index()] = inside[outer.index()].saturating_add(time);
+        }
+    }
+    inside
+}
+
+fn table(trace: &Trace, rows: &[Row]) -> Table {
+    let tracks = &trace.tracks;
+    let named = |name: StrId, key| match name.some() {
+        Some(name) => trace.strings.get(name).to_owned(),
+        None => trace.key_text(key),
+    };
+    let process = |r: &Row| {
+        let process = tracks.processes.get(tracks.get(r.track).process.index());
+        named(process.map_or(StrId::NONE, |p| p.name), tracks.pid(r.track))
+    };
+    let thread = |r: &Row| named(tracks.get(r.track).name, tracks.get(r.track).tid);
+    let table = Table::new("spans", "Spans by name and thread")
+        .text("name", rows.iter().map(|r| trace.strings.get(r.name).to_owned()))
+        .text("process", rows.iter().map(process))
+        .text("thread", rows.iter().map(thread))
+        .i64("calls", Unit::None, rows.iter().map(|r| r.calls))
+        .i64("total_ns", Unit::Ns, rows.iter().map(|r| r.total))
+        .i64("self_ns", Unit::Ns, rows.iter().map(|r| r.own))
+        .i64("min_ns", Unit::Ns, rows.iter().map(|r| r.min))
+        .i64("max_ns", Unit::Ns, rows.iter().map(|r| r.max));
+    if rows.is_empty() { table.note("There are no spans on host threads.") } else { table }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Values;
+
+    #[test]
+    fn time_is_counted_once_per_name_and_taken_off_the_outer_span() {
+        let json = br#"[
+            {"ph": "M", "name": "thread_name", "pid": 1, "tid": 2, "args": {"name": "main"}},
+            {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 0, "dur": 10},
+            {"ph": "X", "name": "g", "pid": 1, "tid": 2, "ts": 1, "dur": 4},
+            {"ph": "X", "name": "f", "pid": 1, "tid": 2, "ts": 2, "dur": 2},
+            {"ph": "B", "name": "f", "pid": 1, "tid": 3, "ts": 20}, {"ph": "E", "pid": 1, "tid": 3, "ts": 21},
+            {"ph": "b", "cat": "net", "id": 1, "name": "get", "pid": 1, "tid": 3, "ts": 0},
+            {"ph": "e", "cat": "net", "id": 1, "name": "get", "pid": 1, "tid": 3, "ts": 9},
+            {"ph": "i", "name": "mark", "pid": 1, "tid": 2, "ts": 3}
+        ]"#;
+        let trace = stackline_ingest::read_bytes("t", json, &Default::default()).unwrap();
+        let table = &run(&trace, &Scope::default())[0];
+        let text = |column: &str| match &table.column(column).unwrap().values {
+            Values::Str(v) => v.iter().flatten().cloned().collect::<Vec<_>>(),
+            other => panic!("{other:?}"),
+        };
+        let numbers = |column: &str| match &table.column(column).unwrap().values {
+            Values::I64(v) => v.clone(),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(text("name"), ["f", "g", "f", "get"]);
+        assert_eq!(text("thread"), ["main", "main", "3", "3"]);
+        assert_eq!(numbers("calls"), [Some(2), Some(1), Some(1), Some(1)]);
+        assert_eq!(numbers("total_ns"), [Some(10_000), Some(4_000), Some(1_000), Some(9_000)]);
+        assert_eq!(numbers("self_ns"), [Some(8_000), Some(2_000), Some(1_000), None]);
+        assert_eq!(numbers("min_ns")[0], Some(2_000));
+        assert_eq!(numbers("max_ns")[0], Some(10_000));
+    }
+}

@@ -1,0 +1,172 @@
+//! The exact path as one serialisable value.
+
+use super::hops::{HopReport, Stretch};
+use super::story::{Chapter, story};
+use super::walk::ExactPath;
+use super::{Exact, NodeKind, Window};
+use crate::critical_path::{PathPoint, ReportShare};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use stackline_model::{EventId, StrId};
+use std::collections::BTreeMap;
+
+/// How many names [`ExactReport::top`] lists.
+const TOP: usize = 20;
+
+/// What reading the path needs to know about the records behind it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ExactWarning {
+    /// Stable name.
+    pub code: &'static str,
+    /// How often.
+    pub count: u64,
+    /// One sentence for people; the count stands before it.
+    #[serde(skip)]
+    pub message: &'static str,
+}
+
+/// What `critical-path --method exact --format json` prints, except the read report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ExactReport {
+    /// `exact`.
+    pub method: &'static str,
+    /// Length of the window in ns.
+    pub window_ns: i64,
+    /// Start of the window in ns since the trace's base.
+    pub window_start_ns: i64,
+    /// End of the window in ns since the trace's base.
+    pub window_end_ns: i64,
+    /// Length of the path in ns: that of the window.
+    pub path_ns: i64,
+    /// The same in µs, under HTA's name.
+    pub weight_us: f64,
+    /// Nodes of the dependency graph.
+    pub graph_nodes: usize,
+    /// Edges of the graph by the rule behind them.
+    pub edges: BTreeMap<&'static str, usize>,
+    /// Hops of the path.
+    pub path_nodes: usize,
+    /// Events on the path.
+    pub path_events: usize,
+    /// Percent of the window per cause; causes without time are left out.
+    pub bound_by: BTreeMap<&'static str, f64>,
+    /// The same in ns.
+    pub bound_by_ns: BTreeMap<&'static str, i64>,
+    /// Time whose cause is inferred, not recorded, in ns; time without known cause included.
+    pub inferred_ns: i64,
+    /// Names with the most time on the path.
+    pub top: Vec<ReportShare>,
+    /// The path in at most some twenty lines.
+    pub story: Vec<Chapter>,
+    /// The path in full.
+    pub hops: Vec<HopReport>,
+    /// The path as points, as other methods have it: start and end of each hop with an event.
+    pub path: Vec<PathPoint>,
+    /// What the reader should know.
+    pub warnings: Vec<ExactWarning>,
+}
+
+impl Exact<'_> {
+    /// The report of a path, with hops and points.
+    pub fn report(&self, path: &ExactPath) -> ExactReport {
+        let stretches = self.stretches(path);
+        let hops = self.hop_reports(path, &stretches);
+        let points = points(&hops);
+        ExactReport { path: points, hops, ..self.summarise(path, &stretches) }
+    }
+
+    /// The report of a path, without hops and points.
+    pub fn summary(&self, path: &ExactPath) -> ExactReport {
+        self.summarise(path, &self.stretches(path))
+    }
+
+    fn summarise(&self, path: &ExactPath, stretches: &[Stretch]) -> ExactReport {
+        let Window { start, end, .. } = path.window;
+        let spent: Vec<(&str, i64)> =
+            path.by_category().iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect();
+        let percent = |ns: i64| 100.0 * ns as f64 / (end - start).max(1) as f64;
+        let mut events: Vec<EventId> = path.hops.iter().filter_map(|h| h.event.some()).collect();
+        events.sort_unstable();
+        events.dedup();
+        let mut edges = BTreeMap::new();
+        for edge in &self.graph.edges {
+            *edges.entry(edge.dependency.rule()).or_default() += 1;
+        }
+        ExactReport {
+            method: "exact",
+            window_ns: end - start,
+            window_start_ns: start,
+            window_end_ns: end,
+            path_ns: path.length_ns(),
+            weight_us: path.length_ns() as f64 / 1e3,
+            graph_nodes: self.graph.len(),
+            edges,
+            path_nodes: stretches.len(),
+            path_events: events.len(),
+            bound_by: spent.iter().map(|&(c, ns)| (c, percent(ns))).collect(),
+            bound_by_ns: spent.iter().copied().collect(),
+            inferred_ns: path.inferred_ns(),
+            top: self.top_names(path),
+            story: story(self, path, stretches),
+            hops: Vec::new(),
+            path: Vec::new(),
+            warnings: self.warnings(),
+        }
+    }
+
+    /// Names of events by their time on the path.
+    fn top_names(&self, path: &ExactPath) -> Vec<ReportShare> {
+        let mut sums: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
+        for hop in path.hops.iter().filter(|h| h.event.is_some()) {
+            let slot = sums.entry(self.trace.events.name[hop.event.index()]).or_default();
+            *slot = (slot.0 + hop.end - hop.start, slot.1 + 1);
+        }
+        let mut sums: Vec<(StrId, (i64, usize))> = sums.into_iter().collect();
+        let text = |id: StrId| self.trace.strings.get(id);
+        sums.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| text(a.0).cmp(text(b.0))));
+        let total = path.window.length_ns().max(1) as f64;
+        let share = |(name, (ns, edges)): (StrId, (i64, usize))| ReportShare {
+            name: text(name).to_owned(),
+            weight_us: ns as f64 / 1e3,
+            percent: 100.0 * ns as f64 / total,
+            edges,
+        };
+        sums.into_iter().take(TOP).map(share).collect()
+    }
+
+    /// What had to be corrected or could not be explained.
+    pub fn warnings(&self) -> Vec<ExactWarning> {
+        let operations = self.graph.kind.iter().filter(|k| **k == NodeKind::Gpu).count();
+        let all = [
+            (
+                "early_kernels",
+                self.corrections.early_kernels,
+                "GPU operations start before their launch call; the clocks disagree",
+            ),
+            (
+                "contradictions",
+                self.corrections.contradictions,
+                "waits end before what they wait for; the clocks disagree, or records are missing",
+            ),
+            ("broken_cycles", self.graph.broken_cycles, "edges were left out because they closed a cycle"),
+            ("unexplained_waits", self.unexplained_waits, "stream waits are recorded without what they wait for"),
+            ("no_gpu_work", u64::from(operations == 0), "window without GPU work: this is a path of the host alone"),
+        ];
+        let warn = |(code, count, message)| ExactWarning { code, count, message };
+        all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()
+    }
+}
+
+fn points(hops: &[HopReport]) -> Vec<PathPoint> {
+    let point = |hop: &HopReport, event: u32, at: &str, time_ns: i64| PathPoint {
+        event,
+        at: at.to_owned(),
+        time_ns,
+        name: hop.name.clone(),
+        track: hop.track.clone(),
+    };
+    let both = |hop: &HopReport| {
+        hop.event.map(|e| [point(hop, e, "start", hop.start_ns), point(hop, e, "end", hop.end_ns)])
+    };
+    hops.iter().filter_map(both).flatten().collect()
+}

@@ -1,0 +1,132 @@
+//! Slack: how much longer something could take without moving the end of a window.
+
+use super::graph::NONE;
+use super::walk::ExactPath;
+use super::{Exact, NodeKind, Window};
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use stackline_model::{EventId, EventKind, StrId};
+
+/// A name whose events take long in sum but bound the window little: a false hotspot.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Harmless {
+    /// Name of kernels or operators.
+    pub name: String,
+    /// `gpu` or `host`.
+    pub resource: &'static str,
+    /// Number of events in the window.
+    pub calls: usize,
+    /// Their time in the window in ns: of kernels the sum, of operators the sum without what they call.
+    pub total_ns: i64,
+    /// Of it on the path, in ns.
+    pub on_path_ns: i64,
+    /// The least slack of any of them, in ns.
+    pub min_slack_ns: i64,
+    /// The median slack, in ns.
+    pub median_slack_ns: i64,
+}
+
+/// What is summed per name.
+#[derive(Default)]
+struct Sum {
+    total: i64,
+    on_path: i64,
+    slacks: Vec<i64>,
+}
+
+impl Exact<'_> {
+    /// Slack of each node in ns: how much later it may end without moving the end of the window. Nodes that nothing
+    /// depends on may last until the window ends; nodes that end after the window have none that matters: 0.
+    pub fn slack(&self, window: Window) -> Vec<i64> {
+        let graph = &self.graph;
+        let mut late: Vec<i64> = graph.end.iter().map(|&end| end.max(window.end)).collect();
+        if window.anchor != NONE {
+            late[window.anchor as usize] = late[window.anchor as usize].min(graph.end[window.anchor as usize]);
+        }
+        for &node in graph.order.iter().rev() {
+            let dur = graph.end[node as usize] - graph.start[node as usize];
+            let late_start = late[node as usize] - dur;
+            for edge in graph.edges_into(node) {
+                let bound = late_start - edge.lag;
+                let slot = &mut late[edge.from as usize];
+                *slot = (*slot).min(bound);
+            }
+        }
+        late.iter().zip(&graph.end).map(|(late, end)| (late - end).max(0)).collect()
+    }
+
+    /// Slack of a host span in ns: the least of the nodes in which it runs.
+    pub fn slack_of_span(&self, slack: &[i64], lane: usize, start: i64, end: i64) -> i64 {
+        let (from, to) = self.lane_nodes[lane];
+        let ends = &self.graph.end[from as usize..to as usize];
+        let first = from as usize + ends.partition_point(|&e| e <= start);
+        let nodes = (first..to as usize).take_while(|&n| self.graph.start[n] < end);
+        nodes.map(|n| slack[n]).min().unwrap_or(0)
+    }
+
+    /// What a sum of times puts at the top and the path does not need: names with more than a hundredth of the window
+    /// in sum of which less than a tenth is on the path, by sum.
+    pub fn large_but_harmless(&self, path: &ExactPath) -> Vec<Harmless> {
+        let slack = self.slack(path.window);
+        let mut sums: FxHashMap<(bool, StrId), Sum> = FxHashMap::default();
+        self.sum_gpu(path.window, &slack, &mut sums);
+        self.sum_host(path.window, &slack, &mut sums);
+        for hop in path.hops.iter().filter(|h| h.event.is_some() && matches!(h.rule, "record" | "innermost_span")) {
+            let is_gpu = self.trace.kind(hop.event).is_gpu_work();
+            if let Some(sum) = sums.get_mut(&(is_gpu, self.trace.events.name[hop.event.index()])) {
+                sum.on_path += hop.end - hop.start;
+            }
+        }
+        let floor = path.window.length_ns() / 100;
+        let mut found: Vec<Harmless> = sums
+            .into_iter()
+            .filter(|(_, sum)| sum.total > floor && sum.on_path < sum.total / 10)
+            .map(|((is_gpu, name), mut sum)| {
+                let middle = sum.slacks.len() / 2;
+                Harmless {
+                    name: self.trace.strings.get(name).to_owned(),
+                    resource: if is_gpu { "gpu" } else { "host" },
+                    calls: sum.slacks.len(),
+                    total_ns: sum.total,
+                    on_path_ns: sum.on_path,
+                    min_slack_ns: sum.slacks.iter().copied().min().unwrap_or(0),
+                    median_slack_ns: *sum.slacks.select_nth_unstable(middle).1,
+                }
+            })
+            .collect();
+        found.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| (a.resource, &a.name).cmp(&(b.resource, &b.name))));
+        found
+    }
+
+    fn sum_gpu(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
+        let graph = &self.graph;
+        for node in (0..graph.len()).filter(|&n| graph.kind[n] == NodeKind::Gpu) {
+            let inside = graph.end[node].min(window.end) - graph.start[node].max(window.start);
+            if inside > 0 {
+                let event = self.trace.gpu.event[graph.place[node] as usize];
+                let sum = sums.entry((true, self.trace.events.name[event.index()])).or_default();
+                sum.total += inside;
+                sum.slacks.push(slack[node]);
+            }
+        }
+    }
+
+    /// Operators by their own time.
+    fn sum_host(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
+        for (index, lane) in self.lanes.iter().enumerate() {
+            let mut counted = EventId::NONE;
+            for (i, piece) in lane.pieces.iter().enumerate() {
+                let (start, end) = (piece.start.max(window.start), lane.piece_end(i).min(window.end));
+                if start >= end || piece.event.is_none() || self.trace.kind(piece.event) != EventKind::Operator {
+                    continue;
+                }
+                let sum = sums.entry((false, self.trace.events.name[piece.event.index()])).or_default();
+                sum.total += end - start;
+                if piece.event != counted {
+                    counted = piece.event;
+                    sum.slacks.push(self.slack_of_span(slack, index, start, end));
+                }
+            }
+        }
+    }
+}

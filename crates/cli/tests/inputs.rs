@@ -1,0 +1,55 @@
+//! What counts as an input, and which rank each is.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{run, stdout, write_sample};
+use serde_json::Value;
+
+fn traces(args: &[&str]) -> Vec<(String, i64, bool)> {
+    let document: Value = serde_json::from_str(&stdout(&[args, &["--format", "json"]].concat())).unwrap();
+    let one = |t: &Value| {
+        let name = t["name"].as_str().unwrap().to_owned();
+        (name, t["rank"].as_i64().unwrap(), t["rank_from_file"].as_bool().unwrap())
+    };
+    document["traces"].as_array().unwrap().iter().map(one).collect()
+}
+
+#[test]
+fn runs_within_a_directory_are_opened_too() {
+    let (source, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = folder.path().to_str().unwrap();
+    write_sample(folder.path(), 0);
+    let other = write_sample(source.path(), 1);
+    let good = folder.path().join("deep/job.stackline");
+    std::fs::create_dir(folder.path().join("deep")).unwrap();
+    assert!(run(&["import", &other, "-o", good.to_str().unwrap()]).status.success());
+    let expected = [("rank0.json".to_owned(), 0, true), ("rank1.json".to_owned(), 1, true)];
+    assert_eq!(traces(&["steps", path]), expected);
+    let bad = folder.path().join("bad.stackline");
+    assert!(run(&["import", &other, "-o", bad.to_str().unwrap()]).status.success());
+    std::fs::write(bad.join("manifest.json"), "{\"format\": \"stackline-run\"").unwrap();
+    assert_eq!(traces(&["steps", path]), expected);
+    let report = stdout(&["doctor", path]);
+    assert!(report.contains("skipped_file") && report.contains("bad.stackline"), "{report}");
+}
+
+#[test]
+fn ranks_by_position_are_said_and_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = write_sample(folder.path(), 0);
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (a, b) = (file("a.json"), file("b.json"));
+    for copy in [&a, &b] {
+        std::fs::copy(&sample, copy).unwrap();
+    }
+    assert_eq!(traces(&["steps", &a, &b]), [("a.json".to_owned(), 0, true), ("b.json".to_owned(), 1, false)]);
+    let said = stdout(&["doctor", &a, &b]);
+    assert!(said.contains("rank_by_position") && said.contains("b.json names rank 0 and counts as 1"), "{said}");
+    let chosen = ["steps", &a, &b, "--rank", "1"];
+    assert_eq!(traces(&chosen), [("b.json".to_owned(), 1, false)]);
+    assert!(stdout(&chosen).contains("rank_by_position"));
+    let run_dir = file("one.stackline");
+    assert!(run(&["import", &a, &b, "--rank", "1", "-o", &run_dir]).status.success());
+    assert_eq!(traces(&["steps", &run_dir]), [("b.json".to_owned(), 1, true)]);
+}

@@ -1,0 +1,116 @@
+//! Whether something that is said about a damaged trace was so.
+
+use crate::Simulated;
+use crate::damage::Damaged;
+use crate::kineto::{View, thread_label};
+use crate::run::record::Category;
+use crate::run::{Activity, Cause, Segment, State};
+
+/// A piece of a path that is said to be certain. Times in ns since the profiler was started, as the (damaged) trace shows
+/// them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claim<'a> {
+    /// Where it begins: in a lag, where the release was.
+    pub start_ns: i64,
+    /// Where it ends: in a lag, where the released thing starts or goes on.
+    pub end_ns: i64,
+    /// As in `bound_by`.
+    pub category: &'a str,
+    /// As in [`crate::Hop::track`]: of what was released.
+    pub track: &'a str,
+}
+
+impl Simulated {
+    /// Why a claim about the complete trace is wrong; `None` if it is true.
+    ///
+    /// An edge is true if what it leads from is a prerequisite of what it leads to, be it the one that bound or not: with
+    /// records missing the later one may be unknown. Own time of a thread is true if the thread did not stand still in
+    /// it, whatever it did: with frames missing it looks like that of what is around them.
+    #[must_use]
+    pub fn refute(&self, claim: &Claim<'_>) -> Option<String> {
+        self.refute_in(&View::complete(&self.outcome), claim)
+    }
+
+    /// Why a claim about a damaged trace of this program is wrong.
+    #[must_use]
+    pub fn refute_damaged(&self, damaged: &Damaged, claim: &Claim<'_>) -> Option<String> {
+        self.refute_in(&damaged.view, claim)
+    }
+
+    fn refute_in(&self, view: &View, claim: &Claim<'_>) -> Option<String> {
+        let thread = self.outcome.threads.iter().find(|(role, _)| thread_label(*role) == claim.track);
+        let right = match claim.category {
+            "gpu_compute" | "gpu_communication" | "gpu_copy" => self.ran(view, claim),
+            "gpu_queue" => self.started(view, claim).any(|a| self.released_by_op(view, a, claim.start_ns)),
+            "launch_latency" => self.started(view, claim).any(|a| self.released_by_call(a, claim)),
+            "sync_return" | "thread_handover" => thread.is_some_and(|t| self.resumed(view, &t.1, claim)),
+            "unknown" => true,
+            _ => thread.is_some_and(|t| was_busy(&t.1, claim)),
+        };
+        (!right).then(|| format!("nothing of the program is like {claim:?}"))
+    }
+
+    fn on_track<'a>(&'a self, track: &'a str) -> impl Iterator<Item = (usize, &'a Activity)> {
+        let number = track.strip_prefix("stream ").and_then(|number| number.parse::<i64>().ok());
+        let stream_of = |a: &Activity| self.program.streams[self.program.ops[a.op].stream].number;
+        self.outcome.activities.iter().enumerate().filter(move |(_, a)| Some(stream_of(a)) == number)
+    }
+
+    fn ran(&self, view: &View, claim: &Claim<'_>) -> bool {
+        self.on_track(claim.track).any(|(i, a)| {
+            let (start, end) = view.times[i];
+            self.program.ops[a.op].work.category().name() == claim.category
+                && start <= claim.start_ns
+                && end >= claim.end_ns
+        })
+    }
+
+    fn started<'a>(&'a self, view: &'a View, claim: &'a Claim<'a>) -> impl Iterator<Item = &'a Activity> {
+        self.on_track(claim.track).filter(|&(i, _)| view.times[i].0 == claim.end_ns).map(|(_, a)| a)
+    }
+
+    fn times_of(&self, view: &View, op: usize) -> Option<(i64, i64)> {
+        self.outcome.activities.iter().position(|a| a.op == op).map(|i| view.times[i])
+    }
+
+    fn released_by_op(&self, view: &View, activity: &Activity, at: i64) -> bool {
+        activity.after.iter().any(|&op| self.times_of(view, op).is_some_and(|(_, end)| end == at))
+    }
+
+    fn released_by_call(&self, activity: &Activity, claim: &Claim<'_>) -> bool {
+        let call = &self.outcome.spans[activity.call as usize];
+        call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
+    }
+
+    /// Whether a wait of the thread ended there and was for something that ended then.
+    fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
+        let found = segments.iter().find(|segment| segment.end == claim.end_ns);
+        match found.map(|segment| segment.state) {
+            Some(State::Waited { cause: Cause::Thread { at, .. }, .. }) => at == claim.start_ns,
+            Some(State::Waited { cause: Cause::Op { op, .. }, category: Category::SyncReturn }) => {
+                self.times_of(view, op).is_some_and(|(_, end)| end == claim.start_ns)
+                    || self.waited_for(view, claim.start_ns, claim.end_ns)
+            }
+            _ => false,
+        }
+    }
+
+    /// With the last operation lost, an earlier one that the wait was also for is as far as a trace can tell.
+    fn waited_for(&self, view: &View, at: i64, until: i64) -> bool {
+        let ended = |(i, a): (usize, &Activity)| view.times[i].1 == at && a.end <= until;
+        self.outcome.activities.iter().enumerate().any(ended)
+    }
+}
+
+/// Whether the thread did something of its own in all of this time.
+fn was_busy(segments: &[Segment], claim: &Claim<'_>) -> bool {
+    let inside = segments.iter().filter(|s| s.end > claim.start_ns && s.start < claim.end_ns);
+    let mut any = false;
+    for segment in inside {
+        any = true;
+        if matches!(segment.state, State::Waited { .. }) {
+            return false;
+        }
+    }
+    any
+}
