@@ -78,7 +78,9 @@ fn try_program(seed: u64, simulated: &Simulated, table: &mut BTreeMap<String, Ac
         let inside = (before - found.gain.high_ns..=before - found.gain.low_ns).contains(&truth);
         if (error > 3.0 || !inside) && std::env::var("WHAT_IF_SHOW").is_ok() {
             let bounds = (before - found.gain.high_ns, before - found.gain.low_ns);
-            println!("seed {seed}: {text}: before {before}, predicted {predicted} {bounds:?}, true {truth}: {error:.2} %");
+            println!(
+                "seed {seed}: {text}: before {before}, predicted {predicted} {bounds:?}, true {truth}: {error:.2} %"
+            );
         }
         let accuracy = table.entry(kind).or_default();
         accuracy.errors.push(error);

@@ -105,12 +105,9 @@ impl Exact<'_> {
         if b.is_none() {
             return EventId::NONE;
         }
-        let same_kind = |e: &EventId| {
-            a.is_some() && self.trace.kind(*e) == self.trace.kind(a)
-        };
-        let encloses = |e: &EventId| {
-            events.start[e.index()] <= events.start[b.index()] && events.end(b) <= events.end(*e)
-        };
+        let same_kind = |e: &EventId| a.is_some() && self.trace.kind(*e) == self.trace.kind(a);
+        let encloses =
+            |e: &EventId| events.start[e.index()] <= events.start[b.index()] && events.end(b) <= events.end(*e);
         let chain = a.some().into_iter().chain(a.some().into_iter().flat_map(|a| self.trace.ancestors(a)));
         chain.filter(same_kind).find(encloses).into()
     }
@@ -155,9 +152,8 @@ fn owners(trace: &Trace, event: EventId) -> (EventId, EventId) {
     if let Some(gpu) = trace.gpu.of_event(event) {
         return owners_of_gpu(trace, gpu);
     }
-    let find = |kind: EventKind| {
-        std::iter::once(event).chain(trace.ancestors(event)).find(|&e| trace.kind(e) == kind).into()
-    };
+    let find =
+        |kind: EventKind| std::iter::once(event).chain(trace.ancestors(event)).find(|&e| trace.kind(e) == kind).into();
     (find(EventKind::Operator), find(EventKind::PythonFunction))
 }
 

@@ -165,8 +165,7 @@ fn points(hops: &[HopReport]) -> Vec<PathPoint> {
         name: hop.name.clone(),
         track: hop.track.clone(),
     };
-    let both = |hop: &HopReport| {
-        hop.event.map(|e| [point(hop, e, "start", hop.start_ns), point(hop, e, "end", hop.end_ns)])
-    };
+    let both =
+        |hop: &HopReport| hop.event.map(|e| [point(hop, e, "start", hop.start_ns), point(hop, e, "end", hop.end_ns)]);
     hops.iter().filter_map(both).flatten().collect()
 }

@@ -94,7 +94,9 @@ impl Exact<'_> {
                 }
             })
             .collect();
-        found.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| (a.resource, &a.name).cmp(&(b.resource, &b.name))));
+        found.sort_by(|a, b| {
+            b.total_ns.cmp(&a.total_ns).then_with(|| (a.resource, &a.name).cmp(&(b.resource, &b.name)))
+        });
         found
     }
 

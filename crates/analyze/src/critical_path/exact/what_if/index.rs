@@ -124,7 +124,7 @@ impl Index {
 }
 
 /// The call in which a thread waited for the GPU before a node.
-fn waiting_call(exact: &Exact<'_>, node: u32) -> EventId {
+pub(super) fn waiting_call(exact: &Exact<'_>, node: u32) -> EventId {
     let call = exact.graph.call[node as usize];
     if call.is_some() {
         return call;

@@ -15,6 +15,7 @@ mod replay;
 mod select;
 mod selector;
 mod sweep;
+mod waits;
 
 pub use edit::{Action, Edit};
 pub use path::NewPath;
@@ -91,6 +92,9 @@ impl<'a> Exact<'a> {
     }
 }
 
+/// Bounds are wider by the window's length over this.
+const BLUR: i64 = 10_000;
+
 /// A window whose length is asked for.
 #[derive(Clone, Copy)]
 struct Measured {
@@ -147,7 +151,9 @@ impl WhatIf<'_, '_> {
         let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts).length;
         let best = self.end_after(measured, applied, Mode::Optimistic, shifts).length;
         let ns = before - after;
-        Gain { ns, low_ns: ns.min(before - worst), high_ns: ns.max(before - best) }
+        // Clocks and rounding.
+        let blur = if applied.counts.is_empty() { 0 } else { before / BLUR };
+        Gain { ns, low_ns: ns.min(before - worst) - blur, high_ns: ns.max(before - best) + blur }
     }
 
     /// Where the window ends after the edits, and how long it is then.

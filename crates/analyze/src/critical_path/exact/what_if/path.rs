@@ -83,9 +83,8 @@ impl Walk<'_, '_> {
     }
 
     fn new_start(&self, node: u32) -> i64 {
-        let graph = &self.exact.graph;
-        let changed = self.applied.changes.time[self.plan.position[node as usize] as usize];
-        graph.start[node as usize] + self.shift(node) - changed
+        let shift = self.plan.start_shift(&self.applied.changes, self.plan.position[node as usize], self.shifts);
+        self.exact.graph.start[node as usize] + shift
     }
 
     fn run(&mut self, end: End) {

@@ -6,6 +6,8 @@
 
 use super::super::Exact;
 use super::super::graph::{ActivityGraph, Dependency, NONE, NodeKind};
+use super::super::threads::ThreadRule;
+use super::waits::Waits;
 use crate::critical_path::gpu_order::Evidence;
 use rustc_hash::FxHashMap;
 
@@ -31,8 +33,14 @@ enum Class {
     Queue = 1,
     Other = 2,
     Overlap = 3,
+    /// Room on the device.
     Capacity = 4,
+    /// Inferred, and did not bind.
+    DoubtfulQueue = 5,
+    DoubtfulOther = 6,
 }
+
+const CLASSES: usize = 7;
 
 /// An edge by position.
 #[derive(Clone, Copy)]
@@ -44,12 +52,13 @@ pub(super) struct PlanEdge {
     class: Class,
     is_binding: bool,
     is_inferred: bool,
+    is_sync: bool,
     /// Position of the edge in the graph; none for capacity.
     pub(super) edge: u32,
 }
 
 /// Lags by class, in ns.
-type Lags = [i64; 5];
+type Lags = [i64; CLASSES];
 
 impl PlanEdge {
     fn slack(&self, lags: &Lags) -> i64 {
@@ -67,6 +76,11 @@ pub(super) struct Plan {
     edges: Vec<PlanEdge>,
     /// Per position whether what bound it is inferred.
     is_inferred: Vec<bool>,
+    /// Per position whether the interpreter's lock bound it.
+    is_lock: Vec<bool>,
+    /// Per position whether it follows a wait for the GPU.
+    is_sync: Vec<bool>,
+    waits: Waits,
     /// Observed start per position, in ns.
     start: Vec<i64>,
     /// Per mode.
@@ -84,6 +98,9 @@ impl Plan {
             offset: Vec::with_capacity(node.len() + 1),
             edges: Vec::with_capacity(graph.edges.len()),
             is_inferred: Vec::with_capacity(node.len()),
+            is_lock: Vec::with_capacity(node.len()),
+            is_sync: Vec::with_capacity(node.len()),
+            waits: Waits::new(exact),
             start: node.iter().map(|&n| graph.start[n as usize]).collect(),
             lags: lag_tables(graph),
             overlapped_by: FxHashMap::default(),
@@ -102,7 +119,7 @@ impl Plan {
         let node = self.node[at as usize];
         let start = graph.start[node as usize];
         let binding = graph.binding[node as usize];
-        let mut inferred = false;
+        let (mut inferred, mut is_sync, mut is_lock) = (false, false, false);
         for i in graph.edge_range(node) {
             let edge = &graph.edges[i];
             let from = self.position[edge.from as usize];
@@ -111,14 +128,22 @@ impl Plan {
                 continue;
             }
             let is_binding = i as u32 == binding;
-            let class = class_of(graph.kind[node as usize], edge.dependency);
             let is_inferred = edge.dependency.evidence() == Evidence::Inferred;
+            let class = match class_of(graph.kind[node as usize], edge.dependency) {
+                Class::Queue if is_inferred && !is_binding => Class::DoubtfulQueue,
+                Class::Other if is_inferred && !is_binding => Class::DoubtfulOther,
+                class => class,
+            };
+            is_sync |= matches!(edge.dependency, Dependency::Sync(_));
             inferred |= is_binding && is_inferred;
+            let locks = matches!(edge.dependency, Dependency::Thread(ThreadRule::InterpreterLock, _));
+            is_lock |= is_binding && locks;
             if class == Class::Overlap {
                 self.overlapped_by.insert(from, at);
             }
             let observed = start - graph.end[edge.from as usize];
-            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, edge: i as u32 });
+            let (is_sync, edge) = (matches!(edge.dependency, Dependency::Sync(_)), i as u32);
+            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, edge });
         }
         // Room on the device alone releases nothing.
         let has_edges = self.edges.len() > self.offset[at as usize] as usize;
@@ -127,10 +152,20 @@ impl Plan {
             if from < at {
                 let observed = start - graph.end[other as usize];
                 let (class, edge) = (Class::Capacity, NONE);
-                self.edges.push(PlanEdge { observed, from, class, is_binding: false, is_inferred: true, edge });
+                self.edges.push(PlanEdge {
+                    observed,
+                    from,
+                    class,
+                    is_binding: false,
+                    is_inferred: true,
+                    is_sync: false,
+                    edge,
+                });
             }
         }
         self.is_inferred.push(inferred);
+        self.is_sync.push(is_sync);
+        self.is_lock.push(is_lock);
         self.offset.push(self.edges.len() as u32);
     }
 
@@ -161,9 +196,10 @@ impl Plan {
         shifts.clear();
         shifts.resize(first as usize, 0);
         for at in first..until {
-            let slow = changes.special[at as usize] || (mode != Mode::Usual && self.is_inferred[at as usize]);
-            let shift = if slow {
-                self.special_shift(changes, mode, at, shifts)
+            let doubtful = mode != Mode::Usual && self.is_inferred[at as usize];
+            let shift = if changes.special[at as usize] || doubtful || self.is_sync[at as usize] {
+                let (shift, change) = self.special_shift(changes, mode, at, shifts);
+                shift + change
             } else {
                 let edges = &self.edges[self.range(at)];
                 edges.iter().map(|e| shifts[e.from as usize] - e.slack(lags)).max().unwrap_or(0)
@@ -172,16 +208,29 @@ impl Plan {
         }
     }
 
-    /// Shift of the start of a node whose edges are not all as observed.
-    fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> i64 {
+    /// Shift of the start of a node by the usual lags, given the shifts of those before it.
+    pub(super) fn start_shift(&self, changes: &Changes, at: u32, shifts: &[i64]) -> i64 {
+        if self.is_sync[at as usize] {
+            return self.special_shift(changes, Mode::Usual, at, shifts).0;
+        }
+        shifts[at as usize] - changes.time[at as usize]
+    }
+
+    /// Shift of the start of a node whose edges are not all as observed, and by how much its way back from a wait changes.
+    fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> (i64, i64) {
         let inferred = self.is_inferred[at as usize];
-        let mut terms = Terms::default();
+        let mut terms = Terms { unmoved: true, ..Terms::default() };
+        let (mut synced, mut others) = (None, None);
         for (i, edge) in self.range(at).zip(&self.edges[self.range(at)]) {
             let Some((term, observed)) = self.term(changes, mode, (at, i), shifts) else { continue };
+            terms.unmoved &= shifts[edge.from as usize] == 0;
+            let side = if edge.is_sync { &mut synced } else { &mut others };
+            *side = Some(term).max(*side);
             match mode {
                 Mode::Optimistic if inferred && edge.is_binding => terms.binding = Some(term),
                 Mode::Optimistic if inferred => {
-                    terms.other = terms.other.max(Some(observed));
+                    let asked = if self.is_lock[at as usize] { term } else { observed };
+                    terms.other = terms.other.max(Some(asked));
                     if !edge.is_inferred {
                         terms.sure = terms.sure.max(Some(term));
                     }
@@ -196,7 +245,13 @@ impl Plan {
             let shift = if from == NONE { 0 } else { shifts[from as usize] };
             terms.sure = terms.sure.max(Some(shift - slack));
         }
-        terms.shift()
+        let shift = terms.shift();
+        let moved = shift != 0 || synced < others || others.is_some_and(|s| s != 0);
+        if self.is_sync[at as usize] && moved {
+            let waits = synced >= others && synced.is_some();
+            return (shift, self.waits.change(self.node[at as usize], mode, waits));
+        }
+        (shift, 0)
     }
 
     /// What an edge asks for, and what it would ask for with the observed lag. `None` if it is gone.
@@ -230,11 +285,15 @@ struct Terms {
     sure: Option<i64>,
     binding: Option<i64>,
     other: Option<i64>,
+    /// Whether no predecessor moved.
+    unmoved: bool,
 }
 
 impl Terms {
     fn shift(&self) -> i64 {
+        // Where nothing moved, nothing is in doubt.
         let doubtful = match (self.binding, self.other) {
+            (Some(0), _) if self.unmoved => Some(0),
             (Some(binding), Some(other)) => Some(binding.min(other)),
             (binding, other) => binding.or(other),
         };
@@ -343,7 +402,7 @@ fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
             list.push(lag);
         }
     }
-    let mut tables = [[0; 5]; 3];
+    let mut tables = [[0; CLASSES]; 3];
     for (class, mut list) in seen.into_iter().enumerate() {
         list.sort_unstable();
         let at = |percent: usize| list.get((list.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0);
@@ -354,6 +413,12 @@ fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     // Only the pessimist keeps apart what was apart.
     tables[Mode::Optimistic as usize][Class::Capacity as usize] = -GONE;
     tables[Mode::Usual as usize][Class::Capacity as usize] = -GONE;
+    for table in &mut tables {
+        table[Class::DoubtfulQueue as usize] = table[Class::Queue as usize];
+    }
+    for class in [Class::DoubtfulQueue, Class::DoubtfulOther] {
+        tables[Mode::Optimistic as usize][class as usize] = -GONE;
+    }
     tables
 }
 
