@@ -5,10 +5,11 @@
 //! edges have none. So without changes every shift is 0 and the observed times come back exactly.
 
 use super::super::Exact;
+use super::super::category::LONG_GAP_NS;
 use super::super::graph::{ActivityGraph, Dependency, NONE, NodeKind};
 use super::super::threads::ThreadRule;
 use super::waits::Waits;
-use crate::critical_path::gpu_order::Evidence;
+use crate::critical_path::gpu_order::{Evidence, Reason};
 use rustc_hash::FxHashMap;
 
 /// Slack of an edge that is gone, in ns. Far from overflow when a shift is taken off.
@@ -21,7 +22,7 @@ pub(super) enum Mode {
     Optimistic = 0,
     /// Lags that did not bind are the usual ones, inferred dependencies hold.
     Usual = 1,
-    /// Lags that did not bind are long, what inferred dependencies might hide holds as well, and work of several streams
+    /// Lags that did not bind are as long as any, what inferred dependencies might hide holds as well, and work of several streams
     /// that never ran at the same time does not begin to.
     Pessimistic = 2,
 }
@@ -76,7 +77,7 @@ pub(super) struct Plan {
     edges: Vec<PlanEdge>,
     /// Per position whether what bound it is inferred.
     is_inferred: Vec<bool>,
-    /// Per position whether the interpreter's lock bound it.
+    /// Per position whether a lock or a full queue bound it: after an edit there may be nothing to wait for.
     is_lock: Vec<bool>,
     /// Per position whether it follows a wait for the GPU.
     is_sync: Vec<bool>,
@@ -136,7 +137,10 @@ impl Plan {
             };
             is_sync |= matches!(edge.dependency, Dependency::Sync(_));
             inferred |= is_binding && is_inferred;
-            let locks = matches!(edge.dependency, Dependency::Thread(ThreadRule::InterpreterLock, _));
+            let locks = matches!(
+                edge.dependency,
+                Dependency::Thread(ThreadRule::InterpreterLock, _) | Dependency::Sync(Reason::BackPressure)
+            );
             is_lock |= is_binding && locks;
             if class == Class::Overlap {
                 self.overlapped_by.insert(from, at);
@@ -391,14 +395,19 @@ fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
     }
 }
 
-/// Lags of edges that did not bind: the least, the median and the 95th percentile of those of their class that did.
+/// Fewer lags than this say little about the shortest and the longest.
+const ENOUGH: usize = 100;
+/// The longest launch and the longest gap to expect where a trace does not show enough of them, in ns.
+const LONG_LAGS: [i64; 2] = [20_000, 4_000];
+
+/// Lags of edges that did not bind: the least, the median and the greatest of those of their class that did.
 fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     let mut seen = [Vec::new(), Vec::new()];
     for node in 0..graph.len() as u32 {
         let Some(edge) = graph.release(node) else { continue };
         let lag = graph.start[node as usize] - graph.end[edge.from as usize];
         let class = class_of(graph.kind[node as usize], edge.dependency) as usize;
-        if let Some(list) = seen.get_mut(class).filter(|_| lag >= 0) {
+        if let Some(list) = seen.get_mut(class).filter(|_| (0..=LONG_GAP_NS).contains(&lag)) {
             list.push(lag);
         }
     }
@@ -406,8 +415,9 @@ fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
     for (class, mut list) in seen.into_iter().enumerate() {
         list.sort_unstable();
         let at = |percent: usize| list.get((list.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0);
-        for (table, percent) in tables.iter_mut().zip([0, 50, 95]) {
-            table[class] = at(percent);
+        let (least, longest) = if list.len() < ENOUGH { (0, at(100).max(LONG_LAGS[class])) } else { (at(0), at(100)) };
+        for (table, lag) in tables.iter_mut().zip([least, at(50), longest]) {
+            table[class] = lag;
         }
     }
     // Only the pessimist keeps apart what was apart.
