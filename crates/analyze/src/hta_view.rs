@@ -4,7 +4,7 @@
 //! Rows are in file order. A row's *event index*, in HTA's words, is [`stackline_model::EventTable::source_index`].
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AttrColumn, AttrValue, EventId, Phase, StrId, Trace, flags};
+use stackline_model::{AttrColumn, AttrValue, EventId, Phase, RECORDED_DURATION, StrId, Trace, flags};
 
 /// Calls that put an operation on a stream, by HTA's rules.
 pub const LAUNCHES: &[&str] = &[
@@ -101,6 +101,7 @@ impl HtaView {
         let events = &trace.events;
         let recording = trace.strings.find("Trace");
         let (stream, correlation) = (trace.attr("stream"), trace.attr("correlation"));
+        let recorded = trace.attr(RECORDED_DURATION);
         let syncs = [trace.strings.find("Event Sync"), trace.strings.find("Context Sync")];
         let rounded = trace.meta.fractional_ts;
         let mut view = Self::default();
@@ -112,7 +113,9 @@ impl HtaView {
             if !timed || category.is_none() || Some(category) == recording || events.phase[i] == Phase::Async {
                 continue;
             }
-            let (start, dur) = (events.start[i], events.dur[i]);
+            // Where we cut a span at its caller's end, HTA sees what the file says.
+            let cut = if events.has(event, flags::CLAMPED) { recorded.i64(event) } else { None };
+            let (start, dur) = (events.start[i], cut.unwrap_or(events.dur[i]));
             let (start, end) = if rounded { round(start, dur) } else { (start, start.saturating_add(dur)) };
             let stream = number(&stream, event, trace);
             let correlation = number(&correlation, event, trace);

@@ -88,7 +88,7 @@ pub(crate) enum Command {
     /// Tell in a screenful where the time goes.
     #[command(after_help = "Example:\n  stackline report trace.json.gz --fail-on 'idle>30%'")]
     Report(ReportArgs),
-    /// Find the chain of work that the time depends on, by the rules of HTA.
+    /// Find the chain of work that the time depends on.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
     /// Store traces as a run directory, which opens without parsing.
@@ -131,6 +131,8 @@ pub(crate) enum Command {
 
 const CRITICAL_PATH_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz
+  stackline critical-path trace.json.gz --steps 5
+  stackline critical-path trace.json.gz --compare
   stackline critical-path trace.json.gz --annotation ProfilerStep --instance 0..2 --format json
   stackline critical-path trace.json.gz --what-if 'gpu:*gemm*=x0.5'
   stackline critical-path trace.json.gz --overlay overlaid.json.gz --only-critical";
@@ -152,9 +154,12 @@ pub(crate) struct CriticalPathArgs {
     /// Trace files, archives, directories of traces, run directories, or - for standard input.
     #[arg(value_name = "TRACE", required_unless_present = "restore")]
     pub(crate) inputs: Vec<PathBuf>,
-    /// Rule set.
-    #[arg(long, value_enum, default_value_t = Method::Hta)]
-    pub(crate) method: Method,
+    /// How the path is found [default: exact, or hta with an option that only hta has].
+    #[arg(long, value_enum)]
+    pub(crate) method: Option<Method>,
+    /// Show the methods side by side.
+    #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if"])]
+    pub(crate) compare: bool,
     /// Analyse the events whose name contains this text instead of the whole trace.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) annotation: String,
@@ -190,9 +195,11 @@ pub(crate) struct CriticalPathArgs {
     pub(crate) what_if: Vec<String>,
 }
 
-/// Rule set of the critical path.
+/// How the critical path is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Method {
+    /// Walking back from the end: every nanosecond of the window has one cause.
+    Exact,
     /// Meta's Holistic Trace Analysis 0.6.1, to the node.
     Hta,
 }

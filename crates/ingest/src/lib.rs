@@ -15,6 +15,7 @@
 mod decimal;
 mod error;
 mod input;
+mod places;
 mod prefetch;
 pub mod problems;
 mod raw;

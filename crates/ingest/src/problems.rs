@@ -48,7 +48,9 @@ codes! {
     DAMAGED_HEADER "damaged_metadata" Skipped "a metadata entry of the file could not be read";
     SEVERAL_LISTS "several_event_lists" Repaired "the file has several event lists; all were read as one";
     DUPLICATE_KEY "duplicate_key" Repaired "a key occurs twice; the last value wins";
-    BAD_TIME "bad_time" Skipped "a time or duration is no number or absurdly large; the record is kept and counts nowhere";
+    BAD_TIME "bad_time" Skipped
+        "a time or duration that is no number or absurdly large was left out; its record is kept and counts nowhere";
+    BAD_BASE "bad_base_time" Skipped "the base time is no integer and was left out; times count from 0";
     NO_TIME "no_time" Skipped "a record has no time stamp; it stands at time 0 and counts nowhere";
     TIME_AS_TEXT "time_as_text" Repaired "times were written as text";
     TIME_IN_NS "time_in_ns" Repaired "times too large for microseconds were taken as nanoseconds";
@@ -59,6 +61,10 @@ codes! {
     TABLE_FULL "table_full" Lost "more than 4 GiB of text or 2^32 values; what came later lost its text or arguments";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU records at time 0, before the recording or absurdly long were kept but count nowhere";
+    GARBLED_TIME "garbled_time" Skipped
+        "records with times far from all others, in text that damaged compression garbled, are kept but count nowhere";
+    UNCERTAIN_WINDOW "uncertain_window" Note
+        "most of what was read stands near or behind damage: do not trust the window, nor totals over it";
     DUPLICATE_CORRELATION "ambiguous_launch" Repaired
         "several calls share a GPU operation's correlation id; the nearest of the fitting process was taken";
     OVERLAP_NOISE "stream_overlap_noise" Note "operations of one stream overlap by less than 3 µs (clock noise)";
@@ -66,7 +72,12 @@ codes! {
         "kernels of one stream overlap on a GPU with programmatic dependent launch";
     OVERLAP "stream_overlap" Note "operations of one stream overlap by 3 µs or more: durations may be too long";
     CLIPPED "clipped_overlap" Repaired "a GPU operation's end was moved to the start of the next one of its stream";
-    EARLY_KERNEL "kernel_before_launch" Note "GPU operations start before their launch call: CPU and GPU clocks differ";
+    EARLY_KERNEL "kernel_before_launch" Note
+        "GPU operations start before their launch call: CPU and GPU clocks differ; times are left as recorded";
+    LATE_KERNEL "kernel_after_wait" Note
+        "calls return before the GPU operations that they wait for end: clocks differ; times are left as recorded";
+    NEVER_CLOSED "never_closed" Repaired
+        "a frame without an end of its own ran on to the end of the recording; it was cut where its caller ends";
     CROSSING "crossing" Note "spans that cross the end of another of their thread were placed by their larger part";
     DANGLING_FLOW "dangling_flow" Note "flow arrows with only one end (usual in Kineto traces) were left out";
     NO_LAUNCH "no_launch" Note "GPU operations have no launch call in the trace";

@@ -180,6 +180,30 @@ impl AttrTable {
         fits
     }
 
+    /// Adds attributes to events that are there: event, key, value, ascending by event. Costs a copy of the table, so
+    /// call it once.
+    pub fn append(&mut self, additions: &[(EventId, StrId, AttrValue)]) {
+        if additions.is_empty() {
+            return;
+        }
+        let mut rest = additions;
+        let mut grown = Self::new();
+        for row in 0..self.len() {
+            let event = EventId::new(row);
+            let (mut fields, mut values) = (Vec::new(), Vec::new());
+            let count = rest.iter().take_while(|(e, ..)| *e == event).count();
+            let (own, later) = rest.split_at(count);
+            rest = later;
+            for (key, value) in self.of(event).chain(own.iter().map(|&(_, key, value)| (key, value))) {
+                let (kind, raw) = value.to_raw();
+                fields.push((key, kind));
+                values.push(raw);
+            }
+            grown.push(&fields, &values);
+        }
+        *self = grown;
+    }
+
     fn shape_id(&mut self, fields: &[(StrId, AttrType)]) -> ShapeId {
         // Neighbouring events mostly look alike: ask the previous shape before hashing.
         if let Some(&last) = self.shape.last()
@@ -299,5 +323,17 @@ mod tests {
         let again = AttrTable::from_columns(shapes.to_vec(), shape.to_vec(), values.to_vec()).unwrap();
         assert_eq!(again.of(EventId(0)).collect::<Vec<_>>(), table.of(EventId(0)).collect::<Vec<_>>());
         assert!(AttrTable::from_columns(shapes.to_vec(), shape.to_vec(), vec![1]).is_err());
+    }
+
+    #[test]
+    fn attributes_can_be_added_later() {
+        let mut strings = StringTable::new();
+        let (a, b) = (strings.intern("a"), strings.intern("b"));
+        let mut table = AttrTable::new();
+        table.push(&[(a, AttrType::Int)], &[7]);
+        table.push(&[], &[]);
+        table.append(&[(EventId(1), b, AttrValue::Int(5))]);
+        assert_eq!(table.of(EventId(0)).collect::<Vec<_>>(), [(a, AttrValue::Int(7))]);
+        assert_eq!(table.of(EventId(1)).collect::<Vec<_>>(), [(b, AttrValue::Int(5))]);
     }
 }

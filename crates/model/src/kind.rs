@@ -141,15 +141,20 @@ named_enum!(
     }
 );
 
+/// Attribute with the recorded duration in ns of a span that was cut at its caller's end ([`flags::CLAMPED`]).
+pub const RECORDED_DURATION: &str = "stackline:recorded_dur_ns";
+
 /// Flag bits of an event.
 pub mod flags {
     /// The record had a duration (or an end).
     pub const HAS_DURATION: u8 = 1;
     /// No end was recorded: the span was closed at the end of the trace.
     pub const UNFINISHED: u8 = 2;
-    /// The duration was negative and is now 0.
+    /// The duration was negative and is now 0, or ran past the caller's end and was cut there (then the recorded one is
+    /// the attribute [`super::RECORDED_DURATION`]).
     pub const CLAMPED: u8 = 4;
-    /// The times lie outside the recording (such as a GPU record at time 0): not used in spans and totals.
+    /// The times lie outside the recording (such as a GPU record at time 0, or garbled text): not used in spans and
+    /// totals.
     pub const IMPLAUSIBLE: u8 = 8;
     /// The span crosses the end of its parent instead of nesting in it.
     pub const CROSSING: u8 = 16;

@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod attrs;
+mod clock;
 mod events;
 mod gpu;
 mod ids;
@@ -33,10 +34,11 @@ mod trace;
 mod tracks;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
+pub use clock::DeviceClock;
 pub use events::{EventTable, NewEvent};
 pub use gpu::GpuTable;
 pub use ids::{EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId};
-pub use kind::{EventKind, Level, Phase, flags};
+pub use kind::{EventKind, Level, Phase, RECORDED_DURATION, flags};
 pub use links::{LinkTable, StackTable};
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use strings::StringTable;

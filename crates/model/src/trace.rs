@@ -1,8 +1,8 @@
 //! A sealed trace and a set of them.
 
 use crate::{
-    AttrTable, EventId, EventKind, EventTable, GpuTable, Key, LinkTable, ReadReport, StackTable, StrId, StringTable,
-    TrackId, TrackTable,
+    AttrTable, DeviceClock, EventId, EventKind, EventTable, GpuTable, Key, LinkTable, ReadReport, StackTable, StrId,
+    StringTable, TrackId, TrackTable,
 };
 
 /// A training or inference step (`ProfilerStep#n`).
@@ -35,6 +35,8 @@ pub struct TraceMeta {
     pub entries: Vec<(String, String)>,
     /// Whether any record had a fractional or missing `ts` in µs: HTA rounds such traces (its section 2.1).
     pub fractional_ts: bool,
+    /// How far each device's clock may be from the host's, by device number; empty without linked GPU work.
+    pub clocks: Vec<DeviceClock>,
 }
 
 impl TraceMeta {

@@ -3,7 +3,7 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stackline_model::{ReadReport, Trace, TraceMeta};
+use stackline_model::{DeviceClock, ReadReport, Trace, TraceMeta};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -48,6 +48,9 @@ pub struct TraceEntry {
     pub world_size: Option<i64>,
     /// See [`TraceMeta::fractional_ts`].
     pub fractional_ts: bool,
+    /// How far each device's clock may be from the host's; absent in runs of versions that did not look.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<DeviceClock>,
     /// What reading the source had to repair, skip or lose.
     pub report: ReadReport,
     /// All arguments are in the long table, none has a column in the event table (version 1).
@@ -72,7 +75,7 @@ pub struct TableEntry {
 
 impl TraceEntry {
     pub(crate) fn new(trace: &Trace) -> Self {
-        let TraceMeta { name, format, base_ns, rank, world_size, entries: _, fractional_ts } = &trace.meta;
+        let TraceMeta { name, format, base_ns, rank, world_size, entries: _, fractional_ts, clocks } = &trace.meta;
         Self {
             name: name.clone(),
             source_format: format.clone(),
@@ -80,6 +83,7 @@ impl TraceEntry {
             rank: *rank,
             world_size: *world_size,
             fractional_ts: *fractional_ts,
+            clocks: clocks.clone(),
             report: trace.report.clone(),
             long_arguments: false,
             tables: BTreeMap::new(),

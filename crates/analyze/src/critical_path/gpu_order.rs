@@ -25,6 +25,16 @@ pub enum Evidence {
     Inferred,
 }
 
+impl Evidence {
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Inferred => "inferred",
+        }
+    }
+}
+
 /// Why something waited for GPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {

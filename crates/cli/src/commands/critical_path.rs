@@ -1,5 +1,8 @@
 //! `critical-path`: the graph, its longest path, and what to do with them.
 
+mod compare;
+mod exact;
+
 use super::overlay;
 use crate::args::{Common, CriticalPathArgs, Format, Method, Range};
 use crate::failure::{WrongUse, unreadable, wrong_use};
@@ -11,7 +14,7 @@ use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{
     CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
 };
-use stackline_model::{Table, Unit};
+use stackline_model::{Table, Trace, Unit};
 use stackline_present::{TraceNote, human};
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -19,15 +22,45 @@ use std::path::Path;
 
 /// Runs the command.
 pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
+    if args.instance.is_some() && args.annotation.is_empty() {
+        return Err(wrong_use("--instance counts the events that --annotation names: give both"));
+    }
+    if args.compare {
+        return compare::run(args, common);
+    }
+    let hta_only = hta_only(args);
+    match args.method {
+        Some(Method::Exact) if !hta_only.is_empty() => {
+            let message = format!("{} needs --method hta", hta_only.join(", "));
+            Err(wrong_use(format!("{message}; for exact predictions use stackline what-if")))
+        }
+        None if hta_only.is_empty() => exact::run(args, common),
+        Some(Method::Exact) => exact::run(args, common),
+        Some(Method::Hta) | None => run_hta(args, common),
+    }
+}
+
+/// The options given that only HTA's method has.
+fn hta_only(args: &CriticalPathArgs) -> Vec<&'static str> {
+    let given = [
+        ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
+        ("--data-load-events", !args.data_load_events.is_empty()),
+        ("--include-last-profiler-step", args.include_last_profiler_step),
+        ("--overlay", args.overlay.is_some()),
+        ("--save", args.save.is_some()),
+        ("--restore", args.restore.is_some()),
+        ("--what-if", !args.what_if.is_empty()),
+    ];
+    given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
+}
+
+fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
     if common.steps.is_some() {
-        return Err(wrong_use("critical-path chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
+        return Err(wrong_use("--method hta chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
     }
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
         return Err(wrong_use("--restore takes the place of a trace: give one or the other"));
-    }
-    if args.instance.is_some() && args.annotation.is_empty() {
-        return Err(wrong_use("--instance counts the events that --annotation names: give both"));
     }
     for target in args.overlay.iter().chain(&args.save) {
         not_an_input(target, &args.inputs)?;
@@ -82,10 +115,7 @@ fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Resu
 }
 
 fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPath> {
-    let [trace] = &session.set.traces[..] else {
-        let message = "a critical path is that of one rank, and the input has several; choose one with --rank";
-        return Err(wrong_use(format!("{message} {}", session.ranks())));
-    };
+    let trace = one_trace(session)?;
     let options = HtaOptions {
         annotation: args.annotation.clone(),
         instance: args.instance.map(instances).transpose()?,
@@ -93,8 +123,17 @@ fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPat
         data_load_events: args.data_load_events.clone(),
         include_last_profiler_step: args.include_last_profiler_step,
     };
-    match args.method {
-        Method::Hta => hta::analyze(trace, &options).map_err(refuse),
+    hta::analyze(trace, &options).map_err(refuse)
+}
+
+/// The one trace of a session.
+fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
+    match &session.set.traces[..] {
+        [trace] => Ok(trace),
+        _ => {
+            let message = "a critical path is that of one rank, and the input has several; choose one with --rank";
+            Err(wrong_use(format!("{message} {}", session.ranks())))
+        }
     }
 }
 
@@ -110,6 +149,7 @@ fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }
         | CriticalPathError::LastStepLeftOut { .. }
+        | CriticalPathError::StepsNotFound { .. }
         | CriticalPathError::InstanceOutOfRange { .. }
         | CriticalPathError::EmptyRange { .. }
         | CriticalPathError::InvalidPattern { .. }

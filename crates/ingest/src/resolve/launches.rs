@@ -1,5 +1,6 @@
 //! GPU operations and the calls that launched them, by correlation id.
 
+use crate::places::{Places, Tally};
 use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
@@ -7,7 +8,7 @@ use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
 /// Fills the GPU table (all but the owners). One call may launch many operations (graph launches); where several calls
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
 /// device is taken.
-pub(super) fn link(trace: &mut Trace) {
+pub(super) fn link(trace: &mut Trace, places: &Places) {
     let correlation = correlations(trace);
     let calls = calls(trace, &correlation);
     let work: Vec<EventId> = trace.events.ids().filter(|&e| trace.kind(e).is_gpu_work()).collect();
@@ -17,10 +18,7 @@ pub(super) fn link(trace: &mut Trace) {
         &calls[from..to]
     };
     let home = device_homes(trace, &work, &correlation, candidates);
-    let mut ambiguous = 0;
-    let mut missing = 0;
-    let mut early = 0;
-    let mut lag = 0;
+    let (mut ambiguous, mut missing) = (Tally::default(), Tally::default());
     for event in work {
         let row = event.index();
         let id = correlation[row];
@@ -32,16 +30,12 @@ pub(super) fn link(trace: &mut Trace) {
             [(_, _, call)] if is_foreign(pid(trace, *call), device, &home) => EventId::NONE,
             [(_, _, call)] => *call,
             several => {
-                ambiguous += 1;
+                ambiguous.add(event, || trace.name(event).to_owned());
                 pick(trace, several, trace.events.start[row], home.get(&device).copied())
             }
         };
-        missing += u64::from(launch.is_none());
-        if launch.is_some() && trace.events.is_plausible(event) {
-            // The call starts first: the GPU's clock lags behind by at least the largest difference.
-            let ahead = trace.events.start[launch.index()] - trace.events.start[row];
-            early += u64::from(ahead > 0);
-            lag = lag.max(ahead);
+        if launch.is_none() {
+            missing.add(event, || trace.name(event).to_owned());
         }
         let gpu = &mut trace.gpu;
         gpu.event.push(event);
@@ -50,10 +44,8 @@ pub(super) fn link(trace: &mut Trace) {
         gpu.stream.push(stream);
         gpu.launch.push(launch);
     }
-    problems::DUPLICATE_CORRELATION.count_many(&mut trace.report, ambiguous, None, "");
-    problems::NO_LAUNCH.count_many(&mut trace.report, missing, None, "");
-    let example = format!("the GPU clock is behind by at least {lag} ns");
-    problems::EARLY_KERNEL.count_many(&mut trace.report, early, None, &example);
+    ambiguous.tell(problems::DUPLICATE_CORRELATION, places, &mut trace.report);
+    missing.tell(problems::NO_LAUNCH, places, &mut trace.report);
 }
 
 /// Whether a process launches mostly on another device while this one is mostly used by another process: then an equal

@@ -1,6 +1,8 @@
 //! What needs the whole trace: time order, nesting, launches, ownership, steps, arrows. Independent of the format.
 
 mod backward;
+mod clocks;
+pub(crate) mod garbled;
 mod launches;
 mod nesting;
 mod ownership;
@@ -8,35 +10,43 @@ mod plausible;
 mod rank;
 mod steps;
 mod streams;
+mod unclosed;
+mod waits;
 
 use crate::ReadOptions;
+use crate::places::Places;
 use crate::sources::chrome::{self, FlowPoint};
 use stackline_model::Trace;
 
+/// A step of the work, with the places of the events in the text.
+type Pass = fn(&mut Trace, &Places);
+
 /// Fills everything that is derived, and seals the trace.
-pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, options: &ReadOptions) {
-    let passes: [fn(&mut Trace); 8] = [
+pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
+    let passes: [Pass; 10] = [
         rank::find,
-        streams::number,
+        |trace, _| streams::number(trace),
         plausible::mark,
-        Trace::index_tracks,
+        |trace, _| trace.index_tracks(),
+        unclosed::clamp,
         nesting::nest,
-        steps::find,
+        |trace, _| steps::find(trace),
         launches::link,
-        ownership::fill,
+        clocks::bound,
+        |trace, _| ownership::fill(trace),
     ];
     for pass in passes {
         // The caller drops the trace then.
         if options.is_cancelled() {
             return;
         }
-        pass(trace);
+        pass(trace, places);
     }
     // The correlation ids say what launch arrows say, without their gaps.
     let has_correlation = trace.gpu.correlation.iter().any(|&c| c > 0);
     chrome::link_flows(trace, flows, if has_correlation { chrome::LAUNCH_FLOWS } else { &[] });
     backward::link(trace);
-    streams::check_overlaps(trace, options.clip_overlaps);
+    streams::check_overlaps(trace, places, options.clip_overlaps);
     trace.report.events = trace.events.len() as u64;
     trace.report.sort();
 }

@@ -4,12 +4,13 @@
 //! stick out of Python frames by microseconds. A span's parent is the innermost open span that covers its start and at
 //! least half of it; for spans that nest properly this is the usual stack rule.
 
+use crate::places::{Places, Tally};
 use crate::problems;
 use stackline_model::{EventId, EventTable, Trace, TrackKind, flags};
 
 /// Fills the parents of all events on CPU threads. Needs the time order.
-pub(super) fn nest(trace: &mut Trace) {
-    let mut crossings = 0;
+pub(super) fn nest(trace: &mut Trace, places: &Places) {
+    let mut crossings = Tally::default();
     let mut stack: Vec<(EventId, i64)> = Vec::new();
     for track in trace.tracks.ids() {
         if trace.tracks.get(track).kind != TrackKind::Thread {
@@ -21,15 +22,17 @@ pub(super) fn nest(trace: &mut Trace) {
             if !trace.events.is_plausible(event) {
                 continue;
             }
-            crossings += place(&mut trace.events, &mut stack, event);
+            if place(&mut trace.events, &mut stack, event) {
+                crossings.add(event, || trace.name(event).to_owned());
+            }
         }
     }
-    problems::CROSSING.count_many(&mut trace.report, crossings, None, "");
+    crossings.tell(problems::CROSSING, places, &mut trace.report);
 }
 
-/// Gives one event its parent and opens it; returns 1 if it crosses its parent's end.
+/// Gives one event its parent and opens it; says whether it crosses the end of another.
 #[inline]
-fn place(events: &mut EventTable, stack: &mut Vec<(EventId, i64)>, event: EventId) -> u64 {
+fn place(events: &mut EventTable, stack: &mut Vec<(EventId, i64)>, event: EventId) -> bool {
     let row = event.index();
     let (start, dur) = (events.start[row], events.dur[row]);
     let end = start.saturating_add(dur);
@@ -39,14 +42,14 @@ fn place(events: &mut EventTable, stack: &mut Vec<(EventId, i64)>, event: EventI
         stack.pop();
     }
     let middle = start + dur / 2;
-    let mut crossing = 0;
+    let mut crossing = false;
     for &(open, open_end) in stack.iter().rev() {
         if open_end <= start {
             continue;
         }
         if end > open_end {
             events.flags[row] |= flags::CROSSING;
-            crossing = 1;
+            crossing = true;
         }
         if open_end >= middle {
             events.parent[row] = open;
@@ -77,7 +80,7 @@ mod tests {
             trace.attrs.push(&[], &[]);
         }
         trace.index_tracks();
-        nest(&mut trace);
+        nest(&mut trace, &Places::default());
         trace
     }
 

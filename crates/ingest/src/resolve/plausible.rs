@@ -1,5 +1,6 @@
 //! GPU records whose times cannot be true (at time 0, before the recording, centuries long) must not stretch spans.
 
+use crate::places::{Places, Tally};
 use crate::problems;
 use stackline_model::{EventId, EventKind, Trace, flags};
 
@@ -10,11 +11,12 @@ const BEFORE_NS: i64 = 100_000_000;
 const BEHIND_NS: i64 = 1_000_000_000;
 
 /// Marks implausible GPU records. Without CPU events there is nothing to compare with.
-pub(super) fn mark(trace: &mut Trace) {
+pub(super) fn mark(trace: &mut Trace, places: &Places) {
     let Some((first, last)) = host_span(trace) else { return };
     let length = last.saturating_sub(first);
     let earliest = first.saturating_sub(BEFORE_NS.max(length));
     let latest = last.saturating_add(BEHIND_NS.max(length).saturating_mul(10));
+    let mut marked = Tally::default();
     for event in trace.events.ids() {
         let row = event.index();
         let kind = trace.events.kind[row];
@@ -27,10 +29,10 @@ pub(super) fn mark(trace: &mut Trace) {
         let empty = start == 0 && end == 0 && first > 0;
         if empty || start < earliest || end > latest {
             trace.events.flags[row] |= flags::IMPLAUSIBLE;
-            let name = trace.strings.get(trace.events.name[row]);
-            problems::IMPLAUSIBLE_TIME.count(&mut trace.report, None, name);
+            marked.add(event, || trace.name(event).to_owned());
         }
     }
+    marked.tell(problems::IMPLAUSIBLE_TIME, places, &mut trace.report);
 }
 
 /// From the first to the last event of CPU threads.

@@ -1,11 +1,12 @@
 //! Rank, world size and base time from the file's own metadata.
 
+use crate::places::Places;
 use crate::problems;
 use serde_json::Value;
 use stackline_model::Trace;
 
 /// Fills the parsed part of the metadata.
-pub(super) fn find(trace: &mut Trace) {
+pub(super) fn find(trace: &mut Trace, places: &Places) {
     let meta = &mut trace.meta;
     meta.format = if is_kineto(meta) { "kineto" } else { "chrome" }.to_owned();
     let base = meta.entry("baseTimeNanoseconds").map(|t| t.trim_matches('"'));
@@ -16,7 +17,7 @@ pub(super) fn find(trace: &mut Trace) {
     let number = |key: &str| info.as_ref().and_then(|v| v.get(key)).and_then(Value::as_i64);
     (meta.rank, meta.world_size) = (number("rank"), number("world_size"));
     if odd_base {
-        problems::BAD_TIME.count(&mut trace.report, None, "baseTimeNanoseconds");
+        problems::BAD_BASE.count(&mut trace.report, places.of_member("baseTimeNanoseconds"), "baseTimeNanoseconds");
     }
     let meta = &mut trace.meta;
     if meta.rank.is_none()

@@ -1,5 +1,6 @@
 //! Streams: their numbers, and operations that overlap on one.
 
+use crate::places::{Places, Tally};
 use crate::problems;
 use serde_json::Value;
 use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
@@ -55,10 +56,9 @@ const NOISE_NS: i64 = 3_000;
 
 /// Tells legitimate overlap (programmatic dependent launch, NVIDIA compute capability 9 and above) from noise and from
 /// durations that run into the next operation; with `clip` the latter end where the next one starts.
-pub(super) fn check_overlaps(trace: &mut Trace, clip: bool) {
+pub(super) fn check_overlaps(trace: &mut Trace, places: &Places, clip: bool) {
     let dependent_launch = has_dependent_launch(trace);
-    let (mut noise, mut dependent, mut overlaps, mut clipped) = (0, 0, 0, 0);
-    let mut example = String::new();
+    let [mut noise, mut dependent, mut overlaps, mut clipped] = [(); 4].map(|()| Tally::default());
     for track in trace.tracks.ids() {
         if trace.tracks.get(track).kind != TrackKind::Stream {
             continue;
@@ -76,19 +76,15 @@ pub(super) fn check_overlaps(trace: &mut Trace, clip: bool) {
             let overlap = trace.events.end(previous) - start;
             if overlap > 0 {
                 let by_design = dependent_launch && overlap < 10 * NOISE_NS;
-                if by_design {
-                    dependent += 1;
-                } else if overlap < NOISE_NS {
-                    noise += 1;
-                } else {
-                    overlaps += 1;
-                    if example.is_empty() {
-                        example = format!("{} by {overlap} ns", trace.name(previous));
-                    }
-                }
+                let kind = match by_design {
+                    true => &mut dependent,
+                    false if overlap < NOISE_NS => &mut noise,
+                    false => &mut overlaps,
+                };
+                kind.add(previous, || format!("{} by {overlap} ns", trace.name(previous)));
                 if clip && !by_design && start > trace.events.start[previous.index()] {
                     trace.events.dur[previous.index()] = start - trace.events.start[previous.index()];
-                    clipped += 1;
+                    clipped.add(previous, || trace.name(previous).to_owned());
                 }
             }
             if trace.events.end(event) >= trace.events.end(previous) {
@@ -97,10 +93,10 @@ pub(super) fn check_overlaps(trace: &mut Trace, clip: bool) {
         }
     }
     let report = &mut trace.report;
-    problems::OVERLAP_NOISE.count_many(report, noise, None, "");
-    problems::OVERLAP_PDL.count_many(report, dependent, None, "");
-    problems::OVERLAP.count_many(report, overlaps, None, &example);
-    problems::CLIPPED.count_many(report, clipped, None, "");
+    noise.tell(problems::OVERLAP_NOISE, places, report);
+    dependent.tell(problems::OVERLAP_PDL, places, report);
+    overlaps.tell(problems::OVERLAP, places, report);
+    clipped.tell(problems::CLIPPED, places, report);
 }
 
 /// Whether any device of the trace has programmatic dependent launch.

@@ -1,11 +1,12 @@
 //! Chrome trace JSON that the reader turns into the same model again.
 //!
 //! Exact times as decimal microseconds, arguments with their types, tracks and processes in their order. What reading
-//! repaired stays repaired: spans of begin and end records are written as complete events, clamped durations as 0.
+//! repaired stays repaired: spans of begin and end records are written as complete events, negative durations as 0. Spans
+//! that were cut at their caller's end get their recorded duration back.
 
 use super::redact;
 use rustc_hash::FxHashSet;
-use stackline_model::{AttrValue, EventId, Key, Phase, StackId, StrId, Trace, flags};
+use stackline_model::{AttrValue, EventId, Key, Phase, RECORDED_DURATION, StackId, StrId, Trace, flags};
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -84,7 +85,7 @@ fn write_event(trace: &Trace, event: EventId, stack: Option<StackId>, record: &m
         member("ts", &micros(events.start[row]), record);
     }
     if letter == 'X' && events.has(event, flags::HAS_DURATION) {
-        member("dur", &micros(events.dur[row]), record);
+        member("dur", &micros(recorded_duration(trace, event).unwrap_or(events.dur[row])), record);
     }
     if matches!(letter, 'b' | 'n') {
         member("id", &row.to_string(), record);
@@ -94,6 +95,15 @@ fn write_event(trace: &Trace, event: EventId, stack: Option<StackId>, record: &m
     }
     write_attributes(trace, event, record);
     record.push('}');
+}
+
+/// The duration in ns that the file gave a span which reading cut at its caller's end.
+fn recorded_duration(trace: &Trace, event: EventId) -> Option<i64> {
+    if !trace.events.has(event, flags::CLAMPED) {
+        return None;
+    }
+    let own = trace.attrs.of(event).find(|(key, _)| trace.strings.get(*key) == RECORDED_DURATION);
+    own.and_then(|(_, value)| value.as_i64())
 }
 
 fn write_async_end(trace: &Trace, event: EventId, record: &mut String) {
@@ -115,7 +125,9 @@ const RESERVED: &[&str] = &["ph", "cat", "name", "pid", "tid", "ts", "dur", "arg
 /// Arguments, then the record's other members, whose keys the model marks with `$`.
 fn write_attributes(trace: &Trace, event: EventId, record: &mut String) {
     let outer = |key: StrId| trace.strings.get(key).strip_prefix('$').filter(|name| !RESERVED.contains(name));
-    let mut inner = trace.attrs.of(event).filter(|(key, _)| outer(*key).is_none()).peekable();
+    let is_cut = trace.events.has(event, flags::CLAMPED);
+    let ours = |key: StrId| is_cut && trace.strings.get(key) == RECORDED_DURATION;
+    let mut inner = trace.attrs.of(event).filter(|(key, _)| outer(*key).is_none() && !ours(*key)).peekable();
     let whole = |key: StrId| trace.strings.get(key) == "$args";
     if let Some((key, value)) = inner.next() {
         // Arguments that were no object at all.

@@ -80,6 +80,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
         world_size: entry.world_size,
         entries: Vec::new(),
         fractional_ts: entry.fractional_ts,
+        clocks: entry.clocks.clone(),
     };
     events::strings(&mut trace, &files)?;
     small::tracks(&mut trace, &files)?;

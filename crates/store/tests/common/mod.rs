@@ -77,6 +77,7 @@ pub(crate) fn sample() -> Trace {
             ("deviceProperties".to_owned(), "[]".to_owned()),
         ],
         fractional_ts: true,
+        clocks: Vec::new(),
     };
     sample_tracks(&mut trace);
     sample_events(&mut trace);

@@ -2,6 +2,8 @@
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};
+use super::lanes::Lane;
+use super::names::bits;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
@@ -62,8 +64,10 @@ impl Exact<'_> {
 
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
-        // Threads that only call the runtime, such as a watchdog that polls, go on after the work is done.
-        let works = |n: &u32| self.is_work(*n);
+        let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.works(lane)).collect();
+        let works = |n: &u32| {
+            graph.kind[*n as usize] == NodeKind::Gpu || works_lane[graph.place[*n as usize] as usize]
+        };
         let last = |nodes: &mut dyn Iterator<Item = u32>| {
             nodes.max_by_key(|&n| (graph.end[n as usize], graph.kind[n as usize], std::cmp::Reverse(n)))
         };
@@ -74,12 +78,13 @@ impl Exact<'_> {
         Ok(Window { start, end: graph.end[anchor as usize], anchor })
     }
 
-    /// Whether a node is GPU work, or of a thread that does more than call the runtime.
-    pub(super) fn is_work(&self, node: u32) -> bool {
-        self.graph.kind[node as usize] == NodeKind::Gpu || {
-            let has = self.lanes[self.graph.place[node as usize] as usize].has;
-            has.operators + has.python + has.annotations > 0
-        }
+    /// Whether a thread's end can be the end of the work: not if it only calls the runtime, as a watchdog does that
+    /// polls, nor if it still waits.
+    pub(super) fn works(&self, lane: &Lane) -> bool {
+        let has = lane.has;
+        let last = lane.pieces.iter().rev().find(|p| p.event.is_some()).map_or(EventId::NONE, |p| p.event);
+        let waits = self.names.of(self.trace, last) & bits::WAITS != 0;
+        has.operators + has.python + has.annotations > 0 && !waits
     }
 
     fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {

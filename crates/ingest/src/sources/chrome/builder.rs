@@ -4,6 +4,7 @@ use super::categories::{kind_of, track_kind};
 use super::event::merge;
 use super::flows::{FlowPhase, FlowPoint};
 use super::record::{KeyCache, RawEvent, Time};
+use crate::places::Places;
 use crate::problems::{self, Code};
 use crate::text::TextReader;
 use rustc_hash::FxHashMap;
@@ -28,6 +29,8 @@ const MAX_ASYNC_DEPTH: usize = 1024;
 /// Builds a trace from records.
 pub(super) struct Builder {
     pub(super) trace: Trace,
+    /// Where in the text the events stand.
+    pub(super) places: Places,
     pub(super) text: TextReader,
     pub(super) keys: KeyCache,
     pub(super) raw: RawEvent,
@@ -38,6 +41,8 @@ pub(super) struct Builder {
     pub(super) truncated: bool,
     /// Whether reading stopped because too little of the text made sense.
     pub(super) gave_up: bool,
+    /// Whether the compression failed otherwise than by ending too early.
+    pub(super) garbled: bool,
     /// Bytes looked at without coming to a record.
     vain: u64,
     pub(super) final_pass: bool,
@@ -60,7 +65,8 @@ pub(super) struct Builder {
     pub(super) threads: BTreeMap<(Key, Key), (StrId, Option<i64>)>,
     /// Events with a frame of `stackFrames`, which may come after them.
     pub(super) stack_of: Vec<(EventId, Key)>,
-    pub(super) unknown_categories: BTreeMap<StrId, u64>,
+    /// Unknown categories: how many events of other kind have them, and where the first stands.
+    pub(super) unknown_categories: BTreeMap<StrId, (u64, Option<u64>)>,
 }
 
 impl Builder {
@@ -69,6 +75,7 @@ impl Builder {
         trace.meta.name = name.to_owned();
         Self {
             trace,
+            places: Places::default(),
             text: TextReader::default(),
             keys: KeyCache::default(),
             raw: RawEvent::default(),
@@ -77,6 +84,7 @@ impl Builder {
             saw_events: false,
             truncated: false,
             gave_up: false,
+            garbled: false,
             vain: 0,
             final_pass: false,
             commas: 1,
@@ -113,11 +121,12 @@ impl Builder {
         self.trace.report.records += 1;
     }
 
-    /// A member of the top-level object.
-    pub(super) fn header(&mut self, key: String, json: String) {
+    /// A member of the top-level object, whose value ends at `offset`.
+    pub(super) fn header(&mut self, key: String, json: String, offset: u64) {
         if !self.header_keys.insert(key.clone()) {
-            problems::DUPLICATE_KEY.count(&mut self.trace.report, None, &key);
+            problems::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), &key);
         }
+        self.places.member(&key, offset);
         self.trace.meta.entries.push((key, json));
     }
 
@@ -184,7 +193,7 @@ impl Builder {
             None => {
                 let known = kind_of(self.trace.strings.get(category));
                 if known.is_none() {
-                    self.unknown_categories.insert(category, 0);
+                    self.unknown_categories.insert(category, (0, None));
                 }
                 let kind = known.unwrap_or(EventKind::Other);
                 self.kinds.insert(category, kind);
@@ -219,25 +228,27 @@ impl Builder {
         }
     }
 
-    fn push(&mut self, event: NewEvent) -> EventId {
+    fn push(&mut self, event: NewEvent, offset: u64) -> EventId {
         let id = self.trace.events.push(event);
+        self.places.push(offset);
         if !self.trace.attrs.push(&self.raw.fields, &self.raw.values) {
-            problems::TABLE_FULL.count(&mut self.trace.report, None, "");
+            problems::TABLE_FULL.count(&mut self.trace.report, Some(offset), "");
         }
-        self.note_repeated_key(id);
+        self.note_repeated_key(id, offset);
         if self.raw.stack != Key::None {
             self.stack_of.push((id, self.raw.stack));
         }
         if event.kind == EventKind::Other
-            && let Some(count) = self.unknown_categories.get_mut(&event.category)
+            && let Some((count, first)) = self.unknown_categories.get_mut(&event.category)
         {
             *count += 1;
+            first.get_or_insert(offset);
         }
         id
     }
 
     /// Counts arguments that name a key twice; each layout is looked at once.
-    fn note_repeated_key(&mut self, event: EventId) {
+    fn note_repeated_key(&mut self, event: EventId, offset: u64) {
         let (shapes, shape, _) = self.trace.attrs.columns();
         let Some(shape) = shape.last() else { return };
         while self.repeats.len() <= shape.index() {
@@ -247,7 +258,7 @@ impl Builder {
         }
         if self.repeats[shape.index()] {
             let name = self.trace.strings.get(self.trace.events.name[event.index()]);
-            problems::DUPLICATE_KEY.count(&mut self.trace.report, None, name);
+            problems::DUPLICATE_KEY.count(&mut self.trace.report, Some(offset), name);
         }
     }
 
@@ -277,7 +288,10 @@ impl Builder {
         };
         let track = self.track(track_kind(kind));
         let (name, category) = (self.raw.name, self.raw.category);
-        self.push(NewEvent { start, dur, track, name, category, kind, phase, flags: bits, source_index: index });
+        self.push(
+            NewEvent { start, dur, track, name, category, kind, phase, flags: bits, source_index: index },
+            offset,
+        );
     }
 
     fn point(&mut self, index: u32, offset: u64, phase: Phase) {
@@ -295,7 +309,10 @@ impl Builder {
         };
         let track = self.track(track_kind);
         let (name, category) = (self.raw.name, self.raw.category);
-        self.push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags: bits, source_index: index });
+        self.push(
+            NewEvent { start, dur: 0, track, name, category, kind, phase, flags: bits, source_index: index },
+            offset,
+        );
     }
 
     fn begin(&mut self, index: u32, offset: u64) {
@@ -305,7 +322,8 @@ impl Builder {
         let (name, category) = (self.raw.name, self.raw.category);
         let flags = bits | flags::UNFINISHED;
         let phase = Phase::BeginEnd;
-        let id = self.push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index });
+        let id = self
+            .push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index }, offset);
         self.open.entry(track).or_default().push(id);
     }
 
@@ -332,7 +350,8 @@ impl Builder {
         let (name, category) = (self.raw.name, self.raw.category);
         let flags = bits | flags::UNFINISHED;
         let phase = Phase::Async;
-        let id = self.push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index });
+        let id = self
+            .push(NewEvent { start, dur: 0, track, name, category, kind, phase, flags, source_index: index }, offset);
         self.open_async.entry((category, self.raw.id, self.raw.id_is_local)).or_default().push(id);
     }
 

@@ -91,13 +91,13 @@ fn member(cursor: &mut Cursor<'_>, base: u64, builder: &mut Builder) -> Result<O
     if key == "stackFrames" {
         count(builder, met, at, &key);
         if let RawValue::Json(raw) = value {
-            stack_frames(raw, builder);
+            stack_frames(raw, at, builder);
         }
         return Ok(None);
     }
     let json = json_text(value, &mut met);
     count(builder, met, at, &key);
-    builder.header(key, json);
+    builder.header(key, json, at);
     Ok(None)
 }
 
@@ -142,18 +142,20 @@ struct Frame {
     parent: serde_json::Value,
 }
 
-/// The `stackFrames` dictionary: frame id to name, category, parent id. Parents are put before children.
-fn stack_frames(raw: &[u8], builder: &mut Builder) {
+/// The `stackFrames` dictionary, which ends at byte `at`: frame id to name, category, parent id. Parents are put before children.
+fn stack_frames(raw: &[u8], at: u64, builder: &mut Builder) {
     let parsed = serde_json::from_slice::<BTreeMap<String, serde_json::Value>>(raw);
     let Ok(parsed) = parsed else {
-        problems::DAMAGED_HEADER.count(&mut builder.trace.report, None, "stackFrames");
+        problems::DAMAGED_HEADER.count(&mut builder.trace.report, Some(at), "stackFrames");
         return;
     };
     let mut frames = BTreeMap::new();
     for (id, frame) in parsed {
         match serde_json::from_value::<Frame>(frame) {
             Ok(frame) => drop(frames.insert(id, frame)),
-            Err(_) => problems::DAMAGED_HEADER.count(&mut builder.trace.report, None, &format!("stackFrames {id}")),
+            Err(_) => {
+                problems::DAMAGED_HEADER.count(&mut builder.trace.report, Some(at), &format!("stackFrames {id}"));
+            }
         }
     }
     for id in frames.keys() {

@@ -119,6 +119,7 @@ pub(crate) fn read(name: &str, input: impl Read, options: &ReadOptions) -> Resul
     }
     trailing(&mut window, place, &mut builder);
     if let Some(error) = window.failure.take() {
+        builder.garbled = error.kind() != std::io::ErrorKind::UnexpectedEof;
         problems::DAMAGED_STREAM.count(&mut builder.trace.report, Some(window.offset()), &error.to_string());
     }
     builder.trace.report.bytes = window.offset() + window.bytes().len() as u64;
@@ -149,16 +150,17 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
     if place != Place::Done || builder.gave_up {
         return;
     }
+    // What ended the list may have been garbage: then only the end of the stream tells that its compression is damaged.
+    let is_doubtful = !builder.trace.report.is_clean();
+    let mut found = false;
     loop {
-        if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace()) {
+        if let Some(at) = window.bytes().iter().position(|b| !b.is_ascii_whitespace()).filter(|_| !found) {
             let offset = window.offset() + at as u64;
             problems::TRAILING.count(&mut builder.trace.report, Some(offset), "");
+            found = true;
         }
         window.consume(window.bytes().len());
-        if window.refill() != Refill::More {
-            return;
-        }
-        if builder.trace.report.count_of(problems::TRAILING.code) > 0 {
+        if (found && !is_doubtful) || window.refill() != Refill::More {
             return;
         }
     }

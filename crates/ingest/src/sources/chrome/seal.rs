@@ -45,6 +45,9 @@ impl Builder {
         if self.trace.strings.is_full(1 << 20) {
             problems::TABLE_FULL.count(&mut self.trace.report, None, "text");
         }
+        if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
+            resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);
+        }
         self.close_open();
         self.merge_late_arguments();
         self.name_tracks();
@@ -54,12 +57,12 @@ impl Builder {
                 self.trace.stacks.stack.push(stack);
             }
         }
-        for (category, count) in std::mem::take(&mut self.unknown_categories) {
+        for (category, (count, first)) in std::mem::take(&mut self.unknown_categories) {
             let text = self.trace.strings.get(category).to_owned();
-            problems::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, None, &text);
+            problems::UNKNOWN_CATEGORY.count_many(&mut self.trace.report, count, first, &text);
         }
-        let Self { mut trace, flows, .. } = self;
-        resolve::resolve(&mut trace, flows, options);
+        let Self { mut trace, flows, places, .. } = self;
+        resolve::resolve(&mut trace, flows, &places, options);
         Ok(trace)
     }
 
@@ -67,10 +70,11 @@ impl Builder {
         // Not by GPU records: their times may be absurd, and must not stretch what the host did.
         let events = &self.trace.events;
         let ended = |e: &EventId| {
-            !events.has(*e, flags::UNFINISHED | flags::NO_TIME)
+            !events.has(*e, flags::UNFINISHED | flags::NO_TIME | flags::IMPLAUSIBLE)
                 && self.trace.tracks.get(events.track[e.index()]).kind != TrackKind::Stream
         };
-        let starts = events.ids().filter(|e| events.has(*e, flags::UNFINISHED)).map(|e| events.start[e.index()]);
+        let starts = events.ids().filter(|e| events.has(*e, flags::UNFINISHED) && events.is_plausible(*e));
+        let starts = starts.map(|e| events.start[e.index()]);
         let end = events.ids().filter(ended).map(|e| events.end(e)).chain(starts).max().unwrap_or(0);
         let unfinished = |e: &EventId| self.trace.events.has(*e, flags::UNFINISHED);
         let open: Vec<EventId> = self.trace.events.ids().filter(unfinished).collect();
@@ -79,7 +83,7 @@ impl Builder {
             self.trace.events.dur[row] = end.saturating_sub(self.trace.events.start[row]).max(0);
             self.trace.events.flags[row] |= flags::HAS_DURATION;
             let name = self.trace.strings.get(self.trace.events.name[row]);
-            problems::UNFINISHED.count(&mut self.trace.report, None, name);
+            problems::UNFINISHED.count(&mut self.trace.report, self.places.of(event), name);
         }
     }
 

@@ -36,6 +36,8 @@ pub struct WhatIf<'e, 'a> {
     exact: &'e Exact<'a>,
     plan: Plan,
     index: Index,
+    /// Per lane whether its end can be the end of the work.
+    works: Vec<bool>,
 }
 
 /// How much a window would gain, in ns: `low <= gain <= high`. Negative where it would take longer.
@@ -88,7 +90,8 @@ pub(super) fn percent(part: i64, whole: i64) -> f64 {
 impl<'a> Exact<'a> {
     /// Prepares the graph for what-if. Linear in its edges, but for sorting.
     pub fn what_if(&self) -> WhatIf<'_, 'a> {
-        WhatIf { exact: self, plan: Plan::new(self), index: Index::new(self) }
+        let works = self.lanes.iter().map(|lane| self.works(lane)).collect();
+        WhatIf { exact: self, plan: Plan::new(self), index: Index::new(self), works }
     }
 }
 
@@ -168,7 +171,8 @@ impl WhatIf<'_, '_> {
         if measured.is_whole {
             self.plan.replay(&applied.changes, mode, self.plan.len() as u32, shifts);
             let end = |n: u32| graph.end[n as usize] + shifts[self.plan.position[n as usize] as usize];
-            let counts = |&n: &u32| n == window.anchor || self.exact.is_work(n);
+            let works = |n: u32| graph.kind[n as usize] == NodeKind::Gpu || self.works[graph.place[n as usize] as usize];
+            let counts = |&n: &u32| n == window.anchor || works(n);
             let last = (0..graph.len() as u32).filter(counts).max_by_key(|&n| (end(n), n == window.anchor));
             let node = last.unwrap_or(window.anchor);
             return End { node, at: graph.end[node as usize], length: end(node) - window.start };

@@ -1,0 +1,62 @@
+//! Paths of all steps, summarised: so that an unlucky step does not mislead.
+
+use super::category::Category;
+use super::{Exact, ExactPath};
+use serde::Serialize;
+
+/// The path of one step.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepPath {
+    /// Number of the step.
+    pub number: i64,
+    /// Length of the step in ns.
+    pub window_ns: i64,
+    /// Time per cause in ns, in the order of [`Category::ALL`].
+    #[serde(skip)]
+    pub by_category: [(Category, i64); 13],
+}
+
+/// One cause over all steps, times in ns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct StepSpread {
+    /// The cause; none for the length of the step.
+    pub category: Option<Category>,
+    /// Least over the steps.
+    pub min_ns: i64,
+    /// Median over the steps (the lower one of two).
+    pub median_ns: i64,
+    /// Greatest over the steps.
+    pub max_ns: i64,
+    /// Number of the step with the greatest value.
+    pub max_step: i64,
+}
+
+impl Exact<'_> {
+    /// The path of each step, in time order.
+    pub fn step_paths(&self) -> Vec<StepPath> {
+        let step = |(number, window)| {
+            let path: ExactPath = self.path_of(window);
+            StepPath { number, window_ns: window.length_ns(), by_category: path.by_category() }
+        };
+        self.step_windows().into_iter().map(step).collect()
+    }
+}
+
+/// Spread of the length and of each cause that takes time in some step, largest median first.
+pub fn spread(steps: &[StepPath]) -> Vec<StepSpread> {
+    if steps.is_empty() {
+        return Vec::new();
+    }
+    let over = |category: Option<Category>, value: &dyn Fn(&StepPath) -> i64| {
+        let mut values: Vec<(i64, i64)> = steps.iter().map(|s| (value(s), s.number)).collect();
+        values.sort_unstable();
+        let (max_ns, max_step) = values[values.len() - 1];
+        StepSpread { category, min_ns: values[0].0, median_ns: values[(values.len() - 1) / 2].0, max_ns, max_step }
+    };
+    let mut causes: Vec<StepSpread> =
+        Category::ALL.into_iter().map(|c| over(Some(c), &|s: &StepPath| s.by_category[c as usize].1)).collect();
+    causes.retain(|c| c.max_ns > 0);
+    causes.sort_by_key(|c| (std::cmp::Reverse(c.median_ns), c.category));
+    causes.insert(0, over(None, &|s: &StepPath| s.window_ns));
+    causes
+}

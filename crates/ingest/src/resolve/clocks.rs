@@ -1,0 +1,60 @@
+//! Bounds on how far the clock of each accelerator is from the host's, by causality: an operation does not start before
+//! the call that launches it, and a call that waits for it does not return before it ends. Times stay as recorded.
+
+use super::waits;
+use crate::places::{Places, Tally};
+use crate::problems;
+use stackline_model::{DeviceClock, Trace};
+use std::collections::BTreeMap;
+
+/// Clocks by device.
+pub(super) type Clocks = BTreeMap<i32, DeviceClock>;
+
+/// Fills the clocks of a trace. Needs launches and parents.
+pub(super) fn bound(trace: &mut Trace, places: &Places) {
+    let mut clocks = Clocks::new();
+    let mut early = Tally::default();
+    for gpu in trace.gpu.ids() {
+        let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
+        if call.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(call) {
+            continue;
+        }
+        let device = trace.gpu.device[gpu.index()];
+        let after = trace.events.start[event.index()] - trace.events.start[call.index()];
+        clocks.entry(device).or_insert_with(|| DeviceClock::new(device)).launched(after);
+        if after < 0 {
+            early.add(event, String::new);
+        }
+    }
+    let mut late = Tally::default();
+    for wait in waits::find(trace) {
+        let after = trace.events.end(wait.call) - wait.ended;
+        clocks.entry(wait.device).or_insert_with(|| DeviceClock::new(wait.device)).waited(after);
+        if after < 0 {
+            late.add(wait.call, String::new);
+        }
+    }
+    let report = &mut trace.report;
+    early.tell_as(problems::EARLY_KERNEL, places, report, &example(&clocks, |c| c.early));
+    late.tell_as(problems::LATE_KERNEL, places, report, &example(&clocks, |c| c.late));
+    trace.meta.clocks = clocks.into_values().collect();
+}
+
+/// The bounds of the device with most of a kind of violation.
+fn example(clocks: &Clocks, violations: impl Fn(&DeviceClock) -> u64) -> String {
+    let worst = clocks.values().max_by_key(|c| (violations(c), std::cmp::Reverse(c.device)));
+    worst.map(|clock| format!("device {}: {}", clock.device, bounds(clock))).unwrap_or_default()
+}
+
+fn bounds(clock: &DeviceClock) -> String {
+    match (clock.least_ns, clock.most_ns) {
+        (Some(least), Some(most)) if least > most => {
+            format!("its clock is {least} ns behind or more by a launch, {most} ns or less by a wait")
+        }
+        (Some(least), Some(most)) if least > 0 => format!("its clock is {least} to {most} ns behind"),
+        (Some(least), None) if least > 0 => format!("its clock is at least {least} ns behind"),
+        (Some(least), Some(most)) if most < 0 => format!("its clock is {} to {} ns ahead", -most, -least),
+        (None, Some(most)) if most < 0 => format!("its clock is at least {} ns ahead", -most),
+        _ => "its clock may be right".to_owned(),
+    }
+}

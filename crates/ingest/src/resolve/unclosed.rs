@@ -1,0 +1,98 @@
+//! Spans that nobody closed: they run on to the end of the recording, past the end of what called them.
+//!
+//! A Python frame whose return the profiler missed ends when recording stops, and all that its caller does afterwards
+//! would look as if the frame did it. A callee cannot outlive its caller: where such a frame crosses the end of the
+//! frame that called it, it is cut there. (Frames that crossed their caller's end in any other way were not met in real
+//! traces, nor were frames inside annotations or operators that had to end with them.) Begin records without an end
+//! are cut alike at the end of whatever encloses them.
+
+use crate::places::{Places, Tally};
+use crate::problems;
+use stackline_model::{
+    AttrValue, EventId, EventKind, EventTable, ProcessId, RECORDED_DURATION, Trace, TrackId, TrackKind, flags,
+};
+
+/// Cuts such spans; their recorded durations become attributes. Needs the time order, and renews it.
+pub(super) fn clamp(trace: &mut Trace, places: &Places) {
+    let candidates =
+        |e: &EventId| trace.kind(*e) == EventKind::PythonFunction || trace.events.has(*e, flags::UNFINISHED);
+    if !trace.events.ids().any(|e| candidates(&e)) {
+        return;
+    }
+    let stops = stops(trace);
+    let mut cut = Vec::new();
+    for track in trace.tracks.ids() {
+        let lane = trace.tracks.get(track);
+        if lane.kind == TrackKind::Thread {
+            let stop = stops[lane.process.index()];
+            let order = trace.track_events(track).to_vec();
+            cut_on(&mut trace.events, &order, stop, &mut cut);
+        }
+    }
+    if cut.is_empty() {
+        return;
+    }
+    cut.sort_unstable();
+    let mut told = Tally::default();
+    let key = trace.strings.intern(RECORDED_DURATION);
+    for &(event, recorded) in &cut {
+        told.add(event, || format!("{}, recorded with {recorded} ns", trace.name(event)));
+    }
+    let attributes: Vec<_> = cut.into_iter().map(|(event, recorded)| (event, key, AttrValue::Int(recorded))).collect();
+    trace.attrs.append(&attributes);
+    told.tell(problems::NEVER_CLOSED, places, &mut trace.report);
+    trace.index_tracks();
+}
+
+/// Per process: when its recording stopped, which is when its last operator, annotation or call ended; for a process
+/// without any, that of the whole trace.
+fn stops(trace: &Trace) -> Vec<i64> {
+    let mut stops: Vec<Option<i64>> = vec![None; trace.tracks.processes.len()];
+    let process_of = |track: TrackId| -> ProcessId { trace.tracks.get(track).process };
+    for event in trace.events.ids() {
+        let kind = trace.kind(event);
+        let on_host = kind.is_api_call() || matches!(kind, EventKind::Operator | EventKind::Annotation);
+        if on_host && trace.events.is_plausible(event) {
+            let slot = &mut stops[process_of(trace.events.track[event.index()]).index()];
+            *slot = (*slot).max(Some(trace.events.end(event)));
+        }
+    }
+    let last = stops.iter().flatten().max().copied();
+    // Without anything to compare with, no end is known to be that of the recording.
+    stops.into_iter().map(|stop| stop.or(last).unwrap_or(i64::MAX)).collect()
+}
+
+/// An open span: its end, and whether it is a Python frame.
+type Open = (i64, bool);
+
+fn cut_on(events: &mut EventTable, order: &[EventId], stop: i64, cut: &mut Vec<(EventId, i64)>) {
+    let mut open: Vec<Open> = Vec::new();
+    for &event in order {
+        let row = event.index();
+        if !events.is_plausible(event) || events.dur[row] == 0 {
+            continue;
+        }
+        let (start, mut end) = (events.start[row], events.end(event));
+        while open.last().is_some_and(|&(open_end, _)| open_end <= start) {
+            open.pop();
+        }
+        let is_frame = events.kind[row] == EventKind::PythonFunction;
+        let mut callers = open.iter().rev().filter(|&&(open_end, _)| open_end > start);
+        let limit = if events.has(event, flags::UNFINISHED) {
+            callers.next()
+        } else if is_frame && end >= stop {
+            callers.find(|&&(_, is_frame)| is_frame)
+        } else {
+            None
+        };
+        if let Some(&(limit, _)) = limit
+            && limit < end
+        {
+            cut.push((event, events.dur[row]));
+            events.dur[row] = limit - start;
+            events.flags[row] |= flags::CLAMPED;
+            end = limit;
+        }
+        open.push((end, is_frame));
+    }
+}

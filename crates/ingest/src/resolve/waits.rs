@@ -1,0 +1,191 @@
+//! Calls that return only once certain GPU operations have ended.
+//!
+//! Only what is sure counts: calls that wait for a whole device (where the process uses one device, or a
+//! synchronisation record names it), calls that wait for a stream which a synchronisation record names or on which the
+//! same operator has just put a copy, and copies to pageable host memory, which block.
+
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, ProcessId, StrId, Trace, TrackKind};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call, and when the last of what it waited for ended (ns, by the clock of the device).
+pub(super) struct Wait {
+    pub(super) call: EventId,
+    pub(super) device: i32,
+    pub(super) ended: i64,
+}
+
+/// What a call of an API does, as far as waiting goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    SyncDevice,
+    SyncStream,
+    /// Copies, and waits if the copy is to the host.
+    Copy,
+    /// Starts a copy; waits if the copy is to pageable memory of the host.
+    StartCopy,
+    Other,
+}
+
+/// Names of calls and what they do.
+const ROLES: &[(&str, Role)] = &[
+    ("cudaDeviceSynchronize", Role::SyncDevice),
+    ("cuCtxSynchronize", Role::SyncDevice),
+    ("hipDeviceSynchronize", Role::SyncDevice),
+    ("cudaStreamSynchronize", Role::SyncStream),
+    ("cuStreamSynchronize", Role::SyncStream),
+    ("hipStreamSynchronize", Role::SyncStream),
+    ("cudaMemcpy", Role::Copy),
+    ("hipMemcpy", Role::Copy),
+    ("hipMemcpyWithStream", Role::Copy),
+    ("cudaMemcpyAsync", Role::StartCopy),
+    ("hipMemcpyAsync", Role::Other),
+];
+
+/// A queue of work: process that launches, device, and stream (all of the device's if `None`).
+type Queue = (ProcessId, i32, Option<i64>);
+
+/// A copy: device, end, whether it goes to the host, and there to pageable memory.
+#[derive(Clone, Copy)]
+struct Copied {
+    device: i32,
+    ended: i64,
+    to_host: bool,
+    to_pageable: bool,
+}
+
+/// All such calls, in the order of their threads and times.
+pub(super) fn find(trace: &Trace) -> Vec<Wait> {
+    let roles = roles(trace);
+    if roles.is_empty() {
+        return Vec::new();
+    }
+    let copies = copies(trace);
+    let (mut waits, mut on_queues) = (Vec::new(), Vec::new());
+    let (recorded, devices) = (recorded(trace), devices(trace));
+    let correlation = trace.attr("correlation");
+    for track in trace.tracks.ids().filter(|t| trace.tracks.get(*t).kind == TrackKind::Thread) {
+        let process = trace.tracks.get(track).process;
+        // The last copy of the thread, by the operator that made it.
+        let mut last: Option<(EventId, Copied)> = None;
+        for &call in trace.track_events(track) {
+            let row = call.index();
+            if !trace.kind(call).is_api_call() || !trace.events.is_plausible(call) {
+                continue;
+            }
+            let role = roles.get(&trace.events.name[row]).copied().unwrap_or(Role::Other);
+            let named = || correlation.i64(call).and_then(|id| recorded.get(&id).copied());
+            let copied = copies.get(&call).copied();
+            let parent = trace.events.parent[row];
+            match (role, copied) {
+                (Role::SyncDevice, _) => {
+                    let only = devices.get(&process).copied().flatten().map(|d| (d, None));
+                    on_queues.extend(named().or(only).map(|(d, s)| (call, (process, d, s))));
+                }
+                (Role::SyncStream, _) => match (named(), last.take()) {
+                    (Some((device, stream)), _) => on_queues.push((call, (process, device, stream))),
+                    (None, Some((owner, c))) if owner == parent && parent.is_some() => {
+                        waits.push(Wait { call, device: c.device, ended: c.ended });
+                    }
+                    _ => {}
+                },
+                (Role::Copy, Some(c)) if c.to_host => waits.push(Wait { call, device: c.device, ended: c.ended }),
+                (Role::StartCopy, Some(c)) if c.to_pageable => {
+                    waits.push(Wait { call, device: c.device, ended: c.ended });
+                }
+                _ => {}
+            }
+            last = copied.map(|c| (parent, c)).or(last);
+        }
+    }
+    waits.extend(queue_waits(trace, &on_queues));
+    waits
+}
+
+/// What the names of calls mean; names that mean nothing here are left out.
+fn roles(trace: &Trace) -> FxHashMap<StrId, Role> {
+    let known = |&(name, role): &(&str, Role)| Some((trace.strings.find(name)?, role));
+    ROLES.iter().filter_map(known).filter(|(_, role)| *role != Role::Other).collect()
+}
+
+/// Copies by the call that launched them; of several the last end.
+fn copies(trace: &Trace) -> FxHashMap<EventId, Copied> {
+    let mut found: FxHashMap<EventId, Copied> = FxHashMap::default();
+    for gpu in trace.gpu.ids() {
+        let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
+        if trace.kind(event) != EventKind::Memcpy || call.is_none() || !trace.events.is_plausible(event) {
+            continue;
+        }
+        let name = trace.name(event);
+        let to_host = name.contains("DtoH") || name.contains("DeviceToHost");
+        let (device, ended) = (trace.gpu.device[gpu.index()], trace.events.end(event));
+        let copied = Copied { device, ended, to_host, to_pageable: to_host && name.contains("Pageable") };
+        found.entry(call).and_modify(|c| c.ended = c.ended.max(ended)).or_insert(copied);
+    }
+    found
+}
+
+/// What synchronisation records say of calls: correlation id to device and stream (`None`: all streams).
+fn recorded(trace: &Trace) -> FxHashMap<i64, (i32, Option<i64>)> {
+    let correlation = trace.attr("correlation");
+    let mut found = FxHashMap::default();
+    for event in trace.events.ids().filter(|e| trace.kind(*e) == EventKind::Sync) {
+        let track = trace.tracks.get(trace.events.track[event.index()]);
+        let stream = match trace.name(event) {
+            "Stream Sync" | "Stream Synchronize" => Some(track.stream),
+            "Context Sync" | "Device Sync" | "Context Synchronize" => None,
+            _ => continue,
+        };
+        if let Some(id) = correlation.i64(event).filter(|&id| id > 0) {
+            found.insert(id, (track.device, stream));
+        }
+    }
+    found
+}
+
+/// The only device on which a process launches work; `None` inside where there are several.
+fn devices(trace: &Trace) -> FxHashMap<ProcessId, Option<i32>> {
+    let mut found: FxHashMap<ProcessId, Option<i32>> = FxHashMap::default();
+    for gpu in trace.gpu.ids() {
+        let Some(call) = trace.gpu.launch[gpu.index()].some() else { continue };
+        let process = trace.tracks.get(trace.events.track[call.index()]).process;
+        let device = trace.gpu.device[gpu.index()];
+        found.entry(process).and_modify(|d| *d = d.filter(|&d| d == device)).or_insert(Some(device));
+    }
+    found
+}
+
+/// Waits for all that was put on a queue by calls that had returned when the wait began.
+fn queue_waits(trace: &Trace, calls: &[(EventId, Queue)]) -> Vec<Wait> {
+    let wanted: BTreeSet<Queue> = calls.iter().map(|c| c.1).collect();
+    // Per queue: when a launch had returned, and the last end of all work launched until then.
+    let mut work: BTreeMap<Queue, Vec<(i64, i64)>> = BTreeMap::new();
+    for gpu in trace.gpu.ids() {
+        let (call, event) = (trace.gpu.launch[gpu.index()], trace.gpu.event[gpu.index()]);
+        if call.is_none() || !trace.events.is_plausible(event) || !trace.events.is_plausible(call) {
+            continue;
+        }
+        let process = trace.tracks.get(trace.events.track[call.index()]).process;
+        let (device, stream) = (trace.gpu.device[gpu.index()], trace.gpu.stream[gpu.index()]);
+        for queue in [(process, device, None), (process, device, Some(stream))] {
+            if wanted.contains(&queue) {
+                work.entry(queue).or_default().push((trace.events.end(call), trace.events.end(event)));
+            }
+        }
+    }
+    for queue in work.values_mut() {
+        queue.sort_unstable();
+        let mut last = i64::MIN;
+        for (_, ended) in queue {
+            last = last.max(*ended);
+            *ended = last;
+        }
+    }
+    let wait = |&(call, queue): &(EventId, Queue)| {
+        let work = work.get(&queue)?;
+        let before = work.partition_point(|&(returned, _)| returned <= trace.events.start[call.index()]);
+        let (_, ended) = *work.get(before.checked_sub(1)?)?;
+        Some(Wait { call, device: queue.1, ended })
+    };
+    calls.iter().filter_map(wait).collect()
+}

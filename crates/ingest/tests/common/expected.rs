@@ -1,0 +1,224 @@
+//! What each kind of damage must come to: the codes of the read report, and what of the trace must be as without it.
+
+use stackline_model::{EventId, EventKind, RECORDED_DURATION, Severity, Trace, flags};
+use std::collections::BTreeMap;
+
+/// What the read report must say beyond what it says of the undamaged trace.
+pub(crate) enum Report {
+    /// At least one of these codes.
+    Says(&'static [&'static str]),
+    /// Nothing but notes, or these codes.
+    May(&'static [&'static str]),
+}
+use Report::{May, Says};
+
+/// What must be the same with and without the damage.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Same {
+    /// How often each name occurs.
+    Names,
+    /// How often each category text occurs.
+    Categories,
+    /// How many events of each kind there are.
+    Kinds,
+    /// How often each start occurs.
+    Starts,
+    /// How often each duration occurs.
+    Durations,
+    /// Each event's parent.
+    Parents,
+    /// Each GPU operation's launch.
+    Launches,
+    /// Each GPU operation's operator.
+    Owners,
+    /// First start and last end.
+    Window,
+    /// The window may be smaller, not larger.
+    Inside,
+    /// The window is at most twice as long, or the report says that it cannot be trusted.
+    Believable,
+    /// Every frame that was cut ends with its caller and keeps its recorded duration.
+    Cut,
+    /// The bounds of each device's clock moved by just what its times did.
+    Clock,
+}
+use Same::*;
+
+/// Everything but texts.
+const STRUCTURE: &[Same] = &[Categories, Kinds, Starts, Durations, Parents, Launches, Owners, Window];
+const ALL: &[Same] = &[Names, Categories, Kinds, Starts, Durations, Parents, Launches, Owners, Window];
+/// All but durations, and what hangs on them.
+const PLACED: &[Same] = &[Names, Categories, Kinds, Starts, Launches];
+const NO_LINKS: &[Same] = &[Names, Categories, Kinds, Starts, Durations, Parents, Window];
+const QUIET: Report = May(&[]);
+
+/// Kind, report, what stays.
+pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
+    ("bare-quote-in-name", Says(&["bare_quote"]), STRUCTURE),
+    ("bare-backslash", Says(&["backslash"]), STRUCTURE),
+    ("bad-unicode-escape", Says(&["backslash"]), STRUCTURE),
+    ("control-character", Says(&["control_character"]), STRUCTURE),
+    ("invalid-utf8", Says(&["invalid_utf8"]), STRUCTURE),
+    ("lone-surrogate", Says(&["invalid_utf8"]), STRUCTURE),
+    ("bare-word-argument", Says(&["odd_value"]), ALL),
+    ("non-finite-duration", Says(&["bad_time"]), PLACED),
+    ("log-line-between-events", Says(&["foreign_text"]), ALL),
+    ("log-line-between-keys", Says(&["foreign_text"]), ALL),
+    ("empty-metadata", Says(&["malformed_argument", "missing_value"]), ALL),
+    ("missing-key-quote", Says(&["missing_quote", "foreign_text", "damaged_event"]), &[]),
+    ("trailing-comma", Says(&["extra_comma"]), ALL),
+    ("leading-comma", Says(&["extra_comma"]), ALL),
+    ("missing-comma", Says(&["missing_comma"]), ALL),
+    ("truncated-text", Says(&["truncated"]), &[Inside]),
+    ("truncated-in-string", Says(&["truncated"]), &[Inside]),
+    ("unterminated-string", Says(&["bare_quote", "control_character"]), &[]),
+    ("missing-close", Says(&["truncated", "unclosed_list"]), ALL),
+    ("truncated-gzip", Says(&["damaged_compression"]), &[Inside]),
+    ("corrupt-gzip", Says(&["damaged_compression"]), &[Believable]),
+    ("two-documents", Says(&["trailing_data"]), ALL),
+    // These two give no trace at all, or one that is right.
+    ("empty-file", QUIET, &[]),
+    ("gzip-through-text", QUIET, &[]),
+    ("binary-tail", Says(&["trailing_data"]), ALL),
+    ("integer-above-int64", QUIET, ALL),
+    ("odd-base-time", QUIET, ALL),
+    ("time-as-text", Says(&["time_as_text"]), ALL),
+    ("time-with-exponent", QUIET, ALL),
+    ("time-with-many-decimals", QUIET, ALL),
+    // Where the times were absolute before, twice that is beyond the year 2065.
+    ("time-absolute", May(&["bad_time"]), &[Names, Categories, Kinds, Durations, Launches]),
+    ("wrong-display-unit", QUIET, ALL),
+    ("gpu-time-zero", Says(&["implausible_time"]), &[Names, Categories, Kinds, Parents, Launches, Owners, Inside]),
+    (
+        "time-before-window",
+        Says(&["implausible_time"]),
+        &[Names, Categories, Kinds, Durations, Parents, Launches, Owners, Inside],
+    ),
+    (
+        "kernel-before-launch",
+        Says(&["kernel_before_launch"]),
+        &[Names, Categories, Kinds, Durations, Parents, Launches, Owners],
+    ),
+    ("negative-duration", Says(&["negative_duration"]), &[Names, Categories, Kinds, Starts, Launches, Inside]),
+    ("missing-duration", Says(&["no_duration"]), &[Names, Categories, Kinds, Starts, Launches, Inside]),
+    ("end-before-start", Says(&["negative_duration"]), &[Launches, Owners]),
+    ("overflowing-time", Says(&["bad_time"]), &[Names, Categories, Kinds, Launches]),
+    (
+        "stream-overlap",
+        May(&["stream_overlap", "stream_overlap_noise", "stream_overlap_dependent_launch"]),
+        &[Names, Categories, Kinds, Starts, Parents, Launches, Owners],
+    ),
+    ("boundary-tie", QUIET, &[Names, Categories, Kinds, Starts, Parents, Launches, Owners]),
+    ("late-flush", Says(&["stream_overlap"]), &[Names, Categories, Kinds, Starts, Parents, Launches, Owners]),
+    ("crossing-frame", May(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
+    ("never-closed-frame", Says(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
+    (
+        "gpu-clock-skew",
+        Says(&["kernel_before_launch"]),
+        &[Names, Categories, Kinds, Durations, Parents, Launches, Owners, Clock],
+    ),
+    ("duplicate-header-key", Says(&["duplicate_key"]), ALL),
+    ("duplicate-event-key", Says(&["duplicate_key"]), ALL),
+    ("duplicate-correlation", May(&["ambiguous_launch"]), NO_LINKS),
+    ("orphan-kernel", Says(&["no_launch"]), NO_LINKS),
+    ("orphan-launch", QUIET, NO_LINKS),
+    ("orphan-flow", QUIET, ALL),
+    ("odd-thread-id", QUIET, ALL),
+    ("text-thread-id", QUIET, ALL),
+    ("colliding-process-id", QUIET, ALL),
+    ("old-categories", QUIET, &[Names, Starts, Durations, Parents, Launches, Owners, Window]),
+    ("other-vendor-categories", QUIET, &[Names, Kinds, Starts, Durations, Parents, Launches, Owners, Window]),
+    ("unknown-category", Says(&["unknown_category"]), &[Names, Starts, Durations]),
+    ("legacy-array", QUIET, &[Names, Categories, Kinds, Starts, Durations, Launches, Window]),
+    ("copies-as-kernels", QUIET, &[Starts, Durations, Parents, Launches, Owners, Window]),
+    ("agent-id-device", QUIET, ALL),
+    ("renamed-collectives", QUIET, STRUCTURE),
+    ("graph-replay", QUIET, &[Categories, Kinds, Starts, Durations, Parents, Window]),
+    ("cut-split-sizes", QUIET, ALL),
+    ("missing-group-fields", QUIET, ALL),
+    ("environment-dump", QUIET, ALL),
+];
+
+/// Holds a damaged trace to its line of the table.
+pub(crate) fn check(kind: &str, whole: &Trace, damaged: &Trace, shows: bool) -> Result<(), String> {
+    let line = EXPECTED.iter().find(|(name, ..)| *name == kind);
+    let Some((_, report, same)) = line else { return Err("the table of expectations lacks this kind".to_owned()) };
+    codes(report, whole, damaged, shows)?;
+    same.iter().try_for_each(
+        |what| {
+            if holds(*what, whole, damaged) { Ok(()) } else { Err(format!("{what:?} changed")) }
+        },
+    )
+}
+
+fn codes(report: &Report, whole: &Trace, damaged: &Trace, shows: bool) -> Result<(), String> {
+    let more = |code: &str| damaged.report.count_of(code) > whole.report.count_of(code);
+    match report {
+        Says(codes) if shows && !codes.iter().any(|code| more(code)) => {
+            Err(format!("the report says none of {codes:?}: {:?}", damaged.report.problems))
+        }
+        May(codes) => {
+            let other = |p: &&stackline_model::Problem| {
+                p.severity != Severity::Note && more(&p.code) && !codes.contains(&p.code.as_str())
+            };
+            damaged.report.problems.iter().find(other).map_or(Ok(()), |p| Err(format!("the report complains: {p:?}")))
+        }
+        Says(_) => Ok(()),
+    }
+}
+
+/// How often each value occurs.
+fn tally<'a, K: Ord>(trace: &'a Trace, of: impl Fn(&'a Trace, EventId) -> K) -> BTreeMap<K, usize> {
+    let mut tally = BTreeMap::new();
+    for event in trace.events.ids() {
+        *tally.entry(of(trace, event)).or_insert(0) += 1;
+    }
+    tally
+}
+
+fn holds(what: Same, whole: &Trace, damaged: &Trace) -> bool {
+    let (a, b) = (whole, damaged);
+    let length = |t: &Trace| t.span().map_or(0, |(start, end)| end - start);
+    match what {
+        Names => tally(a, |t, e| t.name(e)) == tally(b, |t, e| t.name(e)),
+        Categories => tally(a, |t, e| t.category(e)) == tally(b, |t, e| t.category(e)),
+        Kinds => tally(a, |t, e| t.kind(e).name()) == tally(b, |t, e| t.kind(e).name()),
+        Starts => tally(a, |t, e| t.events.start[e.index()]) == tally(b, |t, e| t.events.start[e.index()]),
+        Durations => tally(a, |t, e| t.events.dur[e.index()]) == tally(b, |t, e| t.events.dur[e.index()]),
+        Parents => a.events.parent == b.events.parent,
+        Launches => a.gpu.launch == b.gpu.launch,
+        Owners => a.gpu.operator == b.gpu.operator,
+        Window => a.span() == b.span(),
+        Inside => match (a.span(), b.span()) {
+            (Some(a), Some(b)) => a.0 <= b.0 && b.1 <= a.1,
+            (_, b) => b.is_none(),
+        },
+        Believable => b.report.count_of("uncertain_window") > 0 || length(b) <= 2 * length(a),
+        Cut => cut(b),
+        Clock => clock(a, b),
+    }
+}
+
+fn cut(trace: &Trace) -> bool {
+    let recorded = trace.attr(RECORDED_DURATION);
+    let cut = |e: &EventId| trace.events.has(*e, flags::CLAMPED) && trace.kind(*e) == EventKind::PythonFunction;
+    trace.events.ids().filter(cut).all(|e| {
+        let ends_with_caller = trace.ancestors(e).any(|a| trace.events.end(a) == trace.events.end(e));
+        ends_with_caller && recorded.i64(e).is_some_and(|dur| dur > trace.events.dur[e.index()])
+    })
+}
+
+fn clock(whole: &Trace, damaged: &Trace) -> bool {
+    let moved = |device: i32| {
+        let at = |t: &Trace| {
+            let row = t.gpu.ids().find(|g| t.gpu.device[g.index()] == device)?;
+            Some(t.events.start[t.gpu.event[row.index()].index()])
+        };
+        Some(at(whole)? - at(damaged)?)
+    };
+    whole.meta.clocks.len() == damaged.meta.clocks.len()
+        && whole.meta.clocks.iter().zip(&damaged.meta.clocks).all(|(a, b)| {
+            let by = |bound: Option<i64>, moved: i64| bound.map(|b| b + moved);
+            moved(a.device).is_some_and(|m| by(a.least_ns, m) == b.least_ns && by(a.most_ns, m) == b.most_ns)
+        })
+}

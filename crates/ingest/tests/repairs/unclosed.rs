@@ -1,0 +1,79 @@
+//! Spans that nobody closed.
+
+use crate::{list, read, x};
+use stackline_model::{EventId, RECORDED_DURATION, Trace, flags};
+
+fn frame(name: &str, ts: i64, dur: i64) -> String {
+    x("python_function", name, (1, 1), (ts, dur), "")
+}
+
+fn row(trace: &Trace, name: &str) -> EventId {
+    trace.events.ids().find(|e| trace.name(*e) == name).unwrap()
+}
+
+fn span(trace: &Trace, name: &str) -> (i64, i64) {
+    let event = row(trace, name);
+    (trace.events.start[event.index()] / 1000, trace.events.dur[event.index()] / 1000)
+}
+
+/// `lost` never returned as far as the profiler knows; the recording stops at 1000.
+fn recording(more: &[String]) -> Trace {
+    let mut events = vec![
+        frame("main", 0, 1000),
+        frame("caller", 100, 100),
+        frame("lost", 150, 850),
+        frame("later", 300, 50),
+        x("cpu_op", "aten::mm", (1, 1), (310, 10), ""),
+        x("cpu_op", "aten::add", (1, 1), (940, 50), ""),
+    ];
+    events.extend_from_slice(more);
+    read(&list(&events))
+}
+
+#[test]
+fn a_frame_that_was_never_closed_ends_with_its_caller() {
+    let trace = recording(&[]);
+    let lost = row(&trace, "lost");
+    assert_eq!(span(&trace, "lost"), (150, 50));
+    assert!(trace.events.has(lost, flags::CLAMPED) && !trace.events.has(lost, flags::CROSSING));
+    assert_eq!(trace.attr(RECORDED_DURATION).i64(lost), Some(850_000));
+    assert_eq!(trace.events.parent[lost.index()], row(&trace, "caller"));
+    // What the caller's caller did later is not put under it.
+    assert_eq!(trace.events.parent[row(&trace, "later").index()], row(&trace, "main"));
+    let problem = trace.report.problems.iter().find(|p| p.code == "never_closed").unwrap();
+    assert_eq!((problem.count, problem.offsets.len()), (1, 1));
+    assert_eq!(trace.report.count_of("crossing"), 0);
+}
+
+#[test]
+fn frames_below_a_lost_one_are_cut_as_well() {
+    let trace = recording(&[frame("lost too", 160, 840)]);
+    assert_eq!((span(&trace, "lost"), span(&trace, "lost too")), ((150, 50), (160, 40)));
+    assert_eq!(trace.events.parent[row(&trace, "lost too").index()], row(&trace, "lost"));
+    assert_eq!(trace.report.count_of("never_closed"), 2);
+}
+
+#[test]
+fn other_crossings_keep_their_times() {
+    // Ends before the recording stops; or lies in an annotation, which may well end before the frame does.
+    let trace = recording(&[
+        frame("inner", 340, 30),
+        x("user_annotation", "phase", (1, 1), (380, 100), ""),
+        frame("still open", 400, 600),
+    ]);
+    assert_eq!((span(&trace, "inner"), span(&trace, "still open")), ((340, 30), (400, 600)));
+    assert_eq!(trace.report.count_of("never_closed"), 1);
+    assert_eq!(trace.report.count_of("crossing"), 2);
+}
+
+#[test]
+fn a_begin_without_end_is_cut_where_its_parent_ends() {
+    let begin = r#"{"ph":"B","cat":"cpu_op","name":"open","pid":1,"tid":1,"ts":305}"#;
+    let trace = recording(&[begin.to_owned()]);
+    assert_eq!(span(&trace, "open"), (305, 45));
+    let flags = trace.events.flags[row(&trace, "open").index()];
+    assert_eq!(flags & (flags::UNFINISHED | flags::CLAMPED), flags::UNFINISHED | flags::CLAMPED);
+    assert_eq!((trace.report.count_of("unfinished"), trace.report.count_of("never_closed")), (1, 2));
+    let problem = trace.report.problems.iter().find(|p| p.code == "unfinished").unwrap();
+    assert_eq!(problem.offsets.len(), 1);
+}
