@@ -59,10 +59,10 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
                 Err(error) => println!("{name}: {text}: {error}"),
             }
         }
-        let options = SweepOptions { candidates: 30 };
+        let options = SweepOptions { candidates: 30, threads: 2 };
         let Ok(sweep) = what_if.sweep(&WindowChoice::Whole, &options, &|| false) else { return };
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
-        let alone = pool.install(|| what_if.sweep(&WindowChoice::Whole, &options, &|| false)).unwrap();
+        let one = SweepOptions { threads: 1, ..options };
+        let alone = what_if.sweep(&WindowChoice::Whole, &one, &|| false).unwrap();
         assert_eq!(sweep, alone, "{name}");
         for candidate in sweep.candidates.iter().take(3) {
             let window = sweep.window_ns as f64;

@@ -1,7 +1,7 @@
 //! `critical-path`: the graph, its longest path, and what to do with them.
 
 mod compare;
-mod exact;
+pub(super) mod exact;
 
 use super::overlay;
 use crate::args::{Common, CriticalPathArgs, Format, Method, Range};
@@ -127,7 +127,7 @@ fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPat
 }
 
 /// The one trace of a session.
-fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
+pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
     match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => {
@@ -145,7 +145,7 @@ fn instances(range: Range) -> Result<Instances> {
 }
 
 /// A critical path that cannot be given is wrong use where the request is at fault.
-fn refuse(error: CriticalPathError) -> anyhow::Error {
+pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }
         | CriticalPathError::LastStepLeftOut { .. }
@@ -154,6 +154,8 @@ fn refuse(error: CriticalPathError) -> anyhow::Error {
         | CriticalPathError::EmptyRange { .. }
         | CriticalPathError::InvalidPattern { .. }
         | CriticalPathError::InvalidEdit { .. }
+        | CriticalPathError::NothingSelected { .. }
+        | CriticalPathError::ContradictingEdits { .. }
         | CriticalPathError::Restore { .. } => WrongUse(error.to_string()).into(),
         other => other.into(),
     }

@@ -65,9 +65,7 @@ impl Exact<'_> {
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
         let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.works(lane)).collect();
-        let works = |n: &u32| {
-            graph.kind[*n as usize] == NodeKind::Gpu || works_lane[graph.place[*n as usize] as usize]
-        };
+        let works = |n: &u32| graph.kind[*n as usize] == NodeKind::Gpu || works_lane[graph.place[*n as usize] as usize];
         let last = |nodes: &mut dyn Iterator<Item = u32>| {
             nodes.max_by_key(|&n| (graph.end[n as usize], graph.kind[n as usize], std::cmp::Reverse(n)))
         };

@@ -171,7 +171,8 @@ impl WhatIf<'_, '_> {
         if measured.is_whole {
             self.plan.replay(&applied.changes, mode, self.plan.len() as u32, shifts);
             let end = |n: u32| graph.end[n as usize] + shifts[self.plan.position[n as usize] as usize];
-            let works = |n: u32| graph.kind[n as usize] == NodeKind::Gpu || self.works[graph.place[n as usize] as usize];
+            let works =
+                |n: u32| graph.kind[n as usize] == NodeKind::Gpu || self.works[graph.place[n as usize] as usize];
             let counts = |&n: &u32| n == window.anchor || works(n);
             let last = (0..graph.len() as u32).filter(counts).max_by_key(|&n| (end(n), n == window.anchor));
             let node = last.unwrap_or(window.anchor);

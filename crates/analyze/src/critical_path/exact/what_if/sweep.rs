@@ -9,20 +9,22 @@ use super::replay::Mode;
 use super::selector::{Selector, What};
 use super::{Gain, WhatIf, apply};
 use crate::critical_path::CriticalPathError;
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, StrId};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How a sweep goes.
 #[derive(Clone, Copy, Debug)]
 pub struct SweepOptions {
     /// Candidates at most; those with most time on the path are tried.
     pub candidates: usize,
+    /// Threads; 0 means one per core. Never changes the result.
+    pub threads: usize,
 }
 
 impl Default for SweepOptions {
     fn default() -> Self {
-        Self { candidates: 200 }
+        Self { candidates: 200, threads: 0 }
     }
 }
 
@@ -62,6 +64,29 @@ enum Suggestion {
     Workers,
 }
 
+/// `job` of all items on up to `threads` threads, results in the order of the items.
+fn in_parallel<T: Sync, R: Send>(items: &[T], threads: usize, job: impl Fn(&T) -> Option<R> + Sync) -> Vec<R> {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = if threads == 0 { cores() } else { threads }.min(items.len());
+    if threads <= 1 {
+        return items.iter().filter_map(job).collect();
+    }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = Vec::new();
+        while let Some((i, item)) = Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|i| Some((i, items.get(i)?))) {
+            found.extend(job(item).map(|result| (i, result)));
+        }
+        found
+    };
+    let mut found: Vec<(usize, R)> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|w| w.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+    });
+    found.sort_unstable_by_key(|(i, _)| *i);
+    found.into_iter().map(|(_, result)| result).collect()
+}
+
 impl WhatIf<'_, '_> {
     /// Tries what has most time on the path: kernels, operators and modules twice as fast, waits removed, collectives
     /// overlapped, more workers for the loading of data, launches and queues without delay. `stop` is asked between
@@ -93,7 +118,7 @@ impl WhatIf<'_, '_> {
             let count = applied.counts.first().copied().unwrap_or(0);
             Some(Candidate { edit: edit.to_string(), on_path_ns: *on_path_ns, count, gain })
         };
-        let mut candidates: Vec<Candidate> = planned.par_iter().filter_map(try_one).collect();
+        let mut candidates = in_parallel(&planned, options.threads, try_one);
         candidates.sort_by(|a, b| {
             let key = |c: &Candidate| (c.gain.ns, c.gain.low_ns, c.on_path_ns);
             key(b).cmp(&key(a)).then_with(|| a.edit.cmp(&b.edit))
