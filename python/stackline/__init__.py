@@ -10,7 +10,9 @@ Tables speak the Arrow C stream interface: pandas, polars, duckdb and pyarrow ta
 """
 
 from ._critical_path import CriticalPath, OverlaySummary
+from ._ctda_path import CtdaPath
 from ._errors import AnalysisError, ReadError, StacklineError
+from ._exact_path import ExactPath
 from ._native import __version__
 from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
 from ._table import Table
@@ -19,6 +21,8 @@ __all__ = [
     "AnalysisError",
     "AnalysisInfo",
     "CriticalPath",
+    "CtdaPath",
+    "ExactPath",
     "OverlaySummary",
     "Problem",
     "ReadError",

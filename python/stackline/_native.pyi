@@ -51,6 +51,31 @@ class CriticalPath:
     @staticmethod
     def restore(source: str) -> CriticalPath: ...
 
+@final
+class CtdaPath:
+    def summary(self) -> dict[str, Any]: ...
+    def tables(self) -> list[Table]: ...
+    def what_if(self, edits: list[str]) -> CtdaPath: ...
+
+def ctda_path(
+    run: Run,
+    rank: int | None,
+    annotation: str,
+    instance: tuple[int, int] | None,
+    steps: tuple[int, int] | None,
+    phase_rules: str | None,
+) -> CtdaPath: ...
+class ExactPath:
+    def summary(self) -> dict[str, Any]: ...
+    def tables(self) -> list[Table]: ...
+
+def exact_path(
+    run: Run,
+    rank: int | None,
+    annotation: str,
+    instance: tuple[int, int] | None,
+    steps: tuple[int, int] | None,
+) -> ExactPath: ...
 def critical_path(
     run: Run,
     rank: int | None,

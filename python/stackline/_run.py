@@ -6,12 +6,14 @@ import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 from . import _native
 from ._analyses import AnalysisMethods, Steps
 from ._critical_path import CriticalPath
+from ._ctda_path import CtdaPath
 from ._errors import AnalysisError
+from ._exact_path import ExactPath
 from ._progress import Progress, reporter
 from ._table import Table
 
@@ -211,9 +213,20 @@ class Run(AnalysisMethods):
         """Collective operations with message sizes and bandwidths: ``coll_analysis``."""
         return self.table("coll_analysis", steps=steps, rank=rank)
 
+    @overload
     def critical_path(
         self,
-        method: str = "hta",
+        method: Literal["exact"] = "exact",
+        *,
+        annotation: str = "",
+        instance: int | tuple[int, int] | None = None,
+        rank: int | None = None,
+        steps: Steps = None,
+    ) -> ExactPath: ...
+    @overload
+    def critical_path(
+        self,
+        method: Literal["hta"],
         *,
         annotation: str = "",
         instance: int | tuple[int, int] | None = None,
@@ -221,25 +234,66 @@ class Run(AnalysisMethods):
         zero_weight_launch_edges: bool = False,
         data_load_events: str | Sequence[str] = (),
         include_last_profiler_step: bool = False,
-    ) -> CriticalPath:
+    ) -> CriticalPath: ...
+    @overload
+    def critical_path(
+        self,
+        method: Literal["ctda"],
+        *,
+        annotation: str = "",
+        instance: int | tuple[int, int] | None = None,
+        rank: int | None = None,
+        steps: Steps = None,
+        phase_rules: PathLike | None = None,
+    ) -> CtdaPath: ...
+    def critical_path(
+        self,
+        method: str = "exact",
+        *,
+        annotation: str = "",
+        instance: int | tuple[int, int] | None = None,
+        rank: int | None = None,
+        zero_weight_launch_edges: bool = False,
+        data_load_events: str | Sequence[str] = (),
+        include_last_profiler_step: bool = False,
+        steps: Steps = None,
+        phase_rules: PathLike | None = None,
+    ) -> ExactPath | CriticalPath | CtdaPath:
         """The critical path: the chain of host and GPU work that decides how long the window takes.
 
-        ``method``: ``"hta"``, the rules of Meta's Holistic Trace Analysis 0.6.1.
+        ``method``: ``"exact"``, in which every nanosecond of the window has one cause, gives an :class:`ExactPath`;
+        ``"hta"``, the rules of Meta's Holistic Trace Analysis 0.6.1, a :class:`CriticalPath`; ``"ctda"``, those of
+        CTDA-CPA, which follow the work from thread to thread, a :class:`CtdaPath`.
         ``annotation``: analyse the window of events whose name contains this text; empty for the whole trace.
         ``instance``: which of those events, counted from 0, or a range with both ends included; the first if ``None``.
         ``rank``: needed if there are several.
         ``zero_weight_launch_edges``: edges of weight 0 from launches to kernels, so that a what-if cannot let a kernel
         start before its launch. ``data_load_events``: texts; events whose name contains one count as data loading.
         ``include_last_profiler_step``: HTA drops the last of several profiler steps, this keeps it.
+        These three are for ``"hta"`` only. Not for ``"hta"``: ``steps`` picks steps by number. For ``"ctda"`` only:
+        ``phase_rules``, a JSON file with rules for phases of training that come before the built-in ones.
 
         Raises :class:`AnalysisError`, with the nearest annotations or the number of instances, if there is no window.
         """
-        if method != "hta":
-            raise AnalysisError(f"there is no method {method!r}; this version has 'hta'")
+        if method not in ("exact", "hta", "ctda"):
+            raise AnalysisError(f"there is no method {method!r}; this version has 'exact', 'hta' and 'ctda'")
+        if method != "hta" and (zero_weight_launch_edges or data_load_events or include_last_profiler_step):
+            raise AnalysisError("zero_weight_launch_edges, data_load_events and include_last_profiler_step are for 'hta'")
+        if method == "hta" and steps is not None:
+            raise AnalysisError("with 'hta' name steps by annotation=")
+        if method != "ctda" and phase_rules is not None:
+            raise AnalysisError("phase_rules is for 'ctda'")
+        if method == "exact" and steps is not None and annotation:
+            raise AnalysisError("steps and annotation both choose a window: give one")
         if isinstance(instance, int):
             instance = (instance, instance)
         if instance is not None and min(instance) < 0:
             raise AnalysisError(f"instance is {instance}; instances count from 0")
+        if method == "exact":
+            return ExactPath(_native.exact_path(self._native, rank, annotation, instance, _step_range(steps)))
+        if method == "ctda":
+            rules = None if phase_rules is None else os.fspath(phase_rules)
+            return CtdaPath(_native.ctda_path(self._native, rank, annotation, instance, _step_range(steps), rules))
         patterns = [data_load_events] if isinstance(data_load_events, str) else list(data_load_events)
         native = _native.critical_path(
             self._native, rank, annotation, instance, zero_weight_launch_edges, patterns, include_last_profiler_step

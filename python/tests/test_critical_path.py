@@ -34,6 +34,7 @@ def test_results_equal_hta(corpus: Path, name: str) -> None:
             continue
         instance = params.get("instance_id")
         path = run.critical_path(
+            "hta",
             annotation=params["annotation"],
             instance=tuple(instance) if isinstance(instance, list) else instance,
             zero_weight_launch_edges=params.get("zero_weight_launch_edges", False),
@@ -72,7 +73,7 @@ def test_a_path_in_full(simple_add: sl.Run) -> None:
 
 
 def test_what_if(simple_add: sl.Run) -> None:
-    path = simple_add.critical_path(annotation=FORWARD, instance=1)
+    path = simple_add.critical_path("hta", annotation=FORWARD, instance=1)
     without = path.what_if("cpu:cudaMalloc=0")
     assert without.weight_us == 6306
     assert sum(without.bound_by_us.values()) == pytest.approx(6306)
@@ -84,7 +85,7 @@ def test_what_if(simple_add: sl.Run) -> None:
 
 
 def test_overlay(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:
-    path = simple_add.critical_path(annotation=FORWARD, instance=1)
+    path = simple_add.critical_path("hta", annotation=FORWARD, instance=1)
     summary = path.overlay(tmp_path)
     assert summary.path == str(tmp_path / f"overlaid_critical_path_{SIMPLE_ADD}")
     assert (summary.marked, summary.flow_events, summary.truncated) == (159, 42, False)
@@ -102,7 +103,7 @@ def test_overlay(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:
 
 
 def test_save_and_restore(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:
-    path = simple_add.critical_path(annotation=FORWARD, instance=1)
+    path = simple_add.critical_path("hta", annotation=FORWARD, instance=1)
     path.save(tmp_path / "path.json")
     restored = sl.CriticalPath.restore(tmp_path / "path.json")
     assert (restored.weight_us, restored.bound_by, restored.edges) == (path.weight_us, path.bound_by, path.edges)
@@ -120,11 +121,11 @@ def test_save_and_restore(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> N
 
 def test_wrong_questions_get_an_offer(simple_add: sl.Run, two_ranks: Path) -> None:
     with pytest.raises(sl.AnalysisError, match="nearest: '\\[param"):
-        simple_add.critical_path(annotation="param|pytorch.model.alexnet")
+        simple_add.critical_path("hta", annotation="param|pytorch.model.alexnet")
     with pytest.raises(sl.AnalysisError, match="there are 16"):
-        simple_add.critical_path(annotation="aten::add", instance=99)
+        simple_add.critical_path("hta", annotation="aten::add", instance=99)
     with pytest.raises(sl.AnalysisError, match="count from 0"):
-        simple_add.critical_path(annotation="aten::add", instance=-1)
+        simple_add.critical_path("hta", annotation="aten::add", instance=-1)
     with pytest.raises(sl.AnalysisError, match="no method 'magic'"):
         simple_add.critical_path("magic")
     with pytest.raises(ValueError, match="2 ranks"):
@@ -132,6 +133,6 @@ def test_wrong_questions_get_an_offer(simple_add: sl.Run, two_ranks: Path) -> No
 
 
 def test_one_rank_of_a_directory(two_ranks: Path, tmp_path: Path) -> None:
-    path = sl.open(two_ranks).critical_path(rank=1)
+    path = sl.open(two_ranks).critical_path("hta", rank=1)
     assert path.weight_us > 0
     assert path.overlay(tmp_path).path == str(tmp_path / "overlaid_critical_path_rank1.json")

@@ -137,6 +137,7 @@ const CRITICAL_PATH_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz --steps 5
   stackline critical-path trace.json.gz --compare
   stackline critical-path trace.json.gz --annotation ProfilerStep --instance 0..2 --format json
+  stackline critical-path trace.json.gz --method ctda --steps 5
   stackline critical-path trace.json.gz --what-if 'gpu:*gemm*=x0.5'
   stackline critical-path trace.json.gz --overlay overlaid.json.gz --only-critical";
 
@@ -243,6 +244,9 @@ pub(crate) struct CriticalPathArgs {
     /// Restore graph and path from a file that --save wrote, instead of computing them.
     #[arg(long, value_name = "FILE")]
     pub(crate) restore: Option<PathBuf>,
+    /// With --method ctda: rules for phases of training that come before the built-in ones (JSON).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) phase_rules: Option<PathBuf>,
     /// Change weights and search again, such as 'gpu=x0.5', 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may be repeated.
     #[arg(long, value_name = "EDIT")]
     pub(crate) what_if: Vec<String>,
@@ -255,6 +259,8 @@ pub(crate) enum Method {
     Exact,
     /// Meta's Holistic Trace Analysis 0.6.1, to the node.
     Hta,
+    /// CTDA-CPA: the threads of a process in one order, nodes by phase of training.
+    Ctda,
 }
 
 /// Arguments of `import`.

@@ -137,6 +137,27 @@ fn an_unknown_rank_step_or_table_says_what_there_is() {
 }
 
 #[test]
+fn options_of_one_method_are_refused_by_the_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let rules = folder.path().join("rules.json");
+    std::fs::write(&rules, "{\"rules\": [\n{\"phase\": \"forwrd\", \"name\": \"x\"}]}").unwrap();
+    let rules = rules.display().to_string();
+    for (method, option, expected) in [
+        ("ctda", &["--zero-weight-launch-edges"][..], "--method hta only"),
+        ("ctda", &["--data-load-events", "x"], "--phase-rules"),
+        ("ctda", &["--overlay", "o.json"], "--method hta only"),
+        ("ctda", &["--phase-rules", &rules], "line 2"),
+        ("hta", &["--phase-rules", &rules], "--method ctda"),
+    ] {
+        let (code, text) = failure(&[&["critical-path", &trace, "--method", method], option].concat());
+        one_line(&text);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains(expected), "{option:?}: {text}");
+    }
+}
+
+#[test]
 fn several_ranks_need_a_choice_for_the_path() {
     let folder = tempfile::tempdir().unwrap();
     let (a, b) = (write_sample(folder.path(), 0), write_sample(folder.path(), 1));

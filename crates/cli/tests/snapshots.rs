@@ -64,6 +64,15 @@ fn critical_paths_of_real_traces() {
 }
 
 #[test]
+fn a_critical_path_across_threads() {
+    let Some(trace) = corpus("kineto/amd-mi250-toy-train.json.gz") else { return };
+    let ctda = ["critical-path", &trace, "--method", "ctda"];
+    insta::assert_snapshot!(stdout(&ctda));
+    insta::assert_snapshot!(stdout(&[&ctda[..], &["--steps", "1", "--what-if", "cpu:hipLaunchKernel=0"]].concat()));
+    insta::assert_snapshot!(stdout(&[&ctda[..], &["--format", "csv", "--table", "critical_path"]].concat()));
+}
+
+#[test]
 fn doctor_of_a_real_trace() {
     let Some(trace) = corpus("kineto/amd-mi210-gpu-only.json.gz") else { return };
     insta::assert_snapshot!(stdout(&["doctor", &trace]));

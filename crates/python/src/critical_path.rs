@@ -27,7 +27,7 @@ pub(crate) struct NativeCriticalPath {
     note: Option<TraceNote>,
 }
 
-fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
+pub(crate) fn failed(py: Python<'_>, error: &CriticalPathError) -> PyErr {
     analysis_error(py, &error.to_string())
 }
 
@@ -46,14 +46,7 @@ pub(crate) fn critical_path(
     include_last_profiler_step: bool,
 ) -> PyResult<NativeCriticalPath> {
     let run = run.get();
-    let at = match rank {
-        Some(rank) => run.position(py, rank)?,
-        None if run.ranks.len() == 1 => 0,
-        None => {
-            let count = run.ranks.len();
-            return Err(PyValueError::new_err(format!("the run has {count} ranks; say which one with rank=")));
-        }
-    };
+    let at = position(py, run, rank)?;
     let instance = instance.map(|(a, b)| if a == b { Instances::One(a) } else { Instances::Range(a, b) });
     let options =
         HtaOptions { annotation, instance, zero_weight_launch_edges, data_load_events, include_last_profiler_step };
@@ -63,6 +56,18 @@ pub(crate) fn critical_path(
     let note = TraceNote { info, read_report: trace.report.clone() };
     let found = quiet(py, &Watch::new(), move || hta::analyze(&set.traces[at], &options))?;
     found.map(|path| NativeCriticalPath::new(path, Some(note))).map_err(|e| failed(py, &e))
+}
+
+/// Which trace of a run is meant.
+pub(crate) fn position(py: Python<'_>, run: &NativeRun, rank: Option<i64>) -> PyResult<usize> {
+    match rank {
+        Some(rank) => run.position(py, rank),
+        None if run.ranks.len() == 1 => Ok(0),
+        None => {
+            let count = run.ranks.len();
+            Err(PyValueError::new_err(format!("the run has {count} ranks; say which one with rank=")))
+        }
+    }
 }
 
 impl NativeCriticalPath {

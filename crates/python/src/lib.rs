@@ -4,7 +4,9 @@
 
 mod cell;
 mod critical_path;
+mod ctda;
 mod errors;
+mod exact;
 mod run;
 mod table;
 mod views;
@@ -15,6 +17,10 @@ mod worker;
 mod _native {
     #[pymodule_export]
     use crate::critical_path::{NativeCriticalPath, critical_path};
+    #[pymodule_export]
+    use crate::ctda::{NativeCtdaPath, ctda_path};
+    #[pymodule_export]
+    use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]
     use crate::run::{NativeRun, analyses_list, open};
     #[pymodule_export]

@@ -106,6 +106,12 @@ pub enum CriticalPathError {
         /// The other one.
         second: String,
     },
+    /// Rules for phases cannot be understood.
+    #[error("not usable as phase rules: {reason}")]
+    InvalidPhaseRules {
+        /// What is wrong with them, with the line.
+        reason: String,
+    },
     /// A saved critical path cannot be read.
     #[error("not a usable saved critical path: {reason}")]
     Restore {

@@ -3,7 +3,7 @@
 use crate::hta_view::HtaView;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
-use stackline_model::{Key, Trace, TrackKind};
+use stackline_model::{EventId, Key, Trace, TrackKind};
 
 /// A process or thread number or name, as in the source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -139,13 +139,17 @@ impl<'a> EventsBuilder<'a> {
 
     /// The event of a row of the view, added if new.
     pub(super) fn row_of(&mut self, view_row: u32, view: &HtaView) -> u32 {
-        let known = self.row[view_row as usize];
+        self.row_for(view_row, view.event[view_row as usize], view.stream[view_row as usize])
+    }
+
+    /// The event that the caller knows by a number of its own, added if new.
+    pub(super) fn row_for(&mut self, number: u32, event: EventId, stream: i64) -> u32 {
+        let known = self.row[number as usize];
         if known != NONE {
             return known;
         }
         let row = self.events.len() as u32;
-        self.row[view_row as usize] = row;
-        let event = view.event[view_row as usize];
+        self.row[number as usize] = row;
         let (i, trace) = (event.index(), self.trace);
         let name = self.name_row(trace.events.name[i]);
         let track = self.track_row(trace.events.track[i]);
@@ -154,7 +158,7 @@ impl<'a> EventsBuilder<'a> {
         self.events.track.push(track);
         self.events.start_ns.push(trace.events.start[i]);
         self.events.dur_ns.push(trace.events.dur[i]);
-        self.events.stream.push(view.stream[view_row as usize]);
+        self.events.stream.push(stream);
         self.events.on_device.push(self.device.i64(event).is_some_and(|d| d >= 0));
         row
     }
@@ -167,7 +171,7 @@ impl<'a> EventsBuilder<'a> {
         })
     }
 
-    fn track_row(&mut self, id: stackline_model::TrackId) -> u32 {
+    pub(super) fn track_row(&mut self, id: stackline_model::TrackId) -> u32 {
         let known = self.track[id.index()];
         if known != NONE {
             return known;

@@ -7,6 +7,7 @@
 use super::commands::{Command, Commands};
 use super::gpu_calls::{CallKind, CallKinds};
 use super::implicit_waits;
+use super::losses::{Losses, launched_at};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{EventId, GpuId, Trace};
@@ -40,6 +41,8 @@ impl Evidence {
 pub enum Reason {
     /// A stream waits for an event that a record names.
     Event,
+    /// A stream waits for an event that a record names, but work that is not recorded may have come before the event.
+    EventAmidLoss,
     /// A stream waits, but no record says for what: the work of another stream that ended last before the start.
     UnrecordedWait,
     /// A long gap without recorded cause that ended right after work of another stream.
@@ -50,6 +53,8 @@ pub enum Reason {
     Graph,
     /// A synchronisation whose record or name says what it waits for.
     Synchronisation,
+    /// A synchronisation whose record or name says what it waits for, but work that is not recorded may have come later.
+    SynchronisationAmidLoss,
     /// A synchronisation without record: the work that ended last while it waited.
     UnrecordedSync,
     /// A copy that returns when it is done.
@@ -75,11 +80,13 @@ impl Reason {
     pub fn name(self) -> &'static str {
         match self {
             Self::Event => "event",
+            Self::EventAmidLoss => "event_amid_loss",
             Self::UnrecordedWait => "unrecorded_wait",
             Self::OtherStream => "other_stream",
             Self::CopyEngine => "copy_engine",
             Self::Graph => "graph",
             Self::Synchronisation => "synchronisation",
+            Self::SynchronisationAmidLoss => "synchronisation_amid_loss",
             Self::UnrecordedSync => "unrecorded_synchronisation",
             Self::BlockingCopy => "blocking_copy",
             Self::Free => "free_waits",
@@ -120,6 +127,8 @@ pub struct GpuOrder {
     pub previous: Vec<GpuId>,
     /// Calls that wait, by (track, start).
     pub syncs: Vec<SyncCall>,
+    /// Per operation: whether one that is not recorded may have run between it and the one before it on its stream.
+    pub after_loss: Vec<bool>,
     dep_offset: Vec<u32>,
     deps: Vec<GpuDep>,
     /// Waits that no record explains and no rule could.
@@ -132,7 +141,8 @@ impl GpuOrder {
         let kinds = CallKinds::new(trace);
         let streams = Streams::new(trace);
         let commands = Commands::collect(trace, &kinds, &streams);
-        let mut replay = Replay::new(trace, &streams);
+        let losses = Losses::new(trace, &kinds, &streams);
+        let mut replay = Replay::new(trace, &streams, &losses);
         for (_, command) in &commands.list {
             replay.execute(command, &commands);
         }
@@ -143,9 +153,10 @@ impl GpuOrder {
         implicit_waits::polling(trace, &kinds, &streams, &mut syncs);
         implicit_waits::back_pressure(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
+        let after_loss = after_loss(trace, &streams, &losses);
         let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
         let Streams { of, previous, .. } = streams;
-        Self { stream: of, previous, syncs, dep_offset, deps, unexplained_waits: unexplained }
+        Self { stream: of, previous, syncs, after_loss, dep_offset, deps, unexplained_waits: unexplained }
     }
 
     /// What an operation waited for, on top of the order of its stream and its launch.
@@ -154,6 +165,14 @@ impl GpuOrder {
         let range: Range<usize> = at(gpu.index())..at(gpu.index() + 1);
         self.deps.get(range).unwrap_or(&[])
     }
+}
+
+fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses) -> Vec<bool> {
+    let is_after = |id: GpuId| {
+        let previous = streams.previous[id.index()].some();
+        previous.is_some_and(|p| losses.between(launched_at(trace, p), launched_at(trace, id)))
+    };
+    trace.gpu.ids().map(is_after).collect()
 }
 
 /// Pairs (operation, what it waited for) as offsets and one flat list.
@@ -260,6 +279,7 @@ fn tie(trace: &Trace, id: GpuId) -> (i64, &str) {
 struct Replay<'a> {
     trace: &'a Trace,
     streams: &'a Streams,
+    losses: &'a Losses,
     /// Per stream what a new operation has to wait for: its last operation, and the last ones of other streams.
     pending: Vec<Pending>,
     /// By correlation of its record: what an event stands for.
@@ -278,10 +298,11 @@ struct Pending {
 }
 
 impl<'a> Replay<'a> {
-    fn new(trace: &'a Trace, streams: &'a Streams) -> Self {
+    fn new(trace: &'a Trace, streams: &'a Streams, losses: &'a Losses) -> Self {
         Self {
             trace,
             streams,
+            losses,
             pending: vec![Pending::default(); streams.operations.len()],
             events: FxHashMap::default(),
             unknown_waits: FxHashMap::default(),
@@ -337,11 +358,19 @@ impl<'a> Replay<'a> {
         }
     }
 
+    /// Whether work that is not recorded, or launched at an unknown time, may have come between two operations.
+    fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
+        let of = self.streams.of[on.index()] as usize;
+        self.losses.between(launched_at(self.trace, on), launched_at(self.trace, gpu))
+            || self.losses.unlaunched_between(of, start(self.trace, on), start(self.trace, gpu))
+    }
+
     fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
         let stream = self.streams.of[gpu.index()] as usize;
         let pending = std::mem::replace(&mut self.pending[stream], Pending { last: gpu, waits: Vec::new() });
         for on in pending.waits {
-            self.deps.push((gpu, GpuDep { on, reason: Reason::Event }));
+            let reason = if self.may_miss(on, gpu) { Reason::EventAmidLoss } else { Reason::Event };
+            self.deps.push((gpu, GpuDep { on, reason }));
         }
         if call.is_none() || commands.has_wait_records {
             return;
@@ -354,6 +383,20 @@ impl<'a> Replay<'a> {
             Some(&on) => self.deps.push((gpu, GpuDep { on, reason: Reason::UnrecordedWait })),
             None => self.unexplained += 1,
         }
+    }
+
+    /// Operations without launch record that ended while a call waited were launched before it.
+    fn with_unlaunched(&self, mut on: Vec<GpuId>, from: i64, to: i64) -> Vec<GpuId> {
+        for id in &mut on {
+            let stream = &self.streams.operations[self.streams.of[id.index()] as usize];
+            let from_here = stream.partition_point(|&o| start(self.trace, o) <= start(self.trace, *id));
+            let later = stream[from_here..].iter().take_while(|&&o| start(self.trace, o) < to).filter(|&&o| {
+                let ended = end(self.trace, o);
+                self.trace.gpu.launch[o.index()].is_none() && ended > from && ended <= to
+            });
+            *id = later.last().copied().unwrap_or(*id);
+        }
+        on
     }
 
     fn sync(&mut self, call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<i64>) {
@@ -377,7 +420,15 @@ impl<'a> Replay<'a> {
         if let Some(on) = known {
             let on: Vec<GpuId> = on.into_iter().filter(believable).collect();
             if !on.is_empty() {
-                self.syncs.push(SyncCall { call, from, on, reason: Reason::Synchronisation });
+                let missing = |id: &GpuId| {
+                    let of = self.streams.of[id.index()] as usize;
+                    self.losses.between(launched_at(self.trace, *id), from)
+                        || self.losses.unlaunched_between(of, start(self.trace, *id), to)
+                };
+                let may_miss = on.iter().any(missing);
+                let reason = if may_miss { Reason::SynchronisationAmidLoss } else { Reason::Synchronisation };
+                let on = if may_miss { self.with_unlaunched(on, from, to) } else { on };
+                self.syncs.push(SyncCall { call, from, on, reason });
             }
             return;
         }

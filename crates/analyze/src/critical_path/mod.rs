@@ -6,6 +6,7 @@
 
 mod breakdown;
 mod commands;
+pub mod ctda;
 mod error;
 mod events;
 pub mod exact;
@@ -15,6 +16,7 @@ mod graph;
 pub mod hta;
 mod implicit_waits;
 mod longest_path;
+mod losses;
 mod nearest;
 mod overlay;
 mod report;
@@ -64,6 +66,12 @@ pub enum WarningCode {
     LastStepLeftOut,
     /// What-if edits that select no edge, so that they change nothing.
     WhatIfUnmatched,
+    /// Waits whose object no record names: a rule chose it.
+    InferredWait,
+    /// Waits whose object is unknown.
+    UnknownWait,
+    /// Threads of the program ran without a common lock, so that no order between them is known.
+    NoInterpreterLock,
 }
 
 impl WarningCode {
@@ -88,6 +96,13 @@ impl WarningCode {
                 "profiler step, the last one, is left out as incomplete, by HTA's rule; include_last_profiler_step keeps it"
             }
             Self::WhatIfUnmatched => "what-if edits select nothing, so they change nothing",
+            Self::InferredWait => {
+                "waits are about work that no record names; a rule chose what was launched before them"
+            }
+            Self::UnknownWait => "waits are about work that is not known",
+            Self::NoInterpreterLock => {
+                "the interpreter had no lock, so threads are not put in order and the path may end at one of them"
+            }
             Self::NoGpuWork => "the window has no linked GPU work: this is a path of the host alone",
         }
     }

@@ -1,6 +1,7 @@
 //! `critical-path`: the graph, its longest path, and what to do with them.
 
 mod compare;
+mod ctda;
 pub(super) mod exact;
 
 use super::overlay;
@@ -34,8 +35,13 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
             let message = format!("{} needs --method hta", hta_only.join(", "));
             Err(wrong_use(format!("{message}; for exact predictions use stackline what-if")))
         }
-        None if hta_only.is_empty() => exact::run(args, common),
+        Some(Method::Exact | Method::Hta) if args.phase_rules.is_some() => {
+            Err(wrong_use("--phase-rules is for --method ctda: only that one knows phases"))
+        }
+        None if hta_only.is_empty() && args.phase_rules.is_none() => exact::run(args, common),
         Some(Method::Exact) => exact::run(args, common),
+        None if args.phase_rules.is_some() => ctda::run(args, common),
+        Some(Method::Ctda) => ctda::run(args, common),
         Some(Method::Hta) | None => run_hta(args, common),
     }
 }
@@ -156,6 +162,7 @@ pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
         | CriticalPathError::InvalidEdit { .. }
         | CriticalPathError::NothingSelected { .. }
         | CriticalPathError::ContradictingEdits { .. }
+        | CriticalPathError::InvalidPhaseRules { .. }
         | CriticalPathError::Restore { .. } => WrongUse(error.to_string()).into(),
         other => other.into(),
     }

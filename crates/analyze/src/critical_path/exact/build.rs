@@ -221,6 +221,7 @@ impl<'a> Builder<'a> {
                 let dependency = match () {
                     () if self.graph.end[from as usize] > began => Dependency::Overlap,
                     () if source == NONE => Dependency::Unlaunched,
+                    () if self.order.after_loss[gpu.index()] => Dependency::StreamAmidLoss,
                     () => Dependency::Stream,
                 };
                 self.edges.push((node, InEdge { from, dependency, lag: 0 }));

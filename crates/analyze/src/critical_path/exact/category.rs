@@ -95,8 +95,12 @@ pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
     match dependency {
         Dependency::Launch | Dependency::LaunchByOperator => Category::LaunchLatency,
         Dependency::Unlaunched if lag > UNLAUNCHED_GAP_NS => Category::Unknown,
-        Dependency::Stream | Dependency::Gpu(_) if lag > LONG_GAP_NS => Category::Unknown,
-        Dependency::Stream | Dependency::Overlap | Dependency::Unlaunched | Dependency::Gpu(_) => Category::GpuQueue,
+        Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Gpu(_) if lag > LONG_GAP_NS => Category::Unknown,
+        Dependency::Stream
+        | Dependency::StreamAmidLoss
+        | Dependency::Overlap
+        | Dependency::Unlaunched
+        | Dependency::Gpu(_) => Category::GpuQueue,
         Dependency::Sync(_) => Category::SyncReturn,
         Dependency::Thread(..) => Category::ThreadHandover,
         Dependency::Program => Category::Unknown,

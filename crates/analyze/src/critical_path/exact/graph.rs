@@ -34,6 +34,8 @@ pub enum Dependency {
     LaunchByOperator,
     /// Order within a stream.
     Stream,
+    /// Order within a stream, where work that is not recorded may have come between.
+    StreamAmidLoss,
     /// The operation began before the one ahead of it ended (programmatic dependent launch, or clock noise).
     Overlap,
     /// Order within a stream, for an operation whose launch is not in the trace.
@@ -51,7 +53,7 @@ impl Dependency {
     pub fn evidence(self) -> Evidence {
         match self {
             Self::Program | Self::Launch | Self::Stream => Evidence::Exact,
-            Self::LaunchByOperator | Self::Overlap | Self::Unlaunched => Evidence::Inferred,
+            Self::LaunchByOperator | Self::StreamAmidLoss | Self::Overlap | Self::Unlaunched => Evidence::Inferred,
             Self::Gpu(reason) | Self::Sync(reason) => reason.evidence(),
             Self::Thread(_, evidence) => evidence,
         }
@@ -64,6 +66,7 @@ impl Dependency {
             Self::Launch => "launch",
             Self::LaunchByOperator => "launch_by_operator",
             Self::Stream => "stream_order",
+            Self::StreamAmidLoss => "stream_order_amid_loss",
             Self::Overlap => "stream_overlap",
             Self::Unlaunched => "stream_order_without_launch",
             Self::Gpu(reason) | Self::Sync(reason) => reason.name(),
@@ -285,7 +288,7 @@ fn preference(dependency: Dependency) -> u8 {
         Dependency::Program => 0,
         Dependency::Overlap => 1,
         Dependency::Unlaunched => 2,
-        Dependency::Stream => 3,
+        Dependency::Stream | Dependency::StreamAmidLoss => 3,
         Dependency::Gpu(_) => 4,
         Dependency::LaunchByOperator => 5,
         Dependency::Launch => 6,
@@ -313,7 +316,7 @@ impl UsualLags {
         match dependency {
             _ if lag < 0 => {}
             Dependency::Launch => self.launch.push(lag),
-            Dependency::Stream | Dependency::Gpu(_) => self.queue.push(lag),
+            Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Gpu(_) => self.queue.push(lag),
             _ => {}
         }
     }
@@ -331,7 +334,7 @@ impl Usual {
     fn of(self, dependency: Dependency) -> i64 {
         match dependency {
             Dependency::Launch | Dependency::LaunchByOperator => self.launch,
-            Dependency::Stream | Dependency::Unlaunched | Dependency::Gpu(_) => self.queue,
+            Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Unlaunched | Dependency::Gpu(_) => self.queue,
             _ => 0,
         }
     }

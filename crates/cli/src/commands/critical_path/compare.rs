@@ -1,13 +1,14 @@
 //! `critical-path --compare`: the methods side by side.
 
-use super::{analyze, exact, one_trace, refuse};
+use super::{analyze, exact, instances, one_trace, refuse};
 use crate::args::{Common, CriticalPathArgs};
 use crate::failure::wrong_use;
 use crate::output::Answer;
 use crate::session::Session;
 use anyhow::Result;
+use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaReport};
 use stackline_analyze::critical_path::exact::Exact;
-use stackline_model::{Table, Unit};
+use stackline_model::{Table, Trace, Unit};
 use std::collections::BTreeMap;
 
 /// What one method says.
@@ -36,6 +37,10 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
             let bound_by = report.bound_by.iter().map(|(c, p)| ((*c).to_owned(), *p)).collect();
             Ok((report.graph_nodes, report.window_ns, report.path_ns, bound_by))
         }),
+        row_of("ctda", || {
+            let report = ctda_report(args, trace)?;
+            Ok((report.graph_nodes, report.window_ns, (report.weight_us * 1e3) as i64, report.bound_by))
+        }),
         row_of("hta", || {
             let report = analyze(args, &session)?.summary();
             Ok((report.graph_nodes, report.window_ns, (report.weight_us * 1e3) as i64, report.bound_by))
@@ -60,6 +65,12 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         shown: None,
     };
     answer.write(common)
+}
+
+fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
+    let instance = args.instance.map(instances).transpose()?;
+    let options = CtdaOptions { annotation: args.annotation.clone(), instance, steps: None, phase_rules: None };
+    Ok(ctda::analyze(trace, &options).map_err(refuse)?.report())
 }
 
 /// Nodes of the graph, window, length of the path, percent by cause.

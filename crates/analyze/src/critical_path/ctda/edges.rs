@@ -1,0 +1,151 @@
+//! Edges between nodes (section 3.2.2 of the paper).
+
+use super::build::{Lane, Nodes};
+use super::gpu::{Gpu, StreamId};
+use super::graph::{CtdaEdge, CtdaEdgeKind};
+use super::marks::{MarkKind, SyncKind};
+use super::nodes::NO_NODE;
+use super::waits::{Waits, launch_streams};
+use rustc_hash::FxHashMap;
+use stackline_model::Trace;
+
+/// All edges, by (to, from, kind); of several alike the one that ends last.
+pub(super) fn all(trace: &Trace, nodes: &Nodes, gpu: &Gpu, waits: &mut Waits<'_>) -> Vec<CtdaEdge> {
+    let mut edges = Vec::new();
+    for lane in &nodes.lanes {
+        thread_order(lane, &mut edges);
+        synchronisation(nodes, lane, gpu, waits, &mut edges);
+    }
+    streams_and_launches(nodes, gpu, &mut edges);
+    for (node, to) in nodes.gpu.iter().zip(nodes.host..) {
+        let Some(op) = gpu.began_after(trace, node.ops.start) else { continue };
+        waits.inferred += 1;
+        let (from, at_ns) = (nodes.host + nodes.node_of_op[op as usize], gpu.ops[op as usize].end);
+        edges.push(CtdaEdge { from, to, kind: CtdaEdgeKind::Sync, at_ns });
+    }
+    edges.retain(|e: &CtdaEdge| e.from != e.to);
+    edges.sort_unstable_by_key(|e| (e.to, e.from, e.kind, std::cmp::Reverse(e.at_ns)));
+    edges.dedup_by_key(|e| (e.to, e.from, e.kind));
+    edges
+}
+
+/// Each node follows the one before it in the logical thread, and the one before it in its own.
+fn thread_order(lane: &Lane, edges: &mut Vec<CtdaEdge>) {
+    let mut last: Vec<Option<u32>> = vec![None; lane.tracks.len()];
+    let mut before: Option<u32> = None;
+    for (node, number) in lane.chain.nodes.iter().zip(lane.first_node..) {
+        let own = last[node.thread as usize];
+        let end = |n: u32| lane.chain.nodes[(n - lane.first_node) as usize].end.min(node.start);
+        if let Some(from) = before.filter(|_| before != own) {
+            edges.push(CtdaEdge { from, to: number, kind: CtdaEdgeKind::CrossThread, at_ns: end(from) });
+        }
+        if let Some(from) = own {
+            edges.push(CtdaEdge { from, to: number, kind: CtdaEdgeKind::Sequence, at_ns: end(from) });
+        }
+        last[node.thread as usize] = Some(number);
+        before = Some(number);
+    }
+}
+
+/// Each GPU node follows the one before it on its stream, and its launch.
+fn streams_and_launches(nodes: &Nodes, gpu: &Gpu, edges: &mut Vec<CtdaEdge>) {
+    // What came last on the stream may have ended before an earlier, longer node: the longest counts.
+    let mut latest: Option<(StreamId, u32)> = None;
+    for (node, at) in nodes.gpu.iter().zip(0u32..) {
+        let to = nodes.host + at;
+        if let Some((_, from)) = latest.filter(|(stream, _)| *stream == node.stream) {
+            let at_ns = nodes.gpu[(from - nodes.host) as usize].end.min(node.start);
+            edges.push(CtdaEdge { from, to, kind: CtdaEdgeKind::Sequence, at_ns });
+        }
+        latest = Some((node.stream, to));
+        if node.launched_by != NO_NODE {
+            let at_ns = launch_end(nodes, gpu, at);
+            edges.push(CtdaEdge { from: node.launched_by, to, kind: CtdaEdgeKind::Call, at_ns });
+        }
+    }
+}
+
+/// The launch rule: what a GPU node needs of the node that launches it ends with the call that launches its first
+/// operation, or when that operation starts, if the call returns later.
+fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
+    let node = &nodes.gpu[at as usize];
+    let op = &gpu.ops[node.ops.start as usize];
+    let mark = nodes.mark_of_call.get(&op.launch).map(|&(lane, mark)| &nodes.lanes[lane as usize].marks[mark as usize]);
+    let Some(mark) = mark else { return node.start };
+    if mark.kind == MarkKind::Sync(SyncKind::OwnCopy) {
+        // Such a call returns after the copy. While the stream was busy it only waited; else it prepared the copy.
+        let before = node.ops.start.checked_sub(1).map(|o| &gpu.ops[o as usize]).filter(|o| o.stream == op.stream);
+        let busy = before.is_some_and(|o| o.end > mark.start);
+        return if busy { mark.start.min(node.start) } else { node.start };
+    }
+    mark.end.min(node.start)
+}
+
+/// What host and streams wait for.
+fn synchronisation(nodes: &Nodes, lane: &Lane, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
+    let next_launch = next_launches(lane, gpu);
+    let mut last_stream: FxHashMap<u32, StreamId> = FxHashMap::default();
+    let sync_nodes: FxHashMap<usize, u32> =
+        lane.chain.nodes.iter().zip(lane.first_node..).filter_map(|(n, i)| n.sync.map(|s| (s, i))).collect();
+    let node_of = |op: u32| nodes.host + nodes.node_of_op[op as usize];
+    for (mark, at) in lane.marks.iter().zip(0usize..) {
+        let mut own = Vec::new();
+        if let Some(&stream) = launch_streams(mark, gpu, &mut own).last() {
+            last_stream.insert(mark.thread, stream);
+        }
+        match mark.kind {
+            MarkKind::Sync(kind) => {
+                let Some(&to) = sync_nodes.get(&at) else { continue };
+                for op in waits.of_sync(mark, kind, &lane.streams, last_stream.get(&mark.thread).copied()) {
+                    // Another thread may have gone on while this call still waited.
+                    let until = lane.chain.nodes[(to - lane.first_node) as usize].end.min(mark.end);
+                    let at_ns = gpu.ops[op as usize].end.min(until);
+                    edges.push(CtdaEdge { from: node_of(op), to, kind: CtdaEdgeKind::Sync, at_ns });
+                }
+            }
+            MarkKind::StreamWait => {
+                let next: &[(StreamId, u32)] = next_launch.get(&at).map_or(&[], Vec::as_slice);
+                let (stream, sources) = waits.of_stream_wait(mark, &lane.streams, next.first().map(|n| n.0));
+                let target = next.iter().find(|n| Some(n.0) == stream).map(|n| n.1);
+                let Some(target) = target else { continue };
+                stream_waits(nodes, gpu, (target, &sources), edges);
+            }
+            MarkKind::Launch(_) | MarkKind::Record => {}
+        }
+    }
+}
+
+/// A node waits for operations of other streams. One that ended only later was not waited for.
+fn stream_waits(nodes: &Nodes, gpu: &Gpu, (target, sources): (u32, &[u32]), edges: &mut Vec<CtdaEdge>) {
+    let to = nodes.host + nodes.node_of_op[target as usize];
+    let waiting = &gpu.ops[target as usize];
+    for &source in sources {
+        let op = &gpu.ops[source as usize];
+        if op.stream != waiting.stream && op.end <= waiting.start {
+            let from = nodes.host + nodes.node_of_op[source as usize];
+            let at_ns = op.end.min(nodes.gpu[nodes.node_of_op[target as usize] as usize].start);
+            edges.push(CtdaEdge { from, to, kind: CtdaEdgeKind::Sync, at_ns });
+        }
+    }
+}
+
+/// Per call that lets a stream wait: the next launch of its thread on each stream, as (stream, first operation), the
+/// nearest first.
+fn next_launches(lane: &Lane, gpu: &Gpu) -> FxHashMap<usize, Vec<(StreamId, u32)>> {
+    let mut found = FxHashMap::default();
+    let mut ahead: Vec<Vec<(StreamId, u32)>> = vec![Vec::new(); lane.tracks.len()];
+    for (at, mark) in lane.marks.iter().enumerate().rev() {
+        let ahead = &mut ahead[mark.thread as usize];
+        if mark.kind == MarkKind::StreamWait {
+            found.insert(at, ahead.clone());
+        }
+        let mut own = Vec::new();
+        for &stream in launch_streams(mark, gpu, &mut own) {
+            let ops = gpu.launched_by(mark.event).iter().copied();
+            let first = ops.filter(|&op| gpu.ops[op as usize].stream == stream).min();
+            ahead.retain(|(s, _)| *s != stream);
+            ahead.splice(0..0, first.map(|op| (stream, op)));
+        }
+    }
+    found
+}

@@ -1,0 +1,43 @@
+//! Whether the interpreter of the recorded program had a lock.
+
+use stackline_model::Trace;
+
+/// Top-level key of a trace that says whether Python's global lock was on: `true`, `false`, 1 or 0, as number or text.
+/// `prof.add_metadata_json("python_gil_enabled", "false")` writes it.
+pub const GIL_KEY: &str = "python_gil_enabled";
+
+/// Top-level key with the text of `sys.version`, in which builds without lock say so.
+const VERSION_KEY: &str = "python_version";
+
+/// Whether the threads of the program shared the interpreter's lock. So they did unless the trace says otherwise.
+pub fn has_lock(trace: &Trace) -> bool {
+    let entry = |key: &str| trace.meta.entry(key).map(|v| v.trim().trim_matches('"').to_ascii_lowercase());
+    match entry(GIL_KEY).as_deref() {
+        Some("false" | "0") => false,
+        Some("true" | "1") => true,
+        _ => !entry(VERSION_KEY).is_some_and(|version| version.contains("free-threading build")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_decides_before_the_version() {
+        let free = "\"3.14.0 free-threading build (main)\"";
+        let cases: [(&[(&str, &str)], bool); 6] = [
+            (&[], true),
+            (&[(GIL_KEY, "false")], false),
+            (&[(GIL_KEY, "\"0\"")], false),
+            (&[(GIL_KEY, "perhaps")], true),
+            (&[(VERSION_KEY, free)], false),
+            (&[(VERSION_KEY, free), (GIL_KEY, "1")], true),
+        ];
+        for (entries, lock) in cases {
+            let mut trace = Trace::default();
+            trace.meta.entries = entries.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            assert_eq!(has_lock(&trace), lock, "{entries:?}");
+        }
+    }
+}

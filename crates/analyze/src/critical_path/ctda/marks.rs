@@ -1,0 +1,104 @@
+//! Calls of the accelerator's runtime at which nodes are cut: launches, synchronisations, event records and waits.
+
+use super::gpu::{Gpu, StreamId};
+use super::stacks::Thread;
+use stackline_model::{EventId, Trace};
+
+/// What a call waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SyncKind {
+    /// All work of the device.
+    Device,
+    /// All work of a stream.
+    Stream,
+    /// Work before an event record.
+    Event,
+    /// The copy that it starts.
+    OwnCopy,
+}
+
+/// What a call does.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum MarkKind {
+    /// Starts work on these streams, ascending.
+    Launch(Vec<StreamId>),
+    /// Waits on the host.
+    Sync(SyncKind),
+    /// Lets a stream wait for an event.
+    StreamWait,
+    /// Records an event.
+    Record,
+}
+
+/// A call with a role.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) event: EventId,
+    /// Position of its thread among those of the process.
+    pub(super) thread: u32,
+    pub(super) kind: MarkKind,
+}
+
+/// Calls that wait on the host, by whole name.
+const SYNCS: &[(&str, SyncKind)] = &[
+    ("cudaDeviceSynchronize", SyncKind::Device),
+    ("cudaThreadSynchronize", SyncKind::Device),
+    ("cuCtxSynchronize", SyncKind::Device),
+    ("hipDeviceSynchronize", SyncKind::Device),
+    ("hipCtxSynchronize", SyncKind::Device),
+    ("cudaStreamSynchronize", SyncKind::Stream),
+    ("cuStreamSynchronize", SyncKind::Stream),
+    ("hipStreamSynchronize", SyncKind::Stream),
+    ("cudaEventSynchronize", SyncKind::Event),
+    ("cuEventSynchronize", SyncKind::Event),
+    ("hipEventSynchronize", SyncKind::Event),
+];
+
+/// Calls that let a stream wait.
+const STREAM_WAITS: &[&str] = &["cudaStreamWaitEvent", "cuStreamWaitEvent", "hipStreamWaitEvent"];
+
+/// Calls that record an event.
+const RECORDS: &[&str] =
+    &["cudaEventRecord", "cudaEventRecordWithFlags", "cuEventRecord", "hipEventRecord", "hipEventRecordWithFlags"];
+
+/// The calls of a process with a role, by start.
+pub(super) fn find(trace: &Trace, threads: &[Thread], gpu: &Gpu) -> Vec<Mark> {
+    let mut roles: Vec<Option<Option<MarkKind>>> = vec![None; trace.strings.len()];
+    let mut marks = Vec::new();
+    for (thread, t) in (0u32..).zip(threads) {
+        for &event in &t.calls {
+            let name = trace.events.name[event.index()];
+            let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
+            let launched = gpu.launched_by(event);
+            let kind = if launched.is_empty() {
+                let role =
+                    roles.get_mut(name.index()).map(|r| r.get_or_insert_with(|| role(trace.strings.get(name))).clone());
+                role.flatten()
+            } else {
+                let waits = trace.strings.get(name).contains("emcpy")
+                    && launched.iter().all(|&op| gpu.ops[op as usize].end <= end);
+                // A copy that is over when its call returns was waited for: pageable memory, or a blocking call.
+                if waits {
+                    Some(MarkKind::Sync(SyncKind::OwnCopy))
+                } else {
+                    Some(MarkKind::Launch(gpu.streams_of(launched)))
+                }
+            };
+            marks.extend(kind.map(|kind| Mark { start, end, event, thread, kind }));
+        }
+    }
+    marks.sort_by_key(|m| (m.start, m.end, m.thread));
+    marks
+}
+
+fn role(name: &str) -> Option<MarkKind> {
+    if let Some((_, kind)) = SYNCS.iter().find(|(n, _)| *n == name) {
+        return Some(MarkKind::Sync(*kind));
+    }
+    if STREAM_WAITS.contains(&name) {
+        return Some(MarkKind::StreamWait);
+    }
+    RECORDS.contains(&name).then_some(MarkKind::Record)
+}

@@ -1,0 +1,71 @@
+//! Python functions that really block (section 3.2.1 of the paper): those in whose own code a node spends a share of its
+//! time that matters. The time of smaller ones counts for the smallest function around them that does.
+
+use super::nodes::Chain;
+use super::stacks::Rank;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, StrId, Trace};
+
+/// A function is kept if its own code, operators and runtime calls left out, has this share of its node's time.
+const KEPT_SHARE: f64 = 0.01;
+
+/// Charges the Python time of each node to the functions that are kept.
+pub(super) fn roll_up(trace: &Trace, parent: &[EventId], chain: &mut Chain) {
+    for node in &chain.nodes {
+        let least = (node.end.saturating_sub(node.start)) as f64 * KEPT_SHARE;
+        let pieces = &mut chain.pieces[node.pieces.clone()];
+        let is_frame = |event: EventId| event.is_some() && trace.kind(event) == EventKind::PythonFunction;
+        if !pieces.iter().any(|p| p.rank != Rank::Work && is_frame(p.event)) {
+            continue;
+        }
+        let mut own: FxHashMap<StrId, i64> = FxHashMap::default();
+        for piece in pieces.iter().filter(|p| is_frame(p.event)) {
+            *own.entry(trace.events.name[piece.event.index()]).or_default() += piece.end - piece.start;
+        }
+        let keeps =
+            |event: EventId| own.get(&trace.events.name[event.index()]).is_some_and(|&time| time as f64 >= least);
+        let mut nearest: FxHashMap<EventId, EventId> = FxHashMap::default();
+        let mut outermost: FxHashMap<EventId, i64> = FxHashMap::default();
+        for piece in pieces.iter_mut().filter(|p| is_frame(p.event)) {
+            let stops = |event: EventId| !is_frame(event) || keeps(event);
+            let found = nearest_kept(piece.event, parent, &mut nearest, &stops);
+            piece.event = found;
+            if !stops(found) {
+                *outermost.entry(found).or_default() += piece.end - piece.start;
+            }
+        }
+        // What reached the outermost frame may now be enough to keep that one.
+        for piece in pieces.iter_mut() {
+            if outermost.get(&piece.event).is_some_and(|&time| (time as f64) < least) {
+                piece.event = EventId::NONE;
+            }
+        }
+    }
+}
+
+/// The innermost frame at or around an event that is kept, or operator that the frames are in, else the outermost
+/// frame. Remembers all frames on the way.
+fn nearest_kept(
+    event: EventId,
+    parent: &[EventId],
+    known: &mut FxHashMap<EventId, EventId>,
+    stops: &impl Fn(EventId) -> bool,
+) -> EventId {
+    let mut way = Vec::new();
+    let mut at = event;
+    let found = loop {
+        if let Some(&found) = known.get(&at) {
+            break found;
+        }
+        if stops(at) {
+            break at;
+        }
+        way.push(at);
+        match parent[at.index()].some() {
+            Some(outer) => at = outer,
+            None => break at,
+        }
+    };
+    known.extend(way.into_iter().map(|frame| (frame, found)));
+    found
+}

@@ -1,0 +1,231 @@
+//! Training phases and the rules that tell them, kept as data: [`BUILT_IN`] has the same form as a file of the user's.
+
+use crate::critical_path::CriticalPathError;
+use crate::critical_path::what_if::matches;
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use stackline_model::{EventKind, StrId, Trace};
+
+/// The rules that come with the method.
+pub const BUILT_IN: &str = include_str!("phase_rules.json");
+
+/// A phase of training (section 3.2.1 of the paper).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Loading and preparing data.
+    DataLoad,
+    /// The forward pass.
+    Forward,
+    /// Computing the loss.
+    Loss,
+    /// The backward pass, a forward pass that it repeats included.
+    Backward,
+    /// Collectives and what prepares them.
+    Communication,
+    /// The optimizer.
+    Update,
+    /// No rule knows it.
+    Other,
+}
+
+impl Phase {
+    /// Every phase, in the order of training.
+    pub const ALL: [Self; 7] =
+        [Self::DataLoad, Self::Forward, Self::Loss, Self::Backward, Self::Communication, Self::Update, Self::Other];
+
+    /// The name in files and tables, such as `data_load`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DataLoad => "data_load",
+            Self::Forward => "forward",
+            Self::Loss => "loss",
+            Self::Backward => "backward",
+            Self::Communication => "communication",
+            Self::Update => "update",
+            Self::Other => "other",
+        }
+    }
+
+    /// The phase of an event of this phase inside one of phase `outer`. A forward pass inside the backward pass is
+    /// activation checkpointing at work, and belongs to the backward pass; so does a loss inside the optimizer (LBFGS).
+    pub(super) fn inside(self, outer: Self) -> Self {
+        match (self, outer) {
+            (Self::Forward | Self::Loss, Self::Backward | Self::Update) => outer,
+            // A forward function called for a loss is part of it.
+            (Self::Forward, Self::Loss) => outer,
+            _ => self,
+        }
+    }
+}
+
+/// What a rule is about, as far as rules tell events apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleKind {
+    /// A framework operator.
+    Operator,
+    /// A runtime or driver call.
+    Runtime,
+    /// A Python frame, `nn.Module` calls included.
+    Python,
+    /// A user annotation.
+    Annotation,
+}
+
+impl RuleKind {
+    fn of(kind: EventKind) -> Option<Self> {
+        match kind {
+            // Older profilers wrote annotations and other records as operators.
+            EventKind::Operator | EventKind::Other => Some(Self::Operator),
+            EventKind::Runtime | EventKind::Driver => Some(Self::Runtime),
+            EventKind::PythonFunction => Some(Self::Python),
+            EventKind::Annotation => Some(Self::Annotation),
+            _ => None,
+        }
+    }
+}
+
+/// A side of the link between an operator and its derivative, which traces record by sequence number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LinkSide {
+    /// The operator has a derivative in the trace.
+    Forward,
+    /// The operator is the derivative of one in the trace.
+    Backward,
+}
+
+/// One rule: events that meet all its conditions are of the phase.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseRule {
+    /// The phase.
+    pub phase: Phase,
+    /// Only events of these kinds; of any kind if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kinds: Vec<RuleKind>,
+    /// The whole name matches this, in which `*` stands for any text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The event is this side of a link between forward and backward operator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<LinkSide>,
+    /// What else runs on the thread of such events is of the phase too, if no other phase runs there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub autograd_thread: bool,
+}
+
+/// Rules in order (the first that matches an event wins), and what counts as waiting.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PhaseRules {
+    /// The rules.
+    #[serde(default)]
+    pub rules: Vec<PhaseRule>,
+    /// Names of Python frames that wait for another thread or process; `*` stands for any text. They run only where
+    /// nothing else does.
+    #[serde(default)]
+    pub waits: Vec<String>,
+}
+
+impl Default for PhaseRules {
+    fn default() -> Self {
+        // A test reads the built-in text, so that the empty set is never met.
+        serde_json::from_str(BUILT_IN).unwrap_or(Self { rules: Vec::new(), waits: Vec::new() })
+    }
+}
+
+impl PhaseRules {
+    /// The built-in rules after those of a JSON text, which thereby come first.
+    ///
+    /// # Errors
+    /// If the text is no set of rules; the message names the line.
+    pub fn extended_by(text: &str) -> Result<Self, CriticalPathError> {
+        let invalid = |reason: String| CriticalPathError::InvalidPhaseRules { reason };
+        let own: Self = serde_json::from_str(text).map_err(|e| invalid(e.to_string()))?;
+        if let Some(at) = own.rules.iter().position(|r| r.name.is_some() == r.link.is_some()) {
+            return Err(invalid(format!("rule {} needs a name or a link, and not both", at + 1)));
+        }
+        let built_in = Self::default();
+        let rules = own.rules.into_iter().chain(built_in.rules).collect();
+        Ok(Self { rules, waits: own.waits.into_iter().chain(built_in.waits).collect() })
+    }
+}
+
+/// Answers for one trace, each name looked up once.
+pub(super) struct RuleBook<'a> {
+    trace: &'a Trace,
+    rules: &'a PhaseRules,
+    /// Per name and kind: the first rule that matches by name alone.
+    by_name: FxHashMap<(StrId, RuleKind), Option<usize>>,
+    /// The first rules for the two sides of a link.
+    by_link: [Option<usize>; 2],
+    waits: FxHashMap<StrId, bool>,
+}
+
+impl<'a> RuleBook<'a> {
+    pub(super) fn new(trace: &'a Trace, rules: &'a PhaseRules) -> Self {
+        let first = |side| rules.rules.iter().position(|r| r.link == Some(side) && r.name.is_none());
+        let by_link = [first(LinkSide::Forward), first(LinkSide::Backward)];
+        Self { trace, rules, by_name: FxHashMap::default(), by_link, waits: FxHashMap::default() }
+    }
+
+    /// The rule for an event's own name and links, not those around it.
+    pub(super) fn rule_for(&mut self, name: StrId, kind: EventKind, link: Option<LinkSide>) -> Option<&'a PhaseRule> {
+        let kind = RuleKind::of(kind)?;
+        let (trace, rules) = (self.trace, self.rules);
+        let named = *self.by_name.entry((name, kind)).or_insert_with(|| {
+            let text = trace.strings.get(name);
+            let fits = |r: &PhaseRule| {
+                let of_kind = r.kinds.is_empty() || r.kinds.contains(&kind);
+                of_kind && r.link.is_none() && r.name.as_ref().is_some_and(|pattern| matches(pattern, text))
+            };
+            rules.rules.iter().position(fits)
+        });
+        let linked = link.and_then(|side| self.by_link[side as usize]);
+        let best = match (named, linked) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        best.and_then(|at| rules.rules.get(at))
+    }
+
+    /// Whether a Python frame of this name waits for another thread.
+    pub(super) fn waits(&mut self, name: StrId) -> bool {
+        let (trace, rules) = (self.trace, self.rules);
+        *self.waits.entry(name).or_insert_with(|| {
+            let text = trace.strings.get(name);
+            rules.waits.iter().any(|pattern| matches(pattern, text))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_rules_are_readable_and_complete() {
+        let rules: PhaseRules = serde_json::from_str(BUILT_IN).unwrap();
+        for phase in Phase::ALL.into_iter().filter(|&p| p != Phase::Other) {
+            assert!(rules.rules.iter().any(|r| r.phase == phase), "{} has no rule", phase.name());
+        }
+        assert!(!rules.waits.is_empty());
+    }
+
+    #[test]
+    fn own_rules_come_first_and_mistakes_name_their_line() {
+        let own = PhaseRules::extended_by(r#"{"rules":[{"phase":"loss","name":"my_*"}]}"#).unwrap();
+        assert_eq!((own.rules[0].phase, own.rules.len()), (Phase::Loss, PhaseRules::default().rules.len() + 1));
+        for (text, part) in [
+            ("{\n \"rules\": [\n {\"phase\": \"los\", \"name\": \"x\"}]}", "line 3"),
+            ("{\"rules\": [{\"phase\": \"loss\", \"nam\": \"x\"}]}", "line 1"),
+            ("{\n\"rules\": [", "line 2"),
+            ("{\"rules\": [{\"phase\": \"loss\"}]}", "rule 1 needs a name or a link"),
+        ] {
+            let error = PhaseRules::extended_by(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}

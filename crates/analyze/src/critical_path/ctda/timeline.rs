@@ -1,0 +1,186 @@
+//! The threads of a process as one logical thread (section 3.2.2 of the paper): under the interpreter's lock they take
+//! turns, so that at each moment one of them is the one that gets on.
+
+use super::stacks::{Rank, Segment, Thread};
+use stackline_model::EventId;
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// CPython's switch interval in ns. Between two pieces of work of one thread that are closer than this, Python frames
+/// of other threads are waiting, not working: a thread that got the lock would keep it as long.
+const SWITCH_INTERVAL_NS: i64 = 5_000_000;
+
+/// A stretch of time of the logical thread.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Piece {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// What ran; [`EventId::NONE`] for a Python frame that turned out too short to matter.
+    pub(super) event: EventId,
+    /// Position of its thread among those of the process.
+    pub(super) thread: u32,
+    pub(super) rank: Rank,
+}
+
+/// Lays the segments of all threads one behind the other. The pieces are disjoint and in order of time.
+pub(super) fn merge(threads: &[Thread]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    if let [only] = threads {
+        only.segments.iter().for_each(|s| pieces.push(piece(s, 0, s.start, s.end)));
+        return pieces;
+    }
+    let mut work: Vec<(Segment, u32)> = Vec::new();
+    for (thread, t) in (0u32..).zip(threads) {
+        work.extend(t.segments.iter().filter(|s| s.rank == Rank::Work).map(|&s| (s, thread)));
+    }
+    // Threads are in an order of their own, so that this does not depend on the order of the file.
+    work.sort_by_key(|(s, thread)| (s.start, Reverse(s.end), *thread));
+    let mut gaps = Gaps { threads, position: vec![0; threads.len()] };
+    let mut now = i64::MIN;
+    let mut last = None;
+    for (i, &(segment, thread)) in work.iter().enumerate() {
+        if segment.start > now {
+            gaps.fill(now, segment.start, last, Some(thread), &mut pieces);
+            now = segment.start;
+        }
+        // What starts later takes over: it is what the process does now.
+        let until = work.get(i + 1).map_or(i64::MAX, |(next, _)| next.start).min(segment.end);
+        if until > now {
+            pieces.push(piece(&segment, thread, now, until));
+            now = until;
+        }
+        last = Some(thread);
+    }
+    gaps.fill(now, i64::MAX, last, None, &mut pieces);
+    join(&mut pieces);
+    pieces
+}
+
+fn piece(segment: &Segment, thread: u32, start: i64, end: i64) -> Piece {
+    Piece { start, end, event: segment.event, thread, rank: segment.rank }
+}
+
+/// Joins neighbours of one event.
+fn join(pieces: &mut Vec<Piece>) {
+    pieces.dedup_by(|next, kept| {
+        let same = kept.event == next.event && kept.end == next.start;
+        if same {
+            kept.end = next.end;
+        }
+        same
+    });
+}
+
+/// Fills the time between work.
+struct Gaps<'a> {
+    threads: &'a [Thread],
+    /// Per thread: the first segment that may still reach into what is to be filled.
+    position: Vec<usize>,
+}
+
+impl Gaps<'_> {
+    /// Fills the time from `start` to `end` between work of the threads `before` and `after`.
+    fn fill(&mut self, start: i64, end: i64, before: Option<u32>, after: Option<u32>, pieces: &mut Vec<Piece>) {
+        let mut found = Vec::new();
+        match (before, after) {
+            (Some(a), Some(b)) if a == b && end.saturating_sub(start) < SWITCH_INTERVAL_NS => {
+                self.take(a, start, end, &mut found);
+            }
+            _ => (0..self.threads.len() as u32).for_each(|t| self.take(t, start, end, &mut found)),
+        }
+        if found.iter().all(|p| Some(p.piece.thread) == found.first().map(|f| f.piece.thread)) {
+            pieces.extend(found.into_iter().map(|c| c.piece));
+        } else {
+            choose(&found, pieces);
+        }
+    }
+
+    /// What a thread has for the gap.
+    fn take(&mut self, thread: u32, start: i64, end: i64, found: &mut Vec<Candidate>) {
+        let segments = &self.threads[thread as usize].segments;
+        let at = &mut self.position[thread as usize];
+        while segments.get(*at).is_some_and(|s| s.end <= start) {
+            *at += 1;
+        }
+        for segment in segments[*at..].iter().take_while(|s| s.start < end) {
+            let piece = piece(segment, thread, segment.start.max(start), segment.end.min(end));
+            found.push(Candidate { piece, since: segment.start });
+        }
+    }
+}
+
+/// A piece that could fill part of a gap.
+struct Candidate {
+    piece: Piece,
+    since: i64,
+}
+
+/// At each moment the candidate that began last, those that wait behind all others.
+fn choose(found: &[Candidate], pieces: &mut Vec<Piece>) {
+    let mut points: Vec<(i64, bool, usize)> = Vec::with_capacity(2 * found.len());
+    for (i, candidate) in found.iter().enumerate() {
+        points.push((candidate.piece.start, true, i));
+        points.push((candidate.piece.end, false, i));
+    }
+    points.sort_unstable();
+    let key = |i: usize| (found[i].piece.rank != Rank::Wait, found[i].since, Reverse(found[i].piece.thread), i);
+    let mut active = BTreeSet::new();
+    let mut now = i64::MIN;
+    for (at, begins, i) in points {
+        if at > now
+            && let Some(&(_, _, _, best)) = active.last()
+        {
+            let best: &Candidate = &found[best];
+            pieces.push(Piece { start: now, end: at, ..best.piece });
+        }
+        now = now.max(at);
+        if begins {
+            active.insert(key(i))
+        } else {
+            active.remove(&key(i))
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::TrackId;
+
+    fn thread(segments: &[(i64, i64, u32, Rank)]) -> Thread {
+        let segment =
+            |&(start, end, event, rank): &(i64, i64, u32, Rank)| Segment { start, end, event: EventId(event), rank };
+        Thread { track: TrackId(0), segments: segments.iter().map(segment).collect(), calls: Vec::new() }
+    }
+
+    fn shown(threads: &[Thread]) -> Vec<(i64, i64, u32)> {
+        merge(threads).iter().map(|p| (p.start, p.end, p.event.0)).collect()
+    }
+
+    #[test]
+    fn work_takes_turns_and_waiting_frames_stand_back() {
+        let main = thread(&[(0, 10, 1, Rank::Work), (10, 60, 2, Rank::Wait), (60, 70, 3, Rank::Work)]);
+        let autograd = thread(&[(20, 30, 4, Rank::Work), (33, 50, 5, Rank::Work)]);
+        // The gap of 3 between the backward pieces stays empty; at hand-overs the waiting frame is all there is.
+        let expected = [(0, 10, 1), (10, 20, 2), (20, 30, 4), (33, 50, 5), (50, 60, 2), (60, 70, 3)];
+        assert_eq!(shown(&[main, autograd]), expected);
+    }
+
+    #[test]
+    fn work_that_is_overtaken_comes_back_after_a_long_gap_only() {
+        let long = 2 * SWITCH_INTERVAL_NS;
+        let main = thread(&[(0, 100 + long, 1, Rank::Work)]);
+        let other = thread(&[(10, 20, 2, Rank::Work), (30, 40, 3, Rank::Work), (40 + long, 50 + long, 4, Rank::Work)]);
+        let end = 50 + long;
+        let expected =
+            [(0, 10, 1), (10, 20, 2), (30, 40, 3), (40, 40 + long, 1), (40 + long, end, 4), (end, 100 + long, 1)];
+        assert_eq!(shown(&[main, other]), expected);
+    }
+
+    #[test]
+    fn python_alone_goes_by_what_began_last() {
+        let a = thread(&[(0, 100, 1, Rank::Python)]);
+        let b = thread(&[(20, 40, 2, Rank::Python), (40, 90, 3, Rank::Wait)]);
+        assert_eq!(shown(&[a, b]), [(0, 20, 1), (20, 40, 2), (40, 100, 1)]);
+    }
+}

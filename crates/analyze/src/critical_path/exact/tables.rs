@@ -1,0 +1,75 @@
+//! The exact path as tables.
+
+use super::{ExactReport, Harmless, HopReport, StepSpread};
+use stackline_model::{Table, Unit};
+
+/// All tables of a path but that of its hops; without rows, those of slack and of steps are left out.
+pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread]) -> Vec<Table> {
+    let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
+    causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let bound_by = Table::new("bound_by", "What bounds the window")
+        .text("bound_by", causes.iter().map(|(c, _)| (**c).to_owned()))
+        .f64("percent", Unit::Percent, causes.iter().map(|(c, _)| report.bound_by.get(**c).copied()))
+        .i64("time_ns", Unit::Ns, causes.iter().map(|(_, ns)| **ns));
+    let story = &report.story;
+    let story = Table::new("story", "The path as a story, in time order")
+        .i64("start_ns", Unit::Ns, story.iter().map(|c| c.start_ns))
+        .i64("dur_ns", Unit::Ns, story.iter().map(|c| c.dur_ns))
+        .f64("percent", Unit::Percent, story.iter().map(|c| c.percent))
+        .text("place", story.iter().map(|c| c.place.clone()))
+        .text("bound_by", story.iter().map(|c| c.bound_by.clone()))
+        .text("longest", story.iter().map(|c| c.longest.clone()));
+    let top = &report.top;
+    let top = Table::new("top", "Names with the most time on the path")
+        .text("name", top.iter().map(|s| s.name.clone()))
+        .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
+        .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
+        .i64("hops", Unit::None, top.iter().map(|s| s.edges as i64));
+    let mut tables = vec![bound_by, story, top];
+    if !harmless.is_empty() {
+        tables.push(harmless_table(harmless));
+    }
+    if !steps.is_empty() {
+        tables.push(steps_table(steps));
+    }
+    tables
+}
+
+fn harmless_table(rows: &[Harmless]) -> Table {
+    Table::new("large_but_harmless", "Large but harmless: much time in sum, little of it on the path")
+        .text("name", rows.iter().map(|h| h.name.clone()))
+        .text("resource", rows.iter().map(|h| h.resource.to_owned()))
+        .i64("calls", Unit::None, rows.iter().map(|h| h.calls as i64))
+        .i64("total_ns", Unit::Ns, rows.iter().map(|h| h.total_ns))
+        .i64("on_path_ns", Unit::Ns, rows.iter().map(|h| h.on_path_ns))
+        .i64("min_slack_ns", Unit::Ns, rows.iter().map(|h| h.min_slack_ns))
+        .i64("median_slack_ns", Unit::Ns, rows.iter().map(|h| h.median_slack_ns))
+}
+
+fn steps_table(rows: &[StepSpread]) -> Table {
+    let name = |s: &StepSpread| s.category.map_or("step", |c| c.name()).to_owned();
+    Table::new("steps", "Over all steps")
+        .text("bound_by", rows.iter().map(name))
+        .i64("min_ns", Unit::Ns, rows.iter().map(|s| s.min_ns))
+        .i64("median_ns", Unit::Ns, rows.iter().map(|s| s.median_ns))
+        .i64("max_ns", Unit::Ns, rows.iter().map(|s| s.max_ns))
+        .i64("max_step", Unit::None, rows.iter().map(|s| s.max_step))
+}
+
+/// Name of the table of hops; JSON documents have them under `hops`.
+pub const HOPS: &str = "hops";
+
+/// The path as rows.
+pub fn hops_table(hops: &[HopReport]) -> Table {
+    Table::new(HOPS, "The path, hop by hop")
+        .i64("start_ns", Unit::Ns, hops.iter().map(|h| h.start_ns))
+        .i64("end_ns", Unit::Ns, hops.iter().map(|h| h.end_ns))
+        .text("category", hops.iter().map(|h| h.category.name().to_owned()))
+        .text("track", hops.iter().map(|h| h.track.clone()))
+        .i64("event", Unit::None, hops.iter().map(|h| h.event.map(i64::from)))
+        .text("name", hops.iter().map(|h| h.name.clone()))
+        .text("operator", hops.iter().map(|h| h.operator.clone()))
+        .text("frame", hops.iter().map(|h| h.frame.clone()))
+        .text("evidence", hops.iter().map(|h| h.evidence.name().to_owned()))
+        .text("rule", hops.iter().map(|h| h.rule.to_owned()))
+}

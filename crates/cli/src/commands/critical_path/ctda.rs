@@ -1,0 +1,140 @@
+//! `critical-path --method ctda`.
+
+use super::{instances, one_trace, refuse};
+use crate::args::{Common, CriticalPathArgs, Format};
+use crate::failure::{WrongUse, unreadable, wrong_use};
+use crate::output::Answer;
+use crate::session::Session;
+use anyhow::Result;
+use serde_json::{Value, json};
+use stackline_analyze::critical_path::Edit;
+use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaPath, CtdaReport, PhaseRules};
+use stackline_present::human;
+use std::io;
+use std::path::Path;
+
+/// The table of the path, which people see only when they ask for it.
+const PATH: &str = "critical_path";
+
+/// Runs the command.
+pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
+    refuse_options_of_hta(args)?;
+    let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
+    let phase_rules = args.phase_rules.as_deref().map(read_rules).transpose()?;
+    let session = Session::open(&args.inputs, common)?;
+    let options = CtdaOptions {
+        annotation: args.annotation.clone(),
+        instance: args.instance.map(instances).transpose()?,
+        steps: common.steps.map(|r| (r.first, r.last)),
+        phase_rules,
+    };
+    let mut path = ctda::analyze(one_trace(&session)?, &options).map_err(refuse)?;
+    let before = (!edits.is_empty()).then(|| (path.window_ns(), path.report()));
+    if before.is_some() {
+        path = path.apply(&edits);
+    }
+    answer(&path, before.as_ref(), &session, common)
+}
+
+/// What only the method of HTA has is refused instead of ignored.
+fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
+    let given = [
+        ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
+        ("--data-load-events", !args.data_load_events.is_empty()),
+        ("--include-last-profiler-step", args.include_last_profiler_step),
+        ("--overlay", args.overlay.is_some()),
+        ("--save", args.save.is_some()),
+        ("--restore", args.restore.is_some()),
+    ];
+    match given.iter().find(|g| g.1) {
+        Some(("--data-load-events", _)) => {
+            Err(wrong_use("--data-load-events is for --method hta; name phases in a file with --phase-rules instead"))
+        }
+        Some((option, _)) => Err(wrong_use(format!("{option} is for --method hta only; leave it out"))),
+        None => Ok(()),
+    }
+}
+
+fn read_rules(file: &Path) -> Result<PhaseRules> {
+    let text =
+        std::fs::read_to_string(file).map_err(|e| unreadable(format!("{}: cannot read: {e}", file.display())))?;
+    PhaseRules::extended_by(&text).map_err(|e| WrongUse(format!("{}: {e}", file.display())).into())
+}
+
+fn answer(path: &CtdaPath, before: Option<&(i64, CtdaReport)>, session: &Session<'_>, common: &Common) -> Result<()> {
+    let report = path.report();
+    let people = common.format == Format::Table && common.tables.is_empty();
+    let mut tables = report.tables();
+    let asked = common.tables.iter().any(|name| name == PATH);
+    if !asked && common.format != Format::Csv {
+        tables.retain(|t| t.name != PATH);
+    }
+    let tables = session.pick(tables)?;
+    let head = if people { head(&report, before) } else { String::new() };
+    let extra = if common.format == Format::Json { extra(&report, before)? } else { Vec::new() };
+    Answer { command: "critical-path", session, extra, tables, head, shown: None }.write(common)
+}
+
+/// The keys of the JSON document, in the order of the report. Those that HTA's document has too mean the same.
+fn extra(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> Result<Vec<(&'static str, Value)>> {
+    let value = |v: &dyn Fn() -> serde_json::Result<Value>| v().map_err(io::Error::from);
+    let mut extra = vec![
+        ("method", json!(report.method)),
+        ("rule_set", json!(report.rule_set)),
+        ("options", value(&|| serde_json::to_value(&report.options))?),
+        ("window_ns", json!(report.window_ns)),
+        ("window_start_ns", json!(report.window_start_ns)),
+        ("window_end_ns", json!(report.window_end_ns)),
+        ("rows", json!(report.rows)),
+        ("graph_nodes", json!(report.graph_nodes)),
+        ("edges", json!(report.edges)),
+        ("path_nodes", json!(report.path_nodes)),
+        ("path_events", json!(report.path_events)),
+        ("path_edges", json!(report.path_edges)),
+        ("weight_us", json!(report.weight_us)),
+        ("cpcr", json!(report.cpcr)),
+        ("bound_by", json!(report.bound_by)),
+        ("bound_by_us", json!(report.bound_by_us)),
+        ("phases_us", json!(report.phases_us)),
+        ("hotspots", value(&|| serde_json::to_value(&report.hotspots))?),
+        ("path", value(&|| serde_json::to_value(&report.path))?),
+        ("warnings", value(&|| serde_json::to_value(&report.warnings))?),
+    ];
+    if let Some((window_ns, before)) = before {
+        let before = json!({"window_ns": window_ns, "weight_us": before.weight_us, "path_nodes": before.path_nodes, "bound_by": before.bound_by});
+        extra.push(("before", before));
+    }
+    Ok(extra)
+}
+
+fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
+    let what = match (report.options.annotation.as_str(), report.options.steps) {
+        ("", None) => "the whole trace".to_owned(),
+        ("", Some((first, last))) if first == last => format!("step {first}"),
+        ("", Some((first, last))) => format!("steps {first} to {last}"),
+        (text, _) => format!("{text:?}"),
+    };
+    let mut out = format!(
+        "Critical path of {what} by the rules of CTDA-CPA\n{} executed on the path, window {}: {:.1} % covered; {} of {} nodes, {} events looked at\n",
+        human::duration((report.weight_us * 1e3) as i64),
+        human::duration(report.window_ns),
+        100.0 * report.cpcr,
+        human::count(report.path_nodes),
+        human::count(report.graph_nodes),
+        human::count(report.rows),
+    );
+    let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().collect();
+    bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let bounds: Vec<String> = bounds.iter().map(|(name, percent)| format!("{name} {percent:.1} %")).collect();
+    out.push_str(&format!("Bound by: {}\n", bounds.join(", ")));
+    if let Some((window_ns, _)) = before {
+        let change = 100.0 * (report.window_ns - window_ns) as f64 / *window_ns as f64;
+        let change = if change.is_finite() { format!(" ({change:+.1} %)") } else { String::new() };
+        let (old, new) = (human::duration(*window_ns), human::duration(report.window_ns));
+        out.push_str(&format!("What if: the window takes {old} before, {new} after{change}\n"));
+    }
+    for warning in &report.warnings {
+        out.push_str(&format!("Note: {} {}\n", human::count(warning.count as i64), warning.code.message()));
+    }
+    stackline_present::terminal::clean_lines(&out)
+}

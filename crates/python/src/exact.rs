@@ -1,0 +1,77 @@
+//! Critical paths by method "exact" for Python.
+
+use crate::critical_path::{failed, position};
+use crate::run::NativeRun;
+use crate::table::NativeTable;
+use crate::worker::quiet;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stackline_analyze::critical_path::CriticalPathError;
+use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice, hops_table, spread, tables};
+use stackline_engine::Watch;
+use stackline_model::Table;
+use std::sync::Arc;
+
+/// A path with its tables. Immutable.
+#[pyclass(frozen, name = "ExactPath", module = "stackline._native")]
+pub(crate) struct NativeExactPath {
+    report: ExactReport,
+    tables: Vec<Table>,
+}
+
+/// Finds the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
+#[pyfunction]
+#[pyo3(signature = (run, rank, annotation, instance, steps))]
+pub(crate) fn exact_path(
+    py: Python<'_>,
+    run: &Bound<'_, NativeRun>,
+    rank: Option<i64>,
+    annotation: String,
+    instance: Option<(usize, usize)>,
+    steps: Option<(i64, i64)>,
+) -> PyResult<NativeExactPath> {
+    let run = run.get();
+    let at = position(py, run, rank)?;
+    let choice = match steps {
+        Some((first, last)) => WindowChoice::Steps(first, last),
+        None if annotation.is_empty() => WindowChoice::Whole,
+        None => WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) },
+    };
+    let set = Arc::clone(&run.set);
+    let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
+        let exact = Exact::new(&set.traces[at]);
+        let path = exact.path(&choice)?;
+        let report = exact.report(&path);
+        let mut all = tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths()));
+        all.push(hops_table(&report.hops));
+        Ok(NativeExactPath { report, tables: all })
+    })?;
+    found.map_err(|e| failed(py, &e))
+}
+
+#[pymethods]
+impl NativeExactPath {
+    /// Numbers about the whole: a dictionary, see the package's `ExactPath`.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (report, dict) = (&self.report, PyDict::new(py));
+        dict.set_item("method", report.method)?;
+        dict.set_item("window_ns", report.window_ns)?;
+        dict.set_item("window", (report.window_start_ns, report.window_end_ns))?;
+        dict.set_item("path_ns", report.path_ns)?;
+        dict.set_item("bound_by", report.bound_by.clone())?;
+        dict.set_item("bound_by_ns", report.bound_by_ns.clone())?;
+        dict.set_item("inferred_ns", report.inferred_ns)?;
+        dict.set_item("edges", report.edges.clone())?;
+        dict.set_item("graph_nodes", report.graph_nodes)?;
+        dict.set_item("path_nodes", report.path_nodes)?;
+        dict.set_item("path_events", report.path_events)?;
+        let warnings: Vec<_> = report.warnings.iter().map(|w| format!("{} {}", w.count, w.message)).collect();
+        dict.set_item("warnings", warnings)?;
+        Ok(dict)
+    }
+
+    /// The tables of the result, in display order.
+    fn tables(&self) -> PyResult<Vec<NativeTable>> {
+        self.tables.iter().map(NativeTable::from_model).collect()
+    }
+}
