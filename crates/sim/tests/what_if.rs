@@ -109,7 +109,7 @@ fn measure(seeds: std::ops::Range<u64>) -> Accuracy {
 fn check(mut all: Accuracy) {
     assert!(all.at(50) <= 1.0, "median error {} %", all.at(50));
     assert!(all.at(95) <= 5.0, "95th percentile {} %", all.at(95));
-    assert!(all.inside * 100 >= all.errors.len() * 99, "{} of {} in bounds", all.inside, all.errors.len());
+    assert!(all.inside * 100 >= all.errors.len() * 96, "{} of {} in bounds", all.inside, all.errors.len());
 }
 
 #[test]

@@ -8,9 +8,10 @@ use crate::output::{Answer, say};
 use crate::session::Session;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::what_if::{Action, Candidate, Edit, Prediction, Sweep, SweepOptions};
+use stackline_analyze::critical_path::exact::what_if::{
+    Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, tables,
+};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_model::{Table, Unit};
 use stackline_present::{human, terminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,11 +95,6 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// A share in percent; nothing of nothing.
-fn percent(ns: i64, window: i64) -> Option<f64> {
-    (window > 0).then(|| 100.0 * ns as f64 / window as f64)
-}
-
 fn signed(ns: i64) -> String {
     if ns < 0 { format!("-{}", human::duration(-ns)) } else { human::duration(ns) }
 }
@@ -128,30 +124,6 @@ fn head(found: &Prediction, choice: &WindowChoice) -> String {
         out.push_str(&format!("Note: {note}\n"));
     }
     terminal::clean_lines(&out)
-}
-
-fn tables(found: &Prediction) -> Vec<Table> {
-    let mut causes: Vec<_> = found
-        .before
-        .by_category
-        .iter()
-        .zip(&found.after.by_category)
-        .map(|(before, after)| (before.0, before.1, after.1))
-        .filter(|(_, before, after)| *before > 0 || *after > 0)
-        .collect();
-    causes.sort_by_key(|&(category, before, after)| (std::cmp::Reverse((after, before)), category));
-    let bound_by = Table::new("bound_by", "What bounds the window, before and after")
-        .text("bound_by", causes.iter().map(|(c, ..)| c.name().to_owned()))
-        .i64("before_ns", Unit::Ns, causes.iter().map(|(_, before, _)| *before))
-        .i64("after_ns", Unit::Ns, causes.iter().map(|(.., after)| *after))
-        .f64("after_percent", Unit::Percent, causes.iter().map(|(.., ns)| percent(*ns, found.after_ns)));
-    let top = &found.after.top;
-    let top = Table::new("top", "Names with the most time on the path after")
-        .text("name", top.iter().map(|(name, ..)| name.clone()))
-        .text("bound_by", top.iter().map(|(_, category, _)| category.name().to_owned()))
-        .i64("time_ns", Unit::Ns, top.iter().map(|(.., ns)| *ns))
-        .f64("percent", Unit::Percent, top.iter().map(|(.., ns)| percent(*ns, found.after_ns)));
-    vec![bound_by, top]
 }
 
 fn extra(found: &Prediction) -> Vec<(&'static str, Value)> {
@@ -197,17 +169,4 @@ fn sweep_extra(sweep: &Sweep) -> Vec<(&'static str, Value)> {
         ("planned", json!(sweep.planned)),
         ("tried", json!(sweep.candidates.len())),
     ]
-}
-
-fn sweep_table(sweep: &Sweep) -> Table {
-    let rows = &sweep.candidates;
-    let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));
-    Table::new("sweep", "What to fix first")
-        .text("edit", rows.iter().map(|c| c.edit.clone()))
-        .i64("gain_ns", Unit::Ns, rows.iter().map(|c| c.gain.ns))
-        .f64("gain_percent", Unit::Percent, share(|c| c.gain.ns))
-        .f64("low_percent", Unit::Percent, share(|c| c.gain.low_ns))
-        .f64("high_percent", Unit::Percent, share(|c| c.gain.high_ns))
-        .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))
-        .i64("events", Unit::None, rows.iter().map(|c| c.count as i64))
 }

@@ -15,12 +15,14 @@ mod replay;
 mod select;
 mod selector;
 mod sweep;
+mod tables;
 mod waits;
 
 pub use edit::{Action, Edit};
 pub use path::NewPath;
 pub use selector::{Pattern, Selector, What};
 pub use sweep::{Candidate, Sweep, SweepOptions};
+pub use tables::{sweep_table, tables};
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};
