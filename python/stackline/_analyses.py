@@ -102,3 +102,7 @@ class AnalysisMethods(ABC):
     def hta_counters(self, *, steps: Steps = None, rank: int | None = None) -> Table:
         """Hardware counters per kernel with the operators that launched it."""
         return self.table("hta_counters", steps=steps, rank=rank)
+
+    def clocks(self, *, steps: Steps = None, rank: int | None = None) -> Table:
+        """Bounds on the difference between the clocks of host and devices."""
+        return self.table("clocks", steps=steps, rank=rank)

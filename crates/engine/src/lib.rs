@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod clocks;
 mod error;
 mod merge;
 mod names;
@@ -20,6 +21,7 @@ mod ranks;
 mod run;
 mod watch;
 
+pub use clocks::{RankClock, rank_clock_table, rank_clocks};
 pub use error::Error;
 pub use merge::concatenate;
 pub use names::nearest;

@@ -143,6 +143,23 @@ fn every_corpus_trace_comes_back() {
 }
 
 #[test]
+fn spans_that_were_cut_get_back_what_was_recorded() {
+    let json = br#"[
+        {"ph": "X", "name": "main", "cat": "python_function", "pid": 7, "tid": 7, "ts": 0, "dur": 100},
+        {"ph": "X", "name": "caller", "cat": "python_function", "pid": 7, "tid": 7, "ts": 10, "dur": 20},
+        {"ph": "X", "name": "lost", "cat": "python_function", "pid": 7, "tid": 7, "ts": 15, "dur": 85, "args": {"a": 1}},
+        {"ph": "B", "name": "open", "cat": "cpu_op", "pid": 7, "tid": 7, "ts": 20},
+        {"ph": "X", "name": "aten::add", "cat": "cpu_op", "pid": 7, "tid": 7, "ts": 40, "dur": 50}]"#;
+    let trace = read_bytes("cut", json, &ReadOptions::default()).unwrap();
+    assert_eq!(trace.events.dur[2..4], [15_000, 10_000]);
+    let mut bytes = Vec::new();
+    chrome::write(&trace, false, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    assert!(text.contains("\"dur\":85,") && !text.contains("recorded"), "{text}");
+    assert_same("cut", &trace, &round_trip(&trace));
+}
+
+#[test]
 fn every_phase_comes_back() {
     let json = br#"{"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": [
         {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},

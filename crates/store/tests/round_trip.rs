@@ -6,7 +6,7 @@ mod common;
 
 use common::{assert_same, assert_same_rows, corpus, random, sample};
 use proptest::prelude::*;
-use stackline_model::{EventId, Trace, TraceSet};
+use stackline_model::{DeviceClock, EventId, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions, read_manifest, read_run, write_run};
 use std::path::Path;
 
@@ -55,6 +55,9 @@ fn only_the_arguments_asked_for_are_read() {
 fn one_trace_of_several_can_be_read() {
     let mut second = sample();
     second.meta.rank = Some(4);
+    let mut clock = DeviceClock::new(2);
+    clock.launched(-70);
+    second.meta.clocks = vec![clock];
     let set = TraceSet { traces: vec![sample(), second] };
     let selection = ReadSelection { traces: Some(vec![1]), ..ReadSelection::all() };
     let again = round_trip(&set, &selection);

@@ -1,5 +1,6 @@
 //! The registry of analyses: one file each, one line each in [`ALL`].
 
+mod clocks;
 pub(crate) mod coverage;
 mod gpu_time;
 pub mod hta_annotations;
@@ -48,6 +49,7 @@ pub const ALL: &[Analysis] = &[
     hta_memory_bandwidth::ANALYSIS,
     hta_annotations::ANALYSIS,
     hta_counters::ANALYSIS,
+    clocks::CLOCKS,
 ];
 
 /// The analysis with this name.

@@ -75,7 +75,7 @@ pub enum WarningCode {
 }
 
 impl WarningCode {
-    /// One sentence for people; the count stands before it.
+    /// One sentence for people; the count stands behind it.
     pub fn message(self) -> &'static str {
         match self {
             Self::NegativeWeight => {

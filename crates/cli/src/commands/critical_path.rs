@@ -243,11 +243,11 @@ fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Str
         out.push_str(&format!("What if: {} before, {} after{change}\n", us(before.weight_us), us(report.weight_us)));
     }
     for warning in &report.warnings {
-        out.push_str(&format!("Note: {} {}", human::count(warning.count as i64), warning.code.message()));
+        out.push_str(&format!("Note: {} ({} ×", warning.code.message(), human::count(warning.count as i64)));
         if !warning.details.is_empty() {
-            out.push_str(&format!(" ({})", warning.details.join("; ")));
+            out.push_str(&format!("; {}", warning.details.join("; ")));
         }
-        out.push('\n');
+        out.push_str(")\n");
     }
     stackline_present::terminal::clean_lines(&out)
 }

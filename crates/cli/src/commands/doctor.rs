@@ -15,7 +15,11 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
         (Session::empty(common), vec![machine(common)])
     } else {
         let session = Session::open(&args.inputs, common)?;
-        let tables = vec![inputs(&session), contents(&session), advice(&session)];
+        let mut tables = vec![inputs(&session), contents(&session), advice(&session)];
+        tables.extend(session.run(&["clocks"])?);
+        if session.set.traces.len() > 1 {
+            tables.push(stackline_engine::rank_clock_table(&session.set));
+        }
         (session, tables)
     };
     let tables = session.pick(tables)?;

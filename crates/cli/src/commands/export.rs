@@ -9,6 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use stackline_model::{Trace, TraceSet};
 use stackline_present::exports::{chrome, csv, perfetto, redacted};
+use stackline_present::human;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -47,8 +48,10 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
                 Ok(())
             })?;
             if left_out > 0 {
-                say(&format!("{left_out} events without plausible times were left out."))?;
+                let events = if left_out == 1 { "event" } else { "events" };
+                say(&format!("{left_out} {events} without plausible times left out."))?;
             }
+            say_clocks(one()?)?;
         }
         (Target::Csv, Some(directory)) => write_csv(&session, directory, args.force)?,
         (Target::Parquet, Some(directory)) if args.redact => {
@@ -59,6 +62,19 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         (Target::Csv | Target::Parquet, None) => {}
     }
     session.say_read_report()
+}
+
+/// Says which devices' times are impossible beside those of the host: viewers show them on one axis.
+fn say_clocks(trace: &Trace) -> Result<()> {
+    for clock in trace.meta.clocks.iter().filter(|c| c.shift_ns() != Some(0)) {
+        let by = match clock.shift_ns() {
+            Some(shift) if shift > 0 => format!("at least {} behind the host's", human::duration(shift)),
+            Some(shift) => format!("at least {} ahead of the host's", human::duration(-shift)),
+            None => "not the host's, and no one shift puts it right".to_owned(),
+        };
+        say(&format!("The clock of device {} is {by}; times are written as recorded.", clock.device))?;
+    }
+    Ok(())
 }
 
 fn name(target: Target) -> &'static str {

@@ -26,10 +26,11 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     }
     let events: usize = session.infos.iter().map(|i| i.events).sum();
     say(&format!(
-        "{}: {} events of {} traces. Next: stackline report {}",
+        "{}: {} events of {} {}. Next: stackline report {}",
         run.display(),
         human::count(events),
         session.infos.len(),
+        if session.infos.len() == 1 { "trace" } else { "traces" },
         run.display()
     ))?;
     session.say_read_report()

@@ -24,6 +24,7 @@ pub(crate) const TIMELINE: Analyses = &[
     "hta_memory_bandwidth",
     "hta_annotations",
     "hta_counters",
+    "clocks",
 ];
 
 /// Tables with a row per operation or per point in time: shown to people only where asked for with `--table`.
@@ -43,7 +44,11 @@ pub(crate) const INSTEAD_OF_OPERATORS: &str = "spans";
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {
     let session = Session::open(&inputs.inputs, common)?;
-    let tables = session.pick(session.run(analyses)?)?;
+    let mut tables = session.run(analyses)?;
+    if analyses == COLLECTIVES && session.set.traces.len() > 1 {
+        tables.push(stackline_engine::rank_clock_table(&session.set));
+    }
+    let tables = session.pick(tables)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);

@@ -89,11 +89,12 @@ impl Sim {
         self.launch(Work { category: "gpu_memcpy", name, duration, stream: COPY, call: COPY_ASYNC, args });
     }
 
-    /// A few bytes back to pageable host memory, behind everything on the compute stream.
+    /// A few bytes back to pinned host memory, behind everything on the compute stream (to pageable memory the call itself
+    /// would wait).
     pub(super) fn copy_out(&mut self, bytes: i64) {
         let duration = 1_500;
         let args = copy_args(bytes, duration);
-        let name = "Memcpy DtoH (Device -> Pageable)".to_owned();
+        let name = "Memcpy DtoH (Device -> Pinned)".to_owned();
         self.launch(Work { category: "gpu_memcpy", name, duration, stream: COMPUTE, call: COPY_ASYNC, args });
     }
 

@@ -20,7 +20,7 @@ pub struct ExactWarning {
     pub code: &'static str,
     /// How often.
     pub count: u64,
-    /// One sentence for people; the count stands before it.
+    /// One sentence for people; the count stands behind it.
     #[serde(skip)]
     pub message: &'static str,
 }
@@ -150,7 +150,7 @@ impl Exact<'_> {
             ),
             ("broken_cycles", self.graph.broken_cycles, "edges were left out because they closed a cycle"),
             ("unexplained_waits", self.unexplained_waits, "stream waits are recorded without what they wait for"),
-            ("no_gpu_work", u64::from(operations == 0), "window without GPU work: this is a path of the host alone"),
+            ("no_gpu_work", u64::from(operations == 0), "no GPU work: this is a path of the host alone"),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message };
         all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()

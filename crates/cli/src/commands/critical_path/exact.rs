@@ -100,7 +100,7 @@ fn head(report: &ExactReport, choice: &WindowChoice) -> String {
         human::duration(report.window_ns),
     );
     for warning in &report.warnings {
-        out.push_str(&format!("Note: {} {}\n", human::count(warning.count as i64), warning.message));
+        out.push_str(&format!("Note: {} ({} ×)\n", warning.message, human::count(warning.count as i64)));
     }
     terminal::clean_lines(&out)
 }

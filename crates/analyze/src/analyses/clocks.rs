@@ -1,0 +1,92 @@
+//! How far the clock of each device may be from the host's, as reading bounded it by causality
+//! ([`stackline_model::DeviceClock`]). Shown, not applied: all other tables use the times as recorded.
+
+use crate::{Analysis, Scope};
+use stackline_model::{DeviceClock, Table, Trace, Unit};
+
+/// The registered analysis.
+pub(super) const CLOCKS: Analysis =
+    Analysis { name: "clocks", about: "Bounds on the difference between the clocks of host and devices", run };
+
+fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
+    let clocks = &trace.meta.clocks;
+    let count = |f: fn(&DeviceClock) -> u64| {
+        clocks.iter().map(move |c| i64::try_from(f(c)).unwrap_or(i64::MAX)).collect::<Vec<_>>()
+    };
+    let table = Table::new("clocks", "Clocks of devices against the host's: shifts that causality allows")
+        .i64("device", Unit::None, clocks.iter().map(|c| i64::from(c.device)))
+        .text("finding", clocks.iter().map(|c| Some(finding(c).to_owned())))
+        .i64("shift_ns", Unit::Ns, clocks.iter().map(DeviceClock::shift_ns))
+        .i64("least_shift_ns", Unit::Ns, clocks.iter().map(|c| c.least_ns))
+        .i64("most_shift_ns", Unit::Ns, clocks.iter().map(|c| c.most_ns))
+        .i64("launches", Unit::None, count(|c| c.launches))
+        .i64("early_starts", Unit::None, count(|c| c.early))
+        .i64("waits", Unit::None, count(|c| c.waits))
+        .i64("late_ends", Unit::None, count(|c| c.late));
+    if clocks.is_empty() {
+        let why = if trace.gpu.is_empty() {
+            "The trace has no GPU operations."
+        } else if trace.gpu.launch.iter().all(|l| l.is_none()) {
+            "No GPU operation has its launch call in the trace: how the clocks differ cannot be estimated."
+        } else {
+            "Not estimated: the run directory was written by a version that did not look. Import the trace again."
+        };
+        return vec![table.note(why)];
+    }
+    let table = table.note(
+        "Whole trace. A shift is what would have to be added to the device's times so that no operation starts before \
+         its launch call (at least) or ends after a call that waited for it returned (at most). Times are not shifted.",
+    );
+    let unbounded = clocks.iter().all(|c| c.most_ns.is_none());
+    vec![if unbounded {
+        table.note("No call in the trace is known to wait: there are no upper bounds.")
+    } else {
+        table
+    }]
+}
+
+/// What the bounds say, in words.
+fn finding(clock: &DeviceClock) -> &'static str {
+    match clock.shift_ns() {
+        _ if clock.is_contradictory() => "contradictory",
+        None => "unknown",
+        Some(0) => "no difference seen",
+        Some(shift) if shift > 0 => "device behind host",
+        Some(_) => "device ahead of host",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::Values;
+
+    #[test]
+    fn each_device_gets_its_bounds_and_a_finding() {
+        let mut trace = Trace::default();
+        let mut behind = DeviceClock::new(0);
+        behind.launched(-250);
+        behind.waited(900);
+        let mut ahead = DeviceClock::new(1);
+        ahead.launched(700);
+        ahead.waited(-30);
+        let mut wrong = DeviceClock::new(2);
+        wrong.launched(-5);
+        wrong.waited(-5);
+        trace.meta.clocks = vec![behind, ahead, wrong];
+        let table = &run(&trace, &Scope::default())[0];
+        let column = |name: &str| table.column(name).map(|c| &c.values);
+        assert_eq!(column("shift_ns"), Some(&Values::I64(vec![Some(250), Some(-30), None])));
+        assert_eq!(column("least_shift_ns"), Some(&Values::I64(vec![Some(250), Some(-700), Some(5)])));
+        assert_eq!(column("most_shift_ns"), Some(&Values::I64(vec![Some(900), Some(-30), Some(-5)])));
+        let Some(Values::Str(findings)) = column("finding") else { panic!("no findings") };
+        let words = ["device behind", "device ahead", "contradictory"];
+        assert!(findings.iter().zip(words).all(|(f, w)| f.as_ref().is_some_and(|f| f.starts_with(w))), "{findings:?}");
+    }
+
+    #[test]
+    fn without_bounds_it_says_why() {
+        let table = &run(&Trace::default(), &Scope::default())[0];
+        assert_eq!((table.rows(), table.notes.len()), (0, 1));
+    }
+}

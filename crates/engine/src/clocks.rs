@@ -1,0 +1,234 @@
+//! Clocks of ranks against each other, by the collectives that they share: all ranks leave one at nearly the same time.
+
+use crate::ranks;
+use stackline_analyze::classify::Collective;
+use stackline_model::{AttrValue, EventKind, Table, Trace, TraceSet, Unit};
+use std::collections::BTreeMap;
+
+/// Kinds of collectives that no rank leaves before the last has arrived.
+const JOINT: &[&str] = &["all_reduce", "all_gather", "reduce_scatter", "all_to_all"];
+
+/// This many matched collectives with the first rank are enough; with fewer, other ranks are looked at as well.
+const ENOUGH: usize = 8;
+
+/// One collective as ranks may share it: communicator (name and ranks), kind, and number.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Shared {
+    communicator: String,
+    kind: &'static str,
+    /// Whether the number is the library's own, not counted here.
+    is_sequence: bool,
+    number: i64,
+}
+
+/// When collectives ended: ns since 1970.
+type Ends = BTreeMap<Shared, i128>;
+
+/// How a rank's clock compares with that of the first rank of a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RankClock {
+    /// The rank.
+    pub rank: i64,
+    /// The rank that it was compared with; `None` if there was nothing to compare, or for the first.
+    pub against: Option<i64>,
+    /// Matched collectives.
+    pub collectives: usize,
+    /// How far its clock is ahead of the first rank's, in ns. `None` if that cannot be known.
+    pub offset_ns: Option<i64>,
+    /// Median absolute deviation in ns of the single differences.
+    pub mad_ns: Option<i64>,
+    /// Half the distance in ns from the least to the largest difference.
+    pub half_spread_ns: Option<i64>,
+    /// Whether collectives were matched by the library's sequence numbers (else by order).
+    pub by_sequence: bool,
+}
+
+/// The clocks of all ranks, in the order of the set. Nothing in the traces is changed.
+pub fn rank_clocks(set: &TraceSet) -> Vec<RankClock> {
+    let ranks = ranks(set);
+    let ends: Vec<Ends> = set.traces.iter().map(ends).collect();
+    let mut clocks: Vec<RankClock> = ranks.iter().map(|&rank| unplaced(rank)).collect();
+    if let Some(first) = clocks.first_mut() {
+        first.offset_ns = Some(0);
+    }
+    // Ranks that share nothing with the first one may share something with one that was placed since.
+    loop {
+        let before = clocks.iter().filter(|c| c.offset_ns.is_some()).count();
+        for i in 1..clocks.len() {
+            if clocks[i].offset_ns.is_none()
+                && let Some(placed) = place(i, &ends, &clocks)
+            {
+                clocks[i] = placed;
+            }
+        }
+        if clocks.iter().filter(|c| c.offset_ns.is_some()).count() == before {
+            return clocks;
+        }
+    }
+}
+
+fn unplaced(rank: i64) -> RankClock {
+    RankClock {
+        rank,
+        against: None,
+        collectives: 0,
+        offset_ns: None,
+        mad_ns: None,
+        half_spread_ns: None,
+        by_sequence: false,
+    }
+}
+
+/// Compares a rank with the placed one that shares most collectives with it; the first of them where equal.
+fn place(rank: usize, ends: &[Ends], clocks: &[RankClock]) -> Option<RankClock> {
+    let mut best: Option<(usize, Vec<i64>, bool)> = None;
+    for (other, _) in clocks.iter().enumerate().filter(|(_, c)| c.offset_ns.is_some()) {
+        let (differences, by_sequence) = differences(&ends[rank], &ends[other]);
+        let more = best.as_ref().map_or(0, |(_, d, _)| d.len());
+        if differences.len() > more {
+            best = Some((other, differences, by_sequence));
+        }
+        if other == 0 && best.as_ref().is_some_and(|(_, d, _)| d.len() >= ENOUGH) {
+            break;
+        }
+    }
+    let (other, mut differences, by_sequence) = best?;
+    differences.sort_unstable();
+    let middle = median(&differences)?;
+    let mut deviations: Vec<i64> = differences.iter().map(|d| d.saturating_sub(middle).saturating_abs()).collect();
+    deviations.sort_unstable();
+    let spread = differences.last()?.saturating_sub(*differences.first()?);
+    Some(RankClock {
+        rank: clocks[rank].rank,
+        against: Some(clocks[other].rank),
+        collectives: differences.len(),
+        offset_ns: Some(clocks[other].offset_ns?.saturating_add(middle)),
+        mad_ns: median(&deviations),
+        half_spread_ns: Some(spread / 2),
+        by_sequence,
+    })
+}
+
+/// Ends on one rank minus ends on another, and whether sequence numbers matched them (these go before order).
+fn differences(a: &Ends, b: &Ends) -> (Vec<i64>, bool) {
+    let difference = |key: &Shared, end: &i128| {
+        let other = b.get(key)?;
+        i64::try_from(end - other).ok()
+    };
+    let of = |sequence: bool| -> Vec<i64> {
+        a.iter().filter(|(k, _)| k.is_sequence == sequence).filter_map(|(k, e)| difference(k, e)).collect()
+    };
+    let by_sequence = of(true);
+    if !by_sequence.is_empty() {
+        return (by_sequence, true);
+    }
+    let count = |ends: &Ends, key: &Shared| {
+        ends.keys().filter(|k| !k.is_sequence && k.communicator == key.communicator && k.kind == key.kind).count()
+    };
+    // Recordings that begin at different collectives would be matched wrongly: equal numbers of them are asked for.
+    let mut known: BTreeMap<(&str, &str), bool> = BTreeMap::new();
+    let mut fits =
+        |key: &Shared| *known.entry((borrowed(a, key), key.kind)).or_insert_with(|| count(a, key) == count(b, key));
+    let matched = a.iter().filter(|(k, _)| !k.is_sequence && fits(k)).filter_map(|(k, e)| difference(k, e)).collect();
+    (matched, false)
+}
+
+/// The communicator of a key with the life of the map that holds it.
+fn borrowed<'a>(ends: &'a Ends, key: &Shared) -> &'a str {
+    ends.get_key_value(key).map_or("", |(k, _)| k.communicator.as_str())
+}
+
+fn median(sorted: &[i64]) -> Option<i64> {
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(sorted[middle]),
+        _ => Some((i128::from(sorted[middle - 1]) + i128::from(sorted[middle])).div_euclid(2) as i64),
+    }
+}
+
+/// The ends of a trace's collective kernels.
+fn ends(trace: &Trace) -> Ends {
+    let [group, members, named] =
+        ["Process Group Name", "Process Group Ranks", "Collective name"].map(|name| trace.attr(name));
+    let sequence = trace.attr("Seq");
+    let text = |value: Option<AttrValue>| value.and_then(|v| v.as_str(&trace.strings)).unwrap_or_default();
+    let mut kernels = Vec::new();
+    for &event in &trace.gpu.event {
+        if trace.kind(event) != EventKind::Kernel || !trace.events.is_plausible(event) {
+            continue;
+        }
+        let name = text(named.get(event));
+        let Some(kind) = kind(trace.name(event), name) else { continue };
+        let communicator = format!("{} {}", text(group.get(event)), text(members.get(event)));
+        let end = i128::from(trace.meta.base_ns) + i128::from(trace.events.end(event));
+        kernels.push((communicator, kind, sequence.i64(event), trace.events.start[event.index()], end));
+    }
+    kernels.sort_by_key(|k| k.3);
+    let mut found = Ends::new();
+    let mut order: BTreeMap<(String, &'static str), i64> = BTreeMap::new();
+    for (communicator, kind, sequence, _, end) in kernels {
+        if let Some(number) = sequence {
+            // A collective of several kernels ends with the last of them.
+            let key = Shared { communicator: communicator.clone(), kind, is_sequence: true, number };
+            found.entry(key).and_modify(|e| *e = (*e).max(end)).or_insert(end);
+        }
+        let next = order.entry((communicator.clone(), kind)).or_default();
+        found.insert(Shared { communicator, kind, is_sequence: false, number: *next }, end);
+        *next += 1;
+    }
+    found
+}
+
+/// The kind of a collective kernel that all ranks leave together.
+fn kind(kernel: &str, collective: &str) -> Option<&'static str> {
+    let lower = kernel.to_lowercase();
+    if !(lower.contains("nccl") || lower.contains("rccl")) {
+        return None;
+    }
+    let family = Collective::find(if collective.is_empty() { kernel } else { collective })?.name;
+    if let Some(kind) = JOINT.iter().find(|k| **k == family) {
+        return Some(kind);
+    }
+    // All-to-all is made of these; with a name of its own it would be known for what it is.
+    (collective.is_empty() && lower.contains("sendrecv")).then_some("send_recv")
+}
+
+/// The clocks of all ranks as a table; a note where there is nothing to compare.
+pub fn rank_clock_table(set: &TraceSet) -> Table {
+    let clocks = rank_clocks(set);
+    let first = clocks.first().map(|c| c.rank);
+    let finding = |(i, c): (usize, &RankClock)| match c.offset_ns {
+        None => Some("not possible".to_owned()),
+        Some(_) if i == 0 => Some("reference".to_owned()),
+        Some(_) => None,
+    };
+    let how = |c: &RankClock| {
+        let how = if c.by_sequence { "sequence number" } else { "order" };
+        c.against.map(|_| how.to_owned())
+    };
+    let table = Table::new("rank_clocks", "Clocks of ranks, by the ends of collectives that they share")
+        .i64("rank", Unit::None, clocks.iter().map(|c| c.rank))
+        .text("finding", clocks.iter().enumerate().map(finding))
+        .i64("offset_ns", Unit::Ns, clocks.iter().map(|c| c.offset_ns))
+        .i64("mad_ns", Unit::Ns, clocks.iter().map(|c| c.mad_ns))
+        .i64("half_spread_ns", Unit::Ns, clocks.iter().map(|c| c.half_spread_ns))
+        .i64("collectives", Unit::None, clocks.iter().map(|c| c.collectives as i64))
+        .i64("against", Unit::None, clocks.iter().map(|c| c.against))
+        .text("matched_by", clocks.iter().map(how));
+    if clocks.iter().skip(1).all(|c| c.offset_ns.is_none()) {
+        return table.note(
+            "The traces have no collectives in common that end together on all ranks: how far their clocks differ cannot \
+             be estimated, and times of different ranks cannot be compared.",
+        );
+    }
+    let table = if clocks.iter().any(|c| c.offset_ns.is_none()) {
+        table.note("Not possible: the rank shares no collective with those that were placed.")
+    } else {
+        table
+    };
+    table.note(format!(
+        "offset_ns: how far a rank's clock is ahead of that of rank {}. Shown, not applied: times are as recorded.",
+        first.unwrap_or_default()
+    ))
+}

@@ -1,0 +1,137 @@
+//! Clocks of ranks: estimates against generated offsets, and over real ranks.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+use stackline_engine::{OpenOptions, RankClock, open, rank_clock_table, rank_clocks};
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::{EventKind, Trace, TraceSet};
+use stackline_synth::demo;
+use std::path::{Path, PathBuf};
+
+/// Ranks leave a collective within this many ns of each other, in the made-up job.
+const JITTER: i64 = 1_500;
+
+/// Ranks of one job that did the same at the same time, each by a clock that is so many ns ahead. Their times also
+/// count from different bases, and their collectives end with some jitter.
+fn ranks(offsets: &[i64]) -> TraceSet {
+    let text = demo::generate(&demo::Config { steps: 3, layers: 2, ..demo::Config::default() });
+    let whole = read_bytes("demo", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let mut state = 7_u64;
+    let mut jitter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as i64 % JITTER
+    };
+    let mut one = |(rank, offset): (usize, &i64)| {
+        let mut trace = whole.clone();
+        let base = rank as i64 * 7_000_000_000;
+        trace.meta.rank = Some(rank as i64);
+        trace.meta.base_ns += base;
+        trace.events.start.iter_mut().for_each(|start| *start += offset - base);
+        for event in trace.gpu.event.clone() {
+            if trace.name(event).contains("nccl") {
+                trace.events.dur[event.index()] += jitter();
+            }
+        }
+        trace
+    };
+    TraceSet { traces: offsets.iter().enumerate().map(&mut one).collect() }
+}
+
+fn assert_close(clock: &RankClock, offset: i64) {
+    let found = clock.offset_ns.unwrap();
+    assert!((found - offset).abs() <= JITTER, "{offset} ns, found {clock:?}");
+    assert!(clock.mad_ns.unwrap() <= JITTER && clock.half_spread_ns.unwrap() <= JITTER, "{clock:?}");
+    assert!((found - offset).abs() <= clock.half_spread_ns.unwrap() + JITTER / 2, "{offset} ns, found {clock:?}");
+}
+
+#[test]
+fn known_offsets_are_found() {
+    let offsets = [0, 250_000, -3_000_000, 12_345_678_901, 40];
+    let set = ranks(&offsets);
+    let clocks = rank_clocks(&set);
+    assert_eq!(clocks[0].offset_ns, Some(0));
+    for (clock, &offset) in clocks.iter().zip(&offsets).skip(1) {
+        assert_eq!(clock.against, Some(0));
+        assert!(clock.collectives >= 6, "{clock:?}");
+        assert_close(clock, offset);
+    }
+    let table = rank_clock_table(&set);
+    assert_eq!((table.rows(), table.notes.len()), (5, 1));
+    assert!(table.notes[0].contains("not applied"));
+}
+
+fn without_collectives(mut trace: Trace) -> Trace {
+    for event in trace.gpu.event.clone() {
+        if trace.name(event).contains("nccl") {
+            trace.events.name[event.index()] = trace.events.name[0];
+        }
+    }
+    trace
+}
+
+#[test]
+fn without_collectives_there_is_no_estimate_and_a_word_for_it() {
+    let set = TraceSet { traces: ranks(&[0, 500]).traces.into_iter().map(without_collectives).collect() };
+    assert!(rank_clocks(&set).iter().skip(1).all(|c| c.offset_ns.is_none()));
+    let table = rank_clock_table(&set);
+    assert!(table.notes[0].contains("cannot be estimated"), "{:?}", table.notes);
+}
+
+/// A trace of one all-reduce kernel per (group, sequence number, end in µs).
+fn made(collectives: &[(&str, Option<i64>, i64)]) -> Trace {
+    let kernel = |(group, number, end): &(&str, Option<i64>, i64)| {
+        let number = number.map(|n| format!(r#","Seq":{n}"#)).unwrap_or_default();
+        format!(
+            r#"{{"ph":"X","cat":"kernel","name":"ncclDevKernel_AllReduce","pid":0,"tid":7,"ts":{},"dur":5,"args":{{
+            "device":0,"stream":7,"Collective name":"allreduce","Process Group Name":"{group}"{number}}}}}"#,
+            end - 5
+        )
+    };
+    let list = collectives.iter().map(kernel).collect::<Vec<_>>().join(",");
+    read_bytes("made", format!("[{list}]").as_bytes(), &ReadOptions::default()).unwrap()
+}
+
+#[test]
+fn sequence_numbers_match_recordings_that_begin_apart_and_order_does_not() {
+    let first = [("0", Some(4), 100), ("0", Some(5), 200), ("0", Some(6), 300)];
+    let second = [("0", Some(5), 1_201), ("0", Some(6), 1_303)];
+    let set = TraceSet { traces: vec![made(&first), made(&second)] };
+    let clock = rank_clocks(&set).remove(1);
+    assert_eq!((clock.offset_ns, clock.collectives, clock.by_sequence), (Some(1_002_000), 2, true));
+    assert_eq!((clock.mad_ns, clock.half_spread_ns), (Some(1_000), Some(1_000)));
+    let plain =
+        |list: &[(&'static str, Option<i64>, i64)]| made(&list.iter().map(|c| (c.0, None, c.2)).collect::<Vec<_>>());
+    let set = TraceSet { traces: vec![plain(&first), plain(&second)] };
+    assert_eq!(rank_clocks(&set)[1].offset_ns, None);
+}
+
+#[test]
+fn ranks_of_other_groups_are_reached_through_those_between() {
+    let traces = vec![
+        made(&[("a", None, 100), ("a", None, 200)]),
+        made(&[("b", None, 1_150), ("b", None, 1_250)]),
+        made(&[("a", None, 110), ("a", None, 210), ("b", None, 150), ("b", None, 250)]),
+    ];
+    let clocks = rank_clocks(&TraceSet { traces });
+    let placed: Vec<_> = clocks.iter().map(|c| (c.against, c.offset_ns)).collect();
+    assert_eq!(placed, [(None, Some(0)), (Some(2), Some(1_010_000)), (Some(0), Some(10_000))]);
+}
+
+#[test]
+fn eight_real_ranks_of_one_host_share_a_clock() {
+    let default = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
+    let corpus = std::env::var_os("STACKLINE_CORPUS").map_or(default, PathBuf::from);
+    if !corpus.is_dir() {
+        assert!(std::env::var_os("CI").is_none(), "no corpus (set STACKLINE_CORPUS)");
+        println!("skipped: no corpus (set STACKLINE_CORPUS)");
+        return;
+    }
+    let set = open(&[corpus.join("bundles/param-dlrm_kineto.tar.gz")], &OpenOptions::default()).unwrap();
+    assert!(set.traces.iter().all(|t| t.events.kind.contains(&EventKind::Kernel)));
+    let clocks = rank_clocks(&set);
+    assert_eq!(clocks.len(), 8);
+    for clock in clocks.iter().skip(1) {
+        println!("{clock:?}");
+        assert_eq!(clock.collectives, 8);
+        assert!(clock.offset_ns.unwrap().abs() <= 2_000 && clock.mad_ns.unwrap() <= 2_000, "{clock:?}");
+    }
+}
