@@ -73,7 +73,7 @@ fn an_instance_out_of_range_says_how_many_there_are() {
     let (code, text) = failure(&["critical-path", &trace, "--annotation", "aten::mm", "--instance", "9"]);
     one_line(&text);
     assert_eq!(code, Some(2));
-    assert!(text.contains("there are 2"), "{text}");
+    assert!(text.contains("there are 3"), "{text}");
 }
 
 #[test]
@@ -81,18 +81,18 @@ fn the_last_step_that_the_rules_leave_out_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
     for wanted in [&["ProfilerStep#2"][..], &["aten::mm", "--instance", "2"]] {
-        let args = [&["critical-path", &trace, "--annotation"], wanted].concat();
+        let args = [&["critical-path", &trace, "--method", "hta", "--annotation"], wanted].concat();
         let (code, text) = failure(&args);
         one_line(&text);
         assert_eq!(code, Some(2));
         assert!(text.contains("--include-last-profiler-step"), "{text}");
         assert!(run(&[&args[..], &["--include-last-profiler-step"]].concat()).status.success());
     }
-    let whole = stdout(&["critical-path", &trace]);
+    let whole = stdout(&["critical-path", &trace, "--method", "hta"]);
     assert!(whole.starts_with("Critical path of the trace without its last profiler step"), "{whole}");
-    let document = stdout(&["critical-path", &trace, "--format", "json"]);
+    let document = stdout(&["critical-path", &trace, "--method", "hta", "--format", "json"]);
     assert!(document.contains("\"last_step_left_out\""));
-    let kept = stdout(&["critical-path", &trace, "--include-last-profiler-step"]);
+    let kept = stdout(&["critical-path", &trace, "--method", "hta", "--include-last-profiler-step"]);
     assert!(kept.starts_with("Critical path of the whole trace"), "{kept}");
 }
 

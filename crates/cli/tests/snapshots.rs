@@ -57,10 +57,24 @@ fn reports_of_real_traces() {
 #[test]
 fn critical_paths_of_real_traces() {
     let Some(trace) = corpus("kineto/nvidia-a100-event-sync.json.gz") else { return };
-    insta::assert_snapshot!(stdout(&["critical-path", &trace]));
+    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--method", "hta"]));
     let what_if = ["critical-path", &trace, "--annotation", "ProfilerStep", "--what-if", "gpu=x0.5"];
     insta::assert_snapshot!(stdout(&what_if));
-    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--format", "csv", "--table", "critical_path"]));
+    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--method", "hta", "--format", "csv", "--table", "critical_path"]));
+}
+
+#[test]
+fn exact_paths_of_a_real_trace() {
+    let Some(trace) = corpus("kineto/nvidia-a100-event-sync.json.gz") else { return };
+    insta::assert_snapshot!(stdout(&["critical-path", &trace]));
+    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--annotation", "ProfilerStep"]));
+    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--format", "csv", "--table", "hops"]));
+    insta::assert_snapshot!(stdout(&["critical-path", &trace, "--compare"]));
+    let document: Value = serde_json::from_str(&stdout(&["critical-path", &trace, "--format", "json"])).unwrap();
+    assert_eq!(document["method"], "exact");
+    assert_eq!(document["path_ns"], document["window_ns"]);
+    let sum: i64 = document["bound_by_ns"].as_object().unwrap().values().map(|v| v.as_i64().unwrap()).sum();
+    assert_eq!(Some(sum), document["window_ns"].as_i64());
 }
 
 #[test]
@@ -123,14 +137,21 @@ fn shape(path: &str, value: &Value, out: &mut BTreeMap<String, &'static str>) {
 fn json_documents_keep_their_keys() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
-    for command in ["report", "critical-path", "steps", "kernels", "operators", "collectives", "timeline", "doctor"] {
-        let text = stdout(&[command, &trace, "--format", "json"]);
+    let commands = ["report", "critical-path", "steps", "kernels", "operators", "collectives", "timeline", "doctor"];
+    let exact = [("critical-path_exact", vec!["critical-path"])];
+    let hta = |c: &'static str| match c {
+        "critical-path" => (c, vec![c, "--method", "hta"]),
+        _ => (c, vec![c]),
+    };
+    for (name, args) in commands.into_iter().map(hta).chain(exact) {
+        let command = args[0];
+        let text = stdout(&[&args[..], &[&trace, "--format", "json"]].concat());
         let document: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(document["schema"], format!("stackline/{command}/1"));
         let mut keys = BTreeMap::new();
         shape("", &document, &mut keys);
         let lines: Vec<String> = keys.iter().skip(1).map(|(path, kind)| format!("{path}: {kind}")).collect();
-        insta::assert_snapshot!(format!("schema_{command}"), lines.join("\n"));
+        insta::assert_snapshot!(format!("schema_{name}"), lines.join("\n"));
     }
 }
 
@@ -138,7 +159,8 @@ fn json_documents_keep_their_keys() {
 fn the_critical_path_document_has_the_promised_keys() {
     let Some(trace) = corpus("kineto/nvidia-a100-simple-add-cuda-sync.json.gz") else { return };
     let annotation = "[param|pytorch.model.alex_net|0|0|0|measure|forward]";
-    let args = ["critical-path", &trace, "--annotation", annotation, "--instance", "1", "--format", "json"];
+    let window = ["--annotation", annotation, "--instance", "1", "--format", "json"];
+    let args = [&["critical-path", &trace, "--method", "hta"], &window[..]].concat();
     let document: Value = serde_json::from_str(&stdout(&args)).unwrap();
     assert_eq!(document["method"], "hta");
     assert_eq!((document["path_nodes"].as_u64(), document["path_events"].as_u64()), (Some(315), Some(159)));

@@ -56,7 +56,7 @@ fn damaged_records_never_make_a_wrong_edge_exact() {
             let Ok(path) = exact.path(&WindowChoice::Whole) else { continue };
             total += path.length_ns();
             inferred += path.inferred_ns();
-            let base = trace.meta.base_ns - run.started_ns();
+            let base = -run.started_ns();
             for hop in
                 path.hops.iter().filter(|h| h.evidence == Evidence::Exact && !h.category.name().starts_with("host"))
             {

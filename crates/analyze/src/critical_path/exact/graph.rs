@@ -216,8 +216,12 @@ impl ActivityGraph {
                 next += 1;
                 done[node as usize] = true;
                 for &to in &targets[offset[node as usize] as usize..offset[node as usize + 1] as usize] {
+                    // A node that went first out of a cycle waits for nothing any more.
+                    if done[to as usize] {
+                        continue;
+                    }
                     waits[to as usize] -= 1;
-                    if waits[to as usize] == 0 && !done[to as usize] {
+                    if waits[to as usize] == 0 {
                         order.push(to);
                     }
                 }

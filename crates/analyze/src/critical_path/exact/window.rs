@@ -127,17 +127,22 @@ impl Exact<'_> {
     }
 }
 
-/// Annotations of threads whose name contains a text, by start.
+/// Annotations of threads whose name contains a text, by start; if there are none, operators and Python frames.
 fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;
     let wanted = |e: &EventId| {
-        trace.kind(*e) == EventKind::Annotation
-            && trace.events.is_plausible(*e)
+        trace.events.is_plausible(*e)
             && trace.events.has(*e, flags::HAS_DURATION)
             && on_thread(*e)
             && trace.name(*e).contains(text)
     };
-    let mut found: Vec<EventId> = trace.events.ids().filter(wanted).collect();
+    let of_kind = |kinds: &[EventKind]| -> Vec<EventId> {
+        trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e))).filter(wanted).collect()
+    };
+    let mut found = of_kind(&[EventKind::Annotation]);
+    if found.is_empty() {
+        found = of_kind(&[EventKind::Operator, EventKind::PythonFunction, EventKind::Other]);
+    }
     found.sort_by_key(|&e| (trace.events.start[e.index()], std::cmp::Reverse(trace.events.dur[e.index()]), e));
     found
 }

@@ -134,7 +134,7 @@ fn head(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> String {
         out.push_str(&format!("What if: the window takes {old} before, {new} after{change}\n"));
     }
     for warning in &report.warnings {
-        out.push_str(&format!("Note: {} {}\n", human::count(warning.count as i64), warning.code.message()));
+        out.push_str(&format!("Note: {} ({} ×)\n", warning.code.message(), human::count(warning.count as i64)));
     }
     stackline_present::terminal::clean_lines(&out)
 }

@@ -160,7 +160,10 @@ fn trailing<R: Read>(window: &mut Window<R>, place: Place, builder: &mut Builder
             found = true;
         }
         window.consume(window.bytes().len());
-        if (found && !is_doubtful) || window.refill() != Refill::More {
+        if window.refill() != Refill::More {
+            return;
+        }
+        if found && !is_doubtful {
             return;
         }
     }

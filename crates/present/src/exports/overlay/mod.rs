@@ -300,7 +300,7 @@ mod tests {
         let event = |name: &str, ts: i64| format!(r#"{{"ph":"X","name":"{name}","ts":{ts}}}"#);
         let list = |third: &str| format!("[{},{},{},{third}]", event("a", 0), event("b", 7), event("a", 0));
         assert!(write(&list(&event("a", 0)), false).is_ok());
-        for other in [event("c", 0), event("a", 9)] {
+        for other in [event("c", 0), event("a", 9_000)] {
             let refused = write(&list(&other), false);
             assert!(matches!(refused, Err(OverlayError::OtherTrace { fitting: 2, expected: 3 })), "{refused:?}");
         }
