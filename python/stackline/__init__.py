@@ -16,6 +16,7 @@ from ._exact_path import ExactPath
 from ._native import __version__
 from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
 from ._table import Table
+from ._what_if import Prediction
 
 __all__ = [
     "AnalysisError",
@@ -24,6 +25,7 @@ __all__ = [
     "CtdaPath",
     "ExactPath",
     "OverlaySummary",
+    "Prediction",
     "Problem",
     "ReadError",
     "ReadReport",

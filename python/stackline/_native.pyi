@@ -76,6 +76,28 @@ def exact_path(
     instance: tuple[int, int] | None,
     steps: tuple[int, int] | None,
 ) -> ExactPath: ...
+@final
+class Prediction:
+    def summary(self) -> dict[str, Any]: ...
+    def tables(self) -> list[Table]: ...
+
+def what_if(
+    run: Run,
+    rank: int | None,
+    annotation: str,
+    instance: tuple[int, int] | None,
+    steps: tuple[int, int] | None,
+    edits: list[str],
+) -> Prediction: ...
+def sweep(
+    run: Run,
+    rank: int | None,
+    annotation: str,
+    instance: tuple[int, int] | None,
+    steps: tuple[int, int] | None,
+    candidates: int,
+    threads: int,
+) -> Table: ...
 def critical_path(
     run: Run,
     rank: int | None,

@@ -16,6 +16,7 @@ from ._errors import AnalysisError
 from ._exact_path import ExactPath
 from ._progress import Progress, reporter
 from ._table import Table
+from ._what_if import Prediction
 
 PathLike = str | os.PathLike[str]
 
@@ -301,6 +302,45 @@ class Run(AnalysisMethods):
         at = 0 if rank is None else self.ranks.index(rank)
         return CriticalPath(native, _source(self._paths, self.traces[at].name))
 
+    def what_if(
+        self,
+        edits: str | Sequence[str],
+        *,
+        annotation: str = "",
+        instance: int | tuple[int, int] | None = None,
+        rank: int | None = None,
+        steps: Steps = None,
+    ) -> Prediction:
+        """What edits, made together, would do to a window (see :meth:`critical_path` for its arguments).
+
+        An edit is ``scale SELECTOR FACTOR``, ``set SELECTOR NANOSECONDS``, ``remove SELECTOR``, ``fuse SELECTOR``,
+        ``graph SELECTOR``, ``overlap SELECTOR`` or ``more-workers N``. A selector is ``kernel:``, ``operator:``,
+        ``module:``, ``annotation:``, ``frame:``, ``collective:`` or ``sync:`` with a name (``*`` stands for any text,
+        ``~`` begins a regular expression), ``stream:7``, ``stream:0/7`` or ``category:gpu_compute``.
+
+        ``run.what_if(["scale kernel:~flash 0.5", "remove sync:item()"]).gain_ns``
+
+        Raises :class:`AnalysisError`, with the nearest names, if a selector finds nothing or edits contradict each other.
+        """
+        texts = [edits] if isinstance(edits, str) else list(edits)
+        window = _exact_window(annotation, instance, steps)
+        return Prediction(_native.what_if(self._native, rank, annotation, *window, texts))
+
+    def sweep(
+        self,
+        *,
+        annotation: str = "",
+        instance: int | tuple[int, int] | None = None,
+        rank: int | None = None,
+        steps: Steps = None,
+        candidates: int = 200,
+        threads: int = 0,
+    ) -> Table:
+        """What to fix first: likely edits, each tried alone, by what they gain. Those with most time on the critical path
+        are tried, ``candidates`` at most. ``threads`` never changes the result."""
+        window = _exact_window(annotation, instance, steps)
+        return Table(_native.sweep(self._native, rank, annotation, *window, candidates, threads))
+
     def save(self, path: PathLike, *, overwrite: bool = False) -> None:
         """Writes the traces to a run directory (by habit ``NAME.stackline``): Parquet tables that :func:`open` opens
         without parsing and that DuckDB, Polars and pandas read. ``overwrite`` replaces a run, never anything else.
@@ -357,6 +397,19 @@ def open(  # noqa: A001 - sl.open is the name people expect
 def analyses() -> list[AnalysisInfo]:
     """Every registered analysis, without opening anything."""
     return [AnalysisInfo(name, about) for name, about in _native.analyses_list()]
+
+
+def _exact_window(
+    annotation: str, instance: int | tuple[int, int] | None, steps: Steps
+) -> tuple[tuple[int, int] | None, tuple[int, int] | None]:
+    """Instances and steps of a window of the exact method."""
+    if steps is not None and annotation:
+        raise AnalysisError("steps and annotation both choose a window: give one")
+    if isinstance(instance, int):
+        instance = (instance, instance)
+    if instance is not None and min(instance) < 0:
+        raise AnalysisError(f"instance is {instance}; instances count from 0")
+    return instance, _step_range(steps)
 
 
 def _step_range(steps: Steps) -> tuple[int, int] | None:

@@ -136,3 +136,19 @@ def test_one_rank_of_a_directory(two_ranks: Path, tmp_path: Path) -> None:
     path = sl.open(two_ranks).critical_path("hta", rank=1)
     assert path.weight_us > 0
     assert path.overlay(tmp_path).path == str(tmp_path / "overlaid_critical_path_rank1.json")
+
+
+def test_what_if(simple_add: sl.Run) -> None:
+    found = simple_add.what_if("scale kernel:* 0.5")
+    low, high = found.gain_bounds_ns
+    assert low <= found.gain_ns <= high
+    assert found.before_ns - found.after_ns == found.gain_ns
+    assert sum(found.bound_by_ns.values()) == found.after_ns
+    assert set(found.tables) == {"bound_by", "top"}
+    with pytest.raises(sl.AnalysisError, match="nothing in the trace is"):
+        simple_add.what_if(["remove kernel:no-such"])
+    with pytest.raises(sl.AnalysisError, match="contradict"):
+        simple_add.what_if(["scale kernel:* 0.5", "remove kernel:*"])
+    gains = simple_add.sweep(candidates=10).to_pylist()
+    assert 0 < len(gains) <= 10
+    assert [g["gain_ns"] for g in gains] == sorted((g["gain_ns"] for g in gains), reverse=True)

@@ -1,6 +1,6 @@
 //! What can be typed. The help texts here are the reference that `docs/cli` is generated from.
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Shows where the time of a deep-learning program goes.
@@ -91,6 +91,9 @@ pub(crate) enum Command {
     /// Find the chain of work that the time depends on.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
+    /// Predict what changes would gain, or rank likely ones: what to fix first.
+    #[command(after_help = WHAT_IF_EXAMPLE)]
+    WhatIf(Box<WhatIfArgs>),
     /// Store traces as a run directory, which opens without parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
     Import(ImportArgs),
@@ -137,6 +140,56 @@ const CRITICAL_PATH_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz --method ctda --steps 5
   stackline critical-path trace.json.gz --what-if 'gpu:*gemm*=x0.5'
   stackline critical-path trace.json.gz --overlay overlaid.json.gz --only-critical";
+
+const WHAT_IF_EXAMPLE: &str = "Selectors: kernel:NAME, operator:NAME, module:NAME, annotation:NAME, frame:NAME,
+collective:NAME, sync:NAME (* stands for any text; ~REGEX is a regular expression),
+stream:7 or stream:0/7 (device and stream), category:gpu_compute and so on.
+
+Examples:
+  stackline what-if trace.json.gz --sweep
+  stackline what-if trace.json.gz --scale 'kernel:~flash' 0.5 --remove 'sync:item()'
+  stackline what-if trace.json.gz --steps 5 --fuse 'module:LayerNorm' --graph 'annotation:forward'
+  stackline what-if trace.json.gz --overlap 'collective:AllReduce' --more-workers 2 --format json";
+
+/// Arguments of `what-if`.
+#[derive(Args, Debug)]
+pub(crate) struct WhatIfArgs {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// These take FACTOR times as long; modules and annotations with the GPU work that they launch.
+    #[arg(long, num_args = 2, value_names = ["SELECTOR", "FACTOR"], action = ArgAction::Append)]
+    pub(crate) scale: Vec<String>,
+    /// Each of these kernels or spans takes this many ns.
+    #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append)]
+    pub(crate) set: Vec<String>,
+    /// These are gone: kernels with their launches, synchronisations with their waits, spans with all that they do.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) remove: Vec<String>,
+    /// The kernels that one such span launches on its first stream become one.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) fuse: Vec<String>,
+    /// One graph launch takes the place of all host work of such a span.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) graph: Vec<String>,
+    /// No GPU work waits for these collectives any more.
+    #[arg(long, value_name = "SELECTOR")]
+    pub(crate) overlap: Vec<String>,
+    /// So many more workers load data.
+    #[arg(long, value_name = "N")]
+    pub(crate) more_workers: Option<u32>,
+    /// Try what has most time on the critical path, one by one, and rank it by gain. Ctrl-C prints what there is.
+    #[arg(long)]
+    pub(crate) sweep: bool,
+    /// How many edits to try at most.
+    #[arg(long, value_name = "N", default_value_t = 200, requires = "sweep")]
+    pub(crate) candidates: usize,
+    /// The window: the event whose name contains this text instead of the whole trace.
+    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
+    pub(crate) annotation: String,
+    /// Which of these events, by time from 0: N, or A..B with both ends included [default: 0].
+    #[arg(long, value_name = "N|A..B", value_parser = parse_range)]
+    pub(crate) instance: Option<Range>,
+}
 
 /// Arguments of `report`.
 #[derive(Args, Debug)]
@@ -263,6 +316,7 @@ impl Command {
         match self {
             Self::Report(_) => "report",
             Self::CriticalPath(_) => "critical-path",
+            Self::WhatIf(_) => "what-if",
             Self::Import(_) => "import",
             Self::Steps(_) => "steps",
             Self::Kernels(_) => "kernels",

@@ -6,9 +6,10 @@ mod common;
 use common::stdout;
 use std::path::PathBuf;
 
-const COMMANDS: [&str; 12] = [
+const COMMANDS: [&str; 13] = [
     "report",
     "critical-path",
+    "what-if",
     "import",
     "steps",
     "kernels",

@@ -96,6 +96,13 @@ fn a_critical_path_across_threads() {
 }
 
 #[test]
+fn what_if_of_a_real_trace() {
+    let Some(trace) = corpus("kineto/nvidia-a100-event-sync.json.gz") else { return };
+    insta::assert_snapshot!(stdout(&["what-if", &trace, "--scale", "kernel:*", "0.5"]));
+    insta::assert_snapshot!(stdout(&["what-if", &trace, "--sweep", "--limit", "5"]));
+}
+
+#[test]
 fn doctor_of_a_real_trace() {
     let Some(trace) = corpus("kineto/amd-mi210-gpu-only.json.gz") else { return };
     insta::assert_snapshot!(stdout(&["doctor", &trace]));

@@ -32,11 +32,7 @@ pub(crate) fn exact_path(
 ) -> PyResult<NativeExactPath> {
     let run = run.get();
     let at = position(py, run, rank)?;
-    let choice = match steps {
-        Some((first, last)) => WindowChoice::Steps(first, last),
-        None if annotation.is_empty() => WindowChoice::Whole,
-        None => WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) },
-    };
+    let choice = window(annotation, instance, steps);
     let set = Arc::clone(&run.set);
     let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
         let exact = Exact::new(&set.traces[at]);
@@ -47,6 +43,15 @@ pub(crate) fn exact_path(
         Ok(NativeExactPath { report, tables: all })
     })?;
     found.map_err(|e| failed(py, &e))
+}
+
+/// The window that the arguments name.
+pub(crate) fn window(annotation: String, instance: Option<(usize, usize)>, steps: Option<(i64, i64)>) -> WindowChoice {
+    match steps {
+        Some((first, last)) => WindowChoice::Steps(first, last),
+        None if annotation.is_empty() => WindowChoice::Whole,
+        None => WindowChoice::Annotation { text: annotation, instances: instance.unwrap_or((0, 0)) },
+    }
 }
 
 #[pymethods]

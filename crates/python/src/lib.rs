@@ -10,6 +10,7 @@ mod exact;
 mod run;
 mod table;
 mod views;
+mod what_if;
 mod worker;
 
 /// The extension module `stackline._native`.
@@ -25,6 +26,8 @@ mod _native {
     use crate::run::{NativeRun, analyses_list, open};
     #[pymodule_export]
     use crate::table::NativeTable;
+    #[pymodule_export]
+    use crate::what_if::{NativePrediction, sweep, what_if};
 
     use pyo3::prelude::*;
 

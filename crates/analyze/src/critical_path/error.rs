@@ -90,6 +90,22 @@ pub enum CriticalPathError {
         /// What is wrong with it.
         reason: String,
     },
+    /// Nothing in the trace is what a selector of a what-if names.
+    #[error("nothing in the trace is {selector}; {}", offer_names(nearest))]
+    NothingSelected {
+        /// The selector as given.
+        selector: String,
+        /// Names of the trace that look most like it, best first.
+        nearest: Vec<String>,
+    },
+    /// Two edits of a what-if cannot both be made.
+    #[error("'{first}' and '{second}' contradict each other: some event is in both; leave one of them out")]
+    ContradictingEdits {
+        /// The edit that came first.
+        first: String,
+        /// The other one.
+        second: String,
+    },
     /// Rules for phases cannot be understood.
     #[error("not usable as phase rules: {reason}")]
     InvalidPhaseRules {
@@ -110,6 +126,14 @@ fn offer(nearest: &[String]) -> String {
     }
     let quoted: Vec<String> = nearest.iter().map(|n| format!("'{n}'")).collect();
     format!("nearest: {}", quoted.join(", "))
+}
+
+fn offer_names(nearest: &[String]) -> String {
+    if nearest.is_empty() {
+        return "it has nothing of that kind".to_owned();
+    }
+    let quoted: Vec<String> = nearest.iter().map(|n| format!("'{n}'")).collect();
+    format!("nearest: {} (* stands for any text)", quoted.join(", "))
 }
 
 fn step_numbers(numbers: &[i64]) -> String {

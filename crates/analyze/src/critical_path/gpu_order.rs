@@ -441,7 +441,15 @@ impl<'a> Replay<'a> {
             }
             return;
         }
-        let reason = if kind == CallKind::Free { Reason::Free } else { Reason::UnrecordedSync };
+        if kind == CallKind::Free {
+            // It waits for the device where it must; where all was done, faster threads may make it wait.
+            let on: Vec<GpuId> = all().map(|(_, id)| id).filter(|&id| end(self.trace, id) <= to).collect();
+            if !on.is_empty() {
+                self.syncs.push(SyncCall { call, from, on, reason: Reason::Free });
+            }
+            return;
+        }
+        let reason = Reason::UnrecordedSync;
         let ended_inside = |id: &GpuId| (from + 1..=to).contains(&end(self.trace, *id));
         let last = all().map(|(_, id)| id).filter(ended_inside).max_by_key(|&id| (end(self.trace, id), id));
         if let Some(on) = last {

@@ -2,7 +2,7 @@
 
 mod compare;
 mod ctda;
-mod exact;
+pub(super) mod exact;
 
 use super::overlay;
 use crate::args::{Common, CriticalPathArgs, Format, Method, Range};
@@ -133,7 +133,7 @@ fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPat
 }
 
 /// The one trace of a session.
-fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
+pub(super) fn one_trace<'a>(session: &'a Session<'_>) -> Result<&'a Trace> {
     match &session.set.traces[..] {
         [trace] => Ok(trace),
         _ => {
@@ -151,7 +151,7 @@ fn instances(range: Range) -> Result<Instances> {
 }
 
 /// A critical path that cannot be given is wrong use where the request is at fault.
-fn refuse(error: CriticalPathError) -> anyhow::Error {
+pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
     match error {
         CriticalPathError::AnnotationNotFound { .. }
         | CriticalPathError::LastStepLeftOut { .. }
@@ -160,6 +160,8 @@ fn refuse(error: CriticalPathError) -> anyhow::Error {
         | CriticalPathError::EmptyRange { .. }
         | CriticalPathError::InvalidPattern { .. }
         | CriticalPathError::InvalidEdit { .. }
+        | CriticalPathError::NothingSelected { .. }
+        | CriticalPathError::ContradictingEdits { .. }
         | CriticalPathError::InvalidPhaseRules { .. }
         | CriticalPathError::Restore { .. } => WrongUse(error.to_string()).into(),
         other => other.into(),

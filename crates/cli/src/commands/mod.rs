@@ -10,6 +10,7 @@ mod overlay;
 mod report;
 mod report_content;
 mod tables;
+mod what_if;
 
 use crate::args::{Cli, Command};
 use crate::failure::{CONDITION_HELD, DONE};
@@ -25,6 +26,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
             return Ok(if held { CONDITION_HELD } else { DONE });
         }
         Command::CriticalPath(args) => critical_path::run(args, common)?,
+        Command::WhatIf(args) => what_if::run(args, common)?,
         Command::Import(args) => import::run(args, common)?,
         Command::Steps(args) => tables::run(name, tables::STEPS, args, common)?,
         Command::Kernels(args) => tables::run(name, tables::KERNELS, args, common)?,

@@ -17,6 +17,7 @@ mod story;
 mod tables;
 mod threads;
 mod walk;
+pub mod what_if;
 mod window;
 
 pub use category::Category;

@@ -78,7 +78,7 @@ impl Exact<'_> {
 
     /// Whether a thread's end can be the end of the work: not if it only calls the runtime, as a watchdog does that
     /// polls, nor if it still waits.
-    fn works(&self, lane: &Lane) -> bool {
+    pub(super) fn works(&self, lane: &Lane) -> bool {
         let has = lane.has;
         let last = lane.pieces.iter().rev().find(|p| p.event.is_some()).map_or(EventId::NONE, |p| p.event);
         let waits = self.names.of(self.trace, last) & bits::WAITS != 0;

@@ -27,7 +27,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() {
         return Err(wrong_use("--compare chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
     }
-    let choice = exact::window(args, common)?;
+    let choice = exact::window(&args.annotation, args.instance, common)?;
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
     let rows = [

@@ -1,7 +1,7 @@
 //! `critical-path --method exact`.
 
 use super::{one_trace, refuse};
-use crate::args::{Common, CriticalPathArgs, Format};
+use crate::args::{Common, CriticalPathArgs, Format, Range};
 use crate::failure::wrong_use;
 use crate::output::Answer;
 use crate::session::Session;
@@ -14,7 +14,7 @@ use std::io;
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
-    let choice = window(args, common)?;
+    let choice = window(&args.annotation, args.instance, common)?;
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
     let graph = Exact::new(trace);
@@ -35,15 +35,15 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 }
 
 /// The stretch of the trace that the options name.
-pub(super) fn window(args: &CriticalPathArgs, common: &Common) -> Result<WindowChoice> {
-    match (common.steps, args.annotation.as_str()) {
+pub(in crate::commands) fn window(annotation: &str, instance: Option<Range>, common: &Common) -> Result<WindowChoice> {
+    match (common.steps, annotation) {
         (Some(_), text) if !text.is_empty() => {
             Err(wrong_use("--steps and --annotation both choose a window: give one"))
         }
         (Some(range), _) => Ok(WindowChoice::Steps(range.first, range.last)),
         (None, "") => Ok(WindowChoice::Whole),
         (None, text) => {
-            let (first, last) = args.instance.map_or((0, 0), |r| (r.first, r.last));
+            let (first, last) = instance.map_or((0, 0), |r| (r.first, r.last));
             let number = |n: i64| {
                 usize::try_from(n).map_err(|_| wrong_use(format!("instances count from 0, {n} is not one of them")))
             };
@@ -82,13 +82,18 @@ fn value<T: Serialize + ?Sized>(of: &T) -> Result<Value> {
     Ok(serde_json::to_value(of).map_err(io::Error::from)?)
 }
 
-fn head(report: &ExactReport, choice: &WindowChoice) -> String {
-    let what = match choice {
+/// A window in words.
+pub(in crate::commands) fn in_words(choice: &WindowChoice) -> String {
+    match choice {
         WindowChoice::Whole => "the whole trace".to_owned(),
         WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
         WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),
         WindowChoice::Annotation { text, .. } => format!("{text:?}"),
-    };
+    }
+}
+
+fn head(report: &ExactReport, choice: &WindowChoice) -> String {
+    let what = in_words(choice);
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
         "Critical path of {what}: {}, every nanosecond with a cause ({inferred:.1} % inferred or unknown)\n",

@@ -1,0 +1,272 @@
+//! From edits to changes of the replay.
+
+use super::super::Exact;
+use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
+use super::edit::{Action, Edit};
+use super::host_time::{Cut, HostTime};
+use super::index::{Index, Stretch};
+use super::replay::{Changes, GONE, Plan};
+use super::select::{Selected, select};
+use super::selector::Selector;
+use crate::critical_path::CriticalPathError;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::EventId;
+
+/// What edits come to.
+pub(super) struct Applied {
+    pub(super) changes: Changes,
+    pub(super) host: HostTime,
+    /// Per edit how many events it is about.
+    pub(super) counts: Vec<usize>,
+    /// What the reader should know, a sentence each.
+    pub(super) notes: Vec<String>,
+}
+
+pub(super) struct Applier<'a, 'e> {
+    pub(super) exact: &'e Exact<'a>,
+    pub(super) plan: &'e Plan,
+    pub(super) index: &'e Index,
+    pub(super) changes: Changes,
+    pub(super) notes: Vec<String>,
+    cuts: Vec<Cut>,
+    /// Which edit touched an operation or a stretch first.
+    operations: FxHashMap<u32, usize>,
+    stretches: FxHashMap<Stretch, usize>,
+    edits: &'e [Edit],
+    current: usize,
+}
+
+/// Makes changes of edits.
+pub(super) fn apply<'e>(
+    exact: &'e Exact<'_>,
+    (plan, index): (&'e Plan, &'e Index),
+    edits: &'e [Edit],
+) -> Result<Applied, CriticalPathError> {
+    let mut applier = Applier {
+        exact,
+        plan,
+        index,
+        changes: Changes::none(plan),
+        notes: Vec::new(),
+        cuts: Vec::new(),
+        operations: FxHashMap::default(),
+        stretches: FxHashMap::default(),
+        edits,
+        current: 0,
+    };
+    let mut counts = Vec::new();
+    for (i, edit) in edits.iter().enumerate() {
+        applier.current = i;
+        counts.push(applier.edit(edit)?);
+    }
+    let Applier { mut changes, notes, cuts, .. } = applier;
+    let host = HostTime::new(exact.lanes.len(), cuts);
+    host.apply(exact, plan, &mut changes);
+    Ok(Applied { changes, host, counts, notes })
+}
+
+impl Applier<'_, '_> {
+    fn edit(&mut self, edit: &Edit) -> Result<usize, CriticalPathError> {
+        let Some(selector) = &edit.selector else {
+            return match edit.action {
+                Action::MoreWorkers(more) => self.more_workers(more),
+                _ => Ok(0),
+            };
+        };
+        let mut selected = select(self.exact, self.index, selector)?;
+        if selected.owns_gpu && matches!(edit.action, Action::Scale(_) | Action::Remove) {
+            let inside = selected.stretches.iter().flat_map(|&s| self.index.launched_in(s)).map(|l| l.node);
+            selected.gpu = inside.collect();
+            selected.gpu.sort_unstable();
+        }
+        self.refuse_contradictions(&selected)?;
+        match edit.action {
+            Action::Scale(factor) => self.scale(&selected, factor),
+            Action::Remove => self.remove(&selected),
+            Action::SetNs(ns) => self.set(&selected, ns),
+            Action::Fuse => self.fuse(&selected.stretches, selector)?,
+            Action::Graph => self.graph(&selected.stretches, selector)?,
+            Action::Overlap => self.overlap(&selected.gpu),
+            Action::MoreWorkers(_) => {}
+        }
+        Ok(selected.count)
+    }
+
+    /// An event that is scaled by one edit may be scaled by another one; all else contradicts.
+    fn refuse_contradictions(&mut self, selected: &Selected) -> Result<(), CriticalPathError> {
+        if self.edits.len() < 2 {
+            return Ok(());
+        }
+        let (edits, current) = (self.edits, self.current);
+        let agree = |a: usize| match (edits[a].action, edits[current].action) {
+            (Action::Scale(_), Action::Scale(_)) | (Action::Remove, Action::Remove) => true,
+            (Action::Overlap, other) | (other, Action::Overlap) => !matches!(other, Action::Remove),
+            _ => a == current,
+        };
+        let operations = selected.gpu.iter().map(|&n| *self.operations.entry(n).or_insert(current));
+        let stretches = selected.stretches.iter().map(|&s| *self.stretches.entry(s).or_insert(current));
+        match operations.chain(stretches).find(|&first| !agree(first)) {
+            Some(first) => Err(CriticalPathError::ContradictingEdits {
+                first: edits[first].to_string(),
+                second: edits[current].to_string(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn at(&self, node: u32) -> u32 {
+        self.plan.position[node as usize]
+    }
+
+    pub(super) fn length(&self, node: u32) -> i64 {
+        let graph = &self.exact.graph;
+        graph.end[node as usize] - graph.start[node as usize]
+    }
+
+    fn cut(&mut self, (lane, from, to): Stretch, factor: f64) {
+        if from < to {
+            self.cuts.push(Cut { lane, from, to, factor });
+        }
+    }
+
+    fn cut_call(&mut self, call: EventId, factor: f64) {
+        let trace = self.exact.trace;
+        if let Some(lane) = self.index.lane(trace, call) {
+            self.cut((lane, trace.events.start[call.index()], trace.events.end(call)), factor);
+        }
+    }
+
+    fn set_time(&mut self, node: u32, new: impl Fn(i64) -> i64) {
+        let at = self.at(node);
+        let now = self.length(node) + self.changes.time[at as usize];
+        self.changes.add_time(self.plan, at, new(now).max(0) - now);
+    }
+
+    fn scale(&mut self, selected: &Selected, factor: f64) {
+        for &node in selected.gpu.iter().chain(&selected.returns) {
+            self.set_time(node, |now| scaled(now, factor));
+        }
+        for &stretch in &selected.stretches {
+            self.cut(stretch, factor);
+        }
+        for &call in &selected.calls {
+            self.cut_call(call, factor);
+        }
+        self.scale_lags(selected, factor);
+    }
+
+    fn set(&mut self, selected: &Selected, ns: i64) {
+        for &node in &selected.gpu {
+            self.set_time(node, |_| ns);
+        }
+        for &(lane, from, to) in &selected.stretches {
+            self.cut((lane, from, to), ns as f64 / (to - from) as f64);
+        }
+    }
+
+    fn remove(&mut self, selected: &Selected) {
+        self.remove_operations(&selected.gpu);
+        for &node in &selected.returns {
+            self.set_time(node, |_| 0);
+        }
+        for &stretch in &selected.stretches {
+            self.cut(stretch, 0.0);
+        }
+        self.remove_waits(&selected.calls.iter().copied().collect(), true);
+        self.scale_lags(selected, 0.0);
+    }
+
+    /// Lags of a category that bind.
+    fn scale_lags(&mut self, selected: &Selected, factor: f64) {
+        let Some(category) = selected.lags else { return };
+        let graph = &self.exact.graph;
+        for at in 0..self.plan.len() as u32 {
+            let node = self.plan.node[at as usize];
+            for i in self.plan.range(at) {
+                let edge = self.plan.edge(i);
+                let (lag, is_binding) = (edge.observed, edge.edge == graph.binding[node as usize]);
+                let of_this = |e: &InEdge| super::super::category::of_lag(e.dependency, lag) == category;
+                if is_binding && lag > 0 && graph.edges.get(edge.edge as usize).is_some_and(of_this) {
+                    self.changes.set_slack(at, i, lag - scaled(lag, factor));
+                }
+            }
+        }
+    }
+
+    /// Operations go, and the calls that launched nothing else.
+    pub(super) fn remove_operations(&mut self, nodes: &[u32]) {
+        let (trace, graph) = (self.exact.trace, &self.exact.graph);
+        let mut gone: FxHashMap<EventId, u32> = FxHashMap::default();
+        let mut calls: FxHashSet<EventId> = FxHashSet::default();
+        for &node in nodes {
+            self.set_time(node, |_| 0);
+            let at = self.at(node);
+            for i in self.plan.range(at) {
+                let observed = self.plan.edge(i).observed;
+                if self.plan.edge(i).edge != NONE {
+                    self.changes.set_slack(at, i, observed.max(0));
+                }
+            }
+            let call = trace.gpu.launch[graph.place[node as usize] as usize];
+            if call.is_some() {
+                let count = gone.entry(call).or_default();
+                *count += 1;
+                if *count == self.index.operations_of(call) && calls.insert(call) {
+                    self.cut_call(call, 0.0);
+                }
+            }
+        }
+        self.remove_waits(&calls, false);
+    }
+
+    /// Waits of these calls go; the calls' own time, too, unless they launch something or were cut already.
+    fn remove_waits(&mut self, calls: &FxHashSet<EventId>, cut: bool) {
+        if calls.is_empty() {
+            return;
+        }
+        for &(node, call) in &self.index.sync_nodes {
+            if !calls.contains(&call) {
+                continue;
+            }
+            let at = self.at(node);
+            for i in self.plan.range(at) {
+                if self.is_edge(i, |d| matches!(d, Dependency::Sync(_))) {
+                    self.changes.set_slack(at, i, GONE);
+                }
+            }
+            if self.exact.graph.kind[node as usize] == NodeKind::SyncReturn {
+                self.set_time(node, |_| 0);
+            }
+        }
+        if cut {
+            let mut calls: Vec<EventId> = calls.iter().copied().collect();
+            calls.sort_unstable();
+            for call in calls.into_iter().filter(|&c| self.index.operations_of(c) == 0) {
+                self.cut_call(call, 0.0);
+            }
+        }
+    }
+
+    /// Whether an edge of the plan is of this kind.
+    pub(super) fn is_edge(&self, index: usize, test: impl Fn(Dependency) -> bool) -> bool {
+        self.exact.graph.edges.get(self.plan.edge(index).edge as usize).is_some_and(|e| test(e.dependency))
+    }
+
+    pub(super) fn nothing(&self, selector: &Selector, reason: &str) -> CriticalPathError {
+        CriticalPathError::InvalidEdit { text: selector.text.clone(), reason: reason.to_owned() }
+    }
+
+    pub(super) fn cut_out(&mut self, stretch: Stretch) {
+        self.cut(stretch, 0.0);
+    }
+
+    pub(super) fn lengthen(&mut self, node: u32, ns: i64) {
+        self.set_time(node, |now| now + ns);
+    }
+}
+
+/// A time scaled, in whole ns.
+pub(super) fn scaled(ns: i64, factor: f64) -> i64 {
+    // Durations are far below 2^53 ns.
+    (ns as f64 * factor).round() as i64
+}

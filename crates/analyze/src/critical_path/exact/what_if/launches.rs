@@ -1,0 +1,154 @@
+//! Edits of how work is launched: fusing, graphs, overlap.
+
+use super::super::graph::{Dependency, NONE, NodeKind};
+use super::apply::Applier;
+use super::index::{Launched, Stretch};
+use super::replay::GONE;
+use super::selector::Selector;
+use crate::critical_path::CriticalPathError;
+use crate::critical_path::gpu_calls::CallKind;
+use crate::kernel_type::{KernelType, NameTypes, RULES};
+use rustc_hash::FxHashSet;
+
+impl Applier<'_, '_> {
+    /// The kernels that a stretch launches one by one on its first stream become one, in place of the first.
+    pub(super) fn fuse(&mut self, stretches: &[Stretch], selector: &Selector) -> Result<(), CriticalPathError> {
+        let mut types = NameTypes::new(self.exact.trace, RULES);
+        let rows = &self.exact.trace.gpu;
+        let mut any = false;
+        for &stretch in stretches {
+            let place = |l: &Launched| self.exact.graph.place[l.node as usize] as usize;
+            let mut kernels = self.index.launched_in(stretch).iter().copied().filter(|l| {
+                self.index.operations_of(l.call) == 1 && types.of_event(rows.event[place(l)]) == KernelType::Computation
+            });
+            let Some(first) = kernels.next() else { continue };
+            let stream = |l: &Launched| (rows.device[place(l)], rows.stream[place(l)]);
+            let others: Vec<u32> = kernels.filter(|l| stream(l) == stream(&first)).map(|l| l.node).collect();
+            let time: i64 = others.iter().map(|&n| self.length(n) + self.changes.time[self.at(n) as usize]).sum();
+            any |= !others.is_empty();
+            self.remove_operations(&others);
+            self.lengthen(first.node, time);
+        }
+        if any { Ok(()) } else { Err(self.nothing(selector, "no such span launches two kernels on one stream")) }
+    }
+
+    /// One launch in place of all host work of spans that do nothing but launch.
+    pub(super) fn graph(&mut self, stretches: &[Stretch], selector: &Selector) -> Result<(), CriticalPathError> {
+        let (mut done, mut left_out) = (0, 0);
+        for &stretch in stretches {
+            let launched = self.index.launched_in(stretch);
+            let Some(first) = launched.first().copied() else { continue };
+            if launched.iter().all(|l| l.call == first.call) {
+                continue;
+            }
+            if !self.is_capturable(stretch) {
+                left_out += 1;
+                continue;
+            }
+            done += 1;
+            self.capture(stretch, first);
+        }
+        if done == 0 {
+            let reason = match left_out {
+                0 => "no such span has two launches",
+                _ => "all such spans wait, record events or hand over to other threads, which a graph cannot hold",
+            };
+            return Err(self.nothing(selector, reason));
+        }
+        if left_out > 0 {
+            let all = done + left_out;
+            self.notes.push(format!("{left_out} of {all} spans of {} cannot be one graph: they wait, record events or hand over to other threads", selector.text));
+        }
+        Ok(())
+    }
+
+    /// Whether a stretch neither waits nor lets others go on.
+    fn is_capturable(&self, (lane, from, to): Stretch) -> bool {
+        let graph = &self.exact.graph;
+        let (first, last) = self.exact.lane_nodes[lane as usize];
+        let ends = &graph.end[first as usize..last as usize];
+        let mut node = first + ends.partition_point(|&end| end <= from) as u32;
+        while node < last && graph.start[node as usize] < to {
+            let starts_inside = graph.start[node as usize] >= from;
+            let ends_inside = graph.end[node as usize] <= to;
+            let waits = graph.edges_into(node).iter().any(|e| e.dependency != Dependency::Program);
+            let returns = graph.kind[node as usize] != NodeKind::Host;
+            if returns || (starts_inside && waits) || (ends_inside && self.index.releases_thread[node as usize]) {
+                return false;
+            }
+            node += 1;
+        }
+        let pieces = &self.exact.lanes[lane as usize].pieces;
+        let inside = &pieces[pieces.partition_point(|p| p.start < from)..pieces.partition_point(|p| p.start < to)];
+        let orders = |p: &super::super::lanes::Piece| {
+            p.event.is_some()
+                && matches!(
+                    self.index.calls.of(self.exact.trace, p.event),
+                    Some(kind) if kind != CallKind::Copy
+                )
+        };
+        !inside.iter().any(orders)
+    }
+
+    fn capture(&mut self, (lane, from, to): Stretch, first: Launched) {
+        let (trace, graph, plan) = (self.exact.trace, &self.exact.graph, self.plan);
+        let (begins, ends) = (trace.events.start[first.call.index()], trace.events.end(first.call));
+        let launches = |d: Dependency| matches!(d, Dependency::Launch | Dependency::LaunchByOperator);
+        let source = graph.edges_into(first.node).iter().find(|e| launches(e.dependency)).map(|e| e.from);
+        let Some(source) = source else { return };
+        self.cut_out((lane, from, begins));
+        self.cut_out((lane, ends, to));
+        for launched in self.index.launched_in((lane, from, to)).iter().filter(|l| l.call != first.call) {
+            let at = self.at(launched.node);
+            for i in plan.range(at).filter(|&i| self.is_edge(i, launches)).collect::<Vec<_>>() {
+                let lag = plan.edge(i).observed - plan.usual_slack(i);
+                let slack = graph.start[launched.node as usize] - graph.end[source as usize] - lag;
+                self.changes.set_slack(at, i, GONE);
+                self.changes.add_edge(at, self.at(source), slack);
+            }
+        }
+    }
+
+    /// Nothing on the GPU waits for these operations any more but those among them.
+    pub(super) fn overlap(&mut self, nodes: &[u32]) {
+        let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
+        let (graph, plan) = (&self.exact.graph, self.plan);
+        for at in 0..plan.len() as u32 {
+            let node = plan.node[at as usize];
+            if graph.kind[node as usize] != NodeKind::Gpu || chosen.contains(&node) {
+                continue;
+            }
+            for i in plan.range(at) {
+                let edge = *plan.edge(i);
+                let from = plan.node[edge.from as usize];
+                if edge.edge == NONE || !chosen.contains(&from) {
+                    continue;
+                }
+                self.changes.set_slack(at, i, GONE);
+                if self.is_edge(i, |d| !matches!(d, Dependency::Gpu(_)))
+                    && let Some(before) = self.before_on_stream(from, &chosen)
+                {
+                    let lag = edge.observed - plan.usual_slack(i);
+                    let slack = graph.start[node as usize] - graph.end[before as usize] - lag;
+                    self.changes.add_edge(at, self.at(before), slack.max(0));
+                }
+            }
+        }
+        self.notes.push("what uses the result of a collective is not in a trace: the prediction lets nothing but the host wait for it".to_owned());
+    }
+
+    /// The last operation before one on its stream that is not chosen.
+    fn before_on_stream(&self, node: u32, chosen: &FxHashSet<u32>) -> Option<u32> {
+        let order = |d: Dependency| matches!(d, Dependency::Stream | Dependency::Overlap | Dependency::Unlaunched);
+        let before = |n: u32| self.exact.graph.edges_into(n).iter().find(|e| order(e.dependency)).map(|e| e.from);
+        // Streams are finite; the bound keeps a broken graph from holding us here.
+        let mut at = before(node)?;
+        for _ in 0..self.plan.len() {
+            if !chosen.contains(&at) {
+                return Some(at);
+            }
+            at = before(at)?;
+        }
+        None
+    }
+}

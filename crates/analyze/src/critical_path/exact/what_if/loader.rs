@@ -1,0 +1,125 @@
+//! More workers for the loading of data.
+
+use super::super::graph::{Dependency, NONE};
+use super::super::names::bits;
+use super::super::threads::ThreadRule;
+use super::apply::Applier;
+use super::index::Stretch;
+use crate::critical_path::CriticalPathError;
+use stackline_model::EventId;
+
+/// A batch: the node that goes on with it, the node of the worker that ends with it, and the first node of the
+/// worker's work on it.
+struct Batch {
+    taken: u32,
+    done: u32,
+    begun: u32,
+}
+
+impl Applier<'_, '_> {
+    /// With workers in the trace each batch is begun when a worker of the larger crew is free; without, waits for the
+    /// loader shrink as its throughput grows.
+    pub(super) fn more_workers(&mut self, more: u32) -> Result<usize, CriticalPathError> {
+        let batches = self.batches();
+        if batches.is_empty() {
+            return self.shrink_waits(more);
+        }
+        let graph = &self.exact.graph;
+        let mut lanes: Vec<u32> = batches.iter().map(|b| graph.place[b.done as usize]).collect();
+        lanes.sort_unstable();
+        lanes.dedup();
+        let crew = lanes.len() + more as usize;
+        let count = batches.len();
+        for (i, batch) in batches.iter().enumerate() {
+            let at = self.at(batch.begun);
+            for edge in self.plan.range(at) {
+                if self.is_edge(edge, |d| matches!(d, Dependency::Program | Dependency::Thread(..))) {
+                    self.changes.set_slack(at, edge, super::replay::GONE);
+                }
+            }
+            let start = |node: u32| graph.start[node as usize];
+            match i.checked_sub(crew).map(|before| &batches[before]) {
+                Some(before) => {
+                    for released in [before.done, before.taken] {
+                        let slack = start(batch.begun) - graph.end[released as usize];
+                        self.changes.add_edge(at, self.at(released), slack);
+                    }
+                }
+                // The first batches are begun as early as the first of all.
+                None => self.changes.add_edge(at, NONE, start(batch.begun) - start(batches[0].begun)),
+            }
+        }
+        Ok(count)
+    }
+
+    /// Batches that worker processes made, in the order in which they were taken.
+    fn batches(&self) -> Vec<Batch> {
+        let (graph, trace) = (&self.exact.graph, self.exact.trace);
+        let pid = |node: u32| trace.tracks.pid(self.exact.lanes[graph.place[node as usize] as usize].track);
+        let lanes = self.exact.lanes.iter();
+        let loads: Vec<bool> = lanes.map(|l| l.pieces.iter().any(|p| self.is_loader(p.event))).collect();
+        let mut batches: Vec<Batch> = Vec::new();
+        for lane in 0..self.exact.lanes.len() {
+            for taken in self.exact.lane_nodes[lane].0..self.exact.lane_nodes[lane].1 {
+                let wakes = |d: Dependency| matches!(d, Dependency::Thread(ThreadRule::Wakes, _));
+                let from = graph.edges_into(taken).iter().find(|e| wakes(e.dependency) && pid(e.from) != pid(taken));
+                if let Some(edge) = from
+                    && loads[graph.place[edge.from as usize] as usize]
+                {
+                    batches.push(Batch { taken, done: edge.from, begun: NONE });
+                }
+            }
+        }
+        batches.sort_by_key(|b| (graph.start[b.taken as usize], b.taken));
+        let mut last = vec![NONE; self.exact.lanes.len()];
+        for batch in &mut batches {
+            let lane = graph.place[batch.done as usize] as usize;
+            let before = std::mem::replace(&mut last[lane], batch.done);
+            batch.begun = if before == NONE { self.exact.lane_nodes[lane].0 } else { (before + 1).min(batch.done) };
+        }
+        batches
+    }
+
+    fn is_loader(&self, event: EventId) -> bool {
+        let trace = self.exact.trace;
+        let loads = |e: EventId| self.exact.names.of(trace, e) & bits::LOADS_DATA != 0;
+        event.is_some() && (loads(event) || trace.ancestors(event).any(loads))
+    }
+
+    /// Waits inside the loader's frames: the time between two batches shrinks as the throughput grows, the rest of the
+    /// loop stays. How many workers there are is not known: one is assumed.
+    fn shrink_waits(&mut self, more: u32) -> Result<usize, CriticalPathError> {
+        let waits = self.loader_waits();
+        if waits.is_empty() {
+            let reason = "the trace shows no wait for a loader of data".to_owned();
+            return Err(CriticalPathError::InvalidEdit { text: format!("more-workers {more}"), reason });
+        }
+        let (count, mut before) = (waits.len(), None);
+        for (lane, from, to) in waits {
+            let period = before.filter(|&(l, _)| l == lane).map_or(to - from, |(_, end)| to - end);
+            let saved = period * i64::from(more) / (1 + i64::from(more));
+            before = Some((lane, to));
+            self.cut_out((lane, to - saved.min(to - from), to));
+        }
+        self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
+        Ok(count)
+    }
+
+    /// Stretches in which threads wait inside the loader's frames, or load in the process itself.
+    fn loader_waits(&self) -> Vec<Stretch> {
+        let mut found: Vec<Stretch> = Vec::new();
+        for (number, lane) in self.exact.lanes.iter().enumerate() {
+            for (i, piece) in lane.pieces.iter().enumerate() {
+                let to = lane.piece_end(i);
+                if to == i64::MAX || !self.is_loader(piece.event) {
+                    continue;
+                }
+                match found.last_mut() {
+                    Some(last) if last.0 == number as u32 && last.2 == piece.start => last.2 = to,
+                    _ => found.push((number as u32, piece.start, to)),
+                }
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,214 @@
+//! What-if: how long would the window take if some of its parts took less time?
+//!
+//! The dependency graph is replayed forward with changed durations and dependencies ([`replay`]). What the trace does
+//! not tell (lags of dependencies that did not bind, inferred dependencies, whether the GPU has room for more at a time)
+//! is taken as usual for the prediction, and once in favour of the edit and once against it for its bounds.
+
+mod apply;
+mod edit;
+mod host_time;
+mod index;
+mod launches;
+mod loader;
+mod path;
+mod replay;
+mod select;
+mod selector;
+mod sweep;
+mod tables;
+mod waits;
+
+pub use edit::{Action, Edit};
+pub use path::NewPath;
+pub use selector::{Pattern, Selector, What};
+pub use sweep::{Candidate, Sweep, SweepOptions};
+pub use tables::{sweep_table, tables};
+
+use super::Exact;
+use super::graph::{NONE, NodeKind};
+use super::window::{Window, WindowChoice};
+use crate::critical_path::CriticalPathError;
+use apply::{Applied, apply};
+use index::Index;
+use path::End;
+use replay::{Changes, Mode, Plan};
+
+/// A trace prepared for what-if: many edits can be tried on it.
+pub struct WhatIf<'e, 'a> {
+    exact: &'e Exact<'a>,
+    plan: Plan,
+    index: Index,
+    /// Per lane whether its end can be the end of the work.
+    works: Vec<bool>,
+}
+
+/// How much a window would gain, in ns: `low <= gain <= high`. Negative where it would take longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gain {
+    /// Predicted.
+    pub ns: i64,
+    /// At least, if what the trace does not tell is against the edit.
+    pub low_ns: i64,
+    /// At most, if it is in favour of it.
+    pub high_ns: i64,
+}
+
+/// What edits would do to a window.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// The window as it was.
+    pub window: Window,
+    /// Its length after the edits, in ns.
+    pub after_ns: i64,
+    /// What is gained.
+    pub gain: Gain,
+    /// Per edit its text and how many events it is about.
+    pub edits: Vec<(String, usize)>,
+    /// The path as it was.
+    pub before: NewPath,
+    /// The path after the edits.
+    pub after: NewPath,
+    /// What the reader should know, a sentence each.
+    pub notes: Vec<String>,
+}
+
+impl Prediction {
+    /// Length of the window before the edits, in ns.
+    pub fn before_ns(&self) -> i64 {
+        self.window.length_ns()
+    }
+
+    /// A gain in percent of the window.
+    pub fn percent(&self, ns: i64) -> f64 {
+        percent(ns, self.before_ns())
+    }
+}
+
+/// A share in percent; 0 of nothing.
+pub(super) fn percent(part: i64, whole: i64) -> f64 {
+    if whole == 0 { 0.0 } else { 100.0 * part as f64 / whole as f64 }
+}
+
+impl<'a> Exact<'a> {
+    /// Prepares the graph for what-if. Linear in its edges, but for sorting.
+    pub fn what_if(&self) -> WhatIf<'_, 'a> {
+        let works = self.lanes.iter().map(|lane| self.works(lane)).collect();
+        WhatIf { exact: self, plan: Plan::new(self), index: Index::new(self), works }
+    }
+}
+
+/// Bounds are wider by the window's length over this.
+const BLUR: i64 = 10_000;
+
+/// A window whose length is asked for.
+#[derive(Clone, Copy)]
+struct Measured {
+    window: Window,
+    /// Whether the end is whatever ends last.
+    is_whole: bool,
+}
+
+impl WhatIf<'_, '_> {
+    /// Predicts what edits, made together, do to a window.
+    ///
+    /// # Errors
+    /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
+    pub fn predict(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
+        let measured = self.measured(choice)?;
+        let applied = apply(self.exact, (&self.plan, &self.index), edits)?;
+        let mut shifts = Vec::new();
+        let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts);
+        let after = path::path(self.exact, &self.plan, &applied, &shifts, end);
+        let gain = self.gain(&measured, &applied, end.length, &mut shifts);
+        let none = apply(self.exact, (&self.plan, &self.index), &[])?;
+        let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts);
+        let before = path::path(self.exact, &self.plan, &none, &shifts, observed);
+        let names = edits.iter().map(ToString::to_string);
+        Ok(Prediction {
+            window: measured.window,
+            after_ns: end.length,
+            gain,
+            edits: names.zip(applied.counts.iter().copied()).collect(),
+            before,
+            after,
+            notes: applied.notes,
+        })
+    }
+
+    /// Start and end of every node as a replay without edits gives them, in ns: those observed.
+    pub fn replayed(&self) -> Vec<(i64, i64)> {
+        let mut changes = Changes::none(&self.plan);
+        changes.replay_from_start();
+        let mut shifts = Vec::new();
+        self.plan.replay(&changes, Mode::Usual, self.plan.len() as u32, &mut shifts);
+        let graph = &self.exact.graph;
+        let times = |n: usize| (graph.start[n], graph.end[n], shifts[self.plan.position[n] as usize]);
+        (0..graph.len()).map(times).map(|(start, end, shift)| (start + shift, end + shift)).collect()
+    }
+
+    fn measured(&self, choice: &WindowChoice) -> Result<Measured, CriticalPathError> {
+        Ok(Measured { window: self.exact.window(choice)?, is_whole: *choice == WindowChoice::Whole })
+    }
+
+    /// What is gained where the prediction is `after` ns.
+    fn gain(&self, measured: &Measured, applied: &Applied, after: i64, shifts: &mut Vec<i64>) -> Gain {
+        let before = measured.window.length_ns();
+        let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts).length;
+        let best = self.end_after(measured, applied, Mode::Optimistic, shifts).length;
+        let ns = before - after;
+        // Clocks and rounding.
+        let blur = if applied.counts.is_empty() { 0 } else { before / BLUR };
+        Gain { ns, low_ns: ns.min(before - worst) - blur, high_ns: ns.max(before - best) + blur }
+    }
+
+    /// Where the window ends after the edits, and how long it is then.
+    fn end_after(&self, measured: &Measured, applied: &Applied, mode: Mode, shifts: &mut Vec<i64>) -> End {
+        let window = measured.window;
+        if window.anchor == NONE {
+            shifts.clear();
+            shifts.resize(self.plan.len(), 0);
+            return End { node: NONE, at: window.end, length: window.length_ns() };
+        }
+        let graph = &self.exact.graph;
+        if measured.is_whole {
+            self.plan.replay(&applied.changes, mode, self.plan.len() as u32, shifts);
+            let end = |n: u32| graph.end[n as usize] + shifts[self.plan.position[n as usize] as usize];
+            let works =
+                |n: u32| graph.kind[n as usize] == NodeKind::Gpu || self.works[graph.place[n as usize] as usize];
+            let counts = |&n: &u32| n == window.anchor || works(n);
+            let last = (0..graph.len() as u32).filter(counts).max_by_key(|&n| (end(n), n == window.anchor));
+            let node = last.unwrap_or(window.anchor);
+            return End { node, at: graph.end[node as usize], length: end(node) - window.start };
+        }
+        let anchor = self.plan.position[window.anchor as usize];
+        self.plan.replay(&applied.changes, mode, anchor + 1, shifts);
+        let lane = graph.place[window.anchor as usize];
+        let end = self.moment(window.anchor, lane, window.end, applied, shifts);
+        let start = self.lane_moment(lane, window.start, applied, shifts);
+        let length = (end - start).max(0);
+        End { node: window.anchor, at: window.end, length }
+    }
+
+    /// When a moment in (or after) a node of a thread is after the edits.
+    fn moment(&self, node: u32, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
+        let graph = &self.exact.graph;
+        let (from, to) = (graph.start[node as usize], graph.end[node as usize]);
+        let position = self.plan.position[node as usize] as usize;
+        let shift = shifts.get(position).copied().unwrap_or(0);
+        if at >= to || graph.kind[node as usize] != NodeKind::Host {
+            return at + shift;
+        }
+        let began = shift - applied.changes.time[position];
+        at + began + applied.host.change(lane, from, at.max(from))
+    }
+
+    /// When a moment of a thread is after the edits. In a wait it moves with what came before.
+    fn lane_moment(&self, lane: u32, at: i64, applied: &Applied, shifts: &[i64]) -> i64 {
+        let (first, last) = self.exact.lane_nodes[lane as usize];
+        let starts = &self.exact.graph.start[first as usize..last as usize];
+        match starts.partition_point(|&start| start <= at) {
+            0 => at,
+            n => self.moment(first + n as u32 - 1, lane, at, applied, shifts),
+        }
+    }
+}

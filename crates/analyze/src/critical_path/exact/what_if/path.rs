@@ -1,0 +1,215 @@
+//! The path after an edit: back over what binds in the replayed times.
+
+use super::super::Exact;
+use super::super::category::{Categories, Category, of_lag};
+use super::super::graph::{Dependency, NONE, NodeKind};
+use super::apply::Applied;
+use super::replay::{Mode, Plan};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, StrId};
+
+/// What a path's time is spent on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewPath {
+    /// Time per category in ns, in the order of [`Category::ALL`], zeros included.
+    pub by_category: [(Category, i64); 13],
+    /// What has most time on it: name, category, ns; most first.
+    pub top: Vec<(String, Category, i64)>,
+}
+
+impl NewPath {
+    /// The category with most time: what to look at next.
+    pub fn bound_by(&self) -> Option<Category> {
+        let most = self.by_category.iter().filter(|(_, ns)| *ns > 0).max_by_key(|(c, ns)| (*ns, std::cmp::Reverse(*c)));
+        most.map(|(category, _)| *category)
+    }
+}
+
+/// How many names a path keeps.
+const TOP: usize = 20;
+
+/// Where a path ends: the node, how much of it (from its end, in observed ns) is past the window, and the length of the
+/// window after the edits.
+#[derive(Clone, Copy)]
+pub(super) struct End {
+    pub(super) node: u32,
+    pub(super) at: i64,
+    pub(super) length: i64,
+}
+
+struct Walk<'e, 'a> {
+    exact: &'e Exact<'a>,
+    plan: &'e Plan,
+    applied: &'e Applied,
+    shifts: &'e [i64],
+    categories: Categories<'e>,
+    left: i64,
+    by_category: [(Category, i64); 13],
+    by_name: FxHashMap<(Category, StrId), i64>,
+}
+
+/// The path that ends there, by replayed times.
+pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[i64], end: End) -> NewPath {
+    let mut walk = Walk {
+        exact,
+        plan,
+        applied,
+        shifts,
+        categories: Categories::new(exact.trace, &exact.names, &exact.is_engine),
+        left: end.length,
+        by_category: Category::ALL.map(|c| (c, 0)),
+        by_name: FxHashMap::default(),
+    };
+    walk.run(end);
+    walk.charge(Category::Unknown, EventId::NONE, i64::MAX);
+    let mut top: Vec<(String, Category, i64)> = walk
+        .by_name
+        .iter()
+        .map(|(&(category, name), &ns)| (exact.trace.strings.get(name).to_owned(), category, ns))
+        .collect();
+    top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.1, &a.0).cmp(&(b.1, &b.0))));
+    top.truncate(TOP);
+    NewPath { by_category: walk.by_category, top }
+}
+
+impl Walk<'_, '_> {
+    /// Time of the node's end after the edits.
+    fn new_end(&self, node: u32) -> i64 {
+        self.exact.graph.end[node as usize] + self.shift(node)
+    }
+
+    fn shift(&self, node: u32) -> i64 {
+        self.shifts[self.plan.position[node as usize] as usize]
+    }
+
+    fn new_start(&self, node: u32) -> i64 {
+        let shift = self.plan.start_shift(&self.applied.changes, self.plan.position[node as usize], self.shifts);
+        self.exact.graph.start[node as usize] + shift
+    }
+
+    fn run(&mut self, end: End) {
+        let mut node = end.node;
+        if node == NONE {
+            return;
+        }
+        let past = end.at - self.exact.graph.end[node as usize];
+        self.charge(Category::Unknown, EventId::NONE, past.max(0));
+        // By how much of the node's end is not on the path, in time after the edits.
+        let mut skip = match past {
+            0.. => 0,
+            _ => self.skipped(node, end.at),
+        };
+        for _ in 0..self.plan.len() {
+            self.inside(node, skip);
+            if self.left <= 0 {
+                return;
+            }
+            let Some((from, dependency)) = self.release(node) else { return };
+            let start = self.new_start(node);
+            let lag = start - self.new_end(from);
+            if lag > 0 {
+                let event = self.event_of(node);
+                self.charge(of_lag(dependency, lag), event, lag);
+            }
+            skip = (-lag).max(0).min(self.new_end(from) - self.new_start(from));
+            node = from;
+        }
+    }
+
+    /// How much of a node's time after the edits lies behind an observed moment in it.
+    fn skipped(&self, node: u32, at: i64) -> i64 {
+        let graph = &self.exact.graph;
+        let end = graph.end[node as usize];
+        match graph.kind[node as usize] {
+            NodeKind::Host => end - at + self.applied.host.change(graph.place[node as usize], at, end),
+            _ => end - at,
+        }
+    }
+
+    /// What holds a node back most in the replayed times.
+    fn release(&self, node: u32) -> Option<(u32, Dependency)> {
+        let graph = &self.exact.graph;
+        let at = self.plan.position[node as usize];
+        let binding = graph.binding[node as usize];
+        let mut best: Option<((i64, bool), u32, Dependency)> = None;
+        for i in self.plan.range(at) {
+            let edge = self.plan.edge(i);
+            let Some(dependency) = graph.edges.get(edge.edge as usize).map(|e| e.dependency) else { continue };
+            let Some((term, _)) = self.plan.term(&self.applied.changes, Mode::Usual, (at, i), self.shifts) else {
+                continue;
+            };
+            let key = (term, edge.edge == binding);
+            if best.as_ref().is_none_or(|(k, ..)| key > *k) {
+                best = Some((key, self.plan.node[edge.from as usize], dependency));
+            }
+        }
+        for &(from, slack) in self.applied.changes.extra.get(&at).into_iter().flatten() {
+            if from == NONE {
+                continue;
+            }
+            let key = (self.shifts[from as usize] - slack, false);
+            if best.as_ref().is_none_or(|(k, ..)| key > *k) {
+                let from = self.plan.node[from as usize];
+                let launches = graph.kind[from as usize] != NodeKind::Gpu && graph.kind[node as usize] == NodeKind::Gpu;
+                best = Some((key, from, if launches { Dependency::Launch } else { Dependency::Stream }));
+            }
+        }
+        best.map(|(_, from, dependency)| (from, dependency))
+    }
+
+    fn event_of(&self, node: u32) -> EventId {
+        let graph = &self.exact.graph;
+        match graph.kind[node as usize] {
+            NodeKind::Gpu => self.exact.trace.gpu.event[graph.place[node as usize] as usize],
+            _ => graph.call[node as usize],
+        }
+    }
+
+    fn inside(&mut self, node: u32, skip: i64) {
+        let graph = &self.exact.graph;
+        let kind = graph.kind[node as usize];
+        let time = self.new_end(node) - self.new_start(node) - skip;
+        let event = self.event_of(node);
+        match kind {
+            NodeKind::Host => self.host(node, skip),
+            NodeKind::Gpu => {
+                let category = self.categories.of_gpu(event);
+                self.charge(category, event, time);
+            }
+            NodeKind::SyncReturn | NodeKind::Resume => self.charge(Categories::of_return(kind), event, time),
+        }
+    }
+
+    fn host(&mut self, node: u32, mut skip: i64) {
+        let exact = self.exact;
+        let number = exact.graph.place[node as usize];
+        let (start, mut end) = (exact.graph.start[node as usize], exact.graph.end[node as usize]);
+        let lane = &exact.lanes[number as usize];
+        let Some(mut piece) = lane.piece_before(end) else { return };
+        loop {
+            let from = lane.pieces[piece].start.max(start);
+            let event = lane.pieces[piece].event;
+            let time = end - from + self.applied.host.change(number, from, end);
+            let skipped = skip.min(time);
+            skip -= skipped;
+            let (category, _) = self.categories.of_host(lane, number as usize, event);
+            self.charge(category, event, time - skipped);
+            end = from;
+            if from <= start || piece == 0 || self.left <= 0 {
+                break;
+            }
+            piece -= 1;
+        }
+    }
+
+    fn charge(&mut self, category: Category, event: EventId, ns: i64) {
+        let ns = ns.min(self.left);
+        if ns <= 0 {
+            return;
+        }
+        self.left -= ns;
+        self.by_category[category as usize].1 += ns;
+        let name = if event.is_some() { self.exact.trace.events.name[event.index()] } else { StrId::NONE };
+        *self.by_name.entry((category, name)).or_default() += ns;
+    }
+}

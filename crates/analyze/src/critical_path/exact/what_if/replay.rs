@@ -1,0 +1,464 @@
+//! Forward replay: when would everything start if some durations and dependencies were others?
+//!
+//! Replay counts in shifts from the observed times: `shift(n) = max over in-edges of (shift of the end of its
+//! predecessor - slack)`, where slack is by how much the predecessor could end later before the edge binds. Binding
+//! edges have none. So without changes every shift is 0 and the observed times come back exactly.
+
+use super::super::Exact;
+use super::super::category::LONG_GAP_NS;
+use super::super::graph::{ActivityGraph, Dependency, NONE, NodeKind};
+use super::super::threads::ThreadRule;
+use super::waits::Waits;
+use crate::critical_path::gpu_order::{Evidence, Reason};
+use rustc_hash::FxHashMap;
+
+/// Slack of an edge that is gone, in ns. Far from overflow when a shift is taken off.
+pub(super) const GONE: i64 = i64::MAX / 4;
+
+/// How much is taken for what the trace does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// Lags that did not bind are short; inferred dependencies bind only where something else would allow it, too.
+    Optimistic = 0,
+    /// Lags that did not bind are the usual ones, inferred dependencies hold.
+    Usual = 1,
+    /// Lags that did not bind are as long as any, what inferred dependencies might hide holds as well, and work of several streams
+    /// that never ran at the same time does not begin to.
+    Pessimistic = 2,
+}
+
+/// What decides the lag of an edge that did not bind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Launch = 0,
+    Queue = 1,
+    Other = 2,
+    Overlap = 3,
+    /// Room on the device.
+    Capacity = 4,
+    /// Inferred, and did not bind.
+    DoubtfulQueue = 5,
+    DoubtfulOther = 6,
+}
+
+const CLASSES: usize = 7;
+
+/// An edge by position.
+#[derive(Clone, Copy)]
+pub(super) struct PlanEdge {
+    /// Observed start minus observed end of the predecessor, in ns.
+    pub(super) observed: i64,
+    /// Position of the predecessor.
+    pub(super) from: u32,
+    class: Class,
+    is_binding: bool,
+    is_inferred: bool,
+    is_sync: bool,
+    /// Position of the edge in the graph; none for capacity.
+    pub(super) edge: u32,
+}
+
+/// Lags by class, in ns.
+type Lags = [i64; CLASSES];
+
+impl PlanEdge {
+    fn slack(&self, lags: &Lags) -> i64 {
+        if self.is_binding { 0 } else { self.observed - self.observed.min(lags[self.class as usize]) }
+    }
+}
+
+/// The graph's columns in an order in which predecessors come first.
+pub(super) struct Plan {
+    /// Position of each node.
+    pub(super) position: Vec<u32>,
+    /// Node at each position.
+    pub(super) node: Vec<u32>,
+    offset: Vec<u32>,
+    edges: Vec<PlanEdge>,
+    /// Per position whether what bound it is inferred.
+    is_inferred: Vec<bool>,
+    /// Per position whether a lock or a full queue bound it: after an edit there may be nothing to wait for.
+    is_lock: Vec<bool>,
+    /// Per position whether it follows a wait for the GPU.
+    is_sync: Vec<bool>,
+    waits: Waits,
+    /// Observed start per position, in ns.
+    start: Vec<i64>,
+    /// Per mode.
+    lags: [Lags; 3],
+    /// Positions of operations that a later one overlaps on their stream, with that one.
+    overlapped_by: FxHashMap<u32, u32>,
+}
+
+impl Plan {
+    pub(super) fn new(exact: &Exact<'_>) -> Self {
+        let graph = &exact.graph;
+        let node = by_time(graph);
+        let position = positions(&node);
+        let mut plan = Self {
+            offset: Vec::with_capacity(node.len() + 1),
+            edges: Vec::with_capacity(graph.edges.len()),
+            is_inferred: Vec::with_capacity(node.len()),
+            is_lock: Vec::with_capacity(node.len()),
+            is_sync: Vec::with_capacity(node.len()),
+            waits: Waits::new(exact),
+            start: node.iter().map(|&n| graph.start[n as usize]).collect(),
+            lags: lag_tables(graph),
+            overlapped_by: FxHashMap::default(),
+            position,
+            node,
+        };
+        let capacity = capacity(exact);
+        plan.offset.push(0);
+        for at in 0..plan.node.len() {
+            plan.add_node(graph, at as u32, &capacity);
+        }
+        plan
+    }
+
+    fn add_node(&mut self, graph: &ActivityGraph, at: u32, capacity: &FxHashMap<u32, u32>) {
+        let node = self.node[at as usize];
+        let start = graph.start[node as usize];
+        let binding = graph.binding[node as usize];
+        let (mut inferred, mut is_sync, mut is_lock) = (false, false, false);
+        for i in graph.edge_range(node) {
+            let edge = &graph.edges[i];
+            let from = self.position[edge.from as usize];
+            // Edges that closed a cycle were dropped by the graph; they would point backwards here.
+            if from >= at || edge.lag <= i64::MIN / 4 {
+                continue;
+            }
+            let is_binding = i as u32 == binding;
+            let is_inferred = edge.dependency.evidence() == Evidence::Inferred;
+            let class = match class_of(graph.kind[node as usize], edge.dependency) {
+                Class::Queue if is_inferred && !is_binding => Class::DoubtfulQueue,
+                Class::Other if is_inferred && !is_binding => Class::DoubtfulOther,
+                class => class,
+            };
+            is_sync |= matches!(edge.dependency, Dependency::Sync(_));
+            inferred |= is_binding && is_inferred;
+            let locks = matches!(
+                edge.dependency,
+                Dependency::Thread(ThreadRule::InterpreterLock, _) | Dependency::Sync(Reason::BackPressure)
+            );
+            is_lock |= is_binding && locks;
+            if class == Class::Overlap {
+                self.overlapped_by.insert(from, at);
+            }
+            let observed = start - graph.end[edge.from as usize];
+            let (is_sync, edge) = (matches!(edge.dependency, Dependency::Sync(_)), i as u32);
+            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, edge });
+        }
+        // Room on the device alone releases nothing.
+        let has_edges = self.edges.len() > self.offset[at as usize] as usize;
+        if let Some(&other) = capacity.get(&node).filter(|_| has_edges) {
+            let from = self.position[other as usize];
+            if from < at {
+                let observed = start - graph.end[other as usize];
+                let (class, edge) = (Class::Capacity, NONE);
+                self.edges.push(PlanEdge {
+                    observed,
+                    from,
+                    class,
+                    is_binding: false,
+                    is_inferred: true,
+                    is_sync: false,
+                    edge,
+                });
+            }
+        }
+        self.is_inferred.push(inferred);
+        self.is_sync.push(is_sync);
+        self.is_lock.push(is_lock);
+        self.offset.push(self.edges.len() as u32);
+    }
+
+    /// Number of nodes.
+    pub(super) fn len(&self) -> usize {
+        self.node.len()
+    }
+
+    /// Positions among [`Self::edge`] of the edges into a node.
+    pub(super) fn range(&self, at: u32) -> std::ops::Range<usize> {
+        self.offset[at as usize] as usize..self.offset[at as usize + 1] as usize
+    }
+
+    /// An edge.
+    pub(super) fn edge(&self, index: usize) -> &PlanEdge {
+        &self.edges[index]
+    }
+
+    /// How much later an operation's edge of this usual lag binds, in ns.
+    pub(super) fn usual_slack(&self, index: usize) -> i64 {
+        self.edges[index].slack(&self.lags[Mode::Usual as usize])
+    }
+
+    /// Shift of the end of every node before `until`, by position, in ns.
+    pub(super) fn replay(&self, changes: &Changes, mode: Mode, until: u32, shifts: &mut Vec<i64>) {
+        let lags = &self.lags[mode as usize];
+        let first = changes.first.min(until);
+        shifts.clear();
+        shifts.resize(first as usize, 0);
+        for at in first..until {
+            let doubtful = mode != Mode::Usual && self.is_inferred[at as usize];
+            let shift = if changes.special[at as usize] || doubtful || self.is_sync[at as usize] {
+                let (shift, change) = self.special_shift(changes, mode, at, shifts);
+                shift + change
+            } else {
+                let edges = &self.edges[self.range(at)];
+                edges.iter().map(|e| shifts[e.from as usize] - e.slack(lags)).max().unwrap_or(0)
+            };
+            shifts.push(shift + changes.time[at as usize]);
+        }
+    }
+
+    /// Shift of the start of a node by the usual lags, given the shifts of those before it.
+    pub(super) fn start_shift(&self, changes: &Changes, at: u32, shifts: &[i64]) -> i64 {
+        if self.is_sync[at as usize] {
+            return self.special_shift(changes, Mode::Usual, at, shifts).0;
+        }
+        shifts[at as usize] - changes.time[at as usize]
+    }
+
+    /// Shift of the start of a node whose edges are not all as observed, and by how much its way back from a wait changes.
+    fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> (i64, i64) {
+        let inferred = self.is_inferred[at as usize];
+        let mut terms = Terms { unmoved: true, ..Terms::default() };
+        let (mut synced, mut others) = (None, None);
+        for (i, edge) in self.range(at).zip(&self.edges[self.range(at)]) {
+            let Some((term, observed)) = self.term(changes, mode, (at, i), shifts) else { continue };
+            terms.unmoved &= shifts[edge.from as usize] == 0;
+            let side = if edge.is_sync { &mut synced } else { &mut others };
+            *side = Some(term).max(*side);
+            match mode {
+                Mode::Optimistic if inferred && edge.is_binding => terms.binding = Some(term),
+                Mode::Optimistic if inferred => {
+                    let asked = if self.is_lock[at as usize] { term } else { observed };
+                    terms.other = terms.other.max(Some(asked));
+                    if !edge.is_inferred {
+                        terms.sure = terms.sure.max(Some(term));
+                    }
+                }
+                Mode::Pessimistic if inferred && edge.class != Class::Capacity => {
+                    terms.sure = terms.sure.max(Some(term.max(observed)));
+                }
+                _ => terms.sure = terms.sure.max(Some(term)),
+            }
+        }
+        for &(from, slack) in changes.extra.get(&at).into_iter().flatten() {
+            let shift = if from == NONE { 0 } else { shifts[from as usize] };
+            terms.sure = terms.sure.max(Some(shift - slack));
+        }
+        let shift = terms.shift();
+        let moved = shift != 0 || synced < others || others.is_some_and(|s| s != 0);
+        if self.is_sync[at as usize] && moved {
+            let waits = synced >= others && synced.is_some();
+            return (shift, self.waits.change(self.node[at as usize], mode, waits));
+        }
+        (shift, 0)
+    }
+
+    /// What an edge asks for, and what it would ask for with the observed lag. `None` if it is gone.
+    pub(super) fn term(
+        &self,
+        changes: &Changes,
+        mode: Mode,
+        (at, index): (u32, usize),
+        shifts: &[i64],
+    ) -> Option<(i64, i64)> {
+        let edge = &self.edges[index];
+        let changed = changes.overrides.get(&(index as u32)).copied();
+        let slack = changed.unwrap_or_else(|| edge.slack(&self.lags[mode as usize]));
+        if slack >= GONE / 2 {
+            return None;
+        }
+        let shift = shifts[edge.from as usize];
+        let mut term = shift - slack;
+        if edge.class == Class::Overlap {
+            // It may not begin before the one that it overlaps.
+            let began = shift - changes.time[edge.from as usize];
+            term = term.max(began - (self.start[at as usize] - self.start[edge.from as usize]));
+        }
+        Some((term, if changed.is_some() { term } else { shift }))
+    }
+}
+
+/// What the edges into a node ask for.
+#[derive(Default)]
+struct Terms {
+    sure: Option<i64>,
+    binding: Option<i64>,
+    other: Option<i64>,
+    /// Whether no predecessor moved.
+    unmoved: bool,
+}
+
+impl Terms {
+    fn shift(&self) -> i64 {
+        // Where nothing moved, nothing is in doubt.
+        let doubtful = match (self.binding, self.other) {
+            (Some(0), _) if self.unmoved => Some(0),
+            (Some(binding), Some(other)) => Some(binding.min(other)),
+            (binding, other) => binding.or(other),
+        };
+        self.sure.max(doubtful).unwrap_or(0)
+    }
+}
+
+/// What an edit changes, by position.
+pub(super) struct Changes {
+    /// Time added to each node's duration, in ns.
+    pub(super) time: Vec<i64>,
+    /// Whether its edges need a look at what follows.
+    special: Vec<bool>,
+    /// New slack of edges, by index in the plan.
+    overrides: FxHashMap<u32, i64>,
+    /// Edges on top: position (none: nothing, a moment) and slack.
+    pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
+    /// First position at which anything changes.
+    first: u32,
+}
+
+impl Changes {
+    pub(super) fn none(plan: &Plan) -> Self {
+        Self {
+            time: vec![0; plan.len()],
+            special: vec![false; plan.len()],
+            overrides: FxHashMap::default(),
+            extra: FxHashMap::default(),
+            first: plan.len() as u32,
+        }
+    }
+
+    /// Adds time to a node.
+    pub(super) fn add_time(&mut self, plan: &Plan, at: u32, ns: i64) {
+        self.time[at as usize] += ns;
+        self.first = self.first.min(at);
+        if let Some(&next) = plan.overlapped_by.get(&at) {
+            self.special[next as usize] = true;
+        }
+    }
+
+    /// Sets the slack of an edge into a node; [`GONE`] takes it away.
+    pub(super) fn set_slack(&mut self, at: u32, index: usize, slack: i64) {
+        self.overrides.insert(index as u32, slack);
+        self.mark(at);
+    }
+
+    /// Adds an edge.
+    pub(super) fn add_edge(&mut self, at: u32, from: u32, slack: i64) {
+        if from < at || from == NONE {
+            self.extra.entry(at).or_default().push((from, slack));
+            self.mark(at);
+        }
+    }
+
+    /// Makes the replay look at everything.
+    pub(super) fn replay_from_start(&mut self) {
+        self.first = 0;
+    }
+
+    fn mark(&mut self, at: u32) {
+        self.special[at as usize] = true;
+        self.first = self.first.min(at);
+    }
+}
+
+/// Nodes by start, where that is an order; else in that of the graph.
+fn by_time(graph: &ActivityGraph) -> Vec<u32> {
+    let rank = positions(&graph.order);
+    let mut nodes = graph.order.clone();
+    nodes.sort_unstable_by_key(|&n| (graph.start[n as usize], graph.end[n as usize], rank[n as usize]));
+    let position = positions(&nodes);
+    let is_order = nodes.iter().all(|&n| {
+        let before = |from: u32| position[from as usize] < position[n as usize];
+        graph.edges_into(n).iter().all(|e| before(e.from) || e.lag <= i64::MIN / 4)
+    });
+    if is_order { nodes } else { graph.order.clone() }
+}
+
+fn positions(order: &[u32]) -> Vec<u32> {
+    let mut position = vec![0; order.len()];
+    for (at, &node) in order.iter().enumerate() {
+        position[node as usize] = at as u32;
+    }
+    position
+}
+
+fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
+    match dependency {
+        _ if kind != NodeKind::Gpu => Class::Other,
+        Dependency::Launch | Dependency::LaunchByOperator => Class::Launch,
+        Dependency::Stream | Dependency::Unlaunched | Dependency::Gpu(_) => Class::Queue,
+        Dependency::Overlap => Class::Overlap,
+        _ => Class::Other,
+    }
+}
+
+/// Fewer lags than this say little about the shortest and the longest.
+const ENOUGH: usize = 100;
+/// The longest launch and the longest gap to expect where a trace does not show enough of them, in ns.
+const LONG_LAGS: [i64; 2] = [20_000, 4_000];
+
+/// Lags of edges that did not bind: the least, the median and the greatest of those of their class that did.
+fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
+    let mut seen = [Vec::new(), Vec::new()];
+    for node in 0..graph.len() as u32 {
+        let Some(edge) = graph.release(node) else { continue };
+        let lag = graph.start[node as usize] - graph.end[edge.from as usize];
+        let class = class_of(graph.kind[node as usize], edge.dependency) as usize;
+        if let Some(list) = seen.get_mut(class).filter(|_| (0..=LONG_GAP_NS).contains(&lag)) {
+            list.push(lag);
+        }
+    }
+    let mut tables = [[0; CLASSES]; 3];
+    for (class, mut list) in seen.into_iter().enumerate() {
+        list.sort_unstable();
+        let at = |percent: usize| list.get((list.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0);
+        let (least, longest) = if list.len() < ENOUGH { (0, at(100).max(LONG_LAGS[class])) } else { (at(0), at(100)) };
+        for (table, lag) in tables.iter_mut().zip([least, at(50), longest]) {
+            table[class] = lag;
+        }
+    }
+    // Only the pessimist keeps apart what was apart.
+    tables[Mode::Optimistic as usize][Class::Capacity as usize] = -GONE;
+    tables[Mode::Usual as usize][Class::Capacity as usize] = -GONE;
+    for table in &mut tables {
+        table[Class::DoubtfulQueue as usize] = table[Class::Queue as usize];
+    }
+    for class in [Class::DoubtfulQueue, Class::DoubtfulOther] {
+        tables[Mode::Optimistic as usize][class as usize] = -GONE;
+    }
+    tables
+}
+
+/// For each operation the one of another stream of its device that ended last before it started.
+fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
+    let (graph, gpu) = (&exact.graph, &exact.trace.gpu);
+    let operations = || (0..graph.len() as u32).filter(|&n| graph.kind[n as usize] == NodeKind::Gpu);
+    let place = |n: u32| graph.place[n as usize] as usize;
+    let mut by_start: Vec<u32> = operations().collect();
+    by_start.sort_unstable_by_key(|&n| (graph.start[n as usize], n));
+    let mut by_end: Vec<u32> = operations().collect();
+    by_end.sort_unstable_by_key(|&n| (graph.end[n as usize], n));
+    // Per device the two streams that ended something last: one of them is not the operation's own.
+    let mut latest: FxHashMap<i32, [(i64, u32); 2]> = FxHashMap::default();
+    let mut found = FxHashMap::default();
+    let mut ended = by_end.into_iter().peekable();
+    for node in by_start {
+        while let Some(done) = ended.next_if(|&d| graph.end[d as usize] <= graph.start[node as usize]) {
+            let slots = latest.entry(gpu.device[place(done)]).or_insert([(i64::MIN, NONE); 2]);
+            let stream = gpu.stream[place(done)];
+            if slots[0].0 != stream {
+                slots[1] = slots[0];
+            }
+            slots[0] = (stream, done);
+        }
+        let own = gpu.stream[place(node)];
+        let slots = latest.get(&gpu.device[place(node)]).into_iter().flatten();
+        if let Some(&(_, other)) = slots.into_iter().find(|(stream, n)| *stream != own && *n != NONE) {
+            found.insert(node, other);
+        }
+    }
+    found
+}

@@ -1,0 +1,202 @@
+//! What a selector means in a trace.
+
+use super::super::Exact;
+use super::super::category::{Categories, Category};
+use super::super::graph::NodeKind;
+use super::index::{Index, Stretch, is_kind, module_class, module_name};
+use super::selector::{Pattern, Selector, Target, What};
+use crate::critical_path::CriticalPathError;
+use crate::critical_path::nearest::nearest;
+use crate::kernel_type::{KernelType, NameTypes, RULES};
+use rustc_hash::FxHashSet;
+use stackline_model::{EventId, EventKind, StrId};
+
+/// What an edit is about.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Selected {
+    /// Nodes of GPU work, ascending.
+    pub(super) gpu: Vec<u32>,
+    /// Stretches of threads, disjoint, by lane and time.
+    pub(super) stretches: Vec<Stretch>,
+    /// Calls that wait.
+    pub(super) calls: Vec<EventId>,
+    /// Nodes of ways back from waits.
+    pub(super) returns: Vec<u32>,
+    /// Lags of this category.
+    pub(super) lags: Option<Category>,
+    /// Whether the stretches are modules or annotations, whose GPU work belongs to them.
+    pub(super) owns_gpu: bool,
+    /// How many events, operations or stretches were found.
+    pub(super) count: usize,
+}
+
+/// Finds what a selector means.
+pub(super) fn select(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Result<Selected, CriticalPathError> {
+    let mut selected = match &selector.target {
+        Target::Names(What::Sync, pattern) => syncs(exact, index, pattern),
+        Target::Names(what @ (What::Kernel | What::Collective), pattern) => kernels(exact, index, *what, pattern),
+        Target::Names(what, pattern) => spans(exact, index, *what, pattern),
+        Target::Stream(device, stream) => of_stream(exact, index, *device, *stream),
+        Target::Category(category) => of_category(exact, *category),
+    };
+    if selected.count == 0 {
+        let nearest = names_like(exact, index, selector);
+        return Err(CriticalPathError::NothingSelected { selector: selector.text.clone(), nearest });
+    }
+    selected.gpu.sort_unstable();
+    Ok(selected)
+}
+
+fn kernels(exact: &Exact<'_>, index: &Index, what: What, pattern: &Pattern) -> Selected {
+    let mut gpu = Vec::new();
+    for (name, _) in names(exact, |name| pattern.matches(name)) {
+        gpu.extend(
+            index.named(name).iter().filter(|&&e| is_wanted(exact, e, what)).filter_map(|&e| node(exact, index, e)),
+        );
+    }
+    if what == What::Collective {
+        let mut types = NameTypes::new(exact.trace, RULES);
+        let event = |n: &u32| exact.trace.gpu.event[exact.graph.place[*n as usize] as usize];
+        gpu.retain(|n| types.of_event(event(n)) == KernelType::Communication);
+    }
+    Selected { count: gpu.len(), gpu, ..Selected::default() }
+}
+
+fn node(exact: &Exact<'_>, index: &Index, event: EventId) -> Option<u32> {
+    let gpu = exact.trace.gpu.of_event(event)?;
+    index.gpu_node.get(gpu.index()).copied().filter(|&n| n != super::super::graph::NONE)
+}
+
+/// Names that occur in the trace and pass a test.
+fn names<'a>(exact: &'a Exact<'_>, test: impl Fn(&str) -> bool) -> Vec<(StrId, &'a str)> {
+    let all = exact.trace.strings.iter().enumerate();
+    all.filter(|(_, name)| test(name)).map(|(i, name)| (StrId::new(i), name)).collect()
+}
+
+fn is_wanted(exact: &Exact<'_>, event: EventId, what: What) -> bool {
+    let trace = exact.trace;
+    match what {
+        What::Kernel | What::Collective => trace.kind(event).is_gpu_work(),
+        What::Operator => is_kind(trace, event, EventKind::Operator),
+        What::Module | What::Frame => is_kind(trace, event, EventKind::PythonFunction),
+        What::Annotation => is_kind(trace, event, EventKind::Annotation),
+        What::Sync => trace.kind(event).is_api_call(),
+    }
+}
+
+fn spans(exact: &Exact<'_>, index: &Index, what: What, pattern: &Pattern) -> Selected {
+    let fits = |name: &str| match what {
+        What::Module => module_name(name).is_some_and(|module| {
+            pattern.matches(module) || pattern.matches(module_class(module)) || pattern.matches(name)
+        }),
+        _ => pattern.matches(name),
+    };
+    let mut stretches = Vec::new();
+    for (name, _) in names(exact, fits) {
+        for &event in index.named(name).iter().filter(|&&e| is_wanted(exact, e, what)) {
+            if let Some(lane) = index.lane(exact.trace, event) {
+                stretches.push((lane, exact.trace.events.start[event.index()], exact.trace.events.end(event)));
+            }
+        }
+    }
+    let count = stretches.len();
+    let owns_gpu = matches!(what, What::Module | What::Annotation);
+    Selected { stretches: outermost(stretches), owns_gpu, count, ..Selected::default() }
+}
+
+/// Stretches that lie in no other one.
+pub(super) fn outermost(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
+    stretches.sort_unstable_by_key(|&(lane, from, to)| (lane, from, std::cmp::Reverse(to)));
+    let mut kept: Vec<Stretch> = Vec::with_capacity(stretches.len());
+    for (lane, from, to) in stretches {
+        match kept.last_mut() {
+            // One that outlives the one it began in makes it longer.
+            Some(last) if last.0 == lane && from < last.2 => last.2 = last.2.max(to),
+            _ => kept.push((lane, from, to)),
+        }
+    }
+    kept
+}
+
+fn syncs(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
+    let trace = exact.trace;
+    let fitting: FxHashSet<StrId> = names(exact, |name| pattern.matches(name)).into_iter().map(|(id, _)| id).collect();
+    let fits = |e: EventId| fitting.contains(&trace.events.name[e.index()]);
+    let blocking = index.sync_nodes.iter().map(|(_, call)| *call).filter(|c| c.is_some());
+    let mut calls: Vec<EventId> = blocking.collect();
+    for (name, _) in names(exact, |name| crate::critical_path::gpu_calls::kind_of_name(name).is_some()) {
+        calls.extend(index.named(name).iter().copied().filter(|&e| index.is_sync(trace, e)));
+    }
+    calls.sort_unstable();
+    calls.dedup();
+    calls.retain(|&call| fits(call) || trace.ancestors(call).any(fits));
+    Selected { count: calls.len(), calls, ..Selected::default() }
+}
+
+fn of_stream(exact: &Exact<'_>, index: &Index, device: Option<i32>, stream: i64) -> Selected {
+    let rows = &exact.trace.gpu;
+    let wanted = |i: &usize| rows.stream[*i] == stream && device.is_none_or(|d| rows.device[*i] == d);
+    let nodes = (0..rows.len()).filter(wanted).map(|i| index.gpu_node[i]);
+    let gpu: Vec<u32> = nodes.filter(|&n| n != super::super::graph::NONE).collect();
+    Selected { count: gpu.len(), gpu, ..Selected::default() }
+}
+
+fn of_category(exact: &Exact<'_>, category: Category) -> Selected {
+    let graph = &exact.graph;
+    let mut categories = Categories::new(exact.trace, &exact.names, &exact.is_engine);
+    let mut found = Selected { lags: Some(category), ..Selected::default() };
+    for node in 0..graph.len() as u32 {
+        let kind = graph.kind[node as usize];
+        match kind {
+            NodeKind::Gpu => {
+                let event = exact.trace.gpu.event[graph.place[node as usize] as usize];
+                if categories.of_gpu(event) == category {
+                    found.gpu.push(node);
+                }
+            }
+            NodeKind::SyncReturn | NodeKind::Resume if Categories::of_return(kind) == category => {
+                found.returns.push(node);
+            }
+            _ => {}
+        }
+    }
+    for (number, lane) in exact.lanes.iter().enumerate() {
+        for (i, piece) in lane.pieces.iter().enumerate() {
+            if lane.piece_end(i) < i64::MAX && categories.of_host(lane, number, piece.event).0 == category {
+                found.stretches.push((number as u32, piece.start, lane.piece_end(i)));
+            }
+        }
+    }
+    let is_lag = matches!(category, Category::GpuQueue | Category::LaunchLatency | Category::ThreadHandover);
+    found.count = found.gpu.len() + found.returns.len() + found.stretches.len() + usize::from(is_lag);
+    found
+}
+
+/// Names of the wanted kind that look like the pattern of a selector that found nothing.
+fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<String> {
+    match &selector.target {
+        Target::Stream(..) => {
+            let rows = &exact.trace.gpu;
+            let mut streams: Vec<(i32, i64)> = rows.device.iter().copied().zip(rows.stream.iter().copied()).collect();
+            streams.sort_unstable();
+            streams.dedup();
+            streams.into_iter().take(8).map(|(d, s)| format!("stream:{d}/{s}")).collect()
+        }
+        Target::Category(_) => Vec::new(),
+        Target::Names(what, pattern) => {
+            let occurs = |id: StrId| index.named(id).iter().any(|&e| is_offered(exact, index, e, *what));
+            let all = names(exact, |_| true).into_iter().filter(|(id, _)| occurs(*id));
+            let shown =
+                all.map(|(_, name)| if *what == What::Module { module_name(name).unwrap_or(name) } else { name });
+            nearest(shown, pattern.text())
+        }
+    }
+}
+
+fn is_offered(exact: &Exact<'_>, index: &Index, event: EventId, what: What) -> bool {
+    match what {
+        What::Module => is_wanted(exact, event, what) && module_name(exact.trace.name(event)).is_some(),
+        What::Sync => index.is_sync(exact.trace, event),
+        _ => is_wanted(exact, event, what),
+    }
+}

@@ -1,0 +1,229 @@
+//! Which parts of a trace an edit is about, as text: `WHAT:PATTERN`.
+
+use super::super::category::Category;
+use crate::critical_path::CriticalPathError;
+use regex_lite::Regex;
+
+/// What the pattern of a selector is compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// Names of kernels, copies and fills.
+    Kernel,
+    /// Names of operators.
+    Operator,
+    /// Names of modules, with or without `nn.Module: ` in front and the number behind.
+    Module,
+    /// Names of annotations.
+    Annotation,
+    /// Names of Python frames.
+    Frame,
+    /// Names of GPU work that communicates.
+    Collective,
+    /// Calls that wait for the GPU: their names, or those of operators and frames around them.
+    Sync,
+}
+
+/// A pattern for names.
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    /// All of the name; `*` stands for any text, `?` for one character.
+    Glob(String),
+    /// A regular expression, found anywhere in the name.
+    Regex(Regex),
+    /// The whole words of this text, anywhere in the name, in capitals or not.
+    Words(String),
+}
+
+/// Parts of a trace.
+#[derive(Clone, Debug)]
+pub struct Selector {
+    /// As it was typed.
+    pub text: String,
+    pub(super) target: Target,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Names(What, Pattern),
+    Stream(Option<i32>, i64),
+    Category(Category),
+}
+
+const KINDS: &[(&str, What)] = &[
+    ("kernel", What::Kernel),
+    ("operator", What::Operator),
+    ("module", What::Module),
+    ("annotation", What::Annotation),
+    ("frame", What::Frame),
+    ("collective", What::Collective),
+    ("sync", What::Sync),
+];
+
+impl Selector {
+    /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:` and
+    /// `sync:`; `stream:7`, `stream:0/7` (device and stream); `category:gpu_compute`.
+    ///
+    /// # Errors
+    /// If the text is none of these.
+    pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
+        let fail = |reason: String| CriticalPathError::InvalidEdit { text: text.to_owned(), reason };
+        let (kind, rest) = text.split_once(':').ok_or_else(|| fail(grammar()))?;
+        let target = match kind {
+            "stream" => stream(rest).ok_or_else(|| fail("a stream is 7, or 0/7 with its device".to_owned()))?,
+            "category" => category(rest).map_err(fail)?,
+            _ => {
+                let &(_, what) = KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(|| fail(grammar()))?;
+                Target::Names(what, pattern(what, rest).map_err(fail)?)
+            }
+        };
+        Ok(Self { text: text.to_owned(), target })
+    }
+
+    /// The selector of exactly this name.
+    pub(super) fn exactly(kind: &str, what: What, name: &str) -> Self {
+        Self { text: format!("{kind}:{name}"), target: Target::Names(what, Pattern::Glob(escaped(name))) }
+    }
+}
+
+fn grammar() -> String {
+    let kinds: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+    let kinds = kinds.join(", ");
+    format!("write WHAT:NAME, where WHAT is {kinds}, stream or category, and NAME may hold * or be ~REGEX")
+}
+
+fn stream(text: &str) -> Option<Target> {
+    match text.split_once('/') {
+        Some((device, stream)) => Some(Target::Stream(Some(device.parse().ok()?), stream.parse().ok()?)),
+        None => Some(Target::Stream(None, text.parse().ok()?)),
+    }
+}
+
+fn category(text: &str) -> Result<Target, String> {
+    let known = Category::ALL.into_iter().filter(|&c| c != Category::Unknown);
+    let names: Vec<&str> = known.map(Category::name).collect();
+    let found = Category::from_name(text).filter(|&c| c != Category::Unknown);
+    found.map(Target::Category).ok_or_else(|| format!("there is no such category; there are {}", names.join(", ")))
+}
+
+fn pattern(what: What, text: &str) -> Result<Pattern, String> {
+    if let Some(regex) = text.strip_prefix('~') {
+        return Regex::new(regex).map(Pattern::Regex).map_err(|e| format!("not a regular expression: {e}"));
+    }
+    if text.is_empty() {
+        return Err("the name is missing; * stands for all".to_owned());
+    }
+    let has_star = text.contains(['*', '?']);
+    Ok(match what {
+        What::Sync if !has_star => Pattern::Words(text.trim_end_matches("()").to_owned()),
+        What::Collective if !has_star => Pattern::Glob(format!("*{text}*")),
+        _ => Pattern::Glob(text.to_owned()),
+    })
+}
+
+/// The glob that matches this text alone.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('*', "\\*").replace('?', "\\?")
+}
+
+impl Pattern {
+    /// Whether a name fits.
+    pub fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Glob(glob) => glob_matches(glob.as_bytes(), name.as_bytes()),
+            Self::Regex(regex) => regex.is_match(name),
+            Self::Words(words) => has_words(name, words),
+        }
+    }
+
+    /// The pattern as text, for the search of names that look like it.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Glob(text) | Self::Words(text) => text,
+            Self::Regex(regex) => regex.as_str(),
+        }
+    }
+}
+
+/// Whether all of `name` fits a glob. Linear but for going back to the last `*`.
+fn glob_matches(glob: &[u8], name: &[u8]) -> bool {
+    let (mut g, mut n) = (0, 0);
+    let mut back: Option<(usize, usize)> = None;
+    while n < name.len() {
+        let step = match glob.get(g) {
+            Some(b'*') => {
+                back = Some((g + 1, n));
+                g += 1;
+                continue;
+            }
+            Some(b'?') => Some(1),
+            Some(b'\\') if glob.get(g + 1) == Some(&name[n]) => Some(2),
+            Some(c) if *c != b'\\' && *c == name[n] => Some(1),
+            // A backslash that escapes nothing stands for itself.
+            Some(b'\\') if name[n] == b'\\' && !matches!(glob.get(g + 1), Some(b'*' | b'?' | b'\\')) => Some(1),
+            _ => None,
+        };
+        match (step, back) {
+            (Some(step), _) => {
+                g += step;
+                n += 1;
+            }
+            (None, Some((after, from))) => {
+                g = after;
+                n = from + 1;
+                back = Some((after, n));
+            }
+            (None, None) => return false,
+        }
+    }
+    glob[g..].iter().all(|&c| c == b'*')
+}
+
+fn has_words(name: &str, words: &str) -> bool {
+    let (name, words) = (name.to_ascii_lowercase(), words.to_ascii_lowercase());
+    let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    name.match_indices(&words)
+        .any(|(at, _)| !is_word(name[..at].chars().next_back()) && !is_word(name[at + words.len()..].chars().next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn globs() {
+        let fits = |glob: &str, name: &str| glob_matches(glob.as_bytes(), name.as_bytes());
+        assert!(fits("*gemm*", "ampere_sgemm_32"));
+        assert!(fits("a*b*c", "a_b_b_c"));
+        assert!(fits("a?c", "abc"));
+        assert!(!fits("a*bc*c", "a_bc"));
+        assert!(!fits("gemm", "sgemm"));
+        assert!(fits("**", ""));
+        for name in ["Foo<a*>(b?)\\c", "plain", "*", "\\*"] {
+            assert!(fits(&escaped(name), name), "{name}");
+            assert!(!fits(&escaped(name), &format!("{name}x")), "{name}");
+        }
+    }
+
+    #[test]
+    fn words() {
+        assert!(has_words("<built-in method item of Tensor object at 0x7f>", "item"));
+        assert!(has_words("aten::item", "item"));
+        assert!(!has_words("aten::items", "item"));
+        assert!(has_words("cudaStreamSynchronize", "cudastreamsynchronize"));
+    }
+
+    #[test]
+    fn selectors() {
+        assert!(matches!(Selector::parse("stream:0/7").unwrap().target, Target::Stream(Some(0), 7)));
+        assert!(matches!(Selector::parse("stream:7").unwrap().target, Target::Stream(None, 7)));
+        assert!(matches!(Selector::parse("category:gpu_copy").unwrap().target, Target::Category(Category::GpuCopy)));
+        assert!(matches!(
+            Selector::parse("kernel:~a|b").unwrap().target,
+            Target::Names(What::Kernel, Pattern::Regex(_))
+        ));
+        for bad in ["", "kernel", "kernel:", "kernel:~(", "stream:x", "category:unknown", "disk:a"] {
+            let error = Selector::parse(bad).unwrap_err().to_string();
+            assert!(error.contains(bad), "{error}");
+        }
+    }
+}

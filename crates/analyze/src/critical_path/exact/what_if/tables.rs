@@ -1,0 +1,49 @@
+//! Predictions and sweeps as tables.
+
+use super::Prediction;
+use super::sweep::{Candidate, Sweep};
+use stackline_model::{Table, Unit};
+
+/// A share in percent; nothing of nothing.
+fn percent(ns: i64, window: i64) -> Option<f64> {
+    (window > 0).then(|| 100.0 * ns as f64 / window as f64)
+}
+
+/// What bounds the window before and after, and the names with most time on the path after.
+pub fn tables(found: &Prediction) -> Vec<Table> {
+    let mut causes: Vec<_> = found
+        .before
+        .by_category
+        .iter()
+        .zip(&found.after.by_category)
+        .map(|(before, after)| (before.0, before.1, after.1))
+        .filter(|(_, before, after)| *before > 0 || *after > 0)
+        .collect();
+    causes.sort_by_key(|&(category, before, after)| (std::cmp::Reverse((after, before)), category));
+    let bound_by = Table::new("bound_by", "What bounds the window, before and after")
+        .text("bound_by", causes.iter().map(|(c, ..)| c.name().to_owned()))
+        .i64("before_ns", Unit::Ns, causes.iter().map(|(_, before, _)| *before))
+        .i64("after_ns", Unit::Ns, causes.iter().map(|(.., after)| *after))
+        .f64("after_percent", Unit::Percent, causes.iter().map(|(.., ns)| percent(*ns, found.after_ns)));
+    let top = &found.after.top;
+    let top = Table::new("top", "Names with the most time on the path after")
+        .text("name", top.iter().map(|(name, ..)| name.clone()))
+        .text("bound_by", top.iter().map(|(_, category, _)| category.name().to_owned()))
+        .i64("time_ns", Unit::Ns, top.iter().map(|(.., ns)| *ns))
+        .f64("percent", Unit::Percent, top.iter().map(|(.., ns)| percent(*ns, found.after_ns)));
+    vec![bound_by, top]
+}
+
+/// The edits of a sweep by gain.
+pub fn sweep_table(sweep: &Sweep) -> Table {
+    let rows = &sweep.candidates;
+    let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));
+    Table::new("sweep", "What to fix first")
+        .text("edit", rows.iter().map(|c| c.edit.clone()))
+        .i64("gain_ns", Unit::Ns, rows.iter().map(|c| c.gain.ns))
+        .f64("gain_percent", Unit::Percent, share(|c| c.gain.ns))
+        .f64("low_percent", Unit::Percent, share(|c| c.gain.low_ns))
+        .f64("high_percent", Unit::Percent, share(|c| c.gain.high_ns))
+        .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))
+        .i64("events", Unit::None, rows.iter().map(|c| c.count as i64))
+}

@@ -1,0 +1,72 @@
+//! What-if over the corpus: replay without edits gives the observed times back, edits stay within reason.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
+
+mod corpus_support;
+
+use corpus_support::for_each_trace;
+use stackline_analyze::critical_path::exact::what_if::{Edit, SweepOptions};
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+
+#[test]
+fn replay_without_edits_gives_the_observed_times() {
+    for_each_trace(|name, trace| {
+        let exact = Exact::new(trace);
+        let what_if = exact.what_if();
+        let graph = exact.graph();
+        let observed: Vec<(i64, i64)> = graph.start.iter().copied().zip(graph.end.iter().copied()).collect();
+        assert!(what_if.replayed() == observed, "{name}");
+        let Ok(prediction) = what_if.predict(&WindowChoice::Whole, &[]) else { return };
+        assert_eq!(prediction.gain.ns, 0, "{name}");
+        assert_eq!((prediction.gain.low_ns, prediction.gain.high_ns), (0, 0), "{name}");
+        // The path of the replay is that of the walk.
+        let walked = exact.path(&WindowChoice::Whole).unwrap().by_category();
+        assert_eq!(prediction.before.by_category, walked, "{name}");
+        assert_eq!(prediction.after, prediction.before, "{name}");
+    });
+}
+
+#[test]
+fn steps_are_measured_between_their_ends() {
+    for_each_trace(|name, trace| {
+        let exact = Exact::new(trace);
+        let what_if = exact.what_if();
+        for (number, window) in exact.step_windows() {
+            let choice = WindowChoice::Steps(number, number);
+            let prediction = what_if.predict(&choice, &[]).unwrap();
+            assert_eq!(prediction.after_ns, prediction.before_ns(), "{name} {number}");
+            if exact.window(&choice).unwrap() == window {
+                assert_eq!(prediction.after.by_category, exact.path_of(window).by_category(), "{name} {number}");
+            }
+        }
+    });
+}
+
+#[test]
+fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
+    for_each_trace(|name, trace| {
+        let exact = Exact::new(trace);
+        let what_if = exact.what_if();
+        for text in ["scale kernel:* 0.5", "remove category:launch_latency", "scale kernel:* 2", "scale operator:* 0.5"]
+        {
+            let edit = Edit::parse(text).unwrap();
+            match what_if.predict(&WindowChoice::Whole, &[edit]) {
+                Ok(p) => {
+                    let gain = p.gain;
+                    assert!(gain.low_ns <= gain.ns && gain.ns <= gain.high_ns, "{name} {text} {gain:?}");
+                    assert!(text.ends_with('2') || gain.ns >= 0, "{name} {text} {gain:?}");
+                    assert_eq!(p.after.by_category.iter().map(|(_, ns)| ns).sum::<i64>(), p.after_ns, "{name} {text}");
+                }
+                Err(error) => println!("{name}: {text}: {error}"),
+            }
+        }
+        let options = SweepOptions { candidates: 30, threads: 2 };
+        let Ok(sweep) = what_if.sweep(&WindowChoice::Whole, &options, &|| false) else { return };
+        let one = SweepOptions { threads: 1, ..options };
+        let alone = what_if.sweep(&WindowChoice::Whole, &one, &|| false).unwrap();
+        assert_eq!(sweep, alone, "{name}");
+        for candidate in sweep.candidates.iter().take(3) {
+            let window = sweep.window_ns as f64;
+            println!("{name}: {} gains {:.1} %", candidate.edit, 100.0 * candidate.gain.ns as f64 / window);
+        }
+    });
+}

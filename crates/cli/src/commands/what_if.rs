@@ -1,0 +1,172 @@
+//! `what-if`: what changes would gain.
+
+use super::critical_path::exact::{in_words, window};
+use super::critical_path::{one_trace, refuse};
+use crate::args::{Common, Format, WhatIfArgs};
+use crate::failure::wrong_use;
+use crate::output::{Answer, say};
+use crate::session::Session;
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use stackline_analyze::critical_path::exact::what_if::{
+    Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, tables,
+};
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_present::{human, terminal};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Runs the command.
+pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
+    let edits = edits(args)?;
+    match (edits.is_empty(), args.sweep) {
+        (true, false) => return Err(wrong_use("say what to change, such as --scale 'kernel:*gemm*' 0.5, or --sweep")),
+        (false, true) => return Err(wrong_use("--sweep tries edits of its own, each alone: leave the others out")),
+        _ => {}
+    }
+    if args.instance.is_some() && args.annotation.is_empty() {
+        return Err(wrong_use("--instance counts the events that --annotation names: give both"));
+    }
+    let choice = window(&args.annotation, args.instance, common)?;
+    let session = Session::open(&args.inputs.inputs, common)?;
+    let exact = Exact::new(one_trace(&session)?);
+    let what_if = exact.what_if();
+    let people = common.format == Format::Table && common.tables.is_empty();
+    let (tables, extra, head) = if args.sweep {
+        let options = SweepOptions { candidates: args.candidates, threads: common.threads };
+        let stop = stop_on_interrupt()?;
+        let stopped = || stop.load(Ordering::Relaxed);
+        let sweep = what_if.sweep(&choice, &options, &stopped).map_err(refuse)?;
+        if stopped() {
+            say(&format!("Stopped: {} of {} edits were tried.", sweep.candidates.len(), sweep.planned))?;
+        }
+        (vec![sweep_table(&sweep)], sweep_extra(&sweep), sweep_head(&sweep, &choice))
+    } else {
+        let prediction = what_if.predict(&choice, &edits).map_err(refuse)?;
+        (tables(&prediction), extra(&prediction), head(&prediction, &choice))
+    };
+    let tables = session.pick(tables)?;
+    let head = if people { head } else { String::new() };
+    let extra = if common.format == Format::Json { extra } else { Vec::new() };
+    Answer { command: "what-if", session: &session, extra, tables, head, shown: None }.write(common)
+}
+
+/// The edits, in a fixed order of kinds.
+fn edits(args: &WhatIfArgs) -> Result<Vec<Edit>> {
+    let mut edits = Vec::new();
+    let mut add = |action: Action, selector: &str| -> Result<()> {
+        edits.push(Edit::new(action, selector).map_err(refuse)?);
+        Ok(())
+    };
+    for pair in args.scale.chunks_exact(2) {
+        let factor = pair[1].parse().map_err(|_| wrong_use(format!("{:?} is not a factor such as 0.5", pair[1])))?;
+        add(Action::Scale(factor), &pair[0])?;
+    }
+    for pair in args.set.chunks_exact(2) {
+        let ns = pair[1].parse().map_err(|_| wrong_use(format!("{:?} is not a whole number of ns", pair[1])))?;
+        add(Action::SetNs(ns), &pair[0])?;
+    }
+    let lists = [
+        (Action::Remove, &args.remove),
+        (Action::Fuse, &args.fuse),
+        (Action::Graph, &args.graph),
+        (Action::Overlap, &args.overlap),
+    ];
+    for (action, selectors) in lists {
+        selectors.iter().try_for_each(|s| add(action, s))?;
+    }
+    if let Some(more) = args.more_workers {
+        edits.push(Edit::more_workers(more).map_err(refuse)?);
+    }
+    Ok(edits)
+}
+
+/// Becomes true at the first Ctrl-C; the second one ends the program as usual.
+fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&stop);
+    ctrlc::set_handler(move || {
+        if seen.swap(true, Ordering::Relaxed) {
+            #[expect(clippy::exit, reason = "a second Ctrl-C means it")]
+            std::process::exit(130);
+        }
+    })
+    .context("cannot listen for Ctrl-C")?;
+    Ok(stop)
+}
+
+fn signed(ns: i64) -> String {
+    if ns < 0 { format!("-{}", human::duration(-ns)) } else { human::duration(ns) }
+}
+
+fn head(found: &Prediction, choice: &WindowChoice) -> String {
+    let (gain, before) = (found.gain, found.before_ns());
+    let share = |ns: i64| format!("{:.1} %", found.percent(ns));
+    let mut out = format!(
+        "What if, for {}: {} before, {} after\nGain {} ({}), at least {} ({}), at most {} ({})\n",
+        in_words(choice),
+        human::duration(before),
+        human::duration(found.after_ns),
+        signed(gain.ns),
+        share(gain.ns),
+        signed(gain.low_ns),
+        share(gain.low_ns),
+        signed(gain.high_ns),
+        share(gain.high_ns),
+    );
+    for (edit, count) in &found.edits {
+        out.push_str(&format!("Edit: {edit} ({} events)\n", human::count(*count as i64)));
+    }
+    if let Some(next) = found.after.bound_by() {
+        out.push_str(&format!("Then bound by {} most\n", next.name()));
+    }
+    for note in &found.notes {
+        out.push_str(&format!("Note: {note}\n"));
+    }
+    terminal::clean_lines(&out)
+}
+
+fn extra(found: &Prediction) -> Vec<(&'static str, Value)> {
+    let by_category = |path: &stackline_analyze::critical_path::exact::what_if::NewPath| -> Value {
+        path.by_category
+            .iter()
+            .map(|(c, ns)| (c.name().to_owned(), json!(ns)))
+            .collect::<serde_json::Map<_, _>>()
+            .into()
+    };
+    let edits: Vec<Value> = found.edits.iter().map(|(edit, n)| json!({"edit": edit, "events": n})).collect();
+    vec![
+        ("method", json!("exact")),
+        ("window_start_ns", json!(found.window.start)),
+        ("window_end_ns", json!(found.window.end)),
+        ("before_ns", json!(found.before_ns())),
+        ("after_ns", json!(found.after_ns)),
+        ("gain_ns", json!(found.gain.ns)),
+        ("gain_low_ns", json!(found.gain.low_ns)),
+        ("gain_high_ns", json!(found.gain.high_ns)),
+        ("gain_percent", json!(found.percent(found.gain.ns))),
+        ("edits", json!(edits)),
+        ("bound_by_ns_before", by_category(&found.before)),
+        ("bound_by_ns_after", by_category(&found.after)),
+        ("next_bound", json!(found.after.bound_by().map(|c| c.name()))),
+        ("notes", json!(found.notes)),
+    ]
+}
+
+fn sweep_head(sweep: &Sweep, choice: &WindowChoice) -> String {
+    format!(
+        "What to fix first, for {}: {}; {} edits tried, each alone\n",
+        in_words(choice),
+        human::duration(sweep.window_ns),
+        human::count(sweep.candidates.len() as i64),
+    )
+}
+
+fn sweep_extra(sweep: &Sweep) -> Vec<(&'static str, Value)> {
+    vec![
+        ("method", json!("exact")),
+        ("window_ns", json!(sweep.window_ns)),
+        ("planned", json!(sweep.planned)),
+        ("tried", json!(sweep.candidates.len())),
+    ]
+}

@@ -1,0 +1,98 @@
+//! What-if for Python.
+
+use crate::critical_path::{failed, position};
+use crate::exact::window;
+use crate::run::NativeRun;
+use crate::table::NativeTable;
+use crate::worker::quiet;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stackline_analyze::critical_path::CriticalPathError;
+use stackline_analyze::critical_path::exact::Exact;
+use stackline_analyze::critical_path::exact::what_if::{Edit, NewPath, Prediction, SweepOptions, sweep_table, tables};
+use stackline_engine::Watch;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What edits would do. Immutable.
+#[pyclass(frozen, name = "Prediction", module = "stackline._native")]
+pub(crate) struct NativePrediction(Prediction);
+
+/// Predicts what edits, written as text, do to a window of one trace. Ranges include both ends.
+#[pyfunction]
+#[pyo3(signature = (run, rank, annotation, instance, steps, edits))]
+pub(crate) fn what_if(
+    py: Python<'_>,
+    run: &Bound<'_, NativeRun>,
+    rank: Option<i64>,
+    annotation: String,
+    instance: Option<(usize, usize)>,
+    steps: Option<(i64, i64)>,
+    edits: Vec<String>,
+) -> PyResult<NativePrediction> {
+    let run = run.get();
+    let at = position(py, run, rank)?;
+    let choice = window(annotation, instance, steps);
+    let set = Arc::clone(&run.set);
+    let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
+        let edits = edits.iter().map(|e| Edit::parse(e)).collect::<Result<Vec<_>, _>>()?;
+        Exact::new(&set.traces[at]).what_if().predict(&choice, &edits)
+    })?;
+    found.map(NativePrediction).map_err(|e| failed(py, &e))
+}
+
+/// Tries likely edits one by one; the table ranks them by gain.
+#[pyfunction]
+#[pyo3(signature = (run, rank, annotation, instance, steps, candidates, threads))]
+#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
+pub(crate) fn sweep(
+    py: Python<'_>,
+    run: &Bound<'_, NativeRun>,
+    rank: Option<i64>,
+    annotation: String,
+    instance: Option<(usize, usize)>,
+    steps: Option<(i64, i64)>,
+    candidates: usize,
+    threads: usize,
+) -> PyResult<NativeTable> {
+    let run = run.get();
+    let at = position(py, run, rank)?;
+    let choice = window(annotation, instance, steps);
+    let set = Arc::clone(&run.set);
+    let watch = Watch::new();
+    let stop = watch.clone();
+    let found = quiet(py, &watch, move || {
+        let exact = Exact::new(&set.traces[at]);
+        let options = SweepOptions { candidates, threads };
+        exact.what_if().sweep(&choice, &options, &|| stop.is_cancelled()).map(|s| sweep_table(&s))
+    })?;
+    NativeTable::from_model(&found.map_err(|e| failed(py, &e))?)
+}
+
+#[pymethods]
+impl NativePrediction {
+    /// Numbers about the whole: a dictionary, see the package's `Prediction`.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (found, dict) = (&self.0, PyDict::new(py));
+        dict.set_item("window", (found.window.start, found.window.end))?;
+        dict.set_item("before_ns", found.before_ns())?;
+        dict.set_item("after_ns", found.after_ns)?;
+        dict.set_item("gain_ns", found.gain.ns)?;
+        dict.set_item("gain_bounds_ns", (found.gain.low_ns, found.gain.high_ns))?;
+        dict.set_item("bound_by_ns_before", by_category(&found.before))?;
+        dict.set_item("bound_by_ns", by_category(&found.after))?;
+        dict.set_item("next_bound", found.after.bound_by().map(|c| c.name()))?;
+        dict.set_item("edits", found.edits.clone())?;
+        dict.set_item("notes", found.notes.clone())?;
+        Ok(dict)
+    }
+
+    /// The tables of the result, in display order.
+    fn tables(&self) -> PyResult<Vec<NativeTable>> {
+        tables(&self.0).iter().map(NativeTable::from_model).collect()
+    }
+}
+
+fn by_category(path: &NewPath) -> BTreeMap<&'static str, i64> {
+    path.by_category.iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect()
+}

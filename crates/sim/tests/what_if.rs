@@ -1,0 +1,126 @@
+//! What-if against the truth: the edited program runs again, and the prediction is compared with it.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice, what_if};
+use stackline_sim::{Edit, Profile, Simulated, simulate};
+use std::collections::BTreeMap;
+
+/// An edit of the simulator as one of what-if; `None` where what-if has no such edit.
+fn as_what_if(edit: &Edit) -> Option<String> {
+    // The simulator matches parts of names of any kind of span.
+    let span = |name: &str| match name {
+        _ if name.starts_with("aten::") => Some(format!("operator:*{name}*")),
+        "evaluate_function" => Some(format!("operator:*{name}*")),
+        "Optimizer.step" => Some(format!("annotation:*{name}*")),
+        "fetch.py" => Some(format!("frame:*{name}*")),
+        _ => name.strip_prefix("nn.Module: ").map(|module| format!("module:{module}*")),
+    };
+    let starred = |name: &str| name.replace('*', "\\*").replace('?', "\\?");
+    Some(match edit {
+        Edit::ScaleKernels { name, factor } => format!("scale kernel:*{}* {factor}", starred(name)),
+        Edit::RemoveKernels { name } => format!("remove kernel:*{}*", starred(name)),
+        Edit::RemoveSyncs { name } => format!("remove sync:*{name}*"),
+        // What-if scales the GPU work of annotations, too; these have none that the simulator leaves alone.
+        Edit::ScaleHost { name, .. } if name == "Optimizer.step" => return None,
+        Edit::ScaleHost { name, factor } => format!("scale {} {factor}", span(name)?),
+        Edit::OverlapCollectives => "overlap collective:*".to_owned(),
+        Edit::MoreWorkers(more) => format!("more-workers {more}"),
+        Edit::Fuse { name } => format!("fuse {}", span(name)?),
+        Edit::Graph { name } => format!("graph {}", span(name)?),
+        _ => return None,
+    })
+}
+
+/// How far predictions of one kind of edit are off.
+#[derive(Default)]
+struct Accuracy {
+    /// Relative to the true window, in percent.
+    errors: Vec<f64>,
+    inside: usize,
+    refused: usize,
+}
+
+impl Accuracy {
+    fn at(&mut self, percent: usize) -> f64 {
+        self.errors.sort_by(f64::total_cmp);
+        self.errors.get(self.errors.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0.0)
+    }
+
+    fn row(&mut self, name: &str) -> String {
+        let all = self.errors.len();
+        let inside = 100.0 * self.inside as f64 / all.max(1) as f64;
+        let (half, most, worst) = (self.at(50), self.at(95), self.at(100));
+        let refused = self.refused;
+        format!("| {name} | {all} | {half:.3} | {most:.2} | {worst:.1} | {inside:.1} | {refused} |")
+    }
+}
+
+fn try_program(seed: u64, simulated: &Simulated, table: &mut BTreeMap<String, Accuracy>) {
+    let trace = stackline_ingest::read_bytes("sim.json", simulated.json().as_bytes(), &Default::default()).unwrap();
+    let exact = Exact::new(&trace);
+    let what_if = exact.what_if();
+    for edit in simulated.possible_edits() {
+        let Some(text) = as_what_if(&edit) else { continue };
+        let kind = format!("{edit:?}").split([' ', '(']).next().unwrap_or("").to_owned();
+        let truth = simulated.edit(&edit).unwrap().window_ns;
+        let parsed = what_if::Edit::parse(&text).unwrap();
+        let Ok(found) = what_if.predict(&WindowChoice::Whole, &[parsed]) else {
+            if std::env::var("WHAT_IF_SHOW").is_ok() {
+                println!("seed {seed}: {text}: refused");
+            }
+            table.entry(kind).or_default().refused += 1;
+            continue;
+        };
+        // The program starts before its first record.
+        let offset = simulated.truth().window_ns - found.before_ns();
+        let (predicted, before) = (found.after_ns + offset, found.before_ns() + offset);
+        let error = 100.0 * (predicted - truth).abs() as f64 / truth as f64;
+        let inside = (before - found.gain.high_ns..=before - found.gain.low_ns).contains(&truth);
+        if (error > 3.0 || !inside) && std::env::var("WHAT_IF_SHOW").is_ok() {
+            let bounds = (before - found.gain.high_ns, before - found.gain.low_ns);
+            println!(
+                "seed {seed}: {text}: before {before}, predicted {predicted} {bounds:?}, true {truth}: {error:.2} %"
+            );
+        }
+        let accuracy = table.entry(kind).or_default();
+        accuracy.errors.push(error);
+        accuracy.inside += usize::from(inside);
+    }
+}
+
+fn measure(seeds: std::ops::Range<u64>) -> Accuracy {
+    let mut table = BTreeMap::new();
+    for seed in seeds {
+        try_program(seed, &simulate(seed, &Profile::any(seed)), &mut table);
+    }
+    println!("| edit | pairs | median error % | 95th percentile % | worst % | truth in bounds % | refused |");
+    println!("|---|---|---|---|---|---|---|");
+    let mut all = Accuracy::default();
+    for (name, mut accuracy) in table {
+        println!("{}", accuracy.row(&name));
+        all.errors.append(&mut accuracy.errors);
+        all.inside += accuracy.inside;
+        all.refused += accuracy.refused;
+    }
+    println!("{}", all.row("all"));
+    all
+}
+
+fn check(mut all: Accuracy) {
+    assert!(all.at(50) <= 1.0, "median error {} %", all.at(50));
+    assert!(all.at(95) <= 5.0, "95th percentile {} %", all.at(95));
+    assert!(all.inside * 100 >= all.errors.len() * 96, "{} of {} in bounds", all.inside, all.errors.len());
+}
+
+#[test]
+fn predictions_of_some_programs() {
+    check(measure(0..40));
+}
+
+/// Some 10,000 pairs of program and edit; its table is in the docs.
+#[test]
+#[ignore = "long: run with --ignored --nocapture for the table"]
+fn predictions_of_ten_thousand_pairs() {
+    let seeds = std::env::var("WHAT_IF_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(600);
+    check(measure(0..seeds));
+}
