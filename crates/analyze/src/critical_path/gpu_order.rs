@@ -400,7 +400,11 @@ impl<'a> Replay<'a> {
             let from_here = stream.partition_point(|&o| start(self.trace, o) <= start(self.trace, *id));
             let later = stream[from_here..].iter().take_while(|&&o| start(self.trace, o) < to).filter(|&&o| {
                 let ended = end(self.trace, o);
-                self.trace.gpu.launch[o.index()].is_none() && ended > from && ended <= to
+                let row = &self.trace.gpu;
+                let operator = row.operator[o.index()].some();
+                row.launch[o.index()].is_none()
+                    && operator.is_none_or(|op| self.trace.events.end(op) <= from)
+                    && (from + 1..=to).contains(&ended)
             });
             *id = later.last().copied().unwrap_or(*id);
         }

@@ -326,7 +326,8 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         // What is released while the thread waits was released when it began to.
         let during_wait = at < self.cursor && self.last != NONE;
         if !during_wait && (!self.pending.is_empty() || self.last == NONE) {
-            self.node(self.cursor, NodeKind::Host, EventId::NONE);
+            let (kind, call) = self.returning.map_or((NodeKind::Host, EventId::NONE), |(_, kind, call)| (kind, call));
+            self.node(self.cursor, kind, call);
         }
         self.builder.source_node[source] = self.last;
     }
