@@ -212,7 +212,7 @@ pub(crate) struct CriticalPathArgs {
     #[arg(long, value_enum)]
     pub(crate) method: Option<Method>,
     /// Show the methods side by side.
-    #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if"])]
+    #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if", "phase_rules"])]
     pub(crate) compare: bool,
     /// Analyse the events whose name contains this text instead of the whole trace.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]

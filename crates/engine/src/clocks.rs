@@ -174,7 +174,10 @@ fn ends(trace: &Trace) -> Ends {
             found.entry(key).and_modify(|e| *e = (*e).max(end)).or_insert(end);
         }
         let next = order.entry((communicator.clone(), kind)).or_default();
-        found.insert(Shared { communicator, kind, is_sequence: false, number: *next }, end);
+        // Point-to-point traffic that no name makes a collective is not shared by all ranks.
+        if kind != "send_recv" || !communicator.trim().is_empty() {
+            found.insert(Shared { communicator, kind, is_sequence: false, number: *next }, end);
+        }
         *next += 1;
     }
     found

@@ -131,7 +131,8 @@ fn eight_real_ranks_of_one_host_share_a_clock() {
     assert_eq!(clocks.len(), 8);
     for clock in clocks.iter().skip(1) {
         println!("{clock:?}");
-        assert_eq!(clock.collectives, 8);
-        assert!(clock.offset_ns.unwrap().abs() <= 2_000 && clock.mad_ns.unwrap() <= 2_000, "{clock:?}");
+        // Without the unnamed point-to-point kernels; times are in whole µs.
+        assert_eq!(clock.collectives, 3);
+        assert!(clock.offset_ns.unwrap().abs() <= 5_000 && clock.mad_ns.unwrap() <= 5_000, "{clock:?}");
     }
 }

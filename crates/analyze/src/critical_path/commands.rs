@@ -4,8 +4,11 @@ use super::gpu_calls::{CallKind, CallKinds};
 use super::gpu_order::{Streams, start};
 use crate::hta_view::number;
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrColumn, EventId, EventKind, GpuId, Trace};
+use stackline_model::{AttrColumn, EventId, EventKind, GpuId, Key, Trace};
 use std::collections::BTreeMap;
+
+/// A recorded event: process, and correlation id of the call that recorded it.
+pub(super) type RecordKey = (Key, i64);
 
 /// One command.
 #[derive(Clone, Copy, Debug)]
@@ -13,13 +16,13 @@ pub(super) enum Command {
     /// An operation joins its stream.
     Launch { gpu: GpuId, call: EventId },
     /// An event is recorded on a stream.
-    Record { correlation: i64, stream: usize },
+    Record { record: RecordKey, stream: usize },
     /// A stream waits for a recorded event.
-    Wait { stream: usize, record: i64 },
+    Wait { stream: usize, record: RecordKey },
     /// Some stream waits for something.
     UnknownWait { call: EventId },
     /// The host waits.
-    Sync { call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<i64> },
+    Sync { call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey> },
 }
 
 /// All commands by time.
@@ -43,14 +46,19 @@ impl Commands {
     pub(super) fn collect(trace: &Trace, kinds: &CallKinds, streams: &Streams) -> Self {
         let correlation = trace.attr("correlation");
         let records = sync_records(trace, &correlation);
-        let mut out = Self { list: Vec::new(), has_wait_records: false };
-        let mut recorded_on: FxHashMap<i64, usize> = FxHashMap::default();
-        for list in records.values() {
-            for record in list {
-                out.has_wait_records |= is_stream_wait(trace, record);
-                if let Some(stream) = streams.numbered(record.device, record.on_stream) {
-                    recorded_on.entry(record.record).or_insert(stream);
-                }
+        let has_wait_records = records.values().flatten().any(|r| is_stream_wait(trace, r));
+        let mut out = Self { list: Vec::new(), has_wait_records };
+        // Correlation ids count per process, and ranks may share a file: records are known by the calls they belong to.
+        let pid = |call: EventId| trace.tracks.pid(trace.events.track[call.index()]);
+        let all = trace.events.ids().filter(|&e| trace.events.is_plausible(e));
+        let calls: Vec<(EventId, CallKind)> = all.filter_map(|e| Some((e, kinds.of(trace, e)?))).collect();
+        let record_of =
+            |call: EventId| records.get(&number(&correlation, call, trace)).and_then(|list| nearest(trace, list, call));
+        let mut recorded_on: FxHashMap<RecordKey, usize> = FxHashMap::default();
+        for &(call, _) in &calls {
+            let Some(record) = record_of(call) else { continue };
+            if let Some(stream) = streams.numbered(record.device, record.on_stream) {
+                recorded_on.entry((pid(call), record.record)).or_insert(stream);
             }
         }
         for gpu in trace.gpu.ids().filter(|g| streams.of[g.index()] != u32::MAX) {
@@ -59,20 +67,19 @@ impl Commands {
             let at = call.some().map_or(began, |c| trace.events.start[c.index()].min(began));
             out.list.push(((at, 0, began, gpu.0), Command::Launch { gpu, call }));
         }
-        let calls = trace.events.ids().filter(|&e| trace.events.is_plausible(e));
-        for (call, kind) in calls.filter_map(|e| Some((e, kinds.of(trace, e)?))) {
+        for (call, kind) in calls {
             let id = number(&correlation, call, trace);
-            let record = records.get(&id).and_then(|list| nearest(trace, list, call));
+            let record = record_of(call);
             let at = trace.events.start[call.index()];
             let stream = |number: i64, device: i32| streams.numbered(device, number);
             let (rank, command) = match kind {
-                CallKind::Record => match recorded_on.get(&id) {
-                    Some(&stream) => (1, Command::Record { correlation: id, stream }),
+                CallKind::Record => match recorded_on.get(&(pid(call), id)) {
+                    Some(&stream) => (1, Command::Record { record: (pid(call), id), stream }),
                     None => continue,
                 },
                 CallKind::StreamWait => match record {
                     Some(r) => match stream(r.stream, r.device) {
-                        Some(stream) => (2, Command::Wait { stream, record: r.record }),
+                        Some(stream) => (2, Command::Wait { stream, record: (pid(call), r.record) }),
                         None => continue,
                     },
                     None => (2, Command::UnknownWait { call }),
@@ -80,7 +87,7 @@ impl Commands {
                 CallKind::Query | CallKind::Copy => continue,
                 CallKind::DeviceSync | CallKind::StreamSync | CallKind::EventSync | CallKind::Free => {
                     let device = record.map_or(-1, |r| r.device);
-                    let known = |id: i64| Some(id).filter(|&id| id > 0);
+                    let known = |id: i64| Some((pid(call), id)).filter(|_| id > 0);
                     let stream = record.and_then(|r| stream(r.stream, r.device));
                     (3, Command::Sync { call, kind, stream, device, record: record.and_then(|r| known(r.record)) })
                 }

@@ -4,7 +4,7 @@
 //! told to wait for; an event keeps what its stream held when it was recorded. So waits merge and pass on, as they do
 //! on the device. What the records do not tell is inferred by a named rule ([`Reason`]), never silently.
 
-use super::commands::{Command, Commands};
+use super::commands::{Command, Commands, RecordKey};
 use super::gpu_calls::{CallKind, CallKinds};
 use super::implicit_waits;
 use super::losses::{Losses, launched_at};
@@ -284,8 +284,8 @@ struct Replay<'a> {
     losses: &'a Losses,
     /// Per stream what a new operation has to wait for: its last operation, and the last ones of other streams.
     pending: Vec<Pending>,
-    /// By correlation of its record: what an event stands for.
-    events: FxHashMap<i64, Vec<GpuId>>,
+    /// By its record: what an event stands for.
+    events: FxHashMap<RecordKey, Vec<GpuId>>,
     /// Per thread a wait of unknown aim: the last operation of each stream when it was called.
     unknown_waits: FxHashMap<u32, Vec<GpuId>>,
     deps: Vec<(GpuId, GpuDep)>,
@@ -317,9 +317,9 @@ impl<'a> Replay<'a> {
     fn execute(&mut self, command: &Command, commands: &Commands) {
         match *command {
             Command::Launch { gpu, call } => self.launch(gpu, call, commands),
-            Command::Record { correlation, stream } => {
+            Command::Record { record, stream } => {
                 let held = self.held(stream);
-                self.events.insert(correlation, held);
+                self.events.insert(record, held);
             }
             Command::Wait { stream, record } => {
                 let Some(held) = self.events.get(&record).cloned() else {
@@ -411,7 +411,7 @@ impl<'a> Replay<'a> {
         on
     }
 
-    fn sync(&mut self, call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<i64>) {
+    fn sync(&mut self, call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey>) {
         let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
         let all = || self.pending.iter().enumerate().filter_map(|(s, p)| Some((s, p.last.some()?)));
         let known = match kind {

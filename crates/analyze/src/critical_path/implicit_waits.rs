@@ -60,13 +60,18 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, Gp
         let mut by_end = by_start.clone();
         by_start.sort_by_key(|&id| (start(trace, id), end(trace, id), id));
         by_end.sort_by_key(|&id| (end(trace, id), start(trace, id), id));
-        let mut ended = 0;
+        // Of the two streams whose work ended last: the operation.
+        let (mut last, mut other): (Option<GpuId>, Option<GpuId>) = (None, None);
+        let stream = |id: GpuId| streams.of[id.index()];
+        let mut ended = by_end.into_iter().peekable();
         for id in by_start {
-            while by_end.get(ended).is_some_and(|&e| end(trace, e) <= start(trace, id)) {
-                ended += 1;
+            while let Some(next) = ended.next_if(|&e| end(trace, e) <= start(trace, id) && e != id) {
+                if last.is_some_and(|l| stream(l) != stream(next)) {
+                    other = last;
+                }
+                last = Some(next);
             }
-            let elsewhere = |e: &&GpuId| streams.of[e.index()] != streams.of[id.index()] && **e != id;
-            if let Some(&on) = by_end[..ended].iter().rev().find(elsewhere) {
+            if let Some(on) = [last, other].into_iter().flatten().find(|&e| stream(e) != stream(id)) {
                 deps.push((id, GpuDep { on, reason: Reason::Graph }));
             }
         }

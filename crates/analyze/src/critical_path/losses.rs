@@ -2,7 +2,7 @@
 //! that something unrecorded may have come between is not certain.
 
 use super::gpu_calls::{CallKind, CallKinds};
-use super::gpu_order::{Streams, start};
+use super::gpu_order::{Streams, is_usable, start};
 use crate::hta_view::LAUNCHES;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, GpuId, Trace};
@@ -19,11 +19,13 @@ pub(super) struct Losses {
 
 impl Losses {
     pub(super) fn new(trace: &Trace, kinds: &CallKinds, streams: &Streams) -> Self {
-        let linked: FxHashSet<EventId> = trace.gpu.launch.iter().copied().collect();
+        let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
+        let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
         let launches_work: Vec<bool> = trace.strings.iter().map(|name| LAUNCHES.contains(&name)).collect();
         let launches = |e: EventId| {
             trace.kind(e).is_api_call()
-                && (launches_work[trace.events.name[e.index()].index()] || kinds.of(trace, e) == Some(CallKind::Copy))
+                && (launches_work.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
+                    || kinds.of(trace, e) == Some(CallKind::Copy))
         };
         let starts_of = |wanted: &dyn Fn(EventId) -> bool| -> Vec<i64> {
             trace.events.ids().filter(|&e| wanted(e)).map(|e| trace.events.start[e.index()]).collect()
@@ -41,7 +43,7 @@ impl Losses {
     /// Whether an operation was launched as part of a graph.
     pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
         let call = trace.gpu.launch[id.index()];
-        call.is_some() && self.graph_names[trace.events.name[call.index()].index()]
+        call.is_some() && self.graph_names.get(trace.events.name[call.index()].index()).copied().unwrap_or(false)
     }
 
     /// Whether an operation may have been launched between two moments without being recorded.

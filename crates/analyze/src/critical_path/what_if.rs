@@ -157,16 +157,22 @@ impl Edit {
     }
 }
 
+/// Beyond these an edit is a slip: factors, and durations in µs (1,000 s).
+const LARGEST_FACTOR: f64 = 1_000.0;
+const LONGEST_US: f64 = 1e9;
+
 fn parse_change(text: &str) -> Option<Change> {
     let number = |text: &str| text.parse::<f64>().ok().filter(|f| f.is_finite());
     if let Some(factor) = text.strip_prefix(['x', '*']) {
-        return number(factor).filter(|f| *f >= 0.0).map(Change::Scale);
+        return number(factor).filter(|f| (0.0..=LARGEST_FACTOR).contains(f)).map(Change::Scale);
     }
     if let Some(percent) = text.strip_suffix('%') {
-        return number(percent).filter(|p| *p >= -100.0).map(|p| Change::Scale(1.0 + p / 100.0));
+        return number(percent)
+            .filter(|p| (-100.0..=100.0 * LARGEST_FACTOR).contains(p))
+            .map(|p| Change::Scale(1.0 + p / 100.0));
     }
     let text = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")).unwrap_or(text);
-    number(text).filter(|w| *w >= 0.0).map(Change::Set)
+    number(text).filter(|w| (0.0..=LONGEST_US).contains(w)).map(Change::Set)
 }
 
 #[cfg(test)]

@@ -56,8 +56,8 @@ pub(crate) fn mark(trace: &mut Trace, places: &Places, is_garbled: bool) {
     let mut starts: Vec<i64> = trace.events.ids().filter(usable).map(|e| trace.events.start[e.index()]).collect();
     starts.sort_unstable();
     let sign = first_sign(trace);
-    // A file that ends too early, and reads well until then, was cut and not garbled.
-    if sign.is_none() && !is_garbled {
+    // A file that just ends too early was cut and not garbled, whatever else is odd in it.
+    if !is_garbled {
         return;
     }
     let trusted = |e: EventId| match (sign, places.of(e)) {

@@ -3,6 +3,7 @@
 use super::graph::{Dependency, NodeKind};
 use super::lanes::Lane;
 use super::names::{Names, bits};
+use super::threads::is_annotation;
 use crate::critical_path::gpu_order::Evidence;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use serde::Serialize;
@@ -146,7 +147,7 @@ impl<'a> Categories<'a> {
             EventKind::Overhead => return (Category::Profiler, Evidence::Exact),
             _ if self.loads_data(event) => Category::HostDataLoading,
             EventKind::PythonFunction => Category::HostPython,
-            EventKind::Annotation => return (Category::HostPython, Evidence::Inferred),
+            _ if is_annotation(self.trace, event) => return (Category::HostPython, Evidence::Inferred),
             _ => Category::HostOperator,
         };
         (category, Evidence::Exact)

@@ -14,6 +14,8 @@ pub(super) struct Lane {
     pub(super) track: TrackId,
     /// In time order; neighbours differ. The last one is a gap that starts at the end of the lane.
     pub(super) pieces: Vec<Piece>,
+    /// Starts of the gaps, in time order.
+    pub(super) gaps: Vec<i64>,
     /// What the thread runs.
     pub(super) has: Has,
 }
@@ -56,7 +58,9 @@ impl Lane {
             sweep.open.push((event, trace.events.end(event)));
         }
         sweep.close_until(i64::MAX);
-        (!sweep.pieces.is_empty()).then_some(Self { track, pieces: sweep.pieces, has })
+        let pieces = sweep.pieces;
+        let gaps = pieces.iter().filter(|p| p.event.is_none()).map(|p| p.start).collect();
+        (!pieces.is_empty()).then_some(Self { track, pieces, gaps, has })
     }
 
     /// Start of the first span.

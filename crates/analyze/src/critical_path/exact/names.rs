@@ -21,6 +21,7 @@ pub(super) mod bits {
 /// All parts that a name must contain, and the bit they stand for.
 const RULES: &[(&[&str], u8)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
+    (&["graph.py(", "_engine_run_backward"], bits::RUNS_BACKWARD),
     (&["'acquire' of '_thread."], bits::WAITS | bits::LOCKS),
     (&["built-in method acquire"], bits::WAITS | bits::LOCKS),
     (&["queues.py(", "): get"], bits::WAITS),

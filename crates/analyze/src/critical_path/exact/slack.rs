@@ -116,7 +116,7 @@ impl Exact<'_> {
     /// Operators by their own time.
     fn sum_host(&self, window: Window, slack: &[i64], sums: &mut FxHashMap<(bool, StrId), Sum>) {
         for (index, lane) in self.lanes.iter().enumerate() {
-            let mut counted = EventId::NONE;
+            let mut least: FxHashMap<EventId, i64> = FxHashMap::default();
             for (i, piece) in lane.pieces.iter().enumerate() {
                 let (start, end) = (piece.start.max(window.start), lane.piece_end(i).min(window.end));
                 if start >= end || piece.event.is_none() || self.trace.kind(piece.event) != EventKind::Operator {
@@ -124,10 +124,14 @@ impl Exact<'_> {
                 }
                 let sum = sums.entry((false, self.trace.events.name[piece.event.index()])).or_default();
                 sum.total += end - start;
-                if piece.event != counted {
-                    counted = piece.event;
-                    sum.slacks.push(self.slack_of_span(slack, index, start, end));
-                }
+                let found = self.slack_of_span(slack, index, start, end);
+                least.entry(piece.event).and_modify(|l| *l = found.min(*l)).or_insert(found);
+            }
+            let mut least: Vec<(EventId, i64)> = least.into_iter().collect();
+            least.sort_unstable();
+            for (event, slack) in least {
+                let sum = sums.entry((false, self.trace.events.name[event.index()])).or_default();
+                sum.slacks.push(slack);
             }
         }
     }

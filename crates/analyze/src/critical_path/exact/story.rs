@@ -3,6 +3,7 @@
 use super::Exact;
 use super::category::Category;
 use super::hops::Stretch;
+use super::threads::is_annotation;
 use super::walk::ExactPath;
 use serde::Serialize;
 use stackline_model::{EventId, EventKind};
@@ -77,7 +78,7 @@ fn chain(exact: &Exact<'_>, stretch: &Stretch) -> Vec<EventId> {
     };
     let Some(inner) = inner else { return Vec::new() };
     let is_place = |e: &EventId| {
-        trace.kind(*e) == EventKind::Annotation
+        is_annotation(trace, *e)
             || (trace.kind(*e) == EventKind::PythonFunction && trace.name(*e).starts_with("nn.Module: "))
     };
     let mut chain: Vec<EventId> = std::iter::once(inner).chain(trace.ancestors(inner)).filter(is_place).collect();

@@ -4,6 +4,7 @@ use super::lanes::{Lane, Piece};
 use super::names::{Names, bits};
 use crate::critical_path::gpu_order::Evidence;
 use rustc_hash::FxHashMap;
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Key, Trace, TrackId};
 
 /// Why a thread went on.
@@ -69,6 +70,8 @@ struct Finder<'a> {
     forward_of: Vec<Option<usize>>,
     /// Per lane whether it only loads data: a worker process, or the pinning thread.
     is_loader: Vec<bool>,
+    /// By process: a lane that only loads data beside others.
+    pinning: FxHashMap<Key, usize>,
     burst_ends: Ends,
     /// Ends of frames that release a lock, and of frames that put something into a queue.
     release_ends: Ends,
@@ -86,12 +89,16 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
         names,
         main,
         forward_of,
+        pinning: FxHashMap::default(),
         is_loader: lanes.iter().map(|lane| is_loader(trace, lane, names)).collect(),
         burst_ends: burst_ends(lanes),
         release_ends: frame_ends(trace, lanes, names, bits::RELEASES),
         put_ends: frame_ends(trace, lanes, names, bits::PUTS),
         handovers: Vec::new(),
     };
+    for (lane, _) in finder.is_loader.iter().enumerate().filter(|(_, loads)| **loads) {
+        finder.pinning.insert(trace.tracks.pid(lanes[lane].track), lane);
+    }
     for lane in 0..lanes.len() {
         finder.gaps(lane);
         finder.waits(lane);
@@ -233,12 +240,14 @@ impl Finder<'_> {
             let evidence = if is_frame { Evidence::Exact } else { Evidence::Inferred };
             return from.is_none_or(|f| start > f).then_some(((forward, start), ThreadRule::BackwardStarts, evidence));
         }
-        Some(((forward, to), ThreadRule::Starts, Evidence::Inferred)).filter(|_| from.is_none())
+        // The forward thread works: it started the engine if that had paused for long.
+        let paused = from.is_none_or(|f| to - f >= ENGINE_PAUSE_NS);
+        paused.then_some(((forward, to), ThreadRule::Starts, Evidence::Inferred))
     }
 
     /// Whether a thread that is in this span works; in a gap or directly under an annotation it may wait.
     fn is_own_work(&self, event: EventId) -> bool {
-        event.is_some() && self.trace.kind(event) != EventKind::Annotation
+        event.is_some() && !is_annotation(self.trace, event)
     }
 
     /// The end of a gap of a thread that runs no backward pass.
@@ -283,7 +292,8 @@ impl Finder<'_> {
                 return None;
             }
             let piece = own.piece_at(from)?;
-            let ends = own.pieces[piece..].iter().find(|p| p.event.is_none())?.start;
+            let pause = own.gaps.partition_point(|&gap| gap < own.pieces[piece].start);
+            let ends = *own.gaps.get(pause)?;
             (ends <= to && self.is_python_burst(own.pieces[piece].event)).then_some((ends, other))
         };
         let (at, other) = (0..self.lanes.len()).filter_map(held).max()?;
@@ -326,7 +336,7 @@ impl Finder<'_> {
     /// What ended a wait for a lock, a queue or a pipe.
     fn woken(&self, lane: usize, frame: EventId, from: i64, to: i64) -> Option<Source> {
         let pid = self.pid(lane);
-        let has_pinning = (0..self.lanes.len()).any(|l| l != lane && self.is_loader[l] && self.pid(l) == pid);
+        let has_pinning = self.pinning.get(&pid).is_some_and(|&l| l != lane);
         let may_wake = |l: usize| {
             l != lane && self.lanes[l].has.python > 0 && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
         };
@@ -336,6 +346,18 @@ impl Finder<'_> {
         let put = || latest(&self.put_ends, from, to, |l| l != lane);
         let (at, source) = if is_lock { released().or(ended) } else { ended.or_else(put).or_else(released) }?;
         Some(((source, at), ThreadRule::Wakes, Evidence::Inferred))
+    }
+}
+
+/// Longer than the engine takes between two nodes, in ns.
+const ENGINE_PAUSE_NS: i64 = 100_000;
+
+/// Whether a span only marks a stretch of the program. Old traces record steps as operators.
+pub(super) fn is_annotation(trace: &Trace, event: EventId) -> bool {
+    match trace.kind(event) {
+        EventKind::Annotation => true,
+        EventKind::Operator => trace.name(event).starts_with(STEP_PREFIX),
+        _ => false,
     }
 }
 

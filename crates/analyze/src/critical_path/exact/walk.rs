@@ -137,13 +137,15 @@ impl Walk<'_, '_> {
             }
             _ => (self.exact.lanes[place].track, EventId::NONE),
         };
+        let category = of_lag(edge.dependency, end - start);
+        let unknown = category == Category::Unknown;
         self.push(Hop {
             start,
             end,
-            category: of_lag(edge.dependency, end - start),
+            category,
             track,
             event,
-            evidence: edge.dependency.evidence(),
+            evidence: if unknown { Evidence::Inferred } else { edge.dependency.evidence() },
             rule: edge.dependency.rule(),
             node,
         });

@@ -16,7 +16,8 @@ pub enum WindowChoice {
     Whole,
     /// From the start of the first to the end of the last step with such a number, both included.
     Steps(i64, i64),
-    /// From the start of one to the end of another annotation whose name contains a text, counted from 0 by start.
+    /// From the start of one to the end of another annotation whose name contains a text, counted from 0 in the order
+    /// of the source.
     Annotation {
         /// Part of the name.
         text: String,
@@ -127,7 +128,7 @@ impl Exact<'_> {
     }
 }
 
-/// Annotations of threads whose name contains a text, by start; if there are none, operators and Python frames.
+/// Annotations of threads whose name contains a text, in the order of the source; if there are none, operators and Python frames.
 fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;
     let wanted = |e: &EventId| {
@@ -139,10 +140,9 @@ fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let of_kind = |kinds: &[EventKind]| -> Vec<EventId> {
         trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e))).filter(wanted).collect()
     };
-    let mut found = of_kind(&[EventKind::Annotation]);
-    if found.is_empty() {
-        found = of_kind(&[EventKind::Operator, EventKind::PythonFunction, EventKind::Other]);
+    let found = of_kind(&[EventKind::Annotation]);
+    if !found.is_empty() {
+        return found;
     }
-    found.sort_by_key(|&e| (trace.events.start[e.index()], std::cmp::Reverse(trace.events.dur[e.index()]), e));
-    found
+    of_kind(&[EventKind::Operator, EventKind::PythonFunction, EventKind::Other])
 }

@@ -19,7 +19,7 @@ struct Row {
     window_ns: Option<i64>,
     path_ns: Option<i64>,
     bound_by: String,
-    reason: String,
+    failure: Option<anyhow::Error>,
 }
 
 /// Runs the command.
@@ -30,7 +30,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let choice = exact::window(&args.annotation, args.instance, common)?;
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
-    let rows = [
+    let mut rows = [
         row_of("exact", || {
             let exact = Exact::new(trace);
             let report = exact.summary(&exact.path(&choice).map_err(refuse)?);
@@ -46,6 +46,11 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
             Ok((report.graph_nodes, report.window_ns, (report.weight_us * 1e3) as i64, report.bound_by))
         }),
     ];
+    if rows.iter().all(|r| r.failure.is_some())
+        && let Some(failure) = rows[0].failure.take()
+    {
+        return Err(failure);
+    }
     let share = |r: &Row| Some(100.0 * r.path_ns? as f64 / r.window_ns.filter(|w| *w > 0)? as f64);
     let table = Table::new("methods", "The methods side by side")
         .text("method", rows.iter().map(|r| r.method.to_owned()))
@@ -54,7 +59,10 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         .i64("path_ns", Unit::Ns, rows.iter().map(|r| r.path_ns))
         .f64("path_percent", Unit::Percent, rows.iter().map(share))
         .text("bound_by", rows.iter().map(|r| r.bound_by.clone()))
-        .text("no_result_because", rows.iter().map(|r| r.reason.clone()));
+        .text(
+            "no_result_because",
+            rows.iter().map(|r| r.failure.as_ref().map_or_else(String::new, ToString::to_string)),
+        );
     let tables = session.pick(vec![table])?;
     let answer = Answer {
         command: "critical-path",
@@ -86,7 +94,7 @@ fn row_of(method: &'static str, run: impl FnOnce() -> Result<Found>) -> Row {
             bound_by: most(&bound_by),
             ..Row::default()
         },
-        Err(error) => Row { method, reason: error.to_string(), ..Row::default() },
+        Err(error) => Row { method, failure: Some(error), ..Row::default() },
     }
 }
 

@@ -34,6 +34,9 @@ pub struct Edit {
 const GRAMMAR: &str = "write 'scale SELECTOR FACTOR', 'set SELECTOR NANOSECONDS', 'remove SELECTOR', 'fuse SELECTOR', \
                        'graph SELECTOR', 'overlap SELECTOR' or 'more-workers N', such as 'scale kernel:*gemm* 0.5'";
 
+/// The longest duration that can be set, in ns: sums over all events of a trace stay far from overflowing.
+const LONGEST_NS: i64 = 1_000_000_000_000;
+
 impl Edit {
     /// An edit of what a selector means.
     ///
@@ -51,7 +54,9 @@ impl Edit {
             Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
                 refuse("a factor is a number from 0 to 1000")
             }
-            Action::SetNs(ns) if ns < 0 => refuse("a duration is not negative"),
+            Action::SetNs(ns) if !(0..=LONGEST_NS).contains(&ns) => {
+                refuse("a duration is a number of ns from 0 to 1000000000000 (1,000 s)")
+            }
             Action::SetNs(_) if !(is_span || is_gpu) => refuse("a duration can be set of kernels and spans only"),
             Action::Fuse | Action::Graph if !is_span => {
                 refuse("choose the spans whose kernels are meant by module:, annotation:, operator: or frame:")
