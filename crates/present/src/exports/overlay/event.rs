@@ -6,6 +6,9 @@ use stackline_analyze::critical_path::Mark;
 /// Difference in ns up to which two start times are the same: one in a float's text may have lost digits.
 const SAME_NS: f64 = 1_000.0;
 
+/// Time stamps from here on (the year 5000 in µs) are nanoseconds already, as the reader of traces takes them.
+const NANOSECONDS_FROM: f64 = 1e17;
+
 /// Whether an event's text has the name and the start of a mark. What cannot be read here (the reader of traces repairs
 /// more than this does) speaks against nothing.
 pub(super) fn fits(event: &[u8], mark: &Mark) -> bool {
@@ -13,8 +16,10 @@ pub(super) fn fits(event: &[u8], mark: &Mark) -> bool {
     let text = |key: &str| find(event, &found, key).map(|range| &event[range]);
     let name = text("name").and_then(|raw| serde_json::from_slice::<String>(raw).ok());
     let start = text("ts").and_then(number);
-    // Large time stamps are nanoseconds already.
-    let near = |ts: f64| [ts * 1e3, ts].iter().any(|ns| (ns - mark.start_ns as f64).abs() <= SAME_NS);
+    let near = |ts: f64| {
+        let ns = if ts.abs() < NANOSECONDS_FROM { ts * 1e3 } else { ts };
+        (ns - mark.start_ns as f64).abs() <= SAME_NS
+    };
     name.is_none_or(|name| name == mark.name) && start.is_none_or(near)
 }
 
@@ -70,6 +75,7 @@ mod tests {
             (r#"{"name": "a\"b", "ts": 1.5}"#, true),
             (r#"{"name": "a\"b", "ts": "1.5"}"#, true),
             (r#"{"name": "a\"b", "ts": 3}"#, false),
+            (r#"{"name": "a\"b", "ts": 1500}"#, false),
             (r#"{"name": "a", "ts": 1.5}"#, false),
             (r#"{"name": "a\"b"}"#, true),
             ("{\"name\": \"raw\nbreak\", \"ts\": 1.5}", true),
