@@ -82,23 +82,33 @@ impl Simulated {
         call.end == claim.start_ns || (call.start <= claim.start_ns && claim.start_ns < call.end)
     }
 
-    /// Whether a wait of the thread ended there and was for something that ended then.
+    /// Whether a wait of the thread ended there and was for something that ended then; also one that the clocks alone
+    /// make look like a wait.
     fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
-        let found = segments.iter().find(|segment| segment.end == claim.end_ns);
-        match found.map(|segment| segment.state) {
-            Some(State::Waited { cause: Cause::Thread { at, .. }, .. }) => at == claim.start_ns,
-            Some(State::Waited { cause: Cause::Op { op, .. }, category: Category::SyncReturn }) => {
-                self.times_of(view, op).is_some_and(|(_, end)| end == claim.start_ns)
-                    || self.waited_for(view, claim.start_ns, claim.end_ns)
-            }
-            _ => false,
+        let Some(segment) = segments.iter().find(|segment| segment.end == claim.end_ns) else { return false };
+        let ended = |op: usize| self.times_of(view, op).is_some_and(|(_, end)| end == claim.start_ns);
+        let is_sync = claim.category == Category::SyncReturn.name();
+        match segment.state {
+            State::Waited { cause: Cause::Thread { at, .. }, .. } => !is_sync && at == claim.start_ns,
+            State::Waited { cause: Cause::Op { op, .. }, .. } if is_sync && ended(op) => true,
+            _ => is_sync && segment.span.is_some_and(|call| self.awaits(view, call, ended)),
         }
     }
 
-    /// With the last operation lost, an earlier one that the wait was also for is as far as a trace can tell.
-    fn waited_for(&self, view: &View, at: i64, until: i64) -> bool {
-        let ended = |(i, a): (usize, &Activity)| view.times[i].1 == at && a.end <= until;
-        self.outcome.activities.iter().enumerate().any(ended)
+    /// Whether a call waits for an operation of this kind. With later ones of a stream lost, an earlier one is as far as
+    /// a trace can tell.
+    fn awaits(&self, view: &View, call: u32, ended: impl Fn(usize) -> bool) -> bool {
+        let listed = self.outcome.awaited.iter().find(|(span, _)| *span == call);
+        let awaited = listed.map_or(&[][..], |(_, ops)| ops);
+        let mut streams = awaited.iter().filter(|&&op| self.is_lost(view, op)).map(|&op| self.program.ops[op].stream);
+        awaited.iter().any(|&op| ended(op))
+            || streams
+                .any(|lost| (0..self.program.ops.len()).any(|op| self.program.ops[op].stream == lost && ended(op)))
+    }
+
+    fn is_lost(&self, view: &View, op: usize) -> bool {
+        let activity = self.outcome.activities.iter().position(|a| a.op == op);
+        activity.is_some_and(|i| view.hidden_activities[i])
     }
 }
 

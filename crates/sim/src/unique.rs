@@ -3,6 +3,8 @@
 //! Who waits for a token is released, as far as a trace shows, by whatever of the right kind ended last inside the wait.
 //! Where something else of that kind ended later, or ended in a wait that nobody had to end, the trace misleads.
 
+use std::collections::BTreeMap;
+
 use crate::names;
 use crate::program::{Kind, Program, Role};
 use crate::run::{Cause, Outcome, Segment, State};
@@ -47,6 +49,7 @@ pub(crate) fn check(program: &Program, outcome: &Outcome) -> Result<(), Ambiguou
             return Err(Ambiguous);
         }
     }
+    check_room(program, outcome)?;
     check_levels(program, outcome)
 }
 
@@ -125,4 +128,34 @@ fn check_levels(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
         }
     }
     Ok(())
+}
+
+/// A stream whose queue was full must have held up one of its calls for so many times the lower quartile of them.
+const HELD_UP: i64 = 3;
+
+/// The length of a queue is no part of a trace: only calls that take much longer than others tell that it was full.
+fn check_room(program: &Program, outcome: &Outcome) -> Result<(), Ambiguous> {
+    let mut held_up: Vec<(u32, usize)> = Vec::new();
+    for segment in outcome.threads.iter().flat_map(|(_, segments)| segments) {
+        if let (Some(call), State::Waited { cause: Cause::Op { op, .. }, .. }) = (segment.span, segment.state) {
+            held_up.push((call, op));
+        }
+    }
+    held_up.sort_unstable();
+    let mut streams: BTreeMap<usize, (Vec<i64>, i64)> = BTreeMap::new();
+    for activity in &outcome.activities {
+        let call = &outcome.spans[activity.call as usize];
+        let (durations, longest) = streams.entry(program.ops[activity.op].stream).or_default();
+        durations.push(call.end - call.start);
+        let from = held_up.partition_point(|&(held, _)| held < activity.call);
+        // A copy that blocks waits for itself.
+        if held_up[from..].first().is_some_and(|&(held, op)| held == activity.call && op != activity.op) {
+            *longest = (*longest).max(call.end - call.start);
+        }
+    }
+    let hidden = |(mut durations, longest): (Vec<i64>, i64)| {
+        durations.sort_unstable();
+        longest > 0 && longest < HELD_UP * durations[durations.len() / 4]
+    };
+    if streams.into_values().any(hidden) { Err(Ambiguous) } else { Ok(()) }
 }

@@ -65,7 +65,7 @@ impl Commands {
             let call = trace.gpu.launch[gpu.index()];
             let began = start(trace, gpu);
             let at = call.some().map_or(began, |c| trace.events.start[c.index()].min(began));
-            out.list.push(((at, 0, began, gpu.0), Command::Launch { gpu, call }));
+            out.list.push(((at, 0, began, streams.rank[gpu.index()]), Command::Launch { gpu, call }));
         }
         for (call, kind) in calls {
             let id = number(&correlation, call, trace);

@@ -8,13 +8,15 @@ use super::commands::{Command, Commands, RecordKey};
 use super::gpu_calls::{CallKind, CallKinds};
 use super::implicit_waits;
 use super::losses::{Losses, launched_at};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 use stackline_model::{EventId, GpuId, Trace};
 use std::ops::Range;
 
 /// How far the host's and the GPU's clock may disagree before a dependency is not believed, in ns.
 pub(crate) const CLOCK_TOLERANCE_NS: i64 = 50_000;
+/// By how much times in whole µs may be off, in ns.
+pub(crate) const ROUNDING_NS: i64 = 2_000;
 
 /// How sure a dependency is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -125,8 +127,15 @@ pub struct GpuOrder {
     pub stream: Vec<u32>,
     /// Per operation the one before it on its stream.
     pub previous: Vec<GpuId>,
+    /// Per operation its place among all by time, then by what it is; `u32::MAX` for operations with unusable times.
+    pub rank: Vec<u32>,
     /// Calls that wait, by (track, start).
     pub syncs: Vec<SyncCall>,
+    /// Calls that may have waited for something, though no record says so.
+    pub uncertain: FxHashSet<EventId>,
+    /// Whether the clocks of host and GPU visibly disagree: an operation starts before the call that launched it, or
+    /// ends after a call that waited for it.
+    pub clocks_disagree: bool,
     /// Per operation: whether one that is not recorded may have run between it and the one before it on its stream.
     pub after_loss: Vec<bool>,
     dep_offset: Vec<u32>,
@@ -146,17 +155,34 @@ impl GpuOrder {
         for (_, command) in &commands.list {
             replay.execute(command, &commands);
         }
-        let Replay { mut deps, mut syncs, unexplained, .. } = replay;
+        let Replay { mut deps, mut syncs, mut uncertain, ends_late, unexplained, .. } = replay;
+        uncertain.extend(losses.copies(trace, &kinds));
         implicit_waits::copy_engines(trace, &streams, &mut deps);
         implicit_waits::graphs(trace, &streams, &mut deps);
         implicit_waits::blocking_copies(trace, &kinds, &streams, &mut syncs);
-        implicit_waits::polling(trace, &kinds, &streams, &mut syncs);
+        implicit_waits::polling(trace, &kinds, &streams, &mut syncs, &mut uncertain);
         implicit_waits::back_pressure(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
         let after_loss = after_loss(trace, &streams, &losses);
         let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
-        let Streams { of, previous, .. } = streams;
-        Self { stream: of, previous, syncs, after_loss, dep_offset, deps, unexplained_waits: unexplained }
+        let clocks_disagree = ends_late || streams.operations.iter().flatten().any(|&id| starts_early(trace, id));
+        if clocks_disagree {
+            let waits = |kind| !matches!(kind, CallKind::Record | CallKind::StreamWait);
+            uncertain.extend(trace.events.ids().filter(|&e| kinds.of(trace, e).is_some_and(waits)));
+        }
+        let Streams { of, previous, rank, .. } = streams;
+        Self {
+            stream: of,
+            previous,
+            rank,
+            syncs,
+            uncertain,
+            clocks_disagree,
+            after_loss,
+            dep_offset,
+            deps,
+            unexplained_waits: unexplained,
+        }
     }
 
     /// What an operation waited for, on top of the order of its stream and its launch.
@@ -171,10 +197,17 @@ fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses) -> Vec<bool> {
     let is_after = |id: GpuId| {
         let previous = streams.previous[id.index()].some();
         previous.is_some_and(|p| {
-            losses.is_of_graph(trace, p) || losses.between(launched_at(trace, p), launched_at(trace, id))
+            [p, id].iter().any(|&g| losses.is_of_graph(trace, g))
+                || losses.between(launched_at(trace, p), launched_at(trace, id))
         })
     };
     trace.gpu.ids().map(is_after).collect()
+}
+
+/// Whether an operation starts before the call that launched it, by more than times in whole µs are off.
+fn starts_early(trace: &Trace, id: GpuId) -> bool {
+    let call = trace.gpu.launch[id.index()].some();
+    call.is_some_and(|call| start(trace, id) + ROUNDING_NS < trace.events.start[call.index()])
 }
 
 /// Pairs (operation, what it waited for) as offsets and one flat list.
@@ -201,6 +234,8 @@ pub(crate) struct Streams {
     pub(crate) operations: Vec<Vec<GpuId>>,
     /// Device of each stream.
     pub(crate) device: Vec<i32>,
+    /// Per operation its place among all by time, then by what it is: the order of rows means nothing.
+    pub(crate) rank: Vec<u32>,
     by_number: FxHashMap<(i32, i64), u32>,
 }
 
@@ -210,10 +245,14 @@ impl Streams {
         let none = vec![u32::MAX; gpu.len()];
         let previous = vec![GpuId::NONE; gpu.len()];
         let by_number = FxHashMap::default();
-        let mut streams = Self { of: none, previous, operations: Vec::new(), device: Vec::new(), by_number };
+        let (operations, device, rank) = (Vec::new(), Vec::new(), vec![u32::MAX; gpu.len()]);
+        let mut streams = Self { of: none, previous, operations, device, rank, by_number };
         // Streams without number are told apart by their track.
         let mut by_track: FxHashMap<u32, u32> = FxHashMap::default();
-        for id in gpu.ids().filter(|id| is_usable(trace, *id)) {
+        let mut ids: Vec<GpuId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
+        ids.sort_by_key(|&id| (start(trace, id), end(trace, id), tie(trace, id)));
+        for (rank, id) in ids.into_iter().enumerate() {
+            streams.rank[id.index()] = rank as u32;
             let (device, number) = (gpu.device[id.index()], gpu.stream[id.index()]);
             let next = streams.operations.len() as u32;
             let stream = if number >= 0 {
@@ -228,8 +267,7 @@ impl Streams {
             streams.of[id.index()] = stream;
             streams.operations[stream as usize].push(id);
         }
-        for operations in &mut streams.operations {
-            operations.sort_by_key(|&id| (start(trace, id), end(trace, id), tie(trace, id)));
+        for operations in &streams.operations {
             for pair in operations.windows(2) {
                 streams.previous[pair[1].index()] = pair[0];
             }
@@ -273,8 +311,10 @@ pub(crate) fn end(trace: &Trace, id: GpuId) -> i64 {
 }
 
 /// Orders operations of equal times by what they are, so that the order of rows does not matter.
-fn tie(trace: &Trace, id: GpuId) -> (i64, &str) {
-    (trace.gpu.correlation[id.index()], trace.name(trace.gpu.event[id.index()]))
+fn tie(trace: &Trace, id: GpuId) -> (i32, i64, i64, &str) {
+    let row = &trace.gpu;
+    let name = trace.name(row.event[id.index()]);
+    (row.device[id.index()], row.stream[id.index()], row.correlation[id.index()], name)
 }
 
 /// The calls' effect on streams and events, one after the other.
@@ -290,6 +330,9 @@ struct Replay<'a> {
     unknown_waits: FxHashMap<u32, Vec<GpuId>>,
     deps: Vec<(GpuId, GpuDep)>,
     syncs: Vec<SyncCall>,
+    uncertain: FxHashSet<EventId>,
+    /// Whether an operation ended after a call that waited for it.
+    ends_late: bool,
     unexplained: u64,
 }
 
@@ -310,6 +353,8 @@ impl<'a> Replay<'a> {
             unknown_waits: FxHashMap::default(),
             deps: Vec::new(),
             syncs: Vec::new(),
+            uncertain: FxHashSet::default(),
+            ends_late: false,
             unexplained: 0,
         }
     }
@@ -362,10 +407,9 @@ impl<'a> Replay<'a> {
 
     /// Whether work that is not recorded, or launched at an unknown time, may have come between two operations.
     fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
-        let of = self.streams.of[on.index()] as usize;
-        self.losses.is_of_graph(self.trace, on)
+        [on, gpu].iter().any(|&g| self.losses.is_of_graph(self.trace, g))
             || self.losses.between(launched_at(self.trace, on), launched_at(self.trace, gpu))
-            || self.losses.unlaunched_between(of, start(self.trace, on), start(self.trace, gpu))
+            || self.losses.unlaunched_between(start(self.trace, on), start(self.trace, gpu))
     }
 
     fn launch(&mut self, gpu: GpuId, call: EventId, commands: &Commands) {
@@ -387,14 +431,21 @@ impl<'a> Replay<'a> {
         let Some(held) = self.unknown_waits.remove(&track.0) else { return };
         let begins = start(self.trace, gpu);
         let before = |&&id: &&GpuId| self.streams.of[id.index()] as usize != stream && end(self.trace, id) <= begins;
-        match held.iter().filter(before).max_by_key(|&&id| (end(self.trace, id), id)) {
+        match held.iter().filter(before).max_by_key(|&&id| (end(self.trace, id), self.streams.rank[id.index()])) {
             Some(&on) => self.deps.push((gpu, GpuDep { on, reason: Reason::UnrecordedWait })),
             None => self.unexplained += 1,
         }
     }
 
-    /// Operations without launch record that ended while a call waited were launched before it.
-    fn with_unlaunched(&self, mut on: Vec<GpuId>, from: i64, to: i64) -> Vec<GpuId> {
+    /// Operations without launch record that ended while a call waited were launched before it, unless another thread may
+    /// have launched them meanwhile.
+    fn with_unlaunched(&self, mut on: Vec<GpuId>, call: EventId) -> Vec<GpuId> {
+        let events = &self.trace.events;
+        let (from, to) = (events.start[call.index()], events.end(call));
+        let launched_before = |operator: EventId| {
+            let same_thread = events.track[operator.index()] == events.track[call.index()];
+            events.end(operator) <= from || (same_thread && events.start[operator.index()] <= from)
+        };
         for id in &mut on {
             let stream = &self.streams.operations[self.streams.of[id.index()] as usize];
             let from_here = stream.partition_point(|&o| start(self.trace, o) <= start(self.trace, *id));
@@ -403,7 +454,7 @@ impl<'a> Replay<'a> {
                 let row = &self.trace.gpu;
                 let operator = row.operator[o.index()].some();
                 row.launch[o.index()].is_none()
-                    && operator.is_none_or(|op| self.trace.events.end(op) <= from)
+                    && operator.is_none_or(launched_before)
                     && (from + 1..=to).contains(&ended)
             });
             *id = later.last().copied().unwrap_or(*id);
@@ -427,20 +478,28 @@ impl<'a> Replay<'a> {
             CallKind::EventSync => record.and_then(|r| self.events.get(&r).cloned()),
             _ => None,
         };
+        if known.as_ref().is_none_or(Vec::is_empty) && self.losses.between(i64::MIN, from)
+            || known.is_none() && kind != CallKind::Free
+        {
+            self.uncertain.insert(call);
+        }
         // Work that ended well after the call returned is not what the call waited for.
         let believable = |id: &GpuId| end(self.trace, *id) <= to + CLOCK_TOLERANCE_NS;
         if let Some(on) = known {
             let on: Vec<GpuId> = on.into_iter().filter(believable).collect();
+            self.ends_late |= on.iter().any(|&id| end(self.trace, id) > to + ROUNDING_NS);
             if !on.is_empty() {
                 let missing = |id: &GpuId| {
-                    let of = self.streams.of[id.index()] as usize;
                     self.losses.is_of_graph(self.trace, *id)
                         || self.losses.between(launched_at(self.trace, *id), from)
-                        || self.losses.unlaunched_between(of, start(self.trace, *id), to)
+                        || self.losses.unlaunched_between(start(self.trace, *id), to)
                 };
                 let may_miss = on.iter().any(missing);
                 let reason = if may_miss { Reason::SynchronisationAmidLoss } else { Reason::Synchronisation };
-                let on = if may_miss { self.with_unlaunched(on, from, to) } else { on };
+                if may_miss {
+                    self.uncertain.insert(call);
+                }
+                let on = if may_miss { self.with_unlaunched(on, call) } else { on };
                 self.syncs.push(SyncCall { call, from, on, reason });
             }
             return;
@@ -455,7 +514,10 @@ impl<'a> Replay<'a> {
         }
         let reason = Reason::UnrecordedSync;
         let ended_inside = |id: &GpuId| (from + 1..=to).contains(&end(self.trace, *id));
-        let last = all().map(|(_, id)| id).filter(ended_inside).max_by_key(|&id| (end(self.trace, id), id));
+        let last = all()
+            .map(|(_, id)| id)
+            .filter(ended_inside)
+            .max_by_key(|&id| (end(self.trace, id), self.streams.rank[id.index()]));
         if let Some(on) = last {
             self.syncs.push(SyncCall { call, from, on: vec![on], reason });
         }

@@ -33,7 +33,7 @@ pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(Gpu
     let mut engines: Vec<_> = engines.into_iter().collect();
     engines.sort_unstable_by_key(|(key, _)| *key);
     for (_, mut copies) in engines {
-        copies.sort_by_key(|&id| (start(trace, id), end(trace, id), id));
+        copies.sort_by_key(|&id| streams.rank[id.index()]);
         if copies.windows(2).any(|pair| end(trace, pair[0]) > start(trace, pair[1])) {
             continue;
         }
@@ -55,11 +55,11 @@ pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, Gp
     }
     let several = |ids: &Vec<GpuId>| ids.iter().any(|i| streams.of[i.index()] != streams.of[ids[0].index()]);
     let mut graphs: Vec<Vec<GpuId>> = launches.into_values().filter(several).collect();
-    graphs.sort_unstable();
+    graphs.sort_unstable_by_key(|ids| ids.iter().map(|id| streams.rank[id.index()]).min());
     for mut by_start in graphs {
         let mut by_end = by_start.clone();
-        by_start.sort_by_key(|&id| (start(trace, id), end(trace, id), id));
-        by_end.sort_by_key(|&id| (end(trace, id), start(trace, id), id));
+        by_start.sort_by_key(|&id| streams.rank[id.index()]);
+        by_end.sort_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
         // Of the two streams whose work ended last: the operation.
         let (mut last, mut other): (Option<GpuId>, Option<GpuId>) = (None, None);
         let stream = |id: GpuId| streams.of[id.index()];
@@ -89,26 +89,39 @@ pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKinds, streams: &Stream
     }
 }
 
-/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done.
-pub(super) fn polling(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) {
+/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. A loop that saw
+/// nothing of the trace done is uncertain.
+pub(super) fn polling(
+    trace: &Trace,
+    kinds: &CallKinds,
+    streams: &Streams,
+    syncs: &mut Vec<SyncCall>,
+    uncertain: &mut FxHashSet<EventId>,
+) {
     let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
-    by_end.sort_unstable();
+    by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));
+    let mut finish = |run: &mut Vec<EventId>| {
+        match poll(trace, run, &by_end) {
+            Some(sync) => syncs.push(sync),
+            None if run.len() > 1 => uncertain.extend(run.iter().flat_map(|&q| [q, trace.events.parent[q.index()]])),
+            None => {}
+        }
+        run.clear();
+    };
     for track in trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread) {
         let mut run: Vec<EventId> = Vec::new();
         for &event in trace.track_events(track) {
             // Only what runs below the operators interrupts a loop: the loop may stand in one frame.
-            if kinds.of(trace, event) == Some(CallKind::Query) {
-                if run.last().is_some_and(|&l| trace.events.parent[l.index()] != trace.events.parent[event.index()]) {
-                    syncs.extend(poll(trace, &run, &by_end));
-                    run.clear();
-                }
+            let queries = kinds.of(trace, event) == Some(CallKind::Query);
+            let elsewhere = |last: &EventId| trace.events.parent[last.index()] != trace.events.parent[event.index()];
+            if !queries || run.last().is_some_and(elsewhere) {
+                finish(&mut run);
+            }
+            if queries {
                 run.push(event);
-            } else if !run.is_empty() {
-                syncs.extend(poll(trace, &run, &by_end));
-                run.clear();
             }
         }
-        syncs.extend(poll(trace, &run, &by_end));
+        finish(&mut run);
     }
 }
 
@@ -132,7 +145,7 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
             .iter()
             .filter_map(|&id| trace.gpu.launch[id.index()].some().map(|c| (trace.events.start[c.index()], c, id)))
             .collect();
-        launched.sort_unstable();
+        launched.sort_unstable_by_key(|&(at, call, id)| (at, trace.events.end(call), call, streams.rank[id.index()]));
         // Operations of one graph launch count once, and are done when the last one is.
         launched.dedup_by(|later, kept| {
             let same = later.1 == kept.1;

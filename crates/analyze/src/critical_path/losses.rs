@@ -9,12 +9,14 @@ use stackline_model::{EventId, GpuId, Trace};
 
 /// Where records are missing, by time.
 pub(super) struct Losses {
-    /// Starts of launch calls without an operation.
+    /// Starts of launch calls without an operation, and of all launches of graphs.
     launches: Vec<i64>,
     /// Per name: whether it launches a graph. Recordings of graphs lack kernels, and nothing tells which.
     graph_names: Vec<bool>,
-    /// Per stream: starts of operations without a launch call.
-    unlaunched: Vec<Vec<i64>>,
+    /// Starts of operations without a launch call.
+    unlaunched: Vec<i64>,
+    /// Whether calls and operations are missing amid others: then some may have left no record at all.
+    pervasive: bool,
 }
 
 impl Losses {
@@ -30,14 +32,15 @@ impl Losses {
         let starts_of = |wanted: &dyn Fn(EventId) -> bool| -> Vec<i64> {
             trace.events.ids().filter(|&e| wanted(e)).map(|e| trace.events.start[e.index()]).collect()
         };
-        let mut starts = starts_of(&|e| launches(e) && !linked.contains(&e));
+        let graph_names: Vec<bool> = trace.strings.iter().map(|name| name.contains("GraphLaunch")).collect();
+        let launches_graph = |e: EventId| graph_names.get(trace.events.name[e.index()].index()).copied() == Some(true);
+        let mut starts = starts_of(&|e| launches(e) && (launches_graph(e) || !linked.contains(&e)));
         starts.sort_unstable();
-        let graph_names = trace.strings.iter().map(|name| name.contains("GraphLaunch")).collect();
-        let unlaunched = |ids: &Vec<GpuId>| {
-            let ids = ids.iter().filter(|id| trace.gpu.launch[id.index()].is_none());
-            ids.map(|&id| start(trace, id)).collect()
-        };
-        Self { launches: starts, graph_names, unlaunched: streams.operations.iter().map(unlaunched).collect() }
+        let operations = streams.operations.iter().flatten().filter(|id| trace.gpu.launch[id.index()].is_none());
+        let mut unlaunched: Vec<i64> = operations.map(|&id| start(trace, id)).collect();
+        unlaunched.sort_unstable();
+        let pervasive = is_pervasive(trace, streams, &starts_of(&|e| launches(e) && !linked.contains(&e)));
+        Self { launches: starts, graph_names, unlaunched, pervasive }
     }
 
     /// Whether an operation was launched as part of a graph.
@@ -46,18 +49,41 @@ impl Losses {
         call.is_some() && self.graph_names.get(trace.events.name[call.index()].index()).copied().unwrap_or(false)
     }
 
-    /// Whether an operation may have been launched between two moments without being recorded.
-    pub(super) fn between(&self, from: i64, to: i64) -> bool {
-        let after = self.launches.partition_point(|&at| at <= from);
-        self.launches.get(after).is_some_and(|&at| at < to)
+    /// Calls that copy, and may have waited for a copy that has no record.
+    pub(super) fn copies<'a>(&'a self, trace: &'a Trace, kinds: &'a CallKinds) -> impl Iterator<Item = EventId> + 'a {
+        let copies = move |&e: &EventId| kinds.of(trace, e) == Some(CallKind::Copy);
+        let is_lost = |&e: &EventId| self.launches.binary_search(&trace.events.start[e.index()]).is_ok();
+        trace.events.ids().filter(copies).filter(is_lost)
     }
 
-    /// Whether an operation of a stream, launched at an unknown time, starts after a moment and before another.
-    pub(super) fn unlaunched_between(&self, stream: usize, from: i64, to: i64) -> bool {
-        let Some(starts) = self.unlaunched.get(stream) else { return false };
-        let after = starts.partition_point(|&at| at <= from);
-        starts.get(after).is_some_and(|&at| at < to)
+    /// Whether an operation may have been launched between two moments without being recorded.
+    pub(super) fn between(&self, from: i64, to: i64) -> bool {
+        self.pervasive || has_between(&self.launches, from, to)
     }
+
+    /// Whether an operation, launched at an unknown time and on whatever stream, starts between two moments: it may be
+    /// what a chain of waits between streams is about.
+    pub(super) fn unlaunched_between(&self, from: i64, to: i64) -> bool {
+        has_between(&self.unlaunched, from, to)
+    }
+}
+
+/// Whether operations without launch ran after others with one, and launches without operation came before others with
+/// one. At the ends of a recording both are usual.
+fn is_pervasive(trace: &Trace, streams: &Streams, lost: &[i64]) -> bool {
+    let launch = |id: &GpuId| trace.gpu.launch[id.index()].some();
+    let calls = streams.operations.iter().flatten().filter_map(launch);
+    let last = calls.map(|call| trace.events.start[call.index()]).max();
+    let amid_calls = last.is_some_and(|last| lost.iter().any(|&at| at < last));
+    let amid_operations =
+        |ids: &Vec<GpuId>| ids.iter().skip_while(|id| launch(id).is_none()).any(|id| launch(id).is_none());
+    amid_calls && streams.operations.iter().any(amid_operations)
+}
+
+/// Whether one of these moments lies after one and before the other.
+fn has_between(moments: &[i64], from: i64, to: i64) -> bool {
+    let after = moments.partition_point(|&at| at <= from);
+    moments.get(after).is_some_and(|&at| at < to)
 }
 
 /// When an operation was launched, in ns since the base: the start of its call, else its own start.

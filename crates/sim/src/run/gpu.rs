@@ -2,7 +2,7 @@
 
 use super::Run;
 use super::record::{Activity, Category, Cause, Recorded};
-use crate::program::{Op, Program, Work};
+use crate::program::{Op, Program, Target, Work};
 
 /// An end and the operation that it belongs to.
 type Done = Option<(i64, usize)>;
@@ -13,6 +13,8 @@ struct StreamState {
     last: Done,
     /// Events that it was told to wait for since.
     waited: Done,
+    /// All that these events stand for.
+    waits: Vec<usize>,
     /// Activities of this stream, in order.
     launched: Vec<usize>,
 }
@@ -21,6 +23,11 @@ impl StreamState {
     /// What a later operation has to wait for.
     fn tail(&self) -> Done {
         later(self.last, self.waited)
+    }
+
+    /// All operations that a later one has to wait for.
+    fn held(&self) -> impl Iterator<Item = usize> {
+        self.last.iter().map(|done| done.1).chain(self.waits.iter().copied())
     }
 }
 
@@ -66,13 +73,15 @@ impl Gpu {
     }
 
     pub(super) fn record(&mut self, stream: usize, record: usize, call: u32) {
-        self.records[record] = Recorded { stream, call: Some(call), done: self.streams[stream].tail() };
+        let state = &self.streams[stream];
+        self.records[record] = Recorded { stream, call: Some(call), done: state.tail(), held: state.held().collect() };
     }
 
     /// Later operations of `stream` wait for `record`.
     pub(super) fn wait(&mut self, stream: usize, record: usize) {
-        let waited = &mut self.streams[stream].waited;
-        *waited = later(*waited, self.records[record].done);
+        let state = &mut self.streams[stream];
+        state.waited = later(state.waited, self.records[record].done);
+        state.waits.extend(&self.records[record].held);
     }
 
     pub(super) fn record_done(&self, record: usize) -> Done {
@@ -85,6 +94,15 @@ impl Gpu {
 
     pub(super) fn device_done(&self) -> Done {
         self.streams.iter().fold(None, |done, stream| later(done, stream.tail()))
+    }
+
+    /// All that a call which waits for this waits for.
+    pub(super) fn awaited(&self, target: Target) -> Vec<usize> {
+        match target {
+            Target::Device | Target::Free => self.streams.iter().flat_map(StreamState::held).collect(),
+            Target::Stream(stream) => self.streams[stream].held().collect(),
+            Target::Record(record) => self.records[record].held.clone(),
+        }
     }
 
     /// The end of the operation that must be done before `stream` takes `more` operations, if it has a full queue.
@@ -107,7 +125,8 @@ impl Run<'_> {
         if coincide {
             self.tie();
         }
-        let mut after: Vec<usize> = all.iter().map(|done| done.1).collect();
+        let waits = &self.gpu.streams[self.program.ops[op].stream].waits;
+        let mut after: Vec<usize> = all.iter().map(|done| done.1).chain(waits.iter().copied()).collect();
         after.sort_unstable();
         after.dedup();
         (latest, after)
@@ -143,7 +162,9 @@ impl Run<'_> {
         self.gpu.placed[op] = Some(self.gpu.activities.len());
         self.gpu.streams[stream].launched.push(self.gpu.activities.len());
         self.gpu.activities.push(Activity { op, call: launched.call, start, end, cause, lag, after });
-        (self.gpu.streams[stream].last, self.gpu.streams[stream].waited) = (Some((end, op)), None);
+        let state = &mut self.gpu.streams[stream];
+        (state.last, state.waited) = (Some((end, op)), None);
+        state.waits.clear();
         if let Some(engine) = engine {
             self.gpu.engines[engine] = Some((end, op));
         }

@@ -85,7 +85,10 @@ impl Run<'_> {
         let start = self.hosts[host].clock;
         let room = self.gpu.room(self.program.ops[ops.start].stream, self.program.queue_limit);
         match room.filter(|&(end, _)| end > start) {
-            Some(room) => self.wait_op(host, room, room.0 + ret),
+            Some(room) => {
+                self.awaited.push((call, vec![room.1]));
+                self.wait_op(host, room, room.0 + ret);
+            }
             None => self.own(host, own),
         }
         let launched = Launched { thread: host, call, start, end: Some(self.hosts[host].clock) };
@@ -111,6 +114,7 @@ impl Run<'_> {
         // Until the copy starts the call works (its launch binds) or waits (the stream binds): the path tells by itself.
         let copy = self.gpu.activities.last().map_or(start, |copy| copy.start);
         self.own(host, copy - start);
+        self.awaited.push((call, vec![op]));
         self.wait_op(host, (end, op), end + ret);
         self.close(host);
     }
@@ -142,6 +146,7 @@ impl Run<'_> {
     pub(super) fn sync(&mut self, host: usize, name: Name, target: Target, own: i64, ret: i64) {
         let call = self.open_call(host, false, name);
         let start = self.hosts[host].clock;
+        self.awaited.push((call, self.gpu.awaited(target)));
         match self.done(target) {
             Some(done) if done.0 > start => self.wait_op(host, done, done.0 + ret),
             done => {
@@ -175,6 +180,7 @@ impl Run<'_> {
             self.note_query(id, target);
             tries += 1;
             if clock >= done.0 {
+                self.awaited.push((id, self.gpu.awaited(target)));
                 self.wait_op(host, done, end);
                 if clock == done.0 {
                     self.tie();

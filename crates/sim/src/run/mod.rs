@@ -49,6 +49,7 @@ struct Run<'a> {
     gpu: Gpu,
     spans: Vec<SpanRecord>,
     syncs: Vec<SyncRecord>,
+    awaited: Vec<(u32, Vec<usize>)>,
     /// Times of the tokens in each queue, oldest first.
     queues: Vec<std::collections::VecDeque<i64>>,
     next_item: usize,
@@ -69,6 +70,7 @@ pub(crate) fn run(program: &mut Program, settle: bool) -> Result<Outcome, Stuck>
         gpu: Gpu::new(program),
         spans: Vec::new(),
         syncs: Vec::new(),
+        awaited: Vec::new(),
         queues: tokens.collect(),
         next_item: 0,
         polls: Vec::new(),
@@ -144,8 +146,9 @@ impl Run<'_> {
     }
 
     fn outcome(self) -> Outcome {
-        let Self { hosts, gpu, spans, syncs, polls, is_unique, .. } = self;
+        let Self { hosts, gpu, spans, syncs, awaited, polls, is_unique, .. } = self;
         let threads = hosts.into_iter().map(|host| (host.role, host.segments)).collect();
-        Outcome { threads, spans, syncs, activities: gpu.activities, records: gpu.records, polls, is_unique }
+        let (activities, records) = (gpu.activities, gpu.records);
+        Outcome { threads, spans, syncs, activities, records, awaited, polls, is_unique }
     }
 }

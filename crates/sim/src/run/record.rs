@@ -115,13 +115,15 @@ pub(crate) struct SyncRecord {
 }
 
 /// An event's record as it ran.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Recorded {
     pub(crate) stream: usize,
     /// Span of the call; none as long as it was not recorded.
     pub(crate) call: Option<u32>,
     /// When it was complete, and the last operation before it.
     pub(crate) done: Option<(i64, usize)>,
+    /// The operations that it stands for.
+    pub(crate) held: Vec<usize>,
 }
 
 /// Everything that a run left behind.
@@ -133,6 +135,8 @@ pub(crate) struct Outcome {
     /// In the order of their launch.
     pub(crate) activities: Vec<Activity>,
     pub(crate) records: Vec<Recorded>,
+    /// By the span of a call: the operations that must have ended before it returns.
+    pub(crate) awaited: Vec<(u32, Vec<usize>)>,
     /// In which time a stream query's operation must have ended.
     pub(crate) polls: Vec<(i64, i64)>,
     /// Whether no two prerequisites of anything coincided.

@@ -5,7 +5,7 @@ use super::graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
 use super::lanes::Lane;
 use super::threads::{Handover, Threads};
 use crate::critical_path::gpu_order::{
-    CLOCK_TOLERANCE_NS, GpuOrder, Reason, SyncCall, end as gpu_end, start as gpu_start,
+    CLOCK_TOLERANCE_NS, GpuOrder, ROUNDING_NS, Reason, SyncCall, end as gpu_end, start as gpu_start,
 };
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, GpuId, Trace, TrackId};
@@ -97,7 +97,10 @@ impl<'a> Builder<'a> {
     }
 
     fn add_operations(&mut self) {
-        for gpu in self.trace.gpu.ids().filter(|g| self.order.stream[g.index()] != u32::MAX) {
+        let mut usable: Vec<GpuId> =
+            self.trace.gpu.ids().filter(|g| self.order.stream[g.index()] != u32::MAX).collect();
+        usable.sort_unstable_by_key(|g| self.order.rank[g.index()]);
+        for gpu in usable {
             let span = (gpu_start(self.trace, gpu), gpu_end(self.trace, gpu));
             self.gpu_node[gpu.index()] = self.graph.push(NodeKind::Gpu, gpu.0, span, EventId::NONE);
         }
@@ -112,17 +115,32 @@ impl<'a> Builder<'a> {
                 continue;
             }
             let row = &self.trace.gpu;
+            let is_launched = row.launch[gpu.index()].is_some();
             let call = row.launch[gpu.index()].some().or_else(|| row.operator[gpu.index()].some());
             let Some(call) = call.filter(|&c| self.trace.events.is_plausible(c)) else { continue };
             let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) else { continue };
             let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
             let began = gpu_start(self.trace, gpu);
-            let previous = self.order.previous[gpu.index()].some().map(|p| gpu_end(self.trace, p));
-            let held_back = blocking.contains_key(&call) && previous.is_some_and(|p| p > from);
+            let held_back = blocking.contains_key(&call) && self.work_before(gpu).is_some_and(|ended| ended > from);
             let at = if held_back { from } else { to.min(began).max(from) };
+            let at = if is_launched { at } else { self.before_call(lane, at) };
             self.corrections.early_kernels += u64::from(began < from);
             self.launch_source[gpu.index()] = self.source(lane, at) as u32;
         }
+    }
+
+    /// When the last of the work that an operation waits for ended.
+    fn work_before(&self, gpu: GpuId) -> Option<i64> {
+        let latest = gpu_start(self.trace, gpu) + CLOCK_TOLERANCE_NS;
+        let waits = self.order.deps(gpu).iter().map(|dep| gpu_end(self.trace, dep.on)).filter(|&ended| ended <= latest);
+        waits.chain(self.order.previous[gpu.index()].some().map(|g| gpu_end(self.trace, g))).max()
+    }
+
+    /// The start of the call in which a thread is at a moment; the moment, if it is in none.
+    fn before_call(&self, lane: usize, at: i64) -> i64 {
+        let piece = self.lanes[lane].piece_before(at).map(|p| self.lanes[lane].pieces[p]);
+        let call = piece.filter(|p| p.event.is_some() && self.trace.kind(p.event).is_api_call());
+        call.map_or(at, |p| p.start)
     }
 
     fn source(&mut self, lane: usize, at: i64) -> usize {
@@ -230,7 +248,8 @@ impl<'a> Builder<'a> {
                 let from = self.gpu_node[dep.on.index()];
                 let late = self.graph.end[from as usize] - began;
                 self.corrections.contradictions += u64::from(late > 0);
-                if late <= CLOCK_TOLERANCE_NS {
+                let believed = if is_launched { CLOCK_TOLERANCE_NS } else { 0 };
+                if late <= believed {
                     self.edges.push((node, InEdge { from, dependency: Dependency::Gpu(dep.reason), lag: 0 }));
                 }
             }
@@ -240,8 +259,6 @@ impl<'a> Builder<'a> {
 
 /// How soon after another stream's work an operation starts that was waiting for it, in ns.
 const SOON_NS: i64 = 50_000;
-/// By how much times in whole µs may be off, in ns.
-const ROUNDING_NS: i64 = 2_000;
 
 impl Builder<'_> {
     /// Ties operations that start long after all that is known to have held them back to the work of another stream of
@@ -254,7 +271,7 @@ impl Builder<'_> {
         let device = |b: &Self, g: GpuId| b.trace.gpu.device[g.index()];
         let operations = self.trace.gpu.ids().filter(|g| self.gpu_node[g.index()] != NONE);
         let mut by_end: Vec<(i64, GpuId)> = operations.map(|g| (gpu_end(self.trace, g), g)).collect();
-        by_end.sort_unstable();
+        by_end.sort_unstable_by_key(|&(end, g)| (end, self.order.rank[g.index()]));
         for gpu in self.trace.gpu.ids() {
             let node = self.gpu_node[gpu.index()];
             if node == NONE {

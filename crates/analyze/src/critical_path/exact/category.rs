@@ -1,11 +1,13 @@
 //! What a nanosecond on the path is charged to.
 
+use super::Exact;
 use super::graph::{Dependency, NodeKind};
 use super::lanes::Lane;
 use super::names::{Names, bits};
-use super::threads::is_annotation;
+use super::threads::{Gap, is_annotation};
 use crate::critical_path::gpu_order::Evidence;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
+use rustc_hash::FxHashSet;
 use serde::Serialize;
 use stackline_model::{EventId, EventKind, Trace};
 
@@ -113,14 +115,16 @@ pub(super) struct Categories<'a> {
     trace: &'a Trace,
     names: &'a Names,
     types: NameTypes<'a>,
-    is_engine: &'a [bool],
+    gaps: &'a [Gap],
+    uncertain: &'a FxHashSet<EventId>,
     /// Per event whether it is part of loading data: 0 unknown yet, 1 no, 2 yes.
     loads: Vec<u8>,
 }
 
 impl<'a> Categories<'a> {
-    pub(super) fn new(trace: &'a Trace, names: &'a Names, is_engine: &'a [bool]) -> Self {
-        Self { trace, names, types: NameTypes::new(trace, RULES), is_engine, loads: vec![0; trace.events.len()] }
+    pub(super) fn new(exact: &'a Exact<'_>) -> Self {
+        let Exact { trace, names, gaps, uncertain, .. } = exact;
+        Self { trace, names, types: NameTypes::new(trace, RULES), gaps, uncertain, loads: vec![0; trace.events.len()] }
     }
 
     /// Of GPU work.
@@ -143,19 +147,27 @@ impl<'a> Categories<'a> {
             return self.of_gap(lane, lane_index);
         }
         let category = match self.trace.kind(event) {
-            EventKind::Runtime | EventKind::Driver => return (Category::HostRuntime, Evidence::Exact),
+            EventKind::Runtime | EventKind::Driver => {
+                let may_wait = self.uncertain.contains(&event);
+                return (Category::HostRuntime, if may_wait { Evidence::Inferred } else { Evidence::Exact });
+            }
             EventKind::Overhead => return (Category::Profiler, Evidence::Exact),
             _ if self.loads_data(event) => Category::HostDataLoading,
             EventKind::PythonFunction => Category::HostPython,
             _ if is_annotation(self.trace, event) => return (Category::HostPython, Evidence::Inferred),
             _ => Category::HostOperator,
         };
-        (category, Evidence::Exact)
+        // What the thread waited for there is not in the trace, or was there already.
+        let may_wait = self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
+            || self.uncertain.contains(&event)
+            || is_annotation(self.trace, event);
+        (category, if may_wait { Evidence::Inferred } else { Evidence::Exact })
     }
 
     fn of_gap(&self, lane: &Lane, lane_index: usize) -> (Category, Evidence) {
         let category = match () {
-            () if self.is_engine[lane_index] => Category::HostOperator,
+            () if self.gaps[lane_index] == Gap::Engine => Category::HostOperator,
+            () if self.gaps[lane_index] == Gap::Loader => Category::HostDataLoading,
             () if lane.has.operators + lane.has.python + lane.has.annotations > 0 => Category::HostPython,
             () => Category::Unknown,
         };

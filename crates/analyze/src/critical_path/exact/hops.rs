@@ -5,7 +5,7 @@ use super::walk::{ExactPath, Hop};
 use super::{Exact, NONE};
 use crate::critical_path::gpu_order::Evidence;
 use serde::Serialize;
-use stackline_model::{EventId, EventKind, GpuId, Trace, TrackId};
+use stackline_model::{EventId, TrackId};
 
 /// A stretch of the path with one cause on one track, in one operator (for time of operators).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Exact<'_> {
     }
 
     fn stretch(&self, hop: &Hop) -> Stretch {
-        let (operator, frame) = owners(self.trace, hop.event);
+        let (operator, frame) = self.owners(hop.event);
         let Hop { start, end, category, track, event, evidence, rule, node } = *hop;
         Stretch { start, end, category, track, event, operator, frame, evidence, rule, node }
     }
@@ -105,11 +105,20 @@ impl Exact<'_> {
         if b.is_none() {
             return EventId::NONE;
         }
-        let same_kind = |e: &EventId| a.is_some() && self.trace.kind(*e) == self.trace.kind(a);
         let encloses =
             |e: &EventId| events.start[e.index()] <= events.start[b.index()] && events.end(b) <= events.end(*e);
-        let chain = a.some().into_iter().chain(a.some().into_iter().flat_map(|a| self.trace.ancestors(a)));
-        chain.filter(same_kind).find(encloses).into()
+        self.enclosing().chain(self.trace, a).find(encloses).into()
+    }
+
+    /// Innermost operator and Python frame of an event: itself, around it, or around the launch of GPU work.
+    fn owners(&self, event: EventId) -> (EventId, EventId) {
+        if event.is_none() {
+            return (EventId::NONE, EventId::NONE);
+        }
+        match self.trace.gpu.of_event(event) {
+            Some(gpu) => (self.trace.gpu.operator[gpu.index()], self.trace.gpu.python[gpu.index()]),
+            None => (self.enclosing().operator(event), self.enclosing().frame(event)),
+        }
     }
 
     /// Hops as text.
@@ -142,21 +151,4 @@ impl Exact<'_> {
 
 fn is_host(hop: &Hop) -> bool {
     hop.node != NONE && matches!(hop.rule, "innermost_span" | "gap")
-}
-
-/// Innermost operator and Python frame of an event: itself, around it, or around the launch of GPU work.
-fn owners(trace: &Trace, event: EventId) -> (EventId, EventId) {
-    if event.is_none() {
-        return (EventId::NONE, EventId::NONE);
-    }
-    if let Some(gpu) = trace.gpu.of_event(event) {
-        return owners_of_gpu(trace, gpu);
-    }
-    let find =
-        |kind: EventKind| std::iter::once(event).chain(trace.ancestors(event)).find(|&e| trace.kind(e) == kind).into();
-    (find(EventKind::Operator), find(EventKind::PythonFunction))
-}
-
-fn owners_of_gpu(trace: &Trace, gpu: GpuId) -> (EventId, EventId) {
-    (trace.gpu.operator[gpu.index()], trace.gpu.python[gpu.index()])
 }

@@ -1,6 +1,6 @@
 //! Host threads as flat time lines: at each moment the innermost span.
 
-use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind, flags};
+use stackline_model::{EventId, EventKind, Key, Trace, TrackId, TrackKind, flags};
 
 /// From `start` to the start of the next piece, `event` was the innermost span; none in gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,8 @@ impl Lane {
     pub(super) fn all(trace: &Trace) -> Vec<Self> {
         let mut tracks: Vec<TrackId> =
             trace.tracks.ids().filter(|&t| trace.tracks.get(t).kind == TrackKind::Thread).collect();
-        tracks.sort_by_key(|&t| (trace.tracks.pid(t), trace.tracks.get(t).tid, t));
+        let number = |key: Key| (key.as_int(), trace.key_text(key));
+        tracks.sort_by_cached_key(|&t| (number(trace.tracks.pid(t)), number(trace.tracks.get(t).tid)));
         tracks.into_iter().filter_map(|track| Self::new(trace, track)).collect()
     }
 

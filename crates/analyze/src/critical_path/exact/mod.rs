@@ -6,6 +6,7 @@
 
 mod build;
 mod category;
+mod enclosing;
 mod graph;
 mod hops;
 mod lanes;
@@ -34,22 +35,29 @@ pub use window::{Window, WindowChoice};
 
 use super::CriticalPathError;
 use super::gpu_order::GpuOrder;
+use enclosing::Enclosing;
 use lanes::Lane;
 use names::Names;
-use stackline_model::Trace;
+use rustc_hash::FxHashSet;
+use stackline_model::{EventId, Trace};
+use std::sync::OnceLock;
 
 /// A trace with its dependency graph, ready for paths, slack and what-if.
 pub struct Exact<'a> {
     trace: &'a Trace,
     names: Names,
     lanes: Vec<Lane>,
-    /// Per lane whether its gaps are time of the autograd engine.
-    is_engine: Vec<bool>,
+    /// Per lane what its gaps are.
+    gaps: Vec<threads::Gap>,
     /// Per lane its nodes: from, to.
     lane_nodes: Vec<(u32, u32)>,
     graph: ActivityGraph,
     corrections: build::Corrections,
     unexplained_waits: u64,
+    /// Calls that may have waited, though no record says so.
+    uncertain: FxHashSet<EventId>,
+    clocks_disagree: bool,
+    enclosing: OnceLock<Enclosing>,
 }
 
 impl<'a> Exact<'a> {
@@ -60,8 +68,26 @@ impl<'a> Exact<'a> {
         let threads = threads::find(trace, &lanes, &names);
         let order = GpuOrder::new(trace);
         let (graph, lane_nodes, corrections) = build::Builder::build(trace, &order, &lanes, &threads);
-        let unexplained_waits = order.unexplained_waits;
-        Self { trace, names, lanes, is_engine: threads.is_engine, lane_nodes, graph, corrections, unexplained_waits }
+        let GpuOrder { unexplained_waits, uncertain, clocks_disagree, .. } = order;
+        let gaps = threads.gaps;
+        Self {
+            trace,
+            names,
+            lanes,
+            gaps,
+            lane_nodes,
+            graph,
+            corrections,
+            unexplained_waits,
+            uncertain,
+            clocks_disagree,
+            enclosing: OnceLock::new(),
+        }
+    }
+
+    /// What encloses each event.
+    fn enclosing(&self) -> &Enclosing {
+        self.enclosing.get_or_init(|| Enclosing::new(self.trace))
     }
 
     /// The graph.

@@ -69,6 +69,11 @@ impl Names {
             _ => 0,
         }
     }
+
+    /// Whether a span is, or lies in, one that loads data.
+    pub(super) fn loads_data(&self, trace: &Trace, event: EventId) -> bool {
+        std::iter::once(event).chain(trace.ancestors(event)).any(|e| self.of(trace, e) & bits::LOADS_DATA != 0)
+    }
 }
 
 fn classify(name: &str) -> u8 {

@@ -2,16 +2,14 @@
 
 use super::Exact;
 use super::category::Category;
+use super::enclosing::DEPTH;
 use super::hops::Stretch;
-use super::threads::is_annotation;
 use super::walk::ExactPath;
 use serde::Serialize;
-use stackline_model::{EventId, EventKind};
+use stackline_model::EventId;
 
 /// A story has at most so many lines.
 const LINES: usize = 20;
-/// Modules nest deeper than any story needs to tell.
-const DEPTH: usize = 12;
 
 /// A line of the story.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,13 +75,7 @@ fn chain(exact: &Exact<'_>, stretch: &Stretch) -> Vec<EventId> {
         None => [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some()),
     };
     let Some(inner) = inner else { return Vec::new() };
-    let is_place = |e: &EventId| {
-        is_annotation(trace, *e)
-            || (trace.kind(*e) == EventKind::PythonFunction && trace.name(*e).starts_with("nn.Module: "))
-    };
-    let mut chain: Vec<EventId> = std::iter::once(inner).chain(trace.ancestors(inner)).filter(is_place).collect();
-    chain.reverse();
-    chain
+    exact.enclosing().places(trace, inner)
 }
 
 /// Runs of stretches whose places agree down to a depth. Time without place joins what is before it.

@@ -53,8 +53,19 @@ pub(super) struct Handover {
 /// All hand-overs, and what the gaps of each lane are.
 pub(super) struct Threads {
     pub(super) handovers: Vec<Handover>,
-    /// Per lane: whether its gaps are time of the autograd engine.
-    pub(super) is_engine: Vec<bool>,
+    /// Per lane what its gaps are.
+    pub(super) gaps: Vec<Gap>,
+}
+
+/// What a thread does where nothing is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Gap {
+    /// Runs the autograd engine.
+    Engine,
+    /// Loads data.
+    Loader,
+    /// Whatever threads do.
+    Other,
 }
 
 /// Ends of work, by time: (end, lane).
@@ -103,7 +114,12 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
         finder.gaps(lane);
         finder.waits(lane);
     }
-    Threads { handovers: finder.handovers, is_engine: finder.forward_of.iter().map(Option::is_some).collect() }
+    let gap = |lane: usize| match () {
+        () if finder.forward_of[lane].is_some() => Gap::Engine,
+        () if finder.is_loader[lane] => Gap::Loader,
+        () => Gap::Other,
+    };
+    Threads { gaps: (0..lanes.len()).map(gap).collect(), handovers: finder.handovers }
 }
 
 /// The lane of each process that runs its steps, else the one whose thread number is that of the process, else the
@@ -260,7 +276,9 @@ impl Finder<'_> {
             return None;
         }
         let after = from.unwrap_or(i64::MIN);
-        let released = self.signal(lane, after, to);
+        // A thread whose frames are recorded waits in one of them.
+        let waits_unseen = has.python == 0 || self.is_loader[lane];
+        let released = if waits_unseen { self.signal(lane, after, to) } else { None };
         // The pinning thread takes what the workers made.
         let made = latest(&self.burst_ends, after, to, |l| {
             self.is_loader[lane] && self.is_loader[l] && self.pid(l) != pid && self.main.get(&pid) != Some(&lane)
@@ -340,11 +358,19 @@ impl Finder<'_> {
         let may_wake = |l: usize| {
             l != lane && self.lanes[l].has.python > 0 && (self.pid(l) == pid || (self.is_loader[l] && !has_pinning))
         };
-        let ended = latest(&self.burst_ends, from, to, may_wake);
-        let is_lock = self.names.of(self.trace, frame) & bits::LOCKS != 0;
-        let released = || latest(&self.release_ends, from, to, |l| l != lane);
+        // Who takes a batch got it from those who load data.
+        let takes_batch =
+            self.names.loads_data(self.trace, frame) && (0..self.lanes.len()).any(|l| may_wake(l) && self.is_loader[l]);
+        let ended = || latest(&self.burst_ends, from, to, |l| may_wake(l) && (!takes_batch || self.is_loader[l]));
+        let released = || latest(&self.release_ends, from, to, |l| l != lane && self.pid(l) == pid);
         let put = || latest(&self.put_ends, from, to, |l| l != lane);
-        let (at, source) = if is_lock { released().or(ended) } else { ended.or_else(put).or_else(released) }?;
+        let is_lock = self.names.of(self.trace, frame) & bits::LOCKS != 0;
+        let (at, source) = match () {
+            // Where releases are recorded, nothing else ends the wait for a lock.
+            () if is_lock && !self.release_ends.is_empty() => released(),
+            () if takes_batch => ended().or_else(put),
+            () => ended().or_else(put).or_else(released),
+        }?;
         Some(((source, at), ThreadRule::Wakes, Evidence::Inferred))
     }
 }

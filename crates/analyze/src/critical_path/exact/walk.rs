@@ -2,7 +2,7 @@
 
 use super::Exact;
 use super::category::{Categories, Category, of_lag};
-use super::graph::{NONE, NodeKind};
+use super::graph::{Dependency, NONE, NodeKind};
 use super::window::Window;
 use crate::critical_path::gpu_order::Evidence;
 use stackline_model::{EventId, TrackId};
@@ -68,12 +68,7 @@ struct Walk<'a, 'b> {
 
 /// The path through a window.
 pub(super) fn walk(exact: &Exact<'_>, window: Window) -> ExactPath {
-    let mut walk = Walk {
-        exact,
-        categories: Categories::new(exact.trace, &exact.names, &exact.is_engine),
-        from: window.start,
-        hops: Vec::new(),
-    };
+    let mut walk = Walk { exact, categories: Categories::new(exact), from: window.start, hops: Vec::new() };
     walk.run(window);
     let mut hops = walk.hops;
     hops.reverse();
@@ -138,17 +133,24 @@ impl Walk<'_, '_> {
             _ => (self.exact.lanes[place].track, EventId::NONE),
         };
         let category = of_lag(edge.dependency, end - start);
-        let unknown = category == Category::Unknown;
+        // A lag cut short by clocks that disagree is not what any record says.
+        let guessed = category == Category::Unknown || end < graph.start[node as usize];
         self.push(Hop {
             start,
             end,
             category,
             track,
             event,
-            evidence: if unknown { Evidence::Inferred } else { edge.dependency.evidence() },
+            evidence: if guessed { Evidence::Inferred } else { self.evidence(edge.dependency) },
             rule: edge.dependency.rule(),
             node,
         });
+    }
+
+    /// How sure a dependency is in this trace.
+    fn evidence(&self, dependency: Dependency) -> Evidence {
+        let between_clocks = matches!(dependency, Dependency::Launch | Dependency::Sync(_));
+        if between_clocks && self.exact.clocks_disagree { Evidence::Inferred } else { dependency.evidence() }
     }
 
     /// The time inside a node.
@@ -166,7 +168,9 @@ impl Walk<'_, '_> {
             }
             NodeKind::SyncReturn | NodeKind::Resume => {
                 let edge = graph.release(node);
-                let evidence = edge.map_or(Evidence::Inferred, |e| e.dependency.evidence());
+                // Cut short by clocks that disagree.
+                let is_cut = end < graph.end[node as usize];
+                let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.evidence(e.dependency));
                 let rule = edge.map_or("program_order", |e| e.dependency.rule());
                 let (category, track) = (Categories::of_return(kind), self.exact.lanes[place].track);
                 let event = graph.call[node as usize];

@@ -55,7 +55,7 @@ pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[
         plan,
         applied,
         shifts,
-        categories: Categories::new(exact.trace, &exact.names, &exact.is_engine),
+        categories: Categories::new(exact),
         left: end.length,
         by_category: Category::ALL.map(|c| (c, 0)),
         by_name: FxHashMap::default(),

@@ -143,7 +143,7 @@ fn of_stream(exact: &Exact<'_>, index: &Index, device: Option<i32>, stream: i64)
 
 fn of_category(exact: &Exact<'_>, category: Category) -> Selected {
     let graph = &exact.graph;
-    let mut categories = Categories::new(exact.trace, &exact.names, &exact.is_engine);
+    let mut categories = Categories::new(exact);
     let mut found = Selected { lags: Some(category), ..Selected::default() };
     for node in 0..graph.len() as u32 {
         let kind = graph.kind[node as usize];
