@@ -104,12 +104,13 @@ fn an_unknown_option_offers_the_nearest() {
 }
 
 #[test]
-fn negative_numbers_are_answered_in_words() {
+fn negative_numbers_and_empty_texts_are_answered_in_words() {
     for (args, expected) in [
         (&["report", "x.json", "--rank", "-1"][..], "ranks count from 0, -1 is not one of them"),
         (&["report", "x.json", "--rank", "one"], "is not a number"),
         (&["critical-path", "x.json", "--annotation", "a", "--instance", "-1"], "instances count from 0"),
         (&["critical-path", "x.json", "--annotation", "a", "--instance", "-2..0"], "instances count from 0"),
+        (&["critical-path", "x.json", "--annotation", ""], "leave the option out"),
         (&["report", "x.json", "--limit", "-5"], "0 or more"),
         (&["report", "x.json", "--threads", "-5"], "0 or more"),
     ] {
@@ -151,7 +152,6 @@ fn options_of_one_method_are_refused_by_the_other() {
         ("exact", &["--save", "o.json"], "--save is an option of --method hta: write --method hta"),
         ("exact", &["--zero-weight-launch-edges", "--what-if", "gpu=0"], "stackline what-if predicts"),
         ("exact", &["--overlay", "o.json", "--show-all-edges"], "--show-all-edges is an option of --method hta"),
-        ("exact", &["--annotation", ""], "leave the option out"),
         ("ctda", &["--phase-rules", &rules], "line 2"),
         ("hta", &["--phase-rules", &rules], "--method ctda"),
     ] {
