@@ -8,9 +8,8 @@ use crate::critical_path::{FlowEnd, FlowPair, Mark, Overlay};
 use stackline_model::EventId;
 
 impl Exact<'_> {
-    /// Marks for the events on a path, and an arrow wherever it goes from one thread or stream to another or waits in
-    /// between. With `only_critical`, complete events that are neither on the path nor annotations nor Python frames are
-    /// left out.
+    /// Marks for the events on a path, and an arrow wherever it goes from one thread or stream to another. With
+    /// `only_critical`, complete events that are neither on the path nor annotations nor Python frames are left out.
     pub fn overlay(&self, path: &ExactPath, only_critical: bool) -> Overlay {
         let mut events: Vec<EventId> = path.hops.iter().filter_map(|h| h.event.some()).collect();
         let index = |e: &EventId| self.trace.events.source_index[e.index()];
@@ -35,7 +34,7 @@ impl Exact<'_> {
                 waited = Some(hop.rule);
                 continue;
             }
-            if let Some(last) = before.filter(|last| last.track != hop.track || waited.is_some()) {
+            if let Some(last) = before.filter(|last| last.track != hop.track) {
                 flows.push(FlowPair {
                     id: flows.len() as u64,
                     from: self.flow_end(last, last.end),
@@ -63,16 +62,15 @@ impl Exact<'_> {
         self.graph.release(hop.node).map_or(hop.rule, |edge| edge.dependency.rule())
     }
 
-    /// A moment of a hop on its track; the end of GPU work up to 1 µs earlier, so that the arrow touches it.
+    /// Start or end of a hop on its track, in whole µs within it if there are any, so that the arrow touches it; the end
+    /// of GPU work up to 1 µs earlier for the same reason.
     fn flow_end(&self, hop: &Hop, at: i64) -> FlowEnd {
         let trace = self.trace;
         let is_gpu = hop.node != NONE && self.graph.kind[hop.node as usize] == NodeKind::Gpu;
         let inset = if is_gpu && at == hop.end { (hop.end - hop.start).min(1_000) } else { 0 };
         let key = |key| TrackKey::of(trace, key);
-        FlowEnd {
-            pid: key(trace.tracks.pid(hop.track)),
-            tid: key(trace.tracks.get(hop.track).tid),
-            ts_us: (at - inset).div_euclid(1_000),
-        }
+        let floor = (at - inset).div_euclid(1_000);
+        let ts_us = if floor * 1_000 < hop.start && (floor + 1) * 1_000 <= hop.end { floor + 1 } else { floor };
+        FlowEnd { pid: key(trace.tracks.pid(hop.track)), tid: key(trace.tracks.get(hop.track).tid), ts_us }
     }
 }
