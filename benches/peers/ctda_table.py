@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Size of the graph and time of the analysis, method ctda beside HTA 0.6.1: the table of the CTDA-CPA paper (its Table 3).
+"""Size of the graph and time of the analysis, method ctda beside HTA 0.6.1: the table of the CTDA-CPA paper (its Table 3), and how
+many of the 20 names with most time the two have in common.
 
     VENV/bin/python benches/peers/ctda_table.py target/release/stackline [TRACE…] [--runs 3]
 
@@ -20,15 +21,24 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from hta_bench import corpus, last_json, measure  # noqa: E402
 
+# Traces in which one thread works, then training with an autograd thread, then a large one.
 TRACES = [
     "nvidia-a100-alexnet-cuda-sync",
+    "nvidia-a100-simple-add-cuda-sync",
+    "nvidia-a100-simple-add-et-pair",
+    "nvidia-a100-event-sync",
+    "nvidia-a100-event-sync-multi-stream",
     "amd-mi250-toy-train",
+    "amd-mi300-normalization",
     "amd-mi300-resnet-ddp-checkpointing",
     "nvidia-a100-ddp-nccl",
     "nvidia-2080ti-linear",
+    "schema-2020-bare-array-resnet50",
     "schema-2021-v100-resnet50",
     "amd-mi300-sd3.5-diffusion",
 ]
+
+TOP = 20
 
 
 def ours(binary: str, method: str, trace: str, runs: int) -> tuple[dict, float]:
@@ -38,11 +48,22 @@ def ours(binary: str, method: str, trace: str, runs: int) -> tuple[dict, float]:
     return json.loads(measured[-1][2]), statistics.median(cpu for cpu, _, _ in measured)
 
 
-def peer(trace: str, runs: int) -> float:
-    """The median of HTA's CPU seconds for loading and analysing."""
+def peer(trace: str, runs: int) -> tuple[int, int, float] | None:
+    """Nodes, edges, and the median of HTA's CPU seconds for loading and analysing; None where HTA fails."""
     bench = str(Path(__file__).resolve().parent / "hta_bench.py")
-    measured = [last_json(measure([sys.executable, bench, "--peer", trace])[2]) for _ in range(runs)]
-    return statistics.median(m["load_s"] + m["path_s"] for m in measured)
+    try:
+        measured = [last_json(measure([sys.executable, bench, "--peer", trace])[2]) for _ in range(runs)]
+    except SystemExit:
+        return None
+    seconds = statistics.median(m["load_s"] + m["path_s"] for m in measured)
+    return measured[0]["graph_nodes"], measured[0]["graph_edges"], seconds
+
+
+def in_common(ctda: dict, hta: dict) -> str:
+    """How many of HTA's first names are among as many of ctda's. Annotations, which HTA gives no time, do not count."""
+    theirs = [row["name"] for row in hta["top"]][:TOP]
+    ours = [row["name"] for row in ctda["hotspots"] if row["category"] != "user_annotation"][: len(theirs)]
+    return f"{len(set(ours) & set(theirs))} of {len(theirs)}"
 
 
 def main() -> int:
@@ -54,17 +75,21 @@ def main() -> int:
     traces = args.traces or [str(corpus() / "kineto" / f"{name}.json.gz") for name in TRACES]
     has_peer = importlib.util.find_spec("hta") is not None
     head = "HTA s" if has_peer else "hta s (Stackline)"
-    print(f"| trace | events | HTA nodes | HTA edges | {head} | HTA covers | ctda nodes | ctda edges | ctda s | CPCR |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print(f"| trace | events | HTA nodes | HTA edges | {head} | HTA covers | ctda nodes | ctda edges | ctda s | CPCR | names in common |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for trace in traces:
         ctda, ctda_s = ours(args.stackline, "ctda", trace, args.runs)
         hta, hta_s = ours(args.stackline, "hta", trace, args.runs)
-        hta_s = peer(trace, args.runs) if has_peer else hta_s
+        size = (hta["graph_nodes"], sum(hta["edges"].values()), hta_s)
+        if has_peer:
+            size = peer(trace, args.runs)
+        nodes, edges, seconds = (f"{size[0]:,}", f"{size[1]:,}", f"{size[2]:.2f}") if size else ("fails",) * 3
         name = Path(trace).name.removesuffix(".gz").removesuffix(".json")
         covers = hta["weight_us"] * 1e3 / hta["window_ns"]
         print(
-            f"| `{name}` | {ctda['rows']:,} | {hta['graph_nodes']:,} | {sum(hta['edges'].values()):,} | {hta_s:.2f} "
-            f"| {covers:.3f} | {ctda['graph_nodes']:,} | {sum(ctda['edges'].values()):,} | {ctda_s:.2f} | {ctda['cpcr']:.3f} |"
+            f"| `{name}` | {ctda['rows']:,} | {nodes} | {edges} | {seconds} "
+            f"| {covers:.3f} | {ctda['graph_nodes']:,} | {sum(ctda['edges'].values()):,} | {ctda_s:.2f} | {ctda['cpcr']:.3f} "
+            f"| {in_common(ctda, hta)} |"
         )
     return 0
 

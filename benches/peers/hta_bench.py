@@ -45,7 +45,8 @@ def peer(trace: str) -> None:
     done = time.process_time()
     weight = sum(graph.edges[u, v]["weight"] for u, v in zip(graph.critical_path_nodes, graph.critical_path_nodes[1:]))
     json.dump({"ok": bool(ok), "import_s": imported, "load_s": loaded - imported, "path_s": done - loaded,
-               "nodes": len(graph.critical_path_nodes), "weight_us": float(weight)}, sys.stdout)
+               "nodes": len(graph.critical_path_nodes), "weight_us": float(weight),
+               "graph_nodes": graph.number_of_nodes(), "graph_edges": graph.number_of_edges()}, sys.stdout)
 
 
 def measure(command: list[str]) -> tuple[float, float, str]:

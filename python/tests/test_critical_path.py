@@ -72,7 +72,7 @@ def test_a_path_in_full(simple_add: sl.Run) -> None:
     assert "cpu_bound 99.8 %" in repr(path) and "cpu_bound" in path._repr_html_()
 
 
-def test_what_if(simple_add: sl.Run) -> None:
+def test_what_if_of_hta(simple_add: sl.Run) -> None:
     path = simple_add.critical_path("hta", annotation=FORWARD, instance=1)
     without = path.what_if("cpu:cudaMalloc=0")
     assert without.weight_us == 6306
@@ -100,6 +100,18 @@ def test_overlay(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:
         path.overlay(corpus / "kineto" / SIMPLE_ADD)
     with pytest.raises(OSError, match="cannot write"):
         path.overlay(tmp_path / "nowhere" / "a.json")
+
+
+def test_an_overlay_over_another_trace_is_refused(small_trace: Path, tmp_path: Path) -> None:
+    path = sl.open(small_trace).critical_path(method="hta")
+    text = small_trace.read_text()
+    assert "gemm" in text
+    other = tmp_path / "other.json"
+    other.write_text(text.replace("gemm", "other"))
+    target = tmp_path / "overlay.json"
+    with pytest.raises(sl.AnalysisError, match="fit the name and start"):
+        path.overlay(target, source=other)
+    assert sorted(p.name for p in tmp_path.iterdir() if "overlay" in p.name or "partial" in p.name) == []
 
 
 def test_save_and_restore(simple_add: sl.Run, corpus: Path, tmp_path: Path) -> None:

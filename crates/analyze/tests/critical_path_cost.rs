@@ -3,7 +3,8 @@
 
 mod critical_path_support;
 
-use critical_path_support::{corpus, read_trace};
+use critical_path_support::{Mini, corpus, read_trace};
+use stackline_analyze::critical_path::ctda::{self, CtdaOptions};
 use stackline_analyze::critical_path::hta::{self, HtaOptions};
 use stackline_analyze::hta_view::HtaView;
 
@@ -40,4 +41,26 @@ fn a_quarter_of_a_million_events_cost_little() {
     assert_eq!((view.len(), cp.rows, report.path_nodes), (200_513, 82_572, 48_444));
     // A release build takes about a third of a test build; the bound is there to catch what grows with the square.
     assert!(took < 250.0, "{took} ms");
+}
+
+#[test]
+fn many_streams_with_many_waits_cost_method_ctda_little() {
+    let mut t = Mini::default();
+    for stream in 0..20_000 {
+        let at = 20 * stream;
+        t.call("cudaStreamWaitEvent", 1, at, 1, 3 * stream + 1);
+        t.call("cudaLaunchKernel", 1, at + 1, 2, 3 * stream + 2);
+        t.kernel("k", stream, at + 5, 10, 3 * stream + 2);
+        if stream % 10 == 0 {
+            t.call("cudaDeviceSynchronize", 1, at + 5, 12, 3 * stream + 3);
+        }
+    }
+    let trace = t.trace();
+    let Some(before) = cpu_ms() else { return };
+    let path = ctda::analyze(&trace, &CtdaOptions::default()).unwrap();
+    let took = cpu_ms().unwrap() - before;
+    println!("{} edges, {took:.0} ms", path.graph.edges.len());
+    assert!(path.graph.edges.len() < 70 * 20_000);
+    // Every stream for every wait took 19 s.
+    assert!(took < 5_000.0, "{took} ms");
 }

@@ -257,3 +257,58 @@ fn the_order_of_equal_events_in_the_file_does_not_matter() {
         assert_eq!(shown(turned), expected, "rotated by {turn}");
     }
 }
+
+/// Ranks that share a file number their calls alike.
+#[test]
+fn synchronisation_records_count_for_the_process_of_their_call() {
+    let mut t = Mini::default();
+    for (pid, device, stream, at, name) in [(10, 0, 7, 0, "first"), (20, 1, 9, 1000, "second")] {
+        let mut host = |cat: &str, name: &str, start: i64, dur: i64, args: Value| {
+            t.push(cat, name, (pid, 1), (at + start, dur), args);
+        };
+        host("user_annotation", name, 0, 200, json!({}));
+        host("cuda_runtime", "cudaLaunchKernel", 0, 5, json!({ "correlation": 1 }));
+        host("cuda_runtime", "cudaEventRecord", 10, 2, json!({ "correlation": 2 }));
+        host("cuda_runtime", "cudaEventSynchronize", 20, 100, json!({ "correlation": 3 }));
+        host("cpu_op", "after", 130, 60, json!({}));
+        let mut gpu = json!({ "stream": stream, "device": device, "correlation": 1 });
+        t.push("kernel", name, (device, stream), (at + 10, 100), gpu.clone());
+        gpu["correlation"] = 3.into();
+        gpu["wait_on_stream"] = stream.into();
+        gpu["wait_on_cuda_event_record_corr_id"] = 2.into();
+        t.push("cuda_sync", "Event Sync", (device, stream), (at + 22, 90), gpu);
+    }
+    for name in ["first", "second"] {
+        let options = CtdaOptions { annotation: name.to_owned(), ..CtdaOptions::default() };
+        let cp = ctda::analyze(&t.trace(), &options).unwrap();
+        assert!(path(&cp).contains(&(name.to_owned(), 100)), "{name}: {:?}", path(&cp));
+        assert_eq!(cp.warnings, [], "{name}");
+    }
+}
+
+/// Of many streams only those whose work ended last are looked at where no record says what a wait is about.
+#[test]
+fn waits_without_records_find_their_stream_among_many() {
+    let mut t = Mini::default();
+    for stream in 0..200 {
+        t.call("cudaLaunchKernel", 1, 2 * stream, 1, stream + 1);
+        t.kernel(&format!("k{stream}"), stream, 1000, stream + 1, stream + 1);
+    }
+    t.call("cudaEventSynchronize", 1, 500, 655, 900);
+    t.op("after", 1, 1160, 500);
+    let cp = analyze(&t);
+    assert!(path(&cp).contains(&("k154".to_owned(), 155)), "{:?}", path(&cp));
+    // A later synchronisation of the device does not ask again for what an earlier one waited for.
+    let mut t = Mini::default();
+    for stream in 0..3 {
+        t.call("cudaLaunchKernel", 1, 2 * stream, 1, stream + 1);
+        t.kernel(&format!("k{stream}"), stream, 10, 50 + stream, stream + 1);
+    }
+    for sync in 0..3 {
+        t.call("cudaDeviceSynchronize", 1, 30 + 100 * sync, 60, 900 + sync);
+        t.op("between", 1, 91 + 100 * sync, 30);
+    }
+    let cp = analyze(&t);
+    let syncs = cp.graph.edges.iter().filter(|e| e.kind == CtdaEdgeKind::Sync).count();
+    assert_eq!((syncs, path(&cp).contains(&("k2".to_owned(), 52))), (6, true), "{:?}", path(&cp));
+}

@@ -215,8 +215,8 @@ pub(crate) struct CriticalPathArgs {
     #[arg(long, conflicts_with_all = ["method", "restore", "save", "overlay", "what_if", "phase_rules"])]
     pub(crate) compare: bool,
     /// Analyse the events whose name contains this text instead of the whole trace.
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    pub(crate) annotation: String,
+    #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
+    pub(crate) annotation: Option<String>,
     /// Which of these events, in the order of the file from 0: N, or A..B with both ends included [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
@@ -235,7 +235,7 @@ pub(crate) struct CriticalPathArgs {
     /// In the overlay, keep only events on the path, annotations and Python frames.
     #[arg(long, requires = "overlay")]
     pub(crate) only_critical: bool,
-    /// In the overlay, draw every edge of the graph.
+    /// In the overlay, draw every edge of the graph (--method hta).
     #[arg(long, requires = "overlay")]
     pub(crate) show_all_edges: bool,
     /// Save graph and path to this file.
@@ -250,6 +250,13 @@ pub(crate) struct CriticalPathArgs {
     /// Change weights and search again, such as 'gpu=x0.5', 'launch=0', 'gap=0' or 'cpu:cudaMalloc=0'; may be repeated.
     #[arg(long, value_name = "EDIT")]
     pub(crate) what_if: Vec<String>,
+}
+
+impl CriticalPathArgs {
+    /// Part of the name of the events to analyse; empty for the whole trace.
+    pub(crate) fn annotation(&self) -> &str {
+        self.annotation.as_deref().unwrap_or_default()
+    }
 }
 
 /// How the critical path is found.
@@ -329,6 +336,14 @@ impl Command {
             Self::Man => "man",
         }
     }
+}
+
+/// Parses part of a name. The empty text is part of every name, so it is more likely a variable that was not set.
+fn parse_annotation(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("an empty text names nothing; leave the option out for the whole trace".to_owned());
+    }
+    Ok(text.to_owned())
 }
 
 /// Parses `N` or `A..B` (both ends included; `A..=B` is understood too).

@@ -91,9 +91,11 @@ impl<'a> Session<'a> {
         Ok(tables.into_iter().filter(|t| wanted.is_empty() || wanted.contains(&t.name)).collect())
     }
 
-    /// The ranks as a choice for people.
+    /// The ranks as a choice for people, in their own order: archives have another.
     pub(crate) fn ranks(&self) -> String {
-        self.infos.iter().map(|i| i.rank.to_string()).collect::<Vec<_>>().join("|")
+        let mut ranks: Vec<i64> = self.infos.iter().map(|i| i.rank).collect();
+        ranks.sort_unstable();
+        ranks.iter().map(i64::to_string).collect::<Vec<_>>().join("|")
     }
 
     /// Tells the read report on standard error, for commands whose output is a file.

@@ -104,12 +104,13 @@ fn an_unknown_option_offers_the_nearest() {
 }
 
 #[test]
-fn negative_numbers_are_answered_in_words() {
+fn negative_numbers_and_empty_texts_are_answered_in_words() {
     for (args, expected) in [
         (&["report", "x.json", "--rank", "-1"][..], "ranks count from 0, -1 is not one of them"),
         (&["report", "x.json", "--rank", "one"], "is not a number"),
         (&["critical-path", "x.json", "--annotation", "a", "--instance", "-1"], "instances count from 0"),
         (&["critical-path", "x.json", "--annotation", "a", "--instance", "-2..0"], "instances count from 0"),
+        (&["critical-path", "x.json", "--annotation", ""], "leave the option out"),
         (&["report", "x.json", "--limit", "-5"], "0 or more"),
         (&["report", "x.json", "--threads", "-5"], "0 or more"),
     ] {
@@ -146,7 +147,11 @@ fn options_of_one_method_are_refused_by_the_other() {
     for (method, option, expected) in [
         ("ctda", &["--zero-weight-launch-edges"][..], "--method hta only"),
         ("ctda", &["--data-load-events", "x"], "--phase-rules"),
-        ("ctda", &["--overlay", "o.json"], "--method hta only"),
+        ("ctda", &["--overlay", "o.json"], "--method exact or hta"),
+        ("ctda", &["--save", "o.json"], "--method hta only"),
+        ("exact", &["--save", "o.json"], "--save is an option of --method hta: write --method hta"),
+        ("exact", &["--zero-weight-launch-edges", "--what-if", "gpu=0"], "stackline what-if predicts"),
+        ("exact", &["--overlay", "o.json", "--show-all-edges"], "--show-all-edges is an option of --method hta"),
         ("ctda", &["--phase-rules", &rules], "line 2"),
         ("hta", &["--phase-rules", &rules], "--method ctda"),
     ] {
@@ -160,11 +165,49 @@ fn options_of_one_method_are_refused_by_the_other() {
 #[test]
 fn several_ranks_need_a_choice_for_the_path() {
     let folder = tempfile::tempdir().unwrap();
-    let (a, b) = (write_sample(folder.path(), 0), write_sample(folder.path(), 1));
+    let (a, b) = (write_sample(folder.path(), 10), write_sample(folder.path(), 9));
     let (code, text) = failure(&["critical-path", &a, &b]);
     one_line(&text);
     assert_eq!(code, Some(2));
-    assert!(text.contains("--rank 0|1"), "{text}");
+    assert!(text.contains("--rank 9|10"), "{text}");
+}
+
+#[test]
+fn steps_and_a_what_if_say_which_option_chose_the_method() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let (code, text) = failure(&["critical-path", &trace, "--steps", "1", "--what-if", "gpu=x0.5"]);
+    one_line(&text);
+    assert_eq!(code, Some(2));
+    for part in ["--what-if is an option of --method hta", "'ProfilerStep#1'", "stackline what-if"] {
+        assert!(text.contains(part), "{text}");
+    }
+    let (_, text) = failure(&["critical-path", &trace, "--steps", "1", "--method", "hta"]);
+    assert!(text.starts_with("error: --method hta chooses by name"), "{text}");
+}
+
+#[test]
+fn an_input_without_anything_to_make_a_path_of_is_no_failure_of_the_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("empty.json");
+    std::fs::write(&file, "{\"traceEvents\": []}").unwrap();
+    for method in ["exact", "ctda", "hta"] {
+        let (code, text) = failure(&["critical-path", file.to_str().unwrap(), "--method", method]);
+        one_line(&text);
+        assert_eq!(code, Some(3), "{method}: {text}");
+    }
+}
+
+#[test]
+fn long_names_are_cut_where_they_are_offered() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let long = format!("ampere_sgemm_32x32_tn<{}>", "x, ".repeat(400));
+    let text = std::fs::read_to_string(&trace).unwrap().replace("ampere_sgemm_32x32_tn", &long);
+    std::fs::write(&trace, text).unwrap();
+    let (_, said) = failure(&["what-if", &trace, "--scale", "kernel:*sgem_32*", "0.5"]);
+    one_line(&said);
+    assert!(said.contains("ampere_sgemm_32x32_tn<") && said.len() < 500, "{said}");
 }
 
 #[test]

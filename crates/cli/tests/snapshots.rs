@@ -205,6 +205,35 @@ fn overlay_save_and_restore() {
 }
 
 #[test]
+fn the_exact_path_is_drawn_into_its_trace() {
+    let Some(trace) = corpus("kineto/nvidia-a100-simple-add-cuda-sync.json.gz") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("overlay.json").to_str().unwrap().to_owned();
+    let output = run(&["critical-path", &trace, "--overlay", &target]);
+    assert!(output.status.success(), "{output:?}");
+    let document: Value = serde_json::from_str(&std::fs::read_to_string(&target).unwrap()).unwrap();
+    let events = document["traceEvents"].as_array().unwrap();
+    let path = stdout(&["critical-path", &trace, "--format", "json"]);
+    let path: Value = serde_json::from_str(&path).unwrap();
+    let marked = events.iter().filter(|e| e["args"]["critical"] == 1 && e["cat"] != "critical_path").count();
+    assert_eq!(Some(marked as u64), path["path_events"].as_u64());
+    let (starts, ends): (Vec<&Value>, Vec<&Value>) =
+        events.iter().filter(|e| e["cat"] == "critical_path").partition(|e| e["ph"] == "s");
+    assert!(starts.len() > 1 && starts.len() == ends.len());
+    // An arrow leads forward in time, from one track to another.
+    for (from, to) in starts.iter().zip(&ends) {
+        assert_eq!(from["id"], to["id"]);
+        assert_ne!((&from["pid"], &from["tid"]), (&to["pid"], &to["tid"]));
+        let time = |end: &Value| end["ts"].as_f64().unwrap();
+        assert!(time(from) <= time(to) + 1.0, "{from} {to}");
+    }
+    assert!(starts.iter().any(|e| e["args"]["type"] == "launch"), "{:?}", starts[0]);
+    let whole = std::fs::metadata(&target).unwrap().len();
+    assert!(run(&["critical-path", &trace, "--overlay", &target, "--only-critical"]).status.success());
+    assert!(std::fs::metadata(&target).unwrap().len() < whole);
+}
+
+#[test]
 fn exports_are_read_back_and_redacted() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);

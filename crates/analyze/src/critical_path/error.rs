@@ -124,16 +124,25 @@ fn offer(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "the trace has no annotations; leave the annotation out to analyse the whole trace".to_owned();
     }
-    let quoted: Vec<String> = nearest.iter().map(|n| format!("'{n}'")).collect();
-    format!("nearest: {}", quoted.join(", "))
+    format!("nearest: {}", quoted(nearest))
+}
+
+/// Longer names are cut: those of templated kernels fill screens.
+const SHOWN: usize = 80;
+
+fn quoted(names: &[String]) -> String {
+    let short = |name: &String| match name.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("'{}…'", &name[..end]),
+        None => format!("'{name}'"),
+    };
+    names.iter().map(short).collect::<Vec<_>>().join(", ")
 }
 
 fn offer_names(nearest: &[String]) -> String {
     if nearest.is_empty() {
         return "it has nothing of that kind".to_owned();
     }
-    let quoted: Vec<String> = nearest.iter().map(|n| format!("'{n}'")).collect();
-    format!("nearest: {} (* stands for any text)", quoted.join(", "))
+    format!("nearest: {} (* stands for any text)", quoted(nearest))
 }
 
 fn step_numbers(numbers: &[i64]) -> String {

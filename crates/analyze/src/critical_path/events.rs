@@ -18,7 +18,7 @@ pub enum TrackKey {
 }
 
 impl TrackKey {
-    fn of(trace: &Trace, key: Key) -> Self {
+    pub(super) fn of(trace: &Trace, key: Key) -> Self {
         match key {
             Key::Int(i) => Self::Number(i),
             Key::Str(s) => Self::Text(trace.strings.get(s).to_owned()),

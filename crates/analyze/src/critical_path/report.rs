@@ -65,7 +65,7 @@ pub struct CriticalPathReport {
     pub path_edges: BTreeMap<String, usize>,
     /// Weight of the path in µs.
     pub weight_us: f64,
-    /// What the path's time is bound by, in percent. The empty name stands for dependencies and synchronisation.
+    /// What the path's time is bound by, in percent. Dependencies and synchronisation weigh nothing and are left out.
     pub bound_by: BTreeMap<String, f64>,
     /// The same in µs.
     pub bound_by_us: BTreeMap<String, f64>,
@@ -85,7 +85,9 @@ impl CriticalPath {
 
     /// The report without the points of the path, which are most of it.
     pub fn summary(&self) -> CriticalPathReport {
-        let bounds = self.breakdown().bound_by;
+        let mut bounds = self.breakdown().bound_by;
+        // Dependencies and synchronisation weigh nothing.
+        bounds.retain(|s| !s.name.is_empty());
         let mut path_edges = BTreeMap::new();
         for edge in self.path_edges() {
             *path_edges.entry(edge.kind.name().to_owned()).or_default() += 1;

@@ -23,7 +23,7 @@ use std::path::Path;
 
 /// Runs the command.
 pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
-    if args.instance.is_some() && args.annotation.is_empty() {
+    if args.instance.is_some() && args.annotation.is_none() {
         return Err(wrong_use("--instance counts the events that --annotation names: give both"));
     }
     if args.compare {
@@ -32,8 +32,7 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let hta_only = hta_only(args);
     match args.method {
         Some(Method::Exact) if !hta_only.is_empty() => {
-            let message = format!("{} needs --method hta", hta_only.join(", "));
-            Err(wrong_use(format!("{message}; for exact predictions use stackline what-if")))
+            Err(wrong_use(format!("{}: write --method hta, or leave it out{}", of_hta(&hta_only), predicted(args))))
         }
         Some(Method::Exact | Method::Hta) if args.phase_rules.is_some() => {
             Err(wrong_use("--phase-rules is for --method ctda: only that one knows phases"))
@@ -52,7 +51,7 @@ fn hta_only(args: &CriticalPathArgs) -> Vec<&'static str> {
         ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
         ("--data-load-events", !args.data_load_events.is_empty()),
         ("--include-last-profiler-step", args.include_last_profiler_step),
-        ("--overlay", args.overlay.is_some()),
+        ("--show-all-edges", args.show_all_edges),
         ("--save", args.save.is_some()),
         ("--restore", args.restore.is_some()),
         ("--what-if", !args.what_if.is_empty()),
@@ -60,10 +59,27 @@ fn hta_only(args: &CriticalPathArgs) -> Vec<&'static str> {
     given.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
 }
 
+fn of_hta(options: &[&str]) -> String {
+    let are = if options.len() == 1 { "is an option" } else { "are options" };
+    format!("{} {are} of --method hta", options.join(", "))
+}
+
+/// Where predictions by the exact method are to be had.
+fn predicted(args: &CriticalPathArgs) -> &'static str {
+    if args.what_if.is_empty() { "" } else { "; stackline what-if predicts by the exact method" }
+}
+
 fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
-    if common.steps.is_some() {
-        return Err(wrong_use("--method hta chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
+    if let Some(steps) = common.steps {
+        // Who has not chosen the method should learn what did.
+        let who = if args.method.is_none() {
+            format!("{}, which", of_hta(&hta_only(args)))
+        } else {
+            "--method hta".to_owned()
+        };
+        let how = format!("chooses by name: use --annotation 'ProfilerStep#{}' instead of --steps", steps.first);
+        return Err(wrong_use(format!("{who} {how}{}", predicted(args))));
     }
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
         return Err(wrong_use("--restore takes the place of a trace: give one or the other"));
@@ -98,7 +114,7 @@ fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 /// The path of a file that `--save` wrote, and what it says of the trace.
 fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Result<(Session<'a>, CriticalPath)> {
     let given = [
-        ("--annotation", !args.annotation.is_empty()),
+        ("--annotation", args.annotation.is_some()),
         ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
         ("--data-load-events", !args.data_load_events.is_empty()),
         ("--include-last-profiler-step", args.include_last_profiler_step),
@@ -123,7 +139,7 @@ fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Resu
 fn analyze(args: &CriticalPathArgs, session: &Session<'_>) -> Result<CriticalPath> {
     let trace = one_trace(session)?;
     let options = HtaOptions {
-        annotation: args.annotation.clone(),
+        annotation: args.annotation().to_owned(),
         instance: args.instance.map(instances).transpose()?,
         zero_weight_launch_edges: args.zero_weight_launch_edges,
         data_load_events: args.data_load_events.clone(),
@@ -164,6 +180,11 @@ pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
         | CriticalPathError::ContradictingEdits { .. }
         | CriticalPathError::InvalidPhaseRules { .. }
         | CriticalPathError::Restore { .. } => WrongUse(error.to_string()).into(),
+        // The tool did not fail: the input has nothing that a path could be made of.
+        CriticalPathError::NoTimedEvents | CriticalPathError::EmptyGraph { whole_trace: true, .. } => {
+            unreadable(error.to_string())
+        }
+        CriticalPathError::EmptyGraph { .. } => WrongUse(error.to_string()).into(),
         other => other.into(),
     }
 }
@@ -255,9 +276,8 @@ fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Str
 fn tables(path: &CriticalPath, report: &CriticalPathReport) -> Vec<Table> {
     let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().collect();
     bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let name = |n: &str| if n.is_empty() { "dependencies and synchronisation".to_owned() } else { n.to_owned() };
     let bound_by = Table::new("bound_by", "What bounds the path")
-        .text("bound_by", bounds.iter().map(|(n, _)| name(n)))
+        .text("bound_by", bounds.iter().map(|(n, _)| (*n).clone()))
         .f64("percent", Unit::Percent, bounds.iter().map(|(_, p)| **p))
         .f64("weight_us", Unit::Us, bounds.iter().map(|(n, _)| report.bound_by_us.get(*n).copied()));
     let top = path.top_names();

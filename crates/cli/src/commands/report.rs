@@ -26,7 +26,7 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
             let session = Session::open(inputs, common)?;
-            let content = Content::compute(&session)?;
+            let content = Content::compute(&session, common.format == Format::Json)?;
             (session, content)
         }
     };

@@ -6,7 +6,8 @@ use crate::session::Session;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::{WarningCode, hta};
+use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
+use stackline_analyze::critical_path::{CriticalPathError, hta};
 use stackline_engine::cache;
 use stackline_model::{ReadReport, Table, Trace};
 use stackline_present::{TraceInfo, human};
@@ -35,15 +36,15 @@ pub(crate) struct PathSummary {
 }
 
 impl Content {
-    /// Works a report out.
-    pub(crate) fn compute(session: &Session<'_>) -> Result<Self> {
+    /// Works a report out; HTA's path, which only documents tell of, on demand.
+    pub(crate) fn compute(session: &Session<'_>, with_hta: bool) -> Result<Self> {
         let mut tables = session.run(&ANALYSES)?;
         tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
         if tables.iter().all(|t| t.name != "operators" || t.rows() == 0) {
             tables.extend(session.run(&[INSTEAD_OF_OPERATORS])?);
         }
         let read_reports = session.set.traces.iter().map(|t| t.report.clone()).collect();
-        Ok(Self { infos: session.infos.clone(), read_reports, tables, paths: critical_paths(session) })
+        Ok(Self { infos: session.infos.clone(), read_reports, tables, paths: critical_paths(session, with_hta) })
     }
 
     /// The report that `import` kept in a run directory, if these inputs and options ask for just that.
@@ -60,7 +61,7 @@ impl Content {
     /// The report of all that a session has, if a run made of it should keep one.
     pub(crate) fn to_keep(session: &Session<'_>) -> Result<Option<Self>> {
         let whole = session.common.rank.is_none() && session.common.steps.is_none();
-        whole.then(|| Self::compute(session)).transpose()
+        whole.then(|| Self::compute(session, true)).transpose()
     }
 
     /// Keeps the report in a run that was just written. Best effort: without it, a report is worked out again.
@@ -69,48 +70,89 @@ impl Content {
     }
 }
 
-fn critical_paths(session: &Session<'_>) -> Vec<PathSummary> {
+fn critical_paths(session: &Session<'_>, with_hta: bool) -> Vec<PathSummary> {
     let many = session.infos.len() > 1;
-    let with_steps = session.scope.steps.is_some();
     let traces = session.set.traces.iter().zip(&session.infos);
-    traces.map(|(trace, info)| critical_path(trace, info, many, with_steps)).collect()
+    traces.map(|(trace, info)| critical_path(trace, info, (many, with_hta), session.scope.steps)).collect()
 }
 
-fn critical_path(trace: &Trace, info: &TraceInfo, many: bool, with_steps: bool) -> PathSummary {
+/// The path of one trace: the line is about the exact one. Documents had HTA's first, under keys that stay.
+fn critical_path(
+    trace: &Trace,
+    info: &TraceInfo,
+    (many, with_hta): (bool, bool),
+    steps: Option<(i64, i64)>,
+) -> PathSummary {
     let label = if many { format!("Critical path, rank {}", info.rank) } else { "Critical path".to_owned() };
-    if with_steps {
-        let hint = "stackline critical-path --annotation 'ProfilerStep#N' looks at one step";
-        let json = json!({"rank": info.rank, "left_out": "--steps"});
-        return PathSummary { json, line: format!("{label}: {hint}.") };
-    }
-    let report = match hta::analyze(trace, &hta::HtaOptions::default()) {
-        Ok(path) => path.summary(),
-        Err(error) => {
-            let json = json!({"rank": info.rank, "error": error.to_string()});
-            return PathSummary { json, line: format!("{label}: none, for {error}.") };
+    let choice = steps.map_or(WindowChoice::Whole, |(first, last)| WindowChoice::Steps(first, last));
+    let (exact, hta) = std::thread::scope(|scope| {
+        let hta = with_hta.then(|| scope.spawn(|| hta_json(trace, steps.is_some())));
+        let exact = exact_path(trace, &choice);
+        (exact, hta.map(|thread| thread.join().unwrap_or_default()))
+    });
+    let mut json = serde_json::Map::from_iter([("rank".to_owned(), json!(info.rank))]);
+    json.extend(hta.unwrap_or_default());
+    let line = match &exact {
+        Ok(report) => line(&label, report),
+        Err(error) => format!("{label}: none, for {error}."),
+    };
+    let exact = match exact {
+        Ok(report) => json!({
+            "window_ns": report.window_ns,
+            "path_ns": report.path_ns,
+            "path_events": report.path_events,
+            "bound_by": report.bound_by,
+            "bound_by_ns": report.bound_by_ns,
+            "inferred_ns": report.inferred_ns,
+            "warnings": report.warnings,
+        }),
+        Err(error) => json!({"error": error.to_string()}),
+    };
+    json.insert("exact".to_owned(), exact);
+    PathSummary { json: json.into(), line }
+}
+
+fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<ExactReport, CriticalPathError> {
+    let exact = Exact::new(trace);
+    Ok(exact.summary(&exact.path(choice)?))
+}
+
+/// Causes that the line names.
+const NAMED: usize = 5;
+
+fn line(label: &str, report: &ExactReport) -> String {
+    let mut causes: Vec<(&str, f64)> = report.bound_by.iter().map(|(cause, p)| (*cause, *p)).collect();
+    causes.sort_by(|a, b| b.1.total_cmp(&a.1).then_with(|| a.0.cmp(b.0)));
+    let named = causes.iter().filter(|(_, p)| *p >= 0.1).take(NAMED);
+    let named: Vec<String> = named.map(|(cause, p)| format!("{} {p:.1} %", cause.replace('_', " "))).collect();
+    let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
+    format!(
+        "{label}: {}, bound by {} ({inferred:.1} % inferred or unknown).",
+        human::duration(report.path_ns),
+        if named.is_empty() { "nothing".to_owned() } else { named.join(", ") },
+    )
+}
+
+/// What documents say of HTA's path, under the keys that they always had.
+fn hta_json(trace: &Trace, with_steps: bool) -> serde_json::Map<String, Value> {
+    let json = if with_steps {
+        json!({"left_out": "--steps"})
+    } else {
+        match hta::analyze(trace, &hta::HtaOptions::default()) {
+            Ok(path) => {
+                let report = path.summary();
+                json!({
+                    "method": report.method,
+                    "window_ns": report.window_ns,
+                    "weight_us": report.weight_us,
+                    "path_nodes": report.path_nodes,
+                    "path_events": report.path_events,
+                    "bound_by": report.bound_by,
+                    "warnings": report.warnings,
+                })
+            }
+            Err(error) => json!({"error": error.to_string()}),
         }
     };
-    let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().filter(|(_, p)| **p >= 0.1).collect();
-    bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let bounds: Vec<String> = bounds.iter().map(|(name, p)| format!("{} {p:.1} %", name.replace('_', " "))).collect();
-    let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
-    let line = format!(
-        "{label} (HTA's rules{}): {} of a window of {}, {} events: {}.",
-        if left_out { ", without the last step" } else { "" },
-        human::duration((report.weight_us * 1e3) as i64),
-        human::duration(report.window_ns),
-        human::count(report.path_events),
-        if bounds.is_empty() { "no time on it".to_owned() } else { bounds.join(", ") },
-    );
-    let json = json!({
-        "rank": info.rank,
-        "method": report.method,
-        "window_ns": report.window_ns,
-        "weight_us": report.weight_us,
-        "path_nodes": report.path_nodes,
-        "path_events": report.path_events,
-        "bound_by": report.bound_by,
-        "warnings": report.warnings,
-    });
-    PathSummary { json, line }
+    if let Value::Object(keys) = json { keys } else { serde_json::Map::new() }
 }

@@ -11,6 +11,7 @@ use super::waits::Waits;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, Trace, TrackId};
 use std::ops::Range;
+use std::rc::Rc;
 
 /// A node of the GPU is cut where its stream ran dry until at most this share of its time is idle. The paper names
 /// sparse nodes as the limit of aggregation (section 4.5.2).
@@ -25,7 +26,7 @@ pub(super) struct Lane {
     /// Number of its first node.
     pub(super) first_node: u32,
     /// Streams that its process uses.
-    pub(super) streams: Vec<StreamId>,
+    pub(super) streams: Rc<[StreamId]>,
 }
 
 /// A node of the GPU.
@@ -56,14 +57,16 @@ pub(super) struct Nodes {
 /// Cuts everything into nodes. With `one_lock`, the threads of a process are one logical thread.
 pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>, one_lock: bool) -> Nodes {
     let mut lanes = Vec::new();
+    let orphans: Rc<[StreamId]> = orphan_streams(gpu).into();
     for threads in std::mem::take(&mut host.processes) {
-        let streams = process_streams(&threads, gpu);
+        let own = process_streams(&threads, gpu);
+        let streams = if own.is_empty() { Rc::clone(&orphans) } else { own.into() };
         if one_lock {
             lanes.push(lane(trace, host, gpu, waits, threads, streams));
             continue;
         }
         for thread in threads {
-            lanes.push(lane(trace, host, gpu, waits, vec![thread], streams.clone()));
+            lanes.push(lane(trace, host, gpu, waits, vec![thread], Rc::clone(&streams)));
         }
     }
     let mut first = 0;
@@ -80,14 +83,15 @@ pub(super) fn nodes(trace: &Trace, host: &mut Host, gpu: &Gpu, waits: &Waits<'_>
     Nodes { host: first, gpu: gpu_nodes, node_of_op, mark_of_call, lanes }
 }
 
-/// The streams that calls of a process launch on; without any, those that no call of the trace launches on.
+/// The streams that calls of a process launch on. A process without any uses the orphans.
 fn process_streams(threads: &[Thread], gpu: &Gpu) -> Vec<StreamId> {
     let calls = threads.iter().flat_map(|t| &t.calls);
     let ops: Vec<u32> = calls.flat_map(|&c| gpu.launched_by(c).iter().copied()).collect();
-    let streams = gpu.streams_of(&ops);
-    if !streams.is_empty() {
-        return streams;
-    }
+    gpu.streams_of(&ops)
+}
+
+/// The streams that no call of the trace launches on.
+fn orphan_streams(gpu: &Gpu) -> Vec<StreamId> {
     let orphan = |s: &StreamId| gpu.of_stream(*s).all(|op| gpu.ops[op as usize].launch.is_none());
     (0..gpu.streams.len() as u32).filter(orphan).collect()
 }
@@ -98,7 +102,7 @@ fn lane(
     gpu: &Gpu,
     waits: &Waits<'_>,
     threads: Vec<Thread>,
-    streams: Vec<StreamId>,
+    streams: Rc<[StreamId]>,
 ) -> Lane {
     let pieces = timeline::merge(&threads);
     let marks = marks::find(trace, &threads, gpu);

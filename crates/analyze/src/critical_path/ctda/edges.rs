@@ -83,7 +83,8 @@ fn launch_end(nodes: &Nodes, gpu: &Gpu, at: u32) -> i64 {
 
 /// What host and streams wait for.
 fn synchronisation(nodes: &Nodes, lane: &Lane, gpu: &Gpu, waits: &mut Waits<'_>, edges: &mut Vec<CtdaEdge>) {
-    let next_launch = next_launches(lane, gpu);
+    let next_launches = NextLaunches::new(lane, gpu);
+    let mut unfinished = Unfinished::new(lane, gpu);
     let mut last_stream: FxHashMap<u32, StreamId> = FxHashMap::default();
     let sync_nodes: FxHashMap<usize, u32> =
         lane.chain.nodes.iter().zip(lane.first_node..).filter_map(|(n, i)| n.sync.map(|s| (s, i))).collect();
@@ -96,7 +97,11 @@ fn synchronisation(nodes: &Nodes, lane: &Lane, gpu: &Gpu, waits: &mut Waits<'_>,
         match mark.kind {
             MarkKind::Sync(kind) => {
                 let Some(&to) = sync_nodes.get(&at) else { continue };
-                for op in waits.of_sync(mark, kind, &lane.streams, last_stream.get(&mark.thread).copied()) {
+                let ops = match kind {
+                    SyncKind::Device => unfinished.at(mark.start, gpu, waits),
+                    _ => waits.of_sync(mark, kind, &lane.streams, last_stream.get(&mark.thread).copied()),
+                };
+                for op in ops {
                     // Another thread may have gone on while this call still waited.
                     let until = lane.chain.nodes[(to - lane.first_node) as usize].end.min(mark.end);
                     let at_ns = gpu.ops[op as usize].end.min(until);
@@ -104,9 +109,9 @@ fn synchronisation(nodes: &Nodes, lane: &Lane, gpu: &Gpu, waits: &mut Waits<'_>,
                 }
             }
             MarkKind::StreamWait => {
-                let next: &[(StreamId, u32)] = next_launch.get(&at).map_or(&[], Vec::as_slice);
-                let (stream, sources) = waits.of_stream_wait(mark, &lane.streams, next.first().map(|n| n.0));
-                let target = next.iter().find(|n| Some(n.0) == stream).map(|n| n.1);
+                let next = next_launches.after(mark.thread, at);
+                let (stream, sources) = waits.of_stream_wait(mark, &lane.streams, next);
+                let target = stream.and_then(|s| next_launches.on_stream(mark.thread, s, at));
                 let Some(target) = target else { continue };
                 stream_waits(nodes, gpu, (target, &sources), edges);
             }
@@ -129,23 +134,79 @@ fn stream_waits(nodes: &Nodes, gpu: &Gpu, (target, sources): (u32, &[u32]), edge
     }
 }
 
-/// Per call that lets a stream wait: the next launch of its thread on each stream, as (stream, first operation), the
-/// nearest first.
-fn next_launches(lane: &Lane, gpu: &Gpu) -> FxHashMap<usize, Vec<(StreamId, u32)>> {
-    let mut found = FxHashMap::default();
-    let mut ahead: Vec<Vec<(StreamId, u32)>> = vec![Vec::new(); lane.tracks.len()];
-    for (at, mark) in lane.marks.iter().enumerate().rev() {
-        let ahead = &mut ahead[mark.thread as usize];
-        if mark.kind == MarkKind::StreamWait {
-            found.insert(at, ahead.clone());
+/// What a synchronisation of the device waits for: the last operation of each stream, but of streams only that it may
+/// still have to wait for. What had ended when an earlier one began, that one waited for, and everything after it too.
+struct Unfinished {
+    /// When what was launched, ascending.
+    launches: Vec<(i64, StreamId)>,
+    next: usize,
+    streams: Vec<StreamId>,
+}
+
+impl Unfinished {
+    fn new(lane: &Lane, gpu: &Gpu) -> Self {
+        let mut launches = Vec::new();
+        if lane.marks.iter().any(|m| m.kind == MarkKind::Sync(SyncKind::Device)) {
+            let ops = lane.streams.iter().flat_map(|&s| gpu.of_stream(s));
+            launches.extend(ops.map(|op| &gpu.ops[op as usize]).map(|op| (op.launched_at, op.stream)));
+            launches.sort_unstable();
+            launches.dedup();
         }
-        let mut own = Vec::new();
-        for &stream in launch_streams(mark, gpu, &mut own) {
-            let ops = gpu.launched_by(mark.event).iter().copied();
-            let first = ops.filter(|&op| gpu.ops[op as usize].stream == stream).min();
-            ahead.retain(|(s, _)| *s != stream);
-            ahead.splice(0..0, first.map(|op| (stream, op)));
-        }
+        Self { launches, next: 0, streams: Vec::new() }
     }
-    found
+
+    /// The operations at a time, which never decreases, by stream.
+    fn at(&mut self, at: i64, gpu: &Gpu, waits: &Waits<'_>) -> Vec<u32> {
+        let new = self.launches[self.next..].iter().take_while(|(launched, _)| *launched <= at);
+        let before = self.streams.len();
+        self.streams.extend(new.map(|(_, stream)| *stream));
+        self.next += self.streams.len() - before;
+        self.streams.sort_unstable();
+        self.streams.dedup();
+        let ops: Vec<u32> = self.streams.iter().filter_map(|&s| waits.last_launched(s, at)).collect();
+        self.streams.retain(|&s| waits.last_launched(s, at).is_some_and(|op| gpu.ops[op as usize].end > at));
+        ops
+    }
+}
+
+/// The launches of each thread, to find what a call that lets a stream wait is about.
+#[derive(Default)]
+struct NextLaunches {
+    /// Per thread: mark, stream and first operation there, in the order of the marks.
+    of_thread: FxHashMap<u32, Vec<(usize, StreamId, u32)>>,
+    /// The same per thread and stream.
+    of_stream: FxHashMap<(u32, StreamId), Vec<(usize, u32)>>,
+}
+
+impl NextLaunches {
+    fn new(lane: &Lane, gpu: &Gpu) -> Self {
+        let mut found = Self::default();
+        if !lane.marks.iter().any(|m| m.kind == MarkKind::StreamWait) {
+            return found;
+        }
+        for (at, mark) in lane.marks.iter().enumerate() {
+            let mut own = Vec::new();
+            for &stream in launch_streams(mark, gpu, &mut own) {
+                let ops = gpu.launched_by(mark.event).iter().copied();
+                let Some(op) = ops.filter(|&op| gpu.ops[op as usize].stream == stream).min() else { continue };
+                found.of_thread.entry(mark.thread).or_default().push((at, stream, op));
+                found.of_stream.entry((mark.thread, stream)).or_default().push((at, op));
+            }
+        }
+        found
+    }
+
+    /// The next launch of a thread after a mark: stream and operation; of several streams the last.
+    fn after(&self, thread: u32, mark: usize) -> Option<(StreamId, u32)> {
+        let launches = self.of_thread.get(&thread)?;
+        let next = launches.partition_point(|l| l.0 <= mark);
+        let of_next = launches[next..].iter().take_while(|l| l.0 == launches[next].0);
+        of_next.last().map(|&(_, stream, op)| (stream, op))
+    }
+
+    /// The first operation of the thread's next launch on a stream after a mark.
+    fn on_stream(&self, thread: u32, stream: StreamId, mark: usize) -> Option<u32> {
+        let launches = self.of_stream.get(&(thread, stream))?;
+        launches.get(launches.partition_point(|l| l.0 <= mark)).map(|l| l.1)
+    }
 }

@@ -139,6 +139,12 @@ impl Gpu {
         (other.stream != own.stream && device(other) == device(own) && !held_up).then_some(last)
     }
 
+    /// Operations that ended by a time, the last first.
+    pub(super) fn ended_by(&self, at: i64) -> impl Iterator<Item = &Op> {
+        let ended = self.by_end.partition_point(|&op| self.ops[op as usize].end <= at);
+        self.by_end[..ended].iter().rev().map(|&op| &self.ops[op as usize])
+    }
+
     /// The stream with this number on a device.
     pub(super) fn stream_numbered(&self, device: i32, stream: i64) -> Option<StreamId> {
         self.numbers.get(&(device, stream)).copied()

@@ -5,22 +5,31 @@
 
 use super::gpu::{Gpu, StreamId};
 use super::marks::{Mark, MarkKind, SyncKind};
+use crate::critical_path::commands::RecordKey;
 use crate::hta_view::number;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, Trace};
+use stackline_model::{AttrColumn, EventId, EventKind, Key, Trace};
+use std::borrow::Cow;
+
+/// Where a process uses more streams than this, only so many are looked at for a wait without record: those whose work
+/// ended last. Else many waits times many streams would take as long as both together.
+const MOST_STREAMS: usize = 64;
+/// So many operations are looked at to find them.
+const MOST_OPERATIONS: usize = 4_096;
 
 /// Finds waits. Positions are those of [`Gpu::ops`].
 pub(super) struct Waits<'a> {
     trace: &'a Trace,
     gpu: &'a Gpu,
+    correlation: AttrColumn<'a>,
     /// Per stream: when operations were launched, ascending, and the last position up to there.
     launches: Vec<Vec<(i64, u32)>>,
-    /// Synchronisation records by correlation.
-    records: FxHashMap<i64, SyncRecord>,
-    /// By correlation of an event record: the stream that it was recorded on.
-    recorded_on: FxHashMap<i64, StreamId>,
-    /// By correlation of an event record: when its call began.
-    recorded_at: FxHashMap<i64, i64>,
+    /// Synchronisation records by correlation. Ranks may share a file: of several the one nearest in time counts.
+    records: FxHashMap<i64, Vec<SyncRecord>>,
+    /// By the call that recorded an event: the stream that it was recorded on.
+    recorded_on: FxHashMap<RecordKey, StreamId>,
+    /// By the call that recorded an event: when it began.
+    recorded_at: FxHashMap<RecordKey, i64>,
     /// Waits that rules inferred, and waits that are about nothing known.
     pub(super) inferred: u64,
     pub(super) unknown: u64,
@@ -29,8 +38,11 @@ pub(super) struct Waits<'a> {
 /// What a synchronisation record says.
 #[derive(Clone, Copy, Debug)]
 struct SyncRecord {
+    start: i64,
     /// The stream that it is on: of a stream synchronisation the one waited for, of a stream wait the one that waits.
     stream: Option<StreamId>,
+    /// The stream of the event record that is waited for.
+    on_stream: Option<StreamId>,
     /// Correlation of the event record that is waited for; -1 if none.
     event_record: i64,
 }
@@ -41,6 +53,7 @@ impl<'a> Waits<'a> {
         let mut waits = Self {
             trace,
             gpu,
+            correlation: trace.attr("correlation"),
             launches,
             records: FxHashMap::default(),
             recorded_on: FxHashMap::default(),
@@ -54,35 +67,52 @@ impl<'a> Waits<'a> {
 
     fn read_records(&mut self) {
         let trace = self.trace;
-        let [stream, device, correlation, on_stream, event_record] =
-            ["stream", "device", "correlation", "wait_on_stream", "wait_on_cuda_event_record_corr_id"]
-                .map(|key| trace.attr(key));
+        let [stream, device, on_stream, event_record] =
+            ["stream", "device", "wait_on_stream", "wait_on_cuda_event_record_corr_id"].map(|key| trace.attr(key));
         for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Sync) {
             let [stream, device, correlation, on_stream, event_record] =
-                [&stream, &device, &correlation, &on_stream, &event_record].map(|c| number(c, event, trace));
+                [&stream, &device, &self.correlation, &on_stream, &event_record].map(|c| number(c, event, trace));
             let device = i32::try_from(device).unwrap_or(-1);
-            self.records
-                .insert(correlation, SyncRecord { stream: self.gpu.stream_numbered(device, stream), event_record });
-            if let Some(on) = self.gpu.stream_numbered(device, on_stream).filter(|_| event_record >= 0) {
-                self.recorded_on.insert(event_record, on);
-            }
+            let numbered = |stream: i64| self.gpu.stream_numbered(device, stream);
+            let record = SyncRecord {
+                start: trace.events.start[event.index()],
+                stream: numbered(stream),
+                on_stream: numbered(on_stream),
+                event_record,
+            };
+            self.records.entry(correlation).or_default().push(record);
         }
         self.records.remove(&-1);
-        if self.recorded_on.is_empty() {
+        if self.records.is_empty() {
             return;
         }
-        for event in trace.events.ids().filter(|&e| trace.kind(e).is_api_call()) {
-            let correlation = number(&correlation, event, trace);
-            if self.recorded_on.contains_key(&correlation) {
-                self.recorded_at.insert(correlation, trace.events.start[event.index()]);
+        let calls = || trace.events.ids().filter(|&e| trace.kind(e).is_api_call());
+        for call in calls() {
+            if let Some(record) = self.record(call).filter(|r| r.event_record >= 0)
+                && let Some(on) = record.on_stream
+            {
+                self.recorded_on.insert((self.process(call), record.event_record), on);
+            }
+        }
+        for call in calls().filter(|_| !self.recorded_on.is_empty()) {
+            let key = self.key(call);
+            if self.recorded_on.contains_key(&key) {
+                self.recorded_at.insert(key, trace.events.start[call.index()]);
             }
         }
     }
 
+    fn process(&self, call: EventId) -> Key {
+        self.trace.tracks.pid(self.trace.events.track[call.index()])
+    }
+
+    fn key(&self, call: EventId) -> RecordKey {
+        (self.process(call), number(&self.correlation, call, self.trace))
+    }
+
     /// Whether an event record is waited for by anything.
     pub(super) fn is_waited_for(&self, record: EventId) -> bool {
-        let correlation = number(&self.trace.attr("correlation"), record, self.trace);
-        self.recorded_on.contains_key(&correlation)
+        !self.recorded_on.is_empty() && self.recorded_on.contains_key(&self.key(record))
     }
 
     /// Per call that waits on the host: the operations it waits for, at most one per stream.
@@ -97,7 +127,8 @@ impl<'a> Waits<'a> {
         let one = |op: Option<u32>| op.into_iter().collect::<Vec<u32>>();
         match kind {
             SyncKind::OwnCopy => self.gpu.launched_by(mark.event).to_vec(),
-            SyncKind::Device => streams.iter().filter_map(|&s| self.last_launched(s, mark.start)).collect(),
+            // Those need to know what earlier ones waited for.
+            SyncKind::Device => Vec::new(),
             SyncKind::Stream => match record.and_then(|r| r.stream) {
                 Some(stream) => one(self.last_launched(stream, mark.start)),
                 // PyTorch synchronises the stream that it has just used.
@@ -107,12 +138,13 @@ impl<'a> Waits<'a> {
                 }
                 None => self.nothing(),
             },
-            SyncKind::Event => match record.map(|r| self.recorded_op(r.event_record)) {
+            SyncKind::Event => match record.map(|r| self.recorded_op(mark.event, r.event_record)) {
                 Some(op) => one(op),
                 // Without a record: what ended last before the call returned.
                 None => {
                     let gpu = self.gpu;
                     let ended = |op: &u32| gpu.ops[*op as usize].end <= mark.end;
+                    let streams = self.busy_until(mark.end, mark.start, streams);
                     let ops = streams.iter().filter_map(|&s| self.last_launched(s, mark.start)).filter(ended);
                     let found = ops.max_by_key(|&op| (gpu.ops[op as usize].end, op));
                     if found.is_none() {
@@ -135,29 +167,54 @@ impl<'a> Waits<'a> {
         &mut self,
         mark: &Mark,
         streams: &[StreamId],
-        waiting: Option<StreamId>,
+        next: Option<(StreamId, u32)>,
     ) -> (Option<StreamId>, Vec<u32>) {
         if let Some(record) = self.record(mark.event) {
-            return (record.stream, self.recorded_op(record.event_record).into_iter().collect());
+            return (record.stream, self.recorded_op(mark.event, record.event_record).into_iter().collect());
         }
         // Without a record: whatever had been launched on the other streams. The search takes what ended last, and only
         // if nothing else explains the start better.
+        let waiting = next.map(|n| n.0);
+        let until = next.map_or(i64::MAX, |(_, op)| self.gpu.ops[op as usize].start);
+        let streams = self.busy_until(until, mark.start, streams);
         let others = streams.iter().filter(|&&s| Some(s) != waiting);
         let found: Vec<u32> = others.filter_map(|&s| self.last_launched(s, mark.start)).collect();
         self.inferred += u64::from(!found.is_empty());
         (waiting, found)
     }
 
+    /// Of many streams those whose work ended last up to a time, of what was launched before another; of few all.
+    fn busy_until<'s>(&self, until: i64, launched_by: i64, streams: &'s [StreamId]) -> Cow<'s, [StreamId]> {
+        if streams.len() <= MOST_STREAMS {
+            return Cow::Borrowed(streams);
+        }
+        let mut found = Vec::new();
+        for op in self.gpu.ended_by(until).take(MOST_OPERATIONS) {
+            let of = op.stream;
+            if op.launched_at <= launched_by && !found.contains(&of) && streams.binary_search(&of).is_ok() {
+                found.push(of);
+                if found.len() == MOST_STREAMS {
+                    break;
+                }
+            }
+        }
+        found.sort_unstable();
+        Cow::Owned(found)
+    }
+
     fn record(&self, call: EventId) -> Option<SyncRecord> {
         if self.records.is_empty() {
             return None;
         }
-        self.records.get(&number(&self.trace.attr("correlation"), call, self.trace)).copied()
+        let at = self.trace.events.start[call.index()];
+        let records = self.records.get(&number(&self.correlation, call, self.trace))?;
+        records.iter().min_by_key(|r| r.start.abs_diff(at)).copied()
     }
 
-    /// The last operation launched on the stream of an event record before the record.
-    fn recorded_op(&self, record: i64) -> Option<u32> {
-        let (stream, at) = (*self.recorded_on.get(&record)?, *self.recorded_at.get(&record)?);
+    /// The last operation launched on the stream of an event record before the record; `call` is one of its process.
+    fn recorded_op(&self, call: EventId, record: i64) -> Option<u32> {
+        let key = (self.process(call), record);
+        let (stream, at) = (*self.recorded_on.get(&key)?, *self.recorded_at.get(&key)?);
         self.last_launched(stream, at)
     }
 

@@ -11,6 +11,7 @@ mod graph;
 mod hops;
 mod lanes;
 mod names;
+mod overlay;
 mod report;
 mod slack;
 mod steps;

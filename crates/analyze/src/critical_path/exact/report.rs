@@ -1,5 +1,6 @@
 //! The exact path as one serialisable value.
 
+use super::category::Category;
 use super::hops::{HopReport, Stretch};
 use super::story::{Chapter, story};
 use super::walk::ExactPath;
@@ -8,6 +9,7 @@ use crate::critical_path::{PathPoint, ReportShare};
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{EventId, StrId};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// How many names [`ExactReport::top`] lists.
@@ -54,7 +56,7 @@ pub struct ExactReport {
     pub bound_by_ns: BTreeMap<&'static str, i64>,
     /// Time whose cause is inferred, not recorded, in ns; time without known cause included.
     pub inferred_ns: i64,
-    /// Names with the most time on the path.
+    /// Names with the most time on the path; time without event under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,
     /// The path in at most some twenty lines.
     pub story: Vec<Chapter>,
@@ -114,19 +116,26 @@ impl Exact<'_> {
         }
     }
 
-    /// Names of events by their time on the path.
+    /// Names of events by their time on the path, time without event by its cause.
     fn top_names(&self, path: &ExactPath) -> Vec<ReportShare> {
-        let mut sums: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
-        for hop in path.hops.iter().filter(|h| h.event.is_some()) {
-            let slot = sums.entry(self.trace.events.name[hop.event.index()]).or_default();
+        let mut named: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
+        let mut nameless = Category::ALL.map(|category| (category, (0, 0)));
+        for hop in &path.hops {
+            let slot: &mut (i64, usize) = match hop.event.some() {
+                Some(event) => named.entry(self.trace.events.name[event.index()]).or_default(),
+                None => &mut nameless[hop.category as usize].1,
+            };
             *slot = (slot.0 + hop.end - hop.start, slot.1 + 1);
         }
-        let mut sums: Vec<(StrId, (i64, usize))> = sums.into_iter().collect();
-        let text = |id: StrId| self.trace.strings.get(id);
-        sums.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| text(a.0).cmp(text(b.0))));
+        let named = named.into_iter().map(|(name, sum)| (Cow::Borrowed(self.trace.strings.get(name)), sum));
+        // Time that belongs to no event has no name of its own.
+        let gaps =
+            nameless.into_iter().map(|(category, sum)| (Cow::Owned(format!("(no event: {})", category.name())), sum));
+        let mut sums: Vec<(Cow<'_, str>, (i64, usize))> = named.chain(gaps).filter(|(_, sum)| sum.0 > 0).collect();
+        sums.sort_by(|a, b| b.1.0.cmp(&a.1.0).then_with(|| a.0.cmp(&b.0)));
         let total = path.window.length_ns().max(1) as f64;
-        let share = |(name, (ns, edges)): (StrId, (i64, usize))| ReportShare {
-            name: text(name).to_owned(),
+        let share = |(name, (ns, edges)): (Cow<'_, str>, (i64, usize))| ReportShare {
+            name: name.into_owned(),
             weight_us: ns as f64 / 1e3,
             percent: 100.0 * ns as f64 / total,
             edges,

@@ -23,7 +23,7 @@ pub struct StepSpread {
     pub category: Option<Category>,
     /// Least over the steps.
     pub min_ns: i64,
-    /// Median over the steps (the lower one of two).
+    /// Median over the steps: between the middle two where their number is even, in whole ns.
     pub median_ns: i64,
     /// Greatest over the steps.
     pub max_ns: i64,
@@ -51,7 +51,8 @@ pub fn spread(steps: &[StepPath]) -> Vec<StepSpread> {
         let mut values: Vec<(i64, i64)> = steps.iter().map(|s| (value(s), s.number)).collect();
         values.sort_unstable();
         let (max_ns, max_step) = values[values.len() - 1];
-        StepSpread { category, min_ns: values[0].0, median_ns: values[(values.len() - 1) / 2].0, max_ns, max_step }
+        let (low, high) = (values[(values.len() - 1) / 2].0, values[values.len() / 2].0);
+        StepSpread { category, min_ns: values[0].0, median_ns: low + (high - low) / 2, max_ns, max_step }
     };
     let mut causes: Vec<StepSpread> =
         Category::ALL.into_iter().map(|c| over(Some(c), &|s: &StepPath| s.by_category[c as usize].1)).collect();

@@ -54,6 +54,7 @@ fn steps_table(rows: &[StepSpread]) -> Table {
         .i64("median_ns", Unit::Ns, rows.iter().map(|s| s.median_ns))
         .i64("max_ns", Unit::Ns, rows.iter().map(|s| s.max_ns))
         .i64("max_step", Unit::None, rows.iter().map(|s| s.max_step))
+        .note("A step's path ends with the step on its own thread, so GPU work that goes on after it is not the step's; the path of the whole trace may differ.")
 }
 
 /// Name of the table of hops; JSON documents have them under `hops`.

@@ -27,7 +27,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() {
         return Err(wrong_use("--compare chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
     }
-    let choice = exact::window(&args.annotation, args.instance, common)?;
+    let choice = exact::window(args.annotation(), args.instance, common)?;
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
     let mut rows = [
@@ -77,7 +77,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
 
 fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
     let instance = args.instance.map(instances).transpose()?;
-    let options = CtdaOptions { annotation: args.annotation.clone(), instance, steps: None, phase_rules: None };
+    let options = CtdaOptions { annotation: args.annotation().to_owned(), instance, steps: None, phase_rules: None };
     Ok(ctda::analyze(trace, &options).map_err(refuse)?.report())
 }
 
@@ -102,6 +102,5 @@ fn row_of(method: &'static str, run: impl FnOnce() -> Result<Found>) -> Row {
 fn most(bound_by: &BTreeMap<String, f64>) -> String {
     let mut causes: Vec<(&String, &f64)> = bound_by.iter().collect();
     causes.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
-    let name = |n: &str| if n.is_empty() { "dependencies".to_owned() } else { n.to_owned() };
-    causes.iter().take(3).map(|(n, p)| format!("{} {p:.0} %", name(n))).collect::<Vec<_>>().join(", ")
+    causes.iter().take(3).map(|(n, p)| format!("{n} {p:.0} %")).collect::<Vec<_>>().join(", ")
 }

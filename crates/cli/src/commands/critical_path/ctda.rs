@@ -23,7 +23,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let phase_rules = args.phase_rules.as_deref().map(read_rules).transpose()?;
     let session = Session::open(&args.inputs, common)?;
     let options = CtdaOptions {
-        annotation: args.annotation.clone(),
+        annotation: args.annotation().to_owned(),
         instance: args.instance.map(instances).transpose()?,
         steps: common.steps.map(|r| (r.first, r.last)),
         phase_rules,
@@ -49,6 +49,9 @@ fn refuse_options_of_hta(args: &CriticalPathArgs) -> Result<()> {
     match given.iter().find(|g| g.1) {
         Some(("--data-load-events", _)) => {
             Err(wrong_use("--data-load-events is for --method hta; name phases in a file with --phase-rules instead"))
+        }
+        Some(("--overlay", _)) => {
+            Err(wrong_use("--overlay draws the path of --method exact or hta; choose one of them, or leave it out"))
         }
         Some((option, _)) => Err(wrong_use(format!("{option} is for --method hta only; leave it out"))),
         None => Ok(()),

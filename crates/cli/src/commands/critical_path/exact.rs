@@ -1,24 +1,32 @@
 //! `critical-path --method exact`.
 
-use super::{one_trace, refuse};
+use super::{one_trace, overlay, refuse};
 use crate::args::{Common, CriticalPathArgs, Format, Range};
 use crate::failure::wrong_use;
 use crate::output::Answer;
-use crate::session::Session;
+use crate::session::{Session, not_an_input};
+use crate::view::top;
 use anyhow::Result;
 use serde::Serialize;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::{self, Exact, ExactReport, Harmless, StepSpread, WindowChoice, spread};
+use stackline_model::Table;
 use stackline_present::{human, terminal};
 use std::io;
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
-    let choice = window(&args.annotation, args.instance, common)?;
+    let choice = window(args.annotation(), args.instance, common)?;
+    if let Some(target) = &args.overlay {
+        not_an_input(target, &args.inputs)?;
+    }
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
     let graph = Exact::new(trace);
     let path = graph.path(&choice).map_err(refuse)?;
+    if let Some(file) = &args.overlay {
+        overlay::write(&graph.overlay(&path, args.only_critical), &args.inputs, file)?;
+    }
     let wants_hops = common.format != Format::Table || common.tables.iter().any(|t| t == exact::HOPS);
     let report = if wants_hops { graph.report(&path) } else { graph.summary(&path) };
     let harmless = graph.large_but_harmless(&path);
@@ -31,7 +39,20 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let tables = session.pick(all)?;
     let head = if people { head(&report, &choice) } else { String::new() };
     let extra = if common.format == Format::Json { extra(&report, &harmless, &steps)? } else { Vec::new() };
-    Answer { command: "critical-path", session: &session, extra, tables, head, shown: None }.write(common)
+    let shown = (people && common.limit.is_none()).then(|| tables.iter().map(short).collect());
+    Answer { command: "critical-path", session: &session, extra, tables, head, shown }.write(common)
+}
+
+/// Rows of the tables beside the story that people see without --limit.
+const ROWS: usize = 8;
+
+/// A table cut to what fits beside the story.
+fn short(table: &Table) -> Table {
+    match table.name.as_str() {
+        "top" => top(table, "weight_us", ROWS),
+        "large_but_harmless" => top(table, "total_ns", ROWS),
+        _ => table.clone(),
+    }
 }
 
 /// The stretch of the trace that the options name.

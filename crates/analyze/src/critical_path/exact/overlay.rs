@@ -1,0 +1,76 @@
+//! The exact path as marks and arrows on top of the trace file.
+
+use super::graph::NONE;
+use super::walk::{ExactPath, Hop};
+use super::{Exact, NodeKind};
+use crate::critical_path::events::TrackKey;
+use crate::critical_path::{FlowEnd, FlowPair, Mark, Overlay};
+use stackline_model::EventId;
+
+impl Exact<'_> {
+    /// Marks for the events on a path, and an arrow wherever it goes from one thread or stream to another. With
+    /// `only_critical`, complete events that are neither on the path nor annotations nor Python frames are left out.
+    pub fn overlay(&self, path: &ExactPath, only_critical: bool) -> Overlay {
+        let mut events: Vec<EventId> = path.hops.iter().filter_map(|h| h.event.some()).collect();
+        let index = |e: &EventId| self.trace.events.source_index[e.index()];
+        events.sort_unstable_by_key(index);
+        events.dedup();
+        let mark = |e: &EventId| Mark {
+            index: index(e),
+            name: self.trace.name(*e).to_owned(),
+            start_ns: self.trace.events.start[e.index()],
+        };
+        Overlay { critical: events.iter().map(mark).collect(), flows: self.arrows(path), only_critical }
+    }
+
+    /// The arrows, in time order.
+    fn arrows(&self, path: &ExactPath) -> Vec<FlowPair> {
+        let mut flows: Vec<FlowPair> = Vec::new();
+        let mut before: Option<&Hop> = None;
+        // The rule behind the time since the hop before.
+        let mut waited = None;
+        for hop in path.hops.iter().filter(|h| h.track.is_some()) {
+            if self.is_lag(hop) {
+                waited = Some(hop.rule);
+                continue;
+            }
+            if let Some(last) = before.filter(|last| last.track != hop.track) {
+                flows.push(FlowPair {
+                    id: flows.len() as u64,
+                    from: self.flow_end(last, last.end),
+                    to: self.flow_end(hop, hop.start),
+                    weight_us: (hop.start - last.end) / 1_000,
+                    critical: true,
+                    kind: waited.unwrap_or_else(|| self.rule_into(hop)),
+                });
+            }
+            (before, waited) = (Some(hop), None);
+        }
+        flows
+    }
+
+    /// Whether a hop is the time before what it names, not of it.
+    fn is_lag(&self, hop: &Hop) -> bool {
+        hop.node != NONE && hop.end <= self.graph.start[hop.node as usize]
+    }
+
+    /// The rule by which the node of a hop was released.
+    fn rule_into(&self, hop: &Hop) -> &'static str {
+        if hop.node == NONE {
+            return hop.rule;
+        }
+        self.graph.release(hop.node).map_or(hop.rule, |edge| edge.dependency.rule())
+    }
+
+    /// Start or end of a hop on its track, in whole µs within it if there are any, so that the arrow touches it; the end
+    /// of GPU work up to 1 µs earlier for the same reason.
+    fn flow_end(&self, hop: &Hop, at: i64) -> FlowEnd {
+        let trace = self.trace;
+        let is_gpu = hop.node != NONE && self.graph.kind[hop.node as usize] == NodeKind::Gpu;
+        let inset = if is_gpu && at == hop.end { (hop.end - hop.start).min(1_000) } else { 0 };
+        let key = |key| TrackKey::of(trace, key);
+        let floor = (at - inset).div_euclid(1_000);
+        let ts_us = if floor * 1_000 < hop.start && (floor + 1) * 1_000 <= hop.end { floor + 1 } else { floor };
+        FlowEnd { pid: key(trace.tracks.pid(hop.track)), tid: key(trace.tracks.get(hop.track).tid), ts_us }
+    }
+}
