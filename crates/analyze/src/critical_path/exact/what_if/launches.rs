@@ -113,6 +113,7 @@ impl Applier<'_, '_> {
     pub(super) fn overlap(&mut self, nodes: &[u32]) {
         let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
         let (graph, plan) = (&self.exact.graph, self.plan);
+        self.let_threads_go(&chosen);
         for at in 0..plan.len() as u32 {
             let node = plan.node[at as usize];
             if graph.kind[node as usize] != NodeKind::Gpu || chosen.contains(&node) {
@@ -135,6 +136,23 @@ impl Applier<'_, '_> {
             }
         }
         self.notes.push("what uses the result of a collective is not in a trace: the prediction lets nothing but the host wait for it".to_owned());
+    }
+
+    /// Waits for another stream or an event held these operations only because that stream waited for them.
+    fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
+        use CallKind::{EventSync, Query, StreamSync};
+        for &(node, call) in &self.index.sync_nodes {
+            if !matches!(self.index.calls.of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
+                continue;
+            }
+            let at = self.at(node);
+            let syncs = |i: &usize| self.is_edge(*i, |d| matches!(d, Dependency::Sync(_)));
+            let is_chosen = |i: &usize| chosen.contains(&self.plan.node[self.plan.edge(*i).from as usize]);
+            let (through, others): (Vec<usize>, Vec<usize>) = self.plan.range(at).filter(syncs).partition(is_chosen);
+            if !others.is_empty() {
+                through.into_iter().for_each(|i| self.changes.set_slack(at, i, GONE));
+            }
+        }
     }
 
     /// The last operation before one on its stream that is not chosen.

@@ -5,9 +5,11 @@
 //! is taken as usual for the prediction, and once in favour of the edit and once against it for its bounds.
 
 mod apply;
+mod capacity;
 mod edit;
 mod host_time;
 mod index;
+mod lags;
 mod launches;
 mod loader;
 mod path;
@@ -16,6 +18,7 @@ mod select;
 mod selector;
 mod sweep;
 mod tables;
+mod turns;
 mod waits;
 
 pub use edit::{Action, Edit};
@@ -97,8 +100,10 @@ impl<'a> Exact<'a> {
     }
 }
 
-/// Bounds are wider by the window's length over this.
+/// Bounds are wider by the window's length over this, for clocks and rounding,
 const BLUR: i64 = 10_000;
+/// and where anything moves by one more gap or hand-over, in ns.
+const LAG_NS: i64 = 4_000;
 
 /// A window whose length is asked for.
 #[derive(Clone, Copy)]
@@ -156,9 +161,18 @@ impl WhatIf<'_, '_> {
         let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts).length;
         let best = self.end_after(measured, applied, Mode::Optimistic, shifts).length;
         let ns = before - after;
-        // Clocks and rounding.
-        let blur = if applied.counts.is_empty() { 0 } else { before / BLUR };
-        Gain { ns, low_ns: ns.min(before - worst) - blur, high_ns: ns.max(before - best) + blur }
+        let (mut low, mut high) = (ns.min(before - worst), ns.max(before - best));
+        let shift = |node: u32| shifts.get(self.plan.position[node as usize] as usize).copied().unwrap_or(0);
+        if applied.changes.any() && self.plan.turns.moved(self.exact, shift) {
+            low -= self.plan.turns.longest;
+            high += self.plan.turns.longest;
+        }
+        let blur = match () {
+            () if applied.counts.is_empty() => 0,
+            () if low == 0 && high == 0 => before / BLUR,
+            () => before / BLUR + LAG_NS,
+        };
+        Gain { ns, low_ns: low - blur, high_ns: high + blur }
     }
 
     /// Where the window ends after the edits, and how long it is then.
