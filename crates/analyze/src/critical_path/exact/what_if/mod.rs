@@ -35,6 +35,7 @@ use apply::{Applied, apply};
 use index::Index;
 use path::End;
 use replay::{Changes, Mode, Plan};
+use turns::Doubt;
 
 /// A trace prepared for what-if: many edits can be tried on it.
 pub struct WhatIf<'e, 'a> {
@@ -159,20 +160,28 @@ impl WhatIf<'_, '_> {
     fn gain(&self, measured: &Measured, applied: &Applied, after: i64, shifts: &mut Vec<i64>) -> Gain {
         let before = measured.window.length_ns();
         let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts).length;
+        let mut doubt = self.doubt(applied, shifts);
         let best = self.end_after(measured, applied, Mode::Optimistic, shifts).length;
+        let other = self.doubt(applied, shifts);
+        doubt.longer = doubt.longer.max(other.longer);
+        doubt.shorter = doubt.shorter.max(other.shorter);
         let ns = before - after;
-        let (mut low, mut high) = (ns.min(before - worst), ns.max(before - best));
-        let shift = |node: u32| shifts.get(self.plan.position[node as usize] as usize).copied().unwrap_or(0);
-        if applied.changes.any() && self.plan.turns.moved(self.exact, shift) {
-            low -= self.plan.turns.longest;
-            high += self.plan.turns.longest;
-        }
+        let low = ns.min(before - worst) - doubt.longer;
+        let high = ns.max(before - best) + doubt.shorter;
         let blur = match () {
             () if applied.counts.is_empty() => 0,
             () if low == 0 && high == 0 => before / BLUR,
             () => before / BLUR + LAG_NS,
         };
         Gain { ns, low_ns: low - blur, high_ns: high + blur }
+    }
+
+    /// What turns at locks may add or take.
+    fn doubt(&self, applied: &Applied, shifts: &[i64]) -> Doubt {
+        if !applied.changes.any() {
+            return Doubt::default();
+        }
+        self.plan.turns.doubt(|lane, at| self.lane_moment(lane, at, applied, shifts))
     }
 
     /// Where the window ends after the edits, and how long it is then.
