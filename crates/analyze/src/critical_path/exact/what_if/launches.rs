@@ -69,8 +69,9 @@ impl Applier<'_, '_> {
         let ends = &graph.end[first as usize..last as usize];
         let mut node = first + ends.partition_point(|&end| end <= from) as u32;
         while node < last && graph.start[node as usize] < to {
-            let starts_inside = graph.start[node as usize] >= from;
-            let ends_inside = graph.end[node as usize] <= to;
+            // What it waited for to begin, and whom its end lets go on, stay as they are.
+            let starts_inside = graph.start[node as usize] > from;
+            let ends_inside = graph.end[node as usize] < to;
             let waits = graph.edges_into(node).iter().any(|e| e.dependency != Dependency::Program);
             let returns = graph.kind[node as usize] != NodeKind::Host;
             if returns || (starts_inside && waits) || (ends_inside && self.index.releases_thread[node as usize]) {
