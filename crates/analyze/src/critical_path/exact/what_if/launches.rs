@@ -7,6 +7,7 @@ use super::replay::GONE;
 use super::selector::Selector;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::gpu_calls::CallKind;
+use crate::critical_path::gpu_order::Reason;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::FxHashSet;
 
@@ -150,8 +151,17 @@ impl Applier<'_, '_> {
             let syncs = |i: &usize| self.is_edge(*i, |d| matches!(d, Dependency::Sync(_)));
             let is_chosen = |i: &usize| chosen.contains(&self.plan.node[self.plan.edge(*i).from as usize]);
             let (through, others): (Vec<usize>, Vec<usize>) = self.plan.range(at).filter(syncs).partition(is_chosen);
+            // What a loop of queries asked for is not known.
+            let polls = |i: usize| self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling));
             if !others.is_empty() {
                 through.into_iter().for_each(|i| self.changes.set_slack(at, i, GONE));
+            } else {
+                through
+                    .into_iter()
+                    .filter(|&i| polls(i))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|i| self.changes.doubt(at, i));
             }
         }
     }

@@ -168,6 +168,7 @@ impl WhatIf<'_, '_> {
         let ns = before - after;
         let low = ns.min(before - worst) - doubt.longer;
         let high = ns.max(before - best) + doubt.shorter;
+        let low = applied.changes.at_worst.map_or(low, |cost| low.min(-cost));
         let blur = match () {
             () if applied.counts.is_empty() => 0,
             () if low == 0 && high == 0 => before / BLUR,

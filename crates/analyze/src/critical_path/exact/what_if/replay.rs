@@ -12,7 +12,7 @@ pub(super) use super::lags::{GONE, Mode};
 use super::turns::Turns;
 use super::waits::Waits;
 use crate::critical_path::gpu_order::Evidence;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// An edge by position.
 #[derive(Clone, Copy)]
@@ -194,6 +194,10 @@ impl Plan {
     /// Shift of the start of a node whose edges are not all as observed, and by how much its way back from a wait changes.
     fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> (i64, i64) {
         let inferred = self.is_inferred[at as usize];
+        let gone = |i: usize| changes.gone_at_best.contains(&(i as u32));
+        // There may be nothing to wait for any more.
+        let may_go = self.turns.is_turn[self.node[at as usize] as usize]
+            || (mode == Mode::Optimistic && !changes.gone_at_best.is_empty() && self.range(at).any(gone));
         let mut terms = Terms { unmoved: true, ..Terms::default() };
         let (mut synced, mut others) = (None, None);
         for (i, edge) in self.range(at).zip(&self.edges[self.range(at)]) {
@@ -204,7 +208,7 @@ impl Plan {
             match mode {
                 Mode::Optimistic if inferred && edge.is_binding => terms.binding = Some(term),
                 Mode::Optimistic if inferred => {
-                    let asked = if self.turns.is_turn[self.node[at as usize] as usize] { term } else { observed };
+                    let asked = if may_go { term } else { observed };
                     terms.other = terms.other.max(Some(asked));
                     if !edge.is_inferred {
                         terms.sure = terms.sure.max(Some(term));
@@ -238,6 +242,9 @@ impl Plan {
         shifts: &[i64],
     ) -> Option<(i64, i64)> {
         let edge = &self.edges[index];
+        if mode == Mode::Optimistic && changes.gone_at_best.contains(&(index as u32)) {
+            return None;
+        }
         let changed = changes.overrides.get(&(index as u32)).copied();
         let slack = changed.unwrap_or_else(|| edge.slack(&self.lags[mode as usize]));
         if slack >= GONE / 2 {
@@ -294,6 +301,10 @@ pub(super) struct Changes {
     overrides: FxHashMap<u32, i64>,
     /// Edges on top: position (none: nothing, a moment) and slack.
     pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
+    /// Edges, by index in the plan, that the optimist takes away.
+    gone_at_best: FxHashSet<u32>,
+    /// If the edits may come to nothing: what they cost then, in ns.
+    pub(super) at_worst: Option<i64>,
     /// First position at which anything changes.
     first: u32,
 }
@@ -305,6 +316,8 @@ impl Changes {
             special: vec![false; plan.len()],
             overrides: FxHashMap::default(),
             extra: FxHashMap::default(),
+            gone_at_best: FxHashSet::default(),
+            at_worst: None,
             first: plan.len() as u32,
         }
     }
@@ -321,6 +334,12 @@ impl Changes {
     /// Sets the slack of an edge into a node; [`GONE`] takes it away.
     pub(super) fn set_slack(&mut self, at: u32, index: usize, slack: i64) {
         self.overrides.insert(index as u32, slack);
+        self.mark(at);
+    }
+
+    /// Takes an edge into a node away where things are taken in favour of the edits.
+    pub(super) fn doubt(&mut self, at: u32, index: usize) {
+        self.gone_at_best.insert(index as u32);
         self.mark(at);
     }
 
