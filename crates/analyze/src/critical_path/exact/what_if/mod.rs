@@ -12,6 +12,7 @@ mod index;
 mod lags;
 mod launches;
 mod loader;
+mod notes;
 mod path;
 mod replay;
 mod select;
@@ -121,7 +122,7 @@ impl WhatIf<'_, '_> {
     /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
     pub fn predict(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let applied = apply(self.exact, (&self.plan, &self.index), edits)?;
+        let mut applied = apply(self.exact, (&self.plan, &self.index), edits)?;
         let mut shifts = Vec::new();
         let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts);
         let after = path::path(self.exact, &self.plan, &applied, &shifts, end);
@@ -129,6 +130,10 @@ impl WhatIf<'_, '_> {
         let none = apply(self.exact, (&self.plan, &self.index), &[])?;
         let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts);
         let before = path::path(self.exact, &self.plan, &none, &shifts, observed);
+        let mut notes = std::mem::take(&mut applied.notes);
+        let taken = self.taken_off(&measured, &applied);
+        notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
+        notes.extend(self.moved_on(&measured, &applied, gain.ns));
         let names = edits.iter().map(ToString::to_string);
         Ok(Prediction {
             window: measured.window,
@@ -137,7 +142,7 @@ impl WhatIf<'_, '_> {
             edits: names.zip(applied.counts.iter().copied()).collect(),
             before,
             after,
-            notes: applied.notes,
+            notes,
         })
     }
 

@@ -5,6 +5,7 @@
 //! edges have none. So without changes every shift is 0 and the observed times come back exactly.
 
 use super::super::Exact;
+use super::super::category::LONG_GAP_NS;
 use super::super::graph::{ActivityGraph, Dependency, NONE};
 use super::capacity::{capacity, lone_queries};
 use super::lags::{Class, Lags, class_of, lag_tables};
@@ -214,7 +215,8 @@ impl Plan {
                         terms.sure = terms.sure.max(Some(term));
                     }
                 }
-                Mode::Pessimistic if inferred && edge.class != Class::Capacity => {
+                // What took longer than lags do, something else held back.
+                Mode::Pessimistic if inferred && edge.class != Class::Capacity && edge.observed <= LONG_GAP_NS => {
                     terms.sure = terms.sure.max(Some(term.max(observed)));
                 }
                 _ => terms.sure = terms.sure.max(Some(term)),
@@ -335,6 +337,11 @@ impl Changes {
     pub(super) fn set_slack(&mut self, at: u32, index: usize, slack: i64) {
         self.overrides.insert(index as u32, slack);
         self.mark(at);
+    }
+
+    /// The slack that was set of an edge, in ns.
+    pub(super) fn slack(&self, index: usize) -> Option<i64> {
+        self.overrides.get(&(index as u32)).copied()
     }
 
     /// Takes an edge into a node away where things are taken in favour of the edits.
