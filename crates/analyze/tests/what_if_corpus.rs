@@ -4,7 +4,7 @@
 mod corpus_support;
 
 use corpus_support::for_each_trace;
-use stackline_analyze::critical_path::exact::what_if::{Edit, SweepOptions};
+use stackline_analyze::critical_path::exact::what_if::{Candidate, Edit, SweepOptions};
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 
 #[test]
@@ -64,9 +64,13 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
         let one = SweepOptions { threads: 1, ..options };
         let alone = what_if.sweep(&WindowChoice::Whole, &one, &|| false).unwrap();
         assert_eq!(sweep, alone, "{name}");
-        for candidate in sweep.candidates.iter().take(3) {
-            let window = sweep.window_ns as f64;
-            println!("{name}: {} gains {:.1} %", candidate.edit, 100.0 * candidate.gain.ns as f64 / window);
+        for candidate in sweep.candidates.iter().take(8) {
+            let share = |ns: i64| 100.0 * ns as f64 / sweep.window_ns as f64;
+            let Candidate { edit, gain, also, on_path_ns, .. } = candidate;
+            let (gain, low, high, on) = (share(gain.ns), share(gain.low_ns), share(gain.high_ns), share(*on_path_ns));
+            println!(
+                "{name}: {edit:.90} gains {gain:.1} % ({low:.1} to {high:.1}), on path {on:.1} %, also {also:.3?}"
+            );
         }
     });
 }

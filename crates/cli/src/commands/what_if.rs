@@ -38,7 +38,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let stopped = || stop.load(Ordering::Relaxed);
         let sweep = what_if.sweep(&choice, &options, &stopped).map_err(refuse)?;
         if stopped() {
-            say(&format!("Stopped: {} of {} edits were tried.", sweep.candidates.len(), sweep.planned))?;
+            say(&format!("Stopped: {} of {} edits were tried.", sweep.tried, sweep.planned))?;
         }
         (vec![sweep_table(&sweep)], sweep_extra(&sweep), sweep_head(&sweep, &choice))
     } else {
@@ -158,7 +158,7 @@ fn sweep_head(sweep: &Sweep, choice: &WindowChoice) -> String {
         "What to fix first, for {}: {}; {} edits tried, each alone\n",
         in_words(choice),
         human::duration(sweep.window_ns),
-        human::count(sweep.candidates.len() as i64),
+        human::count(sweep.tried as i64),
     )
 }
 
@@ -167,6 +167,6 @@ fn sweep_extra(sweep: &Sweep) -> Vec<(&'static str, Value)> {
         ("method", json!("exact")),
         ("window_ns", json!(sweep.window_ns)),
         ("planned", json!(sweep.planned)),
-        ("tried", json!(sweep.candidates.len())),
+        ("tried", json!(sweep.tried)),
     ]
 }

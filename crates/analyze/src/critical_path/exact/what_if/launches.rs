@@ -7,6 +7,7 @@ use super::replay::GONE;
 use super::selector::Selector;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::gpu_calls::CallKind;
+use crate::critical_path::gpu_order::Reason;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::FxHashSet;
 
@@ -69,8 +70,9 @@ impl Applier<'_, '_> {
         let ends = &graph.end[first as usize..last as usize];
         let mut node = first + ends.partition_point(|&end| end <= from) as u32;
         while node < last && graph.start[node as usize] < to {
-            let starts_inside = graph.start[node as usize] >= from;
-            let ends_inside = graph.end[node as usize] <= to;
+            // What it waited for to begin, and whom its end lets go on, stay as they are.
+            let starts_inside = graph.start[node as usize] > from;
+            let ends_inside = graph.end[node as usize] < to;
             let waits = graph.edges_into(node).iter().any(|e| e.dependency != Dependency::Program);
             let returns = graph.kind[node as usize] != NodeKind::Host;
             if returns || (starts_inside && waits) || (ends_inside && self.index.releases_thread[node as usize]) {
@@ -113,6 +115,7 @@ impl Applier<'_, '_> {
     pub(super) fn overlap(&mut self, nodes: &[u32]) {
         let chosen: FxHashSet<u32> = nodes.iter().copied().collect();
         let (graph, plan) = (&self.exact.graph, self.plan);
+        self.let_threads_go(&chosen);
         for at in 0..plan.len() as u32 {
             let node = plan.node[at as usize];
             if graph.kind[node as usize] != NodeKind::Gpu || chosen.contains(&node) {
@@ -135,6 +138,32 @@ impl Applier<'_, '_> {
             }
         }
         self.notes.push("what uses the result of a collective is not in a trace: the prediction lets nothing but the host wait for it".to_owned());
+    }
+
+    /// Waits for another stream or an event held these operations only because that stream waited for them.
+    fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
+        use CallKind::{EventSync, Query, StreamSync};
+        for &(node, call) in &self.index.sync_nodes {
+            if !matches!(self.index.calls.of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
+                continue;
+            }
+            let at = self.at(node);
+            let syncs = |i: &usize| self.is_edge(*i, |d| matches!(d, Dependency::Sync(_)));
+            let is_chosen = |i: &usize| chosen.contains(&self.plan.node[self.plan.edge(*i).from as usize]);
+            let (through, others): (Vec<usize>, Vec<usize>) = self.plan.range(at).filter(syncs).partition(is_chosen);
+            // What a loop of queries asked for is not known.
+            let polls = |i: usize| self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling));
+            if !others.is_empty() {
+                through.into_iter().for_each(|i| self.changes.set_slack(at, i, GONE));
+            } else {
+                through
+                    .into_iter()
+                    .filter(|&i| polls(i))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .for_each(|i| self.changes.doubt(at, i));
+            }
+        }
     }
 
     /// The last operation before one on its stream that is not chosen.

@@ -1,6 +1,6 @@
 //! More workers for the loading of data.
 
-use super::super::graph::{Dependency, NONE};
+use super::super::graph::{Dependency, NONE, NodeKind};
 use super::super::names::bits;
 use super::super::threads::ThreadRule;
 use super::apply::Applier;
@@ -15,6 +15,9 @@ struct Batch {
     done: u32,
     begun: u32,
 }
+
+/// What it takes at most to ask a worker for a batch, in ns.
+const ASKING_NS: i64 = 25_000;
 
 impl Applier<'_, '_> {
     /// With workers in the trace each batch is begun when a worker of the larger crew is free; without, waits for the
@@ -49,7 +52,30 @@ impl Applier<'_, '_> {
                 None => self.changes.add_edge(at, NONE, start(batch.begun) - start(batches[0].begun)),
             }
         }
+        self.doubt_workers(more);
         Ok(count)
+    }
+
+    /// Which worker makes which batch, and in which order they come, the trace of a smaller crew does not tell: at best
+    /// nobody waits for data any more, at worst nothing changes but that more batches are asked for at first.
+    fn doubt_workers(&mut self, more: u32) {
+        let graph = &self.exact.graph;
+        let lanes = self.exact.lanes.iter();
+        let loads: Vec<bool> = lanes.map(|l| l.pieces.iter().any(|p| self.is_loader(p.event))).collect();
+        let is_data = |d: Dependency| matches!(d, Dependency::Thread(ThreadRule::Wakes, _));
+        for at in 0..self.plan.len() as u32 {
+            if graph.kind[self.plan.node[at as usize] as usize] == NodeKind::Gpu {
+                continue;
+            }
+            for i in self.plan.range(at) {
+                let from = self.plan.node[self.plan.edge(i).from as usize];
+                let of_loader = || loads.get(graph.place[from as usize] as usize).copied().unwrap_or(false);
+                if self.is_edge(i, is_data) && of_loader() {
+                    self.changes.doubt(at, i);
+                }
+            }
+        }
+        self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
     }
 
     /// Batches that worker processes made, in the order in which they were taken.

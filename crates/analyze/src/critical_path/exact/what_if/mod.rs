@@ -5,17 +5,21 @@
 //! is taken as usual for the prediction, and once in favour of the edit and once against it for its bounds.
 
 mod apply;
+mod capacity;
 mod edit;
 mod host_time;
 mod index;
+mod lags;
 mod launches;
 mod loader;
+mod notes;
 mod path;
 mod replay;
 mod select;
 mod selector;
 mod sweep;
 mod tables;
+mod turns;
 mod waits;
 
 pub use edit::{Action, Edit};
@@ -32,6 +36,7 @@ use apply::{Applied, apply};
 use index::Index;
 use path::End;
 use replay::{Changes, Mode, Plan};
+use turns::Doubt;
 
 /// A trace prepared for what-if: many edits can be tried on it.
 pub struct WhatIf<'e, 'a> {
@@ -97,8 +102,10 @@ impl<'a> Exact<'a> {
     }
 }
 
-/// Bounds are wider by the window's length over this.
+/// Bounds are wider by the window's length over this, for clocks and rounding,
 const BLUR: i64 = 10_000;
+/// and where anything moves by one more gap or hand-over, in ns.
+const LAG_NS: i64 = 4_000;
 
 /// A window whose length is asked for.
 #[derive(Clone, Copy)]
@@ -115,7 +122,7 @@ impl WhatIf<'_, '_> {
     /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
     pub fn predict(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let applied = apply(self.exact, (&self.plan, &self.index), edits)?;
+        let mut applied = apply(self.exact, (&self.plan, &self.index), edits)?;
         let mut shifts = Vec::new();
         let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts);
         let after = path::path(self.exact, &self.plan, &applied, &shifts, end);
@@ -123,6 +130,10 @@ impl WhatIf<'_, '_> {
         let none = apply(self.exact, (&self.plan, &self.index), &[])?;
         let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts);
         let before = path::path(self.exact, &self.plan, &none, &shifts, observed);
+        let mut notes = std::mem::take(&mut applied.notes);
+        let taken = self.taken_off(&measured, &applied);
+        notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
+        notes.extend(self.moved_on(&measured, &applied, gain.ns));
         let names = edits.iter().map(ToString::to_string);
         Ok(Prediction {
             window: measured.window,
@@ -131,7 +142,7 @@ impl WhatIf<'_, '_> {
             edits: names.zip(applied.counts.iter().copied()).collect(),
             before,
             after,
-            notes: applied.notes,
+            notes,
         })
     }
 
@@ -154,11 +165,29 @@ impl WhatIf<'_, '_> {
     fn gain(&self, measured: &Measured, applied: &Applied, after: i64, shifts: &mut Vec<i64>) -> Gain {
         let before = measured.window.length_ns();
         let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts).length;
+        let mut doubt = self.doubt(applied, shifts);
         let best = self.end_after(measured, applied, Mode::Optimistic, shifts).length;
+        let other = self.doubt(applied, shifts);
+        doubt.longer = doubt.longer.max(other.longer);
+        doubt.shorter = doubt.shorter.max(other.shorter);
         let ns = before - after;
-        // Clocks and rounding.
-        let blur = if applied.counts.is_empty() { 0 } else { before / BLUR };
-        Gain { ns, low_ns: ns.min(before - worst) - blur, high_ns: ns.max(before - best) + blur }
+        let low = ns.min(before - worst) - doubt.longer;
+        let high = ns.max(before - best) + doubt.shorter;
+        let low = applied.changes.at_worst.map_or(low, |cost| low.min(-cost));
+        let blur = match () {
+            () if applied.counts.is_empty() => 0,
+            () if low == 0 && high == 0 => before / BLUR,
+            () => before / BLUR + LAG_NS,
+        };
+        Gain { ns, low_ns: low - blur, high_ns: high + blur }
+    }
+
+    /// What turns at locks may add or take.
+    fn doubt(&self, applied: &Applied, shifts: &[i64]) -> Doubt {
+        if !applied.changes.any() {
+            return Doubt::default();
+        }
+        self.plan.turns.doubt(|lane, at| self.lane_moment(lane, at, applied, shifts))
     }
 
     /// Where the window ends after the edits, and how long it is then.

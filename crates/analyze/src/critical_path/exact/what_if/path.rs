@@ -65,7 +65,7 @@ pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[
     let mut top: Vec<(String, Category, i64)> = walk
         .by_name
         .iter()
-        .map(|(&(category, name), &ns)| (exact.trace.strings.get(name).to_owned(), category, ns))
+        .map(|(&(category, name), &ns)| (shown(exact.trace.strings.get(name)).to_owned(), category, ns))
         .collect();
     top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.1, &a.0).cmp(&(b.1, &b.0))));
     top.truncate(TOP);
@@ -212,4 +212,11 @@ impl Walk<'_, '_> {
         let name = if event.is_some() { self.exact.trace.events.name[event.index()] } else { StrId::NONE };
         *self.by_name.entry((category, name)).or_default() += ns;
     }
+}
+
+/// Time that is nobody's.
+const NAMELESS: &str = "(between spans)";
+
+fn shown(name: &str) -> &str {
+    if name.is_empty() { NAMELESS } else { name }
 }

@@ -6,42 +6,14 @@
 
 use super::super::Exact;
 use super::super::category::LONG_GAP_NS;
-use super::super::graph::{ActivityGraph, Dependency, NONE, NodeKind};
-use super::super::threads::ThreadRule;
+use super::super::graph::{ActivityGraph, Dependency, NONE};
+use super::capacity::{capacity, lone_queries};
+use super::lags::{Class, Lags, class_of, lag_tables};
+pub(super) use super::lags::{GONE, Mode};
+use super::turns::Turns;
 use super::waits::Waits;
-use crate::critical_path::gpu_order::{Evidence, Reason};
-use rustc_hash::FxHashMap;
-
-/// Slack of an edge that is gone, in ns. Far from overflow when a shift is taken off.
-pub(super) const GONE: i64 = i64::MAX / 4;
-
-/// How much is taken for what the trace does not tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// Lags that did not bind are short; inferred dependencies bind only where something else would allow it, too.
-    Optimistic = 0,
-    /// Lags that did not bind are the usual ones, inferred dependencies hold.
-    Usual = 1,
-    /// Lags that did not bind are as long as any, what inferred dependencies might hide holds as well, and work of several streams
-    /// that never ran at the same time does not begin to.
-    Pessimistic = 2,
-}
-
-/// What decides the lag of an edge that did not bind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Launch = 0,
-    Queue = 1,
-    Other = 2,
-    Overlap = 3,
-    /// Room on the device.
-    Capacity = 4,
-    /// Inferred, and did not bind.
-    DoubtfulQueue = 5,
-    DoubtfulOther = 6,
-}
-
-const CLASSES: usize = 7;
+use crate::critical_path::gpu_order::Evidence;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// An edge by position.
 #[derive(Clone, Copy)]
@@ -54,12 +26,11 @@ pub(super) struct PlanEdge {
     is_binding: bool,
     is_inferred: bool,
     is_sync: bool,
+    /// Whether it is the order of a stream in a trace in which operations overlap.
+    follows: bool,
     /// Position of the edge in the graph; none for capacity.
     pub(super) edge: u32,
 }
-
-/// Lags by class, in ns.
-type Lags = [i64; CLASSES];
 
 impl PlanEdge {
     fn slack(&self, lags: &Lags) -> i64 {
@@ -77,8 +48,10 @@ pub(super) struct Plan {
     edges: Vec<PlanEdge>,
     /// Per position whether what bound it is inferred.
     is_inferred: Vec<bool>,
-    /// Per position whether a lock or a full queue bound it: after an edit there may be nothing to wait for.
-    is_lock: Vec<bool>,
+    /// Who takes turns at locks and full queues: after an edit there may be nothing to wait for.
+    pub(super) turns: Turns,
+    /// The longest overlap of two operations of a stream, in ns; 0 if none do.
+    most_overlap: i64,
     /// Per position whether it follows a wait for the GPU.
     is_sync: Vec<bool>,
     waits: Waits,
@@ -86,8 +59,9 @@ pub(super) struct Plan {
     start: Vec<i64>,
     /// Per mode.
     lags: [Lags; 3],
-    /// Positions of operations that a later one overlaps on their stream, with that one.
-    overlapped_by: FxHashMap<u32, u32>,
+    /// In traces in which operations overlap the one ahead of them on their stream: positions of operations, with the
+    /// next one of their stream.
+    next_on_stream: FxHashMap<u32, u32>,
 }
 
 impl Plan {
@@ -99,16 +73,18 @@ impl Plan {
             offset: Vec::with_capacity(node.len() + 1),
             edges: Vec::with_capacity(graph.edges.len()),
             is_inferred: Vec::with_capacity(node.len()),
-            is_lock: Vec::with_capacity(node.len()),
+            turns: Turns::new(exact),
+            most_overlap: most_overlap(graph),
             is_sync: Vec::with_capacity(node.len()),
             waits: Waits::new(exact),
             start: node.iter().map(|&n| graph.start[n as usize]).collect(),
             lags: lag_tables(graph),
-            overlapped_by: FxHashMap::default(),
+            next_on_stream: FxHashMap::default(),
             position,
             node,
         };
-        let capacity = capacity(exact);
+        let mut capacity = capacity(exact);
+        capacity.extend(lone_queries(exact));
         plan.offset.push(0);
         for at in 0..plan.node.len() {
             plan.add_node(graph, at as u32, &capacity);
@@ -120,7 +96,7 @@ impl Plan {
         let node = self.node[at as usize];
         let start = graph.start[node as usize];
         let binding = graph.binding[node as usize];
-        let (mut inferred, mut is_sync, mut is_lock) = (false, false, false);
+        let (mut inferred, mut is_sync) = (false, false);
         for i in graph.edge_range(node) {
             let edge = &graph.edges[i];
             let from = self.position[edge.from as usize];
@@ -137,17 +113,13 @@ impl Plan {
             };
             is_sync |= matches!(edge.dependency, Dependency::Sync(_));
             inferred |= is_binding && is_inferred;
-            let locks = matches!(
-                edge.dependency,
-                Dependency::Thread(ThreadRule::InterpreterLock, _) | Dependency::Sync(Reason::BackPressure)
-            );
-            is_lock |= is_binding && locks;
-            if class == Class::Overlap {
-                self.overlapped_by.insert(from, at);
+            let follows = self.most_overlap > 0 && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream);
+            if follows {
+                self.next_on_stream.insert(from, at);
             }
             let observed = start - graph.end[edge.from as usize];
             let (is_sync, edge) = (matches!(edge.dependency, Dependency::Sync(_)), i as u32);
-            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, edge });
+            self.edges.push(PlanEdge { observed, from, class, is_binding, is_inferred, is_sync, follows, edge });
         }
         // Room on the device alone releases nothing.
         let has_edges = self.edges.len() > self.offset[at as usize] as usize;
@@ -163,13 +135,13 @@ impl Plan {
                     is_binding: false,
                     is_inferred: true,
                     is_sync: false,
+                    follows: false,
                     edge,
                 });
             }
         }
         self.is_inferred.push(inferred);
         self.is_sync.push(is_sync);
-        self.is_lock.push(is_lock);
         self.offset.push(self.edges.len() as u32);
     }
 
@@ -223,6 +195,10 @@ impl Plan {
     /// Shift of the start of a node whose edges are not all as observed, and by how much its way back from a wait changes.
     fn special_shift(&self, changes: &Changes, mode: Mode, at: u32, shifts: &[i64]) -> (i64, i64) {
         let inferred = self.is_inferred[at as usize];
+        let gone = |i: usize| changes.gone_at_best.contains(&(i as u32));
+        // There may be nothing to wait for any more.
+        let may_go = self.turns.is_turn[self.node[at as usize] as usize]
+            || (mode == Mode::Optimistic && !changes.gone_at_best.is_empty() && self.range(at).any(gone));
         let mut terms = Terms { unmoved: true, ..Terms::default() };
         let (mut synced, mut others) = (None, None);
         for (i, edge) in self.range(at).zip(&self.edges[self.range(at)]) {
@@ -233,13 +209,14 @@ impl Plan {
             match mode {
                 Mode::Optimistic if inferred && edge.is_binding => terms.binding = Some(term),
                 Mode::Optimistic if inferred => {
-                    let asked = if self.is_lock[at as usize] { term } else { observed };
+                    let asked = if may_go { term } else { observed };
                     terms.other = terms.other.max(Some(asked));
                     if !edge.is_inferred {
                         terms.sure = terms.sure.max(Some(term));
                     }
                 }
-                Mode::Pessimistic if inferred && edge.class != Class::Capacity => {
+                // What took longer than lags do, something else held back.
+                Mode::Pessimistic if inferred && edge.class != Class::Capacity && edge.observed <= LONG_GAP_NS => {
                     terms.sure = terms.sure.max(Some(term.max(observed)));
                 }
                 _ => terms.sure = terms.sure.max(Some(term)),
@@ -267,6 +244,9 @@ impl Plan {
         shifts: &[i64],
     ) -> Option<(i64, i64)> {
         let edge = &self.edges[index];
+        if mode == Mode::Optimistic && changes.gone_at_best.contains(&(index as u32)) {
+            return None;
+        }
         let changed = changes.overrides.get(&(index as u32)).copied();
         let slack = changed.unwrap_or_else(|| edge.slack(&self.lags[mode as usize]));
         if slack >= GONE / 2 {
@@ -274,10 +254,18 @@ impl Plan {
         }
         let shift = shifts[edge.from as usize];
         let mut term = shift - slack;
+        let change = changes.time[edge.from as usize];
         if edge.class == Class::Overlap {
             // It may not begin before the one that it overlaps.
-            let began = shift - changes.time[edge.from as usize];
-            term = term.max(began - (self.start[at as usize] - self.start[edge.from as usize]));
+            term = term.max(shift - change - (self.start[at as usize] - self.start[edge.from as usize]));
+        }
+        if change != 0 && edge.follows {
+            // Whether operations overlap may differ where one of them does.
+            term = match mode {
+                Mode::Optimistic => term.min(shift - slack - edge.observed - self.most_overlap),
+                Mode::Usual => term,
+                Mode::Pessimistic => term.max(shift - edge.observed + self.lags[mode as usize][Class::Queue as usize]),
+            };
         }
         Some((term, if changed.is_some() { term } else { shift }))
     }
@@ -315,6 +303,10 @@ pub(super) struct Changes {
     overrides: FxHashMap<u32, i64>,
     /// Edges on top: position (none: nothing, a moment) and slack.
     pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
+    /// Edges, by index in the plan, that the optimist takes away.
+    gone_at_best: FxHashSet<u32>,
+    /// If the edits may come to nothing: what they cost then, in ns.
+    pub(super) at_worst: Option<i64>,
     /// First position at which anything changes.
     first: u32,
 }
@@ -326,6 +318,8 @@ impl Changes {
             special: vec![false; plan.len()],
             overrides: FxHashMap::default(),
             extra: FxHashMap::default(),
+            gone_at_best: FxHashSet::default(),
+            at_worst: None,
             first: plan.len() as u32,
         }
     }
@@ -334,7 +328,7 @@ impl Changes {
     pub(super) fn add_time(&mut self, plan: &Plan, at: u32, ns: i64) {
         self.time[at as usize] += ns;
         self.first = self.first.min(at);
-        if let Some(&next) = plan.overlapped_by.get(&at) {
+        if let Some(&next) = plan.next_on_stream.get(&at) {
             self.special[next as usize] = true;
         }
     }
@@ -345,12 +339,28 @@ impl Changes {
         self.mark(at);
     }
 
+    /// The slack that was set of an edge, in ns.
+    pub(super) fn slack(&self, index: usize) -> Option<i64> {
+        self.overrides.get(&(index as u32)).copied()
+    }
+
+    /// Takes an edge into a node away where things are taken in favour of the edits.
+    pub(super) fn doubt(&mut self, at: u32, index: usize) {
+        self.gone_at_best.insert(index as u32);
+        self.mark(at);
+    }
+
     /// Adds an edge.
     pub(super) fn add_edge(&mut self, at: u32, from: u32, slack: i64) {
         if from < at || from == NONE {
             self.extra.entry(at).or_default().push((from, slack));
             self.mark(at);
         }
+    }
+
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        (self.first as usize) < self.time.len()
     }
 
     /// Makes the replay look at everything.
@@ -385,80 +395,14 @@ fn positions(order: &[u32]) -> Vec<u32> {
     position
 }
 
-fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
-    match dependency {
-        _ if kind != NodeKind::Gpu => Class::Other,
-        Dependency::Launch | Dependency::LaunchByOperator => Class::Launch,
-        Dependency::Stream | Dependency::Unlaunched | Dependency::Gpu(_) => Class::Queue,
-        Dependency::Overlap => Class::Overlap,
-        _ => Class::Other,
-    }
+/// The longest overlap of two operations of a stream, in ns.
+fn most_overlap(graph: &ActivityGraph) -> i64 {
+    let overlaps = (0..graph.len() as u32).filter_map(|node| {
+        let edge = graph.release(node).filter(|e| e.dependency == Dependency::Overlap)?;
+        Some(graph.end[edge.from as usize] - graph.start[node as usize])
+    });
+    overlaps.filter(|&ns| ns <= LONG_OVERLAP_NS).max().unwrap_or(0)
 }
 
-/// Fewer lags than this say little about the shortest and the longest.
-const ENOUGH: usize = 100;
-/// The longest launch and the longest gap to expect where a trace does not show enough of them, in ns.
-const LONG_LAGS: [i64; 2] = [20_000, 4_000];
-
-/// Lags of edges that did not bind: the least, the median and the greatest of those of their class that did.
-fn lag_tables(graph: &ActivityGraph) -> [Lags; 3] {
-    let mut seen = [Vec::new(), Vec::new()];
-    for node in 0..graph.len() as u32 {
-        let Some(edge) = graph.release(node) else { continue };
-        let lag = graph.start[node as usize] - graph.end[edge.from as usize];
-        let class = class_of(graph.kind[node as usize], edge.dependency) as usize;
-        if let Some(list) = seen.get_mut(class).filter(|_| (0..=LONG_GAP_NS).contains(&lag)) {
-            list.push(lag);
-        }
-    }
-    let mut tables = [[0; CLASSES]; 3];
-    for (class, mut list) in seen.into_iter().enumerate() {
-        list.sort_unstable();
-        let at = |percent: usize| list.get((list.len().saturating_sub(1)) * percent / 100).copied().unwrap_or(0);
-        let (least, longest) = if list.len() < ENOUGH { (0, at(100).max(LONG_LAGS[class])) } else { (at(0), at(100)) };
-        for (table, lag) in tables.iter_mut().zip([least, at(50), longest]) {
-            table[class] = lag;
-        }
-    }
-    // Only the pessimist keeps apart what was apart.
-    tables[Mode::Optimistic as usize][Class::Capacity as usize] = -GONE;
-    tables[Mode::Usual as usize][Class::Capacity as usize] = -GONE;
-    for table in &mut tables {
-        table[Class::DoubtfulQueue as usize] = table[Class::Queue as usize];
-    }
-    for class in [Class::DoubtfulQueue, Class::DoubtfulOther] {
-        tables[Mode::Optimistic as usize][class as usize] = -GONE;
-    }
-    tables
-}
-
-/// For each operation the one of another stream of its device that ended last before it started.
-fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
-    let (graph, gpu) = (&exact.graph, &exact.trace.gpu);
-    let operations = || (0..graph.len() as u32).filter(|&n| graph.kind[n as usize] == NodeKind::Gpu);
-    let place = |n: u32| graph.place[n as usize] as usize;
-    let mut by_start: Vec<u32> = operations().collect();
-    by_start.sort_unstable_by_key(|&n| (graph.start[n as usize], n));
-    let mut by_end: Vec<u32> = operations().collect();
-    by_end.sort_unstable_by_key(|&n| (graph.end[n as usize], n));
-    // Per device the two streams that ended something last: one of them is not the operation's own.
-    let mut latest: FxHashMap<i32, [(i64, u32); 2]> = FxHashMap::default();
-    let mut found = FxHashMap::default();
-    let mut ended = by_end.into_iter().peekable();
-    for node in by_start {
-        while let Some(done) = ended.next_if(|&d| graph.end[d as usize] <= graph.start[node as usize]) {
-            let slots = latest.entry(gpu.device[place(done)]).or_insert([(i64::MIN, NONE); 2]);
-            let stream = gpu.stream[place(done)];
-            if slots[0].0 != stream {
-                slots[1] = slots[0];
-            }
-            slots[0] = (stream, done);
-        }
-        let own = gpu.stream[place(node)];
-        let slots = latest.get(&gpu.device[place(node)]).into_iter().flatten();
-        if let Some(&(_, other)) = slots.into_iter().find(|(stream, n)| *stream != own && *n != NONE) {
-            found.insert(node, other);
-        }
-    }
-    found
-}
+/// A longer overlap is no programmatic dependent launch, in ns.
+const LONG_OVERLAP_NS: i64 = 20_000;

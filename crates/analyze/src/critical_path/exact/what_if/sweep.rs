@@ -39,6 +39,8 @@ pub struct Candidate {
     pub count: usize,
     /// What it gains.
     pub gain: Gain,
+    /// Other edits that are about the same time and gain about the same, such as the modules around a module.
+    pub also: Vec<String>,
 }
 
 /// The edits by gain, most first.
@@ -46,10 +48,12 @@ pub struct Candidate {
 pub struct Sweep {
     /// Length of the window in ns.
     pub window_ns: i64,
-    /// What was tried.
+    /// What was tried, the same time once.
     pub candidates: Vec<Candidate>,
     /// How many were to be tried; more than were, if the sweep was stopped.
     pub planned: usize,
+    /// How many were tried. Those of the same time as another one are part of that.
+    pub tried: usize,
 }
 
 /// What a stretch of the path suggests.
@@ -62,6 +66,15 @@ enum Suggestion {
     Sync(StrId),
     Category(Category),
     Workers,
+}
+
+/// A suggestion, and the hops of the path that it is about.
+struct Planned {
+    suggestion: Suggestion,
+    /// Their time, in ns.
+    on_path_ns: i64,
+    /// Positions on the path, ascending.
+    hops: Vec<u32>,
 }
 
 /// `job` of all items on up to `threads` threads, results in the order of the items.
@@ -104,11 +117,12 @@ impl WhatIf<'_, '_> {
         let path = self.exact.path_of(measured.window);
         let mut planned = self.suggestions(&path);
         planned.truncate(options.candidates);
-        let try_one = |(suggestion, on_path_ns): &(Suggestion, i64)| {
+        let try_one = |&number: &usize| {
+            let plan = &planned[number];
             if stop() {
                 return None;
             }
-            let edit = self.edit(*suggestion)?;
+            let edit = self.edit(plan.suggestion)?;
             // A suggestion that cannot be made, such as workers that cannot be told, is none.
             let edits = std::slice::from_ref(&edit);
             let applied = apply(self.exact, (&self.plan, &self.index), edits).ok()?;
@@ -116,32 +130,53 @@ impl WhatIf<'_, '_> {
             let after = self.end_after(&measured, &applied, Mode::Usual, &mut shifts).length;
             let gain = self.gain(&measured, &applied, after, &mut shifts);
             let count = applied.counts.first().copied().unwrap_or(0);
-            Some(Candidate { edit: edit.to_string(), on_path_ns: *on_path_ns, count, gain })
+            let edit = edit.to_string();
+            Some((Candidate { edit, on_path_ns: plan.on_path_ns, count, gain, also: Vec::new() }, number))
         };
-        let mut candidates = in_parallel(&planned, options.threads, try_one);
-        candidates.sort_by(|a, b| {
+        let numbers: Vec<usize> = (0..planned.len()).collect();
+        let found = in_parallel(&numbers, options.threads, try_one);
+        let mut tried: Vec<_> = found.into_iter().map(|(candidate, number)| (candidate, &planned[number])).collect();
+        tried.sort_by(|(a, _), (b, _)| {
             let key = |c: &Candidate| (c.gain.ns, c.gain.low_ns, c.on_path_ns);
             key(b).cmp(&key(a)).then_with(|| a.edit.cmp(&b.edit))
         });
-        Ok(Sweep { window_ns: measured.window.length_ns(), candidates, planned: planned.len() })
+        let (window_ns, done) = (measured.window.length_ns(), tried.len());
+        Ok(Sweep { window_ns, candidates: folded(tried, &path), planned: planned.len(), tried: done })
     }
 
     /// What the path suggests, with its time on the path: most first.
-    fn suggestions(&self, path: &ExactPath) -> Vec<(Suggestion, i64)> {
-        let mut sums: FxHashMap<Suggestion, i64> = FxHashMap::default();
+    fn suggestions(&self, path: &ExactPath) -> Vec<Planned> {
+        let mut found: FxHashMap<Suggestion, (i64, Vec<u32>)> = FxHashMap::default();
         let mut seen = Vec::new();
-        for hop in &path.hops {
+        for (i, hop) in (0u32..).zip(&path.hops) {
             seen.clear();
             self.suggest(hop.category, hop.event, &mut seen);
             seen.sort_unstable();
             seen.dedup();
             for &suggestion in &seen {
-                *sums.entry(suggestion).or_default() += hop.end - hop.start;
+                let (ns, hops) = found.entry(suggestion).or_default();
+                *ns += hop.end - hop.start;
+                hops.push(i);
             }
         }
-        let mut all: Vec<(Suggestion, i64)> = sums.into_iter().collect();
-        all.sort_unstable_by_key(|&(suggestion, ns)| (std::cmp::Reverse(ns), suggestion));
+        let mut all: Vec<Planned> = found
+            .into_iter()
+            .filter(|(suggestion, _)| !self.is_nameless(*suggestion))
+            .map(|(suggestion, (on_path_ns, hops))| Planned { suggestion, on_path_ns, hops })
+            .collect();
+        all.sort_unstable_by_key(|plan| (std::cmp::Reverse(plan.on_path_ns), plan.suggestion));
         all
+    }
+
+    /// Whether it is about something that has no name to select it by.
+    fn is_nameless(&self, suggestion: Suggestion) -> bool {
+        use Suggestion::{Collective, Kernel, Module, Operator, Sync};
+        match suggestion {
+            Kernel(name) | Collective(name) | Operator(name) | Module(name) | Sync(name) => {
+                self.exact.trace.strings.get(name).trim().is_empty()
+            }
+            Suggestion::Category(_) | Suggestion::Workers => false,
+        }
     }
 
     fn suggest(&self, category: Category, event: EventId, found: &mut Vec<Suggestion>) {
@@ -164,7 +199,7 @@ impl WhatIf<'_, '_> {
             Category::Profiler | Category::Unknown => {}
         }
         if event.is_none() || trace.kind(event).is_gpu_work() {
-            found.extend(self.module_of(event).map(Suggestion::Module));
+            self.modules_of(event, found);
             return;
         }
         if self.index.is_sync(trace, event) {
@@ -181,11 +216,14 @@ impl WhatIf<'_, '_> {
         }
     }
 
-    fn module_of(&self, event: EventId) -> Option<StrId> {
+    /// The modules that launched an operation, from the innermost on.
+    fn modules_of(&self, event: EventId, found: &mut Vec<Suggestion>) {
         let trace = self.exact.trace;
-        let gpu = trace.gpu.of_event(event.some()?)?;
-        let module = trace.gpu.module[gpu.index()].some()?;
-        Some(trace.events.name[module.index()])
+        let gpu = event.some().and_then(|e| trace.gpu.of_event(e));
+        let Some(module) = gpu.and_then(|g| trace.gpu.module[g.index()].some()) else { return };
+        let around = std::iter::once(module).chain(trace.ancestors(module));
+        let modules = around.filter(|&e| module_name(trace.name(e)).is_some());
+        found.extend(modules.map(|e| Suggestion::Module(trace.events.name[e.index()])));
     }
 
     /// The operator around a call that waits, or the call itself: what a reader of the program knows it by.
@@ -217,4 +255,36 @@ impl WhatIf<'_, '_> {
             }
         }
     }
+}
+
+/// Two edits are the same if they differ by no more than this, in percent.
+const ALIKE: i64 = 10;
+
+/// Edits of the same time become one: the one about the fewest events, which says best where to look.
+fn folded(tried: Vec<(Candidate, &Planned)>, path: &ExactPath) -> Vec<Candidate> {
+    let mut kept: Vec<(Candidate, &Planned)> = Vec::new();
+    for (candidate, plan) in tried {
+        match kept.iter_mut().find(|(other, of)| is_same((&candidate, plan), (other, of), path)) {
+            Some((first, of)) if plan.on_path_ns < of.on_path_ns => {
+                let outer = std::mem::replace(first, candidate);
+                first.also.push(outer.edit);
+                first.also.extend(outer.also);
+                *of = plan;
+            }
+            Some((first, _)) => first.also.push(candidate.edit),
+            None => kept.push((candidate, plan)),
+        }
+    }
+    kept.into_iter().map(|(candidate, _)| candidate).collect()
+}
+
+/// Whether two edits gain about the same and are about the same part of the path.
+fn is_same((a, of_a): (&Candidate, &Planned), (b, of_b): (&Candidate, &Planned), path: &ExactPath) -> bool {
+    let differ = |x: i64, y: i64| (x - y).abs() * 100 > x.abs().max(y.abs()) * ALIKE;
+    if a.gain.ns <= 0 || differ(a.gain.ns, b.gain.ns) || differ(of_a.on_path_ns, of_b.on_path_ns) {
+        return false;
+    }
+    let time = |i: &u32| path.hops[*i as usize].end - path.hops[*i as usize].start;
+    let shared: i64 = of_a.hops.iter().filter(|i| of_b.hops.binary_search(i).is_ok()).map(time).sum();
+    !differ(shared, of_a.on_path_ns.max(of_b.on_path_ns))
 }

@@ -46,4 +46,5 @@ pub fn sweep_table(sweep: &Sweep) -> Table {
         .f64("high_percent", Unit::Percent, share(|c| c.gain.high_ns))
         .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))
         .i64("events", Unit::None, rows.iter().map(|c| c.count as i64))
+        .text("also", rows.iter().map(|c| c.also.join("; ")))
 }

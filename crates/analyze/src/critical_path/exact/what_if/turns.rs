@@ -1,0 +1,172 @@
+//! Turns that threads take at locks and at the interpreter: an edit may change their order.
+//!
+//! A thread that asks while another one holds on waits until that one lets go. The replay keeps who waited for whom; here
+//! is found who would wait after an edit and did not, or the other way round.
+
+use super::super::Exact;
+use super::super::graph::{Dependency, NodeKind};
+use super::super::lanes::Lane;
+use super::super::names::bits;
+use super::super::threads::ThreadRule;
+use crate::critical_path::gpu_order::Reason;
+use stackline_model::{EventId, EventKind};
+
+/// What threads of one process hold and ask for.
+#[derive(Default)]
+struct Group {
+    /// Per lane stretches in which it holds, by time: disjoint.
+    holds: Vec<(u32, Vec<(i64, i64)>)>,
+    /// Lane and moment.
+    requests: Vec<(u32, i64)>,
+}
+
+/// Who takes turns.
+pub(super) struct Turns {
+    /// Per node whether a lock, the interpreter or a full queue released it.
+    pub(super) is_turn: Vec<bool>,
+    groups: Vec<Group>,
+}
+
+/// By how much turns that change may lengthen or shorten a window, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Doubt {
+    pub(super) longer: i64,
+    pub(super) shorter: i64,
+}
+
+impl Turns {
+    pub(super) fn new(exact: &Exact<'_>) -> Self {
+        let graph = &exact.graph;
+        let mut is_turn = vec![false; graph.len()];
+        for node in 0..graph.len() as u32 {
+            let Some(edge) = graph.release(node) else { continue };
+            is_turn[node as usize] = match edge.dependency {
+                Dependency::Sync(Reason::BackPressure) | Dependency::Thread(ThreadRule::InterpreterLock, _) => true,
+                Dependency::Thread(ThreadRule::Wakes, _) => is_lock(exact, node),
+                _ => false,
+            };
+        }
+        let mut groups = Vec::new();
+        groups.extend(locks(exact));
+        groups.extend(interpreters(exact));
+        groups.retain(|group| group.holds.len() > 1);
+        Self { is_turn, groups }
+    }
+
+    /// What turns that change may add or take, where `moved` tells when a moment of a lane is after an edit.
+    pub(super) fn doubt(&self, moved: impl Fn(u32, i64) -> i64) -> Doubt {
+        let (mut doubt, mut longest) = (Doubt::default(), 0);
+        for group in &self.groups {
+            let after: Vec<(u32, Vec<(i64, i64)>)> = group
+                .holds
+                .iter()
+                .map(|(lane, holds)| (*lane, holds.iter().map(|&(a, b)| (moved(*lane, a), moved(*lane, b))).collect()))
+                .collect();
+            for &(lane, at) in &group.requests {
+                let now = moved(lane, at);
+                for ((holder, before), (_, after)) in group.holds.iter().zip(&after) {
+                    if *holder == lane {
+                        continue;
+                    }
+                    let (was, is) = (held(before, at), held(after, now));
+                    if was == is {
+                        continue;
+                    }
+                    let length = |i: Option<usize>| i.map_or(0, |i| before[i].1 - before[i].0);
+                    longest = longest.max(length(was)).max(length(is));
+                    doubt.longer += is.map_or(0, |i| after[i].1 - now);
+                    doubt.shorter += was.map_or(0, |i| before[i].1 - at);
+                }
+            }
+        }
+        // One turn that changes makes others change.
+        Doubt { longer: doubt.longer + longest, shorter: doubt.shorter + longest }
+    }
+}
+
+/// The stretch in which a moment lies.
+fn held(holds: &[(i64, i64)], at: i64) -> Option<usize> {
+    let i = holds.partition_point(|&(from, _)| from <= at).checked_sub(1)?;
+    (at < holds[i].1).then_some(i)
+}
+
+/// Whether a node follows a wait for a lock.
+fn is_lock(exact: &Exact<'_>, node: u32) -> bool {
+    let graph = &exact.graph;
+    if graph.kind[node as usize] == NodeKind::Gpu {
+        return false;
+    }
+    let lane = &exact.lanes[graph.place[node as usize] as usize];
+    let event = lane.piece_before(graph.start[node as usize]).map(|p| lane.pieces[p].event);
+    event.is_some_and(|e| e.is_some() && exact.names.of(exact.trace, e) & bits::LOCKS != 0)
+}
+
+/// Lanes of each process that a test lets pass.
+fn by_process(exact: &Exact<'_>, test: impl Fn(&Lane) -> bool) -> Vec<Vec<usize>> {
+    let mut lanes: Vec<usize> = (0..exact.lanes.len()).filter(|&lane| test(&exact.lanes[lane])).collect();
+    let pid = |lane: &usize| exact.trace.tracks.pid(exact.lanes[*lane].track);
+    lanes.sort_by_key(|lane| (pid(lane), *lane));
+    lanes.chunk_by(|a, b| pid(a) == pid(b)).map(<[usize]>::to_vec).collect()
+}
+
+/// Locks: asked for at the start of a frame that acquires one, held from its end to that of the next frame that releases
+/// one.
+fn locks(exact: &Exact<'_>) -> Vec<Group> {
+    let marks = |event: EventId| if event.is_some() { exact.names.of(exact.trace, event) } else { 0 };
+    let acquires = |event: EventId| marks(event) & bits::LOCKS != 0;
+    let releases = |event: EventId| marks(event) & bits::RELEASES != 0;
+    let of_process = |lanes: Vec<usize>| {
+        let mut group = Group::default();
+        for number in lanes {
+            let lane = &exact.lanes[number];
+            let (mut holds, mut since) = (Vec::new(), None);
+            for (i, piece) in lane.pieces.iter().enumerate() {
+                if acquires(piece.event) {
+                    group.requests.push((number as u32, piece.start));
+                    since = Some(lane.piece_end(i));
+                } else if let Some(from) = since
+                    && releases(piece.event)
+                {
+                    holds.push((from, lane.piece_end(i)));
+                    since = None;
+                }
+            }
+            group.holds.push((number as u32, holds));
+        }
+        group
+    };
+    by_process(exact, |lane| lane.pieces.iter().any(|p| acquires(p.event))).into_iter().map(of_process).collect()
+}
+
+/// The interpreter: asked for at the start of each pause between spans of a thread, held by bursts of Python.
+fn interpreters(exact: &Exact<'_>) -> Vec<Group> {
+    let of_process = |lanes: Vec<usize>| {
+        let mut group = Group::default();
+        for number in lanes {
+            let lane = &exact.lanes[number];
+            let (_, requests) = lane.gaps.split_last().unwrap_or((&0, &[]));
+            group.requests.extend(requests.iter().map(|&gap| (number as u32, gap)));
+            group.holds.push((number as u32, bursts(exact, lane)));
+        }
+        group
+    };
+    by_process(exact, |lane| lane.gaps.len() > 1 && lane.has.python > 0).into_iter().map(of_process).collect()
+}
+
+/// Bursts of Python of a lane.
+fn bursts(exact: &Exact<'_>, lane: &Lane) -> Vec<(i64, i64)> {
+    let mut began: Option<(i64, EventId)> = None;
+    let mut found = Vec::new();
+    for piece in &lane.pieces {
+        if piece.event.is_some() {
+            began = began.or(Some((piece.start, piece.event)));
+            continue;
+        }
+        let Some((from, event)) = began.take() else { continue };
+        let root = exact.trace.ancestors(event).last().unwrap_or(event);
+        if exact.trace.kind(root) == EventKind::PythonFunction {
+            found.push((from, piece.start));
+        }
+    }
+    found
+}
