@@ -19,7 +19,10 @@ fn ranks() -> (tempfile::TempDir, String) {
 #[test]
 fn report_of_the_sample() {
     let folder = tempfile::tempdir().unwrap();
-    insta::assert_snapshot!(stdout(&["report", &write_sample(folder.path(), 0)]));
+    let trace = write_sample(folder.path(), 0);
+    insta::assert_snapshot!(stdout(&["report", &trace]));
+    let of_steps = stdout(&["report", &trace, "--steps", "1..2"]);
+    assert!(of_steps.contains("\nCritical path of steps 1 to 2: 1900 µs, bound by "), "{of_steps}");
 }
 
 /// A trace of something else than PyTorch: what time goes to is all that can be said.

@@ -32,7 +32,13 @@ pub(crate) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let hta_only = hta_only(args);
     match args.method {
         Some(Method::Exact) if !hta_only.is_empty() => {
-            Err(wrong_use(format!("{}: write --method hta, or leave it out{}", of_hta(&hta_only), predicted(args))))
+            let them = if hta_only.len() == 1 { "it" } else { "them" };
+            Err(wrong_use(format!(
+                "{}: write --method hta, or leave {} out{}",
+                of_hta(&hta_only),
+                them,
+                predicted(args)
+            )))
         }
         Some(Method::Exact | Method::Hta) if args.phase_rules.is_some() => {
             Err(wrong_use("--phase-rules is for --method ctda: only that one knows phases"))

@@ -1,5 +1,6 @@
 //! What a report says, apart from how: worked out from traces, or read back from where `import` kept it.
 
+use super::critical_path::exact::in_words;
 use super::tables::INSTEAD_OF_OPERATORS;
 use crate::args::Common;
 use crate::session::Session;
@@ -83,8 +84,10 @@ fn critical_path(
     (many, with_hta): (bool, bool),
     steps: Option<(i64, i64)>,
 ) -> PathSummary {
-    let label = if many { format!("Critical path, rank {}", info.rank) } else { "Critical path".to_owned() };
     let choice = steps.map_or(WindowChoice::Whole, |(first, last)| WindowChoice::Steps(first, last));
+    let of = if steps.is_some() { format!(" of {}", in_words(&choice)) } else { String::new() };
+    let rank = if many { format!(", rank {}", info.rank) } else { String::new() };
+    let label = format!("Critical path{of}{rank}");
     let (exact, hta) = std::thread::scope(|scope| {
         let hta = with_hta.then(|| scope.spawn(|| hta_json(trace, steps.is_some())));
         let exact = exact_path(trace, &choice);
