@@ -15,6 +15,8 @@ use std::ops::Range;
 
 /// How far the host's and the GPU's clock may disagree before a dependency is not believed, in ns.
 pub(crate) const CLOCK_TOLERANCE_NS: i64 = 50_000;
+/// A synchronising call is tied to the work of at most so many streams.
+const MOST_AWAITED: usize = 256;
 /// By how much times in whole µs may be off, in ns.
 pub(crate) const ROUNDING_NS: i64 = 2_000;
 
@@ -462,6 +464,17 @@ impl<'a> Replay<'a> {
         on
     }
 
+    /// Of very many operations those that ended last: one of them is what a call waits for, whatever an edit changes.
+    fn latest(&self, mut on: Vec<GpuId>) -> Vec<GpuId> {
+        if on.len() > MOST_AWAITED {
+            let key = |id: &GpuId| std::cmp::Reverse((end(self.trace, *id), self.streams.rank[id.index()]));
+            on.select_nth_unstable_by_key(MOST_AWAITED, key);
+            on.truncate(MOST_AWAITED);
+            on.sort_unstable_by_key(key);
+        }
+        on
+    }
+
     fn sync(&mut self, call: EventId, kind: CallKind, stream: Option<usize>, device: i32, record: Option<RecordKey>) {
         let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
         let all = || self.pending.iter().enumerate().filter_map(|(s, p)| Some((s, p.last.some()?)));
@@ -487,6 +500,7 @@ impl<'a> Replay<'a> {
         let believable = |id: &GpuId| end(self.trace, *id) <= to + CLOCK_TOLERANCE_NS;
         if let Some(on) = known {
             let on: Vec<GpuId> = on.into_iter().filter(believable).collect();
+            let on = self.latest(on);
             self.ends_late |= on.iter().any(|&id| end(self.trace, id) > to + ROUNDING_NS);
             if !on.is_empty() {
                 let missing = |id: &GpuId| {
