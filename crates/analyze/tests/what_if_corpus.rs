@@ -74,3 +74,20 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
         }
     });
 }
+
+#[test]
+fn a_sweep_that_is_stopped_keeps_what_it_has() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let text = stackline_synth::demo::generate(&stackline_synth::demo::Config { steps: 2, ..Default::default() });
+    let trace = stackline_ingest::read_bytes("demo", text.as_bytes(), &Default::default()).unwrap();
+    let exact = Exact::new(&trace);
+    let what_if = exact.what_if();
+    let asked = AtomicUsize::new(0);
+    let stop = || asked.fetch_add(1, Ordering::Relaxed) >= 3;
+    let options = SweepOptions { candidates: 30, threads: 1 };
+    let sweep = what_if.sweep(&WindowChoice::Whole, &options, &stop).unwrap();
+    assert_eq!(sweep.tried, 3);
+    assert!(!sweep.candidates.is_empty() && sweep.planned > 3, "{sweep:?}");
+    let all = what_if.sweep(&WindowChoice::Whole, &options, &|| false).unwrap();
+    assert!(all.candidates.iter().all(|c| !c.edit.ends_with(": 0.5") && !c.edit.contains(":  ")), "{all:?}");
+}

@@ -157,10 +157,10 @@ pub(crate) struct WhatIfArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
     /// These take FACTOR times as long; modules and annotations with the GPU work that they launch.
-    #[arg(long, num_args = 2, value_names = ["SELECTOR", "FACTOR"], action = ArgAction::Append)]
+    #[arg(long, num_args = 2, value_names = ["SELECTOR", "FACTOR"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) scale: Vec<String>,
     /// Each of these kernels or spans takes this many ns.
-    #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append)]
+    #[arg(long, num_args = 2, value_names = ["SELECTOR", "NS"], action = ArgAction::Append, allow_negative_numbers = true)]
     pub(crate) set: Vec<String>,
     /// These are gone: kernels with their launches, synchronisations with their waits, spans with all that they do.
     #[arg(long, value_name = "SELECTOR")]
@@ -175,7 +175,7 @@ pub(crate) struct WhatIfArgs {
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) overlap: Vec<String>,
     /// So many more workers load data.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
     /// Try what has most time on the critical path, one by one, and rank it by gain. Ctrl-C prints what there is.
     #[arg(long)]

@@ -361,6 +361,29 @@ fn a_what_if_that_selects_nothing_is_told() {
 }
 
 #[test]
+fn what_if_says_what_it_cannot_do() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let said = |edit: &[&str]| {
+        let (code, text) = failure(&[&["what-if", &trace], edit].concat());
+        one_line(&text);
+        assert_eq!(code, Some(2), "{text}");
+        text
+    };
+    let kinds = "kernel, operator, module, annotation, frame, collective, sync, stream or category";
+    for kind in ["gpu:zzz", "cpu", "Kernel:a"] {
+        assert!(said(&["--remove", kind]).contains(kinds), "{kind}");
+    }
+    assert!(said(&["--scale", "kernel:*", "-1"]).contains("a factor is a number from 0 to 1000"));
+    assert!(said(&["--set", "kernel:*", "-5"]).contains("a duration is a number of ns from 0"));
+    assert!(said(&["--more-workers", "0"]).contains("more workers are 1 to 1024"));
+    assert!(failure(&["what-if", &trace, "--more-workers", "-1"]).1.contains("invalid value '-1' for '--more-workers"));
+    assert!(said(&["--remove", "kernel:ampere_sgem_32x32_tn"]).contains("ampere_sgemm_32x32_tn"));
+    assert!(said(&["--remove", "stream:77"]).contains("stream:0/7"));
+    assert!(said(&["--remove", "category:gpu_communication"]).contains("category:gpu_compute"));
+}
+
+#[test]
 fn an_overlay_is_drawn_only_into_the_trace_of_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);

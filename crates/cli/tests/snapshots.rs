@@ -105,6 +105,21 @@ fn what_if_of_a_real_trace() {
     insta::assert_snapshot!(stdout(&["what-if", &trace, "--sweep", "--limit", "5"]));
 }
 
+/// The keys and their order are promised; see `docs/analyses/what-if.md`.
+#[test]
+fn what_if_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    for (name, args) in [
+        ("what_if_json", &["--scale", "kernel:*", "0.5"][..]),
+        ("what_if_sweep_json", &["--sweep", "--candidates", "3"][..]),
+    ] {
+        let text = stdout(&[&["what-if", &trace, "--format", "json"], args].concat());
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        insta::assert_json_snapshot!(name, document, { ".inputs" => "[inputs]", ".**.path" => "[path]" });
+    }
+}
+
 #[test]
 fn doctor_of_a_real_trace() {
     let Some(trace) = corpus("kineto/amd-mi210-gpu-only.json.gz") else { return };

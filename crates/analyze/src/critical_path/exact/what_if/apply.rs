@@ -20,6 +20,8 @@ pub(super) struct Applied {
     pub(super) counts: Vec<usize>,
     /// What the reader should know, a sentence each.
     pub(super) notes: Vec<String>,
+    /// The same where batches come as soon as they are asked for, if the edits leave open whether they do.
+    pub(super) unpinned: Option<Box<Applied>>,
 }
 
 pub(super) struct Applier<'a, 'e> {
@@ -28,7 +30,7 @@ pub(super) struct Applier<'a, 'e> {
     pub(super) index: &'e Index,
     pub(super) changes: Changes,
     pub(super) notes: Vec<String>,
-    cuts: Vec<Cut>,
+    pub(super) cuts: Vec<Cut>,
     /// Which edit touched an operation or a stretch first.
     operations: FxHashMap<u32, usize>,
     stretches: FxHashMap<Stretch, usize>,
@@ -59,10 +61,22 @@ pub(super) fn apply<'e>(
         applier.current = i;
         counts.push(applier.edit(edit)?);
     }
-    let Applier { mut changes, notes, cuts, .. } = applier;
+    let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::MoreWorkers(_)));
+    let pins = if asks_for_workers { Vec::new() } else { applier.pins() };
+    let Applier { mut changes, mut notes, mut cuts, .. } = applier;
+    let unpinned = (!pins.is_empty()).then(|| {
+        notes.push(
+            "the trace does not show the workers of the loader: batches come when they came, at best as soon as asked for"
+                .to_owned(),
+        );
+        let (mut changes, host) = (changes.clone(), HostTime::new(exact.lanes.len(), cuts.clone()));
+        host.apply(exact, plan, &mut changes);
+        Box::new(Applied { changes, host, counts: counts.clone(), notes: Vec::new(), unpinned: None })
+    });
+    cuts.extend(pins);
     let host = HostTime::new(exact.lanes.len(), cuts);
     host.apply(exact, plan, &mut changes);
-    Ok(Applied { changes, host, counts, notes })
+    Ok(Applied { changes, host, counts, notes, unpinned })
 }
 
 impl Applier<'_, '_> {

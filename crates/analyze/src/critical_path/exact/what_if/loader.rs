@@ -4,6 +4,7 @@ use super::super::graph::{Dependency, NONE, NodeKind};
 use super::super::names::bits;
 use super::super::threads::ThreadRule;
 use super::apply::Applier;
+use super::host_time::{Cut, HostTime};
 use super::index::Stretch;
 use crate::critical_path::CriticalPathError;
 use stackline_model::EventId;
@@ -129,6 +130,50 @@ impl Applier<'_, '_> {
         }
         self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
         Ok(count)
+    }
+
+    /// Workers that are not in the trace go on as they did, whatever becomes of the thread that waits for their batches:
+    /// what it gains before such a wait it waits longer, as far as the cuts of its own time tell.
+    pub(super) fn pins(&self) -> Vec<Cut> {
+        let mut pins = Vec::new();
+        if self.cuts.is_empty() {
+            return pins;
+        }
+        let host = HostTime::new(self.exact.lanes.len(), self.cuts.clone());
+        for (number, lane) in (0u32..).zip(&self.exact.lanes) {
+            let (mut gained, mut since) = (0, lane.start());
+            for (i, piece) in lane.pieces.iter().enumerate() {
+                let to = lane.piece_end(i);
+                if to == i64::MAX || !self.waits_for_unseen(number, piece.event, (piece.start, to)) {
+                    continue;
+                }
+                gained -= host.change(number, since, to);
+                since = to;
+                let length = to - piece.start;
+                if gained > 0 && length > 0 {
+                    let factor = 1.0 + gained as f64 / length as f64;
+                    pins.push(Cut { lane: number, from: piece.start, to, factor });
+                }
+                // What it loses, it waits less.
+                gained = gained.min(0);
+            }
+        }
+        pins
+    }
+
+    /// Whether a piece of a lane is a wait for a batch of a worker that is not in the trace.
+    fn waits_for_unseen(&self, lane: u32, event: EventId, (from, to): (i64, i64)) -> bool {
+        let known = |e: EventId| e.is_some() && self.exact.names.of(self.exact.trace, e) & bits::WAITS != 0;
+        if !known(event) || !self.is_loader(event) {
+            return false;
+        }
+        // With a worker in the trace there is a node for the way back from the wait.
+        let graph = &self.exact.graph;
+        let (first, last) = self.exact.lane_nodes[lane as usize];
+        let ends = &graph.end[first as usize..last as usize];
+        let node = first + ends.partition_point(|&end| end <= from) as u32;
+        let is_one = node < last && graph.kind[node as usize] == NodeKind::Host && graph.start[node as usize] <= from;
+        is_one && graph.end[node as usize] >= to
     }
 
     /// Stretches in which threads wait inside the loader's frames, or load in the process itself.

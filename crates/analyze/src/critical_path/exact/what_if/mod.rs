@@ -166,8 +166,9 @@ impl WhatIf<'_, '_> {
         let before = measured.window.length_ns();
         let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts).length;
         let mut doubt = self.doubt(applied, shifts);
-        let best = self.end_after(measured, applied, Mode::Optimistic, shifts).length;
-        let other = self.doubt(applied, shifts);
+        let favoured = applied.unpinned.as_deref().unwrap_or(applied);
+        let best = self.end_after(measured, favoured, Mode::Optimistic, shifts).length;
+        let other = self.doubt(favoured, shifts);
         doubt.longer = doubt.longer.max(other.longer);
         doubt.shorter = doubt.shorter.max(other.shorter);
         let ns = before - after;

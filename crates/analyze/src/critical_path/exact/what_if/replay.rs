@@ -66,28 +66,32 @@ pub(super) struct Plan {
 
 impl Plan {
     pub(super) fn new(exact: &Exact<'_>) -> Self {
-        let graph = &exact.graph;
+        let mut others = capacity(exact);
+        others.extend(lone_queries(exact));
+        Self::of_graph(&exact.graph, Waits::new(exact), Turns::new(exact), &others)
+    }
+
+    /// `others`: per node one that may hold it back after an edit though it never did in the trace.
+    pub(super) fn of_graph(graph: &ActivityGraph, waits: Waits, turns: Turns, others: &FxHashMap<u32, u32>) -> Self {
         let node = by_time(graph);
         let position = positions(&node);
         let mut plan = Self {
             offset: Vec::with_capacity(node.len() + 1),
             edges: Vec::with_capacity(graph.edges.len()),
             is_inferred: Vec::with_capacity(node.len()),
-            turns: Turns::new(exact),
+            turns,
             most_overlap: most_overlap(graph),
             is_sync: Vec::with_capacity(node.len()),
-            waits: Waits::new(exact),
+            waits,
             start: node.iter().map(|&n| graph.start[n as usize]).collect(),
             lags: lag_tables(graph),
             next_on_stream: FxHashMap::default(),
             position,
             node,
         };
-        let mut capacity = capacity(exact);
-        capacity.extend(lone_queries(exact));
         plan.offset.push(0);
         for at in 0..plan.node.len() {
-            plan.add_node(graph, at as u32, &capacity);
+            plan.add_node(graph, at as u32, others);
         }
         plan
     }
@@ -294,6 +298,7 @@ impl Terms {
 }
 
 /// What an edit changes, by position.
+#[derive(Clone)]
 pub(super) struct Changes {
     /// Time added to each node's duration, in ns.
     pub(super) time: Vec<i64>,
@@ -406,3 +411,6 @@ fn most_overlap(graph: &ActivityGraph) -> i64 {
 
 /// A longer overlap is no programmatic dependent launch, in ns.
 const LONG_OVERLAP_NS: i64 = 20_000;
+
+#[cfg(test)]
+mod tests;

@@ -182,7 +182,11 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             streams.dedup();
             streams.into_iter().take(8).map(|(d, s)| format!("stream:{d}/{s}")).collect()
         }
-        Target::Category(_) => Vec::new(),
+        Target::Category(_) => {
+            let occur =
+                Category::ALL.into_iter().filter(|&c| c != Category::Unknown && of_category(exact, c).count > 0);
+            occur.map(|c| format!("category:{}", c.name())).collect()
+        }
         Target::Names(what, pattern) => {
             let occurs = |id: StrId| index.named(id).iter().any(|&e| is_offered(exact, index, e, *what));
             let all = names(exact, |_| true).into_iter().filter(|(id, _)| occurs(*id));

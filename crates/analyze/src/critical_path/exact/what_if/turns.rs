@@ -53,6 +53,12 @@ impl Turns {
         Self { is_turn, groups }
     }
 
+    /// Nobody waits for anybody's turn.
+    #[cfg(test)]
+    pub(super) fn nobody(nodes: usize) -> Self {
+        Self { is_turn: vec![false; nodes], groups: Vec::new() }
+    }
+
     /// What turns that change may add or take, where `moved` tells when a moment of a lane is after an edit.
     pub(super) fn doubt(&self, moved: impl Fn(u32, i64) -> i64) -> Doubt {
         let (mut doubt, mut longest) = (Doubt::default(), 0);

@@ -26,6 +26,7 @@ struct Wait {
 }
 
 /// Calls that wait or might, by node.
+#[derive(Default)]
 pub(super) struct Waits(FxHashMap<u32, Wait>);
 
 impl Waits {
