@@ -89,7 +89,11 @@ impl CallKinds {
 
     /// What a call does; `None` for events that are no runtime or driver calls, and for no event.
     pub(crate) fn of(&self, trace: &Trace, event: EventId) -> Option<CallKind> {
-        if event.is_some() && trace.kind(event).is_api_call() { self.of_name(trace.events.name[event.index()]) } else { None }
+        if event.is_some() && trace.kind(event).is_api_call() {
+            self.of_name(trace.events.name[event.index()])
+        } else {
+            None
+        }
     }
 
     fn of_name(&self, name: StrId) -> Option<CallKind> {
