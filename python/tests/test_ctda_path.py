@@ -42,5 +42,5 @@ def test_steps_rules_and_mistakes(training: sl.Run, tmp_path: Path) -> None:
         training.critical_path("ctda", phase_rules=rules)
     with pytest.raises(sl.AnalysisError, match="for 'hta'"):
         training.critical_path("ctda", data_load_events="x")  # type: ignore[call-overload]
-    with pytest.raises(sl.AnalysisError, match="for 'ctda'"):
+    with pytest.raises(sl.AnalysisError, match="name steps by annotation"):
         training.critical_path("hta", steps=1)  # type: ignore[call-overload]

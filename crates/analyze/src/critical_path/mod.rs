@@ -2,7 +2,7 @@
 //!
 //! A method turns a trace into a [`CriticalPath`]: a graph, its longest path, and what is needed to present both. From
 //! there on nothing depends on the trace: breakdown, what-if, overlay and saving work on a restored result as well.
-//! The only method so far is [`hta`].
+//! The methods are [`hta`], [`ctda`] and [`exact`]; what follows is about the first.
 
 mod breakdown;
 mod commands;

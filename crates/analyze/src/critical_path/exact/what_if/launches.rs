@@ -144,7 +144,8 @@ impl Applier<'_, '_> {
     fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
         use CallKind::{EventSync, Query, StreamSync};
         for &(node, call) in &self.index.sync_nodes {
-            if !matches!(self.index.calls.of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
+            let kind = call.some().and_then(|c| self.index.calls.of(self.exact.trace, c));
+            if !matches!(kind, Some(StreamSync | EventSync | Query)) {
                 continue;
             }
             let at = self.at(node);

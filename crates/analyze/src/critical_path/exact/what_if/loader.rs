@@ -128,6 +128,8 @@ impl Applier<'_, '_> {
             before = Some((lane, to));
             self.cut_out((lane, to - saved.min(to - from), to));
         }
+        // As many workers as there were may have been enough.
+        self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
         self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
         Ok(count)
     }

@@ -1,6 +1,6 @@
 //! What-if: how long would the window take if some of its parts took less time?
 //!
-//! The dependency graph is replayed forward with changed durations and dependencies ([`replay`]). What the trace does
+//! The dependency graph is replayed forward with changed durations and dependencies. What the trace does
 //! not tell (lags of dependencies that did not bind, inferred dependencies, whether the GPU has room for more at a time)
 //! is taken as usual for the prediction, and once in favour of the edit and once against it for its bounds.
 

@@ -1,6 +1,7 @@
 //! What to fix first: each likely edit alone, ranked by what it gains.
 
 use super::super::category::Category;
+use super::super::threads::is_annotation;
 use super::super::walk::ExactPath;
 use super::super::window::WindowChoice;
 use super::edit::{Action, Edit};
@@ -136,10 +137,7 @@ impl WhatIf<'_, '_> {
         let numbers: Vec<usize> = (0..planned.len()).collect();
         let found = in_parallel(&numbers, options.threads, try_one);
         let mut tried: Vec<_> = found.into_iter().map(|(candidate, number)| (candidate, &planned[number])).collect();
-        tried.sort_by(|(a, _), (b, _)| {
-            let key = |c: &Candidate| (c.gain.ns, c.gain.low_ns, c.on_path_ns);
-            key(b).cmp(&key(a)).then_with(|| a.edit.cmp(&b.edit))
-        });
+        tried.sort_by(|(a, _), (b, _)| by_gain(a, b));
         let (window_ns, done) = (measured.window.length_ns(), tried.len());
         Ok(Sweep { window_ns, candidates: folded(tried, &path), planned: planned.len(), tried: done })
     }
@@ -207,7 +205,8 @@ impl WhatIf<'_, '_> {
         }
         for span in std::iter::once(event).chain(trace.ancestors(event)) {
             match trace.kind(span) {
-                EventKind::Operator => found.push(Suggestion::Operator(name(span))),
+                // Old traces record steps as operators.
+                EventKind::Operator if !is_annotation(trace, span) => found.push(Suggestion::Operator(name(span))),
                 EventKind::PythonFunction if module_name(trace.name(span)).is_some() => {
                     found.push(Suggestion::Module(name(span)));
                 }
@@ -275,7 +274,15 @@ fn folded(tried: Vec<(Candidate, &Planned)>, path: &ExactPath) -> Vec<Candidate>
             None => kept.push((candidate, plan)),
         }
     }
-    kept.into_iter().map(|(candidate, _)| candidate).collect()
+    let mut kept: Vec<Candidate> = kept.into_iter().map(|(candidate, _)| candidate).collect();
+    kept.sort_by(by_gain);
+    kept
+}
+
+/// Most first.
+fn by_gain(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
+    let key = |c: &Candidate| (c.gain.ns, c.gain.low_ns, c.on_path_ns);
+    key(b).cmp(&key(a)).then_with(|| a.edit.cmp(&b.edit))
 }
 
 /// Whether two edits gain about the same and are about the same part of the path.
