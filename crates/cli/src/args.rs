@@ -186,7 +186,7 @@ pub(crate) struct WhatIfArgs {
     /// The window: the event whose name contains this text instead of the whole trace.
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     pub(crate) annotation: String,
-    /// Which of these events, by time from 0: N, or A..B with both ends included [default: 0].
+    /// Which of these events, from 0 in the order of the source: N, or A..B with both ends included [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_range)]
     pub(crate) instance: Option<Range>,
 }

@@ -79,7 +79,7 @@ impl Claims {
         let damaged = run.damaged(damage, seed);
         let trace = stackline_ingest::read_bytes("t.json", damaged.json.as_bytes(), &Default::default()).unwrap();
         let exact = Exact::new(&trace);
-        let Ok(path) = exact.path(&WindowChoice::Whole) else { return };
+        let path = exact.path(&WindowChoice::Whole).unwrap();
         assert_eq!(path.length_ns(), path.window.length_ns(), "{name} seed {seed}");
         self.window_ns += path.length_ns();
         self.inferred_ns += path.inferred_ns();
@@ -116,7 +116,7 @@ impl Claims {
 #[test]
 fn damaged_records_make_no_wrong_edge_exact() {
     let clock = |offset_ns, jitter_ns| Damage::Clock { offset_ns, jitter_ns };
-    let kinds: [(&str, Vec<Damage>); 12] = [
+    let kinds: [(&str, Vec<Damage>); 14] = [
         ("none", vec![]),
         ("15 % of the kernels", vec![Damage::LostKernels(15)]),
         ("15 % of the launch calls", vec![Damage::LostLaunches(15)]),
@@ -127,6 +127,8 @@ fn damaged_records_make_no_wrong_edge_exact() {
         ("none, times of the GPU off by up to 300 ns", vec![clock(0, 300)]),
         ("none, clock of the GPU 20 µs behind", vec![clock(-20_000, 0)]),
         ("none, clock of the GPU 20 µs ahead", vec![clock(20_000, 0)]),
+        ("none, clock of the GPU 300 µs behind", vec![clock(-300_000, 0)]),
+        ("none, clock of the GPU 300 µs ahead", vec![clock(300_000, 0)]),
         (
             "10 % of the kernels, all Python frames, all synchronisation records",
             vec![Damage::LostKernels(10), Damage::NoPython, Damage::NoSyncs],
@@ -146,10 +148,19 @@ fn damaged_records_make_no_wrong_edge_exact() {
             claims.check(name, seed, damage);
         }
         println!("{}", claims.row(name));
-        let loses_all = damage.iter().any(|d| matches!(d, Damage::LostKernels(_)))
-            && damage.iter().any(|d| matches!(d, Damage::LostLaunches(_)));
-        if loses_all {
-            // Operations without any record cannot be told from operations that never were.
+        // What is said for certain must be most of what is said.
+        assert!(claims.inferred_ns * 3 < claims.window_ns, "{name}");
+        assert!(claims.wrong_host * 100 <= claims.host, "{name}: {} of {}", claims.wrong_host, claims.host);
+        if damage.is_empty() {
+            assert_eq!(claims.wrong_host, 0);
+        }
+        let loses = |which: fn(&Damage) -> bool| damage.iter().any(which);
+        let loses_all =
+            loses(|d| matches!(d, Damage::LostKernels(_))) && loses(|d| matches!(d, Damage::LostLaunches(_)));
+        let is_far_off = loses(|d| matches!(d, Damage::Clock { offset_ns, .. } if offset_ns.abs() > 100_000));
+        if loses_all || is_far_off {
+            // Operations without any record cannot be told from operations that never were; far-off clocks let calls
+            // seem to come after what they launched.
             assert!(claims.wrong_edges * 1_000 <= claims.edges, "{name}: {}", claims.wrong_edges);
         } else {
             assert_eq!(claims.wrong_edges, 0, "{name}");

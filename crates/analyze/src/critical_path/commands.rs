@@ -84,7 +84,7 @@ impl Commands {
                     },
                     None => (2, Command::UnknownWait { call }),
                 },
-                CallKind::Query | CallKind::Copy => continue,
+                CallKind::Query | CallKind::Copy | CallKind::Launch | CallKind::GraphLaunch => continue,
                 CallKind::DeviceSync | CallKind::StreamSync | CallKind::EventSync | CallKind::Free => {
                     let device = record.map_or(-1, |r| r.device);
                     let known = |id: i64| Some((pid(call), id)).filter(|_| id > 0);
@@ -121,9 +121,17 @@ fn sync_records(trace: &Trace, correlation: &AttrColumn<'_>) -> BTreeMap<i64, Ve
     records
 }
 
-/// The record of a call: of those with its correlation id the one nearest in time.
+/// The record of a call: of those with its correlation id the one nearest in time. Correlation ids are used again by
+/// other processes: a record far from the call is another one's.
 fn nearest(trace: &Trace, records: &[SyncRecord], call: EventId) -> Option<SyncRecord> {
-    let at = trace.events.start[call.index()];
-    let apart = |r: &&SyncRecord| trace.events.start[r.event.index()].abs_diff(at);
-    records.iter().min_by_key(apart).copied()
+    let (from, to) = (trace.events.start[call.index()], trace.events.end(call));
+    let apart = |r: &SyncRecord| trace.events.start[r.event.index()].abs_diff(from);
+    let is_near = |r: &&SyncRecord| {
+        let (begins, ends) = (trace.events.start[r.event.index()], trace.events.end(r.event));
+        begins <= to + FAR_NS && ends + FAR_NS >= from
+    };
+    records.iter().filter(is_near).min_by_key(|r| apart(r)).copied()
 }
+
+/// A record that is so far from a call, in ns, is not about it, even if clocks disagree.
+const FAR_NS: i64 = 20_000_000;

@@ -21,9 +21,15 @@ pub enum CallKind {
     StreamWait,
     /// Copies; may wait for its own copy.
     Copy,
+    /// Launches a kernel or a fill.
+    Launch,
+    /// Launches a graph: kernels of which recordings may lack some.
+    GraphLaunch,
 }
 
-use CallKind::{Copy as CopyCall, DeviceSync, EventSync, Free, Query, Record, StreamSync, StreamWait};
+use CallKind::{
+    Copy as CopyCall, DeviceSync, EventSync, Free, GraphLaunch, Launch, Query, Record, StreamSync, StreamWait,
+};
 
 /// Names and what they do. A name also matches with one of [`SUFFIXES`] behind it.
 const RULES: &[(&str, CallKind)] = &[
@@ -68,6 +74,26 @@ const RULES: &[(&str, CallKind)] = &[
     ("hipMemcpyWithStream", CopyCall),
     ("hipMemcpyDtoH", CopyCall),
     ("hipMemcpyHtoD", CopyCall),
+    ("cudaLaunchKernel", Launch),
+    ("cudaLaunchKernelExC", Launch),
+    ("cudaLaunchCooperativeKernel", Launch),
+    ("cuLaunchKernel", Launch),
+    ("cuLaunchKernelEx", Launch),
+    ("cuLaunchCooperativeKernel", Launch),
+    ("hipLaunchKernel", Launch),
+    ("hipExtLaunchKernel", Launch),
+    ("hipModuleLaunchKernel", Launch),
+    ("hipExtModuleLaunchKernel", Launch),
+    ("hipLaunchCooperativeKernel", Launch),
+    ("cudaMemset", Launch),
+    ("cudaMemsetAsync", Launch),
+    ("cuMemsetD8Async", Launch),
+    ("cuMemsetD32Async", Launch),
+    ("hipMemset", Launch),
+    ("hipMemsetAsync", Launch),
+    ("cudaGraphLaunch", GraphLaunch),
+    ("cuGraphLaunch", GraphLaunch),
+    ("hipGraphLaunch", GraphLaunch),
 ];
 
 /// Endings of names that mean the same call: versions, and the per-thread default stream.
@@ -112,6 +138,7 @@ mod tests {
         assert_eq!(kind_of_name("cudaFreeHost"), None);
         assert_eq!(kind_of_name("cudaFreeAsync"), None);
         assert_eq!(kind_of_name("hipStreamWaitEvent"), Some(StreamWait));
-        assert_eq!(kind_of_name("cudaLaunchKernel"), None);
+        assert_eq!(kind_of_name("cudaLaunchKernel_ptsz"), Some(Launch));
+        assert_eq!(kind_of_name("cudaGetDevice"), None);
     }
 }

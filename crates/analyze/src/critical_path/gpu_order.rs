@@ -10,7 +10,7 @@ use super::implicit_waits;
 use super::losses::{Losses, launched_at};
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
-use stackline_model::{EventId, GpuId, Trace};
+use stackline_model::{EventId, GpuId, Key, Trace};
 use std::ops::Range;
 
 /// How far the host's and the GPU's clock may disagree before a dependency is not believed, in ns.
@@ -157,19 +157,23 @@ impl GpuOrder {
         for (_, command) in &commands.list {
             replay.execute(command, &commands);
         }
-        let Replay { mut deps, mut syncs, mut uncertain, ends_late, unexplained, .. } = replay;
-        uncertain.extend(losses.copies(trace, &kinds));
+        let Replay { mut deps, mut syncs, mut uncertain, ends_late, after_unknown, unexplained, .. } = replay;
+        uncertain.extend(losses.copies());
         implicit_waits::copy_engines(trace, &streams, &mut deps);
         implicit_waits::graphs(trace, &streams, &mut deps);
         implicit_waits::blocking_copies(trace, &kinds, &streams, &mut syncs);
         implicit_waits::polling(trace, &kinds, &streams, &mut syncs, &mut uncertain);
         implicit_waits::back_pressure(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
-        let after_loss = after_loss(trace, &streams, &losses);
+        let mut after_loss = after_loss(trace, &streams, &losses);
+        after_unknown.into_iter().for_each(|id| after_loss[id.index()] = true);
         let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
         let clocks_disagree = ends_late || streams.operations.iter().flatten().any(|&id| starts_early(trace, id));
         if clocks_disagree {
-            let waits = |kind| !matches!(kind, CallKind::Record | CallKind::StreamWait);
+            let waits = |kind| {
+                use CallKind::{GraphLaunch, Launch, Record, StreamWait};
+                !matches!(kind, Record | StreamWait | Launch | GraphLaunch)
+            };
             uncertain.extend(trace.events.ids().filter(|&e| kinds.of(trace, e).is_some_and(waits)));
         }
         let Streams { of, previous, rank, .. } = streams;
@@ -200,7 +204,7 @@ fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses) -> Vec<bool> {
         let previous = streams.previous[id.index()].some();
         previous.is_some_and(|p| {
             [p, id].iter().any(|&g| losses.is_of_graph(trace, g))
-                || losses.between(launched_at(trace, p), launched_at(trace, id))
+                || losses.may_miss_between(launched_at(trace, p), launched_at(trace, id))
         })
     };
     trace.gpu.ids().map(is_after).collect()
@@ -236,9 +240,12 @@ pub(crate) struct Streams {
     pub(crate) operations: Vec<Vec<GpuId>>,
     /// Device of each stream.
     pub(crate) device: Vec<i32>,
+    /// The device, if all streams are of one of one process.
+    only_device: Option<i32>,
     /// Per operation its place among all by time, then by what it is: the order of rows means nothing.
     pub(crate) rank: Vec<u32>,
-    by_number: FxHashMap<(i32, i64), u32>,
+    /// By device and number; in files of several processes each has streams of its own, and none is known by these.
+    by_number: FxHashMap<(i32, i64), Option<u32>>,
 }
 
 impl Streams {
@@ -248,7 +255,9 @@ impl Streams {
         let previous = vec![GpuId::NONE; gpu.len()];
         let by_number = FxHashMap::default();
         let (operations, device, rank) = (Vec::new(), Vec::new(), vec![u32::MAX; gpu.len()]);
-        let mut streams = Self { of: none, previous, operations, device, rank, by_number };
+        let mut streams = Self { of: none, previous, operations, device, only_device: None, rank, by_number };
+        // Devices of several processes (ranks in one file) may have one number; their tracks tell them apart.
+        let mut by_process: FxHashMap<(Key, i32, i64), u32> = FxHashMap::default();
         // Streams without number are told apart by their track.
         let mut by_track: FxHashMap<u32, u32> = FxHashMap::default();
         let mut ids: Vec<GpuId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
@@ -257,18 +266,23 @@ impl Streams {
             streams.rank[id.index()] = rank as u32;
             let (device, number) = (gpu.device[id.index()], gpu.stream[id.index()]);
             let next = streams.operations.len() as u32;
+            let track = trace.events.track[gpu.event[id.index()].index()];
             let stream = if number >= 0 {
-                *streams.by_number.entry((device, number)).or_insert(next)
+                *by_process.entry((trace.tracks.pid(track), device, number)).or_insert(next)
             } else {
-                *by_track.entry(trace.events.track[gpu.event[id.index()].index()].0).or_insert(next)
+                *by_track.entry(track.0).or_insert(next)
             };
             if stream == next {
+                if number >= 0 {
+                    streams.by_number.entry((device, number)).and_modify(|known| *known = None).or_insert(Some(next));
+                }
                 streams.operations.push(Vec::new());
                 streams.device.push(device);
             }
             streams.of[id.index()] = stream;
             streams.operations[stream as usize].push(id);
         }
+        streams.only_device = streams.find_only_device();
         for operations in &streams.operations {
             for pair in operations.windows(2) {
                 streams.previous[pair[1].index()] = pair[0];
@@ -279,21 +293,25 @@ impl Streams {
 
     /// The stream with this number on a device; on any device if that is -1 and only one has it.
     pub(crate) fn numbered(&self, device: i32, number: i64) -> Option<usize> {
-        if let Some(&stream) = self.by_number.get(&(device, number)) {
-            return Some(stream as usize);
-        }
-        let mut devices = self.device.clone();
-        devices.sort_unstable();
-        devices.dedup();
-        match devices[..] {
-            [only] if device < 0 => self.by_number.get(&(only, number)).map(|&s| s as usize),
-            _ => None,
-        }
+        let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
+        known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
     }
 
-    /// Whether all streams are of one device.
+    /// Whether no two processes have a stream of one number on a device of one number.
+    pub(crate) fn is_one_process(&self) -> bool {
+        self.by_number.values().all(Option::is_some)
+    }
+
+    /// Whether all streams are of one device of one process.
     pub(crate) fn is_one_device(&self) -> bool {
-        self.device.windows(2).all(|d| d[0] == d[1])
+        self.only_device.is_some()
+    }
+
+    /// The device, if all streams are of one of one process.
+    fn find_only_device(&self) -> Option<i32> {
+        let first = *self.device.first()?;
+        let alike = self.device.iter().all(|&d| d == first) && self.by_number.values().all(Option::is_some);
+        alike.then_some(first)
     }
 }
 
@@ -335,6 +353,8 @@ struct Replay<'a> {
     uncertain: FxHashSet<EventId>,
     /// Whether an operation ended after a call that waited for it.
     ends_late: bool,
+    /// Operations that waited for an event whose record is not in the trace.
+    after_unknown: Vec<GpuId>,
     unexplained: u64,
 }
 
@@ -342,6 +362,8 @@ struct Replay<'a> {
 struct Pending {
     last: GpuId,
     waits: Vec<GpuId>,
+    /// A wait for an event whose record is not in the trace.
+    waits_for_unknown: bool,
 }
 
 impl<'a> Replay<'a> {
@@ -357,6 +379,7 @@ impl<'a> Replay<'a> {
             syncs: Vec::new(),
             uncertain: FxHashSet::default(),
             ends_late: false,
+            after_unknown: Vec::new(),
             unexplained: 0,
         }
     }
@@ -371,13 +394,17 @@ impl<'a> Replay<'a> {
             Command::Wait { stream, record } => {
                 let Some(held) = self.events.get(&record).cloned() else {
                     self.unexplained += 1;
+                    self.pending[stream].waits_for_unknown = true;
                     return;
                 };
                 self.merge(stream, held);
             }
             Command::UnknownWait { call } => {
                 let track = self.trace.events.track[call.index()];
-                let held = self.pending.iter().filter_map(|p| p.last.some()).collect();
+                let at = self.trace.events.start[call.index()];
+                let held = self.pending.iter().filter_map(|p| p.last.some());
+                // Nothing waits for what is done.
+                let held = held.filter(|&id| end(self.trace, id) > at).collect();
                 self.unknown_waits.insert(track.0, held);
             }
             Command::Sync { call, kind, stream, device, record } => self.sync(call, kind, stream, device, record),
@@ -410,7 +437,7 @@ impl<'a> Replay<'a> {
     /// Whether work that is not recorded, or launched at an unknown time, may have come between two operations.
     fn may_miss(&self, on: GpuId, gpu: GpuId) -> bool {
         [on, gpu].iter().any(|&g| self.losses.is_of_graph(self.trace, g))
-            || self.losses.between(launched_at(self.trace, on), launched_at(self.trace, gpu))
+            || self.losses.may_miss_between(launched_at(self.trace, on), launched_at(self.trace, gpu))
             || self.losses.unlaunched_between(start(self.trace, on), start(self.trace, gpu))
     }
 
@@ -420,6 +447,9 @@ impl<'a> Replay<'a> {
         // An operation without launch record takes its turn when it starts: later ones may have been launched before.
         if slot.last.is_none() || start(self.trace, slot.last) <= start(self.trace, gpu) {
             slot.last = gpu;
+        }
+        if std::mem::take(&mut slot.waits_for_unknown) {
+            self.after_unknown.push(gpu);
         }
         let waits = if call.is_none() { slot.waits.clone() } else { std::mem::take(&mut slot.waits) };
         for on in waits {
@@ -464,6 +494,16 @@ impl<'a> Replay<'a> {
         on
     }
 
+    /// Whether an operation was certainly launched before a call, on its thread or on another one.
+    fn launched_before(&self, id: GpuId, call: EventId) -> bool {
+        let events = &self.trace.events;
+        let launch = self.trace.gpu.launch[id.index()].some();
+        launch.is_some_and(|launch| {
+            events.track[launch.index()] == events.track[call.index()]
+                || events.end(launch) <= events.start[call.index()]
+        })
+    }
+
     /// Of very many operations those that ended last: one of them is what a call waits for, whatever an edit changes.
     fn latest(&self, mut on: Vec<GpuId>) -> Vec<GpuId> {
         if on.len() > MOST_AWAITED {
@@ -479,33 +519,36 @@ impl<'a> Replay<'a> {
         let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
         let all = || self.pending.iter().enumerate().filter_map(|(s, p)| Some((s, p.last.some()?)));
         let known = match kind {
-            CallKind::DeviceSync if device >= 0 || self.streams.is_one_device() => {
+            CallKind::DeviceSync if self.streams.is_one_process() && (device >= 0 || self.streams.is_one_device()) => {
                 let of_device = |s: usize| device < 0 || self.streams.device[s] == device;
                 Some(all().filter(|&(s, _)| of_device(s)).map(|(_, id)| id).collect())
             }
             CallKind::StreamSync => match stream {
                 Some(stream) => Some(self.held(stream)),
-                None if self.pending.len() == 1 => Some(self.held(0)),
                 None => None,
             },
             CallKind::EventSync => record.and_then(|r| self.events.get(&r).cloned()),
             _ => None,
         };
-        if known.as_ref().is_none_or(Vec::is_empty) && self.losses.between(i64::MIN, from)
+        if known.as_ref().is_none_or(Vec::is_empty) && self.losses.may_miss_between(i64::MIN, from)
             || known.is_none() && kind != CallKind::Free
         {
             self.uncertain.insert(call);
+        }
+        // A record names what the call waited for: where that ended later, the clocks disagree, however far.
+        if record.is_some() || stream.is_some() || device >= 0 {
+            let ended_late = |id: &GpuId| end(self.trace, *id) > to + ROUNDING_NS && self.launched_before(*id, call);
+            self.ends_late |= known.iter().flatten().any(ended_late);
         }
         // Work that ended well after the call returned is not what the call waited for.
         let believable = |id: &GpuId| end(self.trace, *id) <= to + CLOCK_TOLERANCE_NS;
         if let Some(on) = known {
             let on: Vec<GpuId> = on.into_iter().filter(believable).collect();
             let on = self.latest(on);
-            self.ends_late |= on.iter().any(|&id| end(self.trace, id) > to + ROUNDING_NS);
             if !on.is_empty() {
                 let missing = |id: &GpuId| {
                     self.losses.is_of_graph(self.trace, *id)
-                        || self.losses.between(launched_at(self.trace, *id), from)
+                        || self.losses.may_miss_between(launched_at(self.trace, *id), from)
                         || self.losses.unlaunched_between(start(self.trace, *id), to)
                 };
                 let may_miss = on.iter().any(missing);
@@ -513,7 +556,7 @@ impl<'a> Replay<'a> {
                 if may_miss {
                     self.uncertain.insert(call);
                 }
-                let on = if may_miss { self.with_unlaunched(on, call) } else { on };
+                let on = if may_miss && kind != CallKind::EventSync { self.with_unlaunched(on, call) } else { on };
                 self.syncs.push(SyncCall { call, from, on, reason });
             }
             return;

@@ -1,9 +1,8 @@
 //! What a trace does not record: launches whose operation is missing, operations whose launch is missing. A dependency
 //! that something unrecorded may have come between is not certain.
 
-use super::gpu_calls::{CallKind, CallKinds};
+use super::gpu_calls::{CallKind, CallKinds, kind_of_name};
 use super::gpu_order::{Streams, is_usable, start};
-use crate::hta_view::LAUNCHES;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, GpuId, Trace};
 
@@ -11,8 +10,10 @@ use stackline_model::{EventId, GpuId, Trace};
 pub(super) struct Losses {
     /// Starts of launch calls without an operation, and of all launches of graphs.
     launches: Vec<i64>,
+    /// Calls that copy, without a copy.
+    copies: Vec<EventId>,
     /// Per name: whether it launches a graph. Recordings of graphs lack kernels, and nothing tells which.
-    graph_names: Vec<bool>,
+    is_graph: Vec<bool>,
     /// Starts of operations without a launch call.
     unlaunched: Vec<i64>,
     /// Whether calls and operations are missing amid others: then some may have left no record at all.
@@ -23,41 +24,38 @@ impl Losses {
     pub(super) fn new(trace: &Trace, kinds: &CallKinds, streams: &Streams) -> Self {
         let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
         let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
-        let launches_work: Vec<bool> = trace.strings.iter().map(|name| LAUNCHES.contains(&name)).collect();
-        let launches = |e: EventId| {
-            trace.kind(e).is_api_call()
-                && (launches_work.get(trace.events.name[e.index()].index()).copied().unwrap_or(false)
-                    || kinds.of(trace, e) == Some(CallKind::Copy))
-        };
-        let starts_of = |wanted: &dyn Fn(EventId) -> bool| -> Vec<i64> {
-            trace.events.ids().filter(|&e| wanted(e)).map(|e| trace.events.start[e.index()]).collect()
-        };
-        let graph_names: Vec<bool> = trace.strings.iter().map(|name| name.contains("GraphLaunch")).collect();
-        let launches_graph = |e: EventId| graph_names.get(trace.events.name[e.index()].index()).copied() == Some(true);
-        let mut starts = starts_of(&|e| launches(e) && (launches_graph(e) || !linked.contains(&e)));
+        // A call that another call makes is the same launch.
+        let is_outer = |e: EventId| trace.events.parent[e.index()].some().is_none_or(|p| !trace.kind(p).is_api_call());
+        let launches: Vec<(EventId, CallKind)> =
+            trace.events.ids().filter_map(|e| Some((e, kinds.of(trace, e).filter(|&k| launches_work(k))?))).collect();
+        let lost: Vec<EventId> = launches.iter().map(|l| l.0).filter(|e| !linked.contains(e) && is_outer(*e)).collect();
+        let start_of = |e: &EventId| trace.events.start[e.index()];
+        let graphs = launches.iter().filter(|(_, kind)| *kind == CallKind::GraphLaunch).map(|(e, _)| e);
+        let mut starts: Vec<i64> = lost.iter().chain(graphs).map(start_of).collect();
         starts.sort_unstable();
         let operations = streams.operations.iter().flatten().filter(|id| trace.gpu.launch[id.index()].is_none());
         let mut unlaunched: Vec<i64> = operations.map(|&id| start(trace, id)).collect();
         unlaunched.sort_unstable();
-        let pervasive = is_pervasive(trace, streams, &starts_of(&|e| launches(e) && !linked.contains(&e)));
-        Self { launches: starts, graph_names, unlaunched, pervasive }
+        let pervasive = is_pervasive(trace, streams, &lost);
+        let is_graph: Vec<bool> =
+            trace.strings.iter().map(|name| kind_of_name(name) == Some(CallKind::GraphLaunch)).collect();
+        let copies = lost.into_iter().filter(|&e| kinds.of(trace, e) == Some(CallKind::Copy)).collect();
+        Self { launches: starts, copies, is_graph, unlaunched, pervasive }
     }
 
     /// Whether an operation was launched as part of a graph.
     pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
         let call = trace.gpu.launch[id.index()];
-        call.is_some() && self.graph_names.get(trace.events.name[call.index()].index()).copied().unwrap_or(false)
+        call.is_some() && self.is_graph.get(trace.events.name[call.index()].index()).copied().unwrap_or(false)
     }
 
     /// Calls that copy, and may have waited for a copy that has no record.
-    pub(super) fn copies<'a>(&'a self, trace: &'a Trace, kinds: &'a CallKinds) -> impl Iterator<Item = EventId> + 'a {
-        let copies = move |&e: &EventId| kinds.of(trace, e) == Some(CallKind::Copy);
-        let is_lost = |&e: &EventId| self.launches.binary_search(&trace.events.start[e.index()]).is_ok();
-        trace.events.ids().filter(copies).filter(is_lost)
+    pub(super) fn copies(&self) -> &[EventId] {
+        &self.copies
     }
 
     /// Whether an operation may have been launched between two moments without being recorded.
-    pub(super) fn between(&self, from: i64, to: i64) -> bool {
+    pub(super) fn may_miss_between(&self, from: i64, to: i64) -> bool {
         self.pervasive || has_between(&self.launches, from, to)
     }
 
@@ -68,13 +66,18 @@ impl Losses {
     }
 }
 
+/// Whether calls of this kind give the GPU something to do.
+fn launches_work(kind: CallKind) -> bool {
+    matches!(kind, CallKind::Launch | CallKind::GraphLaunch | CallKind::Copy)
+}
+
 /// Whether operations without launch ran after others with one, and launches without operation came before others with
 /// one. At the ends of a recording both are usual.
-fn is_pervasive(trace: &Trace, streams: &Streams, lost: &[i64]) -> bool {
+fn is_pervasive(trace: &Trace, streams: &Streams, lost: &[EventId]) -> bool {
     let launch = |id: &GpuId| trace.gpu.launch[id.index()].some();
     let calls = streams.operations.iter().flatten().filter_map(launch);
     let last = calls.map(|call| trace.events.start[call.index()]).max();
-    let amid_calls = last.is_some_and(|last| lost.iter().any(|&at| at < last));
+    let amid_calls = last.is_some_and(|last| lost.iter().any(|e| trace.events.start[e.index()] < last));
     let amid_operations =
         |ids: &Vec<GpuId>| ids.iter().skip_while(|id| launch(id).is_none()).any(|id| launch(id).is_none());
     amid_calls && streams.operations.iter().any(amid_operations)

@@ -91,7 +91,7 @@ fn critical_path(
     let (exact, hta) = std::thread::scope(|scope| {
         let hta = with_hta.then(|| scope.spawn(|| hta_json(trace, steps.is_some())));
         let exact = exact_path(trace, &choice);
-        (exact, hta.map(|thread| thread.join().unwrap_or_default()))
+        (exact, hta.map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))))
     });
     let mut json = serde_json::Map::from_iter([("rank".to_owned(), json!(info.rank))]);
     json.extend(hta.unwrap_or_default());

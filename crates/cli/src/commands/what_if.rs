@@ -12,6 +12,7 @@ use stackline_analyze::critical_path::exact::what_if::{
     Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, tables,
 };
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use stackline_model::Table;
 use stackline_present::{human, terminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,7 +49,15 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let tables = session.pick(tables)?;
     let head = if people { head } else { String::new() };
     let extra = if common.format == Format::Json { extra } else { Vec::new() };
-    Answer { command: "what-if", session: &session, extra, tables, head, shown: None }.write(common)
+    let shown = people.then(|| tables.iter().map(narrow).collect());
+    Answer { command: "what-if", session: &session, extra, tables, head, shown }.write(common)
+}
+
+/// A table without what takes the room from the edits, which readers want to copy.
+fn narrow(table: &Table) -> Table {
+    let mut table = table.clone();
+    table.columns.retain(|column| column.name != "also");
+    table
 }
 
 /// The edits, in a fixed order of kinds.

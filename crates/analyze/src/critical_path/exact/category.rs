@@ -93,9 +93,13 @@ const UNLAUNCHED_GAP_NS: i64 = 10_000;
 /// ns: something held the operation back, and where nothing is found the cause is unknown.
 pub(super) const LONG_GAP_NS: i64 = 100_000;
 
+/// No launch takes longer to arrive, in ns: something unrecorded held the operation back.
+const LONG_LAUNCH_NS: i64 = 1_000_000;
+
 /// The category of a lag.
 pub(super) fn of_lag(dependency: Dependency, lag: i64) -> Category {
     match dependency {
+        Dependency::Launch | Dependency::LaunchByOperator if lag > LONG_LAUNCH_NS => Category::Unknown,
         Dependency::Launch | Dependency::LaunchByOperator => Category::LaunchLatency,
         Dependency::Unlaunched if lag > UNLAUNCHED_GAP_NS => Category::Unknown,
         Dependency::Stream | Dependency::StreamAmidLoss | Dependency::Gpu(_) if lag > LONG_GAP_NS => Category::Unknown,

@@ -59,6 +59,11 @@ impl Dependency {
         }
     }
 
+    /// Whether it is the order of one stream, known or concluded.
+    pub fn is_stream_order(self) -> bool {
+        matches!(self, Self::Stream | Self::StreamAmidLoss | Self::Overlap | Self::Unlaunched)
+    }
+
     /// Name of the rule in tables and files.
     pub fn rule(self) -> &'static str {
         match self {

@@ -157,6 +157,12 @@ impl Exact<'_> {
                 self.corrections.contradictions,
                 "waits end before what they wait for; the clocks disagree, or records are missing",
             ),
+            (
+                "clocks_disagree",
+                u64::from(self.clocks_disagree),
+                "the clocks of host and GPU disagree (`stackline doctor` tells by how much), so that what lies between them \
+                 is inferred, and times across them are off by as much",
+            ),
             ("broken_cycles", self.graph.broken_cycles, "edges were left out because they closed a cycle"),
             ("unexplained_waits", self.unexplained_waits, "stream waits are recorded without what they wait for"),
             ("no_gpu_work", u64::from(operations == 0), "no GPU work: this is a path of the host alone"),

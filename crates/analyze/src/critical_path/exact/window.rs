@@ -66,9 +66,14 @@ impl Exact<'_> {
     fn whole(&self) -> Result<Window, CriticalPathError> {
         let graph = &self.graph;
         let works_lane: Vec<bool> = self.lanes.iter().map(|lane| self.works(lane)).collect();
+        // What was still open when the recording ended ends with it, on every thread: those that compute go first.
+        let computes = |n: u32| {
+            let lane = self.lanes.get(graph.place[n as usize] as usize);
+            graph.kind[n as usize] == NodeKind::Gpu || lane.is_some_and(|lane| lane.has.operators > 0)
+        };
         let works = |n: &u32| graph.kind[*n as usize] == NodeKind::Gpu || works_lane[graph.place[*n as usize] as usize];
         let last = |nodes: &mut dyn Iterator<Item = u32>| {
-            nodes.max_by_key(|&n| (graph.end[n as usize], graph.kind[n as usize], std::cmp::Reverse(n)))
+            nodes.max_by_key(|&n| (graph.end[n as usize], computes(n), graph.kind[n as usize], std::cmp::Reverse(n)))
         };
         let all = 0..graph.len() as u32;
         let found = last(&mut all.clone().filter(works)).or_else(|| last(&mut all.clone()));
@@ -83,7 +88,8 @@ impl Exact<'_> {
         let has = lane.has;
         let last = lane.pieces.iter().rev().find(|p| p.event.is_some()).map_or(EventId::NONE, |p| p.event);
         let waits = self.names.of(self.trace, last) & bits::WAITS != 0;
-        has.operators + has.python + has.annotations > 0 && !waits
+        let only_calls = self.lanes.iter().all(|l| l.has.operators + l.has.python + l.has.annotations == 0);
+        (only_calls || has.operators + has.python + has.annotations > 0) && !waits
     }
 
     fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {

@@ -42,8 +42,9 @@ pub(super) fn class_of(kind: NodeKind, dependency: Dependency) -> Class {
     match dependency {
         _ if kind != NodeKind::Gpu => Class::Other,
         Dependency::Launch | Dependency::LaunchByOperator => Class::Launch,
-        Dependency::Stream | Dependency::Unlaunched | Dependency::Gpu(_) => Class::Queue,
         Dependency::Overlap => Class::Overlap,
+        Dependency::Gpu(_) => Class::Queue,
+        _ if dependency.is_stream_order() => Class::Queue,
         _ => Class::Other,
     }
 }

@@ -86,7 +86,7 @@ impl Applier<'_, '_> {
             p.event.is_some()
                 && matches!(
                     self.index.calls.of(self.exact.trace, p.event),
-                    Some(kind) if kind != CallKind::Copy
+                    Some(kind) if !matches!(kind, CallKind::Copy | CallKind::Launch | CallKind::GraphLaunch)
                 )
         };
         !inside.iter().any(orders)
@@ -169,8 +169,8 @@ impl Applier<'_, '_> {
 
     /// The last operation before one on its stream that is not chosen.
     fn before_on_stream(&self, node: u32, chosen: &FxHashSet<u32>) -> Option<u32> {
-        let order = |d: Dependency| matches!(d, Dependency::Stream | Dependency::Overlap | Dependency::Unlaunched);
-        let before = |n: u32| self.exact.graph.edges_into(n).iter().find(|e| order(e.dependency)).map(|e| e.from);
+        let into = |n: u32| self.exact.graph.edges_into(n).iter();
+        let before = |n: u32| into(n).find(|e| e.dependency.is_stream_order()).map(|e| e.from);
         // Streams are finite; the bound keeps a broken graph from holding us here.
         let mut at = before(node)?;
         for _ in 0..self.plan.len() {

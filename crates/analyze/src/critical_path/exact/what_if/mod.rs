@@ -38,6 +38,9 @@ use path::End;
 use replay::{Changes, Mode, Plan};
 use turns::Doubt;
 
+const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` tells by how much): times across \
+                               them are off by as much, and so are the prediction and its bounds";
+
 /// A trace prepared for what-if: many edits can be tried on it.
 pub struct WhatIf<'e, 'a> {
     exact: &'e Exact<'a>,
@@ -132,6 +135,7 @@ impl WhatIf<'_, '_> {
         let before = path::path(self.exact, &self.plan, &none, &shifts, observed);
         let mut notes = std::mem::take(&mut applied.notes);
         let taken = self.taken_off(&measured, &applied);
+        notes.extend(self.exact.clocks_disagree.then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
         notes.extend(self.moved_on(&measured, &applied, gain.ns));
         let names = edits.iter().map(ToString::to_string);

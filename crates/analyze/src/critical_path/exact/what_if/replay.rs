@@ -117,7 +117,8 @@ impl Plan {
             };
             is_sync |= matches!(edge.dependency, Dependency::Sync(_));
             inferred |= is_binding && is_inferred;
-            let follows = self.most_overlap > 0 && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream);
+            let follows = self.most_overlap > 0
+                && matches!(edge.dependency, Dependency::Overlap | Dependency::Stream | Dependency::StreamAmidLoss);
             if follows {
                 self.next_on_stream.insert(from, at);
             }
