@@ -172,12 +172,12 @@ pub(super) fn back_pressure(trace: &Trace, streams: &Streams, syncs: &mut Vec<Sy
             let (room, to) = (ends[*i - size], trace.events.end(call));
             (from + 1..=to).contains(&room) && to - room <= BLOCKED_RETURN_NS
         };
-        let full: Vec<usize> = (0..launched.len()).filter(|&i| held[i] == size).collect();
+        let is_full = |&i: &usize| held[i] == size && !copying.contains(&launched[i].1);
+        let full: Vec<usize> = (0..launched.len()).filter(is_full).collect();
         let blocked: Vec<usize> = full.iter().copied().filter(blocked).collect();
         let is_long = |&i: &usize| trace.events.dur[launched[i].1.index()] >= BLOCKED_FACTOR * usual;
         if blocked.len() == full.len() && blocked.iter().any(is_long) {
-            let waits = blocked.into_iter().filter(|&i| !copying.contains(&launched[i].1));
-            syncs.extend(waits.map(|i| SyncCall {
+            syncs.extend(blocked.into_iter().map(|i| SyncCall {
                 call: launched[i].1,
                 from: launched[i].0,
                 on: vec![launched[i - size].2],
