@@ -85,7 +85,9 @@ impl Simulated {
     /// Whether a wait of the thread ended there and was for something that ended then; also one that the clocks alone
     /// make look like a wait.
     fn resumed(&self, view: &View, segments: &[Segment], claim: &Claim<'_>) -> bool {
-        let Some(segment) = segments.iter().find(|segment| segment.end == claim.end_ns) else { return false };
+        // The path may enter the way back where another thread was released in it.
+        let inside = |segment: &&Segment| segment.start < claim.end_ns && claim.end_ns <= segment.end;
+        let Some(segment) = segments.iter().find(inside) else { return false };
         let ended = |op: usize| self.times_of(view, op).is_some_and(|(_, end)| end == claim.start_ns);
         let is_sync = claim.category == Category::SyncReturn.name();
         match segment.state {
