@@ -107,7 +107,7 @@ fn what_if_of_a_real_trace() {
 fn what_if_as_json() {
     let folder = tempfile::tempdir().unwrap();
     let trace = write_sample(folder.path(), 0);
-    let document = |args: &[&str]| -> serde_json::Value {
+    let document = |args: &[&str]| -> Value {
         serde_json::from_str(&stdout(&[&["what-if", &trace, "--format", "json"], args].concat())).unwrap()
     };
     let prediction = document(&["--scale", "kernel:*", "0.5"]);
