@@ -9,7 +9,7 @@ use crate::session::Session;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::what_if::{
-    Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, tables,
+    Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_model::Table;
@@ -41,7 +41,11 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         if stopped() {
             say(&format!("Stopped: {} of {} edits were tried.", sweep.tried, sweep.planned))?;
         }
-        (vec![sweep_table(&sweep)], sweep_extra(&sweep), sweep_head(&sweep, &choice))
+        (
+            if people { sweep_tables(&sweep) } else { vec![sweep_table(&sweep)] },
+            sweep_extra(&sweep),
+            sweep_head(&sweep, &choice),
+        )
     } else {
         let prediction = what_if.predict(&choice, &edits).map_err(refuse)?;
         (tables(&prediction), extra(&prediction), head(&prediction, &choice))

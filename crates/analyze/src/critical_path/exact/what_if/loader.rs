@@ -1,5 +1,6 @@
 //! More workers for the loading of data.
 
+use super::super::category::LONG_GAP_NS;
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::super::names::bits;
 use super::super::threads::ThreadRule;
@@ -166,7 +167,8 @@ impl Applier<'_, '_> {
     /// Whether a piece of a lane is a wait for a batch of a worker that is not in the trace.
     fn waits_for_unseen(&self, lane: u32, event: EventId, (from, to): (i64, i64)) -> bool {
         let known = |e: EventId| e.is_some() && self.exact.names.of(self.exact.trace, e) & bits::WAITS != 0;
-        if !known(event) || !self.is_loader(event) {
+        // Looking whether a batch is there, and finding it, is no wait.
+        if to - from <= LONG_GAP_NS || !known(event) || !self.is_loader(event) {
             return false;
         }
         // With a worker in the trace there is a node for the way back from the wait.

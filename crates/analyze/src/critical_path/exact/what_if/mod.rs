@@ -26,7 +26,7 @@ pub use edit::{Action, Edit};
 pub use path::NewPath;
 pub use selector::{Pattern, Selector, What};
 pub use sweep::{Candidate, Sweep, SweepOptions};
-pub use tables::{sweep_table, tables};
+pub use tables::{sweep_table, sweep_tables, tables};
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};

@@ -288,7 +288,14 @@ fn by_gain(a: &Candidate, b: &Candidate) -> std::cmp::Ordering {
 /// Whether two edits gain about the same and are about the same part of the path.
 fn is_same((a, of_a): (&Candidate, &Planned), (b, of_b): (&Candidate, &Planned), path: &ExactPath) -> bool {
     let differ = |x: i64, y: i64| (x - y).abs() * 100 > x.abs().max(y.abs()) * ALIKE;
-    if a.gain.ns <= 0 || differ(a.gain.ns, b.gain.ns) || differ(of_a.on_path_ns, of_b.on_path_ns) {
+    let is_scaled =
+        |of: &Planned| !matches!(of.suggestion, Suggestion::Workers | Suggestion::Sync(_) | Suggestion::Collective(_));
+    if !is_scaled(of_a)
+        || !is_scaled(of_b)
+        || a.gain.ns <= 0
+        || differ(a.gain.ns, b.gain.ns)
+        || differ(of_a.on_path_ns, of_b.on_path_ns)
+    {
         return false;
     }
     let time = |i: &u32| path.hops[*i as usize].end - path.hops[*i as usize].start;

@@ -36,6 +36,20 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
 
 /// The edits of a sweep by gain.
 pub fn sweep_table(sweep: &Sweep) -> Table {
+    by_gain(sweep).text("also", sweep.candidates.iter().map(|c| c.also.join("; ")))
+}
+
+/// The same for a terminal, where long names leave no room: what else is the same time is a table of its own.
+pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
+    let same = || sweep.candidates.iter().flat_map(|c| c.also.iter().map(move |also| (also, &c.edit)));
+    let names = Table::new("same_time", "The same time under other names")
+        .text("edit", same().map(|(also, _)| also.clone()))
+        .text("listed_as", same().map(|(_, edit)| edit.clone()));
+    let any = same().next().is_some();
+    std::iter::once(by_gain(sweep)).chain(any.then_some(names)).collect()
+}
+
+fn by_gain(sweep: &Sweep) -> Table {
     let rows = &sweep.candidates;
     let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));
     Table::new("sweep", "What to fix first")
@@ -46,5 +60,4 @@ pub fn sweep_table(sweep: &Sweep) -> Table {
         .f64("high_percent", Unit::Percent, share(|c| c.gain.high_ns))
         .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))
         .i64("events", Unit::None, rows.iter().map(|c| c.count as i64))
-        .text("also", rows.iter().map(|c| c.also.join("; ")))
 }
