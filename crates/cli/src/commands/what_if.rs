@@ -12,7 +12,6 @@ use stackline_analyze::critical_path::exact::what_if::{
     Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
 use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
-use stackline_model::Table;
 use stackline_present::{human, terminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,15 +52,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let tables = session.pick(tables)?;
     let head = if people { head } else { String::new() };
     let extra = if common.format == Format::Json { extra } else { Vec::new() };
-    let shown = people.then(|| tables.iter().map(narrow).collect());
-    Answer { command: "what-if", session: &session, extra, tables, head, shown }.write(common)
-}
-
-/// A table without what takes the room from the edits, which readers want to copy.
-fn narrow(table: &Table) -> Table {
-    let mut table = table.clone();
-    table.columns.retain(|column| column.name != "also");
-    table
+    Answer { command: "what-if", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
 /// The edits, in a fixed order of kinds.
