@@ -24,6 +24,16 @@ fn traces() -> Vec<PathBuf> {
     files
 }
 
+/// Traces of whose path 5 % or more is unknown; docs/critical-path-exact.md says why.
+const MOSTLY_UNKNOWN: &[&str] = &[
+    "amd-mi210-gpu-only",
+    "amd-mi300-sglang-decode-graph-replay",
+    "large-integers",
+    "mtia-inference",
+    "nvidia-a100-graph-launch-16-ranks",
+    "old-category-names",
+];
+
 #[test]
 fn the_path_is_the_window() {
     for file in traces() {
@@ -54,6 +64,8 @@ fn the_path_is_the_window() {
             exact.graph().broken_cycles,
             shares.join(", ")
         );
-        let _ = Category::Unknown;
+        let unknown = 100.0 * path.by_category()[Category::Unknown as usize].1 as f64 / total;
+        let is_listed = MOSTLY_UNKNOWN.iter().any(|listed| name.starts_with(listed));
+        assert_eq!(unknown >= 5.0, is_listed, "{name}: {unknown:.1} % unknown");
     }
 }
