@@ -28,6 +28,7 @@ fn traces() -> Vec<PathBuf> {
 const MOSTLY_UNKNOWN: &[&str] = &[
     "amd-mi210-gpu-only",
     "amd-mi300-sglang-decode-graph-replay",
+    "amd-vllm-piecewise-graph-replay",
     "large-integers",
     "mtia-inference",
     "nvidia-a100-graph-launch-16-ranks",
