@@ -1,7 +1,7 @@
 //! What the host told the GPU to do, in the order of the calls.
 
 use super::gpu_calls::{CallKind, CallKinds};
-use super::gpu_order::{Streams, start};
+use super::streams::{Streams, start};
 use crate::hta_view::number;
 use rustc_hash::FxHashMap;
 use stackline_model::{AttrColumn, EventId, EventKind, GpuId, Key, Trace};

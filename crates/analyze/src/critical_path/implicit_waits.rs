@@ -1,7 +1,8 @@
 //! Waits that no record names: copy engines, graphs, copies that block, loops of queries, full launch queues.
 
 use super::gpu_calls::{CallKind, CallKinds};
-use super::gpu_order::{GpuDep, Reason, Streams, SyncCall, end, start};
+use super::gpu_order::{GpuDep, Reason, SyncCall};
+use super::streams::{Streams, end, start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 

@@ -2,7 +2,7 @@
 //! that something unrecorded may have come between is not certain.
 
 use super::gpu_calls::{CallKind, CallKinds, kind_of_name};
-use super::gpu_order::{Streams, is_usable, start};
+use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, GpuId, Trace};
 

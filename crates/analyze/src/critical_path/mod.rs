@@ -21,6 +21,7 @@ mod nearest;
 mod overlay;
 mod report;
 mod save;
+mod streams;
 mod what_if;
 
 pub use breakdown::{Breakdown, Share, Step};

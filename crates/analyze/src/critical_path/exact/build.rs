@@ -4,9 +4,8 @@ use super::category::LONG_GAP_NS;
 use super::graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
 use super::lanes::Lane;
 use super::threads::{Handover, Threads};
-use crate::critical_path::gpu_order::{
-    CLOCK_TOLERANCE_NS, GpuOrder, ROUNDING_NS, Reason, SyncCall, end as gpu_end, start as gpu_start,
-};
+use crate::critical_path::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, ROUNDING_NS, Reason, SyncCall};
+use crate::critical_path::streams::{end as gpu_end, start as gpu_start};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, GpuId, Trace, TrackId};
 

@@ -1,0 +1,111 @@
+//! Streams of the GPU and the operations on them.
+
+use rustc_hash::FxHashMap;
+use stackline_model::{GpuId, Key, Trace};
+
+/// Operations per stream.
+pub(crate) struct Streams {
+    /// Per operation its stream.
+    pub(crate) of: Vec<u32>,
+    /// Per operation the one before it on its stream.
+    pub(crate) previous: Vec<GpuId>,
+    /// Per stream its operations, in the order in which they ran.
+    pub(crate) operations: Vec<Vec<GpuId>>,
+    /// Device of each stream.
+    pub(crate) device: Vec<i32>,
+    /// The device, if all streams are of one of one process.
+    only_device: Option<i32>,
+    /// Per operation its place among all by time, then by what it is: the order of rows means nothing.
+    pub(crate) rank: Vec<u32>,
+    /// By device and number; in files of several processes each has streams of its own, and none is known by these.
+    by_number: FxHashMap<(i32, i64), Option<u32>>,
+}
+
+impl Streams {
+    pub(super) fn new(trace: &Trace) -> Self {
+        let gpu = &trace.gpu;
+        let none = vec![u32::MAX; gpu.len()];
+        let previous = vec![GpuId::NONE; gpu.len()];
+        let by_number = FxHashMap::default();
+        let (operations, device, rank) = (Vec::new(), Vec::new(), vec![u32::MAX; gpu.len()]);
+        let mut streams = Self { of: none, previous, operations, device, only_device: None, rank, by_number };
+        // Devices of several processes (ranks in one file) may have one number; their tracks tell them apart.
+        let mut by_process: FxHashMap<(Key, i32, i64), u32> = FxHashMap::default();
+        // Streams without number are told apart by their track.
+        let mut by_track: FxHashMap<u32, u32> = FxHashMap::default();
+        let mut ids: Vec<GpuId> = gpu.ids().filter(|id| is_usable(trace, *id)).collect();
+        ids.sort_by_key(|&id| (start(trace, id), end(trace, id), tie(trace, id)));
+        for (rank, id) in ids.into_iter().enumerate() {
+            streams.rank[id.index()] = rank as u32;
+            let (device, number) = (gpu.device[id.index()], gpu.stream[id.index()]);
+            let next = streams.operations.len() as u32;
+            let track = trace.events.track[gpu.event[id.index()].index()];
+            let stream = if number >= 0 {
+                *by_process.entry((trace.tracks.pid(track), device, number)).or_insert(next)
+            } else {
+                *by_track.entry(track.0).or_insert(next)
+            };
+            if stream == next {
+                if number >= 0 {
+                    streams.by_number.entry((device, number)).and_modify(|known| *known = None).or_insert(Some(next));
+                }
+                streams.operations.push(Vec::new());
+                streams.device.push(device);
+            }
+            streams.of[id.index()] = stream;
+            streams.operations[stream as usize].push(id);
+        }
+        streams.only_device = streams.find_only_device();
+        for operations in &streams.operations {
+            for pair in operations.windows(2) {
+                streams.previous[pair[1].index()] = pair[0];
+            }
+        }
+        streams
+    }
+
+    /// The stream with this number on a device; on any device if that is -1 and only one has it.
+    pub(crate) fn numbered(&self, device: i32, number: i64) -> Option<usize> {
+        let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
+        known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
+    }
+
+    /// Whether no two processes have a stream of one number on a device of one number.
+    pub(crate) fn is_one_process(&self) -> bool {
+        self.by_number.values().all(Option::is_some)
+    }
+
+    /// Whether all streams are of one device of one process.
+    pub(crate) fn is_one_device(&self) -> bool {
+        self.only_device.is_some()
+    }
+
+    /// The device, if all streams are of one of one process.
+    fn find_only_device(&self) -> Option<i32> {
+        let first = *self.device.first()?;
+        let alike = self.device.iter().all(|&d| d == first) && self.by_number.values().all(Option::is_some);
+        alike.then_some(first)
+    }
+}
+
+/// Whether an operation's times can be used.
+pub(crate) fn is_usable(trace: &Trace, id: GpuId) -> bool {
+    trace.events.is_plausible(trace.gpu.event[id.index()])
+}
+
+/// Start of an operation in ns since the base.
+pub(crate) fn start(trace: &Trace, id: GpuId) -> i64 {
+    trace.events.start[trace.gpu.event[id.index()].index()]
+}
+
+/// End of an operation in ns since the base.
+pub(crate) fn end(trace: &Trace, id: GpuId) -> i64 {
+    trace.events.end(trace.gpu.event[id.index()])
+}
+
+/// Orders operations of equal times by what they are, so that the order of rows does not matter.
+fn tie(trace: &Trace, id: GpuId) -> (i32, i64, i64, &str) {
+    let row = &trace.gpu;
+    let name = trace.name(row.event[id.index()]);
+    (row.device[id.index()], row.stream[id.index()], row.correlation[id.index()], name)
+}
