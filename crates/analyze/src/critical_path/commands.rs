@@ -64,7 +64,7 @@ impl Commands {
         for gpu in trace.gpu.ids().filter(|g| streams.of[g.index()] != u32::MAX) {
             let call = trace.gpu.launch[gpu.index()];
             let began = start(trace, gpu);
-            let at = call.some().map_or(began, |c| trace.events.start[c.index()].min(began));
+            let at = call.some().map_or(began, |c| trace.events.start[c.index()]);
             out.list.push(((at, 0, began, streams.rank[gpu.index()]), Command::Launch { gpu, call }));
         }
         for (call, kind) in calls {

@@ -92,5 +92,5 @@ fn has_between(moments: &[i64], from: i64, to: i64) -> bool {
 /// When an operation was launched, in ns since the base: the start of its call, else its own start.
 pub(super) fn launched_at(trace: &Trace, id: GpuId) -> i64 {
     let began = start(trace, id);
-    trace.gpu.launch[id.index()].some().map_or(began, |c| trace.events.start[c.index()].min(began))
+    trace.gpu.launch[id.index()].some().map_or(began, |c| trace.events.start[c.index()])
 }

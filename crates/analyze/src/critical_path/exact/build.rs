@@ -342,14 +342,23 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
         // What is released while the thread waits was released when it began to.
         let during_wait = at < self.cursor && self.last != NONE;
         if !during_wait && (!self.pending.is_empty() || self.last == NONE) {
-            let (kind, call) = self.returning.map_or((NodeKind::Host, EventId::NONE), |(_, kind, call)| (kind, call));
-            self.node(self.cursor, kind, call);
+            self.end_wait();
         }
         self.builder.source_node[source] = self.last;
     }
 
+    /// Makes a node without length, so that what follows the last wait has a node to start at.
+    fn end_wait(&mut self) {
+        let (kind, call) = self.returning.map_or((NodeKind::Host, EventId::NONE), |(_, kind, call)| (kind, call));
+        self.node(self.cursor, kind, call);
+    }
+
     fn wait(&mut self, wait: Wait) {
         self.advance(wait.from);
+        // A wait right behind another one begins when that one is over, whatever it is for.
+        if !self.pending.is_empty() {
+            self.end_wait();
+        }
         self.cursor = wait.until;
         self.pending.extend(wait.on);
         let waited = wait.until > wait.from;
