@@ -56,8 +56,7 @@ fn check(all: &[(&'static str, Accuracy)]) {
     assert!(exact.covered() >= 100.0 - 1e-9);
     assert!(exact.gpu_recall() > 99.0 && exact.gpu_precision() > 99.0);
     assert!(exact.operator_recall() > 99.0 && exact.operator_precision() > 99.0);
-    // Measured over 10,000: 0.137; see the page.
-    assert!(exact.error() < 0.3, "{}", exact.error());
+    assert!(exact.error() < 1e-9, "{}", exact.error());
     assert!(ctda.gpu_recall() > hta.gpu_recall());
     assert!(exact.error() < ctda.error() && ctda.error() < hta.error(), "{} {}", ctda.error(), hta.error());
 }
