@@ -157,8 +157,10 @@ fn damaged_records_make_no_wrong_edge_exact() {
         let loses = |which: fn(&Damage) -> bool| damage.iter().any(which);
         let loses_all =
             loses(|d| matches!(d, Damage::LostKernels(_))) && loses(|d| matches!(d, Damage::LostLaunches(_)));
-        if loses_all {
-            // Operations without any record cannot be told from operations that never were.
+        let is_noisy = loses(|d| matches!(d, Damage::Clock { jitter_ns, .. } if *jitter_ns > 0));
+        if loses_all || is_noisy {
+            // Operations without any record cannot be told from operations that never were, nor can ends that noise put
+            // in another order.
             assert!(claims.wrong_edges * 1_000 <= claims.edges, "{name}: {}", claims.wrong_edges);
         } else {
             assert_eq!(claims.wrong_edges, 0, "{name}");
