@@ -200,7 +200,7 @@ impl GpuOrder {
     }
 }
 
-fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses) -> Vec<bool> {
+fn after_loss(trace: &Trace, streams: &Streams, losses: &Losses<'_>) -> Vec<bool> {
     let is_after = |id: GpuId| {
         let previous = streams.previous[id.index()].some();
         previous.is_some_and(|p| {
@@ -235,7 +235,7 @@ fn by_target(operations: usize, mut pairs: Vec<(GpuId, GpuDep)>) -> (Vec<u32>, V
 struct Replay<'a> {
     trace: &'a Trace,
     streams: &'a Streams,
-    losses: &'a Losses,
+    losses: &'a Losses<'a>,
     /// Per stream what a new operation has to wait for: its last operation, and the last ones of other streams.
     pending: Vec<Pending>,
     /// By its record: what an event stands for.
@@ -261,7 +261,7 @@ struct Pending {
 }
 
 impl<'a> Replay<'a> {
-    fn new(trace: &'a Trace, streams: &'a Streams, losses: &'a Losses) -> Self {
+    fn new(trace: &'a Trace, streams: &'a Streams, losses: &'a Losses<'a>) -> Self {
         Self {
             trace,
             streams,
@@ -413,7 +413,9 @@ impl<'a> Replay<'a> {
         let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
         let all = || self.pending.iter().enumerate().filter_map(|(s, p)| Some((s, p.last.some()?)));
         let known = match kind {
-            CallKind::DeviceSync if self.streams.is_one_process() && (device >= 0 || self.streams.is_one_device()) => {
+            CallKind::DeviceSync
+                if self.streams.is_one_process && (device >= 0 || self.streams.only_device.is_some()) =>
+            {
                 let of_device = |s: usize| device < 0 || self.streams.device[s] == device;
                 Some(all().filter(|&(s, _)| of_device(s)).map(|(_, id)| id).collect())
             }
@@ -421,9 +423,9 @@ impl<'a> Replay<'a> {
             CallKind::EventSync => record.and_then(|r| self.events.get(&r).cloned()),
             _ => None,
         };
-        if known.as_ref().is_none_or(Vec::is_empty) && self.losses.may_miss_between(i64::MIN, from)
-            || known.is_none() && kind != CallKind::Free
-        {
+        let is_aim_unknown = known.is_none() && kind != CallKind::Free;
+        let finds_nothing = known.as_ref().is_none_or(Vec::is_empty);
+        if is_aim_unknown || (finds_nothing && self.losses.may_miss_between(i64::MIN, from)) {
             self.uncertain.insert(call);
         }
         // A record names what the call waited for: where that ended later, the clocks disagree, however far.

@@ -1,27 +1,26 @@
 //! What a trace does not record: launches whose operation is missing, operations whose launch is missing. A dependency
 //! that something unrecorded may have come between is not certain.
 
-use super::gpu_calls::{CallKind, CallKinds, kind_of_name};
+use super::gpu_calls::{CallKind, CallKinds};
 use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, GpuId, Trace};
 
 /// Where records are missing, by time.
-pub(super) struct Losses {
+pub(super) struct Losses<'a> {
+    kinds: &'a CallKinds,
     /// Starts of launch calls without an operation, and of all launches of graphs.
     launches: Vec<i64>,
     /// Calls that copy, without a copy.
     copies: Vec<EventId>,
-    /// Per name: whether it launches a graph. Recordings of graphs lack kernels, and nothing tells which.
-    is_graph: Vec<bool>,
     /// Starts of operations without a launch call.
     unlaunched: Vec<i64>,
     /// Whether calls and operations are missing amid others: then some may have left no record at all.
     pervasive: bool,
 }
 
-impl Losses {
-    pub(super) fn new(trace: &Trace, kinds: &CallKinds, streams: &Streams) -> Self {
+impl<'a> Losses<'a> {
+    pub(super) fn new(trace: &Trace, kinds: &'a CallKinds, streams: &Streams) -> Self {
         let usable = trace.gpu.ids().filter(|id| is_usable(trace, *id));
         let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
         // A call that another call makes is the same launch.
@@ -37,16 +36,14 @@ impl Losses {
         let mut unlaunched: Vec<i64> = operations.map(|&id| start(trace, id)).collect();
         unlaunched.sort_unstable();
         let pervasive = is_pervasive(trace, streams, &lost);
-        let is_graph: Vec<bool> =
-            trace.strings.iter().map(|name| kind_of_name(name) == Some(CallKind::GraphLaunch)).collect();
         let copies = lost.into_iter().filter(|&e| kinds.of(trace, e) == Some(CallKind::Copy)).collect();
-        Self { launches: starts, copies, is_graph, unlaunched, pervasive }
+        Self { kinds, launches: starts, copies, unlaunched, pervasive }
     }
 
-    /// Whether an operation was launched as part of a graph.
+    /// Whether an operation was launched as part of a graph. Recordings of graphs lack kernels, and nothing tells which.
     pub(super) fn is_of_graph(&self, trace: &Trace, id: GpuId) -> bool {
         let call = trace.gpu.launch[id.index()];
-        call.is_some() && self.is_graph.get(trace.events.name[call.index()].index()).copied().unwrap_or(false)
+        self.kinds.of(trace, call) == Some(CallKind::GraphLaunch)
     }
 
     /// Calls that copy, and may have waited for a copy that has no record.

@@ -13,8 +13,10 @@ pub(crate) struct Streams {
     pub(crate) operations: Vec<Vec<GpuId>>,
     /// Device of each stream.
     pub(crate) device: Vec<i32>,
+    /// Whether no two processes have a stream of one number on a device of one number.
+    pub(crate) is_one_process: bool,
     /// The device, if all streams are of one of one process.
-    only_device: Option<i32>,
+    pub(crate) only_device: Option<i32>,
     /// Per operation its place among all by time, then by what it is: the order of rows means nothing.
     pub(crate) rank: Vec<u32>,
     /// By device and number; in files of several processes each has streams of its own, and none is known by these.
@@ -28,7 +30,8 @@ impl Streams {
         let previous = vec![GpuId::NONE; gpu.len()];
         let by_number = FxHashMap::default();
         let (operations, device, rank) = (Vec::new(), Vec::new(), vec![u32::MAX; gpu.len()]);
-        let mut streams = Self { of: none, previous, operations, device, only_device: None, rank, by_number };
+        let (is_one_process, only_device) = (true, None);
+        let mut streams = Self { of: none, previous, operations, device, is_one_process, only_device, rank, by_number };
         // Devices of several processes (ranks in one file) may have one number; their tracks tell them apart.
         let mut by_process: FxHashMap<(Key, i32, i64), u32> = FxHashMap::default();
         // Streams without number are told apart by their track.
@@ -55,7 +58,9 @@ impl Streams {
             streams.of[id.index()] = stream;
             streams.operations[stream as usize].push(id);
         }
-        streams.only_device = streams.find_only_device();
+        streams.is_one_process = streams.by_number.values().all(Option::is_some);
+        let alike = streams.is_one_process && streams.device.windows(2).all(|d| d[0] == d[1]);
+        streams.only_device = streams.device.first().copied().filter(|_| alike);
         for operations in &streams.operations {
             for pair in operations.windows(2) {
                 streams.previous[pair[1].index()] = pair[0];
@@ -68,23 +73,6 @@ impl Streams {
     pub(crate) fn numbered(&self, device: i32, number: i64) -> Option<usize> {
         let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
         known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
-    }
-
-    /// Whether no two processes have a stream of one number on a device of one number.
-    pub(crate) fn is_one_process(&self) -> bool {
-        self.by_number.values().all(Option::is_some)
-    }
-
-    /// Whether all streams are of one device of one process.
-    pub(crate) fn is_one_device(&self) -> bool {
-        self.only_device.is_some()
-    }
-
-    /// The device, if all streams are of one of one process.
-    fn find_only_device(&self) -> Option<i32> {
-        let first = *self.device.first()?;
-        let alike = self.device.iter().all(|&d| d == first) && self.by_number.values().all(Option::is_some);
-        alike.then_some(first)
     }
 }
 

@@ -6,7 +6,7 @@ use super::lanes::Lane;
 use super::threads::{Handover, Threads};
 use crate::critical_path::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, ROUNDING_NS, Reason, SyncCall};
 use crate::critical_path::streams::{end as gpu_end, start as gpu_start};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, GpuId, Trace, TrackId};
 
 /// How often records contradicted each other.
@@ -107,8 +107,8 @@ impl<'a> Builder<'a> {
 
     /// Where on its thread each operation is released: at the return of its launch, or at its start if that is earlier.
     fn add_launches(&mut self) {
-        let blocking: FxHashMap<EventId, ()> =
-            self.order.syncs.iter().filter(|s| s.reason == Reason::BlockingCopy).map(|s| (s.call, ())).collect();
+        let blocking: FxHashSet<EventId> =
+            self.order.syncs.iter().filter(|s| s.reason == Reason::BlockingCopy).map(|s| s.call).collect();
         for gpu in self.trace.gpu.ids() {
             if self.gpu_node[gpu.index()] == NONE {
                 continue;
@@ -120,7 +120,7 @@ impl<'a> Builder<'a> {
             let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) else { continue };
             let (from, to) = (self.trace.events.start[call.index()], self.trace.events.end(call));
             let began = gpu_start(self.trace, gpu);
-            let held_back = blocking.contains_key(&call) && self.work_before(gpu).is_some_and(|ended| ended > from);
+            let held_back = blocking.contains(&call) && self.work_before(gpu).is_some_and(|ended| ended > from);
             let at = if held_back { from } else { to.min(began).max(from) };
             let at = if is_launched { at } else { self.before_call(lane, at) };
             self.corrections.early_kernels += u64::from(began < from);

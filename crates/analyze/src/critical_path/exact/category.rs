@@ -151,14 +151,11 @@ impl<'a> Categories<'a> {
             return self.of_gap(lane, lane_index);
         }
         let category = match self.trace.kind(event) {
-            EventKind::Runtime | EventKind::Driver => {
-                let may_wait = self.uncertain.contains(&event);
-                return (Category::HostRuntime, if may_wait { Evidence::Inferred } else { Evidence::Exact });
-            }
+            EventKind::Runtime | EventKind::Driver => Category::HostRuntime,
             EventKind::Overhead => return (Category::Profiler, Evidence::Exact),
             _ if self.loads_data(event) => Category::HostDataLoading,
             EventKind::PythonFunction => Category::HostPython,
-            _ if is_annotation(self.trace, event) => return (Category::HostPython, Evidence::Inferred),
+            _ if is_annotation(self.trace, event) => Category::HostPython,
             _ => Category::HostOperator,
         };
         // What the thread waited for there is not in the trace, or was there already.

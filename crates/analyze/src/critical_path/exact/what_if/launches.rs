@@ -144,25 +144,20 @@ impl Applier<'_, '_> {
     fn let_threads_go(&mut self, chosen: &FxHashSet<u32>) {
         use CallKind::{EventSync, Query, StreamSync};
         for &(node, call) in &self.index.sync_nodes {
-            let kind = call.some().and_then(|c| self.index.calls.of(self.exact.trace, c));
-            if !matches!(kind, Some(StreamSync | EventSync | Query)) {
+            if !matches!(self.index.calls.of(self.exact.trace, call), Some(StreamSync | EventSync | Query)) {
                 continue;
             }
             let at = self.at(node);
             let syncs = |i: &usize| self.is_edge(*i, |d| matches!(d, Dependency::Sync(_)));
             let is_chosen = |i: &usize| chosen.contains(&self.plan.node[self.plan.edge(*i).from as usize]);
             let (through, others): (Vec<usize>, Vec<usize>) = self.plan.range(at).filter(syncs).partition(is_chosen);
-            // What a loop of queries asked for is not known.
-            let polls = |i: usize| self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling));
-            if !others.is_empty() {
-                through.into_iter().for_each(|i| self.changes.set_slack(at, i, GONE));
-            } else {
-                through
-                    .into_iter()
-                    .filter(|&i| polls(i))
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .for_each(|i| self.changes.doubt(at, i));
+            for i in through {
+                if !others.is_empty() {
+                    self.changes.set_slack(at, i, GONE);
+                } else if self.is_edge(i, |d| d == Dependency::Sync(Reason::Polling)) {
+                    // What a loop of queries asked for is not known.
+                    self.changes.doubt(at, i);
+                }
             }
         }
     }
