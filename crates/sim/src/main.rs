@@ -11,10 +11,20 @@ use stackline_synth::io;
 const USAGE: &str = "\
 stackline-sim: training programs whose critical path is known
 
-  stackline-sim trace --seed N -o FILE [--truth FILE.json] [--events N]
+Usage: stackline-sim trace -o FILE [--seed N] [--events N] [--truth FILE]
 
-FILE is written gzipped if its name ends in .gz. The same arguments give the same trace. With --events a training run of
-about that many, for measurements of speed; without, a small program with whatever the seed draws.";
+Writes the trace that PyTorch's profiler would have written of a simulated program. The same arguments give the same trace.
+
+Options:
+  -o FILE         The trace; gzipped if the name ends in .gz
+  --seed N        Which program [default: 1]
+  --events N      A training run of about so many events, for measurements of speed; without, a small program with
+                  whatever the seed draws
+  --truth FILE    Also write the true causal chain (JSON)
+  -h, --help      Print this
+
+Example:
+  stackline-sim trace --seed 7 -o program.json --truth truth.json";
 
 fn value(words: &mut std::slice::Iter<'_, String>, name: &str) -> Result<String, String> {
     words.next().cloned().ok_or_else(|| format!("{name} needs a value"))
@@ -27,9 +37,12 @@ fn number<T: std::str::FromStr>(words: &mut std::slice::Iter<'_, String>, name: 
 
 fn run() -> Result<(), String> {
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if words.iter().any(|word| matches!(word.as_str(), "--help" | "-h")) {
+        return writeln!(std::io::stdout(), "{USAGE}").map_err(|error| error.to_string());
+    }
     let Some((command, rest)) = words.split_first() else { return Err(USAGE.to_owned()) };
     if command != "trace" {
-        return Err(USAGE.to_owned());
+        return Err(format!("unknown command {command}\n\n{USAGE}"));
     }
     let (mut seed, mut out, mut truth, mut events) = (1, None, None, None);
     let mut rest = rest.iter();

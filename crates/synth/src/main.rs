@@ -10,12 +10,30 @@ use stackline_synth::{Result, damage, demo, io, replicate};
 const USAGE: &str = "\
 stackline-synth: trace generators
 
-  stackline-synth demo OUT [--steps N] [--layers N] [--rank R] [--world N] [--seed S] [--no-host-sync]
-  stackline-synth replicate IN OUT --events N
-  stackline-synth damage IN OUT --kind KIND [--seed S]
+Usage:
+  stackline-synth demo OUT [OPTIONS]              one rank of a data-parallel transformer that trains
+  stackline-synth replicate IN OUT --events N     copies of a trace, one after the other, up to exactly N events
+  stackline-synth damage IN OUT --kind KIND       the trace, broken in one of the ways met in the wild
   stackline-synth damage all                      list the kinds and what a reader should do
 
-OUT is written gzipped if its name ends in .gz; IN may be gzipped. The same arguments give the same bytes.";
+OUT is written gzipped if its name ends in .gz; IN may be gzipped. The same arguments give the same bytes.
+
+Options of demo:
+  --steps N         Profiler steps
+  --layers N        Layers of the model
+  --rank R          This rank
+  --world N         Ranks of the job
+  --seed S          Variation of times
+  --no-host-sync    Without loss.item() between forward and backward
+
+Options of damage:
+  --kind KIND       Which damage
+  --seed S          Where in the trace [default: 1]
+
+  -h, --help        Print this
+
+Example:
+  stackline-synth demo demo.json.gz --steps 5";
 
 /// Positional arguments and `--name value` pairs of the command line.
 struct Arguments {
@@ -60,6 +78,9 @@ impl Arguments {
 }
 
 fn run() -> Result<(), String> {
+    if std::env::args().skip(1).any(|word| matches!(word.as_str(), "--help" | "-h")) {
+        return writeln!(std::io::stdout(), "{USAGE}").map_err(|error| error.to_string());
+    }
     let mut arguments = Arguments::parse(std::env::args().skip(1))?;
     let plain: Vec<PathBuf> = arguments.plain.iter().map(PathBuf::from).collect();
     let say = |result: Result<()>| result.map_err(|error| error.to_string());
