@@ -1,6 +1,7 @@
 //! What can be typed. The help texts here are the reference that `docs/cli` is generated from.
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
 
 /// Shows where the time of a deep-learning program goes.
@@ -148,7 +149,7 @@ stream:7 or stream:0/7 (device and stream), category:gpu_compute and so on.
 Examples:
   stackline what-if trace.json.gz --sweep
   stackline what-if trace.json.gz --scale 'kernel:~flash' 0.5 --remove 'sync:item()'
-  stackline what-if trace.json.gz --steps 5 --fuse 'module:LayerNorm' --graph 'annotation:forward'
+  stackline what-if trace.json.gz --steps 11 --fuse 'module:Block' --graph 'annotation:Optimizer*'
   stackline what-if trace.json.gz --overlap 'collective:AllReduce' --more-workers 2 --format json";
 
 /// Arguments of `what-if`.
@@ -174,20 +175,21 @@ pub(crate) struct WhatIfArgs {
     /// No GPU work waits for these collectives any more.
     #[arg(long, value_name = "SELECTOR")]
     pub(crate) overlap: Vec<String>,
-    /// So many more workers load data.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    /// So many more workers load data: 1 to 1024.
+    #[arg(long, value_name = "N", value_parser = parse_workers, allow_negative_numbers = true)]
     pub(crate) more_workers: Option<u32>,
     /// Try what has most time on the critical path, one by one, and rank it by gain. Ctrl-C prints what there is.
     #[arg(long)]
     pub(crate) sweep: bool,
     /// How many edits to try at most.
-    #[arg(long, value_name = "N", default_value_t = 200, requires = "sweep")]
+    #[arg(long, value_name = "N", value_parser = parse_candidates, default_value_t = 200, requires = "sweep")]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) candidates: usize,
     /// The window: the event whose name contains this text instead of the whole trace.
-    #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
-    pub(crate) annotation: String,
+    #[arg(long, value_name = "TEXT", value_parser = parse_annotation)]
+    pub(crate) annotation: Option<String>,
     /// Which of these events, from 0 in the order of the source: N, or A..B with both ends included [default: 0].
-    #[arg(long, value_name = "N|A..B", value_parser = parse_range)]
+    #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
 }
 
@@ -375,6 +377,20 @@ fn parse_rank(text: &str) -> Result<i64, String> {
         return Err(format!("ranks count from 0, {rank} is not one of them"));
     }
     Ok(rank)
+}
+
+/// Parses a number of workers; how many are too many the edit itself knows.
+fn parse_workers(text: &str) -> Result<u32, String> {
+    let number: i128 = text.trim().parse().map_err(|_| format!("{text:?} is not a number of workers"))?;
+    let workers = u32::try_from(number).map_err(|_| "more workers are 1 to 1024".to_owned())?;
+    Edit::more_workers(workers).map(|_| workers).map_err(|_| "more workers are 1 to 1024".to_owned())
+}
+
+/// Parses a number of edits to try.
+fn parse_candidates(text: &str) -> Result<usize, String> {
+    let number =
+        text.trim().parse().map_err(|_| format!("{text:?} is not a count; write a whole number, 1 or more"))?;
+    if number == 0 { Err("a sweep tries at least 1 edit".to_owned()) } else { Ok(number) }
 }
 
 /// Parses a number of things.

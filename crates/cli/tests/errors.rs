@@ -376,7 +376,7 @@ fn what_if_says_what_it_cannot_do() {
     }
     assert!(said(&["--scale", "kernel:*", "-1"]).contains("a factor is a number from 0 to 1000"));
     assert!(said(&["--set", "kernel:*", "-5"]).contains("a duration is a number of ns from 0"));
-    assert!(said(&["--more-workers", "0"]).contains("more workers are 1 to 1024"));
+    assert!(failure(&["what-if", &trace, "--more-workers", "0"]).1.contains("more workers are 1 to 1024"));
     assert!(failure(&["what-if", &trace, "--more-workers", "-1"]).1.contains("invalid value '-1' for '--more-workers"));
     assert!(said(&["--remove", "kernel:ampere_sgem_32x32_tn"]).contains("ampere_sgemm_32x32_tn"));
     assert!(said(&["--remove", "stream:77"]).contains("stream:0/7"));

@@ -28,6 +28,9 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
             "The trace has no GPU operations."
         } else if trace.gpu.launch.iter().all(|l| l.is_none()) {
             "No GPU operation has its launch call in the trace: how the clocks differ cannot be estimated."
+        } else if !is_estimable(trace) {
+            "No GPU operation and its launch call both have times that can be used (the read report says what is wrong \
+             with them): how the clocks differ cannot be estimated."
         } else {
             "Not estimated: the run directory was written by a version that did not look. Import the trace again."
         };
@@ -43,6 +46,14 @@ fn run(trace: &Trace, _: &Scope) -> Vec<Table> {
     } else {
         table
     }]
+}
+
+/// Whether some operation and its launch call have times to compare.
+fn is_estimable(trace: &Trace) -> bool {
+    let launches = trace.gpu.event.iter().zip(&trace.gpu.launch);
+    launches
+        .into_iter()
+        .any(|(&event, &call)| call.is_some() && trace.events.is_plausible(event) && trace.events.is_plausible(call))
 }
 
 /// What the bounds say, in words.

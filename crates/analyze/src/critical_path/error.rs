@@ -6,8 +6,11 @@ use thiserror::Error;
 #[derive(Debug, Error, PartialEq)]
 #[non_exhaustive]
 pub enum CriticalPathError {
-    /// No record has both a duration and a category.
-    #[error("no event of this trace has a duration and a category; there is nothing to build a path from")]
+    /// No record has a category and a time that can be.
+    #[error(
+        "no event of this trace has a category and a start and duration that can be used; there is nothing to build a \
+         path from (`stackline doctor` lists what is in it, and which times were left out)"
+    )]
     NoTimedEvents,
     /// No name contains the annotation text.
     #[error("no event name contains '{annotation}'; {}", offer(nearest))]
@@ -60,10 +63,10 @@ pub enum CriticalPathError {
     #[error(
         "the {} ({window_ns} ns, {rows} events) holds no operator, runtime call or launched GPU work with successors; {}",
         if *whole_trace { "whole trace" } else { "window" },
-        if *whole_trace {
-            "a path by these rules needs a recording of them (torch.profiler with ProfilerActivity.CPU)"
-        } else {
-            "choose another annotation or instance, or the whole trace"
+        match (*whole_trace, *rows) {
+            (true, 0) => "events shorter than 1 µs do not take part by these rules: --method exact takes all",
+            (true, _) => "a path by these rules needs a recording of them (torch.profiler with ProfilerActivity.CPU)",
+            (false, _) => "choose another annotation or instance, or the whole trace",
         }
     )]
     EmptyGraph {
@@ -88,6 +91,14 @@ pub enum CriticalPathError {
         /// The edit as given.
         text: String,
         /// What is wrong with it.
+        reason: String,
+    },
+    /// A what-if edit is understood, but cannot be made.
+    #[error("cannot make the what-if '{text}': {reason}")]
+    RefusedEdit {
+        /// The edit as given.
+        text: String,
+        /// Why not, and what can be done instead.
         reason: String,
     },
     /// Nothing in the trace is what a selector of a what-if names.

@@ -105,6 +105,7 @@ impl CriticalPath {
     }
 
     /// An arrow touches a span at its start or end; on GPU tracks up to 1 µs before the end, so that it stays inside.
+    /// HTA cuts to whole µs, and so does this: where spans start between two, an arrow ends less than 1 µs ahead of its span.
     fn flow_end(&self, node: u32) -> FlowEnd {
         let (event, is_start) = (self.graph.nodes.event[node as usize], self.graph.nodes.is_start[node as usize]);
         let row = event as usize;

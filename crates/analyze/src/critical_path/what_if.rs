@@ -137,6 +137,7 @@ impl Edit {
     /// `gap=0` (no gaps between kernels), `cpu:cudaMalloc=0`, `gpu=-20%`.
     pub fn parse(text: &str) -> Result<Self, CriticalPathError> {
         let fail = |reason: &str| CriticalPathError::InvalidEdit { text: text.to_owned(), reason: reason.to_owned() };
+        let refuse = |reason: &str| CriticalPathError::RefusedEdit { text: text.to_owned(), reason: reason.to_owned() };
         // Kernel names may hold "=", a change never does.
         let (what, change) = text.rsplit_once('=').ok_or_else(|| fail(GRAMMAR))?;
         let (what, name) = what.split_once(':').map_or((what, None), |(w, n)| (w, Some(n.to_owned())));
@@ -150,9 +151,12 @@ impl Edit {
             _ => return Err(fail(GRAMMAR)),
         };
         if what.trim() == "launch" && name.is_some() {
-            return Err(fail("launch delays are charged to no event, so they cannot be chosen by name"));
+            return Err(refuse("launch delays are charged to no event, so they cannot be chosen by name"));
         }
         let change = parse_change(change.trim()).ok_or_else(|| fail(GRAMMAR))?;
+        if !is_in_range(change) {
+            return Err(refuse("a factor is from 0 to 1000 (-100% to +99900%), a duration from 0 to 1e9 µs"));
+        }
         Ok(Self { select: Selector { kinds, resource, name }, change })
     }
 }
@@ -164,15 +168,20 @@ const LONGEST_US: f64 = 1e9;
 fn parse_change(text: &str) -> Option<Change> {
     let number = |text: &str| text.parse::<f64>().ok().filter(|f| f.is_finite());
     if let Some(factor) = text.strip_prefix(['x', '*']) {
-        return number(factor).filter(|f| (0.0..=LARGEST_FACTOR).contains(f)).map(Change::Scale);
+        return number(factor).map(Change::Scale);
     }
     if let Some(percent) = text.strip_suffix('%') {
-        return number(percent)
-            .filter(|p| (-100.0..=100.0 * LARGEST_FACTOR).contains(p))
-            .map(|p| Change::Scale(1.0 + p / 100.0));
+        return number(percent).map(|p| Change::Scale(1.0 + p / 100.0));
     }
     let text = text.strip_suffix("us").or_else(|| text.strip_suffix("µs")).unwrap_or(text);
-    number(text).filter(|w| (0.0..=LONGEST_US).contains(w)).map(Change::Set)
+    number(text).map(Change::Set)
+}
+
+fn is_in_range(change: Change) -> bool {
+    match change {
+        Change::Scale(factor) => (0.0..=LARGEST_FACTOR).contains(&factor),
+        Change::Set(us) => (0.0..=LONGEST_US).contains(&us),
+    }
 }
 
 #[cfg(test)]

@@ -77,16 +77,6 @@ fn predicted(args: &CriticalPathArgs) -> &'static str {
 
 fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let edits = args.what_if.iter().map(|e| Edit::parse(e).map_err(refuse)).collect::<Result<Vec<_>>>()?;
-    if let Some(steps) = common.steps {
-        // Who has not chosen the method should learn what did.
-        let who = if args.method.is_none() {
-            format!("{}, which", of_hta(&hta_only(args)))
-        } else {
-            "--method hta".to_owned()
-        };
-        let how = format!("chooses by name: use --annotation 'ProfilerStep#{}' instead of --steps", steps.first);
-        return Err(wrong_use(format!("{who} {how}{}", predicted(args))));
-    }
     if args.restore.is_some() && !args.inputs.is_empty() && args.overlay.is_none() {
         return Err(wrong_use("--restore takes the place of a trace: give one or the other"));
     }
@@ -97,6 +87,7 @@ fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         Some(file) => restore(file, args, common)?,
         None => {
             let session = Session::open(&args.inputs, common)?;
+            refuse_steps(args, &session)?;
             let path = analyze(args, &session)?;
             (session, path)
         }
@@ -117,9 +108,30 @@ fn run_hta(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     answer(&path, before.as_ref(), &session, common)
 }
 
+/// HTA's method knows steps by name only.
+fn refuse_steps(args: &CriticalPathArgs, session: &Session<'_>) -> Result<()> {
+    if session.common.steps.is_none() {
+        return Ok(());
+    }
+    // Who has not chosen the method should learn what did.
+    let who =
+        if args.method.is_none() { format!("{}, which", of_hta(&hta_only(args))) } else { "--method hta".to_owned() };
+    Err(wrong_use(format!("{}{}", by_name_only(&who, session), predicted(args))))
+}
+
+/// How to choose the steps asked for where only names choose. That there are such steps was checked when the trace was
+/// opened.
+fn by_name_only(who: &str, session: &Session<'_>) -> anyhow::Error {
+    let wanted = |number: i64| session.common.steps.is_some_and(|r| (r.first..=r.last).contains(&number));
+    let steps = session.set.traces.iter().flat_map(|t| t.steps.iter().map(move |s| (t, s)));
+    let name = steps.filter(|(_, s)| wanted(s.number)).map(|(t, s)| t.name(s.event)).next().unwrap_or("ProfilerStep");
+    wrong_use(format!("{who} chooses by name: use --annotation '{name}' instead of --steps"))
+}
+
 /// The path of a file that `--save` wrote, and what it says of the trace.
 fn restore<'a>(file: &Path, args: &CriticalPathArgs, common: &'a Common) -> Result<(Session<'a>, CriticalPath)> {
     let given = [
+        ("--steps", common.steps.is_some()),
         ("--annotation", args.annotation.is_some()),
         ("--zero-weight-launch-edges", args.zero_weight_launch_edges),
         ("--data-load-events", !args.data_load_events.is_empty()),
@@ -182,6 +194,7 @@ pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
         | CriticalPathError::EmptyRange { .. }
         | CriticalPathError::InvalidPattern { .. }
         | CriticalPathError::InvalidEdit { .. }
+        | CriticalPathError::RefusedEdit { .. }
         | CriticalPathError::NothingSelected { .. }
         | CriticalPathError::ContradictingEdits { .. }
         | CriticalPathError::InvalidPhaseRules { .. }

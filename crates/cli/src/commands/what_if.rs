@@ -24,10 +24,10 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         (false, true) => return Err(wrong_use("--sweep tries edits of its own, each alone: leave the others out")),
         _ => {}
     }
-    if args.instance.is_some() && args.annotation.is_empty() {
+    if args.instance.is_some() && args.annotation.is_none() {
         return Err(wrong_use("--instance counts the events that --annotation names: give both"));
     }
-    let choice = window(&args.annotation, args.instance, common)?;
+    let choice = window(args.annotation.as_deref().unwrap_or_default(), args.instance, common)?;
     let session = Session::open(&args.inputs.inputs, common)?;
     let exact = Exact::new(one_trace(&session)?);
     let what_if = exact.what_if();

@@ -1,11 +1,12 @@
 //! `critical-path --compare`: the methods side by side.
 
-use super::{analyze, exact, instances, one_trace, refuse};
-use crate::args::{Common, CriticalPathArgs};
-use crate::failure::wrong_use;
+use super::{analyze, by_name_only, exact, instances, one_trace, refuse};
+use crate::args::{Common, CriticalPathArgs, Format};
 use crate::output::Answer;
 use crate::session::Session;
+use crate::view::select;
 use anyhow::Result;
+use stackline_analyze::critical_path::WarningCode;
 use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaReport};
 use stackline_analyze::critical_path::exact::Exact;
 use stackline_model::{Table, Trace, Unit};
@@ -16,46 +17,75 @@ use std::collections::BTreeMap;
 struct Row {
     method: &'static str,
     nodes: Option<i64>,
-    window_ns: Option<i64>,
+    /// Start and end in ns since the trace's base.
+    window: Option<(i64, i64)>,
     path_ns: Option<i64>,
     bound_by: String,
+    /// What its reader should know.
+    notes: Vec<String>,
     failure: Option<anyhow::Error>,
 }
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
-    if common.steps.is_some() {
-        return Err(wrong_use("--compare chooses by name: use --annotation 'ProfilerStep#5' instead of --steps"));
-    }
-    let choice = exact::window(args.annotation(), args.instance, common)?;
     let session = Session::open(&args.inputs, common)?;
     let trace = one_trace(&session)?;
+    if common.steps.is_some() {
+        return Err(by_name_only("--compare", &session));
+    }
+    let choice = exact::window(args.annotation(), args.instance, common)?;
+    let mut left_out: Vec<String> = Vec::new();
     let mut rows = [
         row_of("exact", || {
             let exact = Exact::new(trace);
             let report = exact.summary(&exact.path(&choice).map_err(refuse)?);
             let bound_by = report.bound_by.iter().map(|(c, p)| ((*c).to_owned(), *p)).collect();
-            Ok((report.graph_nodes, report.window_ns, report.path_ns, bound_by))
+            let window = (report.window_start_ns, report.window_end_ns);
+            Ok((report.graph_nodes, window, report.path_ns, bound_by))
         }),
         row_of("ctda", || {
             let report = ctda_report(args, trace)?;
-            Ok((report.graph_nodes, report.window_ns, (report.weight_us * 1e3) as i64, report.bound_by))
+            let window = (report.window_start_ns, report.window_end_ns);
+            Ok((report.graph_nodes, window, (report.weight_us * 1e3) as i64, report.bound_by))
         }),
         row_of("hta", || {
             let report = analyze(args, &session)?.summary();
-            Ok((report.graph_nodes, report.window_ns, (report.weight_us * 1e3) as i64, report.bound_by))
+            let window = (report.window_start_ns, report.window_end_ns);
+            let of_window = [WarningCode::LastStepLeftOut, WarningCode::MissingInstances];
+            let told = report.warnings.iter().filter(|w| of_window.contains(&w.code));
+            left_out = told.map(|w| format!("{} {}", w.count, w.code.message())).collect();
+            Ok((report.graph_nodes, window, (report.weight_us * 1e3) as i64, report.bound_by))
         }),
     ];
+    rows[2].notes = left_out;
     if rows.iter().all(|r| r.failure.is_some())
         && let Some(failure) = rows[0].failure.take()
     {
         return Err(failure);
     }
-    let share = |r: &Row| Some(100.0 * r.path_ns? as f64 / r.window_ns.filter(|w| *w > 0)? as f64);
+    let start_ns = session.infos.first().and_then(|i| i.start_ns).unwrap_or(0);
+    let tables = session.pick(vec![table(&rows, start_ns)])?;
+    // Where the window is, people learn from a note if it matters.
+    let people = common.format == Format::Table;
+    let mut columns = vec!["method", "graph_nodes", "window_ns", "path_ns", "path_percent", "bound_by"];
+    if rows.iter().any(|r| r.failure.is_some()) {
+        columns.push("no_result_because");
+    }
+    let shown = people.then(|| tables.iter().map(|t| select(t, &columns)).collect());
+    let answer =
+        Answer { command: "critical-path", session: &session, extra: Vec::new(), tables, head: String::new(), shown };
+    answer.write(common)
+}
+
+fn table(rows: &[Row], start_ns: i64) -> Table {
+    let length = |r: &Row| r.window.map(|(start, end)| end - start);
+    let share = |r: &Row| Some(100.0 * r.path_ns? as f64 / length(r).filter(|w| *w > 0)? as f64);
     let table = Table::new("methods", "The methods side by side")
         .text("method", rows.iter().map(|r| r.method.to_owned()))
         .i64("graph_nodes", Unit::None, rows.iter().map(|r| r.nodes))
-        .i64("window_ns", Unit::Ns, rows.iter().map(|r| r.window_ns))
+        .i64("window_start_ns", Unit::Ns, rows.iter().map(|r| r.window.map(|w| w.0)))
+        .i64("window_end_ns", Unit::Ns, rows.iter().map(|r| r.window.map(|w| w.1)))
+        .i64("window_ns", Unit::Ns, rows.iter().map(length))
         .i64("path_ns", Unit::Ns, rows.iter().map(|r| r.path_ns))
         .f64("path_percent", Unit::Percent, rows.iter().map(share))
         .text("bound_by", rows.iter().map(|r| r.bound_by.clone()))
@@ -63,16 +93,28 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
             "no_result_because",
             rows.iter().map(|r| r.failure.as_ref().map_or_else(String::new, ToString::to_string)),
         );
-    let tables = session.pick(vec![table])?;
-    let answer = Answer {
-        command: "critical-path",
-        session: &session,
-        extra: Vec::new(),
-        tables,
-        head: String::new(),
-        shown: None,
-    };
-    answer.write(common)
+    notes(rows, start_ns).into_iter().fold(table, Table::note)
+}
+
+/// Windows that differ by less are one, in ns: HTA counts in whole µs.
+const ROUNDED_NS: i64 = 2_000;
+
+/// What makes the rows hard to compare: other windows, and what a method leaves out of its window.
+fn notes(rows: &[Row], start_ns: i64) -> Vec<String> {
+    let mut notes: Vec<String> =
+        rows.iter().flat_map(|r| r.notes.iter().map(|n| format!("{}: {n}.", r.method))).collect();
+    let found: Vec<(&str, (i64, i64))> = rows.iter().filter_map(|r| Some((r.method, r.window?))).collect();
+    let differ = |a: (i64, i64), b: (i64, i64)| (a.0 - b.0).abs().max((a.1 - b.1).abs()) > ROUNDED_NS;
+    if found.iter().any(|(_, window)| differ(*window, found[0].1)) {
+        let ms = |ns: i64| format!("{:.3}", (ns - start_ns) as f64 / 1e6);
+        let each = found.iter().map(|(method, (start, end))| format!("{method} {} to {}", ms(*start), ms(*end)));
+        notes.push(format!(
+            "The methods chose different windows (ms since the trace's start): {}. Lengths and shares are of different \
+             stretches. Each counts instances in its own way: a longer --annotation may name the same event for all.",
+            each.collect::<Vec<_>>().join(", ")
+        ));
+    }
+    notes
 }
 
 fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
@@ -81,15 +123,15 @@ fn ctda_report(args: &CriticalPathArgs, trace: &Trace) -> Result<CtdaReport> {
     Ok(ctda::analyze(trace, &options).map_err(refuse)?.report())
 }
 
-/// Nodes of the graph, window, length of the path, percent by cause.
-type Found = (usize, i64, i64, BTreeMap<String, f64>);
+/// Nodes of the graph, start and end of the window, length of the path, percent by cause.
+type Found = (usize, (i64, i64), i64, BTreeMap<String, f64>);
 
 fn row_of(method: &'static str, run: impl FnOnce() -> Result<Found>) -> Row {
     match run() {
         Ok((nodes, window, path, bound_by)) => Row {
             method,
             nodes: Some(nodes as i64),
-            window_ns: Some(window),
+            window: Some(window),
             path_ns: Some(path),
             bound_by: most(&bound_by),
             ..Row::default()

@@ -3,6 +3,7 @@
 use super::super::Exact;
 use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::edit::{Action, Edit};
+use super::effects::repeats;
 use super::host_time::{Cut, HostTime};
 use super::index::{Index, Stretch};
 use super::replay::{Changes, GONE, Plan};
@@ -58,8 +59,16 @@ pub(super) fn apply<'e>(
     };
     let mut counts = Vec::new();
     for (i, edit) in edits.iter().enumerate() {
+        if let Some(first) = repeats(edits, i) {
+            applier.notes.push(format!("'{edit}' is given more than once, and counts once"));
+            counts.push(counts[first]);
+            continue;
+        }
         applier.current = i;
-        counts.push(applier.edit(edit)?);
+        let before = applier.mark();
+        let count = applier.edit(edit)?;
+        applier.explain(edit, count, before);
+        counts.push(count);
     }
     let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::MoreWorkers(_)));
     let pins = if asks_for_workers { Vec::new() } else { applier.pins() };
@@ -92,6 +101,9 @@ impl Applier<'_, '_> {
             let inside = selected.stretches.iter().flat_map(|&s| self.index.launched_in(s)).map(|l| l.node);
             selected.gpu = inside.collect();
             selected.gpu.sort_unstable();
+        }
+        if edit.action == Action::Overlap {
+            self.keep_collectives(&mut selected, selector)?;
         }
         self.refuse_contradictions(&selected)?;
         match edit.action {
@@ -267,7 +279,8 @@ impl Applier<'_, '_> {
     }
 
     pub(super) fn nothing(&self, selector: &Selector, reason: &str) -> CriticalPathError {
-        CriticalPathError::InvalidEdit { text: selector.text.clone(), reason: reason.to_owned() }
+        let edit = self.edits.get(self.current).map_or_else(|| selector.text.clone(), ToString::to_string);
+        CriticalPathError::RefusedEdit { text: edit, reason: reason.to_owned() }
     }
 
     pub(super) fn cut_out(&mut self, stretch: Stretch) {

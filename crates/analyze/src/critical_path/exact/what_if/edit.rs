@@ -43,27 +43,33 @@ impl Edit {
     /// # Errors
     /// If the action cannot be done to such things, or the selector cannot be understood.
     pub fn new(action: Action, selector: &str) -> Result<Self, CriticalPathError> {
-        let selector = Selector::parse(selector)?;
-        let refuse = |reason: &str| {
-            Err(CriticalPathError::InvalidEdit { text: selector.text.clone(), reason: reason.to_owned() })
-        };
+        let edit = Self { action, selector: Some(Selector::parse(selector)?) };
+        match edit.refusal() {
+            Some(reason) => Err(CriticalPathError::RefusedEdit { text: edit.to_string(), reason: reason.to_owned() }),
+            None => Ok(edit),
+        }
+    }
+
+    /// Why the action cannot be done to what is selected.
+    fn refusal(&self) -> Option<&'static str> {
+        let target = &self.selector.as_ref()?.target;
         let is_span =
-            matches!(selector.target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
-        let is_gpu = matches!(selector.target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(..));
-        match action {
+            matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
+        let is_gpu = matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(..));
+        match self.action {
             Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
-                refuse("a factor is a number from 0 to 1000")
+                Some("a factor is a number from 0 to 1000")
             }
             Action::SetNs(ns) if !(0..=LONGEST_NS).contains(&ns) => {
-                refuse("a duration is a number of ns from 0 to 1000000000000 (1,000 s)")
+                Some("a duration is a number of ns from 0 to 1000000000000 (1,000 s)")
             }
-            Action::SetNs(_) if !(is_span || is_gpu) => refuse("a duration can be set of kernels and spans only"),
+            Action::SetNs(_) if !(is_span || is_gpu) => Some("a duration can be set of kernels and spans only"),
             Action::Fuse | Action::Graph if !is_span => {
-                refuse("choose the spans whose kernels are meant by module:, annotation:, operator: or frame:")
+                Some("choose the spans whose kernels are meant by module:, annotation:, operator: or frame:")
             }
-            Action::Overlap if !is_gpu => refuse("choose GPU work by collective:, kernel: or stream:"),
-            Action::MoreWorkers(_) => refuse("more workers need no selector"),
-            _ => Ok(Self { action, selector: Some(selector) }),
+            Action::Overlap if !is_gpu => Some("choose GPU work by collective:, kernel: or stream:"),
+            Action::MoreWorkers(_) => Some("more workers need no selector"),
+            _ => None,
         }
     }
 
@@ -76,7 +82,7 @@ impl Edit {
             return Ok(Self { action: Action::MoreWorkers(more), selector: None });
         }
         let reason = "more workers are 1 to 1024".to_owned();
-        Err(CriticalPathError::InvalidEdit { text: format!("more-workers {more}"), reason })
+        Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason })
     }
 
     /// Reads an edit as text: `scale kernel:*gemm* 0.5`, `remove sync:item()`, `set kernel:~flash 20000` (in ns),

@@ -120,7 +120,7 @@ impl Applier<'_, '_> {
         let waits = self.loader_waits();
         if waits.is_empty() {
             let reason = "the trace shows no wait for a loader of data".to_owned();
-            return Err(CriticalPathError::InvalidEdit { text: format!("more-workers {more}"), reason });
+            return Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason });
         }
         let (count, mut before) = (waits.len(), None);
         for (lane, from, to) in waits {

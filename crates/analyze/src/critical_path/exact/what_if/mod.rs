@@ -7,6 +7,7 @@
 mod apply;
 mod capacity;
 mod edit;
+mod effects;
 mod host_time;
 mod index;
 mod lags;
@@ -136,6 +137,7 @@ impl WhatIf<'_, '_> {
         let mut notes = std::mem::take(&mut applied.notes);
         let taken = self.taken_off(&measured, &applied);
         notes.extend(self.exact.clocks_disagree.then(|| CLOCKS_DISAGREE.to_owned()));
+        notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
         notes.extend(self.moved_on(&measured, &applied, gain.ns));
         let names = edits.iter().map(ToString::to_string);

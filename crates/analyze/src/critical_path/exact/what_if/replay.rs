@@ -315,6 +315,8 @@ pub(super) struct Changes {
     pub(super) at_worst: Option<i64>,
     /// First position at which anything changes.
     first: u32,
+    /// How many changes were made.
+    count: usize,
 }
 
 impl Changes {
@@ -327,6 +329,7 @@ impl Changes {
             gone_at_best: FxHashSet::default(),
             at_worst: None,
             first: plan.len() as u32,
+            count: 0,
         }
     }
 
@@ -334,6 +337,7 @@ impl Changes {
     pub(super) fn add_time(&mut self, plan: &Plan, at: u32, ns: i64) {
         self.time[at as usize] += ns;
         self.first = self.first.min(at);
+        self.count += usize::from(ns != 0);
         if let Some(&next) = plan.next_on_stream.get(&at) {
             self.special[next as usize] = true;
         }
@@ -369,6 +373,16 @@ impl Changes {
         (self.first as usize) < self.time.len()
     }
 
+    /// How many changes were made so far; those of no time are none.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The first position at which anything changes.
+    pub(super) fn first_position(&self) -> Option<u32> {
+        self.any().then_some(self.first)
+    }
+
     /// Makes the replay look at everything.
     pub(super) fn replay_from_start(&mut self) {
         self.first = 0;
@@ -377,6 +391,7 @@ impl Changes {
     fn mark(&mut self, at: u32) {
         self.special[at as usize] = true;
         self.first = self.first.min(at);
+        self.count += 1;
     }
 }
 

@@ -122,15 +122,21 @@ fn syncs(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
     let trace = exact.trace;
     let fitting: FxHashSet<StrId> = names(exact, |name| pattern.matches(name)).into_iter().map(|(id, _)| id).collect();
     let fits = |e: EventId| fitting.contains(&trace.events.name[e.index()]);
+    let mut calls = waiting_calls(exact, index);
+    calls.retain(|&call| fits(call) || trace.ancestors(call).any(fits));
+    Selected { count: calls.len(), calls, ..Selected::default() }
+}
+
+/// Calls that wait for the GPU, or ask whether it is done.
+fn waiting_calls(exact: &Exact<'_>, index: &Index) -> Vec<EventId> {
     let blocking = index.sync_nodes.iter().map(|(_, call)| *call).filter(|c| c.is_some());
     let mut calls: Vec<EventId> = blocking.collect();
     for (name, _) in names(exact, |name| crate::critical_path::gpu_calls::kind_of_name(name).is_some()) {
-        calls.extend(index.named(name).iter().copied().filter(|&e| index.is_sync(trace, e)));
+        calls.extend(index.named(name).iter().copied().filter(|&e| index.is_sync(exact.trace, e)));
     }
     calls.sort_unstable();
     calls.dedup();
-    calls.retain(|&call| fits(call) || trace.ancestors(call).any(fits));
-    Selected { count: calls.len(), calls, ..Selected::default() }
+    calls
 }
 
 fn of_stream(exact: &Exact<'_>, index: &Index, device: Option<i32>, stream: i64) -> Selected {
@@ -187,8 +193,16 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
                 Category::ALL.into_iter().filter(|&c| c != Category::Unknown && of_category(exact, c).count > 0);
             occur.map(|c| format!("category:{}", c.name())).collect()
         }
+        Target::Names(What::Sync, pattern) => nearest(names_around_syncs(exact, index), pattern.text()),
         Target::Names(what, pattern) => {
-            let occurs = |id: StrId| index.named(id).iter().any(|&e| is_offered(exact, index, e, *what));
+            let mut types = NameTypes::new(exact.trace, RULES);
+            let mut occurs = |id: StrId| {
+                let communicates =
+                    |e: EventId, types: &mut NameTypes<'_>| types.of_event(e) == KernelType::Communication;
+                let of_kind = |e: EventId| is_offered(exact, e, *what);
+                let mut events = index.named(id).iter().copied();
+                events.any(|e| of_kind(e) && (*what != What::Collective || communicates(e, &mut types)))
+            };
             let all = names(exact, |_| true).into_iter().filter(|(id, _)| occurs(*id));
             let shown =
                 all.map(|(_, name)| if *what == What::Module { module_name(name).unwrap_or(name) } else { name });
@@ -197,10 +211,18 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
     }
 }
 
-fn is_offered(exact: &Exact<'_>, index: &Index, event: EventId, what: What) -> bool {
-    match what {
-        What::Module => is_wanted(exact, event, what) && module_name(exact.trace.name(event)).is_some(),
-        What::Sync => index.is_sync(exact.trace, event),
-        _ => is_wanted(exact, event, what),
+/// Names by which calls that wait can be chosen: theirs, and those of operators and frames around them.
+fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index) -> Vec<&'a str> {
+    let trace = exact.trace;
+    let mut found: Vec<StrId> = Vec::new();
+    let mut seen = FxHashSet::default();
+    for call in waiting_calls(exact, index) {
+        let around = std::iter::once(call).chain(trace.ancestors(call));
+        found.extend(around.map(|e| trace.events.name[e.index()]).filter(|&name| seen.insert(name)));
     }
+    found.into_iter().map(|name| trace.strings.get(name)).collect()
+}
+
+fn is_offered(exact: &Exact<'_>, event: EventId, what: What) -> bool {
+    is_wanted(exact, event, what) && (what != What::Module || module_name(exact.trace.name(event)).is_some())
 }
