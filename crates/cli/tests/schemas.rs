@@ -1,0 +1,139 @@
+//! The documents of `critical-path` and `what-if`: every key and type, as snapshots and against `docs/schemas`.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::stdout;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Types by path: of lists and of objects whose keys are data, all members together.
+type Shape = BTreeMap<String, BTreeSet<&'static str>>;
+
+/// Objects whose keys are names of causes, rules, phases or tables.
+const BY_NAME: [&str; 9] = [
+    ".bound_by",
+    ".bound_by_ns",
+    ".bound_by_us",
+    ".before.bound_by",
+    ".edges",
+    ".path_edges",
+    ".phases_us",
+    ".bound_by_ns_before",
+    ".bound_by_ns_after",
+];
+
+fn shape(path: &str, value: &Value, out: &mut Shape) {
+    let name = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "bool",
+        Value::Number(n) if n.is_f64() => "number",
+        Value::Number(_) => "integer",
+        Value::String(_) => "text",
+        Value::Array(items) => {
+            items.iter().for_each(|item| shape(&format!("{path}[]"), item, out));
+            "list"
+        }
+        Value::Object(members) => {
+            for (key, member) in members {
+                let key = if BY_NAME.contains(&path) { "*" } else { key };
+                shape(&format!("{path}.{key}"), member, out);
+            }
+            "object"
+        }
+    };
+    out.entry(path.to_owned()).or_default().insert(name);
+}
+
+/// A trace with frames, modules, several threads, collectives and waits; and each document that is promised.
+fn documents() -> Vec<(&'static str, &'static str, Shape)> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("trace.json");
+    let config = stackline_synth::demo::Config { layers: 2, ..Default::default() };
+    std::fs::write(&file, stackline_synth::demo::generate(&config)).unwrap();
+    let trace = file.to_str().unwrap();
+    let of_path = ["critical-path", trace, "--format", "json"];
+    let of_what_if = ["what-if", trace, "--format", "json"];
+    let commands = [
+        ("exact", [&of_path[..], &["--method", "exact"]].concat()),
+        ("ctda", [&of_path[..], &["--method", "ctda", "--what-if", "gpu=x0.5"]].concat()),
+        ("hta", [&of_path[..], &["--method", "hta", "--what-if", "gpu=x0.5", "--what-if", "cpu:no such=0"]].concat()),
+        ("compare", [&of_path[..], &["--compare"]].concat()),
+        ("what-if", [&of_what_if[..], &["--scale", "sync:*", "0.5", "--remove", "kernel:*nccl*"]].concat()),
+        ("sweep", [&of_what_if[..], &["--sweep", "--candidates", "8"]].concat()),
+    ];
+    let read = |(name, args): (&'static str, Vec<&str>)| {
+        let document: Value = serde_json::from_str(&stdout(&args)).unwrap();
+        let command = if args[0] == "what-if" { "what-if" } else { "critical-path" };
+        assert_eq!(document["schema"], format!("stackline/{command}/1"));
+        let mut found = Shape::new();
+        shape("", &document, &mut found);
+        (name, command, found)
+    };
+    commands.into_iter().map(read).collect()
+}
+
+#[test]
+fn documents_keep_their_keys_and_types() {
+    for (name, _, found) in documents() {
+        let types = |types: &BTreeSet<&str>| types.iter().copied().collect::<Vec<_>>().join(" or ");
+        let lines: Vec<String> = found.iter().skip(1).map(|(path, of)| format!("{path}: {}", types(of))).collect();
+        insta::assert_snapshot!(name, lines.join("\n"));
+    }
+}
+
+/// A part of the page: from its title to the next.
+fn section<'a>(page: &'a str, title: &str) -> &'a str {
+    let from = page.find(title).unwrap_or_else(|| panic!("the page has no {title:?}"));
+    let rest = &page[from + title.len()..];
+    &rest[..rest.find("\n## ").unwrap_or(rest.len())]
+}
+
+/// All that stands between backticks, word by word.
+fn words(text: &str) -> BTreeSet<&str> {
+    text.split('`').skip(1).step_by(2).flat_map(|t| t.split([' ', '.', '[', ']'])).collect()
+}
+
+/// Keys of the tables of a section, with the types that they promise.
+fn promised(section: &str) -> BTreeMap<&str, Vec<&str>> {
+    let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in section.lines().filter(|l| l.starts_with("| `")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        for key in words(cells[1]) {
+            found.entry(key).or_default().push(cells[2]);
+        }
+    }
+    found
+}
+
+#[test]
+fn documents_are_as_the_page_says() {
+    let page = include_str!("../../../docs/schemas/README.md");
+    let common = section(page, "## Keys of every document");
+    let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for (name, command, found) in documents() {
+        let of_command = section(page, &format!("## `stackline/{command}/1`"));
+        let (known, promised) = (words(of_command), promised(of_command));
+        for (path, types) in &found {
+            // Tables have pages of their own, and so have the settings of a method.
+            if path.starts_with(".tables.") || path.starts_with(".options.") {
+                continue;
+            }
+            let key = path.trim_end_matches("[]").rsplit('.').next().unwrap();
+            let is_common = words(common).contains(key);
+            assert!(matches!(key, "" | "*") || is_common || known.contains(key), "{name}: {path} is not on the page");
+            if path.matches('.').count() == 1 && !path.ends_with("[]") {
+                seen.entry(command).or_default().insert(key.to_owned());
+                let Some(promises) = promised.get(key) else { continue };
+                let fits = |promise: &&str| types.iter().all(|of| promise.contains(of));
+                assert!(promises.iter().any(fits), "{name}: {path} is {types:?}, promised {promises:?}");
+            }
+        }
+    }
+    for (command, seen) in seen {
+        let of_command = section(page, &format!("## `stackline/{command}/1`"));
+        for key in promised(of_command).keys() {
+            assert!(seen.contains(*key), "{command}: no document has the promised {key}");
+        }
+    }
+}
