@@ -1,0 +1,115 @@
+//! Ctrl-C in the middle of long work, as a terminal sends it.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::stackline;
+use std::io::Write;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SIGINT: i32 = 2;
+
+/// A trace that takes long: many steps, one after the other.
+fn long_trace(folder: &Path, events: u64) -> String {
+    let demo = stackline_synth::demo::generate(&stackline_synth::demo::Config::default());
+    let file = folder.join("long.json");
+    let mut target = std::io::BufWriter::new(std::fs::File::create(&file).unwrap());
+    stackline_synth::replicate::replicate(demo.as_bytes(), events, &mut target).unwrap();
+    target.flush().unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn spawn(args: &[&str]) -> Child {
+    stackline(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn interrupt(child: &Child) {
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+}
+
+/// What the kernel says of a process.
+fn status(child: &Child, key: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    text.lines().find_map(|l| l.strip_prefix(key)).unwrap_or_default().trim().to_owned()
+}
+
+/// Waits until a process listens for Ctrl-C: from then on it does what can be interrupted with a result.
+fn wait_until_it_listens(child: &mut Child) {
+    let began = Instant::now();
+    let listens = |child: &Child| {
+        let caught = u64::from_str_radix(&status(child, "SigCgt:"), 16).unwrap_or(0);
+        caught & (1 << (SIGINT - 1)) != 0
+    };
+    while !listens(child) {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it listened");
+        assert!(began.elapsed() < Duration::from_secs(120), "it never listened");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn end(child: Child) -> (Output, String, String) {
+    let output = child.wait_with_output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) = (out.into_owned(), err.into_owned());
+    (output, out, err)
+}
+
+#[test]
+fn an_interrupted_sweep_prints_what_it_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = long_trace(folder.path(), 150_000);
+    let sweep = ["what-if", &trace, "--sweep", "--candidates", "100000", "--threads", "1", "--format", "json"];
+    let mut child = spawn(&sweep);
+    wait_until_it_listens(&mut child);
+    interrupt(&child);
+    let (output, out, err) = end(child);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    let document: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let (tried, planned) = (document["tried"].as_u64().unwrap(), document["planned"].as_u64().unwrap());
+    assert!(tried < planned, "{tried} of {planned}: the sweep was over");
+    let stopped = format!("Stopped: {tried} of {planned} edits were tried.");
+    assert!(err.contains(&stopped), "{err}");
+    let rows = document["tables"]["sweep"]["rows"].as_array().unwrap();
+    assert!(rows.len() as u64 <= tried, "{} of {tried}", rows.len());
+}
+
+#[test]
+fn a_second_interrupt_ends_a_sweep_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = long_trace(folder.path(), 150_000);
+    let mut child = spawn(&["what-if", &trace, "--sweep", "--candidates", "100000", "--threads", "1"]);
+    wait_until_it_listens(&mut child);
+    // Signals of a kind are not counted while one is pending: sent until it ends.
+    while child.try_wait().unwrap().is_none() {
+        interrupt(&child);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (output, out, err) = end(child);
+    assert_eq!((output.status.code(), out.as_str()), (Some(130), ""), "{err}");
+}
+
+/// Nothing else listens: the signal ends the program as it ends any, and no half-written file stays.
+#[test]
+fn an_interrupted_path_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = long_trace(folder.path(), 150_000);
+    let text = std::fs::read(&trace).unwrap();
+    let written = folder.path().join("out");
+    std::fs::create_dir(&written).unwrap();
+    let target = written.join("path.json");
+    let target = target.to_str().unwrap();
+    for method in ["exact", "ctda", "hta"] {
+        let mut child = spawn(&["critical-path", "-", "--method", method, "--format", "json", "-o", target]);
+        // Once it has taken all of the text, it puts the trace in order and looks for the path.
+        child.stdin.take().unwrap().write_all(&text).unwrap();
+        interrupt(&child);
+        let (output, out, err) = end(child);
+        assert_eq!(output.status.signal(), Some(SIGINT), "{method}: {:?} {err}", output.status);
+        assert_eq!(out, "", "{method}");
+        assert_eq!(std::fs::read_dir(&written).unwrap().count(), 0, "{method}");
+    }
+}
