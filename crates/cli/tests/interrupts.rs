@@ -51,6 +51,13 @@ fn wait_until_it_listens(child: &mut Child) {
     }
 }
 
+/// Processor time that a process has used, in ticks of 10 ms. It does not grow while the machine does other things.
+fn ticks(child: &Child) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+    behind_name.split_whitespace().nth(11).and_then(|utime| utime.parse().ok()).unwrap_or(0)
+}
+
 fn end(child: Child) -> (Output, String, String) {
     let output = child.wait_with_output().unwrap();
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -61,35 +68,26 @@ fn end(child: Child) -> (Output, String, String) {
 #[test]
 fn an_interrupted_sweep_prints_what_it_has() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = long_trace(folder.path(), 150_000);
+    let trace = long_trace(folder.path(), 500_000);
     let sweep = ["what-if", &trace, "--sweep", "--candidates", "100000", "--threads", "1", "--format", "json"];
     let mut child = spawn(&sweep);
     wait_until_it_listens(&mut child);
+    // Some of its work, of which all takes several times as long.
+    let listens = ticks(&child);
+    while ticks(&child) < listens + 50 {
+        assert!(child.try_wait().unwrap().is_none(), "the sweep was over");
+        std::thread::sleep(Duration::from_millis(5));
+    }
     interrupt(&child);
     let (output, out, err) = end(child);
     assert_eq!(output.status.code(), Some(0), "{err}");
     let document: serde_json::Value = serde_json::from_str(&out).unwrap();
     let (tried, planned) = (document["tried"].as_u64().unwrap(), document["planned"].as_u64().unwrap());
-    assert!(tried < planned, "{tried} of {planned}: the sweep was over");
+    assert!(0 < tried && tried < planned, "{tried} of {planned}");
     let stopped = format!("Stopped: {tried} of {planned} edits were tried.");
     assert!(err.contains(&stopped), "{err}");
     let rows = document["tables"]["sweep"]["rows"].as_array().unwrap();
-    assert!(rows.len() as u64 <= tried, "{} of {tried}", rows.len());
-}
-
-#[test]
-fn a_second_interrupt_ends_a_sweep_at_once() {
-    let folder = tempfile::tempdir().unwrap();
-    let trace = long_trace(folder.path(), 150_000);
-    let mut child = spawn(&["what-if", &trace, "--sweep", "--candidates", "100000", "--threads", "1"]);
-    wait_until_it_listens(&mut child);
-    // Signals of a kind are not counted while one is pending: sent until it ends.
-    while child.try_wait().unwrap().is_none() {
-        interrupt(&child);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let (output, out, err) = end(child);
-    assert_eq!((output.status.code(), out.as_str()), (Some(130), ""), "{err}");
+    assert!(!rows.is_empty() && rows.len() as u64 <= tried, "{} of {tried}", rows.len());
 }
 
 /// Nothing else listens: the signal ends the program as it ends any, and no half-written file stays.
