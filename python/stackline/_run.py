@@ -337,7 +337,9 @@ class Run(AnalysisMethods):
         threads: int = 0,
     ) -> Table:
         """What to fix first: likely edits, each tried alone, by what they gain. Those with most time on the critical path
-        are tried, ``candidates`` at most. ``threads`` never changes the result."""
+        are tried, ``candidates`` (1 or more) at most. ``threads`` never changes the result."""
+        if candidates < 1:
+            raise AnalysisError("a sweep tries at least 1 edit: candidates is 1 or more")
         window = _exact_window(annotation, instance, steps)
         return Table(_native.sweep(self._native, rank, annotation, *window, candidates, threads))
 

@@ -77,6 +77,44 @@ def test_ctrl_c_ends_a_save_and_leaves_nothing(big_trace: Path, tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+INTERRUPTED_WORK = """
+import sys
+import stackline as sl
+
+run = sl.open(sys.argv[1], progress=False)
+try:
+    print("working", flush=True)
+    CALL
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+    print("still works", sl.open(sys.argv[2]).critical_path(steps=1).window_ns, flush=True)
+else:
+    print("finished", flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'run.critical_path("exact")',
+        'run.critical_path("ctda")',
+        'run.critical_path("hta")',
+        'run.what_if("scale kernel:gemm 0.5")',
+        "run.sweep(threads=1)",
+    ],
+)
+def test_ctrl_c_ends_a_critical_path(big_trace: Path, small_trace: Path, call: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED_WORK.replace("CALL", call), str(big_trace), str(small_trace)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "working\n"
+        # Signals are looked at every 50 ms, and over 900,000 events all of this takes longer.
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.stdout.readline() == "still works 900000\n"
+        assert process.wait(timeout=60) == 0
+
+
 def test_an_exception_in_the_progress_function_ends_the_read(big_trace: Path) -> None:
     class Enough(Exception):
         pass
