@@ -94,7 +94,8 @@ impl Commands {
             };
             out.list.push(((at, rank, id, call.0), command));
         }
-        out.list.sort_by_key(|(key, _)| *key);
+        // No two commands have one key.
+        out.list.sort_unstable_by_key(|(key, _)| *key);
         out
     }
 }

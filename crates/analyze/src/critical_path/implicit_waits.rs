@@ -2,7 +2,7 @@
 
 use super::gpu_calls::{CallKind, CallKinds};
 use super::gpu_order::{GpuDep, Reason, SyncCall};
-use super::streams::{Streams, end, start};
+use super::streams::{LastOfTwo, Streams, end, start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
@@ -48,31 +48,24 @@ pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(Gpu
 
 /// Kernels of one graph launch on several streams: each waits for the one of another stream that ended last before it.
 pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
-    let mut launches: FxHashMap<EventId, Vec<GpuId>> = FxHashMap::default();
-    for id in streams.operations.iter().flatten().copied() {
-        if let Some(call) = trace.gpu.launch[id.index()].some() {
-            launches.entry(call).or_default().push(id);
+    let launch = |id: GpuId| trace.gpu.launch[id.index()];
+    let stream = |id: GpuId| streams.of[id.index()];
+    let mut launched: Vec<GpuId> =
+        streams.operations.iter().flatten().copied().filter(|&id| launch(id).is_some()).collect();
+    launched.sort_unstable_by_key(|&id| (launch(id), streams.rank[id.index()]));
+    for by_start in launched.chunk_by(|&a, &b| launch(a) == launch(b)) {
+        if by_start.iter().all(|&id| stream(id) == stream(by_start[0])) {
+            continue;
         }
-    }
-    let several = |ids: &Vec<GpuId>| ids.iter().any(|i| streams.of[i.index()] != streams.of[ids[0].index()]);
-    let mut graphs: Vec<Vec<GpuId>> = launches.into_values().filter(several).collect();
-    graphs.sort_unstable_by_key(|ids| ids.iter().map(|id| streams.rank[id.index()]).min());
-    for mut by_start in graphs {
-        let mut by_end = by_start.clone();
-        by_start.sort_by_key(|&id| streams.rank[id.index()]);
+        let mut by_end = by_start.to_vec();
         by_end.sort_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
-        // Of the two streams whose work ended last: the operation.
-        let (mut last, mut other): (Option<GpuId>, Option<GpuId>) = (None, None);
-        let stream = |id: GpuId| streams.of[id.index()];
+        let mut last = LastOfTwo::new();
         let mut ended = by_end.into_iter().peekable();
-        for id in by_start {
+        for &id in by_start {
             while let Some(next) = ended.next_if(|&e| end(trace, e) <= start(trace, id) && e != id) {
-                if last.is_some_and(|l| stream(l) != stream(next)) {
-                    other = last;
-                }
-                last = Some(next);
+                last.ended(stream(next), next);
             }
-            if let Some(on) = [last, other].into_iter().flatten().find(|&e| stream(e) != stream(id)) {
+            if let Some(on) = last.elsewhere(stream(id)) {
                 deps.push((id, GpuDep { on, reason: Reason::Graph }));
             }
         }

@@ -76,6 +76,31 @@ impl Streams {
     }
 }
 
+/// What ended last, and what ended last on any other stream: whichever stream asks, one of the two is another one's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastOfTwo<S, T> {
+    slots: [Option<(S, T)>; 2],
+}
+
+impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
+    pub(crate) fn new() -> Self {
+        Self { slots: [None; 2] }
+    }
+
+    /// Something ended on a stream, later than all before it.
+    pub(crate) fn ended(&mut self, stream: S, what: T) {
+        if self.slots[0].is_some_and(|(last, _)| last != stream) {
+            self.slots[1] = self.slots[0];
+        }
+        self.slots[0] = Some((stream, what));
+    }
+
+    /// What ended last on another stream than this.
+    pub(crate) fn elsewhere(&self, stream: S) -> Option<T> {
+        self.slots.iter().flatten().find(|(of, _)| *of != stream).map(|(_, what)| *what)
+    }
+}
+
 /// Whether an operation's times can be used.
 pub(crate) fn is_usable(trace: &Trace, id: GpuId) -> bool {
     trace.events.is_plausible(trace.gpu.event[id.index()])

@@ -24,7 +24,7 @@ mod window;
 
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
-pub use hops::{HopReport, Stretch};
+pub use hops::{HopReport, HopReports, Stretch};
 pub use report::{ExactReport, ExactWarning};
 pub use slack::Harmless;
 pub use steps::{StepPath, StepSpread, spread};
@@ -36,6 +36,7 @@ pub use window::{Window, WindowChoice};
 
 use super::CriticalPathError;
 use super::gpu_order::GpuOrder;
+use category::Categories;
 use enclosing::Enclosing;
 use lanes::Lane;
 use names::Names;
@@ -68,9 +69,12 @@ impl<'a> Exact<'a> {
         let lanes = Lane::all(trace);
         let threads = threads::find(trace, &lanes, &names);
         let order = GpuOrder::new(trace);
-        let (graph, lane_nodes, corrections) = build::Builder::build(trace, &order, &lanes, &threads);
-        let GpuOrder { unexplained_waits, uncertain, clocks_disagree, .. } = order;
-        let gaps = threads.gaps;
+        let built = build::Builder::build(trace, &order, &lanes, &threads);
+        let build::Built { mut graph, edges, lane_nodes, corrections } = built;
+        // What the graph was made of goes before the edges find their places, which takes the most memory.
+        let GpuOrder { unexplained_waits, uncertain, clocks_disagree, .. } = { order };
+        let threads::Threads { gaps, .. } = { threads };
+        graph.connect(edges);
         Self {
             trace,
             names,
@@ -106,6 +110,9 @@ impl<'a> Exact<'a> {
 
     /// The critical path through a window that was resolved.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        walk::walk(self, window)
+        let mut hops = Vec::new();
+        walk::walk(self, &mut Categories::new(self), window, |hop| hops.push(hop));
+        hops.reverse();
+        ExactPath { window, hops }
     }
 }

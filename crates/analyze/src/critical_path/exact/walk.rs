@@ -58,24 +58,20 @@ impl ExactPath {
     }
 }
 
-/// The walk's state: hops so far, latest first.
-struct Walk<'a, 'b> {
+/// The walk's state.
+struct Walk<'a, 'b, 'c, F> {
     exact: &'b Exact<'a>,
-    categories: Categories<'b>,
+    categories: &'b mut Categories<'c>,
     from: i64,
-    hops: Vec<Hop>,
+    visit: F,
 }
 
-/// The path through a window.
-pub(super) fn walk(exact: &Exact<'_>, window: Window) -> ExactPath {
-    let mut walk = Walk { exact, categories: Categories::new(exact), from: window.start, hops: Vec::new() };
-    walk.run(window);
-    let mut hops = walk.hops;
-    hops.reverse();
-    ExactPath { window, hops }
+/// Shows the hops of the path through a window, the latest first.
+pub(super) fn walk(exact: &Exact<'_>, categories: &mut Categories<'_>, window: Window, visit: impl FnMut(Hop)) {
+    Walk { exact, categories, from: window.start, visit }.run(window);
 }
 
-impl Walk<'_, '_> {
+impl<F: FnMut(Hop)> Walk<'_, '_, '_, F> {
     fn run(&mut self, window: Window) {
         let graph = &self.exact.graph;
         let (mut node, mut at) = (window.anchor, window.end);
@@ -118,7 +114,7 @@ impl Walk<'_, '_> {
     }
 
     fn push(&mut self, hop: Hop) {
-        self.hops.push(hop);
+        (self.visit)(hop);
     }
 
     /// The time between the release of a node and its start.

@@ -33,7 +33,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let mut rows = [
         row_of("exact", || {
             let exact = Exact::new(trace);
-            let report = exact.summary(&exact.path(&choice).map_err(refuse)?);
+            let report = exact.report(&exact.path(&choice).map_err(refuse)?);
             let bound_by = report.bound_by.iter().map(|(c, p)| ((*c).to_owned(), *p)).collect();
             Ok((report.graph_nodes, report.window_ns, report.path_ns, bound_by))
         }),
