@@ -22,6 +22,7 @@ mod overlay;
 mod report;
 mod save;
 mod streams;
+mod sync_records;
 mod what_if;
 
 pub use breakdown::{Breakdown, Share, Step};
