@@ -83,21 +83,45 @@ pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKinds, streams: &Stream
     }
 }
 
-/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. A loop that saw
-/// nothing of the trace done is uncertain.
-pub(super) fn polling(
-    trace: &Trace,
-    kinds: &CallKinds,
-    streams: &Streams,
-    syncs: &mut Vec<SyncCall>,
-    uncertain: &mut FxHashSet<EventId>,
-) {
+/// Loops of queries that saw nothing of the trace done.
+#[derive(Clone, Debug, Default)]
+pub struct Loops {
+    /// Spans that are part of loops, and in which part of their time: the queries, and the spans around them.
+    parts: FxHashMap<EventId, Vec<(i64, i64)>>,
+}
+
+impl Loops {
+    /// Adds a loop. Loops of one span come in the order of time.
+    fn add(&mut self, trace: &Trace, queries: &[EventId]) {
+        let (Some(&first), Some(&last)) = (queries.first(), queries.last()) else { return };
+        let stretch = (trace.events.start[first.index()], trace.events.end(last));
+        for &query in queries {
+            self.parts.insert(query, vec![stretch]);
+        }
+        if let Some(around) = trace.events.parent[first.index()].some() {
+            self.parts.entry(around).or_default().push(stretch);
+        }
+    }
+
+    /// Whether a span is part of a loop at a moment.
+    pub(crate) fn contains(&self, event: EventId, at: i64) -> bool {
+        self.parts.get(&event).is_some_and(|stretches| {
+            let begun = stretches.partition_point(|&(from, _)| from <= at);
+            stretches[..begun].last().is_some_and(|&(_, to)| at < to)
+        })
+    }
+}
+
+/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. Returned are those
+/// that saw nothing of the trace done.
+pub(super) fn polling(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) -> Loops {
+    let mut loops = Loops::default();
     let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
     by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));
     let mut finish = |run: &mut Vec<EventId>| {
         match poll(trace, run, &by_end) {
             Some(sync) => syncs.push(sync),
-            None if run.len() > 1 => uncertain.extend(run.iter().flat_map(|&q| [q, trace.events.parent[q.index()]])),
+            None if run.len() > 1 => loops.add(trace, run),
             None => {}
         }
         run.clear();
@@ -117,6 +141,7 @@ pub(super) fn polling(
         }
         finish(&mut run);
     }
+    loops
 }
 
 /// The wait that a loop of queries makes: the last but one query still found the work running.

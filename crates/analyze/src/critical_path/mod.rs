@@ -5,6 +5,7 @@
 //! The methods are [`hta`], [`ctda`] and [`exact`]; what follows is about the first.
 
 mod breakdown;
+mod command_replay;
 mod commands;
 pub mod ctda;
 mod error;

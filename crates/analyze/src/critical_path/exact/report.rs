@@ -141,12 +141,23 @@ impl Exact<'_> {
             ),
             (
                 "clocks_disagree",
-                u64::from(self.clocks_disagree),
+                self.clocks_disagree.len() as u64,
                 "the clocks of host and GPU disagree (`stackline doctor` tells by how much), so that what lies between them \
                  is inferred, and times across them are off by as much",
             ),
+            (
+                "overlong_operations",
+                self.overlong.len() as u64,
+                "GPU operations are said to end long after the next one of their stream began, which is inferred, not \
+                 known (--clip-overlaps ends them there)",
+            ),
             ("broken_cycles", self.graph.broken_cycles, "edges were left out because they closed a cycle"),
             ("unexplained_waits", self.unexplained_waits, "stream waits are recorded without what they wait for"),
+            (
+                "awaited_operations_left_out",
+                self.left_out,
+                "operations are left out that calls waited for, but for each call the 256 that ended last",
+            ),
             ("no_gpu_work", u64::from(operations == 0), "no GPU work: this is a path of the host alone"),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message };

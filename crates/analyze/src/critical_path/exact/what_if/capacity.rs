@@ -2,7 +2,7 @@
 
 use super::super::Exact;
 use super::super::graph::NodeKind;
-use crate::critical_path::gpu_calls::{CallKind, CallKinds};
+use crate::critical_path::gpu_calls::CallKind;
 use crate::critical_path::streams::LastOfTwo;
 use rustc_hash::FxHashMap;
 
@@ -35,14 +35,13 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
 /// have made the thread ask again.
 pub(super) fn lone_queries(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (trace, graph) = (exact.trace, &exact.graph);
-    let calls = CallKinds::new(trace);
     let mut by_end: Vec<(i64, u32)> = Vec::new();
     let mut found = FxHashMap::default();
     for (number, lane) in exact.lanes.iter().enumerate() {
         let (first, last) = exact.lane_nodes[number];
         let starts = &graph.start[first as usize..last as usize];
         for piece in &lane.pieces {
-            if piece.event.is_none() || calls.of(trace, piece.event) != Some(CallKind::Query) {
+            if piece.event.is_none() || exact.kinds.of(trace, piece.event) != Some(CallKind::Query) {
                 continue;
             }
             if by_end.is_empty() {
