@@ -188,7 +188,7 @@ fn the_same_bytes_for_any_number_of_threads() {
 /// What does not name positions in the file.
 fn seen(cp: &CriticalPath) -> impl PartialEq + std::fmt::Debug + use<> {
     let r = cp.report();
-    let path: Vec<_> = r.path.into_iter().map(|p| (p.at, p.time_ns, p.track)).collect();
+    let path: Vec<_> = r.path.into_iter().map(|p| (p.at.into_owned(), p.time_ns, p.track.into_owned())).collect();
     (r.edges, r.bound_by_us, path)
 }
 
@@ -260,7 +260,8 @@ fn the_report_has_a_fixed_form() {
     t.call("cudaLaunchKernel", 1, 60, 10, 2);
     t.kernel("ncclDevKernel_AllReduce(ncclArgs)", 7, 140, 60, 2);
     let options = HtaOptions { annotation: "step".into(), ..HtaOptions::default() };
-    let report = hta::analyze(&t.trace(), &options).unwrap().report();
+    let cp = hta::analyze(&t.trace(), &options).unwrap();
+    let report = cp.report();
     insta::assert_json_snapshot!("critical_path_report", report);
     let text = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<CriticalPathReport>(&text).unwrap(), report);

@@ -6,6 +6,7 @@ use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_model::{Table, TraceSet};
+use stackline_present::json::Extra;
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, json, read_report_text};
 use std::fs::File;
@@ -25,7 +26,7 @@ pub(crate) struct Answer<'a> {
     /// The traces that it is about.
     pub(crate) session: &'a Session<'a>,
     /// Keys of the JSON document that only this command has.
-    pub(crate) extra: Vec<(&'a str, serde_json::Value)>,
+    pub(crate) extra: Vec<(&'a str, Extra<'a>)>,
     pub(crate) tables: Vec<Table>,
     /// Text for people before the tables.
     pub(crate) head: String,

@@ -39,7 +39,7 @@ pub(crate) fn exact_path(
         let path = exact.path(&choice)?;
         let report = exact.report(&path);
         let mut all = tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths()));
-        all.push(hops_table(&report.hops));
+        all.push(hops_table(&exact.hop_reports(&path)));
         Ok(NativeExactPath { report, tables: all })
     })?;
     found.map_err(|e| failed(py, &e))

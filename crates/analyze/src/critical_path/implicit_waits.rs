@@ -2,7 +2,7 @@
 
 use super::gpu_calls::{CallKind, CallKinds};
 use super::gpu_order::{GpuDep, Reason, SyncCall};
-use super::streams::{Streams, end, start};
+use super::streams::{LastOfTwo, Streams, end, start};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, GpuId, Trace, TrackKind};
 
@@ -48,31 +48,24 @@ pub(super) fn copy_engines(trace: &Trace, streams: &Streams, deps: &mut Vec<(Gpu
 
 /// Kernels of one graph launch on several streams: each waits for the one of another stream that ended last before it.
 pub(super) fn graphs(trace: &Trace, streams: &Streams, deps: &mut Vec<(GpuId, GpuDep)>) {
-    let mut launches: FxHashMap<EventId, Vec<GpuId>> = FxHashMap::default();
-    for id in streams.operations.iter().flatten().copied() {
-        if let Some(call) = trace.gpu.launch[id.index()].some() {
-            launches.entry(call).or_default().push(id);
+    let launch = |id: GpuId| trace.gpu.launch[id.index()];
+    let stream = |id: GpuId| streams.of[id.index()];
+    let mut launched: Vec<GpuId> =
+        streams.operations.iter().flatten().copied().filter(|&id| launch(id).is_some()).collect();
+    launched.sort_unstable_by_key(|&id| (launch(id), streams.rank[id.index()]));
+    for by_start in launched.chunk_by(|&a, &b| launch(a) == launch(b)) {
+        if by_start.iter().all(|&id| stream(id) == stream(by_start[0])) {
+            continue;
         }
-    }
-    let several = |ids: &Vec<GpuId>| ids.iter().any(|i| streams.of[i.index()] != streams.of[ids[0].index()]);
-    let mut graphs: Vec<Vec<GpuId>> = launches.into_values().filter(several).collect();
-    graphs.sort_unstable_by_key(|ids| ids.iter().map(|id| streams.rank[id.index()]).min());
-    for mut by_start in graphs {
-        let mut by_end = by_start.clone();
-        by_start.sort_by_key(|&id| streams.rank[id.index()]);
+        let mut by_end = by_start.to_vec();
         by_end.sort_by_key(|&id| (end(trace, id), streams.rank[id.index()]));
-        // Of the two streams whose work ended last: the operation.
-        let (mut last, mut other): (Option<GpuId>, Option<GpuId>) = (None, None);
-        let stream = |id: GpuId| streams.of[id.index()];
+        let mut last = LastOfTwo::new();
         let mut ended = by_end.into_iter().peekable();
-        for id in by_start {
+        for &id in by_start {
             while let Some(next) = ended.next_if(|&e| end(trace, e) <= start(trace, id) && e != id) {
-                if last.is_some_and(|l| stream(l) != stream(next)) {
-                    other = last;
-                }
-                last = Some(next);
+                last.ended(stream(next), next);
             }
-            if let Some(on) = [last, other].into_iter().flatten().find(|&e| stream(e) != stream(id)) {
+            if let Some(on) = last.elsewhere(stream(id)) {
                 deps.push((id, GpuDep { on, reason: Reason::Graph }));
             }
         }
@@ -90,21 +83,45 @@ pub(super) fn blocking_copies(trace: &Trace, kinds: &CallKinds, streams: &Stream
     }
 }
 
-/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. A loop that saw
-/// nothing of the trace done is uncertain.
-pub(super) fn polling(
-    trace: &Trace,
-    kinds: &CallKinds,
-    streams: &Streams,
-    syncs: &mut Vec<SyncCall>,
-    uncertain: &mut FxHashSet<EventId>,
-) {
+/// Loops of queries that saw nothing of the trace done.
+#[derive(Clone, Debug, Default)]
+pub struct Loops {
+    /// Spans that are part of loops, and in which part of their time: the queries, and the spans around them.
+    parts: FxHashMap<EventId, Vec<(i64, i64)>>,
+}
+
+impl Loops {
+    /// Adds a loop. Loops of one span come in the order of time.
+    fn add(&mut self, trace: &Trace, queries: &[EventId]) {
+        let (Some(&first), Some(&last)) = (queries.first(), queries.last()) else { return };
+        let stretch = (trace.events.start[first.index()], trace.events.end(last));
+        for &query in queries {
+            self.parts.insert(query, vec![stretch]);
+        }
+        if let Some(around) = trace.events.parent[first.index()].some() {
+            self.parts.entry(around).or_default().push(stretch);
+        }
+    }
+
+    /// Whether a span is part of a loop at a moment.
+    pub(crate) fn contains(&self, event: EventId, at: i64) -> bool {
+        self.parts.get(&event).is_some_and(|stretches| {
+            let begun = stretches.partition_point(|&(from, _)| from <= at);
+            stretches[..begun].last().is_some_and(|&(_, to)| at < to)
+        })
+    }
+}
+
+/// Loops of queries on one thread, with nothing but queries between: the last one saw the work done. Returned are those
+/// that saw nothing of the trace done.
+pub(super) fn polling(trace: &Trace, kinds: &CallKinds, streams: &Streams, syncs: &mut Vec<SyncCall>) -> Loops {
+    let mut loops = Loops::default();
     let mut by_end: Vec<(i64, GpuId)> = streams.operations.iter().flatten().map(|&id| (end(trace, id), id)).collect();
     by_end.sort_unstable_by_key(|&(end, id)| (end, streams.rank[id.index()]));
     let mut finish = |run: &mut Vec<EventId>| {
         match poll(trace, run, &by_end) {
             Some(sync) => syncs.push(sync),
-            None if run.len() > 1 => uncertain.extend(run.iter().flat_map(|&q| [q, trace.events.parent[q.index()]])),
+            None if run.len() > 1 => loops.add(trace, run),
             None => {}
         }
         run.clear();
@@ -124,6 +141,7 @@ pub(super) fn polling(
         }
         finish(&mut run);
     }
+    loops
 }
 
 /// The wait that a loop of queries makes: the last but one query still found the work running.

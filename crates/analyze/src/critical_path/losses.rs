@@ -4,15 +4,24 @@
 use super::gpu_calls::{CallKind, CallKinds};
 use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, GpuId, Trace};
+use stackline_model::{EventId, GpuId, Key, Trace};
+use std::collections::BTreeMap;
 
-/// Where records are missing, by time.
+/// Where records are missing. Each process is judged for itself: what one lost does not make the others uncertain.
 pub(super) struct Losses<'a> {
     kinds: &'a CallKinds,
-    /// Starts of launch calls without an operation, and of all launches of graphs.
-    launches: Vec<i64>,
+    by_process: BTreeMap<Key, Lost>,
+    /// Starts of operations of which nothing tells whose they are.
+    unowned: Vec<i64>,
     /// Calls that copy, without a copy.
     copies: Vec<EventId>,
+}
+
+/// What the records of a process lack, by time.
+#[derive(Default)]
+struct Lost {
+    /// Starts of launch calls without an operation, and of all launches of graphs.
+    launches: Vec<i64>,
     /// Starts of operations without a launch call.
     unlaunched: Vec<i64>,
     /// Whether calls and operations are missing amid others: then some may have left no record at all.
@@ -25,19 +34,36 @@ impl<'a> Losses<'a> {
         let linked: FxHashSet<EventId> = usable.map(|id| trace.gpu.launch[id.index()]).collect();
         // A call that another call makes is the same launch.
         let is_outer = |e: EventId| trace.events.parent[e.index()].some().is_none_or(|p| !trace.kind(p).is_api_call());
-        let launches: Vec<(EventId, CallKind)> =
-            trace.events.ids().filter_map(|e| Some((e, kinds.of(trace, e).filter(|&k| launches_work(k))?))).collect();
-        let lost: Vec<EventId> = launches.iter().map(|l| l.0).filter(|e| !linked.contains(e) && is_outer(*e)).collect();
-        let start_of = |e: &EventId| trace.events.start[e.index()];
-        let graphs = launches.iter().filter(|(_, kind)| *kind == CallKind::GraphLaunch).map(|(e, _)| e);
-        let mut starts: Vec<i64> = lost.iter().chain(graphs).map(start_of).collect();
-        starts.sort_unstable();
-        let operations = streams.operations.iter().flatten().filter(|id| trace.gpu.launch[id.index()].is_none());
-        let mut unlaunched: Vec<i64> = operations.map(|&id| start(trace, id)).collect();
-        unlaunched.sort_unstable();
-        let pervasive = is_pervasive(trace, streams, &lost);
-        let copies = lost.into_iter().filter(|&e| kinds.of(trace, e) == Some(CallKind::Copy)).collect();
-        Self { kinds, launches: starts, copies, unlaunched, pervasive }
+        let process = |e: EventId| trace.tracks.pid(trace.events.track[e.index()]);
+        let mut found = Self { kinds, by_process: BTreeMap::new(), unowned: Vec::new(), copies: Vec::new() };
+        let mut first_lost: BTreeMap<Key, i64> = BTreeMap::new();
+        for event in trace.events.ids() {
+            let Some(kind) = kinds.of(trace, event).filter(|&kind| launches_work(kind)) else { continue };
+            let at = trace.events.start[event.index()];
+            let is_lost = !linked.contains(&event) && is_outer(event);
+            if is_lost {
+                first_lost.entry(process(event)).and_modify(|first| *first = at.min(*first)).or_insert(at);
+            }
+            if is_lost && kind == CallKind::Copy {
+                found.copies.push(event);
+            }
+            if is_lost || kind == CallKind::GraphLaunch {
+                found.by_process.entry(process(event)).or_default().launches.push(at);
+            }
+        }
+        for id in streams.operations.iter().flatten().copied().filter(|id| trace.gpu.launch[id.index()].is_none()) {
+            match streams.process_of(trace, id) {
+                Key::None => found.unowned.push(start(trace, id)),
+                process => found.by_process.entry(process).or_default().unlaunched.push(start(trace, id)),
+            }
+        }
+        found.unowned.sort_unstable();
+        for (process, lost) in &mut found.by_process {
+            lost.launches.sort_unstable();
+            lost.unlaunched.sort_unstable();
+            lost.pervasive = first_lost.get(process).is_some_and(|&at| is_pervasive(trace, streams, *process, at));
+        }
+        found
     }
 
     /// Whether an operation was launched as part of a graph. Recordings of graphs lack kernels, and nothing tells which.
@@ -51,15 +77,17 @@ impl<'a> Losses<'a> {
         &self.copies
     }
 
-    /// Whether an operation may have been launched between two moments without being recorded.
-    pub(super) fn may_miss_between(&self, from: i64, to: i64) -> bool {
-        self.pervasive || has_between(&self.launches, from, to)
+    /// Whether a process may have launched an operation between two moments that is not recorded.
+    pub(super) fn may_miss_between(&self, process: Key, from: i64, to: i64) -> bool {
+        let lost = self.by_process.get(&process);
+        lost.is_some_and(|lost| lost.pervasive || has_between(&lost.launches, from, to))
     }
 
-    /// Whether an operation, launched at an unknown time and on whatever stream, starts between two moments: it may be
-    /// what a chain of waits between streams is about.
-    pub(super) fn unlaunched_between(&self, from: i64, to: i64) -> bool {
-        has_between(&self.unlaunched, from, to)
+    /// Whether an operation of a process, launched at an unknown time and on whatever stream, starts between two
+    /// moments: it may be what a chain of waits between streams is about.
+    pub(super) fn unlaunched_between(&self, process: Key, from: i64, to: i64) -> bool {
+        let lost = self.by_process.get(&process);
+        lost.is_some_and(|lost| has_between(&lost.unlaunched, from, to)) || has_between(&self.unowned, from, to)
     }
 }
 
@@ -68,16 +96,15 @@ fn launches_work(kind: CallKind) -> bool {
     matches!(kind, CallKind::Launch | CallKind::GraphLaunch | CallKind::Copy)
 }
 
-/// Whether operations without launch ran after others with one, and launches without operation came before others with
-/// one. At the ends of a recording both are usual.
-fn is_pervasive(trace: &Trace, streams: &Streams, lost: &[EventId]) -> bool {
+/// Whether operations of a process without launch ran after others with one, and launches without operation, of which
+/// the first is given, came before others with one. At the ends of a recording both are usual.
+fn is_pervasive(trace: &Trace, streams: &Streams, process: Key, first_lost: i64) -> bool {
+    let own = || streams.operations.iter().zip(&streams.process).filter(|(_, of)| **of == process).map(|(ids, _)| ids);
     let launch = |id: &GpuId| trace.gpu.launch[id.index()].some();
-    let calls = streams.operations.iter().flatten().filter_map(launch);
-    let last = calls.map(|call| trace.events.start[call.index()]).max();
-    let amid_calls = last.is_some_and(|last| lost.iter().any(|e| trace.events.start[e.index()] < last));
+    let last = own().flatten().filter_map(launch).map(|call| trace.events.start[call.index()]).max();
     let amid_operations =
         |ids: &Vec<GpuId>| ids.iter().skip_while(|id| launch(id).is_none()).any(|id| launch(id).is_none());
-    amid_calls && streams.operations.iter().any(amid_operations)
+    last.is_some_and(|last| first_lost < last) && own().any(amid_operations)
 }
 
 /// Whether one of these moments lies after one and before the other.

@@ -5,6 +5,7 @@
 //! The methods are [`hta`], [`ctda`] and [`exact`]; what follows is about the first.
 
 mod breakdown;
+mod command_replay;
 mod commands;
 pub mod ctda;
 mod error;
@@ -22,6 +23,7 @@ mod overlay;
 mod report;
 mod save;
 mod streams;
+mod sync_records;
 mod what_if;
 
 pub use breakdown::{Breakdown, Share, Step};

@@ -3,24 +3,25 @@
 use super::hta::HtaOptions;
 use super::{CriticalPath, Share, Warning};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// How many names [`CriticalPathReport::top`] lists.
 const TOP: usize = 20;
 
-/// A point of the path.
+/// A point of the path. Its fields stand in the order of documents, by the alphabet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PathPoint {
+pub struct PathPoint<'a> {
+    /// `start` or `end`.
+    pub at: Cow<'a, str>,
     /// Position of the event in the source's event list: HTA's event index.
     pub event: u32,
-    /// `start` or `end`.
-    pub at: String,
+    /// Name of the event.
+    pub name: Cow<'a, str>,
     /// Time in ns since the start of the window.
     pub time_ns: i64,
-    /// Name of the event.
-    pub name: String,
     /// Where it happened.
-    pub track: String,
+    pub track: Cow<'a, str>,
 }
 
 /// A share of the path.
@@ -38,7 +39,7 @@ pub struct ReportShare {
 
 /// What `critical-path --format json` prints, except the read report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CriticalPathReport {
+pub struct CriticalPathReport<'a> {
     /// How the path was found, such as `hta`.
     pub method: String,
     /// Version of the method's rules.
@@ -72,19 +73,19 @@ pub struct CriticalPathReport {
     /// Names with the largest shares.
     pub top: Vec<ReportShare>,
     /// The path.
-    pub path: Vec<PathPoint>,
+    pub path: Vec<PathPoint<'a>>,
     /// What the reader should know.
     pub warnings: Vec<Warning>,
 }
 
 impl CriticalPath {
     /// The path as one serialisable value.
-    pub fn report(&self) -> CriticalPathReport {
-        CriticalPathReport { path: self.path_points(), ..self.summary() }
+    pub fn report(&self) -> CriticalPathReport<'_> {
+        CriticalPathReport { path: self.points().collect(), ..self.summary() }
     }
 
     /// The report without the points of the path, which are most of it.
-    pub fn summary(&self) -> CriticalPathReport {
+    pub fn summary(&self) -> CriticalPathReport<'static> {
         let mut bounds = self.breakdown().bound_by;
         // Dependencies and synchronisation weigh nothing.
         bounds.retain(|s| !s.name.is_empty());
@@ -115,19 +116,20 @@ impl CriticalPath {
         }
     }
 
-    fn path_points(&self) -> Vec<PathPoint> {
+    /// The points of the path, made one at a time.
+    pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
         let nodes = &self.graph.nodes;
         let point = |n: usize| {
             let event = nodes.event[n];
             PathPoint {
+                at: if nodes.is_start[n] { "start" } else { "end" }.into(),
                 event: self.events.index.get(event as usize).copied().unwrap_or(u32::MAX),
-                at: if nodes.is_start[n] { "start" } else { "end" }.to_owned(),
+                name: self.events.name(event).into(),
                 time_ns: nodes.time_ns[n].saturating_sub(self.window_start_ns),
-                name: self.events.name(event).to_owned(),
-                track: self.events.track_label(event).to_owned(),
+                track: self.events.track_label(event).into(),
             }
         };
-        self.path.nodes.iter().map(|&n| n as usize).filter(|&n| n < nodes.len()).map(point).collect()
+        self.path.nodes.iter().map(|&n| n as usize).filter(|&n| n < nodes.len()).map(point)
     }
 }
 

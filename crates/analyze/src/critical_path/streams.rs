@@ -11,6 +11,8 @@ pub(crate) struct Streams {
     pub(crate) previous: Vec<GpuId>,
     /// Per stream its operations, in the order in which they ran.
     pub(crate) operations: Vec<Vec<GpuId>>,
+    /// Per stream the process that gives it work; none where no record tells.
+    pub(crate) process: Vec<Key>,
     /// Device of each stream.
     pub(crate) device: Vec<i32>,
     /// Whether no two processes have a stream of one number on a device of one number.
@@ -31,7 +33,9 @@ impl Streams {
         let by_number = FxHashMap::default();
         let (operations, device, rank) = (Vec::new(), Vec::new(), vec![u32::MAX; gpu.len()]);
         let (is_one_process, only_device) = (true, None);
-        let mut streams = Self { of: none, previous, operations, device, is_one_process, only_device, rank, by_number };
+        let process = Vec::new();
+        let mut streams =
+            Self { of: none, previous, operations, process, device, is_one_process, only_device, rank, by_number };
         // Devices of several processes (ranks in one file) may have one number; their tracks tell them apart.
         let mut by_process: FxHashMap<(Key, i32, i64), u32> = FxHashMap::default();
         // Streams without number are told apart by their track.
@@ -66,13 +70,73 @@ impl Streams {
                 streams.previous[pair[1].index()] = pair[0];
             }
         }
+        streams.process = processes(trace, &streams.operations);
         streams
+    }
+
+    /// The process that gave an operation to the device.
+    pub(crate) fn process_of(&self, trace: &Trace, id: GpuId) -> Key {
+        launched_by(trace, id).unwrap_or_else(|| self.process[self.of[id.index()] as usize])
     }
 
     /// The stream with this number on a device; on any device if that is -1 and only one has it.
     pub(crate) fn numbered(&self, device: i32, number: i64) -> Option<usize> {
         let known = |device: i32| self.by_number.get(&(device, number)).copied().flatten().map(|s| s as usize);
         known(device).or_else(|| self.only_device.filter(|_| device < 0).and_then(known))
+    }
+}
+
+/// The process whose call launched an operation.
+fn launched_by(trace: &Trace, id: GpuId) -> Option<Key> {
+    let call = trace.gpu.launch[id.index()].some()?;
+    Some(trace.tracks.pid(trace.events.track[call.index()]))
+}
+
+/// Per stream the process that launches on it; for streams without launches the one that uses their device, or the
+/// only one that launches anything.
+fn processes(trace: &Trace, operations: &[Vec<GpuId>]) -> Vec<Key> {
+    let known: Vec<Option<Key>> =
+        operations.iter().map(|ids| ids.iter().find_map(|&id| launched_by(trace, id))).collect();
+    let device = |ids: &Vec<GpuId>| {
+        let event = trace.gpu.event[ids.first()?.index()];
+        Some(trace.tracks.pid(trace.events.track[event.index()]))
+    };
+    let mut by_device: FxHashMap<Key, Key> = FxHashMap::default();
+    for (ids, process) in operations.iter().zip(&known) {
+        if let (Some(device), Some(process)) = (device(ids), process) {
+            by_device.entry(device).or_insert(*process);
+        }
+    }
+    let first = known.iter().flatten().next().copied();
+    let only = first.filter(|first| known.iter().flatten().all(|other| other == first)).unwrap_or(Key::None);
+    let of = |(ids, known): (&Vec<GpuId>, &Option<Key>)| {
+        known.or_else(|| by_device.get(&device(ids)?).copied()).unwrap_or(only)
+    };
+    operations.iter().zip(&known).map(of).collect()
+}
+
+/// What ended last, and what ended last on any other stream: whichever stream asks, one of the two is another one's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastOfTwo<S, T> {
+    slots: [Option<(S, T)>; 2],
+}
+
+impl<S: PartialEq + Copy, T: Copy> LastOfTwo<S, T> {
+    pub(crate) fn new() -> Self {
+        Self { slots: [None; 2] }
+    }
+
+    /// Something ended on a stream, later than all before it.
+    pub(crate) fn ended(&mut self, stream: S, what: T) {
+        if self.slots[0].is_some_and(|(last, _)| last != stream) {
+            self.slots[1] = self.slots[0];
+        }
+        self.slots[0] = Some((stream, what));
+    }
+
+    /// What ended last on another stream than this.
+    pub(crate) fn elsewhere(&self, stream: S) -> Option<T> {
+        self.slots.iter().flatten().find(|(of, _)| *of != stream).map(|(_, what)| *what)
     }
 }
 

@@ -10,12 +10,14 @@ use crate::failure::{WrongUse, unreadable, wrong_use};
 use crate::output::{Answer, to_file};
 use crate::session::{Session, not_an_input};
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 use stackline_analyze::critical_path::hta::{self, HtaOptions, Instances};
 use stackline_analyze::critical_path::{
     CriticalPath, CriticalPathError, CriticalPathReport, Edit, OverlayMode, WarningCode,
 };
 use stackline_model::{Table, Trace, Unit};
+use stackline_present::json::Extra;
 use stackline_present::{TraceNote, human};
 use std::fs::File;
 use std::io::{self, BufReader};
@@ -210,57 +212,64 @@ pub(super) fn refuse(error: CriticalPathError) -> anyhow::Error {
 
 fn answer(
     path: &CriticalPath,
-    before: Option<&CriticalPathReport>,
+    before: Option<&CriticalPathReport<'_>>,
     session: &Session<'_>,
     common: &Common,
 ) -> Result<()> {
     let people = common.format == Format::Table && common.tables.is_empty();
-    // The points of a long path cost more than all the rest: only for those who get to see them.
-    let report = if people { path.summary() } else { path.report() };
+    let report = path.summary();
     let mut tables = tables(path, &report);
+    // The points of a long path cost more than all the rest: only for those who get to see them.
     let asked = common.tables.iter().any(|name| name == POINTS);
     if asked || common.format == Format::Csv {
-        tables.push(points(&report));
+        tables.push(points(path));
     }
     let tables = session.pick(tables)?;
     let head = if people { head(&report, before) } else { String::new() };
     let shown = None;
-    let extra = if common.format == Format::Json { extra(&report, before)? } else { Vec::new() };
+    let extra = if common.format == Format::Json { extra(path, &report, before)? } else { Vec::new() };
     Answer { command: "critical-path", session, extra, tables, head, shown }.write(common)
 }
 
 /// The keys of the JSON document, in the order of the report.
-fn extra(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Result<Vec<(&'static str, Value)>> {
-    let value = |v: &dyn Fn() -> serde_json::Result<Value>| v().map_err(io::Error::from);
+fn extra<'a>(
+    path: &'a CriticalPath,
+    report: &CriticalPathReport<'_>,
+    before: Option<&CriticalPathReport<'_>>,
+) -> Result<Vec<(&'static str, Extra<'a>)>> {
     let mut extra = vec![
-        ("method", json!(report.method)),
-        ("rule_set", json!(report.rule_set)),
-        ("options", value(&|| serde_json::to_value(&report.options))?),
-        ("window_ns", json!(report.window_ns)),
-        ("window_start_ns", json!(report.window_start_ns)),
-        ("window_end_ns", json!(report.window_end_ns)),
-        ("rows", json!(report.rows)),
-        ("graph_nodes", json!(report.graph_nodes)),
-        ("edges", json!(report.edges)),
-        ("path_nodes", json!(report.path_nodes)),
-        ("path_events", json!(report.path_events)),
-        ("path_edges", json!(report.path_edges)),
-        ("weight_us", json!(report.weight_us)),
-        ("bound_by", json!(report.bound_by)),
-        ("bound_by_us", json!(report.bound_by_us)),
-        ("top", value(&|| serde_json::to_value(&report.top))?),
-        ("path", value(&|| serde_json::to_value(&report.path))?),
-        ("warnings", value(&|| serde_json::to_value(&report.warnings))?),
+        ("method", json!(report.method).into()),
+        ("rule_set", json!(report.rule_set).into()),
+        ("options", value(&report.options)?),
+        ("window_ns", json!(report.window_ns).into()),
+        ("window_start_ns", json!(report.window_start_ns).into()),
+        ("window_end_ns", json!(report.window_end_ns).into()),
+        ("rows", json!(report.rows).into()),
+        ("graph_nodes", json!(report.graph_nodes).into()),
+        ("edges", json!(report.edges).into()),
+        ("path_nodes", json!(report.path_nodes).into()),
+        ("path_events", json!(report.path_events).into()),
+        ("path_edges", json!(report.path_edges).into()),
+        ("weight_us", json!(report.weight_us).into()),
+        ("bound_by", json!(report.bound_by).into()),
+        ("bound_by_us", json!(report.bound_by_us).into()),
+        ("top", value(&report.top)?),
+        ("path", Extra::list(|| path.points())),
+        ("warnings", value(&report.warnings)?),
     ];
     if let Some(before) = before {
         let before =
             json!({"weight_us": before.weight_us, "path_nodes": before.path_nodes, "bound_by": before.bound_by});
-        extra.push(("before", before));
+        extra.push(("before", before.into()));
     }
     Ok(extra)
 }
 
-fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> String {
+fn value(of: &(impl Serialize + ?Sized)) -> Result<Extra<'static>> {
+    Ok(serde_json::to_value(of).map_err(io::Error::from)?.into())
+}
+
+fn head(report: &CriticalPathReport<'_>, before: Option<&CriticalPathReport<'_>>) -> String {
     let us = |weight: f64| human::duration((weight * 1e3) as i64);
     let left_out = report.warnings.iter().any(|w| w.code == WarningCode::LastStepLeftOut);
     let what = match report.options.annotation.as_str() {
@@ -292,7 +301,7 @@ fn head(report: &CriticalPathReport, before: Option<&CriticalPathReport>) -> Str
     stackline_present::terminal::clean_lines(&out)
 }
 
-fn tables(path: &CriticalPath, report: &CriticalPathReport) -> Vec<Table> {
+fn tables(path: &CriticalPath, report: &CriticalPathReport<'_>) -> Vec<Table> {
     let mut bounds: Vec<(&String, &f64)> = report.bound_by.iter().collect();
     bounds.sort_by(|a, b| b.1.total_cmp(a.1).then_with(|| a.0.cmp(b.0)));
     let bound_by = Table::new("bound_by", "What bounds the path")
@@ -315,12 +324,12 @@ fn tables(path: &CriticalPath, report: &CriticalPathReport) -> Vec<Table> {
 /// Name of the table of points; JSON documents have them under `path`.
 const POINTS: &str = "critical_path";
 
-fn points(report: &CriticalPathReport) -> Table {
-    let points = &report.path;
+fn points(path: &CriticalPath) -> Table {
+    let points = || path.points();
     Table::new(POINTS, "The path, node by node")
-        .i64("event", Unit::None, points.iter().map(|p| i64::from(p.event)))
-        .text("at", points.iter().map(|p| p.at.clone()))
-        .i64("time_ns", Unit::Ns, points.iter().map(|p| p.time_ns))
-        .text("name", points.iter().map(|p| p.name.clone()))
-        .text("track", points.iter().map(|p| p.track.clone()))
+        .i64("event", Unit::None, points().map(|p| i64::from(p.event)))
+        .text("at", points().map(|p| p.at.into_owned()))
+        .i64("time_ns", Unit::Ns, points().map(|p| p.time_ns))
+        .text("name", points().map(|p| p.name.into_owned()))
+        .text("track", points().map(|p| p.track.into_owned()))
 }

@@ -34,9 +34,9 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
     let gpu_time = tables.iter().find(|t| t.name == "gpu_time");
     let gpu_rows = gpu_time.map_or(0, Table::rows);
     let held: Vec<String> = conditions.iter().filter_map(|c| gpu_time.and_then(|t| c.holds(t))).collect();
-    let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()))];
+    let mut extra = vec![("critical_path", Value::Array(paths.iter().map(|p| p.json.clone()).collect()).into())];
     if !conditions.is_empty() {
-        extra.push(("fail_on_held", json!(held)));
+        extra.push(("fail_on_held", json!(held).into()));
     }
     let (mut head, mut shown) = (String::new(), None);
     if common.format == Format::Table {

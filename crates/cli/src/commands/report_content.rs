@@ -117,7 +117,7 @@ fn critical_path(
 
 fn exact_path(trace: &Trace, choice: &WindowChoice) -> Result<ExactReport, CriticalPathError> {
     let exact = Exact::new(trace);
-    Ok(exact.summary(&exact.path(choice)?))
+    Ok(exact.report(&exact.path(choice)?))
 }
 
 /// Causes that the line names.

@@ -52,6 +52,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     let tables = session.pick(tables)?;
     let head = if people { head } else { String::new() };
     let extra = if common.format == Format::Json { extra } else { Vec::new() };
+    let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();
     Answer { command: "what-if", session: &session, extra, tables, head, shown: None }.write(common)
 }
 

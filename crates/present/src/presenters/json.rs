@@ -6,8 +6,42 @@
 use crate::TraceInfo;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 use stackline_model::{Column, ReadReport, Table, TraceSet, Values};
 use std::io::{self, Write};
+
+/// Writes the items of a list one after the other.
+type WriteItems<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
+
+/// The value of a key that only one command has.
+pub enum Extra<'a> {
+    /// A value; of a list each item gets a line.
+    Value(Value),
+    /// A list that is made while it is written.
+    List(Box<WriteItems<'a>>),
+}
+
+impl<'a> Extra<'a> {
+    /// A list of which only one item at a time is in memory.
+    pub fn list<I: Iterator<Item: Serialize>>(items: impl Fn() -> I + 'a) -> Self {
+        Self::List(Box::new(move |out| write_list(out, "  ", items())))
+    }
+}
+
+impl From<Value> for Extra<'_> {
+    fn from(value: Value) -> Self {
+        Self::Value(value)
+    }
+}
+
+impl std::fmt::Debug for Extra<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(value) => value.fmt(f),
+            Self::List(_) => f.write_str("[..]"),
+        }
+    }
+}
 
 /// What a command answers.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +55,7 @@ pub struct Document<'a> {
     /// Their read reports, in the same order.
     pub set: &'a TraceSet,
     /// Keys of this command alone, written after `traces`.
-    pub extra: &'a [(&'a str, serde_json::Value)],
+    pub extra: &'a [(&'a str, Extra<'a>)],
     /// Tables.
     pub tables: &'a [Table],
 }
@@ -32,12 +66,13 @@ pub fn write(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     let schema = format!("stackline/{}/{}", document.command, document.version);
     write!(out, "{{\n  \"schema\": {}", text(&schema)?)?;
     out.write_all(b",\n  \"traces\": ")?;
-    write_list(out, "  ", document.traces.iter().map(text))?;
+    write_list(out, "  ", document.traces)?;
     for (key, value) in document.extra {
         write!(out, ",\n  {}: ", text(key)?)?;
         match value {
-            serde_json::Value::Array(items) => write_list(out, "  ", items.iter().map(text))?,
-            other => out.write_all(text(other)?.as_bytes())?,
+            Extra::Value(Value::Array(items)) => write_list(out, "  ", items)?,
+            Extra::Value(other) => out.write_all(text(other)?.as_bytes())?,
+            Extra::List(write) => write(out)?,
         }
     }
     out.write_all(b",\n  \"tables\": {")?;
@@ -47,11 +82,7 @@ pub fn write(document: &Document<'_>, out: &mut dyn Write) -> io::Result<()> {
     }
     out.write_all(if document.tables.is_empty() { b"},\n" } else { b"\n  },\n" })?;
     out.write_all(b"  \"read_report\": ")?;
-    write_list(
-        out,
-        "  ",
-        document.set.traces.iter().map(|t| text(&Report { trace: &t.meta.name, report: &t.report })),
-    )?;
+    write_list(out, "  ", document.set.traces.iter().map(|t| Report { trace: &t.meta.name, report: &t.report }))?;
     out.write_all(b"\n}\n")
 }
 
@@ -61,11 +92,15 @@ fn text(value: &(impl Serialize + ?Sized)) -> io::Result<String> {
 }
 
 /// A list with one item per line.
-fn write_list(out: &mut dyn Write, indent: &str, items: impl Iterator<Item = io::Result<String>>) -> io::Result<()> {
+fn write_list(out: &mut dyn Write, indent: &str, items: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
     out.write_all(b"[")?;
     let mut any = false;
+    let mut line = Vec::new();
     for item in items {
-        write!(out, "{}\n{indent}  {}", if any { "," } else { "" }, item?)?;
+        line.clear();
+        write!(line, "{}\n{indent}  ", if any { "," } else { "" })?;
+        serde_json::to_writer(&mut line, &item).map_err(io::Error::from)?;
+        out.write_all(&line)?;
         any = true;
     }
     if any { write!(out, "\n{indent}]") } else { out.write_all(b"]") }
@@ -76,11 +111,11 @@ fn write_table(table: &Table, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "    {}: {{", text(&table.name)?)?;
     writeln!(out, "      \"title\": {},", text(&table.title)?)?;
     out.write_all(b"      \"columns\": ")?;
-    write_list(out, "      ", heads.iter().map(text))?;
+    write_list(out, "      ", &heads)?;
     out.write_all(b",\n      \"rows\": ")?;
-    write_list(out, "      ", (0..table.rows()).map(|row| text(&Row(table, row))))?;
+    write_list(out, "      ", (0..table.rows()).map(|row| Row(table, row)))?;
     out.write_all(b",\n      \"notes\": ")?;
-    write_list(out, "      ", table.notes.iter().map(text))?;
+    write_list(out, "      ", &table.notes)?;
     out.write_all(b"\n    }")
 }
 
@@ -141,7 +176,12 @@ mod tests {
             .f64("share", Unit::Percent, [Some(0.1), Some(f64::NAN)])
             .bool("yes", [true, false])
             .note("A note.");
-        let extra = [("method", serde_json::json!("hta"))];
+        let extra = [
+            ("method", serde_json::json!("hta").into()),
+            ("path", serde_json::json!([{"at": "start"}, {"at": "end"}]).into()),
+            ("same", Extra::list(|| ["start", "end"].into_iter().map(|at| serde_json::json!({"at": at})))),
+            ("none", Extra::list(std::iter::empty::<i64>)),
+        ];
         let tables = [table];
         let document =
             Document { command: "test", version: 1, traces: &infos, set: &set, extra: &extra, tables: &tables };

@@ -9,42 +9,42 @@ use serde::{Deserialize, Serialize};
 use stackline_model::{Table, Unit};
 use std::collections::BTreeMap;
 
-/// A node of the path.
+/// A node of the path. Its fields stand in the order of documents, by the alphabet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportNode {
-    /// Its number in the graph.
-    pub node: u32,
-    /// `cpu` or `gpu`.
-    pub resource: String,
-    /// Its phase.
-    pub phase: Phase,
-    /// Where it ran.
-    pub track: String,
-    /// Start of what counts, in ns since the start of the window.
-    pub start_ns: i64,
     /// End of what counts, in ns since the start of the window.
     pub end_ns: i64,
     /// Time in it in which events ran, in ns.
     pub executed_ns: i64,
-    /// The edge from the node before; `None` for the first.
-    pub via: Option<String>,
     /// Name of the event with the most time in it.
     pub mostly: String,
+    /// Its number in the graph.
+    pub node: u32,
+    /// Its phase.
+    pub phase: Phase,
+    /// `cpu` or `gpu`.
+    pub resource: String,
+    /// Start of what counts, in ns since the start of the window.
+    pub start_ns: i64,
+    /// Where it ran.
+    pub track: String,
+    /// The edge from the node before; `None` for the first.
+    pub via: Option<String>,
 }
 
-/// A hotspot.
+/// A hotspot. Its fields stand in the order of documents, by the alphabet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReportHotspot {
-    /// Name.
-    pub name: String,
     /// Category as in the source.
     pub category: String,
     /// Effective time on the path in ns.
     pub duration_ns: i64,
-    /// Part of the executed time of the path, in percent.
-    pub proportion: f64,
+    /// Name.
+    pub name: String,
     /// Part of the window, in percent.
     pub prop_in_total: f64,
+    /// Part of the executed time of the path, in percent.
+    pub proportion: f64,
 }
 
 /// What `critical-path --method ctda --format json` prints, except the read report.

@@ -6,9 +6,9 @@
 use super::gpu::{Gpu, StreamId};
 use super::marks::{Mark, MarkKind, SyncKind};
 use crate::critical_path::commands::RecordKey;
-use crate::hta_view::number;
+use crate::critical_path::sync_records::{SyncRecord, SyncRecords};
 use rustc_hash::FxHashMap;
-use stackline_model::{AttrColumn, EventId, EventKind, Key, Trace};
+use stackline_model::{EventId, Key, Trace};
 use std::borrow::Cow;
 
 /// Where a process uses more streams than this, only so many are looked at for a wait without record: those whose work
@@ -21,11 +21,9 @@ const MOST_OPERATIONS: usize = 4_096;
 pub(super) struct Waits<'a> {
     trace: &'a Trace,
     gpu: &'a Gpu,
-    correlation: AttrColumn<'a>,
     /// Per stream: when operations were launched, ascending, and the last position up to there.
     launches: Vec<Vec<(i64, u32)>>,
-    /// Synchronisation records by correlation. Ranks may share a file: of several the one nearest in time counts.
-    records: FxHashMap<i64, Vec<SyncRecord>>,
+    records: SyncRecords<'a>,
     /// By the call that recorded an event: the stream that it was recorded on.
     recorded_on: FxHashMap<RecordKey, StreamId>,
     /// By the call that recorded an event: when it began.
@@ -35,61 +33,33 @@ pub(super) struct Waits<'a> {
     pub(super) unknown: u64,
 }
 
-/// What a synchronisation record says.
-#[derive(Clone, Copy, Debug)]
-struct SyncRecord {
-    start: i64,
-    /// The stream that it is on: of a stream synchronisation the one waited for, of a stream wait the one that waits.
-    stream: Option<StreamId>,
-    /// The stream of the event record that is waited for.
-    on_stream: Option<StreamId>,
-    /// Correlation of the event record that is waited for; -1 if none.
-    event_record: i64,
-}
-
 impl<'a> Waits<'a> {
     pub(super) fn new(trace: &'a Trace, gpu: &'a Gpu) -> Self {
         let launches = (0..gpu.streams.len() as u32).map(|s| launches_of(gpu, s)).collect();
         let mut waits = Self {
             trace,
             gpu,
-            correlation: trace.attr("correlation"),
             launches,
-            records: FxHashMap::default(),
+            records: SyncRecords::read(trace),
             recorded_on: FxHashMap::default(),
             recorded_at: FxHashMap::default(),
             inferred: 0,
             unknown: 0,
         };
-        waits.read_records();
+        waits.find_event_records();
         waits
     }
 
-    fn read_records(&mut self) {
-        let trace = self.trace;
-        let [stream, device, on_stream, event_record] =
-            ["stream", "device", "wait_on_stream", "wait_on_cuda_event_record_corr_id"].map(|key| trace.attr(key));
-        for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Sync) {
-            let [stream, device, correlation, on_stream, event_record] =
-                [&stream, &device, &self.correlation, &on_stream, &event_record].map(|c| number(c, event, trace));
-            let device = i32::try_from(device).unwrap_or(-1);
-            let numbered = |stream: i64| self.gpu.stream_numbered(device, stream);
-            let record = SyncRecord {
-                start: trace.events.start[event.index()],
-                stream: numbered(stream),
-                on_stream: numbered(on_stream),
-                event_record,
-            };
-            self.records.entry(correlation).or_default().push(record);
-        }
-        self.records.remove(&-1);
+    /// Finds where and when the events were recorded that something waits for.
+    fn find_event_records(&mut self) {
         if self.records.is_empty() {
             return;
         }
+        let trace = self.trace;
         let calls = || trace.events.ids().filter(|&e| trace.kind(e).is_api_call());
         for call in calls() {
-            if let Some(record) = self.record(call).filter(|r| r.event_record >= 0)
-                && let Some(on) = record.on_stream
+            if let Some(record) = self.records.of_call(call).filter(|r| r.event_record >= 0)
+                && let Some(on) = self.gpu.stream_numbered(record.device, record.on_stream)
             {
                 self.recorded_on.insert((self.process(call), record.event_record), on);
             }
@@ -107,7 +77,7 @@ impl<'a> Waits<'a> {
     }
 
     fn key(&self, call: EventId) -> RecordKey {
-        (self.process(call), number(&self.correlation, call, self.trace))
+        (self.process(call), self.records.id(call))
     }
 
     /// Whether an event record is waited for by anything.
@@ -123,13 +93,13 @@ impl<'a> Waits<'a> {
         streams: &[StreamId],
         last: Option<StreamId>,
     ) -> Vec<u32> {
-        let record = self.record(mark.event);
+        let record = self.records.of_call(mark.event);
         let one = |op: Option<u32>| op.into_iter().collect::<Vec<u32>>();
         match kind {
             SyncKind::OwnCopy => self.gpu.launched_by(mark.event).to_vec(),
             // Those need to know what earlier ones waited for.
             SyncKind::Device => Vec::new(),
-            SyncKind::Stream => match record.and_then(|r| r.stream) {
+            SyncKind::Stream => match record.and_then(|r| self.stream(&r)) {
                 Some(stream) => one(self.last_launched(stream, mark.start)),
                 // PyTorch synchronises the stream that it has just used.
                 None if last.is_some() => {
@@ -169,8 +139,8 @@ impl<'a> Waits<'a> {
         streams: &[StreamId],
         next: Option<(StreamId, u32)>,
     ) -> (Option<StreamId>, Vec<u32>) {
-        if let Some(record) = self.record(mark.event) {
-            return (record.stream, self.recorded_op(mark.event, record.event_record).into_iter().collect());
+        if let Some(record) = self.records.of_call(mark.event) {
+            return (self.stream(&record), self.recorded_op(mark.event, record.event_record).into_iter().collect());
         }
         // Without a record: whatever had been launched on the other streams. The search takes what ended last, and only
         // if nothing else explains the start better.
@@ -202,13 +172,9 @@ impl<'a> Waits<'a> {
         Cow::Owned(found)
     }
 
-    fn record(&self, call: EventId) -> Option<SyncRecord> {
-        if self.records.is_empty() {
-            return None;
-        }
-        let at = self.trace.events.start[call.index()];
-        let records = self.records.get(&number(&self.correlation, call, self.trace))?;
-        records.iter().min_by_key(|r| r.start.abs_diff(at)).copied()
+    /// The stream that a record is on.
+    fn stream(&self, record: &SyncRecord) -> Option<StreamId> {
+        self.gpu.stream_numbered(record.device, record.stream)
     }
 
     /// The last operation launched on the stream of an event record before the record; `call` is one of its process.

@@ -1,7 +1,7 @@
 //! From a trace to its dependency graph.
 
 use super::category::LONG_GAP_NS;
-use super::graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
+use super::graph::{ActivityGraph, Dependency, NONE, NewEdge, NodeKind};
 use super::lanes::Lane;
 use super::threads::{Handover, Threads};
 use crate::critical_path::gpu_order::{CLOCK_TOLERANCE_NS, GpuOrder, ROUNDING_NS, Reason, SyncCall};
@@ -45,13 +45,22 @@ enum Released {
     At(usize),
 }
 
+/// Nodes, and the edges that are to connect them.
+pub(super) struct Built {
+    pub(super) graph: ActivityGraph,
+    pub(super) edges: Vec<NewEdge>,
+    /// Per lane its nodes: from, to.
+    pub(super) lane_nodes: Vec<(u32, u32)>,
+    pub(super) corrections: Corrections,
+}
+
 pub(super) struct Builder<'a> {
     trace: &'a Trace,
     order: &'a GpuOrder,
     lanes: &'a [Lane],
     lane_of: FxHashMap<TrackId, usize>,
     graph: ActivityGraph,
-    edges: Vec<(u32, InEdge)>,
+    edges: Vec<NewEdge>,
     sources: Vec<Source>,
     /// Per source the node that ends there.
     source_node: Vec<u32>,
@@ -63,13 +72,8 @@ pub(super) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    /// Builds the graph.
-    pub(super) fn build(
-        trace: &'a Trace,
-        order: &'a GpuOrder,
-        lanes: &'a [Lane],
-        threads: &Threads,
-    ) -> (ActivityGraph, Vec<(u32, u32)>, Corrections) {
+    /// Builds the nodes and edges of the graph.
+    pub(super) fn build(trace: &'a Trace, order: &'a GpuOrder, lanes: &'a [Lane], threads: &Threads) -> Built {
         let mut builder = Self {
             trace,
             order,
@@ -90,9 +94,8 @@ impl<'a> Builder<'a> {
         builder.add_lanes(waits);
         builder.connect_operations();
         builder.explain_long_gaps();
-        let Self { mut graph, edges, lane_nodes, corrections, .. } = builder;
-        graph.connect(edges);
-        (graph, lane_nodes, corrections)
+        let Self { graph, edges, lane_nodes, corrections, .. } = builder;
+        Built { graph, edges, lane_nodes, corrections }
     }
 
     fn add_operations(&mut self) {
@@ -214,7 +217,7 @@ impl<'a> Builder<'a> {
                 Released::At(source) => self.source_node[source],
             };
             if from != NONE {
-                self.edges.push((node, InEdge { from, dependency, lag: 0 }));
+                self.edges.push(NewEdge { to: node, from, dependency });
             }
         }
     }
@@ -231,7 +234,7 @@ impl<'a> Builder<'a> {
             if source != NONE {
                 let dependency = if is_launched { Dependency::Launch } else { Dependency::LaunchByOperator };
                 let from = self.source_node[source as usize];
-                self.edges.push((node, InEdge { from, dependency, lag: 0 }));
+                self.edges.push(NewEdge { to: node, from, dependency });
             }
             if let Some(previous) = self.order.previous[gpu.index()].some() {
                 let from = self.gpu_node[previous.index()];
@@ -241,7 +244,7 @@ impl<'a> Builder<'a> {
                     () if self.order.after_loss[gpu.index()] => Dependency::StreamAmidLoss,
                     () => Dependency::Stream,
                 };
-                self.edges.push((node, InEdge { from, dependency, lag: 0 }));
+                self.edges.push(NewEdge { to: node, from, dependency });
             }
             for dep in self.order.deps(gpu) {
                 let from = self.gpu_node[dep.on.index()];
@@ -249,7 +252,7 @@ impl<'a> Builder<'a> {
                 self.corrections.contradictions += u64::from(late > 0);
                 let believed = if is_launched { CLOCK_TOLERANCE_NS } else { 0 };
                 if late <= believed {
-                    self.edges.push((node, InEdge { from, dependency: Dependency::Gpu(dep.reason), lag: 0 }));
+                    self.edges.push(NewEdge { to: node, from, dependency: Dependency::Gpu(dep.reason) });
                 }
             }
         }
@@ -264,8 +267,9 @@ impl Builder<'_> {
     /// their device that ended right before.
     fn explain_long_gaps(&mut self) {
         let mut released = vec![i64::MIN; self.graph.len()];
-        for (to, edge) in &self.edges {
-            released[*to as usize] = released[*to as usize].max(self.graph.end[edge.from as usize]);
+        for edge in &self.edges {
+            let slot = &mut released[edge.to as usize];
+            *slot = self.graph.end[edge.from as usize].max(*slot);
         }
         let device = |b: &Self, g: GpuId| b.trace.gpu.device[g.index()];
         let operations = self.trace.gpu.ids().filter(|g| self.gpu_node[g.index()] != NONE);
@@ -290,7 +294,7 @@ impl Builder<'_> {
             };
             if let Some(other) = recent.map(|&(_, g)| g).find(elsewhere) {
                 let dependency = Dependency::Gpu(Reason::OtherStream);
-                self.edges.push((node, InEdge { from: self.gpu_node[other.index()], dependency, lag: 0 }));
+                self.edges.push(NewEdge { to: node, from: self.gpu_node[other.index()], dependency });
             }
         }
     }
@@ -383,7 +387,7 @@ impl<'b, 'a> LaneCutter<'b, 'a> {
     fn node(&mut self, to: i64, kind: NodeKind, call: EventId) {
         let node = self.builder.graph.push(kind, self.lane as u32, (self.cursor, to), call);
         if self.last != NONE {
-            self.builder.edges.push((node, InEdge { from: self.last, dependency: Dependency::Program, lag: 0 }));
+            self.builder.edges.push(NewEdge { to: node, from: self.last, dependency: Dependency::Program });
         }
         self.inward.extend(self.pending.drain(..).map(|(released, dependency)| (node, released, dependency)));
         self.last = node;

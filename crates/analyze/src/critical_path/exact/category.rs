@@ -2,7 +2,6 @@
 
 use super::Exact;
 use super::graph::{Dependency, NodeKind};
-use super::lanes::Lane;
 use super::names::{Names, bits};
 use super::threads::{Gap, is_annotation};
 use crate::critical_path::gpu_order::Evidence;
@@ -146,9 +145,9 @@ impl<'a> Categories<'a> {
     }
 
     /// Of host time whose innermost span is `event` (none: a gap), and how sure that is.
-    pub(super) fn of_host(&mut self, lane: &Lane, lane_index: usize, event: EventId) -> (Category, Evidence) {
+    pub(super) fn of_host(&mut self, lane_index: usize, event: EventId) -> (Category, Evidence) {
         if event.is_none() {
-            return self.of_gap(lane, lane_index);
+            return self.of_gap(lane_index);
         }
         let category = match self.trace.kind(event) {
             EventKind::Runtime | EventKind::Driver => Category::HostRuntime,
@@ -165,12 +164,12 @@ impl<'a> Categories<'a> {
         (category, if may_wait { Evidence::Inferred } else { Evidence::Exact })
     }
 
-    fn of_gap(&self, lane: &Lane, lane_index: usize) -> (Category, Evidence) {
-        let category = match () {
-            () if self.gaps[lane_index] == Gap::Engine => Category::HostOperator,
-            () if self.gaps[lane_index] == Gap::Loader => Category::HostDataLoading,
-            () if lane.has.operators + lane.has.python + lane.has.annotations > 0 => Category::HostPython,
-            () => Category::Unknown,
+    fn of_gap(&self, lane_index: usize) -> (Category, Evidence) {
+        let category = match self.gaps[lane_index] {
+            Gap::Engine | Gap::Native => Category::HostOperator,
+            Gap::Loader => Category::HostDataLoading,
+            Gap::Python => Category::HostPython,
+            Gap::Unseen => Category::Unknown,
         };
         (category, Evidence::Inferred)
     }

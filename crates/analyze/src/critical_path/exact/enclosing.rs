@@ -12,14 +12,12 @@ pub(super) struct Enclosing {
     frame: Vec<EventId>,
     /// Annotations and modules.
     place: Vec<EventId>,
-    /// How many places enclose the event, itself included.
-    places: Vec<u32>,
 }
 
 impl Enclosing {
     pub(super) fn new(trace: &Trace) -> Self {
         let none = || vec![EventId::NONE; trace.events.len()];
-        let mut found = Self { operator: none(), frame: none(), place: none(), places: vec![0; trace.events.len()] };
+        let mut found = Self { operator: none(), frame: none(), place: none() };
         for track in trace.tracks.ids() {
             // Enclosing events come first.
             for &event in trace.track_events(track) {
@@ -34,7 +32,7 @@ impl Enclosing {
         if let Some(parent) = trace.events.parent[at].some() {
             let parent = parent.index();
             (self.operator[at], self.frame[at]) = (self.operator[parent], self.frame[parent]);
-            (self.place[at], self.places[at]) = (self.place[parent], self.places[parent]);
+            self.place[at] = self.place[parent];
         }
         let kind = trace.kind(event);
         match kind {
@@ -45,7 +43,6 @@ impl Enclosing {
         let is_module = kind == EventKind::PythonFunction && trace.name(event).starts_with("nn.Module: ");
         if is_module || is_annotation(trace, event) {
             self.place[at] = event;
-            self.places[at] += 1;
         }
     }
 
@@ -68,13 +65,18 @@ impl Enclosing {
         std::iter::successors(event.some(), |e| of_kind[trace.events.parent[e.index()].some()?.index()].some())
     }
 
-    /// Annotations and modules around an event, itself included: the outermost [`DEPTH`] of them, outermost first.
-    pub(super) fn places(&self, trace: &Trace, event: EventId) -> Vec<EventId> {
+    /// The innermost annotation or module around an event, itself included.
+    pub(super) fn place(&self, event: EventId) -> EventId {
+        self.place[event.index()]
+    }
+
+    /// A place and those around it: the outermost [`DEPTH`] of them, outermost first.
+    pub(super) fn places(&self, trace: &Trace, place: EventId) -> Vec<EventId> {
         let outer = |e: &EventId| self.place[trace.events.parent[e.index()].some()?.index()].some();
-        let chain = std::iter::successors(self.place[event.index()].some(), outer);
-        let hidden = (self.places[event.index()] as usize).saturating_sub(DEPTH);
-        let mut places: Vec<EventId> = chain.skip(hidden).collect();
+        let mut places: Vec<EventId> = std::iter::successors(place.some(), outer).collect();
         places.reverse();
+        places.truncate(DEPTH);
+        places.shrink_to_fit();
         places
     }
 }

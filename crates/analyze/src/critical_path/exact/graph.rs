@@ -91,6 +91,14 @@ pub struct InEdge {
     pub lag: i64,
 }
 
+/// An edge before its place and lag are known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct NewEdge {
+    pub(super) to: u32,
+    pub(super) from: u32,
+    pub(super) dependency: Dependency,
+}
+
 /// The graph. All columns of nodes have one length.
 #[derive(Clone, Debug, Default)]
 pub struct ActivityGraph {
@@ -158,17 +166,18 @@ impl ActivityGraph {
     }
 
     /// Takes the edges, chooses the binding ones, sets the lags of the others, and sorts the nodes.
-    pub(super) fn connect(&mut self, mut edges: Vec<(u32, InEdge)>) {
-        edges.sort_by_key(|(to, edge)| (*to, edge.from, edge.dependency));
+    pub(super) fn connect(&mut self, mut edges: Vec<NewEdge>) {
+        edges.sort_unstable();
         let mut offset = vec![0u32; self.len() + 1];
-        for (to, _) in &edges {
-            offset[*to as usize + 1] += 1;
+        for edge in &edges {
+            offset[edge.to as usize + 1] += 1;
         }
         for i in 0..self.len() {
             offset[i + 1] += offset[i];
         }
         self.edge_offset = offset;
-        self.edges = edges.into_iter().map(|(_, edge)| edge).collect();
+        self.edges = edges.iter().map(|e| InEdge { from: e.from, dependency: e.dependency, lag: 0 }).collect();
+        drop(edges);
         self.binding = (0..self.len() as u32).map(|node| self.choose_binding(node)).collect();
         self.set_lags();
         self.sort();
@@ -270,23 +279,25 @@ impl ActivityGraph {
         dropped
     }
 
+    /// The targets of each node's edges: offsets and one flat list.
     fn out_edges(&self) -> (Vec<u32>, Vec<u32>) {
-        let mut offset = vec![0u32; self.len() + 1];
+        // Counted one place further on, so that filling the list moves each offset to where it belongs.
+        let mut offset = vec![0u32; self.len() + 2];
         for edge in &self.edges {
-            offset[edge.from as usize + 1] += 1;
+            offset[edge.from as usize + 2] += 1;
         }
-        for i in 0..self.len() {
+        for i in 1..=self.len() {
             offset[i + 1] += offset[i];
         }
-        let mut next = offset.clone();
         let mut targets = vec![0u32; self.edges.len()];
         for node in 0..self.len() as u32 {
             for edge in self.edges_into(node) {
-                let slot = &mut next[edge.from as usize];
+                let slot = &mut offset[edge.from as usize + 1];
                 targets[*slot as usize] = node;
                 *slot += 1;
             }
         }
+        offset.pop();
         (offset, targets)
     }
 }

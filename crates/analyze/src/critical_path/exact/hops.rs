@@ -3,6 +3,7 @@
 use super::category::Category;
 use super::walk::{ExactPath, Hop};
 use super::{Exact, NONE};
+use crate::critical_path::PathPoint;
 use crate::critical_path::gpu_order::Evidence;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
@@ -32,55 +33,92 @@ pub struct Stretch {
     pub node: u32,
 }
 
-/// A [`Stretch`] as text, times from the start of the window.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct HopReport {
-    /// Start in ns since the start of the window.
-    pub start_ns: i64,
-    /// End in ns since the start of the window.
-    pub end_ns: i64,
+/// A [`Stretch`] as text, times from the start of the window. Its fields stand in the order of documents, by the
+/// alphabet.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct HopReport<'a> {
     /// Cause.
     pub category: Category,
-    /// Where.
-    pub track: String,
+    /// End in ns since the start of the window.
+    pub end_ns: i64,
     /// Position of the event in the source's event list; none in gaps.
     pub event: Option<u32>,
-    /// Name of the event.
-    pub name: String,
-    /// Innermost operator around it; for GPU work the one that launched it.
-    pub operator: Option<String>,
-    /// Innermost Python frame around it; for GPU work the one around the launch.
-    pub frame: Option<String>,
     /// How sure the cause is.
     pub evidence: Evidence,
+    /// Innermost Python frame around it; for GPU work the one around the launch.
+    pub frame: Option<&'a str>,
+    /// Name of the event.
+    pub name: &'a str,
+    /// Innermost operator around it; for GPU work the one that launched it.
+    pub operator: Option<&'a str>,
     /// The rule behind it.
     pub rule: &'static str,
+    /// Start in ns since the start of the window.
+    pub start_ns: i64,
+    /// Where.
+    pub track: &'a str,
+}
+
+/// The hops of a path as text. A long path has hundreds of thousands: each is made when it is asked for.
+pub struct HopReports<'a> {
+    exact: &'a Exact<'a>,
+    path: &'a ExactPath,
+    /// Per track its label.
+    labels: Vec<String>,
+}
+
+impl HopReports<'_> {
+    /// The hops in time order.
+    pub fn hops(&self) -> impl Iterator<Item = HopReport<'_>> {
+        self.exact.stretches(self.path).map(|s| self.hop(&s))
+    }
+
+    /// The path as other methods have it: start and end of each hop with an event.
+    pub fn points(&self) -> impl Iterator<Item = PathPoint<'_>> {
+        self.hops().filter_map(both_points).flatten()
+    }
+
+    fn hop(&self, s: &Stretch) -> HopReport<'_> {
+        let trace = self.exact.trace;
+        let name = |event: EventId| event.some().map(|e| trace.name(e));
+        HopReport {
+            category: s.category,
+            end_ns: s.end - self.path.window.start,
+            event: s.event.some().map(|e| trace.events.source_index[e.index()]),
+            evidence: s.evidence,
+            frame: name(s.frame),
+            name: name(s.event).unwrap_or_default(),
+            operator: name(s.operator),
+            rule: s.rule,
+            start_ns: s.start - self.path.window.start,
+            track: self.labels.get(s.track.index()).map_or("", String::as_str),
+        }
+    }
 }
 
 impl Exact<'_> {
     /// The hops of a path, neighbours of one cause put together.
-    pub fn stretches(&self, path: &ExactPath) -> Vec<Stretch> {
-        let mut out: Vec<Stretch> = Vec::new();
-        // Time of the event that ran longest in the last stretch.
-        let mut longest = 0;
-        for hop in &path.hops {
-            let single = self.stretch(hop);
-            match out.last_mut() {
-                Some(last) if is_host(hop) && self.continues(last, &single) => {
-                    last.end = single.end;
-                    last.frame = self.common(last.frame, single.frame);
-                    last.operator = self.common(last.operator, single.operator);
-                    if single.end - single.start > longest {
-                        (longest, last.event) = (single.end - single.start, single.event);
-                    }
+    pub fn stretches<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = Stretch> + 'b {
+        let mut hops = path.hops.iter().peekable();
+        std::iter::from_fn(move || {
+            let mut whole = self.stretch(hops.next()?);
+            // Time of the event that ran longest in it.
+            let mut longest = whole.end - whole.start;
+            while let Some(hop) = hops.peek().filter(|hop| is_host(hop)) {
+                let next = self.stretch(hop);
+                if !self.continues(&whole, &next) {
+                    break;
                 }
-                _ => {
-                    longest = single.end - single.start;
-                    out.push(single);
+                whole.end = next.end;
+                whole.frame = self.common(whole.frame, next.frame);
+                whole.operator = self.common(whole.operator, next.operator);
+                if next.end - next.start > longest {
+                    (longest, whole.event) = (next.end - next.start, next.event);
                 }
+                hops.next();
             }
-        }
-        out
+            Some(whole)
+        })
     }
 
     fn stretch(&self, hop: &Hop) -> Stretch {
@@ -121,22 +159,9 @@ impl Exact<'_> {
         }
     }
 
-    /// Hops as text.
-    pub fn hop_reports(&self, path: &ExactPath, stretches: &[Stretch]) -> Vec<HopReport> {
-        let name = |event: EventId| event.some().map(|e| self.trace.name(e).to_owned());
-        let report = |s: &Stretch| HopReport {
-            start_ns: s.start - path.window.start,
-            end_ns: s.end - path.window.start,
-            category: s.category,
-            track: self.track_label(s.track),
-            event: s.event.some().map(|e| self.trace.events.source_index[e.index()]),
-            name: name(s.event).unwrap_or_default(),
-            operator: name(s.operator),
-            frame: name(s.frame),
-            evidence: s.evidence,
-            rule: s.rule,
-        };
-        stretches.iter().map(report).collect()
+    /// The stretches of a path as text.
+    pub fn hop_reports<'b>(&'b self, path: &'b ExactPath) -> HopReports<'b> {
+        HopReports { exact: self, path, labels: self.trace.tracks.ids().map(|t| self.track_label(t)).collect() }
     }
 
     /// Process and thread, or device and stream, of a track.
@@ -147,6 +172,19 @@ impl Exact<'_> {
         let trace = self.trace;
         format!("{}/{}", trace.key_text(trace.tracks.pid(track)), trace.key_text(trace.tracks.get(track).tid))
     }
+}
+
+/// Start and end of a hop, if it has an event.
+fn both_points(hop: HopReport<'_>) -> Option<[PathPoint<'_>; 2]> {
+    let event = hop.event?;
+    let point = |at: &'static str, time_ns| PathPoint {
+        at: at.into(),
+        event,
+        name: hop.name.into(),
+        time_ns,
+        track: hop.track.into(),
+    };
+    Some([point("start", hop.start_ns), point("end", hop.end_ns)])
 }
 
 fn is_host(hop: &Hop) -> bool {

@@ -59,7 +59,8 @@ impl Lane {
             sweep.open.push((event, trace.events.end(event)));
         }
         sweep.close_until(i64::MAX);
-        let pieces = sweep.pieces;
+        let mut pieces = sweep.pieces;
+        pieces.shrink_to_fit();
         let gaps = pieces.iter().filter(|p| p.event.is_none()).map(|p| p.start).collect();
         (!pieces.is_empty()).then_some(Self { track, pieces, gaps, has })
     }

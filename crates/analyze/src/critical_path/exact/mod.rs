@@ -24,7 +24,7 @@ mod window;
 
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
-pub use hops::{HopReport, Stretch};
+pub use hops::{HopReport, HopReports, Stretch};
 pub use report::{ExactReport, ExactWarning};
 pub use slack::Harmless;
 pub use steps::{StepPath, StepSpread, spread};
@@ -35,12 +35,16 @@ pub use walk::{ExactPath, Hop};
 pub use window::{Window, WindowChoice};
 
 use super::CriticalPathError;
+use super::gpu_calls::CallKinds;
 use super::gpu_order::GpuOrder;
+use super::implicit_waits::Loops;
+use category::Categories;
 use enclosing::Enclosing;
 use lanes::Lane;
 use names::Names;
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, Trace};
+use stackline_model::{EventId, GpuId, Key, Trace};
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 /// A trace with its dependency graph, ready for paths, slack and what-if.
@@ -57,7 +61,13 @@ pub struct Exact<'a> {
     unexplained_waits: u64,
     /// Calls that may have waited, though no record says so.
     uncertain: FxHashSet<EventId>,
-    clocks_disagree: bool,
+    loops: Loops,
+    /// Processes whose clock disagrees with that of a GPU.
+    clocks_disagree: BTreeSet<Key>,
+    /// Operations whose ends are doubtful.
+    overlong: FxHashSet<GpuId>,
+    left_out: u64,
+    kinds: CallKinds,
     enclosing: OnceLock<Enclosing>,
 }
 
@@ -67,10 +77,14 @@ impl<'a> Exact<'a> {
         let names = Names::new(trace);
         let lanes = Lane::all(trace);
         let threads = threads::find(trace, &lanes, &names);
-        let order = GpuOrder::new(trace);
-        let (graph, lane_nodes, corrections) = build::Builder::build(trace, &order, &lanes, &threads);
-        let GpuOrder { unexplained_waits, uncertain, clocks_disagree, .. } = order;
-        let gaps = threads.gaps;
+        let kinds = CallKinds::new(trace);
+        let order = GpuOrder::new(trace, &kinds);
+        let built = build::Builder::build(trace, &order, &lanes, &threads);
+        let build::Built { mut graph, edges, lane_nodes, corrections } = built;
+        // What the graph was made of goes before the edges find their places, which takes the most memory.
+        let GpuOrder { unexplained_waits, uncertain, loops, clocks_disagree, overlong, left_out, .. } = { order };
+        let threads::Threads { gaps, .. } = { threads };
+        graph.connect(edges);
         Self {
             trace,
             names,
@@ -81,7 +95,11 @@ impl<'a> Exact<'a> {
             corrections,
             unexplained_waits,
             uncertain,
+            loops,
             clocks_disagree,
+            overlong,
+            left_out,
+            kinds,
             enclosing: OnceLock::new(),
         }
     }
@@ -106,6 +124,9 @@ impl<'a> Exact<'a> {
 
     /// The critical path through a window that was resolved.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        walk::walk(self, window)
+        let mut hops = Vec::new();
+        walk::walk(self, &mut Categories::new(self), window, |hop| hops.push(hop));
+        hops.reverse();
+        ExactPath { window, hops }
     }
 }

@@ -1,11 +1,10 @@
 //! The exact path as one serialisable value.
 
 use super::category::Category;
-use super::hops::{HopReport, Stretch};
 use super::story::{Chapter, story};
 use super::walk::ExactPath;
 use super::{Exact, NodeKind, Window};
-use crate::critical_path::{PathPoint, ReportShare};
+use crate::critical_path::ReportShare;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{EventId, StrId};
@@ -27,7 +26,7 @@ pub struct ExactWarning {
     pub message: &'static str,
 }
 
-/// What `critical-path --method exact --format json` prints, except the read report.
+/// What `critical-path --method exact --format json` prints, except the read report and the path in full.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ExactReport {
     /// `exact`.
@@ -60,29 +59,14 @@ pub struct ExactReport {
     pub top: Vec<ReportShare>,
     /// The path in at most some twenty lines.
     pub story: Vec<Chapter>,
-    /// The path in full.
-    pub hops: Vec<HopReport>,
-    /// The path as points, as other methods have it: start and end of each hop with an event.
-    pub path: Vec<PathPoint>,
     /// What the reader should know.
     pub warnings: Vec<ExactWarning>,
 }
 
 impl Exact<'_> {
-    /// The report of a path, with hops and points.
+    /// The report of a path.
     pub fn report(&self, path: &ExactPath) -> ExactReport {
-        let stretches = self.stretches(path);
-        let hops = self.hop_reports(path, &stretches);
-        let points = points(&hops);
-        ExactReport { path: points, hops, ..self.summarise(path, &stretches) }
-    }
-
-    /// The report of a path, without hops and points.
-    pub fn summary(&self, path: &ExactPath) -> ExactReport {
-        self.summarise(path, &self.stretches(path))
-    }
-
-    fn summarise(&self, path: &ExactPath, stretches: &[Stretch]) -> ExactReport {
+        let (story, path_nodes) = story(self, path);
         let Window { start, end, .. } = path.window;
         let spent: Vec<(&str, i64)> =
             path.by_category().iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect();
@@ -103,15 +87,13 @@ impl Exact<'_> {
             weight_us: path.length_ns() as f64 / 1e3,
             graph_nodes: self.graph.len(),
             edges,
-            path_nodes: stretches.len(),
+            path_nodes,
             path_events: events.len(),
             bound_by: spent.iter().map(|&(c, ns)| (c, percent(ns))).collect(),
             bound_by_ns: spent.iter().copied().collect(),
             inferred_ns: path.inferred_ns(),
             top: self.top_names(path),
-            story: story(self, path, stretches),
-            hops: Vec::new(),
-            path: Vec::new(),
+            story,
             warnings: self.warnings(),
         }
     }
@@ -159,28 +141,26 @@ impl Exact<'_> {
             ),
             (
                 "clocks_disagree",
-                u64::from(self.clocks_disagree),
+                self.clocks_disagree.len() as u64,
                 "the clocks of host and GPU disagree (`stackline doctor` tells by how much), so that what lies between them \
                  is inferred, and times across them are off by as much",
             ),
+            (
+                "overlong_operations",
+                self.overlong.len() as u64,
+                "GPU operations are said to end long after the next one of their stream began, which is inferred, not \
+                 known (--clip-overlaps ends them there)",
+            ),
             ("broken_cycles", self.graph.broken_cycles, "edges were left out because they closed a cycle"),
             ("unexplained_waits", self.unexplained_waits, "stream waits are recorded without what they wait for"),
+            (
+                "awaited_operations_left_out",
+                self.left_out,
+                "operations are left out that calls waited for, but for each call the 256 that ended last",
+            ),
             ("no_gpu_work", u64::from(operations == 0), "no GPU work: this is a path of the host alone"),
         ];
         let warn = |(code, count, message)| ExactWarning { code, count, message };
         all.into_iter().filter(|(_, count, _)| *count > 0).map(warn).collect()
     }
-}
-
-fn points(hops: &[HopReport]) -> Vec<PathPoint> {
-    let point = |hop: &HopReport, event: u32, at: &str, time_ns: i64| PathPoint {
-        event,
-        at: at.to_owned(),
-        time_ns,
-        name: hop.name.clone(),
-        track: hop.track.clone(),
-    };
-    let both =
-        |hop: &HopReport| hop.event.map(|e| [point(hop, e, "start", hop.start_ns), point(hop, e, "end", hop.end_ns)]);
-    hops.iter().filter_map(both).flatten().collect()
 }

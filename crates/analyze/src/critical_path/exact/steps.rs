@@ -1,7 +1,8 @@
 //! Paths of all steps, summarised: so that an unlucky step does not mislead.
 
-use super::category::Category;
-use super::{Exact, ExactPath};
+use super::category::{Categories, Category};
+use super::walk::walk;
+use super::{Exact, Window};
 use serde::Serialize;
 
 /// The path of one step.
@@ -34,9 +35,11 @@ pub struct StepSpread {
 impl Exact<'_> {
     /// The path of each step, in time order.
     pub fn step_paths(&self) -> Vec<StepPath> {
-        let step = |(number, window)| {
-            let path: ExactPath = self.path_of(window);
-            StepPath { number, window_ns: window.length_ns(), by_category: path.by_category() }
+        let mut categories = Categories::new(self);
+        let step = |(number, window): (i64, Window)| {
+            let mut by_category = Category::ALL.map(|c| (c, 0));
+            walk(self, &mut categories, window, |hop| by_category[hop.category as usize].1 += hop.end - hop.start);
+            StepPath { number, window_ns: window.length_ns(), by_category }
         };
         self.step_windows().into_iter().map(step).collect()
     }

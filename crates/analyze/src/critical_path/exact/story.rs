@@ -30,6 +30,13 @@ pub struct Chapter {
     pub hops: usize,
 }
 
+/// What a story needs to know of a stretch.
+struct Part {
+    end: i64,
+    event: EventId,
+    category: Category,
+}
+
 /// A run of stretches with one place.
 #[derive(Clone, Copy)]
 struct Run {
@@ -38,19 +45,31 @@ struct Run {
     place: EventId,
 }
 
-/// Tells a path.
-pub(super) fn story(exact: &Exact<'_>, path: &ExactPath, stretches: &[Stretch]) -> Vec<Chapter> {
-    let chains: Vec<Vec<EventId>> = stretches.iter().map(|s| chain(exact, s)).collect();
+/// Tells a path, and in how many stretches.
+pub(super) fn story(exact: &Exact<'_>, path: &ExactPath) -> (Vec<Chapter>, usize) {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut inner: Vec<Run> = Vec::new();
+    for stretch in exact.stretches(path) {
+        let place = innermost(exact, &stretch);
+        match inner.last_mut() {
+            Some(run) if run.place == place => run.last = parts.len(),
+            _ => inner.push(Run { first: parts.len(), last: parts.len(), place }),
+        }
+        parts.push(Part { end: stretch.end, event: stretch.event, category: stretch.category });
+    }
+    let chains: Vec<Vec<EventId>> = inner.iter().map(|run| exact.enclosing().places(exact.trace, run.place)).collect();
     let deepest = chains.iter().map(Vec::len).max().unwrap_or(0).min(DEPTH);
     let mut runs = Vec::new();
     for depth in (0..=deepest).rev() {
-        runs = cut(&chains, depth);
+        runs = cut(&inner, &chains, depth);
         if runs.len() <= LINES {
             break;
         }
     }
+    // Parts follow one another without gap.
+    let start = |part: usize| part.checked_sub(1).map_or(path.window.start, |before| parts[before].end);
     // Even the outermost places alternate too often: short runs join their neighbours.
-    let length = |r: &Run| stretches[r.last].end - stretches[r.first].start;
+    let length = |r: &Run| parts[r.last].end - start(r.first);
     while runs.len() > LINES {
         let Some(short) = (0..runs.len()).min_by_key(|&i| length(&runs[i])) else { break };
         let before = short.checked_sub(1).map(|i| length(&runs[i]));
@@ -61,11 +80,13 @@ pub(super) fn story(exact: &Exact<'_>, path: &ExactPath, stretches: &[Stretch]) 
         runs[low] = Run { first: runs[low].first, last: runs[high].last, place };
         runs.remove(high);
     }
-    runs.iter().map(|run| chapter(exact, path, &stretches[run.first..=run.last], run.place)).collect()
+    let chapters =
+        runs.iter().map(|r| chapter(exact, path, start(r.first), &parts[r.first..=r.last], r.place)).collect();
+    (chapters, parts.len())
 }
 
-/// Annotations and modules around a stretch, outermost first.
-fn chain(exact: &Exact<'_>, stretch: &Stretch) -> Vec<EventId> {
+/// The innermost annotation or module around a stretch; none if there is none.
+fn innermost(exact: &Exact<'_>, stretch: &Stretch) -> EventId {
     let trace = exact.trace;
     let inner = match stretch.event.some().and_then(|e| trace.gpu.of_event(e)) {
         Some(gpu) => {
@@ -74,28 +95,34 @@ fn chain(exact: &Exact<'_>, stretch: &Stretch) -> Vec<EventId> {
         }
         None => [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some()),
     };
-    let Some(inner) = inner else { return Vec::new() };
-    exact.enclosing().places(trace, inner)
+    inner.map_or(EventId::NONE, |event| exact.enclosing().place(event))
 }
 
-/// Runs of stretches whose places agree down to a depth. Time without place joins what is before it.
-fn cut(chains: &[Vec<EventId>], depth: usize) -> Vec<Run> {
+/// Runs whose places agree down to a depth. Time without place joins what is before it.
+fn cut(inner: &[Run], chains: &[Vec<EventId>], depth: usize) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
-    for (i, chain) in chains.iter().enumerate() {
+    for (part, chain) in inner.iter().zip(chains) {
         let place: EventId = chain.iter().take(depth).next_back().copied().into();
         match runs.last_mut() {
-            Some(run) if run.place == place || chain.is_empty() => run.last = i,
-            _ => runs.push(Run { first: i, last: i, place }),
+            Some(run) if run.place == place || chain.is_empty() => run.last = part.last,
+            _ => runs.push(Run { place, ..*part }),
         }
     }
     runs
 }
 
-fn chapter(exact: &Exact<'_>, path: &ExactPath, stretches: &[Stretch], place: EventId) -> Chapter {
-    let (start, end) = (stretches[0].start, stretches[stretches.len() - 1].end);
+fn chapter(exact: &Exact<'_>, path: &ExactPath, start: i64, parts: &[Part], place: EventId) -> Chapter {
+    let end = parts[parts.len() - 1].end;
     let mut causes = Category::ALL.map(|c| (0, c));
-    for stretch in stretches {
-        causes[stretch.category as usize].0 += stretch.end - stretch.start;
+    // Of the longest the first.
+    let (mut from, mut longest) = (start, (i64::MIN, EventId::NONE));
+    for part in parts {
+        let length = part.end - from;
+        causes[part.category as usize].0 += length;
+        if length > longest.0 {
+            longest = (length, part.event);
+        }
+        from = part.end;
     }
     causes.sort_by_key(|&(ns, c)| (std::cmp::Reverse(ns), c));
     let total = (end - start).max(1) as f64;
@@ -106,7 +133,6 @@ fn chapter(exact: &Exact<'_>, path: &ExactPath, stretches: &[Stretch], place: Ev
         .filter(|(percent, _)| *percent >= 5.0)
         .map(|(percent, c)| format!("{} {percent:.0} %", c.name()))
         .collect();
-    let longest = stretches.iter().max_by_key(|s| (s.end - s.start, std::cmp::Reverse(s.start)));
     let name = |e: EventId| e.some().map(|e| exact.trace.name(e));
     let place = name(place).map_or_else(|| "outside annotations and modules".to_owned(), str::to_owned);
     Chapter {
@@ -115,7 +141,7 @@ fn chapter(exact: &Exact<'_>, path: &ExactPath, stretches: &[Stretch], place: Ev
         percent: 100.0 * (end - start) as f64 / path.window.length_ns().max(1) as f64,
         place: place.strip_prefix("nn.Module: ").map_or(place.clone(), str::to_owned),
         bound_by: told.join(", "),
-        longest: longest.and_then(|s| name(s.event)).unwrap_or_default().to_owned(),
-        hops: stretches.len(),
+        longest: name(longest.1).unwrap_or_default().to_owned(),
+        hops: parts.len(),
     }
 }

@@ -1,6 +1,6 @@
 //! The exact path as tables.
 
-use super::{ExactReport, Harmless, HopReport, StepSpread};
+use super::{ExactReport, Harmless, HopReports, StepSpread};
 use stackline_model::{Table, Unit};
 
 /// All tables of a path but that of its hops; without rows, those of slack and of steps are left out.
@@ -61,16 +61,17 @@ fn steps_table(rows: &[StepSpread]) -> Table {
 pub const HOPS: &str = "hops";
 
 /// The path as rows.
-pub fn hops_table(hops: &[HopReport]) -> Table {
+pub fn hops_table(reports: &HopReports<'_>) -> Table {
+    let hops = || reports.hops();
     Table::new(HOPS, "The path, hop by hop")
-        .i64("start_ns", Unit::Ns, hops.iter().map(|h| h.start_ns))
-        .i64("end_ns", Unit::Ns, hops.iter().map(|h| h.end_ns))
-        .text("category", hops.iter().map(|h| h.category.name().to_owned()))
-        .text("track", hops.iter().map(|h| h.track.clone()))
-        .i64("event", Unit::None, hops.iter().map(|h| h.event.map(i64::from)))
-        .text("name", hops.iter().map(|h| h.name.clone()))
-        .text("operator", hops.iter().map(|h| h.operator.clone()))
-        .text("frame", hops.iter().map(|h| h.frame.clone()))
-        .text("evidence", hops.iter().map(|h| h.evidence.name().to_owned()))
-        .text("rule", hops.iter().map(|h| h.rule.to_owned()))
+        .i64("start_ns", Unit::Ns, hops().map(|h| h.start_ns))
+        .i64("end_ns", Unit::Ns, hops().map(|h| h.end_ns))
+        .text("category", hops().map(|h| h.category.name().to_owned()))
+        .text("track", hops().map(|h| h.track.to_owned()))
+        .i64("event", Unit::None, hops().map(|h| h.event.map(i64::from)))
+        .text("name", hops().map(|h| h.name.to_owned()))
+        .text("operator", hops().map(|h| h.operator.map(str::to_owned)))
+        .text("frame", hops().map(|h| h.frame.map(str::to_owned)))
+        .text("evidence", hops().map(|h| h.evidence.name().to_owned()))
+        .text("rule", hops().map(|h| h.rule.to_owned()))
 }

@@ -3,7 +3,7 @@
 use super::lanes::{Lane, Piece};
 use super::names::{Names, bits};
 use crate::critical_path::gpu_order::Evidence;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Key, Trace, TrackId};
 
@@ -64,8 +64,12 @@ pub(super) enum Gap {
     Engine,
     /// Loads data.
     Loader,
-    /// Whatever threads do.
-    Other,
+    /// Runs Python: it has frames, or it is the main thread of its process and runs operators.
+    Python,
+    /// Runs no Python: other threads of its process have frames, but not this one, which runs operators.
+    Native,
+    /// Nothing tells.
+    Unseen,
 }
 
 /// Ends of work, by time: (end, lane).
@@ -114,10 +118,18 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
         finder.gaps(lane);
         finder.waits(lane);
     }
-    let gap = |lane: usize| match () {
-        () if finder.forward_of[lane].is_some() => Gap::Engine,
-        () if finder.is_loader[lane] => Gap::Loader,
-        () => Gap::Other,
+    let with_frames: FxHashSet<Key> =
+        lanes.iter().filter(|l| l.has.python > 0).map(|l| trace.tracks.pid(l.track)).collect();
+    let gap = |lane: usize| {
+        let (has, pid) = (lanes[lane].has, finder.pid(lane));
+        let is_main = finder.main.get(&pid) == Some(&lane);
+        match () {
+            () if finder.forward_of[lane].is_some() => Gap::Engine,
+            () if finder.is_loader[lane] => Gap::Loader,
+            () if has.python > 0 || (is_main && has.operators + has.annotations > 0) => Gap::Python,
+            () if has.operators > 0 && with_frames.contains(&pid) => Gap::Native,
+            () => Gap::Unseen,
+        }
     };
     Threads { gaps: (0..lanes.len()).map(gap).collect(), handovers: finder.handovers }
 }

@@ -2,10 +2,10 @@
 
 use super::Exact;
 use super::category::{Categories, Category, of_lag};
-use super::graph::{Dependency, NONE, NodeKind};
+use super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::window::Window;
 use crate::critical_path::gpu_order::Evidence;
-use stackline_model::{EventId, TrackId};
+use stackline_model::{EventId, GpuId, TrackId};
 
 /// A stretch of the path with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,24 +58,20 @@ impl ExactPath {
     }
 }
 
-/// The walk's state: hops so far, latest first.
-struct Walk<'a, 'b> {
+/// The walk's state.
+struct Walk<'a, 'b, 'c, F> {
     exact: &'b Exact<'a>,
-    categories: Categories<'b>,
+    categories: &'b mut Categories<'c>,
     from: i64,
-    hops: Vec<Hop>,
+    visit: F,
 }
 
-/// The path through a window.
-pub(super) fn walk(exact: &Exact<'_>, window: Window) -> ExactPath {
-    let mut walk = Walk { exact, categories: Categories::new(exact), from: window.start, hops: Vec::new() };
-    walk.run(window);
-    let mut hops = walk.hops;
-    hops.reverse();
-    ExactPath { window, hops }
+/// Shows the hops of the path through a window, the latest first.
+pub(super) fn walk(exact: &Exact<'_>, categories: &mut Categories<'_>, window: Window, visit: impl FnMut(Hop)) {
+    Walk { exact, categories, from: window.start, visit }.run(window);
 }
 
-impl Walk<'_, '_> {
+impl<F: FnMut(Hop)> Walk<'_, '_, '_, F> {
     fn run(&mut self, window: Window) {
         let graph = &self.exact.graph;
         let (mut node, mut at) = (window.anchor, window.end);
@@ -118,11 +114,11 @@ impl Walk<'_, '_> {
     }
 
     fn push(&mut self, hop: Hop) {
-        self.hops.push(hop);
+        (self.visit)(hop);
     }
 
     /// The time between the release of a node and its start.
-    fn lag(&mut self, node: u32, edge: &super::graph::InEdge, start: i64, end: i64) {
+    fn lag(&mut self, node: u32, edge: &InEdge, start: i64, end: i64) {
         let graph = &self.exact.graph;
         let place = graph.place[node as usize] as usize;
         let (track, event) = match graph.kind[node as usize] {
@@ -141,16 +137,31 @@ impl Walk<'_, '_> {
             category,
             track,
             event,
-            evidence: if guessed { Evidence::Inferred } else { self.evidence(edge.dependency) },
+            evidence: if guessed { Evidence::Inferred } else { self.evidence(node, edge) },
             rule: edge.dependency.rule(),
             node,
         });
     }
 
-    /// How sure a dependency is in this trace.
-    fn evidence(&self, dependency: Dependency) -> Evidence {
-        let between_clocks = matches!(dependency, Dependency::Launch | Dependency::Sync(_));
-        if between_clocks && self.exact.clocks_disagree { Evidence::Inferred } else { dependency.evidence() }
+    /// How sure an edge into a node is in this trace.
+    fn evidence(&self, node: u32, edge: &InEdge) -> Evidence {
+        let host = match edge.dependency {
+            Dependency::Launch => Some(edge.from),
+            Dependency::Sync(_) => Some(node),
+            _ => None,
+        };
+        let after_overlong = self.exact.graph.gpu(edge.from).is_some_and(|gpu| self.exact.overlong.contains(&gpu));
+        if after_overlong || host.is_some_and(|host| self.clock_disagrees(host)) {
+            return Evidence::Inferred;
+        }
+        edge.dependency.evidence()
+    }
+
+    /// Whether the clock of a thread's process disagrees with that of a GPU.
+    fn clock_disagrees(&self, node: u32) -> bool {
+        let Exact { trace, lanes, graph, clocks_disagree, .. } = self.exact;
+        let process = || trace.tracks.pid(lanes[graph.place[node as usize] as usize].track);
+        !clocks_disagree.is_empty() && clocks_disagree.contains(&process())
     }
 
     /// The time inside a node.
@@ -163,14 +174,17 @@ impl Walk<'_, '_> {
                 let event = self.exact.trace.gpu.event[place];
                 let category = self.categories.of_gpu(event);
                 let track = self.exact.trace.events.track[event.index()];
-                let (evidence, rule) = (Evidence::Exact, "record");
+                // A record that runs into those after it may tell the end wrong.
+                let is_doubtful = self.exact.overlong.contains(&GpuId(place as u32));
+                let evidence = if is_doubtful { Evidence::Inferred } else { Evidence::Exact };
+                let rule = "record";
                 self.push(Hop { start, end, category, track, event, evidence, rule, node });
             }
             NodeKind::SyncReturn | NodeKind::Resume => {
                 let edge = graph.release(node);
                 // Cut short by clocks that disagree.
                 let is_cut = end < graph.end[node as usize];
-                let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.evidence(e.dependency));
+                let evidence = edge.filter(|_| !is_cut).map_or(Evidence::Inferred, |e| self.evidence(node, e));
                 let rule = edge.map_or("program_order", |e| e.dependency.rule());
                 let (category, track) = (Categories::of_return(kind), self.exact.lanes[place].track);
                 let event = graph.call[node as usize];
@@ -187,7 +201,10 @@ impl Walk<'_, '_> {
         loop {
             let from = lane.pieces[piece].start.max(start);
             let event = lane.pieces[piece].event;
-            let (category, evidence) = self.categories.of_host(lane, lane_index, event);
+            let (category, mut evidence) = self.categories.of_host(lane_index, event);
+            if self.exact.loops.contains(event, from) {
+                evidence = Evidence::Inferred;
+            }
             let rule = if event.is_some() { "innermost_span" } else { "gap" };
             self.push(Hop { start: from, end, category, track: lane.track, event, evidence, rule, node });
             end = from;

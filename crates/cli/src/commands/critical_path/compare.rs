@@ -38,7 +38,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let mut rows = [
         row_of("exact", || {
             let exact = Exact::new(trace);
-            let report = exact.summary(&exact.path(&choice).map_err(refuse)?);
+            let report = exact.report(&exact.path(&choice).map_err(refuse)?);
             let bound_by = report.bound_by.iter().map(|(c, p)| ((*c).to_owned(), *p)).collect();
             let window = (report.window_start_ns, report.window_end_ns);
             Ok((report.graph_nodes, window, report.path_ns, bound_by))

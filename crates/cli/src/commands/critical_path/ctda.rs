@@ -1,16 +1,16 @@
 //! `critical-path --method ctda`.
 
-use super::{instances, one_trace, refuse};
+use super::{instances, one_trace, refuse, value};
 use crate::args::{Common, CriticalPathArgs, Format};
 use crate::failure::{WrongUse, unreadable, wrong_use};
 use crate::output::Answer;
 use crate::session::Session;
 use anyhow::Result;
-use serde_json::{Value, json};
+use serde_json::json;
 use stackline_analyze::critical_path::Edit;
 use stackline_analyze::critical_path::ctda::{self, CtdaOptions, CtdaPath, CtdaReport, PhaseRules};
 use stackline_present::human;
-use std::io;
+use stackline_present::json::Extra;
 use std::path::Path;
 
 /// The table of the path, which people see only when they ask for it.
@@ -79,33 +79,32 @@ fn answer(path: &CtdaPath, before: Option<&(i64, CtdaReport)>, session: &Session
 }
 
 /// The keys of the JSON document, in the order of the report. Those that HTA's document has too mean the same.
-fn extra(report: &CtdaReport, before: Option<&(i64, CtdaReport)>) -> Result<Vec<(&'static str, Value)>> {
-    let value = |v: &dyn Fn() -> serde_json::Result<Value>| v().map_err(io::Error::from);
+fn extra<'a>(report: &'a CtdaReport, before: Option<&(i64, CtdaReport)>) -> Result<Vec<(&'static str, Extra<'a>)>> {
     let mut extra = vec![
-        ("method", json!(report.method)),
-        ("rule_set", json!(report.rule_set)),
-        ("options", value(&|| serde_json::to_value(&report.options))?),
-        ("window_ns", json!(report.window_ns)),
-        ("window_start_ns", json!(report.window_start_ns)),
-        ("window_end_ns", json!(report.window_end_ns)),
-        ("rows", json!(report.rows)),
-        ("graph_nodes", json!(report.graph_nodes)),
-        ("edges", json!(report.edges)),
-        ("path_nodes", json!(report.path_nodes)),
-        ("path_events", json!(report.path_events)),
-        ("path_edges", json!(report.path_edges)),
-        ("weight_us", json!(report.weight_us)),
-        ("cpcr", json!(report.cpcr)),
-        ("bound_by", json!(report.bound_by)),
-        ("bound_by_us", json!(report.bound_by_us)),
-        ("phases_us", json!(report.phases_us)),
-        ("hotspots", value(&|| serde_json::to_value(&report.hotspots))?),
-        ("path", value(&|| serde_json::to_value(&report.path))?),
-        ("warnings", value(&|| serde_json::to_value(&report.warnings))?),
+        ("method", json!(report.method).into()),
+        ("rule_set", json!(report.rule_set).into()),
+        ("options", value(&report.options)?),
+        ("window_ns", json!(report.window_ns).into()),
+        ("window_start_ns", json!(report.window_start_ns).into()),
+        ("window_end_ns", json!(report.window_end_ns).into()),
+        ("rows", json!(report.rows).into()),
+        ("graph_nodes", json!(report.graph_nodes).into()),
+        ("edges", json!(report.edges).into()),
+        ("path_nodes", json!(report.path_nodes).into()),
+        ("path_events", json!(report.path_events).into()),
+        ("path_edges", json!(report.path_edges).into()),
+        ("weight_us", json!(report.weight_us).into()),
+        ("cpcr", json!(report.cpcr).into()),
+        ("bound_by", json!(report.bound_by).into()),
+        ("bound_by_us", json!(report.bound_by_us).into()),
+        ("phases_us", json!(report.phases_us).into()),
+        ("hotspots", Extra::list(|| report.hotspots.iter())),
+        ("path", Extra::list(|| report.path.iter())),
+        ("warnings", value(&report.warnings)?),
     ];
     if let Some((window_ns, before)) = before {
         let before = json!({"window_ns": window_ns, "weight_us": before.weight_us, "path_nodes": before.path_nodes, "bound_by": before.bound_by});
-        extra.push(("before", before));
+        extra.push(("before", before.into()));
     }
     Ok(extra)
 }

@@ -1,18 +1,19 @@
 //! `critical-path --method exact`.
 
-use super::{one_trace, overlay, refuse};
+use super::{one_trace, overlay, refuse, value};
 use crate::args::{Common, CriticalPathArgs, Format, Range};
 use crate::failure::wrong_use;
 use crate::output::Answer;
 use crate::session::{Session, not_an_input};
 use crate::view::top;
 use anyhow::Result;
-use serde::Serialize;
-use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::{self, Exact, ExactReport, Harmless, StepSpread, WindowChoice, spread};
+use serde_json::json;
+use stackline_analyze::critical_path::exact::{
+    self, Exact, ExactReport, Harmless, HopReports, StepSpread, WindowChoice, spread,
+};
 use stackline_model::Table;
+use stackline_present::json::Extra;
 use stackline_present::{human, terminal};
-use std::io;
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
@@ -27,18 +28,20 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     if let Some(file) = &args.overlay {
         overlay::write(&graph.overlay(&path, args.only_critical), &args.inputs, file)?;
     }
-    let wants_hops = common.format != Format::Table || common.tables.iter().any(|t| t == exact::HOPS);
-    let report = if wants_hops { graph.report(&path) } else { graph.summary(&path) };
+    let report = graph.report(&path);
+    let hops = graph.hop_reports(&path);
     let harmless = graph.large_but_harmless(&path);
     let steps = spread(&graph.step_paths());
     let mut all = exact::tables(&report, &harmless, &steps);
     let people = common.format == Format::Table && common.tables.is_empty();
-    if wants_hops && common.format != Format::Json {
-        all.push(exact::hops_table(&report.hops));
+    // Documents have the hops under a key of their own.
+    if common.format == Format::Csv || common.tables.iter().any(|t| t == exact::HOPS) && common.format == Format::Table
+    {
+        all.push(exact::hops_table(&hops));
     }
     let tables = session.pick(all)?;
     let head = if people { head(&report, &choice) } else { String::new() };
-    let extra = if common.format == Format::Json { extra(&report, &harmless, &steps)? } else { Vec::new() };
+    let extra = if common.format == Format::Json { extra(&report, &hops, &harmless, &steps)? } else { Vec::new() };
     let shown = (people && common.limit.is_none()).then(|| tables.iter().map(short).collect());
     Answer { command: "critical-path", session: &session, extra, tables, head, shown }.write(common)
 }
@@ -74,33 +77,34 @@ pub(in crate::commands) fn window(annotation: &str, instance: Option<Range>, com
 }
 
 /// The keys of the JSON document.
-fn extra(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread]) -> Result<Vec<(&'static str, Value)>> {
+fn extra<'a>(
+    report: &ExactReport,
+    hops: &'a HopReports<'_>,
+    harmless: &[Harmless],
+    steps: &[StepSpread],
+) -> Result<Vec<(&'static str, Extra<'a>)>> {
     Ok(vec![
-        ("method", json!(report.method)),
-        ("window_ns", json!(report.window_ns)),
-        ("window_start_ns", json!(report.window_start_ns)),
-        ("window_end_ns", json!(report.window_end_ns)),
-        ("path_ns", json!(report.path_ns)),
-        ("weight_us", json!(report.weight_us)),
-        ("graph_nodes", json!(report.graph_nodes)),
-        ("edges", json!(report.edges)),
-        ("path_nodes", json!(report.path_nodes)),
-        ("path_events", json!(report.path_events)),
-        ("bound_by", json!(report.bound_by)),
-        ("bound_by_ns", json!(report.bound_by_ns)),
-        ("inferred_ns", json!(report.inferred_ns)),
+        ("method", json!(report.method).into()),
+        ("window_ns", json!(report.window_ns).into()),
+        ("window_start_ns", json!(report.window_start_ns).into()),
+        ("window_end_ns", json!(report.window_end_ns).into()),
+        ("path_ns", json!(report.path_ns).into()),
+        ("weight_us", json!(report.weight_us).into()),
+        ("graph_nodes", json!(report.graph_nodes).into()),
+        ("edges", json!(report.edges).into()),
+        ("path_nodes", json!(report.path_nodes).into()),
+        ("path_events", json!(report.path_events).into()),
+        ("bound_by", json!(report.bound_by).into()),
+        ("bound_by_ns", json!(report.bound_by_ns).into()),
+        ("inferred_ns", json!(report.inferred_ns).into()),
         ("top", value(&report.top)?),
         ("story", value(&report.story)?),
         ("large_but_harmless", value(harmless)?),
         ("steps", value(steps)?),
-        ("hops", value(&report.hops)?),
-        ("path", value(&report.path)?),
+        ("hops", Extra::list(|| hops.hops())),
+        ("path", Extra::list(|| hops.points())),
         ("warnings", value(&report.warnings)?),
     ])
-}
-
-fn value<T: Serialize + ?Sized>(of: &T) -> Result<Value> {
-    Ok(serde_json::to_value(of).map_err(io::Error::from)?)
 }
 
 /// A window in words.

@@ -1,8 +1,9 @@
 //! What may hold something back after an edit that never did in the trace: room on the device, queries.
 
 use super::super::Exact;
-use super::super::graph::{NONE, NodeKind};
-use crate::critical_path::gpu_calls::{CallKind, CallKinds};
+use super::super::graph::NodeKind;
+use crate::critical_path::gpu_calls::CallKind;
+use crate::critical_path::streams::LastOfTwo;
 use rustc_hash::FxHashMap;
 
 /// For each operation the one of another stream of its device that ended last before it started.
@@ -14,22 +15,16 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     by_start.sort_unstable_by_key(|&n| (graph.start[n as usize], n));
     let mut by_end: Vec<u32> = operations().collect();
     by_end.sort_unstable_by_key(|&n| (graph.end[n as usize], n));
-    // Per device the two streams that ended something last: one of them is not the operation's own.
-    let mut latest: FxHashMap<i32, [(i64, u32); 2]> = FxHashMap::default();
+    let mut latest: FxHashMap<i32, LastOfTwo<i64, u32>> = FxHashMap::default();
     let mut found = FxHashMap::default();
     let mut ended = by_end.into_iter().peekable();
     for node in by_start {
         while let Some(done) = ended.next_if(|&d| graph.end[d as usize] <= graph.start[node as usize]) {
-            let slots = latest.entry(gpu.device[place(done)]).or_insert([(i64::MIN, NONE); 2]);
-            let stream = gpu.stream[place(done)];
-            if slots[0].0 != stream {
-                slots[1] = slots[0];
-            }
-            slots[0] = (stream, done);
+            let of_device = latest.entry(gpu.device[place(done)]).or_insert_with(LastOfTwo::new);
+            of_device.ended(gpu.stream[place(done)], done);
         }
-        let own = gpu.stream[place(node)];
-        let slots = latest.get(&gpu.device[place(node)]).into_iter().flatten();
-        if let Some(&(_, other)) = slots.into_iter().find(|(stream, n)| *stream != own && *n != NONE) {
+        let of_device = latest.get(&gpu.device[place(node)]);
+        if let Some(other) = of_device.and_then(|last| last.elsewhere(gpu.stream[place(node)])) {
             found.insert(node, other);
         }
     }
@@ -40,14 +35,13 @@ pub(super) fn capacity(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
 /// have made the thread ask again.
 pub(super) fn lone_queries(exact: &Exact<'_>) -> FxHashMap<u32, u32> {
     let (trace, graph) = (exact.trace, &exact.graph);
-    let calls = CallKinds::new(trace);
     let mut by_end: Vec<(i64, u32)> = Vec::new();
     let mut found = FxHashMap::default();
     for (number, lane) in exact.lanes.iter().enumerate() {
         let (first, last) = exact.lane_nodes[number];
         let starts = &graph.start[first as usize..last as usize];
         for piece in &lane.pieces {
-            if piece.event.is_none() || calls.of(trace, piece.event) != Some(CallKind::Query) {
+            if piece.event.is_none() || exact.kinds.of(trace, piece.event) != Some(CallKind::Query) {
                 continue;
             }
             if by_end.is_empty() {

@@ -136,7 +136,7 @@ impl WhatIf<'_, '_> {
         let before = path::path(self.exact, &self.plan, &none, &shifts, observed);
         let mut notes = std::mem::take(&mut applied.notes);
         let taken = self.taken_off(&measured, &applied);
-        notes.extend(self.exact.clocks_disagree.then(|| CLOCKS_DISAGREE.to_owned()));
+        notes.extend((!self.exact.clocks_disagree.is_empty()).then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
         notes.extend(self.moved_on(&measured, &applied, gain.ns));

@@ -192,7 +192,7 @@ impl Walk<'_, '_> {
             let time = end - from + self.applied.host.change(number, from, end);
             let skipped = skip.min(time);
             skip -= skipped;
-            let (category, _) = self.categories.of_host(lane, number as usize, event);
+            let (category, _) = self.categories.of_host(number as usize, event);
             self.charge(category, event, time - skipped);
             end = from;
             if from <= start || piece == 0 || self.left <= 0 {

@@ -168,7 +168,7 @@ fn of_category(exact: &Exact<'_>, category: Category) -> Selected {
     }
     for (number, lane) in exact.lanes.iter().enumerate() {
         for (i, piece) in lane.pieces.iter().enumerate() {
-            if lane.piece_end(i) < i64::MAX && categories.of_host(lane, number, piece.event).0 == category {
+            if lane.piece_end(i) < i64::MAX && categories.of_host(number, piece.event).0 == category {
                 found.stretches.push((number as u32, piece.start, lane.piece_end(i)));
             }
         }

@@ -1,4 +1,4 @@
-use super::super::super::graph::{InEdge, NodeKind};
+use super::super::super::graph::{NewEdge, NodeKind};
 use super::*;
 use crate::critical_path::gpu_order::Reason;
 use proptest::prelude::*;
@@ -34,7 +34,7 @@ fn graph(drawn: &[Drawn]) -> ActivityGraph {
         let node = graph.push(kind, i as u32, (start, start + length), EventId::NONE);
         for (n, k) in from {
             let dependency = dependency(graph.kind[n], kind, k);
-            edges.push((node, InEdge { from: n as u32, dependency, lag: 0 }));
+            edges.push(NewEdge { to: node, from: n as u32, dependency });
         }
     }
     graph.connect(edges);
