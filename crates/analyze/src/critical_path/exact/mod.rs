@@ -5,6 +5,7 @@
 //! what no record says is inferred by a named rule or is `unknown`.
 
 mod build;
+mod bursts;
 mod category;
 mod enclosing;
 mod graph;

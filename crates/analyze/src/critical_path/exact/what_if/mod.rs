@@ -17,6 +17,7 @@ mod path;
 mod replay;
 mod select;
 mod selector;
+mod strays;
 mod sweep;
 mod tables;
 mod turns;
@@ -176,8 +177,8 @@ impl WhatIf<'_, '_> {
         doubt.longer = doubt.longer.max(other.longer);
         doubt.shorter = doubt.shorter.max(other.shorter);
         let ns = before - after;
-        let low = ns.min(before - worst) - doubt.longer;
-        let high = ns.max(before - best) + doubt.shorter;
+        let low = ns.min(before - worst).saturating_sub(doubt.longer);
+        let high = ns.max(before - best).saturating_add(doubt.shorter);
         let low = applied.changes.at_worst.map_or(low, |cost| low.min(-cost));
         let blur = match () {
             () if applied.counts.is_empty() => 0,
