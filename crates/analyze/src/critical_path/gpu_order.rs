@@ -136,6 +136,8 @@ pub struct GpuOrder {
     pub syncs: Vec<SyncCall>,
     /// Calls that may have waited for something, though no record says so.
     pub uncertain: FxHashSet<EventId>,
+    /// Calls that may have waited for work that has no record, by start.
+    pub amid_loss: Vec<EventId>,
     /// Whether the clocks of host and GPU visibly disagree: an operation starts before the call that launched it, or
     /// ends after a call that waited for it.
     pub clocks_disagree: bool,
@@ -166,6 +168,7 @@ impl GpuOrder {
         implicit_waits::polling(trace, &kinds, &streams, &mut syncs, &mut uncertain);
         implicit_waits::back_pressure(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
+        let amid_loss = losses.calls_amid_loss(trace, &uncertain, &syncs);
         let mut after_loss = after_loss(trace, &streams, &losses);
         after_unknown.into_iter().for_each(|id| after_loss[id.index()] = true);
         let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
@@ -184,6 +187,7 @@ impl GpuOrder {
             rank,
             syncs,
             uncertain,
+            amid_loss,
             clocks_disagree,
             after_loss,
             dep_offset,

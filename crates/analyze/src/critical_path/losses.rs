@@ -2,6 +2,7 @@
 //! that something unrecorded may have come between is not certain.
 
 use super::gpu_calls::{CallKind, CallKinds};
+use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, GpuId, Trace};
@@ -11,6 +12,8 @@ pub(super) struct Losses<'a> {
     kinds: &'a CallKinds,
     /// Starts of launch calls without an operation, and of all launches of graphs.
     launches: Vec<i64>,
+    /// Starts of launch calls without an operation.
+    lost: Vec<i64>,
     /// Calls that copy, without a copy.
     copies: Vec<EventId>,
     /// Starts of operations without a launch call.
@@ -32,12 +35,14 @@ impl<'a> Losses<'a> {
         let graphs = launches.iter().filter(|(_, kind)| *kind == CallKind::GraphLaunch).map(|(e, _)| e);
         let mut starts: Vec<i64> = lost.iter().chain(graphs).map(start_of).collect();
         starts.sort_unstable();
+        let mut lost_starts: Vec<i64> = lost.iter().map(start_of).collect();
+        lost_starts.sort_unstable();
         let operations = streams.operations.iter().flatten().filter(|id| trace.gpu.launch[id.index()].is_none());
         let mut unlaunched: Vec<i64> = operations.map(|&id| start(trace, id)).collect();
         unlaunched.sort_unstable();
         let pervasive = is_pervasive(trace, streams, &lost);
         let copies = lost.into_iter().filter(|&e| kinds.of(trace, e) == Some(CallKind::Copy)).collect();
-        Self { kinds, launches: starts, copies, unlaunched, pervasive }
+        Self { kinds, launches: starts, lost: lost_starts, copies, unlaunched, pervasive }
     }
 
     /// Whether an operation was launched as part of a graph. Recordings of graphs lack kernels, and nothing tells which.
@@ -54,6 +59,40 @@ impl<'a> Losses<'a> {
     /// Whether an operation may have been launched between two moments without being recorded.
     pub(super) fn may_miss_between(&self, from: i64, to: i64) -> bool {
         self.pervasive || has_between(&self.launches, from, to)
+    }
+
+    /// Whether an operation was, or may have been, launched between two moments and has no record; kernels of graphs, which
+    /// every trace may lack, do not count.
+    pub(super) fn is_missing_between(&self, from: i64, to: i64) -> bool {
+        self.pervasive || has_between(&self.lost, from, to)
+    }
+
+    /// Calls that may have waited for work that has no record, by start.
+    pub(super) fn calls_amid_loss(
+        &self,
+        trace: &Trace,
+        uncertain: &FxHashSet<EventId>,
+        syncs: &[SyncCall],
+    ) -> Vec<EventId> {
+        let start_of = |call: EventId| trace.events.start[call.index()];
+        let missed_before = |call: EventId, on: &[GpuId]| {
+            let last = on.iter().map(|&id| launched_at(trace, id)).max().unwrap_or(i64::MIN);
+            self.is_missing_between(last, start_of(call))
+        };
+        let calls = uncertain.iter().copied().filter(|call| call.is_some());
+        let mut found: Vec<EventId> = calls.filter(|&call| missed_before(call, &[])).collect();
+        let waited = syncs.iter().filter(|s| match s.reason {
+            _ if s.call.is_none() => false,
+            Reason::SynchronisationAmidLoss | Reason::Free | Reason::UnrecordedSync | Reason::Polling => {
+                missed_before(s.call, &s.on)
+            }
+            _ => false,
+        });
+        found.extend(waited.map(|s| s.call));
+        found.extend(self.copies());
+        found.sort_unstable_by_key(|&call| (start_of(call), call));
+        found.dedup();
+        found
     }
 
     /// Whether an operation, launched at an unknown time and on whatever stream, starts between two moments: it may be

@@ -1,5 +1,6 @@
 //! What encloses each event: found once for all, so that deep stacks are climbed only once.
 
+use super::names::{Names, bits};
 use super::threads::is_annotation;
 use stackline_model::{EventId, EventKind, Trace};
 
@@ -14,28 +15,44 @@ pub(super) struct Enclosing {
     place: Vec<EventId>,
     /// How many places enclose the event, itself included.
     places: Vec<u32>,
+    /// The innermost of the outermost [`DEPTH`] places.
+    shown: Vec<EventId>,
+    /// Whether it is or lies in a span that loads data.
+    loads_data: Vec<bool>,
 }
 
 impl Enclosing {
-    pub(super) fn new(trace: &Trace) -> Self {
+    pub(super) fn new(trace: &Trace, names: &Names) -> Self {
         let none = || vec![EventId::NONE; trace.events.len()];
-        let mut found = Self { operator: none(), frame: none(), place: none(), places: vec![0; trace.events.len()] };
+        let no = || vec![false; trace.events.len()];
+        let mut found = Self {
+            operator: none(),
+            frame: none(),
+            place: none(),
+            places: vec![0; trace.events.len()],
+            shown: none(),
+            loads_data: no(),
+        };
         for track in trace.tracks.ids() {
             // Enclosing events come first.
             for &event in trace.track_events(track) {
-                found.add(trace, event);
+                found.add(trace, names, event);
             }
         }
         found
     }
 
-    fn add(&mut self, trace: &Trace, event: EventId) {
+    fn add(&mut self, trace: &Trace, names: &Names, event: EventId) {
         let at = event.index();
         if let Some(parent) = trace.events.parent[at].some() {
             let parent = parent.index();
             (self.operator[at], self.frame[at]) = (self.operator[parent], self.frame[parent]);
             (self.place[at], self.places[at]) = (self.place[parent], self.places[parent]);
+            self.shown[at] = self.shown[parent];
+            self.loads_data[at] = self.loads_data[parent];
         }
+        let known = names.of(trace, event);
+        self.loads_data[at] |= known & bits::LOADS_DATA != 0;
         let kind = trace.kind(event);
         match kind {
             EventKind::Operator => self.operator[at] = event,
@@ -46,6 +63,9 @@ impl Enclosing {
         if is_module || is_annotation(trace, event) {
             self.place[at] = event;
             self.places[at] += 1;
+            if self.places[at] as usize <= DEPTH {
+                self.shown[at] = event;
+            }
         }
     }
 
@@ -59,6 +79,11 @@ impl Enclosing {
         self.frame[event.index()]
     }
 
+    /// Whether the event is, or lies in, a span that loads data.
+    pub(super) fn loads_data(&self, event: EventId) -> bool {
+        self.loads_data[event.index()]
+    }
+
     /// An event of either kind and those of its kind around it, innermost first.
     pub(super) fn chain<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
         let of_kind = match event.some().map(|e| trace.kind(e)) {
@@ -70,11 +95,57 @@ impl Enclosing {
 
     /// Annotations and modules around an event, itself included: the outermost [`DEPTH`] of them, outermost first.
     pub(super) fn places(&self, trace: &Trace, event: EventId) -> Vec<EventId> {
-        let outer = |e: &EventId| self.place[trace.events.parent[e.index()].some()?.index()].some();
-        let chain = std::iter::successors(self.place[event.index()].some(), outer);
-        let hidden = (self.places[event.index()] as usize).saturating_sub(DEPTH);
-        let mut places: Vec<EventId> = chain.skip(hidden).collect();
+        let mut places: Vec<EventId> = self.places_from(trace, self.shown[event.index()]).collect();
         places.reverse();
         places
+    }
+
+    /// Annotations and modules around an event, itself included: innermost first.
+    pub(super) fn places_outwards<'a>(
+        &'a self,
+        trace: &'a Trace,
+        event: EventId,
+    ) -> impl Iterator<Item = EventId> + 'a {
+        self.places_from(trace, self.place[event.index()])
+    }
+
+    fn places_from<'a>(&'a self, trace: &'a Trace, place: EventId) -> impl Iterator<Item = EventId> + 'a {
+        let outer = |e: &EventId| self.place[trace.events.parent[e.index()].some()?.index()].some();
+        std::iter::successors(place.some(), outer)
+    }
+}
+
+/// Whether events or something around them passes a test: each event is climbed over once.
+pub(super) struct Around {
+    /// Per event: not known yet, no, yes.
+    known: Vec<Option<bool>>,
+}
+
+impl Around {
+    pub(super) fn new(trace: &Trace) -> Self {
+        Self { known: vec![None; trace.events.len()] }
+    }
+
+    /// Whether an event or one around it passes; the test must be the same at every call.
+    pub(super) fn any(&mut self, trace: &Trace, event: EventId, test: impl Fn(EventId) -> bool) -> bool {
+        let mut climbed = Vec::new();
+        let mut at = event;
+        let found = loop {
+            if at.is_none() {
+                break false;
+            }
+            if let Some(known) = self.known[at.index()] {
+                break known;
+            }
+            climbed.push(at);
+            if test(at) {
+                break true;
+            }
+            at = trace.events.parent[at.index()];
+        };
+        for event in climbed {
+            self.known[event.index()] = Some(found);
+        }
+        found
     }
 }

@@ -36,7 +36,7 @@ pub use walk::{ExactPath, Hop};
 pub use window::{Window, WindowChoice};
 
 use super::CriticalPathError;
-use super::gpu_order::GpuOrder;
+use super::gpu_order::{GpuOrder, ROUNDING_NS};
 use enclosing::Enclosing;
 use lanes::Lane;
 use names::Names;
@@ -58,6 +58,8 @@ pub struct Exact<'a> {
     unexplained_waits: u64,
     /// Calls that may have waited, though no record says so.
     uncertain: FxHashSet<EventId>,
+    /// Calls that may have waited for work that has no record.
+    amid_loss: Vec<EventId>,
     clocks_disagree: bool,
     enclosing: OnceLock<Enclosing>,
 }
@@ -70,7 +72,7 @@ impl<'a> Exact<'a> {
         let threads = threads::find(trace, &lanes, &names);
         let order = GpuOrder::new(trace);
         let (graph, lane_nodes, corrections) = build::Builder::build(trace, &order, &lanes, &threads);
-        let GpuOrder { unexplained_waits, uncertain, clocks_disagree, .. } = order;
+        let GpuOrder { unexplained_waits, uncertain, amid_loss, clocks_disagree, .. } = order;
         let gaps = threads.gaps;
         Self {
             trace,
@@ -82,6 +84,7 @@ impl<'a> Exact<'a> {
             corrections,
             unexplained_waits,
             uncertain,
+            amid_loss,
             clocks_disagree,
             enclosing: OnceLock::new(),
         }
@@ -89,7 +92,14 @@ impl<'a> Exact<'a> {
 
     /// What encloses each event.
     fn enclosing(&self) -> &Enclosing {
-        self.enclosing.get_or_init(|| Enclosing::new(self.trace))
+        self.enclosing.get_or_init(|| Enclosing::new(self.trace, &self.names))
+    }
+
+    /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.
+    pub fn clocks_disagree(&self) -> bool {
+        let is_off = |c: &stackline_model::DeviceClock| c.shift_ns().is_none_or(|shift| shift.abs() > ROUNDING_NS);
+        let bounded = self.trace.meta.clocks.iter().filter(|c| c.least_ns.is_some() || c.most_ns.is_some());
+        self.clocks_disagree || bounded.into_iter().any(is_off)
     }
 
     /// The graph.

@@ -109,9 +109,7 @@ impl Applier<'_, '_> {
     }
 
     fn is_loader(&self, event: EventId) -> bool {
-        let trace = self.exact.trace;
-        let loads = |e: EventId| self.exact.names.of(trace, e) & bits::LOADS_DATA != 0;
-        event.is_some() && (loads(event) || trace.ancestors(event).any(loads))
+        event.is_some() && self.exact.enclosing().loads_data(event)
     }
 
     /// Waits inside the loader's frames: the time between two batches shrinks as the throughput grows, the rest of the
