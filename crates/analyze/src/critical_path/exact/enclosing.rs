@@ -17,8 +17,10 @@ pub(super) struct Enclosing {
     places: Vec<u32>,
     /// The innermost of the outermost [`DEPTH`] places.
     shown: Vec<EventId>,
-    /// Whether it is or lies in a span that loads data.
+    /// Whether it is or lies in a span that loads data,
     loads_data: Vec<bool>,
+    /// in one that does nothing but wait.
+    only_waits: Vec<bool>,
 }
 
 impl Enclosing {
@@ -32,6 +34,7 @@ impl Enclosing {
             places: vec![0; trace.events.len()],
             shown: none(),
             loads_data: no(),
+            only_waits: no(),
         };
         for track in trace.tracks.ids() {
             // Enclosing events come first.
@@ -50,9 +53,11 @@ impl Enclosing {
             (self.place[at], self.places[at]) = (self.place[parent], self.places[parent]);
             self.shown[at] = self.shown[parent];
             self.loads_data[at] = self.loads_data[parent];
+            self.only_waits[at] = self.only_waits[parent];
         }
         let known = names.of(trace, event);
         self.loads_data[at] |= known & bits::LOADS_DATA != 0;
+        self.only_waits[at] |= known & bits::ONLY_WAITS != 0;
         let kind = trace.kind(event);
         match kind {
             EventKind::Operator => self.operator[at] = event,
@@ -82,6 +87,11 @@ impl Enclosing {
     /// Whether the event is, or lies in, a span that loads data.
     pub(super) fn loads_data(&self, event: EventId) -> bool {
         self.loads_data[event.index()]
+    }
+
+    /// Whether the event is, or lies in, a frame that does nothing but wait.
+    pub(super) fn only_waits(&self, event: EventId) -> bool {
+        self.only_waits[event.index()]
     }
 
     /// An event of either kind and those of its kind around it, innermost first.
