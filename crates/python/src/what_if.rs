@@ -8,8 +8,9 @@ use crate::worker::quiet;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::critical_path::exact::Exact;
-use stackline_analyze::critical_path::exact::what_if::{Edit, NewPath, Prediction, SweepOptions, sweep_table, tables};
+use stackline_analyze::critical_path::exact::what_if::{
+    self as exact_what_if, Edit, NewPath, Prediction, SweepOptions, sweep_table, tables,
+};
 use stackline_engine::Watch;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(crate) fn what_if(
     let set = Arc::clone(&run.set);
     let found = quiet(py, &Watch::new(), move || -> Result<_, CriticalPathError> {
         let edits = edits.iter().map(|e| Edit::parse(e)).collect::<Result<Vec<_>, _>>()?;
-        Exact::new(&set.traces[at]).what_if().predict(&choice, &edits)
+        exact_what_if::predict(&set.traces[at], &choice, &edits)
     })?;
     found.map(NativePrediction).map_err(|e| failed(py, &e))
 }
@@ -62,9 +63,8 @@ pub(crate) fn sweep(
     let watch = Watch::new();
     let stop = watch.clone();
     let found = quiet(py, &watch, move || {
-        let exact = Exact::new(&set.traces[at]);
         let options = SweepOptions { candidates, threads };
-        exact.what_if().sweep(&choice, &options, &|| stop.is_cancelled()).map(|s| sweep_table(&s))
+        exact_what_if::sweep(&set.traces[at], &choice, &options, &|| stop.is_cancelled()).map(|s| sweep_table(&s))
     })?;
     NativeTable::from_model(&found.map_err(|e| failed(py, &e))?)
 }

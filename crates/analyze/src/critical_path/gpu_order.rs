@@ -136,6 +136,8 @@ pub struct GpuOrder {
     pub syncs: Vec<SyncCall>,
     /// Calls that may have waited for something, though no record says so.
     pub uncertain: FxHashSet<EventId>,
+    /// Calls that may have waited for work that has no record, by start.
+    pub amid_loss: Vec<EventId>,
     /// Loops of queries that saw nothing of the trace done: what surrounds the queries may have waited.
     pub loops: Loops,
     /// Processes whose clock visibly disagrees with that of a GPU: an operation starts before the call that launched it,
@@ -170,6 +172,7 @@ impl GpuOrder {
         let loops = implicit_waits::polling(trace, kinds, &streams, &mut syncs);
         implicit_waits::back_pressure(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
+        let amid_loss = losses.calls_amid_loss(trace, &uncertain, &syncs);
         let mut after_loss = after_loss(trace, &streams, &losses);
         after_unknown.into_iter().for_each(|id| after_loss[id.index()] = true);
         let (dep_offset, deps) = by_target(trace.gpu.len(), deps);
@@ -193,6 +196,7 @@ impl GpuOrder {
             syncs,
             uncertain,
             loops,
+            amid_loss,
             clocks_disagree,
             overlong,
             after_loss,

@@ -2,6 +2,7 @@
 //! that something unrecorded may have come between is not certain.
 
 use super::gpu_calls::{CallKind, CallKinds};
+use super::gpu_order::{Reason, SyncCall};
 use super::streams::{Streams, is_usable, start};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, GpuId, Key, Trace};
@@ -22,6 +23,8 @@ pub(super) struct Losses<'a> {
 struct Lost {
     /// Starts of launch calls without an operation, and of all launches of graphs.
     launches: Vec<i64>,
+    /// Starts of launch calls without an operation.
+    unanswered: Vec<i64>,
     /// Starts of operations without a launch call.
     unlaunched: Vec<i64>,
     /// Whether calls and operations are missing amid others: then some may have left no record at all.
@@ -48,7 +51,9 @@ impl<'a> Losses<'a> {
                 found.copies.push(event);
             }
             if is_lost || kind == CallKind::GraphLaunch {
-                found.by_process.entry(process(event)).or_default().launches.push(at);
+                let lost = found.by_process.entry(process(event)).or_default();
+                lost.launches.push(at);
+                lost.unanswered.extend(is_lost.then_some(at));
             }
         }
         for id in streams.operations.iter().flatten().copied().filter(|id| trace.gpu.launch[id.index()].is_none()) {
@@ -60,6 +65,7 @@ impl<'a> Losses<'a> {
         found.unowned.sort_unstable();
         for (process, lost) in &mut found.by_process {
             lost.launches.sort_unstable();
+            lost.unanswered.sort_unstable();
             lost.unlaunched.sort_unstable();
             lost.pervasive = first_lost.get(process).is_some_and(|&at| is_pervasive(trace, streams, *process, at));
         }
@@ -81,6 +87,42 @@ impl<'a> Losses<'a> {
     pub(super) fn may_miss_between(&self, process: Key, from: i64, to: i64) -> bool {
         let lost = self.by_process.get(&process);
         lost.is_some_and(|lost| lost.pervasive || has_between(&lost.launches, from, to))
+    }
+
+    /// Whether an operation of a process was, or may have been, launched between two moments and has no record; kernels
+    /// of graphs, which every trace may lack, do not count.
+    fn is_missing_between(&self, process: Key, from: i64, to: i64) -> bool {
+        let lost = self.by_process.get(&process);
+        lost.is_some_and(|lost| lost.pervasive || has_between(&lost.unanswered, from, to))
+    }
+
+    /// Calls that may have waited for work that has no record, by start.
+    pub(super) fn calls_amid_loss(
+        &self,
+        trace: &Trace,
+        uncertain: &FxHashSet<EventId>,
+        syncs: &[SyncCall],
+    ) -> Vec<EventId> {
+        let start_of = |call: EventId| trace.events.start[call.index()];
+        let missed_before = |call: EventId, on: &[GpuId]| {
+            let last = on.iter().map(|&id| launched_at(trace, id)).max().unwrap_or(i64::MIN);
+            let process = trace.tracks.pid(trace.events.track[call.index()]);
+            self.is_missing_between(process, last, start_of(call))
+        };
+        let calls = uncertain.iter().copied().filter(|call| call.is_some());
+        let mut found: Vec<EventId> = calls.filter(|&call| missed_before(call, &[])).collect();
+        let waited = syncs.iter().filter(|s| match s.reason {
+            _ if s.call.is_none() => false,
+            Reason::SynchronisationAmidLoss | Reason::Free | Reason::UnrecordedSync | Reason::Polling => {
+                missed_before(s.call, &s.on)
+            }
+            _ => false,
+        });
+        found.extend(waited.map(|s| s.call));
+        found.extend(self.copies());
+        found.sort_unstable_by_key(|&call| (start_of(call), call));
+        found.dedup();
+        found
     }
 
     /// Whether an operation of a process, launched at an unknown time and on whatever stream, starts between two

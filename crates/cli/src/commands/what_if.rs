@@ -8,10 +8,10 @@ use crate::output::{Answer, say};
 use crate::session::Session;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use stackline_analyze::critical_path::exact::WindowChoice;
 use stackline_analyze::critical_path::exact::what_if::{
-    Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
+    self, Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
-use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_present::{human, terminal};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,14 +29,13 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
     }
     let choice = window(args.annotation.as_deref().unwrap_or_default(), args.instance, common)?;
     let session = Session::open(&args.inputs.inputs, common)?;
-    let exact = Exact::new(one_trace(&session)?);
-    let what_if = exact.what_if();
+    let trace = one_trace(&session)?;
     let people = common.format == Format::Table && common.tables.is_empty();
     let (tables, extra, head) = if args.sweep {
         let options = SweepOptions { candidates: args.candidates, threads: common.threads };
         let stop = stop_on_interrupt()?;
         let stopped = || stop.load(Ordering::Relaxed);
-        let sweep = what_if.sweep(&choice, &options, &stopped).map_err(refuse)?;
+        let sweep = what_if::sweep(trace, &choice, &options, &stopped).map_err(refuse)?;
         if stopped() {
             say(&format!("Stopped: {} of {} edits were tried.", sweep.tried, sweep.planned))?;
         }
@@ -46,7 +45,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
             sweep_head(&sweep, &choice),
         )
     } else {
-        let prediction = what_if.predict(&choice, &edits).map_err(refuse)?;
+        let prediction = what_if::predict(trace, &choice, &edits).map_err(refuse)?;
         (tables(&prediction), extra(&prediction), head(&prediction, &choice))
     };
     let tables = session.pick(tables)?;
@@ -132,7 +131,7 @@ fn head(found: &Prediction, choice: &WindowChoice) -> String {
 }
 
 fn extra(found: &Prediction) -> Vec<(&'static str, Value)> {
-    let by_category = |path: &stackline_analyze::critical_path::exact::what_if::NewPath| -> Value {
+    let by_category = |path: &what_if::NewPath| -> Value {
         path.by_category
             .iter()
             .map(|(c, ns)| (c.name().to_owned(), json!(ns)))
@@ -173,5 +172,6 @@ fn sweep_extra(sweep: &Sweep) -> Vec<(&'static str, Value)> {
         ("window_ns", json!(sweep.window_ns)),
         ("planned", json!(sweep.planned)),
         ("tried", json!(sweep.tried)),
+        ("left_out", json!(sweep.left_out)),
     ]
 }

@@ -91,6 +91,7 @@ impl<'a> Builder<'a> {
         builder.add_operations();
         builder.add_launches();
         let waits = builder.collect_waits(threads);
+        builder.cut_at_doubtful_calls();
         builder.add_lanes(waits);
         builder.connect_operations();
         builder.explain_long_gaps();
@@ -167,6 +168,15 @@ impl<'a> Builder<'a> {
             list.sort_by_key(|w| (w.from, w.until, w.to));
         }
         waits
+    }
+
+    /// Nodes end where calls return that may have waited for something unrecorded: an edit may meet them there.
+    fn cut_at_doubtful_calls(&mut self) {
+        for &call in &self.order.amid_loss {
+            if let Some(&lane) = self.lane_of.get(&self.trace.events.track[call.index()]) {
+                self.source(lane, self.trace.events.end(call));
+            }
+        }
     }
 
     fn sync_wait(&self, sync: &SyncCall) -> Option<Wait> {

@@ -1,6 +1,7 @@
 //! What a nanosecond on the path is charged to.
 
 use super::Exact;
+use super::enclosing::Around;
 use super::graph::{Dependency, NodeKind};
 use super::names::{Names, bits};
 use super::threads::{Gap, is_annotation};
@@ -120,14 +121,14 @@ pub(super) struct Categories<'a> {
     types: NameTypes<'a>,
     gaps: &'a [Gap],
     uncertain: &'a FxHashSet<EventId>,
-    /// Per event whether it is part of loading data: 0 unknown yet, 1 no, 2 yes.
-    loads: Vec<u8>,
+    /// Per event whether it is part of loading data.
+    loads: Around,
 }
 
 impl<'a> Categories<'a> {
     pub(super) fn new(exact: &'a Exact<'_>) -> Self {
         let Exact { trace, names, gaps, uncertain, .. } = exact;
-        Self { trace, names, types: NameTypes::new(trace, RULES), gaps, uncertain, loads: vec![0; trace.events.len()] }
+        Self { trace, names, types: NameTypes::new(trace, RULES), gaps, uncertain, loads: Around::new(trace) }
     }
 
     /// Of GPU work.
@@ -176,24 +177,7 @@ impl<'a> Categories<'a> {
 
     /// Whether a span is or lies in one that loads data.
     fn loads_data(&mut self, event: EventId) -> bool {
-        let mut chain = Vec::new();
-        let mut at = event;
-        let found = loop {
-            if at.is_none() {
-                break 1;
-            }
-            match self.loads[at.index()] {
-                0 => chain.push(at),
-                known => break known,
-            }
-            if self.names.of(self.trace, at) & bits::LOADS_DATA != 0 {
-                break 2;
-            }
-            at = self.trace.events.parent[at.index()];
-        };
-        for event in chain {
-            self.loads[event.index()] = found;
-        }
-        found == 2
+        let (trace, names) = (self.trace, self.names);
+        self.loads.any(trace, event, |e| names.of(trace, e) & bits::LOADS_DATA != 0)
     }
 }

@@ -5,6 +5,7 @@
 //! what no record says is inferred by a named rule or is `unknown`.
 
 mod build;
+mod bursts;
 mod category;
 mod enclosing;
 mod graph;
@@ -36,7 +37,7 @@ pub use window::{Window, WindowChoice};
 
 use super::CriticalPathError;
 use super::gpu_calls::CallKinds;
-use super::gpu_order::GpuOrder;
+use super::gpu_order::{GpuOrder, ROUNDING_NS};
 use super::implicit_waits::Loops;
 use category::Categories;
 use enclosing::Enclosing;
@@ -61,6 +62,8 @@ pub struct Exact<'a> {
     unexplained_waits: u64,
     /// Calls that may have waited, though no record says so.
     uncertain: FxHashSet<EventId>,
+    /// Calls that may have waited for work that has no record.
+    amid_loss: Vec<EventId>,
     loops: Loops,
     /// Processes whose clock disagrees with that of a GPU.
     clocks_disagree: BTreeSet<Key>,
@@ -82,7 +85,7 @@ impl<'a> Exact<'a> {
         let built = build::Builder::build(trace, &order, &lanes, &threads);
         let build::Built { mut graph, edges, lane_nodes, corrections } = built;
         // What the graph was made of goes before the edges find their places, which takes the most memory.
-        let GpuOrder { unexplained_waits, uncertain, loops, clocks_disagree, overlong, left_out, .. } = { order };
+        let GpuOrder { unexplained_waits, uncertain, loops, amid_loss, clocks_disagree, overlong, left_out, .. } = { order };
         let threads::Threads { gaps, .. } = { threads };
         graph.connect(edges);
         Self {
@@ -96,6 +99,7 @@ impl<'a> Exact<'a> {
             unexplained_waits,
             uncertain,
             loops,
+            amid_loss,
             clocks_disagree,
             overlong,
             left_out,
@@ -106,7 +110,14 @@ impl<'a> Exact<'a> {
 
     /// What encloses each event.
     fn enclosing(&self) -> &Enclosing {
-        self.enclosing.get_or_init(|| Enclosing::new(self.trace))
+        self.enclosing.get_or_init(|| Enclosing::new(self.trace, &self.names))
+    }
+
+    /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.
+    pub fn clocks_disagree(&self) -> bool {
+        let is_off = |c: &stackline_model::DeviceClock| c.shift_ns().is_none_or(|shift| shift.abs() > ROUNDING_NS);
+        let bounded = self.trace.meta.clocks.iter().filter(|c| c.least_ns.is_some() || c.most_ns.is_some());
+        !self.clocks_disagree.is_empty() || bounded.into_iter().any(is_off)
     }
 
     /// The graph.

@@ -16,24 +16,26 @@ pub(super) mod bits {
     pub(in super::super) const LOCKS: u8 = 16;
     /// Belongs to the loading of data.
     pub(in super::super) const LOADS_DATA: u8 = 8;
+    /// Waits and does nothing else, whatever is recorded inside.
+    pub(in super::super) const ONLY_WAITS: u8 = 64;
 }
 
 /// All parts that a name must contain, and the bit they stand for.
 const RULES: &[(&[&str], u8)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
     (&["graph.py(", "_engine_run_backward"], bits::RUNS_BACKWARD),
-    (&["'acquire' of '_thread."], bits::WAITS | bits::LOCKS),
-    (&["built-in method acquire"], bits::WAITS | bits::LOCKS),
+    (&["'acquire' of '_thread."], bits::WAITS | bits::LOCKS | bits::ONLY_WAITS),
+    (&["built-in method acquire"], bits::WAITS | bits::LOCKS | bits::ONLY_WAITS),
     (&["queues.py(", "): get"], bits::WAITS),
     (&["queue.py(", "): get"], bits::WAITS),
     (&["'get' of '_queue.SimpleQueue"], bits::WAITS),
-    (&["built-in method poll"], bits::WAITS),
-    (&["method 'poll' of"], bits::WAITS),
-    (&["built-in method select"], bits::WAITS),
-    (&["selectors.py("], bits::WAITS),
-    (&["threading.py(", "): wait"], bits::WAITS),
-    (&["connection.py(", "): wait"], bits::WAITS),
-    (&["connection.py(", "): _poll"], bits::WAITS),
+    (&["built-in method poll"], bits::WAITS | bits::ONLY_WAITS),
+    (&["method 'poll' of"], bits::WAITS | bits::ONLY_WAITS),
+    (&["built-in method select"], bits::WAITS | bits::ONLY_WAITS),
+    (&["selectors.py("], bits::WAITS | bits::ONLY_WAITS),
+    (&["threading.py(", "): wait"], bits::WAITS | bits::ONLY_WAITS),
+    (&["connection.py(", "): wait"], bits::WAITS | bits::ONLY_WAITS),
+    (&["connection.py(", "): _poll"], bits::WAITS | bits::ONLY_WAITS),
     (&["queues.py(", "): put"], bits::PUTS),
     (&["queue.py(", "): put"], bits::PUTS),
     (&["_try_put_index"], bits::PUTS),
@@ -89,6 +91,7 @@ mod tests {
         let run = "<built-in method run_backward of torch._C._EngineBase object at 0x7f64>";
         assert_eq!(classify(run), bits::RUNS_BACKWARD);
         assert_eq!(classify("multiprocessing/queues.py(103): get"), bits::WAITS);
+        assert_eq!(classify("selectors.py(403): select"), bits::WAITS | bits::ONLY_WAITS);
         assert_eq!(classify("<method 'release' of '_thread.lock' objects>"), bits::RELEASES);
         assert_eq!(classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::PUTS, bits::PUTS);
         assert_eq!(classify("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"), bits::LOADS_DATA);

@@ -1,5 +1,6 @@
 //! Which thread let which other one go on.
 
+use super::bursts::Bursts;
 use super::lanes::{Lane, Piece};
 use super::names::{Names, bits};
 use crate::critical_path::gpu_order::Evidence;
@@ -88,6 +89,8 @@ struct Finder<'a> {
     /// By process: a lane that only loads data beside others.
     pinning: FxHashMap<Key, usize>,
     burst_ends: Ends,
+    /// Who ran Python when.
+    python: Bursts,
     /// Ends of frames that release a lock, and of frames that put something into a queue.
     release_ends: Ends,
     put_ends: Ends,
@@ -107,6 +110,7 @@ pub(super) fn find(trace: &Trace, lanes: &[Lane], names: &Names) -> Threads {
         pinning: FxHashMap::default(),
         is_loader: lanes.iter().map(|lane| is_loader(trace, lane, names)).collect(),
         burst_ends: burst_ends(lanes),
+        python: Bursts::new(trace, lanes),
         release_ends: frame_ends(trace, lanes, names, bits::RELEASES),
         put_ends: frame_ends(trace, lanes, names, bits::PUTS),
         handovers: Vec::new(),
@@ -315,25 +319,9 @@ impl Finder<'_> {
 
     /// A burst of Python on another thread of the process that ran when the gap began and ended in it.
     fn interpreter_lock(&self, lane: usize, from: i64, to: i64) -> Option<Source> {
-        let pid = self.pid(lane);
-        let held = |other: usize| {
-            let own = &self.lanes[other];
-            if other == lane || own.has.python == 0 || self.pid(other) != pid || !own.is_busy_before(from + 1) {
-                return None;
-            }
-            let piece = own.piece_at(from)?;
-            let pause = own.gaps.partition_point(|&gap| gap < own.pieces[piece].start);
-            let ends = *own.gaps.get(pause)?;
-            (ends <= to && self.is_python_burst(own.pieces[piece].event)).then_some((ends, other))
-        };
-        let (at, other) = (0..self.lanes.len()).filter_map(held).max()?;
+        // The thread itself pauses then: it is none of those.
+        let (at, other) = self.python.paused(self.pid(lane), from, to)?;
         Some(((other, at), ThreadRule::InterpreterLock, Evidence::Inferred))
-    }
-
-    /// Whether the outermost span around an event is a Python frame.
-    fn is_python_burst(&self, event: EventId) -> bool {
-        event.is_some()
-            && self.trace.kind(self.trace.ancestors(event).last().unwrap_or(event)) == EventKind::PythonFunction
     }
 
     /// Pieces in which a thread waits for another one.

@@ -9,6 +9,7 @@ use super::index::{Index, Stretch};
 use super::replay::{Changes, GONE, Plan};
 use super::select::{Selected, select};
 use super::selector::Selector;
+use super::stop::Stop;
 use crate::critical_path::CriticalPathError;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::EventId;
@@ -37,6 +38,7 @@ pub(super) struct Applier<'a, 'e> {
     stretches: FxHashMap<Stretch, usize>,
     edits: &'e [Edit],
     current: usize,
+    pub(super) stop: Stop<'e>,
 }
 
 /// Makes changes of edits.
@@ -44,6 +46,7 @@ pub(super) fn apply<'e>(
     exact: &'e Exact<'_>,
     (plan, index): (&'e Plan, &'e Index),
     edits: &'e [Edit],
+    stop: Stop<'e>,
 ) -> Result<Applied, CriticalPathError> {
     let mut applier = Applier {
         exact,
@@ -56,6 +59,7 @@ pub(super) fn apply<'e>(
         stretches: FxHashMap::default(),
         edits,
         current: 0,
+        stop,
     };
     let mut counts = Vec::new();
     for (i, edit) in edits.iter().enumerate() {
@@ -96,7 +100,7 @@ impl Applier<'_, '_> {
                 _ => Ok(0),
             };
         };
-        let mut selected = select(self.exact, self.index, selector)?;
+        let mut selected = select(self.exact, self.index, selector, self.stop)?;
         if selected.owns_gpu && matches!(edit.action, Action::Scale(_) | Action::Remove) {
             let inside = selected.stretches.iter().flat_map(|&s| self.index.launched_in(s)).map(|l| l.node);
             selected.gpu = inside.collect();
@@ -106,6 +110,13 @@ impl Applier<'_, '_> {
             self.keep_collectives(&mut selected, selector)?;
         }
         self.refuse_contradictions(&selected)?;
+        if !selected.gpu.is_empty() || selected.owns_gpu {
+            self.changes.take_gpu_time(match edit.action {
+                Action::Scale(factor) => 1.0 - factor,
+                Action::Remove | Action::SetNs(_) => 1.0,
+                _ => 0.0,
+            });
+        }
         match edit.action {
             Action::Scale(factor) => self.scale(&selected, factor),
             Action::Remove => self.remove(&selected),

@@ -108,10 +108,15 @@ impl Applier<'_, '_> {
         batches
     }
 
+    /// Whether a span waits: by its own name, or as part of a frame that does nothing else. (Profilers of Python may lack the
+    /// innermost call, or show the one before it instead.)
+    fn is_wait(&self, event: EventId) -> bool {
+        let waits = |e: EventId| self.exact.names.of(self.exact.trace, e) & bits::WAITS != 0;
+        event.is_some() && (waits(event) || self.exact.enclosing().only_waits(event))
+    }
+
     fn is_loader(&self, event: EventId) -> bool {
-        let trace = self.exact.trace;
-        let loads = |e: EventId| self.exact.names.of(trace, e) & bits::LOADS_DATA != 0;
-        event.is_some() && (loads(event) || trace.ancestors(event).any(loads))
+        event.is_some() && self.exact.enclosing().loads_data(event)
     }
 
     /// Waits inside the loader's frames: the time between two batches shrinks as the throughput grows, the rest of the
@@ -123,7 +128,9 @@ impl Applier<'_, '_> {
             return Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason });
         }
         let (count, mut before) = (waits.len(), None);
-        for (lane, from, to) in waits {
+        // Looking whether a batch is there, and finding it, is no wait, and begins no period.
+        let is_wait = |(_, from, to): &Stretch| to - from > LONG_GAP_NS;
+        for (lane, from, to) in waits.into_iter().filter(is_wait) {
             let period = before.filter(|&(l, _)| l == lane).map_or(to - from, |(_, end)| to - end);
             let saved = period * i64::from(more) / (1 + i64::from(more));
             before = Some((lane, to));
@@ -166,9 +173,8 @@ impl Applier<'_, '_> {
 
     /// Whether a piece of a lane is a wait for a batch of a worker that is not in the trace.
     fn waits_for_unseen(&self, lane: u32, event: EventId, (from, to): (i64, i64)) -> bool {
-        let known = |e: EventId| e.is_some() && self.exact.names.of(self.exact.trace, e) & bits::WAITS != 0;
         // Looking whether a batch is there, and finding it, is no wait.
-        if to - from <= LONG_GAP_NS || !known(event) || !self.is_loader(event) {
+        if to - from <= LONG_GAP_NS || !self.is_wait(event) || !self.is_loader(event) {
             return false;
         }
         // With a worker in the trace there is a node for the way back from the wait.
@@ -180,13 +186,21 @@ impl Applier<'_, '_> {
         is_one && graph.end[node as usize] >= to
     }
 
-    /// Stretches in which threads wait inside the loader's frames, or load in the process itself.
+    /// Stretches in which threads wait inside the loader's frames. Where no frame that waits is recorded, all time inside
+    /// the loader's: it may load in the process itself.
     fn loader_waits(&self) -> Vec<Stretch> {
+        let known = self.loader_stretches(|event| self.is_wait(event));
+        // Taking over a batch that is there, and unpacking it, takes as long with more workers.
+        if known.is_empty() { self.loader_stretches(|_| true) } else { known }
+    }
+
+    /// Stretches of the loader's frames whose innermost span passes a test.
+    fn loader_stretches(&self, test: impl Fn(EventId) -> bool) -> Vec<Stretch> {
         let mut found: Vec<Stretch> = Vec::new();
         for (number, lane) in self.exact.lanes.iter().enumerate() {
             for (i, piece) in lane.pieces.iter().enumerate() {
                 let to = lane.piece_end(i);
-                if to == i64::MAX || !self.is_loader(piece.event) {
+                if to == i64::MAX || !self.is_loader(piece.event) || !test(piece.event) {
                     continue;
                 }
                 match found.last_mut() {

@@ -6,6 +6,7 @@
 
 mod apply;
 mod capacity;
+mod clocks;
 mod edit;
 mod effects;
 mod host_time;
@@ -13,16 +14,21 @@ mod index;
 mod lags;
 mod launches;
 mod loader;
+mod losses;
 mod notes;
 mod path;
 mod replay;
 mod select;
 mod selector;
+mod stop;
+mod strays;
+mod suggest;
 mod sweep;
 mod tables;
 mod turns;
 mod waits;
 
+pub use clocks::{predict, sweep};
 pub use edit::{Action, Edit};
 pub use path::NewPath;
 pub use selector::{Pattern, Selector, What};
@@ -37,6 +43,7 @@ use apply::{Applied, apply};
 use index::Index;
 use path::End;
 use replay::{Changes, Mode, Plan};
+use stop::Stop;
 use turns::Doubt;
 
 const CLOCKS_DISAGREE: &str = "the clocks of host and GPU disagree (`stackline doctor` tells by how much): times across \
@@ -126,17 +133,17 @@ impl WhatIf<'_, '_> {
     /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
     pub fn predict(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let mut applied = apply(self.exact, (&self.plan, &self.index), edits)?;
+        let mut applied = apply(self.exact, (&self.plan, &self.index), edits, Stop::NEVER)?;
         let mut shifts = Vec::new();
-        let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts);
+        let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER);
         let after = path::path(self.exact, &self.plan, &applied, &shifts, end);
-        let gain = self.gain(&measured, &applied, end.length, &mut shifts);
-        let none = apply(self.exact, (&self.plan, &self.index), &[])?;
-        let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts);
+        let gain = self.gain(&measured, &applied, end.length, &mut shifts, Stop::NEVER);
+        let none = apply(self.exact, (&self.plan, &self.index), &[], Stop::NEVER)?;
+        let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts, Stop::NEVER);
         let before = path::path(self.exact, &self.plan, &none, &shifts, observed);
         let mut notes = std::mem::take(&mut applied.notes);
         let taken = self.taken_off(&measured, &applied);
-        notes.extend((!self.exact.clocks_disagree.is_empty()).then(|| CLOCKS_DISAGREE.to_owned()));
+        notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
         notes.extend(self.no_gain(&measured, &applied, (taken, gain.ns)));
         notes.extend(self.took_over(taken, gain.ns, (&before, &after)));
         notes.extend(self.moved_on(&measured, &applied, gain.ns));
@@ -152,12 +159,21 @@ impl WhatIf<'_, '_> {
         })
     }
 
+    /// What edits, made together, gain.
+    fn gain_of(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Gain, CriticalPathError> {
+        let measured = self.measured(choice)?;
+        let applied = apply(self.exact, (&self.plan, &self.index), edits, Stop::NEVER)?;
+        let mut shifts = Vec::new();
+        let after = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER).length;
+        Ok(self.gain(&measured, &applied, after, &mut shifts, Stop::NEVER))
+    }
+
     /// Start and end of every node as a replay without edits gives them, in ns: those observed.
     pub fn replayed(&self) -> Vec<(i64, i64)> {
         let mut changes = Changes::none(&self.plan);
         changes.replay_from_start();
         let mut shifts = Vec::new();
-        self.plan.replay(&changes, Mode::Usual, self.plan.len() as u32, &mut shifts);
+        self.plan.replay(&changes, Mode::Usual, (self.plan.len() as u32, Stop::NEVER), &mut shifts);
         let graph = &self.exact.graph;
         let times = |n: usize| (graph.start[n], graph.end[n], shifts[self.plan.position[n] as usize]);
         (0..graph.len()).map(times).map(|(start, end, shift)| (start + shift, end + shift)).collect()
@@ -168,25 +184,26 @@ impl WhatIf<'_, '_> {
     }
 
     /// What is gained where the prediction is `after` ns.
-    fn gain(&self, measured: &Measured, applied: &Applied, after: i64, shifts: &mut Vec<i64>) -> Gain {
+    fn gain(&self, measured: &Measured, applied: &Applied, after: i64, shifts: &mut Vec<i64>, stop: Stop<'_>) -> Gain {
         let before = measured.window.length_ns();
-        let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts).length;
+        let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts, stop).length;
         let mut doubt = self.doubt(applied, shifts);
         let favoured = applied.unpinned.as_deref().unwrap_or(applied);
-        let best = self.end_after(measured, favoured, Mode::Optimistic, shifts).length;
+        let best = self.end_after(measured, favoured, Mode::Optimistic, shifts, stop).length;
         let other = self.doubt(favoured, shifts);
         doubt.longer = doubt.longer.max(other.longer);
         doubt.shorter = doubt.shorter.max(other.shorter);
         let ns = before - after;
-        let low = ns.min(before - worst) - doubt.longer;
-        let high = ns.max(before - best) + doubt.shorter;
+        let low = ns.min(before - worst).saturating_sub(doubt.longer);
+        let high = ns.max(before - best).saturating_add(doubt.shorter);
         let low = applied.changes.at_worst.map_or(low, |cost| low.min(-cost));
         let blur = match () {
             () if applied.counts.is_empty() => 0,
             () if low == 0 && high == 0 => before / BLUR,
             () => before / BLUR + LAG_NS,
         };
-        Gain { ns, low_ns: low - blur, high_ns: high + blur }
+        // More than there was cannot be gained.
+        Gain { ns, low_ns: low.saturating_sub(blur), high_ns: high.saturating_add(blur).min(before.max(ns)) }
     }
 
     /// What turns at locks may add or take.
@@ -198,7 +215,14 @@ impl WhatIf<'_, '_> {
     }
 
     /// Where the window ends after the edits, and how long it is then.
-    fn end_after(&self, measured: &Measured, applied: &Applied, mode: Mode, shifts: &mut Vec<i64>) -> End {
+    fn end_after(
+        &self,
+        measured: &Measured,
+        applied: &Applied,
+        mode: Mode,
+        shifts: &mut Vec<i64>,
+        stop: Stop<'_>,
+    ) -> End {
         let window = measured.window;
         if window.anchor == NONE {
             shifts.clear();
@@ -207,7 +231,7 @@ impl WhatIf<'_, '_> {
         }
         let graph = &self.exact.graph;
         if measured.is_whole {
-            self.plan.replay(&applied.changes, mode, self.plan.len() as u32, shifts);
+            self.plan.replay(&applied.changes, mode, (self.plan.len() as u32, stop), shifts);
             let end = |n: u32| graph.end[n as usize] + shifts[self.plan.position[n as usize] as usize];
             let works =
                 |n: u32| graph.kind[n as usize] == NodeKind::Gpu || self.works[graph.place[n as usize] as usize];
@@ -217,7 +241,7 @@ impl WhatIf<'_, '_> {
             return End { node, at: graph.end[node as usize], length: end(node) - window.start };
         }
         let anchor = self.plan.position[window.anchor as usize];
-        self.plan.replay(&applied.changes, mode, anchor + 1, shifts);
+        self.plan.replay(&applied.changes, mode, (anchor + 1, stop), shifts);
         let lane = graph.place[window.anchor as usize];
         let end = self.moment(window.anchor, lane, window.end, applied, shifts);
         let start = self.lane_moment(lane, window.start, applied, shifts);

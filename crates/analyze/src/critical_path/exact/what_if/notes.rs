@@ -4,6 +4,7 @@
 use super::apply::Applied;
 use super::path::NewPath;
 use super::replay::Mode;
+use super::stop::Stop;
 use super::{Measured, WhatIf};
 use crate::critical_path::exact::graph::{NONE, NodeKind};
 use crate::critical_path::exact::walk::Hop;
@@ -77,7 +78,7 @@ impl WhatIf<'_, '_> {
             return None;
         }
         let mut shifts = Vec::new();
-        self.plan.replay(&applied.changes, Mode::Usual, self.plan.len() as u32, &mut shifts);
+        self.plan.replay(&applied.changes, Mode::Usual, (self.plan.len() as u32, Stop::NEVER), &mut shifts);
         let graph = &self.exact.graph;
         let lanes = 0..self.exact.lanes.len() as u32;
         let launched = lanes.flat_map(|lane| self.index.launched_in((lane, window.start, window.end)));

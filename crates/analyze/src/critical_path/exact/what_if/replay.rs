@@ -10,6 +10,8 @@ use super::super::graph::{ActivityGraph, Dependency, NONE};
 use super::capacity::{capacity, lone_queries};
 use super::lags::{Class, Lags, class_of, lag_tables};
 pub(super) use super::lags::{GONE, Mode};
+use super::losses::Losses;
+use super::stop::Stop;
 use super::turns::Turns;
 use super::waits::Waits;
 use crate::critical_path::gpu_order::Evidence;
@@ -55,6 +57,7 @@ pub(super) struct Plan {
     /// Per position whether it follows a wait for the GPU.
     is_sync: Vec<bool>,
     waits: Waits,
+    losses: Losses,
     /// Observed start per position, in ns.
     start: Vec<i64>,
     /// Per mode.
@@ -68,7 +71,9 @@ impl Plan {
     pub(super) fn new(exact: &Exact<'_>) -> Self {
         let mut others = capacity(exact);
         others.extend(lone_queries(exact));
-        Self::of_graph(&exact.graph, Waits::new(exact), Turns::new(exact), &others)
+        let mut plan = Self::of_graph(&exact.graph, Waits::new(exact), Turns::new(exact), &others);
+        plan.losses = Losses::new(exact, &plan.lags[Mode::Pessimistic as usize]);
+        plan
     }
 
     /// `others`: per node one that may hold it back after an edit though it never did in the trace.
@@ -83,6 +88,7 @@ impl Plan {
             most_overlap: most_overlap(graph),
             is_sync: Vec::with_capacity(node.len()),
             waits,
+            losses: Losses::default(),
             start: node.iter().map(|&n| graph.start[n as usize]).collect(),
             lags: lag_tables(graph),
             next_on_stream: FxHashMap::default(),
@@ -170,13 +176,17 @@ impl Plan {
         self.edges[index].slack(&self.lags[Mode::Usual as usize])
     }
 
-    /// Shift of the end of every node before `until`, by position, in ns.
-    pub(super) fn replay(&self, changes: &Changes, mode: Mode, until: u32, shifts: &mut Vec<i64>) {
+    /// Shift of the end of every node before `until`, by position, in ns. Asked to stop, it leaves the rest at 0.
+    pub(super) fn replay(&self, changes: &Changes, mode: Mode, (until, stop): (u32, Stop<'_>), shifts: &mut Vec<i64>) {
         let lags = &self.lags[mode as usize];
         let first = changes.first.min(until);
         shifts.clear();
         shifts.resize(first as usize, 0);
         for at in first..until {
+            if stop.is_asked_at(at as usize) {
+                shifts.resize(until as usize, 0);
+                return;
+            }
             let doubtful = mode != Mode::Usual && self.is_inferred[at as usize];
             let shift = if changes.special[at as usize] || doubtful || self.is_sync[at as usize] {
                 let (shift, change) = self.special_shift(changes, mode, at, shifts);
@@ -185,7 +195,21 @@ impl Plan {
                 let edges = &self.edges[self.range(at)];
                 edges.iter().map(|e| shifts[e.from as usize] - e.slack(lags)).max().unwrap_or(0)
             };
-            shifts.push(shift + changes.time[at as usize]);
+            shifts.push(self.with_losses(changes, mode, at, shift + changes.time[at as usize]));
+        }
+    }
+
+    /// The shift of a node's end, taking in what may be hidden in it that has no record.
+    fn with_losses(&self, changes: &Changes, mode: Mode, at: u32, shift: i64) -> i64 {
+        if self.losses.is_empty() {
+            return shift;
+        }
+        let (node, time) = (self.node[at as usize], changes.time[at as usize]);
+        match mode {
+            Mode::Usual => shift,
+            Mode::Pessimistic => self.losses.at_worst(node, shift, time),
+            Mode::Optimistic if changes.unrecorded == 0.0 => shift,
+            Mode::Optimistic => self.losses.at_best(node, shift, time, changes.unrecorded),
         }
     }
 
@@ -311,6 +335,8 @@ pub(super) struct Changes {
     pub(super) extra: FxHashMap<u32, Vec<(u32, i64)>>,
     /// Edges, by index in the plan, that the optimist takes away.
     gone_at_best: FxHashSet<u32>,
+    /// The largest part of the time of GPU work that edits take: as much may go of work that has no record.
+    unrecorded: f64,
     /// If the edits may come to nothing: what they cost then, in ns.
     pub(super) at_worst: Option<i64>,
     /// First position at which anything changes.
@@ -327,6 +353,7 @@ impl Changes {
             overrides: FxHashMap::default(),
             extra: FxHashMap::default(),
             gone_at_best: FxHashSet::default(),
+            unrecorded: 0.0,
             at_worst: None,
             first: plan.len() as u32,
             count: 0,
@@ -366,6 +393,11 @@ impl Changes {
             self.extra.entry(at).or_default().push((from, slack));
             self.mark(at);
         }
+    }
+
+    /// So large a part of the time of GPU work goes.
+    pub(super) fn take_gpu_time(&mut self, part: f64) {
+        self.unrecorded = self.unrecorded.max(part.clamp(0.0, 1.0));
     }
 
     /// Whether there are any.

@@ -2,9 +2,11 @@
 
 use super::super::Exact;
 use super::super::category::{Categories, Category};
+use super::super::enclosing::Around;
 use super::super::graph::NodeKind;
 use super::index::{Index, Stretch, is_kind, module_class, module_name};
 use super::selector::{Pattern, Selector, Target, What};
+use super::stop::Stop;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
@@ -31,13 +33,19 @@ pub(super) struct Selected {
 }
 
 /// Finds what a selector means.
-pub(super) fn select(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Result<Selected, CriticalPathError> {
+/// Asked to stop, it may leave some out.
+pub(super) fn select(
+    exact: &Exact<'_>,
+    index: &Index,
+    selector: &Selector,
+    stop: Stop<'_>,
+) -> Result<Selected, CriticalPathError> {
     let mut selected = match &selector.target {
-        Target::Names(What::Sync, pattern) => syncs(exact, index, pattern),
+        Target::Names(what @ (What::Sync | What::Wait), pattern) => syncs(exact, index, (*what, pattern), stop),
         Target::Names(what @ (What::Kernel | What::Collective), pattern) => kernels(exact, index, *what, pattern),
-        Target::Names(what, pattern) => spans(exact, index, *what, pattern),
+        Target::Names(what, pattern) => spans(exact, index, (*what, pattern), stop),
         Target::Stream(device, stream) => of_stream(exact, index, *device, *stream),
-        Target::Category(category) => of_category(exact, *category),
+        Target::Category(category) => of_category(exact, *category, stop),
     };
     if selected.count == 0 {
         let nearest = names_like(exact, index, selector);
@@ -80,11 +88,11 @@ fn is_wanted(exact: &Exact<'_>, event: EventId, what: What) -> bool {
         What::Operator => is_kind(trace, event, EventKind::Operator),
         What::Module | What::Frame => is_kind(trace, event, EventKind::PythonFunction),
         What::Annotation => is_kind(trace, event, EventKind::Annotation),
-        What::Sync => trace.kind(event).is_api_call(),
+        What::Sync | What::Wait => trace.kind(event).is_api_call(),
     }
 }
 
-fn spans(exact: &Exact<'_>, index: &Index, what: What, pattern: &Pattern) -> Selected {
+fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
     let fits = |name: &str| match what {
         What::Module => module_name(name).is_some_and(|module| {
             pattern.matches(module) || pattern.matches(module_class(module)) || pattern.matches(name)
@@ -92,7 +100,10 @@ fn spans(exact: &Exact<'_>, index: &Index, what: What, pattern: &Pattern) -> Sel
         _ => pattern.matches(name),
     };
     let mut stretches = Vec::new();
-    for (name, _) in names(exact, fits) {
+    for (turn, (name, _)) in names(exact, fits).into_iter().enumerate() {
+        if stop.is_asked_at(turn) {
+            break;
+        }
         for &event in index.named(name).iter().filter(|&&e| is_wanted(exact, e, what)) {
             if let Some(lane) = index.lane(exact.trace, event) {
                 stretches.push((lane, exact.trace.events.start[event.index()], exact.trace.events.end(event)));
@@ -118,21 +129,29 @@ pub(super) fn outermost(mut stretches: Vec<Stretch>) -> Vec<Stretch> {
     kept
 }
 
-fn syncs(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
+fn syncs(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
     let trace = exact.trace;
     let fitting: FxHashSet<StrId> = names(exact, |name| pattern.matches(name)).into_iter().map(|(id, _)| id).collect();
     let fits = |e: EventId| fitting.contains(&trace.events.name[e.index()]);
-    let mut calls = waiting_calls(exact, index);
-    calls.retain(|&call| fits(call) || trace.ancestors(call).any(fits));
+    let mut calls = waiting_calls(exact, index, what);
+    let mut around = Around::new(trace);
+    let mut turn = 0;
+    calls.retain(|&call| {
+        turn += 1;
+        !stop.is_asked_at(turn) && around.any(trace, call, fits)
+    });
     Selected { count: calls.len(), calls, ..Selected::default() }
 }
 
-/// Calls that wait for the GPU, or ask whether it is done.
-fn waiting_calls(exact: &Exact<'_>, index: &Index) -> Vec<EventId> {
-    let blocking = index.sync_nodes.iter().map(|(_, call)| *call).filter(|c| c.is_some());
-    let mut calls: Vec<EventId> = blocking.collect();
-    for (name, _) in names(exact, |name| crate::critical_path::gpu_calls::kind_of_name(name).is_some()) {
-        calls.extend(index.named(name).iter().copied().filter(|&e| index.is_sync(exact.trace, e)));
+/// Calls that wait for the GPU or ask whether it is done; of [`What::Wait`] only those that did wait.
+fn waiting_calls(exact: &Exact<'_>, index: &Index, what: What) -> Vec<EventId> {
+    let waited = |node: u32| exact.graph.kind[node as usize] == NodeKind::SyncReturn;
+    let blocking = index.sync_nodes.iter().filter(|(node, _)| what == What::Sync || waited(*node));
+    let mut calls: Vec<EventId> = blocking.map(|(_, call)| *call).filter(|c| c.is_some()).collect();
+    if what == What::Sync {
+        for (name, _) in names(exact, |name| crate::critical_path::gpu_calls::kind_of_name(name).is_some()) {
+            calls.extend(index.named(name).iter().copied().filter(|&e| index.is_sync(exact.trace, e)));
+        }
     }
     calls.sort_unstable();
     calls.dedup();
@@ -147,7 +166,7 @@ fn of_stream(exact: &Exact<'_>, index: &Index, device: Option<i32>, stream: i64)
     Selected { count: gpu.len(), gpu, ..Selected::default() }
 }
 
-fn of_category(exact: &Exact<'_>, category: Category) -> Selected {
+fn of_category(exact: &Exact<'_>, category: Category, stop: Stop<'_>) -> Selected {
     let graph = &exact.graph;
     let mut categories = Categories::new(exact);
     let mut found = Selected { lags: Some(category), ..Selected::default() };
@@ -168,6 +187,9 @@ fn of_category(exact: &Exact<'_>, category: Category) -> Selected {
     }
     for (number, lane) in exact.lanes.iter().enumerate() {
         for (i, piece) in lane.pieces.iter().enumerate() {
+            if stop.is_asked_at(i) {
+                break;
+            }
             if lane.piece_end(i) < i64::MAX && categories.of_host(number, piece.event).0 == category {
                 found.stretches.push((number as u32, piece.start, lane.piece_end(i)));
             }
@@ -189,11 +211,14 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             streams.into_iter().take(8).map(|(d, s)| format!("stream:{d}/{s}")).collect()
         }
         Target::Category(_) => {
-            let occur =
-                Category::ALL.into_iter().filter(|&c| c != Category::Unknown && of_category(exact, c).count > 0);
+            let occur = Category::ALL
+                .into_iter()
+                .filter(|&c| c != Category::Unknown && of_category(exact, c, Stop::NEVER).count > 0);
             occur.map(|c| format!("category:{}", c.name())).collect()
         }
-        Target::Names(What::Sync, pattern) => nearest(names_around_syncs(exact, index), pattern.text()),
+        Target::Names(what @ (What::Sync | What::Wait), pattern) => {
+            nearest(names_around_syncs(exact, index, *what), pattern.text())
+        }
         Target::Names(what, pattern) => {
             let mut types = NameTypes::new(exact.trace, RULES);
             let mut occurs = |id: StrId| {
@@ -212,11 +237,11 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
 }
 
 /// Names by which calls that wait can be chosen: theirs, and those of operators and frames around them.
-fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index) -> Vec<&'a str> {
+fn names_around_syncs<'a>(exact: &'a Exact<'_>, index: &Index, what: What) -> Vec<&'a str> {
     let trace = exact.trace;
     let mut found: Vec<StrId> = Vec::new();
     let mut seen = FxHashSet::default();
-    for call in waiting_calls(exact, index) {
+    for call in waiting_calls(exact, index, what) {
         let around = std::iter::once(call).chain(trace.ancestors(call));
         found.extend(around.map(|e| trace.events.name[e.index()]).filter(|&name| seen.insert(name)));
     }

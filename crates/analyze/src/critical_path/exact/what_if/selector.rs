@@ -21,6 +21,8 @@ pub enum What {
     Collective,
     /// Calls that wait for the GPU: their names, or those of operators and frames around them.
     Sync,
+    /// The same, but only calls that did wait.
+    Wait,
 }
 
 /// A pattern for names.
@@ -57,11 +59,12 @@ const KINDS: &[(&str, What)] = &[
     ("frame", What::Frame),
     ("collective", What::Collective),
     ("sync", What::Sync),
+    ("wait", What::Wait),
 ];
 
 impl Selector {
-    /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:` and
-    /// `sync:`; `stream:7`, `stream:0/7` (device and stream); `category:gpu_compute`.
+    /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
+    /// `sync:` and `wait:`; `stream:7`, `stream:0/7` (device and stream); `category:gpu_compute`.
     ///
     /// # Errors
     /// If the text is none of these.
@@ -114,7 +117,7 @@ fn pattern(what: What, text: &str) -> Result<Pattern, String> {
     }
     let has_star = text.contains(['*', '?']);
     Ok(match what {
-        What::Sync if !has_star => Pattern::Words(text.trim_end_matches("()").to_owned()),
+        What::Sync | What::Wait if !has_star => Pattern::Words(text.trim_end_matches("()").to_owned()),
         What::Collective if !has_star => Pattern::Glob(format!("*{text}*")),
         _ => Pattern::Glob(text.to_owned()),
     })

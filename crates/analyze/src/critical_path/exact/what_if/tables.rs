@@ -52,12 +52,16 @@ pub fn sweep_tables(sweep: &Sweep) -> Vec<Table> {
 fn by_gain(sweep: &Sweep) -> Table {
     let rows = &sweep.candidates;
     let share = |ns: fn(&Candidate) -> i64| rows.iter().map(move |c| percent(ns(c), sweep.window_ns));
-    Table::new("sweep", "What to fix first")
+    let table = Table::new("sweep", "What to fix first")
         .text("edit", rows.iter().map(|c| c.edit.clone()))
         .i64("gain_ns", Unit::Ns, rows.iter().map(|c| c.gain.ns))
         .f64("gain_percent", Unit::Percent, share(|c| c.gain.ns))
         .f64("low_percent", Unit::Percent, share(|c| c.gain.low_ns))
         .f64("high_percent", Unit::Percent, share(|c| c.gain.high_ns))
         .i64("on_path_ns", Unit::Ns, rows.iter().map(|c| c.on_path_ns))
-        .i64("events", Unit::None, rows.iter().map(|c| c.count as i64))
+        .i64("events", Unit::None, rows.iter().map(|c| c.count as i64));
+    let left_out = (sweep.left_out > 0).then(|| {
+        format!("{} more edits that the path suggests were not tried (--candidates sets how many are).", sweep.left_out)
+    });
+    sweep.notes.iter().cloned().chain(left_out).fold(table, Table::note)
 }

@@ -8,6 +8,7 @@ use super::super::graph::{Dependency, NodeKind};
 use super::super::lanes::Lane;
 use super::super::names::bits;
 use super::super::threads::ThreadRule;
+use super::strays::{Moment, Stretch, strays};
 use crate::critical_path::gpu_order::Reason;
 use stackline_model::{EventId, EventKind};
 
@@ -63,37 +64,30 @@ impl Turns {
     pub(super) fn doubt(&self, moved: impl Fn(u32, i64) -> i64) -> Doubt {
         let (mut doubt, mut longest) = (Doubt::default(), 0);
         for group in &self.groups {
-            let after: Vec<(u32, Vec<(i64, i64)>)> = group
-                .holds
-                .iter()
-                .map(|(lane, holds)| (*lane, holds.iter().map(|&(a, b)| (moved(*lane, a), moved(*lane, b))).collect()))
-                .collect();
-            for &(lane, at) in &group.requests {
-                let now = moved(lane, at);
-                for ((holder, before), (_, after)) in group.holds.iter().zip(&after) {
-                    if *holder == lane {
-                        continue;
-                    }
-                    let (was, is) = (held(before, at), held(after, now));
-                    if was == is {
-                        continue;
-                    }
-                    let length = |i: Option<usize>| i.map_or(0, |i| before[i].1 - before[i].0);
-                    longest = longest.max(length(was)).max(length(is));
-                    doubt.longer += is.map_or(0, |i| after[i].1 - now);
-                    doubt.shorter += was.map_or(0, |i| before[i].1 - at);
-                }
-            }
+            let of_lane = |(lane, holds): &(u32, Vec<(i64, i64)>)| {
+                let lane = *lane;
+                let both = |&(from, to): &(i64, i64)| Stretch {
+                    group: lane,
+                    x: (from, to),
+                    y: (moved(lane, from), moved(lane, to)),
+                    length: to - from,
+                };
+                holds.iter().map(both).collect::<Vec<_>>()
+            };
+            let before: Vec<Stretch> = group.holds.iter().flat_map(of_lane).collect();
+            let asked = |&(lane, at): &(u32, i64)| Moment { group: lane, x: at, y: moved(lane, at) };
+            let requests: Vec<Moment> = group.requests.iter().map(asked).collect();
+            let after: Vec<Stretch> = before.iter().map(|s| Stretch { x: s.y, y: s.x, ..*s }).collect();
+            let asked_after: Vec<Moment> = requests.iter().map(|m| Moment { x: m.y, y: m.x, ..*m }).collect();
+            // Who was waited for and is no more, and the other way round.
+            let (gone, new) = (strays(&before, &requests), strays(&after, &asked_after));
+            doubt.shorter = doubt.shorter.saturating_add(gone.left);
+            doubt.longer = doubt.longer.saturating_add(new.left);
+            longest = longest.max(gone.longest).max(new.longest);
         }
         // One turn that changes makes others change.
-        Doubt { longer: doubt.longer + longest, shorter: doubt.shorter + longest }
+        Doubt { longer: doubt.longer.saturating_add(longest), shorter: doubt.shorter.saturating_add(longest) }
     }
-}
-
-/// The stretch in which a moment lies.
-fn held(holds: &[(i64, i64)], at: i64) -> Option<usize> {
-    let i = holds.partition_point(|&(from, _)| from <= at).checked_sub(1)?;
-    (at < holds[i].1).then_some(i)
 }
 
 /// Whether a node follows a wait for a lock.

@@ -59,7 +59,7 @@ proptest! {
         changes.replay_from_start();
         for mode in [Mode::Optimistic, Mode::Usual, Mode::Pessimistic] {
             let mut shifts = Vec::new();
-            plan.replay(&changes, mode, plan.len() as u32, &mut shifts);
+            plan.replay(&changes, mode, (plan.len() as u32, Stop::NEVER), &mut shifts);
             prop_assert!(shifts.iter().all(|&s| s == 0), "{mode:?} {shifts:?}");
         }
     }
@@ -79,7 +79,7 @@ proptest! {
             taken += left * percent / 100;
         }
         let mut shifts = Vec::new();
-        plan.replay(&changes, Mode::Usual, plan.len() as u32, &mut shifts);
+        plan.replay(&changes, Mode::Usual, (plan.len() as u32, Stop::NEVER), &mut shifts);
         prop_assert!(shifts.iter().all(|&s| -taken <= s && s <= 0), "{taken} {shifts:?}");
     }
 
@@ -91,7 +91,7 @@ proptest! {
         let mut changes = Changes::none(&plan);
         changes.add_time(&plan, plan.position[node % graph.len()], more);
         let mut shifts = Vec::new();
-        plan.replay(&changes, Mode::Usual, plan.len() as u32, &mut shifts);
+        plan.replay(&changes, Mode::Usual, (plan.len() as u32, Stop::NEVER), &mut shifts);
         prop_assert!(shifts.iter().all(|&s| 0 <= s && s <= more), "{more} {shifts:?}");
     }
 }

@@ -1,0 +1,186 @@
+//! What-if where the clocks of host and devices disagree.
+//!
+//! Times across two clocks are off by the clocks' difference. Causality bounds it
+//! ([`stackline_model::DeviceClock`]): the prediction is made with the times of each device put right by a likely
+//! difference, and the bounds of the gain hold for the least and the greatest one, too.
+
+use super::sweep::{Sweep, SweepOptions};
+use super::{Edit, Gain, Prediction};
+use crate::critical_path::CriticalPathError;
+use crate::critical_path::exact::{Exact, WindowChoice};
+use stackline_model::{DeviceClock, Trace};
+
+/// How long the quickest launch of a trace takes at most from its call to its operation, and the quickest way back from a
+/// wait, in ns. What bounds a clock from one side bounds it from the other by this.
+const QUICKEST_NS: i64 = 20_000;
+/// How long they usually take, in ns.
+const USUAL_NS: i64 = 4_000;
+/// A greater difference is a wrong record, not a clock, in ns: 1,000 s.
+const MOST_NS: i64 = 1_000_000_000_000;
+
+/// What may have to be added to the times of a device, in ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shift {
+    device: i32,
+    least: i64,
+    likely: i64,
+    most: i64,
+}
+
+impl Shift {
+    /// `None` where the times of the device are possible, or nothing usable bounds them.
+    fn of(clock: &DeviceClock) -> Option<Self> {
+        let (least, most) = match (clock.least_ns, clock.most_ns) {
+            (None, None) => return None,
+            (Some(least), None) => (least, least.max(0).saturating_add(QUICKEST_NS)),
+            (None, Some(most)) => (most.min(0).saturating_sub(QUICKEST_NS), most),
+            // Clocks that drift, or noise: the truth lies somewhere between.
+            (Some(least), Some(most)) => (least.min(most), least.max(most)),
+        };
+        if (least <= 0 && most >= 0) && !clock.is_contradictory() || least < -MOST_NS || most > MOST_NS {
+            return None;
+        }
+        if clock.is_contradictory() {
+            return Some(Self { device: clock.device, least, likely: 0.clamp(least, most), most });
+        }
+        let inside = USUAL_NS.min((most - least) / 2);
+        Some(if least > 0 {
+            let most = most.min(least + QUICKEST_NS);
+            Self { device: clock.device, least, likely: least + inside, most }
+        } else {
+            let least = least.max(most - QUICKEST_NS);
+            Self { device: clock.device, least, likely: most - inside, most }
+        })
+    }
+}
+
+/// A trace with the times of its devices moved.
+struct Corrected {
+    trace: Trace,
+    shifts: Vec<Shift>,
+    /// Per device by how much its times were moved, in the order of `shifts`.
+    moved: Vec<i64>,
+}
+
+impl Corrected {
+    /// `None` where nothing can be put right.
+    fn new(trace: &Trace) -> Option<Self> {
+        let shifts: Vec<Shift> = trace.meta.clocks.iter().filter_map(Shift::of).collect();
+        let moved = vec![0; shifts.len()];
+        (!shifts.is_empty()).then(|| Self { trace: trace.clone(), shifts, moved })
+    }
+
+    fn move_to(&mut self, which: impl Fn(&Shift) -> i64) {
+        for (shift, moved) in self.shifts.iter().zip(&mut self.moved) {
+            let by = which(shift) - *moved;
+            *moved += by;
+            for clock in self.trace.meta.clocks.iter_mut().filter(|c| c.device == shift.device) {
+                clock.least_ns = clock.least_ns.map(|least| least.saturating_sub(by));
+                clock.most_ns = clock.most_ns.map(|most| most.saturating_sub(by));
+            }
+            let Trace { gpu, events, .. } = &mut self.trace;
+            for operation in gpu.ids().filter(|g| gpu.device[g.index()] == shift.device) {
+                let event = gpu.event[operation.index()];
+                if events.is_plausible(event) {
+                    events.start[event.index()] += by;
+                }
+            }
+        }
+    }
+
+    fn note(&self) -> String {
+        let range = |s: &Shift| {
+            let us = |ns: i64| format!("{:.1}", ns as f64 / 1e3);
+            format!("device {} by {} µs ({} to {} µs)", s.device, us(s.likely), us(s.least), us(s.most))
+        };
+        let ranges: Vec<String> = self.shifts.iter().take(4).map(range).collect();
+        let more = if self.shifts.len() > 4 { " and others" } else { "" };
+        format!(
+            "the clocks of host and GPU disagree: times were moved for the prediction ({}{more}), and the bounds hold \
+             for the whole range",
+            ranges.join(", ")
+        )
+    }
+}
+
+impl Gain {
+    /// Makes the bounds hold another gain and its bounds, too.
+    fn widen(&mut self, other: Self) {
+        self.low_ns = self.low_ns.min(other.low_ns);
+        self.high_ns = self.high_ns.max(other.high_ns);
+    }
+}
+
+/// Predicts what edits, made together, do to a window of a trace; where its clocks disagree, with its times put right.
+///
+/// # Errors
+/// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
+pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
+    let exact = Exact::new(trace);
+    let corrected = if exact.clocks_disagree() { Corrected::new(trace) } else { None };
+    let Some(mut corrected) = corrected else { return exact.what_if().predict(choice, edits) };
+    drop(exact);
+    corrected.move_to(|s| s.likely);
+    let mut found = Exact::new(&corrected.trace).what_if().predict(choice, edits)?;
+    for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
+        corrected.move_to(end);
+        found.gain.widen(Exact::new(&corrected.trace).what_if().gain_of(choice, edits)?);
+    }
+    found.notes.push(corrected.note());
+    Ok(found)
+}
+
+/// Tries what has most time on the path ([`super::WhatIf::sweep`]); where the clocks of the trace disagree, with its times put
+/// right.
+///
+/// # Errors
+/// If there is no such window.
+pub fn sweep(
+    trace: &Trace,
+    choice: &WindowChoice,
+    options: &SweepOptions,
+    stop: &(dyn Fn() -> bool + Sync),
+) -> Result<Sweep, CriticalPathError> {
+    let exact = Exact::new(trace);
+    let corrected = if exact.clocks_disagree() { Corrected::new(trace) } else { None };
+    let Some(mut corrected) = corrected else { return exact.what_if().sweep(choice, options, stop) };
+    drop(exact);
+    corrected.move_to(|s| s.likely);
+    let (mut found, edits) = Exact::new(&corrected.trace).what_if().sweep_with_edits(choice, options, stop)?;
+    for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
+        corrected.move_to(end);
+        let exact = Exact::new(&corrected.trace);
+        let gains = exact.what_if().gains_of(choice, &edits, options.threads, stop)?;
+        for (candidate, gain) in found.candidates.iter_mut().zip(gains) {
+            gain.into_iter().for_each(|gain| candidate.gain.widen(gain));
+        }
+    }
+    found.notes.push(corrected.note());
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock(least: Option<i64>, most: Option<i64>) -> DeviceClock {
+        DeviceClock { least_ns: least, most_ns: most, ..DeviceClock::new(0) }
+    }
+
+    fn shift(least: Option<i64>, most: Option<i64>) -> Option<(i64, i64, i64)> {
+        Shift::of(&clock(least, most)).map(|s| (s.least, s.likely, s.most))
+    }
+
+    #[test]
+    fn shifts_lie_within_what_causality_allows() {
+        assert_eq!(shift(None, None), None);
+        assert_eq!(shift(Some(-5_000), Some(3_000)), None, "possible as recorded");
+        assert_eq!(shift(Some(17_000), Some(23_000)), Some((17_000, 20_000, 23_000)));
+        assert_eq!(shift(Some(17_000), Some(900_000)), Some((17_000, 21_000, 37_000)), "a slow wait bounds nothing");
+        assert_eq!(shift(Some(17_000), None), Some((17_000, 21_000, 37_000)));
+        assert_eq!(shift(Some(-900_000), Some(-17_000)), Some((-37_000, -21_000, -17_000)));
+        assert_eq!(shift(None, Some(-17_000)), Some((-37_000, -21_000, -17_000)));
+        assert_eq!(shift(Some(20_300), Some(19_900)), Some((19_900, 19_900, 20_300)), "noise");
+        assert_eq!(shift(Some(i64::MAX), None), None, "no clock is off by that");
+    }
+}
