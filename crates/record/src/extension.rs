@@ -1,0 +1,141 @@
+//! The Python extension module `_stackline_record`, by the plain C API: no header, no version, one file for all.
+//!
+//! Its functions take no arguments or one, and never raise.
+
+use crate::options::Options;
+use crate::session::Session;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::panic::AssertUnwindSafe;
+use std::ptr::null_mut;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// `PyMethodDef` of the stable ABI.
+#[repr(C)]
+struct Method {
+    name: *const c_char,
+    function: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void>,
+    flags: c_int,
+    doc: *const c_char,
+}
+
+/// `PyModuleDef` of the stable ABI: two words of object head, three of module head, then what is set here.
+#[repr(C)]
+struct Definition {
+    head: [usize; 5],
+    name: *const c_char,
+    doc: *const c_char,
+    size: isize,
+    methods: *mut Method,
+    slots: [*mut c_void; 4],
+}
+
+/// What Python keeps pointers to for the rest of the process.
+struct Static<T>(std::cell::UnsafeCell<T>);
+
+// SAFETY: only the interpreter touches the contents, under its own lock.
+unsafe impl<T> Sync for Static<T> {}
+
+const METH_NOARGS: c_int = 4;
+
+const fn method(name: &'static CStr, function: unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void) -> Method {
+    Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
+}
+
+static METHODS: Static<[Method; 4]> = Static(std::cell::UnsafeCell::new([
+    method(c"start", start),
+    method(c"torch_imported", torch_imported),
+    method(c"stop", stop),
+    Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
+]));
+
+static DEFINITION: Static<Definition> = Static(std::cell::UnsafeCell::new(Definition {
+    head: [1, 0, 0, 0, 0],
+    name: c"_stackline_record".as_ptr(),
+    doc: c"The recorder of Stackline.".as_ptr(),
+    size: -1,
+    methods: METHODS.0.get().cast(),
+    slots: [null_mut(); 4],
+}));
+
+static SESSION: Mutex<Option<Arc<Session>>> = Mutex::new(None);
+
+// Symbols of the interpreter that loads this file.
+unsafe extern "C" {
+    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
+}
+
+/// Called by the interpreter when it imports the module.
+///
+/// # Safety
+/// Only an interpreter that holds its lock may call it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
+    // SAFETY: the name is null-terminated; a null handle is RTLD_DEFAULT.
+    let create = unsafe { dlsym(null_mut(), c"PyModule_Create2".as_ptr()) };
+    if create.is_null() {
+        return null_mut();
+    }
+    // SAFETY: the signature of `PyObject *PyModule_Create2(PyModuleDef *, int)`.
+    let create = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
+    const PYTHON_ABI_VERSION: c_int = 3;
+    // SAFETY: the definition has the layout of the stable ABI and lives for ever; the caller holds the GIL.
+    unsafe { create(DEFINITION.0.get().cast(), PYTHON_ABI_VERSION) }
+}
+
+/// `None`, with a reference of its own.
+fn none() -> *mut c_void {
+    // SAFETY: the names are null-terminated; `_Py_NoneStruct` and `Py_IncRef` exist in every interpreter, whose lock
+    // the caller holds.
+    unsafe {
+        let none = dlsym(null_mut(), c"_Py_NoneStruct".as_ptr());
+        let increment = dlsym(null_mut(), c"Py_IncRef".as_ptr());
+        if !increment.is_null() {
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(increment)(none);
+        }
+        none
+    }
+}
+
+/// Runs `action` without letting a panic out; what fails is said in one line.
+#[expect(clippy::print_stderr, reason = "the one line that a recorder may say")]
+fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
+    match std::panic::catch_unwind(AssertUnwindSafe(action)) {
+        Ok(Ok(())) => {}
+        Ok(Err(reason)) => eprintln!("stackline: not recording this process: {reason}"),
+        Err(_) => eprintln!("stackline: not recording this process: the recorder failed"),
+    }
+    none()
+}
+
+fn session() -> Option<Arc<Session>> {
+    SESSION.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    guarded(|| {
+        let Some(options) = Options::from_environment() else { return Ok(()) };
+        let mut session = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
+        if session.is_none() {
+            *session = Some(Session::begin(&options)?);
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    guarded(|| {
+        if let Some(session) = session() {
+            session.torch_imported();
+        }
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    guarded(|| {
+        if let Some(session) = session() {
+            session.end();
+        }
+        Ok(())
+    })
+}

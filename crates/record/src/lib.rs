@@ -1,0 +1,19 @@
+//! What runs inside a watched process.
+//!
+//! It is loaded as a Python extension module (see [`extension`]), asks `DLMonitor` for operators and call paths, keeps
+//! a calling context tree per thread, and appends to a stream of its own what changed, twice a second.
+
+#![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
+
+pub mod extension;
+mod frames;
+mod names;
+mod options;
+mod process;
+mod recorder;
+mod session;
+mod state;
+mod stream;
+mod tree;
+
+pub use options::RUN;

@@ -1,0 +1,54 @@
+//! What the launcher asked for, in environment variables: they reach every child process.
+
+use std::path::PathBuf;
+
+/// Names the run directory, and by being set asks for a recording.
+pub const RUN: &str = "STACKLINE_RECORD";
+
+/// How to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// The run directory.
+    pub(crate) run: PathBuf,
+    /// Whether Python frames are read.
+    pub(crate) python: bool,
+    /// Nodes that a tree may have.
+    pub(crate) max_nodes: Option<u32>,
+    /// Rank in a distributed job.
+    pub(crate) rank: Option<u32>,
+}
+
+impl Options {
+    /// What the environment says; `None` if no recording is wanted.
+    pub(crate) fn from_environment() -> Option<Self> {
+        Self::from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let run = variable(RUN).filter(|run| !run.is_empty())?;
+        let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
+        Some(Self {
+            run: PathBuf::from(run),
+            python: !without.split(',').any(|source| source == "python"),
+            max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
+            rank: variable("RANK").and_then(|value| value.parse().ok()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Options;
+
+    #[test]
+    fn the_environment_says_what_to_do() {
+        let read = |pairs: &[(&str, &str)]| {
+            Options::from(|name| pairs.iter().find(|pair| pair.0 == name).map(|pair| pair.1.to_owned()))
+        };
+        assert_eq!(read(&[]), None);
+        assert_eq!(read(&[("STACKLINE_RECORD", "")]), None);
+        let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
+        assert!(!options.python);
+        assert_eq!((options.rank, options.max_nodes), (Some(3), None));
+    }
+}

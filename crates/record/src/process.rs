@@ -1,0 +1,135 @@
+//! What all threads of a process share.
+
+use crate::frames::Frames;
+use crate::state::State;
+use crate::tree::{Owner, Shared};
+use rustc_hash::FxHashMap;
+use stackline_recording::{FrameKey, Thread};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Frames that are told apart at most: beyond, they all are one.
+const MAX_FRAMES: usize = 1 << 20;
+
+/// A tree and the thread that fills it.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    pub(crate) thread: Thread,
+    pub(crate) tree: Arc<Shared>,
+    pub(crate) overflows: Arc<AtomicU32>,
+}
+
+/// The recorder's state of one process. A forked child makes its own.
+#[derive(Debug)]
+pub(crate) struct Process {
+    frames: Mutex<Frames>,
+    trees: Mutex<Vec<Registered>>,
+    /// Trees whose threads ended, for the next threads.
+    #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
+    free: Mutex<Vec<Box<State>>>,
+    by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
+    /// The frame of what finds no place.
+    pub(crate) overflow: u32,
+    /// Nodes that a tree may have.
+    limit: u32,
+}
+
+/// A lock whose holders never panic half-way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Process {
+    /// A process without threads, whose trees may grow to `limit` nodes each.
+    pub(crate) fn new(limit: u32) -> Self {
+        let mut frames = Frames::default();
+        let overflow = frames.frame(FrameKey::Overflow);
+        Self {
+            frames: Mutex::new(frames),
+            trees: Mutex::default(),
+            free: Mutex::default(),
+            by_torch_id: Mutex::default(),
+            overflow,
+            limit,
+        }
+    }
+
+    /// The id of a frame, made from texts that are interned with it.
+    pub(crate) fn intern(&self, key: impl FnOnce(&mut Frames) -> FrameKey) -> u32 {
+        let mut frames = lock(&self.frames);
+        if frames.len() >= MAX_FRAMES {
+            return self.overflow;
+        }
+        let key = key(&mut frames);
+        frames.frame(key)
+    }
+
+    /// All texts and frames, locked.
+    pub(crate) fn frames(&self) -> MutexGuard<'_, Frames> {
+        lock(&self.frames)
+    }
+
+    /// All trees up to now.
+    pub(crate) fn trees(&self) -> Vec<Registered> {
+        lock(&self.trees).clone()
+    }
+
+    /// A state for the calling thread: that of one that ended, or a new one.
+    pub(crate) fn enter_thread(&self) -> Box<State> {
+        let (tid, name) = (current_tid(), current_name());
+        let mut trees = lock(&self.trees);
+        if let Some(state) = lock(&self.free).pop() {
+            if let Some(registered) = trees.get_mut(state.tree.shared.id as usize) {
+                registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
+            }
+            return state;
+        }
+        let id = trees.len() as u32;
+        let state = Box::new(State::new(Owner::new(id, self.limit)));
+        trees.push(Registered {
+            thread: Thread { id, tid, torch_id: 0, name },
+            tree: Arc::clone(&state.tree.shared),
+            overflows: Arc::clone(&state.tree.overflows),
+        });
+        state
+    }
+
+    /// Takes the state of a thread that ends.
+    pub(crate) fn leave_thread(&self, mut state: Box<State>) {
+        lock(&self.by_torch_id).remove(&state.torch_id);
+        state.hand_over();
+        lock(&self.free).push(state);
+    }
+
+    /// Makes a thread known by torch's id, under which backward nodes ask for it.
+    pub(crate) fn announce(&self, torch_id: u64, tree: &Arc<Shared>) {
+        lock(&self.by_torch_id).insert(torch_id, Arc::clone(tree));
+        if let Some(registered) = lock(&self.trees).get_mut(tree.id as usize) {
+            registered.thread.torch_id = torch_id;
+        }
+    }
+
+    /// The tree of the thread with this id of torch.
+    pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<Shared>> {
+        lock(&self.by_torch_id).get(&torch_id).cloned()
+    }
+
+    /// How often something found no place in a tree.
+    pub(crate) fn overflows(&self) -> u64 {
+        lock(&self.trees).iter().map(|registered| u64::from(registered.overflows.load(Ordering::Relaxed))).sum()
+    }
+}
+
+fn current_tid() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
+/// Name of the calling thread, as the system knows it.
+fn current_name() -> String {
+    let mut name = [0_u8; 16];
+    // SAFETY: PR_GET_NAME writes at most 16 bytes, the last of them null.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..length]).into_owned()
+}

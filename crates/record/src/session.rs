@@ -1,0 +1,183 @@
+//! The recording of this process: begins with it, is written every half second, ends with it.
+
+use crate::options::Options;
+use crate::process::Process;
+use crate::recorder::{DEFAULT_LIMIT, Recorder};
+use crate::stream::Stream;
+use dlmonitor::{SourceState, clock};
+use stackline_recording::{Role, Source};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// At most this much is lost when the process is killed.
+const INTERVAL: Duration = Duration::from_millis(500);
+
+/// The recording of one process.
+#[derive(Debug)]
+pub(crate) struct Session {
+    process: Arc<Process>,
+    stream: Mutex<Option<Stream>>,
+    sources: Mutex<Vec<Source>>,
+    start_monotonic_ns: i64,
+    stopped: Mutex<bool>,
+    wake: Condvar,
+    /// Whether the user was told that the stream cannot be written.
+    complained: AtomicBool,
+}
+
+impl Session {
+    /// Begins to record this process as the options say.
+    ///
+    /// # Errors
+    /// A sentence that says why nothing is recorded.
+    pub(crate) fn begin(options: &Options) -> Result<Arc<Self>, String> {
+        let process = Arc::new(Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT)));
+        if !dlmonitor::init(Box::new(Recorder::new(Arc::clone(&process)))) {
+            return Err("another profiler uses DLMonitor in this process".into());
+        }
+        let head = describe_process(options);
+        let start_monotonic_ns = head.start_monotonic_ns;
+        let stream = create_stream(options, head)?;
+        let session = Arc::new(Self {
+            process,
+            stream: Mutex::new(Some(stream)),
+            sources: Mutex::default(),
+            start_monotonic_ns,
+            stopped: Mutex::new(false),
+            wake: Condvar::new(),
+            complained: AtomicBool::new(false),
+        });
+        if options.python {
+            session.note(dlmonitor::start_python());
+        }
+        session.update();
+        Arc::clone(&session).spawn_writer();
+        Ok(session)
+    }
+
+    /// `torch._C` was imported: its operators can be watched from now on.
+    pub(crate) fn torch_imported(&self) {
+        self.note(dlmonitor::start_torch());
+    }
+
+    /// Ends the recording and writes what is left.
+    pub(crate) fn end(&self) {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *stopped, true) {
+            return;
+        }
+        self.wake.notify_all();
+        drop(stopped);
+        dlmonitor::finalize();
+        clock::measure();
+        self.update();
+        let lasted = (clock::monotonic_ns() - self.start_monotonic_ns).max(0).cast_unsigned();
+        if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            if let Err(error) = stream.end(lasted) {
+                self.complain(&error);
+            }
+        }
+    }
+
+    fn note(&self, state: SourceState) {
+        let (on, detail) = match state.state {
+            Ok(detail) => (true, detail),
+            Err(detail) => (false, detail),
+        };
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|source| source.name != state.name);
+        sources.push(Source { name: state.name.into(), on, detail });
+    }
+
+    fn update(&self) {
+        if dlmonitor::torch_state().state.is_ok() {
+            self.note(dlmonitor::torch_state());
+        }
+        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(Err(error)) = stream.as_mut().map(|stream| stream.update(&self.process, &sources)) {
+            self.complain(&error);
+        }
+    }
+
+    /// One line, once: the program that is watched has its own things to say.
+    #[expect(clippy::print_stderr, reason = "the one line that a recorder may say")]
+    fn complain(&self, error: &std::io::Error) {
+        if !self.complained.swap(true, Ordering::Relaxed) {
+            eprintln!("stackline: cannot write the recording: {error}; the program goes on without it");
+        }
+    }
+
+    fn spawn_writer(self: Arc<Self>) {
+        let spawned = without_signals(|| {
+            std::thread::Builder::new().name("stackline".into()).stack_size(256 << 10).spawn(move || self.write_until_stopped())
+        });
+        // Without the thread everything is written at the end.
+        drop(spawned);
+    }
+
+    fn write_until_stopped(&self) {
+        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*stopped {
+            stopped = self.wake.wait_timeout(stopped, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            if *stopped {
+                return;
+            }
+            drop(stopped);
+            clock::measure();
+            self.update();
+            stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Runs `action` with all signals blocked, so that a thread that it makes never takes one from the program.
+fn without_signals<R>(action: impl FnOnce() -> R) -> R {
+    // SAFETY: both sets are initialised by the calls before they are read.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = action();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}
+
+fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
+    let folder = options.run.join("streams");
+    std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
+    let pid = head.pid;
+    let mut attempt = 0;
+    loop {
+        // Process ids come round again.
+        let path: PathBuf = folder.join(format!("{pid}-{attempt}.slr"));
+        match Stream::create(&path, head.clone()) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
+            other => return other.map_err(|error| format!("cannot make {}: {error}", path.display())),
+        }
+    }
+}
+
+fn describe_process(options: &Options) -> stackline_recording::Process {
+    let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let mut command: Vec<String> = command.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
+    if command.last().is_some_and(String::is_empty) {
+        command.pop();
+    }
+    stackline_recording::Process {
+        pid: std::process::id(),
+        parent_pid: std::os::unix::process::parent_id(),
+        start_unix_ns: i64::try_from(unix.as_nanos()).unwrap_or(i64::MAX),
+        start_monotonic_ns: clock::monotonic_ns(),
+        role: Role::Main,
+        rank: options.rank,
+        command,
+        python: String::new(),
+        torch: String::new(),
+        recorder: env!("CARGO_PKG_VERSION").into(),
+    }
+}

@@ -1,0 +1,178 @@
+//! From the trees to the file, again and again: what is new and what changed since the last time.
+
+use crate::process::{Process, Registered};
+use stackline_recording::{ChunkWriter, HEADER, Record, Source};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// A chunk is written when it has this many bytes.
+const CHUNK: usize = 1 << 18;
+/// A file is written anew when it has this many bytes and mostly says what later records say again.
+const COMPACT: u64 = 8 << 20;
+
+/// How much of a tree the file has.
+#[derive(Debug, Default)]
+struct Written {
+    thread: Option<stackline_recording::Thread>,
+    nodes: usize,
+    /// Count of each slot when it was written last; a slot that changed has another.
+    counts: Vec<u64>,
+}
+
+/// The stream of one process.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    path: PathBuf,
+    file: File,
+    head: stackline_recording::Process,
+    chunk: ChunkWriter,
+    records: usize,
+    trees: Vec<Written>,
+    sources: Vec<Source>,
+    overflows: u64,
+    bytes: u64,
+    /// Size right after the file was written anew.
+    whole: u64,
+}
+
+impl Stream {
+    /// Makes the file, which must not exist.
+    ///
+    /// # Errors
+    /// If the file cannot be made.
+    pub(crate) fn create(path: &Path, head: stackline_recording::Process) -> io::Result<Self> {
+        let file = OpenOptions::new().append(true).create_new(true).open(path)?;
+        let mut stream = Self {
+            path: path.to_owned(),
+            file,
+            head,
+            chunk: ChunkWriter::new(),
+            records: 0,
+            trees: Vec::new(),
+            sources: Vec::new(),
+            overflows: 0,
+            bytes: 0,
+            whole: 0,
+        };
+        stream.write(&HEADER)?;
+        stream.push(&Record::Process(Box::new(stream.head.clone())))?;
+        Ok(stream)
+    }
+
+    /// Brings the file up to date.
+    ///
+    /// # Errors
+    /// If the file cannot be written; what was written before stays readable.
+    pub(crate) fn update(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
+        if self.bytes > COMPACT.max(4 * self.whole) {
+            self.start_anew(process, sources)?;
+        }
+        self.append(process, sources)
+    }
+
+    /// Says that the process ended in order.
+    pub(crate) fn end(&mut self, at_ns: u64) -> io::Result<()> {
+        self.push(&Record::End { at_ns })?;
+        self.send()
+    }
+
+    fn append(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
+        // Trees first: frames and texts are interned before the nodes that refer to them.
+        let trees = process.trees();
+        let nodes: Vec<usize> = trees.iter().map(|registered| registered.tree.nodes.count()).collect();
+        let records: Vec<Record> = process.frames().records(self.records).to_vec();
+        self.records += records.len();
+        for record in &records {
+            self.push(record)?;
+        }
+        for source in sources {
+            if !self.sources.contains(source) {
+                self.push(&Record::Source(source.clone()))?;
+            }
+        }
+        self.sources = sources.to_vec();
+        for (index, (registered, nodes)) in trees.iter().zip(nodes).enumerate() {
+            self.append_tree(index, registered, nodes)?;
+        }
+        let overflows = process.overflows();
+        if overflows != self.overflows {
+            self.push(&Record::Lost { what: "tree_full".into(), count: overflows })?;
+            self.overflows = overflows;
+        }
+        self.send()
+    }
+
+    fn append_tree(&mut self, index: usize, registered: &Registered, nodes: usize) -> io::Result<()> {
+        if self.trees.len() <= index {
+            self.trees.resize_with(index + 1, Written::default);
+        }
+        let mut written = std::mem::take(&mut self.trees[index]);
+        let result = self.append_changes(&mut written, registered, nodes);
+        self.trees[index] = written;
+        result
+    }
+
+    fn append_changes(&mut self, written: &mut Written, registered: &Registered, nodes: usize) -> io::Result<()> {
+        let (thread, tree) = (&registered.thread, &registered.tree);
+        if written.thread.as_ref() != Some(thread) {
+            self.push(&Record::Thread(thread.clone()))?;
+            written.thread = Some(thread.clone());
+        }
+        for id in written.nodes.max(1)..nodes {
+            let Some(node) = tree.nodes.get(id) else { break };
+            self.push(&Record::Node { thread: tree.id, id: id as u32, parent: node.parent, frame: node.frame })?;
+        }
+        written.nodes = nodes;
+        for (at, slot) in &tree.slots {
+            // A node that came after the frames were written waits for the next time.
+            if slot.node as usize >= nodes {
+                continue;
+            }
+            let stats = tree.read(slot);
+            if written.counts.len() <= at {
+                written.counts.resize(at + 1, 0);
+            }
+            if stats.count != written.counts[at] {
+                written.counts[at] = stats.count;
+                self.push(&Record::Stats { thread: tree.id, node: slot.node, metric: slot.metric, stats })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes everything to a new file and lets it take the place of the old one.
+    fn start_anew(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
+        let beside = self.path.with_extension("new");
+        let _ = std::fs::remove_file(&beside);
+        let mut anew = Self::create(&beside, self.head.clone())?;
+        anew.append(process, sources)?;
+        std::fs::rename(&beside, &self.path)?;
+        anew.path.clone_from(&self.path);
+        anew.whole = anew.bytes;
+        *self = anew;
+        Ok(())
+    }
+
+    fn push(&mut self, record: &Record) -> io::Result<()> {
+        self.chunk.push(record).map_err(io::Error::other)?;
+        if self.chunk.len() >= CHUNK { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> io::Result<()> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        let bytes = self.chunk.finish();
+        self.file.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        self.chunk.clear();
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.file.write_all(bytes)?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
+    }
+}
