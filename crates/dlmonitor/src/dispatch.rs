@@ -17,6 +17,9 @@ pub trait Observer: Send + Sync {
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
     /// A thread ends; its state goes.
     fn thread_ends(&self, _thread: &mut Thread) {}
+    /// This process was forked from one that is observed; only the calling thread exists in it, and locks that other
+    /// threads held are held for ever. Its shadow stack is empty and its client state is gone.
+    fn forked(&self) {}
 }
 
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
@@ -86,6 +89,12 @@ pub(crate) fn operator_ends(handle: usize) {
             }
         });
     });
+}
+
+pub(crate) fn forked() {
+    if let Some(observer) = OBSERVER.get() {
+        guarded(|| observer.forked());
+    }
 }
 
 pub(crate) fn thread_ends(mut thread: Thread) {

@@ -8,6 +8,7 @@
 
 pub mod clock;
 mod dispatch;
+mod fork;
 mod python;
 mod symbols;
 mod thread;
@@ -34,6 +35,7 @@ pub fn init(observer: Box<dyn Observer>) -> bool {
     clock::start();
     let first = dispatch::set_observer(observer);
     dispatch::activate(first);
+    fork::watch();
     first
 }
 

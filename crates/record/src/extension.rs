@@ -7,7 +7,6 @@ use crate::session::Session;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::panic::AssertUnwindSafe;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// `PyMethodDef` of the stable ABI.
 #[repr(C)]
@@ -57,8 +56,6 @@ static DEFINITION: Static<Definition> = Static(std::cell::UnsafeCell::new(Defini
     slots: [null_mut(); 4],
 }));
 
-static SESSION: Mutex<Option<Arc<Session>>> = Mutex::new(None);
-
 // Symbols of the interpreter that loads this file.
 unsafe extern "C" {
     fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
@@ -107,24 +104,15 @@ fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     none()
 }
 
-fn session() -> Option<Arc<Session>> {
-    SESSION.lock().unwrap_or_else(PoisonError::into_inner).clone()
-}
-
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        let Some(options) = Options::from_environment() else { return Ok(()) };
-        let mut session = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
-        if session.is_none() {
-            *session = Some(Session::begin(&options)?);
-        }
-        Ok(())
+        Options::from_environment().map_or(Ok(()), Session::begin)
     })
 }
 
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        if let Some(session) = session() {
+        if let Some(session) = Session::current() {
             session.torch_imported();
         }
         Ok(())
@@ -133,7 +121,7 @@ unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_voi
 
 unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        if let Some(session) = session() {
+        if let Some(session) = Session::current() {
             session.end();
         }
         Ok(())

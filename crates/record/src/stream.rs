@@ -71,8 +71,9 @@ impl Stream {
         self.append(process, sources)
     }
 
-    /// Says that the process ended in order.
-    pub(crate) fn end(&mut self, at_ns: u64) -> io::Result<()> {
+    /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`.
+    pub(crate) fn end(&mut self, monotonic_ns: i64) -> io::Result<()> {
+        let at_ns = (monotonic_ns - self.head.start_monotonic_ns).max(0).cast_unsigned();
         self.push(&Record::End { at_ns })?;
         self.send()
     }
