@@ -4,7 +4,8 @@
 
 use crate::options::Options;
 use crate::session::Session;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::ptr::null_mut;
 
@@ -36,14 +37,18 @@ unsafe impl<T> Sync for Static<T> {}
 
 const METH_NOARGS: c_int = 4;
 
-const fn method(name: &'static CStr, function: unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void) -> Method {
+const fn method(
+    name: &'static CStr,
+    function: unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void,
+) -> Method {
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 4]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 5]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"torch_imported", torch_imported),
     method(c"stop", stop),
+    method(c"frames", frames),
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
 ]));
 
@@ -56,24 +61,20 @@ static DEFINITION: Static<Definition> = Static(std::cell::UnsafeCell::new(Defini
     slots: [null_mut(); 4],
 }));
 
-// Symbols of the interpreter that loads this file.
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
 /// Called by the interpreter when it imports the module.
 ///
 /// # Safety
 /// Only an interpreter that holds its lock may call it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
-    // SAFETY: the name is null-terminated; a null handle is RTLD_DEFAULT.
-    let create = unsafe { dlsym(null_mut(), c"PyModule_Create2".as_ptr()) };
+    // SAFETY: the name is null-terminated.
+    let create = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyModule_Create2".as_ptr()) };
     if create.is_null() {
         return null_mut();
     }
     // SAFETY: the signature of `PyObject *PyModule_Create2(PyModuleDef *, int)`.
-    let create = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
+    let create =
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
     const PYTHON_ABI_VERSION: c_int = 3;
     // SAFETY: the definition has the layout of the stable ABI and lives for ever; the caller holds the GIL.
     unsafe { create(DEFINITION.0.get().cast(), PYTHON_ABI_VERSION) }
@@ -84,8 +85,8 @@ fn none() -> *mut c_void {
     // SAFETY: the names are null-terminated; `_Py_NoneStruct` and `Py_IncRef` exist in every interpreter, whose lock
     // the caller holds.
     unsafe {
-        let none = dlsym(null_mut(), c"_Py_NoneStruct".as_ptr());
-        let increment = dlsym(null_mut(), c"Py_IncRef".as_ptr());
+        let none = libc::dlsym(libc::RTLD_DEFAULT, c"_Py_NoneStruct".as_ptr());
+        let increment = libc::dlsym(libc::RTLD_DEFAULT, c"Py_IncRef".as_ptr());
         if !increment.is_null() {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(increment)(none);
         }
@@ -105,9 +106,7 @@ fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
 }
 
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| {
-        Options::from_environment().map_or(Ok(()), Session::begin)
-    })
+    guarded(|| Options::from_environment().map_or(Ok(()), Session::begin))
 }
 
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
@@ -126,4 +125,27 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
         }
         Ok(())
     })
+}
+
+/// The Python frames of the caller as the recorder sees them, one a line, newest first: function, file, line and first
+/// line of the function, separated by tabs. For self-tests.
+unsafe extern "C" fn frames(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    let listing = std::panic::catch_unwind(|| {
+        let Ok(interpreter) = dlmonitor::Interpreter::find() else { return String::new() };
+        let mut listing = String::new();
+        let mut next = interpreter.newest();
+        while let Some(frame) = next {
+            let line = interpreter.describe(frame);
+            let _ = writeln!(listing, "{}\t{}\t{}\t{}", line.function, line.file, line.line, line.first_line);
+            next = interpreter.caller(frame);
+        }
+        listing
+    });
+    // SAFETY: the name is null-terminated.
+    let text = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyUnicode_FromString".as_ptr()) };
+    let (Ok(Ok(listing)), false) = (listing.map(CString::new), text.is_null()) else { return none() };
+    // SAFETY: the signature of `PyObject *PyUnicode_FromString(const char *)`; the caller holds the GIL.
+    unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(text)(listing.as_ptr())
+    }
 }
