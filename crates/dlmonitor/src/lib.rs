@@ -65,7 +65,10 @@ pub fn torch_thread_id() -> u64 {
 /// How well `PyTorch`'s operators are understood by now.
 #[must_use]
 pub fn torch_state() -> SourceState {
-    SourceState { name: "pytorch", state: if torch::functions().is_some() { Ok(torch::describe()) } else { Err("not imported".into()) } }
+    SourceState {
+        name: "pytorch",
+        state: if torch::functions().is_some() { Ok(torch::describe()) } else { Err("not imported".into()) },
+    }
 }
 
 /// Stops all callbacks. Operators that run at this moment are not reported any more.

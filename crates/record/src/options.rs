@@ -47,7 +47,8 @@ mod tests {
         };
         assert_eq!(read(&[]), None);
         assert_eq!(read(&[("STACKLINE_RECORD", "")]), None);
-        let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
+        let options =
+            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
         assert!(!options.python);
         assert_eq!((options.rank, options.max_nodes), (Some(3), None));
     }

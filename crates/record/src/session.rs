@@ -163,7 +163,10 @@ impl Session {
 
     fn spawn_writer(&'static self) {
         let spawned = without_signals(|| {
-            std::thread::Builder::new().name("stackline".into()).stack_size(256 << 10).spawn(move || self.write_until_stopped())
+            std::thread::Builder::new()
+                .name("stackline".into())
+                .stack_size(256 << 10)
+                .spawn(move || self.write_until_stopped())
         });
         // Without the thread everything is written at the end.
         drop(spawned);
@@ -220,7 +223,8 @@ fn is_worker(command: &[String]) -> bool {
 fn describe_process(options: &Options, role: Role) -> stackline_recording::Process {
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let mut command: Vec<String> = command.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
+    let mut command: Vec<String> =
+        command.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
     if command.last().is_some_and(String::is_empty) {
         command.pop();
     }

@@ -59,7 +59,13 @@ impl State {
 
     /// The node of an operator that begins now, below those in `open`.
     #[inline]
-    pub(crate) fn begin(&mut self, process: &Process, operator: &Operator, open: &[OpenOperator], python: Option<PythonFrame>) -> NodeId {
+    pub(crate) fn begin(
+        &mut self,
+        process: &Process,
+        operator: &Operator,
+        open: &[OpenOperator],
+        python: Option<PythonFrame>,
+    ) -> NodeId {
         let scope = operator.scope();
         let name = operator.name();
         let frame = self.names.frame(scope as u8, name, || process.operator_frame(scope, name));
@@ -94,7 +100,8 @@ impl State {
         let below = enclosing.map_or(ROOT, |open| NodeId(open.client[0] as u32));
         let Some(newest) = python else { return below };
         let entered = enclosing.and_then(|open| open.python);
-        if entered.is_some_and(|entered| entered.address == newest.address && entered.instruction == newest.instruction) {
+        if entered.is_some_and(|entered| entered.address == newest.address && entered.instruction == newest.instruction)
+        {
             return below;
         }
         self.walk_until(newest, entered.map(|frame| frame.address));
@@ -158,7 +165,9 @@ impl State {
         }
         let id = shared.id;
         let path = shared.path(node);
-        let copy = path.into_iter().fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, || frame));
+        let copy = path
+            .into_iter()
+            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, || frame));
         self.copied.insert((id, node), copy);
         Some(copy)
     }

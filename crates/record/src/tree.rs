@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use stackline_recording::{Metric, Stats};
 use std::hash::Hasher;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 /// A node of the tree of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,15 @@ pub(crate) struct Slot {
 impl Slot {
     fn new(node: u32, metric: Metric) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { node, metric, count: zero(), sum: zero(), min: AtomicU64::new(u64::MAX), max: zero(), squares: [zero(), zero()] }
+        Self {
+            node,
+            metric,
+            count: zero(),
+            sum: zero(),
+            min: AtomicU64::new(u64::MAX),
+            max: zero(),
+            squares: [zero(), zero()],
+        }
     }
 }
 
@@ -233,7 +241,8 @@ impl Owner {
 
     #[cold]
     fn make_slots(&mut self, node: NodeId) -> [u32; 2] {
-        let slots = [Metric::OperatorTime, Metric::CallTime].map(|metric| self.shared.slots.push(Slot::new(node.0, metric)) as u32);
+        let slots = [Metric::OperatorTime, Metric::CallTime]
+            .map(|metric| self.shared.slots.push(Slot::new(node.0, metric)) as u32);
         self.entries[node.0 as usize].slots = slots;
         slots
     }

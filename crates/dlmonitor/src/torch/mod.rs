@@ -48,7 +48,10 @@ pub(crate) fn functions() -> Option<&'static Functions> {
 
 fn find(library: Library) -> Result<Functions, String> {
     let symbol = |name: &CStr| {
-        library.symbol(name).map(std::ptr::NonNull::as_ptr).ok_or_else(|| format!("libtorch_cpu has no {}", name.to_string_lossy()))
+        library
+            .symbol(name)
+            .map(std::ptr::NonNull::as_ptr)
+            .ok_or_else(|| format!("libtorch_cpu has no {}", name.to_string_lossy()))
     };
     let add = symbol(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE")?;
     let remove = symbol(c"_ZN2at14removeCallbackEm")?;
