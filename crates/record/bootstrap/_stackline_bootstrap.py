@@ -10,18 +10,25 @@ import sys
 _recorder = None
 
 
-class _Torch:
-    """Finds nothing itself: it tells the recorder once ``torch._C`` has been imported."""
+class _Imports:
+    """Finds nothing itself: it has a word with the recorder once certain modules have been imported."""
+
+    def __init__(self, actions):
+        self._actions = actions
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch._C":
+        action = self._actions.pop(name, None)
+        if action is None:
             return None
-        sys.meta_path.remove(self)
+        if not self._actions:
+            sys.meta_path.remove(self)
         for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Watched(spec.loader)
+                    spec.loader = _Watched(spec.loader, action)
                 return spec
         return None
 
@@ -29,8 +36,9 @@ class _Torch:
 class _Watched:
     """The module's own loader, and a word to the recorder afterwards."""
 
-    def __init__(self, loader):
+    def __init__(self, loader, action):
         self._loader = loader
+        self._action = action
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -42,7 +50,32 @@ class _Watched:
         self._loader.exec_module(module)
         module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        _recorder.torch_imported()
+        self._action()
+
+
+def _frames_are_right():
+    """Whether the recorder sees the frames that are running now as the interpreter does."""
+    seen = [line.split("\t") for line in _recorder.frames().splitlines()]
+    if not seen:
+        # It knows that it cannot read them, and will say why.
+        return True
+    frame, name = sys._getframe(), "co_qualname" if sys.version_info >= (3, 11) else "co_name"
+    for function, file, _, first_line in seen:
+        code = frame.f_code if frame is not None else None
+        if code is None or [getattr(code, name), code.co_filename, str(code.co_firstlineno)] != [function, file, first_line]:
+            return False
+        frame = frame.f_back
+    return frame is None
+
+
+def _stop_with_workers():
+    """Workers of ``multiprocessing`` end with ``os._exit``: no ``atexit``, but finalizers of its own."""
+    util = sys.modules["multiprocessing.util"]
+
+    def in_worker(_):
+        util.Finalize(None, _recorder.stop, exitpriority=-1000)
+
+    util.register_after_fork(_stop_with_workers, in_worker)
 
 
 def start():
@@ -56,13 +89,19 @@ def start():
         from importlib.machinery import ModuleSpec
 
         _recorder = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
-        _recorder.start()
+        if _frames_are_right():
+            _recorder.start()
+        else:
+            sys.stderr.write("stackline: recording without Python frames: this interpreter keeps them in an unknown way\n")
+            _recorder.start_without_python()
         import atexit
 
         atexit.register(_recorder.stop)
-        if "torch._C" in sys.modules:
-            _recorder.torch_imported()
-        else:
-            sys.meta_path.insert(0, _Torch())
+        actions = {"torch._C": _recorder.torch_imported, "multiprocessing.util": _stop_with_workers}
+        for name in list(actions):
+            if name in sys.modules:
+                actions.pop(name)()
+        if actions:
+            sys.meta_path.insert(0, _Imports(actions))
     except Exception as error:
         sys.stderr.write("stackline: not recording process %d: %s\n" % (os.getpid(), error))

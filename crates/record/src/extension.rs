@@ -44,8 +44,9 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 5]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 6]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
+    method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
     method(c"stop", stop),
     method(c"frames", frames),
@@ -107,6 +108,11 @@ fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
 
 unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| Options::from_environment().map_or(Ok(()), Session::begin))
+}
+
+/// As [`start`], for an interpreter whose frames were found to be read wrongly.
+unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    guarded(|| Options::from_environment().map_or(Ok(()), |options| Session::begin(Options { python: false, ..options })))
 }
 
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {

@@ -67,8 +67,7 @@ impl State {
         python: Option<PythonFrame>,
     ) -> NodeId {
         let scope = operator.scope();
-        let name = operator.name();
-        let frame = self.names.frame(scope as u8, name, || process.operator_frame(scope, name));
+        let frame = self.names.frame(scope as u8, operator, |name| process.operator_frame(scope, name));
         if scope == Scope::Backward {
             if let Some(forward) = self.forward_node(process, operator) {
                 return self.tree.child(forward, Key::frame(frame), process.overflow, || frame);

@@ -56,7 +56,9 @@ impl Stream {
             whole: 0,
         };
         stream.write(&HEADER)?;
+        // At once: whatever becomes of the process, the stream says whose it is.
         stream.push(&Record::Process(Box::new(stream.head.clone())))?;
+        stream.send()?;
         Ok(stream)
     }
 
