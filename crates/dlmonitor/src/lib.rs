@@ -9,13 +9,14 @@
 pub mod clock;
 mod dispatch;
 mod fork;
+mod got;
 mod python;
 mod symbols;
 mod thread;
 mod torch;
 
 pub use dispatch::{Observer, interpreter};
-pub use python::{Interpreter, PythonFrame, PythonLine};
+pub use python::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, Walk};
 pub use thread::{OpenOperator, Thread};
 pub use torch::{Operator, Scope};
 
@@ -54,6 +55,11 @@ pub fn start_torch() -> SourceState {
     SourceState { name: "pytorch", state: torch::start().map(|()| "operators".into()) }
 }
 
+/// Reports allocations of `PyTorch`'s CPU allocator from now on; after [`start_torch`].
+pub fn start_memory() -> SourceState {
+    SourceState { name: "memory", state: torch::memory::start().map(|()| "allocations of the CPU allocator".into()) }
+}
+
 /// `PyTorch`'s id of the calling thread, by which backward nodes name the thread of their forward operator; 0 without
 /// `PyTorch`.
 #[must_use]
@@ -75,4 +81,5 @@ pub fn torch_state() -> SourceState {
 pub fn finalize() {
     dispatch::activate(false);
     torch::stop();
+    torch::memory::stop();
 }

@@ -4,6 +4,7 @@
 //! their offsets depend on version and ABI and are found by watching the first operators (see [`fields`]).
 
 mod fields;
+pub(crate) mod memory;
 mod operator;
 
 use crate::symbols::Library;
