@@ -145,5 +145,9 @@ fn make_writable(slot: NonNull<*mut c_void>) -> Result<(), String> {
     let start = slot.as_ptr() as usize & !(page - 1);
     // SAFETY: the page belongs to the table of a loaded object; it stays readable.
     let result = unsafe { libc::mprotect(start as *mut c_void, page, libc::PROT_READ | libc::PROT_WRITE) };
-    if result == 0 { Ok(()) } else { Err(format!("the table of imports cannot be written: {}", std::io::Error::last_os_error())) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(format!("the table of imports cannot be written: {}", std::io::Error::last_os_error()))
+    }
 }

@@ -6,16 +6,19 @@
 
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 
+pub mod capi;
 pub mod clock;
 mod dispatch;
 mod fork;
 mod got;
+mod path;
 mod python;
 mod symbols;
 mod thread;
 mod torch;
 
 pub use dispatch::{Observer, interpreter};
+pub use path::{PathFrame, Sources, call_path};
 pub use python::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, Walk};
 pub use thread::{OpenOperator, Thread};
 pub use torch::{Operator, Scope};

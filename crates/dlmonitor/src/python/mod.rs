@@ -5,14 +5,18 @@
 //! half built (see `crate::python::fault`, which reads through the kernel).
 
 mod describe;
+mod fault;
 mod layout;
 mod lines;
+mod memory;
 
 use crate::symbols;
 use layout::{Instruction, Layout, Newest};
 use std::ffi::{CStr, c_char, c_void};
 
 pub use describe::PythonLine;
+pub use fault::{FrameSampler, MAX_SAMPLED, SampledCode, SampledFrame, Walk};
+pub use memory::Memory;
 
 /// One frame as it stands in memory; valid as long as the frame runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

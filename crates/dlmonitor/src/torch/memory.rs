@@ -32,7 +32,12 @@ pub(crate) fn start() -> Result<(), String> {
     ORIGINALS.get_or_init(|| {
         // SAFETY: the signatures of `ProfiledCPUMemoryReporter::New(void*, size_t)` and `::Delete(void*)`, with `this`
         // as first argument.
-        unsafe { (std::mem::transmute::<*mut c_void, New>(new.as_ptr()), std::mem::transmute::<*mut c_void, Delete>(delete.as_ptr())) }
+        unsafe {
+            (
+                std::mem::transmute::<*mut c_void, New>(new.as_ptr()),
+                std::mem::transmute::<*mut c_void, Delete>(delete.as_ptr()),
+            )
+        }
     });
     let new = got::redirect(LIBRARY, NEW, on_new as *const c_void)?;
     match got::redirect(LIBRARY, DELETE, on_delete as *const c_void) {
