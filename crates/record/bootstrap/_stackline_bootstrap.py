@@ -78,6 +78,16 @@ def _stop_with_workers():
     util.register_after_fork(_stop_with_workers, in_worker)
 
 
+def _watch_modules():
+    """Tells the recorder which method calls a module, and which module holds which."""
+    module = sys.modules["torch.nn.modules.module"]
+    call = getattr(module.Module, "_wrapped_call_impl", None)
+    register = getattr(module, "register_module_module_registration_hook", None)
+    if call is not None and register is not None:
+        _recorder.watch_calls(call.__code__)
+        register(_recorder.put_module)
+
+
 def start():
     """Loads the recorder that the environment names, and starts it."""
     global _recorder
@@ -97,7 +107,11 @@ def start():
         import atexit
 
         atexit.register(_recorder.stop)
-        actions = {"torch._C": _recorder.torch_imported, "multiprocessing.util": _stop_with_workers}
+        actions = {
+            "torch._C": _recorder.torch_imported,
+            "torch.nn.modules.module": _watch_modules,
+            "multiprocessing.util": _stop_with_workers,
+        }
         for name in list(actions):
             if name in sys.modules:
                 actions.pop(name)()

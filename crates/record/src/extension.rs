@@ -35,7 +35,9 @@ struct Static<T>(std::cell::UnsafeCell<T>);
 // SAFETY: only the interpreter touches the contents, under its own lock.
 unsafe impl<T> Sync for Static<T> {}
 
+const METH_VARARGS: c_int = 1;
 const METH_NOARGS: c_int = 4;
+const METH_O: c_int = 8;
 
 const fn method(
     name: &'static CStr,
@@ -44,12 +46,14 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 6]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 8]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
     method(c"stop", stop),
     method(c"frames", frames),
+    Method { flags: METH_O, ..method(c"watch_calls", watch_calls) },
+    Method { flags: METH_VARARGS, ..method(c"put_module", put_module) },
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
 ]));
 
@@ -128,6 +132,41 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
     guarded(|| {
         if let Some(session) = Session::current() {
             session.end();
+        }
+        Ok(())
+    })
+}
+
+/// Calls of this code object are calls of a module.
+unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
+    dlmonitor::Interpreter::watch_calls(code as usize);
+    none()
+}
+
+/// A module (first argument) has a child (third) under a name (second).
+unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    type Parse = unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int;
+    let (mut parent, mut name, mut child) = (null_mut::<c_void>(), std::ptr::null::<c_char>(), null_mut::<c_void>());
+    // SAFETY: the name is null-terminated.
+    let parse = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyArg_ParseTuple".as_ptr()) };
+    if parse.is_null() {
+        return none();
+    }
+    // SAFETY: the signature of `PyArg_ParseTuple`; the format asks for two objects and a text in between. The caller
+    // holds the GIL and the tuple, which keeps what it points to alive.
+    let parsed = unsafe {
+        let parse = std::mem::transmute::<*mut c_void, Parse>(parse);
+        parse(arguments, c"OsO".as_ptr(), &raw mut parent, &raw mut name, &raw mut child)
+    };
+    if parsed == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    guarded(|| {
+        if let Some(session) = Session::current() {
+            // SAFETY: a null-terminated text that the tuple keeps alive.
+            let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+            session.process.modules.put(parent as usize, &name, child as usize);
         }
         Ok(())
     })

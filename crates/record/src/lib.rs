@@ -7,10 +7,13 @@
 
 pub mod extension;
 mod frames;
+mod modules;
 mod names;
 mod options;
+mod paths;
 mod process;
 mod recorder;
+mod samples;
 mod session;
 mod state;
 mod stream;

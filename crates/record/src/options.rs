@@ -1,9 +1,13 @@
 //! What the launcher asked for, in environment variables: they reach every child process.
 
+use crate::samples::Rates;
 use std::path::PathBuf;
 
 /// Names the run directory, and by being set asks for a recording.
 pub const RUN: &str = "STACKLINE_RECORD";
+
+/// Samples per second at most: beyond, a program does little else than being looked at.
+const MAX_HZ: u32 = 10_000;
 
 /// How to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) max_nodes: Option<u32>,
     /// Rank in a distributed job.
     pub(crate) rank: Option<u32>,
+    /// How often threads are sampled.
+    pub(crate) samples: Rates,
 }
 
 impl Options {
@@ -26,12 +32,14 @@ impl Options {
 
     fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let run = variable(RUN).filter(|run| !run.is_empty())?;
+        let hz = |name: &str, default: u32| variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ);
         let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
         Some(Self {
             run: PathBuf::from(run),
             python: !without.split(',').any(|source| source == "python"),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
+            samples: Rates { cpu: hz("STACKLINE_SAMPLE_HZ", 99), real: hz("STACKLINE_REAL_HZ", 0) },
         })
     }
 }
@@ -51,5 +59,8 @@ mod tests {
             read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
         assert!(!options.python);
         assert_eq!((options.rank, options.max_nodes), (Some(3), None));
+        assert_eq!((options.samples.cpu, options.samples.real), (99, 0));
+        let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
+        assert_eq!((options.samples.cpu, options.samples.real), (0, 10_000));
     }
 }

@@ -1,6 +1,7 @@
 //! What all threads of a process share.
 
 use crate::frames::Frames;
+use crate::modules::Modules;
 use crate::state::State;
 use crate::tree::{Owner, Shared};
 use rustc_hash::FxHashMap;
@@ -28,6 +29,7 @@ pub(crate) struct Process {
     #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
     free: Mutex<Vec<Box<State>>>,
     by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
+    pub(crate) modules: Modules,
     /// The frame of what finds no place.
     pub(crate) overflow: u32,
     /// Nodes that a tree may have.
@@ -49,6 +51,7 @@ impl Process {
             trees: Mutex::default(),
             free: Mutex::default(),
             by_torch_id: Mutex::default(),
+            modules: Modules::default(),
             overflow,
             limit,
         }
@@ -82,6 +85,7 @@ impl Process {
             if let Some(registered) = trees.get_mut(state.tree.shared.id as usize) {
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
+            state.published.enter(tid);
             return state;
         }
         let id = trees.len() as u32;
@@ -91,7 +95,27 @@ impl Process {
             tree: Arc::clone(&state.tree.shared),
             overflows: Arc::clone(&state.tree.overflows),
         });
+        state.published.enter(tid);
         state
+    }
+
+    /// A tree that no thread writes itself, for what is known of one.
+    pub(crate) fn add_tree(&self, tid: u32, name: String) -> Owner {
+        let mut trees = lock(&self.trees);
+        let owner = Owner::new(trees.len() as u32, self.limit);
+        trees.push(Registered {
+            thread: Thread { id: owner.shared.id, tid, torch_id: 0, name },
+            tree: Arc::clone(&owner.shared),
+            overflows: Arc::clone(&owner.overflows),
+        });
+        owner
+    }
+
+    /// Says which thread a tree of [`Self::add_tree`] is about now.
+    pub(crate) fn rename(&self, tree: u32, tid: u32, name: &str) {
+        if let Some(registered) = lock(&self.trees).get_mut(tree as usize) {
+            registered.thread = Thread { id: tree, tid, torch_id: 0, name: name.into() };
+        }
     }
 
     /// Takes the state of a thread that ends.

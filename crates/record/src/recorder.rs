@@ -33,9 +33,11 @@ impl Observer for Recorder {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator) {
         let Some(session) = Session::current() else { return };
         let open = std::mem::take(&mut thread.open);
-        let node = state(session, thread).begin(&session.process, operator, &open, opened.python);
+        let state = state(session, thread);
+        let node = state.begin(&session.process, operator, &open, opened);
+        state.published.begins(open.len(), node.0, opened);
         thread.open = open;
-        opened.client = [u64::from(node.0), clock::ticks(), 0];
+        opened.client = [opened.client[NODE] | u64::from(node.0), clock::ticks(), 0];
     }
 
     #[inline]
@@ -47,7 +49,11 @@ impl Observer for Recorder {
         }
         let own = took.saturating_sub(ended.client[INSIDE]);
         let node = NodeId(ended.client[NODE] as u32);
-        state(session, thread).tree.add_call(node, clock::ns(own), clock::ns(took));
+        let open = std::mem::take(&mut thread.open);
+        let state = state(session, thread);
+        state.published.ends(&open);
+        state.tree.add_call(node, clock::ns(own), clock::ns(took));
+        thread.open = open;
     }
 
     fn thread_ends(&self, thread: &mut Thread) {

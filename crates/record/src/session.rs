@@ -104,6 +104,7 @@ impl Session {
                 Ok(stream) => *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream),
                 Err(reason) => result = Err(reason),
             }
+            self.note(SourceState { name: "samples", state: crate::samples::start(self.options.samples) });
             self.spawn_writer();
         });
         result
@@ -123,6 +124,7 @@ impl Session {
         self.wake.notify_all();
         drop(stopped);
         dlmonitor::finalize();
+        crate::samples::stop();
         clock::measure();
         self.update();
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -143,6 +145,9 @@ impl Session {
     }
 
     fn update(&self) {
+        if let Some(samples) = crate::samples::drain(&self.process) {
+            self.note(SourceState { name: "samples", state: Ok(samples) });
+        }
         if dlmonitor::torch_state().state.is_ok() {
             self.note(dlmonitor::torch_state());
         }
@@ -188,7 +193,7 @@ impl Session {
 }
 
 /// Runs `action` with all signals blocked, so that a thread that it makes never takes one from the program.
-fn without_signals<R>(action: impl FnOnce() -> R) -> R {
+pub(crate) fn without_signals<R>(action: impl FnOnce() -> R) -> R {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());

@@ -247,6 +247,22 @@ impl Owner {
         slots
     }
 
+    /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.
+    pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
+        self.shared.slots.push(Slot::new(node.0, metric)) as u32
+    }
+
+    /// Adds one value.
+    pub(crate) fn add_value(&mut self, slot: u32, value: u64) {
+        let version = self.shared.version.load(Ordering::Relaxed);
+        self.shared.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        if let Some(slot) = self.shared.slots.get(slot as usize) {
+            add(slot, value);
+        }
+        self.shared.version.store(version + 2, Ordering::Release);
+    }
+
     /// Remembers which node runs the forward operator of a sequence number. The last one with a number counts.
     #[inline]
     pub(crate) fn remember_forward(&self, sequence: u64, node: NodeId) {

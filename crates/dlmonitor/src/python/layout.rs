@@ -37,6 +37,8 @@ pub(crate) struct Layout {
     pub(crate) frame_code: usize,
     pub(crate) frame_previous: usize,
     pub(crate) frame_instruction: Instruction,
+    /// The first local variable.
+    pub(crate) frame_locals: usize,
     /// Byte that says who owns the frame, and the least value that means "not a Python frame"; `None` before 3.12.
     pub(crate) frame_owner: Option<(usize, u8)>,
     /// Bits of the pointer to the code that are tags (3.14).
@@ -65,6 +67,7 @@ const V310: Layout = Layout {
     frame_code: 32,
     frame_previous: 24,
     frame_instruction: Instruction::Index(96),
+    frame_locals: 352,
     frame_owner: None,
     code_tag: 0,
     code_first_line: 40,
@@ -86,6 +89,7 @@ const V311: Layout = Layout {
     frame_code: 32,
     frame_previous: 48,
     frame_instruction: Instruction::Pointer(56),
+    frame_locals: 72,
     code_first_line: 72,
     code_file: 112,
     code_name: 128,
@@ -114,7 +118,7 @@ const V313: Layout = Layout { newest: Newest::Direct(72), code_instructions: 200
 struct Published {
     free_threaded: usize,
     newest: usize,
-    /// previous, executable and instr_ptr; owner two words later.
+    /// previous, executable, instr_ptr, localsplus and owner.
     frame: usize,
     /// filename, name, qualname, linetable, firstlineno.
     code_file: usize,
@@ -190,6 +194,7 @@ fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
         frame_previous: word(at.frame),
         frame_code: word(at.frame + 1),
         frame_instruction: Instruction::Pointer(word(at.frame + 2)),
+        frame_locals: word(at.frame + 3),
         frame_owner: Some((word(at.frame + 4), 3)),
         code_file: word(at.code_file),
         code_name: word(at.code_file + 2),

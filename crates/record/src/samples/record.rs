@@ -1,0 +1,186 @@
+//! What one sampled thread needs: made beforehand by the thread that watches all others, used by its signal handler.
+
+use super::codes::{Codes, UNKNOWN};
+use super::open::Open;
+use super::ring::Ring;
+use super::timer::Clock;
+use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, SampledFrame, Walk};
+use std::cell::UnsafeCell;
+use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Words of the rings of one thread: samples of half a second and more at the depths that programs have.
+const SAMPLES: usize = 1 << 14;
+const NAMES: usize = 1 << 14;
+/// Words of a sample before its frames.
+pub(super) const HEAD: usize = 3;
+
+/// Why a thread's samples are not what they could be.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// No room in the ring.
+    pub(super) full: AtomicU64,
+    /// Python frames that could not be believed.
+    pub(super) broken: AtomicU64,
+}
+
+/// What only the handler of the thread touches.
+#[derive(Debug)]
+struct Scratch {
+    python: Option<FrameSampler>,
+    words: Box<[u64]>,
+}
+
+/// One thread that is sampled. Records live for ever and are used again.
+#[derive(Debug)]
+pub(super) struct ThreadRecord {
+    /// The thread, 0 while the record is free.
+    pub(super) tid: AtomicU32,
+    /// Told apart from threads that had this record before.
+    pub(super) serial: AtomicU32,
+    /// Whether the handler runs.
+    pub(super) busy: AtomicBool,
+    pub(super) open: AtomicPtr<Open>,
+    /// Its name when it was found.
+    pub(super) name: Mutex<String>,
+    last: [AtomicU64; 2],
+    pub(super) samples: Ring,
+    pub(super) names: Ring,
+    pub(super) losses: Losses,
+    scratch: UnsafeCell<Scratch>,
+}
+
+// SAFETY: `scratch` is touched by the handler of the record's own thread, which does not interrupt itself, and by the
+// watching thread while the record is free (`tid` is 0 and no timer names it).
+unsafe impl Sync for ThreadRecord {}
+
+impl ThreadRecord {
+    pub(super) fn new(interpreter: Option<&Interpreter>) -> Self {
+        let python = interpreter.and_then(|interpreter| FrameSampler::new(interpreter).ok());
+        Self {
+            tid: AtomicU32::new(0),
+            serial: AtomicU32::new(0),
+            busy: AtomicBool::new(false),
+            open: AtomicPtr::default(),
+            name: Mutex::default(),
+            last: [AtomicU64::new(0), AtomicU64::new(0)],
+            samples: Ring::new(SAMPLES),
+            names: Ring::new(NAMES),
+            losses: Losses::default(),
+            scratch: UnsafeCell::new(Scratch { python, words: vec![0; MAX_SAMPLED].into() }),
+        }
+    }
+
+    /// Prepares the record for a thread, before its first timer is made.
+    pub(super) fn assign(&self, tid: u32, name: String) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        // SAFETY: the record is free.
+        let scratch = unsafe { &mut *self.scratch.get() };
+        if let Some(python) = &mut scratch.python {
+            python.set_thread(tid);
+        }
+        for clock in [Clock::Cpu, Clock::Real] {
+            self.last[clock as usize].store(clock.now(tid).unwrap_or(0), Ordering::Relaxed);
+        }
+        self.open.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.serial.fetch_add(1, Ordering::Relaxed);
+        self.tid.store(tid, Ordering::Release);
+    }
+
+    /// Writes a sample of the calling thread.
+    ///
+    /// # Safety
+    /// Only the signal handler calls it, on the thread that the record is assigned to.
+    pub(super) unsafe fn sample(&self, clock: Clock, codes: &Codes) {
+        let tid = self.tid.load(Ordering::Relaxed);
+        let Some(now) = clock.now(tid) else { return };
+        let last = &self.last[clock as usize];
+        let interval = now.saturating_sub(last.load(Ordering::Relaxed));
+        // SAFETY: by contract, and the handler's signal is blocked while it runs.
+        let scratch = unsafe { &mut *self.scratch.get() };
+        // SAFETY: null or a leaked box.
+        let operator = unsafe { self.open.load(Ordering::Acquire).as_ref() }.and_then(|open| open.innermost(tid));
+        let (mut walk, mut depth) = (Walk::Nothing, 0);
+        if let (Some(interpreter), Some(python)) = (dlmonitor::interpreter(), &mut scratch.python) {
+            walk = python.walk(interpreter, operator.map_or(0, |operator| operator.python));
+            depth = python.frames().len();
+            for (index, word) in scratch.words.iter_mut().enumerate().take(depth) {
+                let Some(&frame) = python.frames().get(index) else { break };
+                let number = self.number(codes, interpreter, python, frame);
+                *word = u64::from(number) << 32 | u64::from(frame.offset);
+            }
+        }
+        if walk == Walk::Broken {
+            self.losses.broken.fetch_add(1, Ordering::Relaxed);
+        }
+        let head = Head { clock, python: depth as u32, cut: walk == Walk::Cut, operator: operator.map(|operator| (operator.tree, operator.node)) };
+        if self.samples.push(&[&head.pack(interval), scratch.words.get(..depth).unwrap_or(&[])]) {
+            // What found no place is part of the next interval.
+            last.store(now, Ordering::Relaxed);
+        } else {
+            self.losses.full.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The number of a frame's code; new codes are named.
+    fn number(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, frame: SampledFrame) -> u32 {
+        let code = frame.code as u64;
+        if let Some(number) = codes.find(code, frame.fingerprint) {
+            return number;
+        }
+        let Some(words) = python.copy_code(interpreter, &frame) else { return UNKNOWN };
+        if !self.names.has_room(words.len() + 2) {
+            return UNKNOWN;
+        }
+        let Some(number) = codes.reserve(code, frame.fingerprint) else { return UNKNOWN };
+        self.names.push(&[&[u64::from(number)], words]);
+        codes.publish(number);
+        number
+    }
+}
+
+/// The beginning of a sample, before its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) clock: Clock,
+    /// Python frames that follow, newest first.
+    pub(super) python: u32,
+    /// Whether older ones are missing.
+    pub(super) cut: bool,
+    /// Tree and node of the innermost operator.
+    pub(super) operator: Option<(u32, u32)>,
+}
+
+impl Head {
+    fn pack(self, interval: u64) -> [u64; HEAD] {
+        let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
+        [self.clock as u64 | u64::from(self.cut) << 8 | u64::from(self.python) << 32, interval, operator]
+    }
+
+    /// The beginning of a sample, the interval that it stands for, and its frames.
+    pub(super) fn unpack(words: &[u64]) -> Option<(Self, u64, &[u64])> {
+        let [facts, interval, operator, frames @ ..] = words else { return None };
+        let head = Self {
+            clock: if facts & 0xff == 0 { Clock::Cpu } else { Clock::Real },
+            python: (facts >> 32) as u32,
+            cut: facts >> 8 & 1 != 0,
+            operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
+        };
+        Some((head, *interval, frames))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Clock, Head};
+
+    #[test]
+    fn heads_come_back_as_they_were() {
+        for operator in [None, Some((3, 70_000))] {
+            let head = Head { clock: Clock::Real, python: 2, cut: true, operator };
+            let words = [head.pack(12).as_slice(), &[1, 2]].concat();
+            assert_eq!(Head::unpack(&words), Some((head, 12, [1, 2].as_slice())));
+        }
+        assert_eq!(Head::unpack(&[1, 2]), None);
+    }
+}
