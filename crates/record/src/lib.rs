@@ -7,6 +7,7 @@
 
 pub mod extension;
 mod frames;
+mod memory;
 mod modules;
 mod names;
 mod options;

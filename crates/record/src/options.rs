@@ -16,6 +16,8 @@ pub(crate) struct Options {
     pub(crate) run: PathBuf,
     /// Whether Python frames are read.
     pub(crate) python: bool,
+    /// Whether allocations of tensors are recorded.
+    pub(crate) memory: bool,
     /// Nodes that a tree may have.
     pub(crate) max_nodes: Option<u32>,
     /// Rank in a distributed job.
@@ -37,6 +39,7 @@ impl Options {
         Some(Self {
             run: PathBuf::from(run),
             python: !without.split(',').any(|source| source == "python"),
+            memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
             samples: Rates { cpu: hz("STACKLINE_SAMPLE_HZ", 99), real: hz("STACKLINE_REAL_HZ", 0) },

@@ -1,6 +1,7 @@
 //! What all threads of a process share.
 
 use crate::frames::Frames;
+use crate::memory::Live;
 use crate::modules::Modules;
 use crate::state::State;
 use crate::tree::{Owner, Shared};
@@ -30,6 +31,7 @@ pub(crate) struct Process {
     free: Mutex<Vec<Box<State>>>,
     by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
     pub(crate) modules: Modules,
+    pub(crate) live: Live,
     /// The frame of what finds no place.
     pub(crate) overflow: u32,
     /// Nodes that a tree may have.
@@ -52,6 +54,7 @@ impl Process {
             free: Mutex::default(),
             by_torch_id: Mutex::default(),
             modules: Modules::default(),
+            live: Live::default(),
             overflow,
             limit,
         }

@@ -4,6 +4,7 @@ use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
 use dlmonitor::{Observer, OpenOperator, Operator, Thread, clock};
+use stackline_recording::Metric;
 use std::ptr::NonNull;
 
 /// Nodes that the tree of a thread may have, unless options say otherwise.
@@ -26,6 +27,15 @@ fn state<'a>(session: &'static Session, thread: &'a mut Thread) -> &'a mut State
     // SAFETY: the pointer came from the box above, nobody else has it, and it lives until `thread_ends`, which takes
     // `client` away. `thread` is borrowed as long as the reference.
     unsafe { state.cast::<State>().as_mut() }
+}
+
+/// Adds a value where the thread is now.
+fn add_here(session: &'static Session, thread: &mut Thread, metric: Metric, value: u64) {
+    let open = std::mem::take(&mut thread.open);
+    let state = state(session, thread);
+    let node = state.here(&session.process, &open);
+    state.add(node, metric, value);
+    thread.open = open;
 }
 
 impl Observer for Recorder {
@@ -54,6 +64,19 @@ impl Observer for Recorder {
         state.published.ends(&open);
         state.tree.add_call(node, clock::ns(own), clock::ns(took));
         thread.open = open;
+    }
+
+    fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
+        let Some(session) = Session::current() else { return };
+        session.process.live.put(address, bytes);
+        add_here(session, thread, Metric::Allocated, bytes);
+    }
+
+    fn freed(&self, address: usize, thread: &mut Thread) {
+        let Some(session) = Session::current() else { return };
+        if let Some(bytes) = session.process.live.take(address) {
+            add_here(session, thread, Metric::Freed, bytes);
+        }
     }
 
     fn thread_ends(&self, thread: &mut Thread) {

@@ -113,6 +113,9 @@ impl Session {
     /// `torch._C` was imported: its operators can be watched from now on.
     pub(crate) fn torch_imported(&self) {
         self.note(dlmonitor::start_torch());
+        if self.options.memory {
+            self.note(dlmonitor::start_memory());
+        }
     }
 
     /// Ends the recording and writes what is left.

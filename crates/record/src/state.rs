@@ -7,7 +7,7 @@ use crate::samples::Open;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
 use dlmonitor::{OpenOperator, Operator, Scope};
 use rustc_hash::FxHashMap;
-use stackline_recording::FrameKey;
+use stackline_recording::{FrameKey, Metric};
 use std::sync::Arc;
 
 /// A thread's recorder.
@@ -16,6 +16,8 @@ pub(crate) struct State {
     pub(crate) tree: Owner,
     names: Names,
     paths: Paths,
+    /// Where the values of metrics other than times go.
+    slots: FxHashMap<(u32, Metric), u32>,
     /// Trees of forward threads, by torch's id of the thread.
     forward: FxHashMap<u64, Arc<Shared>>,
     /// Nodes of other trees that were copied into this one.
@@ -33,6 +35,7 @@ impl State {
             tree,
             names: Names::default(),
             paths: Paths::new(),
+            slots: FxHashMap::default(),
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,
@@ -76,6 +79,18 @@ impl State {
             }
         }
         node
+    }
+
+    /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.
+    pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
+        let newest = dlmonitor::interpreter().and_then(dlmonitor::Interpreter::newest);
+        self.paths.node(&mut self.tree, process, open, newest)
+    }
+
+    /// Adds a value of any metric at a node.
+    pub(crate) fn add(&mut self, node: NodeId, metric: Metric, value: u64) {
+        let slot = *self.slots.entry((node.0, metric)).or_insert_with(|| self.tree.make_slot(node, metric));
+        self.tree.add_value(slot, value);
     }
 
     fn remember(&mut self, process: &Process, sequence: u64, node: NodeId) {

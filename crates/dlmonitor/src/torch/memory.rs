@@ -64,7 +64,9 @@ unsafe extern "C" fn on_new(reporter: *mut c_void, address: *mut c_void, bytes: 
         // SAFETY: the caller's own arguments.
         unsafe { new(reporter, address, bytes) };
     }
-    crate::dispatch::allocated(address as usize, bytes as u64);
+    if bytes != 0 {
+        crate::dispatch::allocated(address as usize, bytes as u64);
+    }
 }
 
 unsafe extern "C" fn on_delete(reporter: *mut c_void, address: *mut c_void) {
