@@ -19,7 +19,9 @@ mod torch;
 
 pub use dispatch::{Observer, interpreter};
 pub use path::{PathFrame, Sources, call_path};
-pub use python::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, Walk};
+pub use python::{
+    FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, Walk,
+};
 pub use thread::{OpenOperator, Thread};
 pub use torch::{Operator, Scope};
 

@@ -116,7 +116,9 @@ unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mu
 
 /// As [`start`], for an interpreter whose frames were found to be read wrongly.
 unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
-    guarded(|| Options::from_environment().map_or(Ok(()), |options| Session::begin(Options { python: false, ..options })))
+    guarded(|| {
+        Options::from_environment().map_or(Ok(()), |options| Session::begin(Options { python: false, ..options }))
+    })
 }
 
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {

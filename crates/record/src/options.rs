@@ -34,7 +34,9 @@ impl Options {
 
     fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let run = variable(RUN).filter(|run| !run.is_empty())?;
-        let hz = |name: &str, default: u32| variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ);
+        let hz = |name: &str, default: u32| {
+            variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ)
+        };
         let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
         Some(Self {
             run: PathBuf::from(run),
@@ -63,7 +65,8 @@ mod tests {
         assert!(!options.python);
         assert_eq!((options.rank, options.max_nodes), (Some(3), None));
         assert_eq!((options.samples.cpu, options.samples.real), (99, 0));
-        let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
+        let options =
+            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
         assert_eq!((options.samples.cpu, options.samples.real), (0, 10_000));
     }
 }

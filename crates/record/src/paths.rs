@@ -45,7 +45,13 @@ impl Paths {
 
     /// The node below which an operator stands that begins when `newest` is the newest frame.
     #[inline]
-    pub(crate) fn node(&mut self, tree: &mut Owner, process: &Process, open: &[OpenOperator], newest: Option<PythonFrame>) -> NodeId {
+    pub(crate) fn node(
+        &mut self,
+        tree: &mut Owner,
+        process: &Process,
+        open: &[OpenOperator],
+        newest: Option<PythonFrame>,
+    ) -> NodeId {
         let below = open.last().map_or(ROOT, |open| NodeId(open.client[0] as u32));
         let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return below };
         let Some(enclosing) = open.last() else {
@@ -147,7 +153,13 @@ fn frame_child(
 
 /// The node of a module that is called, below `parent`; `parent` itself if none is (0).
 #[inline]
-fn module_child(tree: &mut Owner, process: &Process, interpreter: &Interpreter, parent: NodeId, module: usize) -> NodeId {
+fn module_child(
+    tree: &mut Owner,
+    process: &Process,
+    interpreter: &Interpreter,
+    parent: NodeId,
+    module: usize,
+) -> NodeId {
     if module == 0 {
         return parent;
     }

@@ -1,13 +1,10 @@
 //! Python frames against CPython itself, on every interpreter that is installed.
 
+mod support;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
-
-/// The recorder that was built with this test.
-fn recorder() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().unwrap().join("libstackline_record.so")
-}
+use support::{here, recorder};
 
 /// Interpreters on the PATH and in pyenv, by version.
 fn interpreters(version: &str) -> Vec<PathBuf> {
@@ -35,7 +32,7 @@ fn check(version: &str) {
         println!("skipped: no CPython {version} on PATH or in pyenv");
         return;
     };
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/frames.py");
+    let program = here("tests/programs/frames.py");
     let output = Command::new(&python).arg(program).arg(recorder()).arg("40").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(

@@ -83,7 +83,11 @@ struct Types {
 impl Types {
     fn find() -> Option<Self> {
         let address = |name: &CStr| symbols::global(name).map(|address| address.as_ptr() as usize);
-        Some(Self { code: address(c"PyCode_Type")?, text: address(c"PyUnicode_Type")?, bytes: address(c"PyBytes_Type")? })
+        Some(Self {
+            code: address(c"PyCode_Type")?,
+            text: address(c"PyUnicode_Type")?,
+            bytes: address(c"PyBytes_Type")?,
+        })
     }
 }
 
@@ -140,7 +144,13 @@ impl FrameSampler {
         let found = match self.chain(&interpreter.layout, thread, until) {
             None => Walk::Broken,
             Some(_) if self.count == 0 => Walk::Nothing,
-            Some(cut) if self.identify(&interpreter.layout).is_some() => if cut { Walk::Cut } else { Walk::Whole },
+            Some(cut) if self.identify(&interpreter.layout).is_some() => {
+                if cut {
+                    Walk::Cut
+                } else {
+                    Walk::Whole
+                }
+            }
             Some(_) => Walk::Broken,
         };
         if found == Walk::Broken {
@@ -318,7 +328,9 @@ fn table(layout: &Layout, kind: usize, address: usize, head: &[u8]) -> Option<Pa
 /// The frame in `bytes`, `None` within if it is a shim.
 #[expect(clippy::option_option, reason = "outside: what could not be read; inside: what is no frame")]
 fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<SampledFrame>> {
-    if let Some((offset, least)) = layout.frame_owner && *bytes.get(offset)? >= least {
+    if let Some((offset, least)) = layout.frame_owner
+        && *bytes.get(offset)? >= least
+    {
         return Some(None);
     }
     let code = word(bytes, layout.frame_code)? & !layout.code_tag;
@@ -341,7 +353,13 @@ fn fingerprint(layout: &Layout, head: &[u8]) -> Option<u64> {
 }
 
 fn fits(layout: &Layout) -> bool {
-    let code = [layout.code_first_line, layout.code_file, layout.code_name, layout.code_lines, layout.code_version.unwrap_or(0)];
+    let code = [
+        layout.code_first_line,
+        layout.code_file,
+        layout.code_name,
+        layout.code_lines,
+        layout.code_version.unwrap_or(0),
+    ];
     let instruction = match layout.frame_instruction {
         Instruction::Pointer(offset) | Instruction::Index(offset) => offset,
     };

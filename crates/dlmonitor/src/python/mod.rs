@@ -116,7 +116,11 @@ impl Interpreter {
     #[inline]
     pub fn called_module(&self, frame: PythonFrame) -> usize {
         let watched = WATCHED_CODE.load(Ordering::Relaxed);
-        if frame.code != watched || watched == 0 { 0 } else { word(frame.address + self.layout.frame_locals) & !self.layout.code_tag }
+        if frame.code != watched || watched == 0 {
+            0
+        } else {
+            word(frame.address + self.layout.frame_locals) & !self.layout.code_tag
+        }
     }
 
     /// Calls of this code object are calls of a module: its first argument is the module.

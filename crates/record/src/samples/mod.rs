@@ -138,7 +138,11 @@ impl Sampler {
     /// One line: how samples are taken and what was left out.
     fn describe(&self) -> String {
         let names = ["CPU time", "wall-clock time"];
-        let mut line = self.clocks().map(|(clock, hz)| format!("{} at {hz} Hz", names[clock as usize])).collect::<Vec<_>>().join(", ");
+        let mut line = self
+            .clocks()
+            .map(|(clock, hz)| format!("{} at {hz} Hz", names[clock as usize]))
+            .collect::<Vec<_>>()
+            .join(", ");
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [
             (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),

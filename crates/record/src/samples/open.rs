@@ -151,7 +151,8 @@ mod tests {
         for (outer, opened) in operators.iter().enumerate() {
             open.begins(outer, opened.client[0] as u32, opened);
         }
-        let handle = || Open::of_thread(70_000_001).and_then(|open| open.innermost(70_000_001)).map(|found| found.handle);
+        let handle =
+            || Open::of_thread(70_000_001).and_then(|open| open.innermost(70_000_001)).map(|found| found.handle);
         assert_eq!(handle(), Some(30));
         open.ends(&operators[..2]);
         assert_eq!(handle(), Some(20));

@@ -6,8 +6,8 @@ use super::ring::Ring;
 use super::timer::Clock;
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, SampledFrame, Walk};
 use std::cell::UnsafeCell;
-use std::sync::{Mutex, PoisonError};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Words of the rings of one thread: samples of half a second and more at the depths that programs have.
 const SAMPLES: usize = 1 << 14;
@@ -113,7 +113,12 @@ impl ThreadRecord {
         if walk == Walk::Broken {
             self.losses.broken.fetch_add(1, Ordering::Relaxed);
         }
-        let head = Head { clock, python: depth as u32, cut: walk == Walk::Cut, operator: operator.map(|operator| (operator.tree, operator.node)) };
+        let head = Head {
+            clock,
+            python: depth as u32,
+            cut: walk == Walk::Cut,
+            operator: operator.map(|operator| (operator.tree, operator.node)),
+        };
         if self.samples.push(&[&head.pack(interval), scratch.words.get(..depth).unwrap_or(&[])]) {
             // What found no place is part of the next interval.
             last.store(now, Ordering::Relaxed);

@@ -61,7 +61,9 @@ impl Timer {
         let at = |ns: i64| libc::timespec { tv_sec: ns / 1_000_000_000, tv_nsec: ns % 1_000_000_000 };
         let times = libc::itimerspec { it_interval: at(period), it_value: at(first.max(1)) };
         // SAFETY: the timer exists, and `times` is valid for the call.
-        let set = unsafe { libc::syscall(libc::SYS_timer_settime, id, 0, &raw const times, std::ptr::null_mut::<libc::itimerspec>()) };
+        let set = unsafe {
+            libc::syscall(libc::SYS_timer_settime, id, 0, &raw const times, std::ptr::null_mut::<libc::itimerspec>())
+        };
         if set == 0 { Ok(timer) } else { Err(io::Error::last_os_error()) }
     }
 }
