@@ -16,6 +16,8 @@ pub(crate) struct Options {
     pub(crate) run: PathBuf,
     /// Whether Python frames are read.
     pub(crate) python: bool,
+    /// Whether operators of `PyTorch` are recorded.
+    pub(crate) pytorch: bool,
     /// Whether allocations of tensors are recorded.
     pub(crate) memory: bool,
     /// Nodes that a tree may have.
@@ -41,6 +43,7 @@ impl Options {
         Some(Self {
             run: PathBuf::from(run),
             python: !without.split(',').any(|source| source == "python"),
+            pytorch: !without.split(',').any(|source| source == "pytorch"),
             memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),

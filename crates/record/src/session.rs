@@ -112,6 +112,9 @@ impl Session {
 
     /// `torch._C` was imported: its operators can be watched from now on.
     pub(crate) fn torch_imported(&self) {
+        if !self.options.pytorch {
+            return;
+        }
         self.note(dlmonitor::start_torch());
         if self.options.memory {
             self.note(dlmonitor::start_memory());
