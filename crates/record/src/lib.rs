@@ -5,6 +5,7 @@
 
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 
+mod events;
 pub mod extension;
 mod frames;
 mod memory;

@@ -9,6 +9,9 @@ pub const RUN: &str = "STACKLINE_RECORD";
 /// Samples per second at most: beyond, a program does little else than being looked at.
 const MAX_HZ: u32 = 10_000;
 
+/// Bytes of single calls, unless options say otherwise: some 400 million calls.
+const TRACE_LIMIT: u64 = 4 << 30;
+
 /// How to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -20,6 +23,10 @@ pub(crate) struct Options {
     pub(crate) pytorch: bool,
     /// Whether allocations of tensors are recorded.
     pub(crate) memory: bool,
+    /// Whether single calls are recorded besides the tree.
+    pub(crate) trace: bool,
+    /// Bytes of single calls that a stream may have.
+    pub(crate) trace_limit: u64,
     /// Nodes that a tree may have.
     pub(crate) max_nodes: Option<u32>,
     /// Rank in a distributed job.
@@ -45,6 +52,8 @@ impl Options {
             python: !without.split(',').any(|source| source == "python"),
             pytorch: !without.split(',').any(|source| source == "pytorch"),
             memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
+            trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
+            trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
             samples: Rates { cpu: hz("STACKLINE_SAMPLE_HZ", 99), real: hz("STACKLINE_REAL_HZ", 0) },

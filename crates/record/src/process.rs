@@ -1,5 +1,6 @@
 //! What all threads of a process share.
 
+use crate::events::{Inbox, mailbox};
 use crate::frames::Frames;
 use crate::memory::Live;
 use crate::modules::Modules;
@@ -19,6 +20,8 @@ pub(crate) struct Registered {
     pub(crate) thread: Thread,
     pub(crate) tree: Arc<Shared>,
     pub(crate) overflows: Arc<AtomicU32>,
+    /// Where its calls arrive, in `trace` mode.
+    pub(crate) inbox: Option<Inbox>,
 }
 
 /// The recorder's state of one process. A forked child makes its own.
@@ -36,6 +39,8 @@ pub(crate) struct Process {
     pub(crate) overflow: u32,
     /// Nodes that a tree may have.
     limit: u32,
+    /// Whether single calls are recorded, too.
+    trace: bool,
 }
 
 /// A lock whose holders never panic half-way.
@@ -44,8 +49,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Process {
-    /// A process without threads, whose trees may grow to `limit` nodes each.
-    pub(crate) fn new(limit: u32) -> Self {
+    /// A process without threads, whose trees may grow to `limit` nodes each; `trace` keeps single calls, too.
+    pub(crate) fn new(limit: u32, trace: bool) -> Self {
         let mut frames = Frames::default();
         let overflow = frames.frame(FrameKey::Overflow);
         Self {
@@ -57,6 +62,7 @@ impl Process {
             live: Live::default(),
             overflow,
             limit,
+            trace,
         }
     }
 
@@ -92,11 +98,13 @@ impl Process {
             return state;
         }
         let id = trees.len() as u32;
-        let state = Box::new(State::new(Owner::new(id, self.limit)));
+        let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
+        let state = Box::new(State::new(Owner::new(id, self.limit), outbox));
         trees.push(Registered {
             thread: Thread { id, tid, torch_id: 0, name },
             tree: Arc::clone(&state.tree.shared),
             overflows: Arc::clone(&state.tree.overflows),
+            inbox,
         });
         state.published.enter(tid);
         state
@@ -110,6 +118,7 @@ impl Process {
             thread: Thread { id: owner.shared.id, tid, torch_id: 0, name },
             tree: Arc::clone(&owner.shared),
             overflows: Arc::clone(&owner.overflows),
+            inbox: None,
         });
         owner
     }
@@ -139,6 +148,16 @@ impl Process {
     /// The tree of the thread with this id of torch.
     pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<Shared>> {
         lock(&self.by_torch_id).get(&torch_id).cloned()
+    }
+
+    /// Whether single calls are recorded, too.
+    pub(crate) fn traces(&self) -> bool {
+        self.trace
+    }
+
+    /// How many calls found no room on their way to the writer.
+    pub(crate) fn lost_calls(&self) -> u64 {
+        lock(&self.trees).iter().filter_map(|registered| registered.inbox.as_ref()).map(Inbox::lost).sum()
     }
 
     /// How often something found no place in a tree.

@@ -1,5 +1,6 @@
 //! The observer: puts every operator into the tree of its thread.
 
+use crate::events::Call;
 use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
@@ -63,6 +64,11 @@ impl Observer for Recorder {
         let state = state(session, thread);
         state.published.ends(&open);
         state.tree.add_call(node, clock::ns(own), clock::ns(took));
+        if let Some(outbox) = &mut state.outbox
+            && outbox.post(Call { start: ended.client[START], took_ns: clock::ns(took), node })
+        {
+            session.wake_writer();
+        }
         thread.open = open;
     }
 

@@ -36,7 +36,7 @@ pub(crate) struct Session {
 impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         Box::leak(Box::new(Self {
-            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT)),
+            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.trace),
             options,
             role,
             started: Once::new(),
@@ -95,6 +95,12 @@ impl Session {
             self.complain(&reason);
         }
         self.process.enter_thread()
+    }
+
+    /// Has the stream written now, not at the next turn: much is waiting.
+    #[cold]
+    pub(crate) fn wake_writer(&self) {
+        self.wake.notify_all();
     }
 
     fn start_writing(&'static self) -> Result<(), String> {
@@ -219,7 +225,7 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
     loop {
         // Process ids come round again.
         let path: PathBuf = folder.join(format!("{pid}-{attempt}.slr"));
-        match Stream::create(&path, head.clone()) {
+        match Stream::create(&path, head.clone(), options.trace_limit) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
             other => return other.map_err(|error| format!("cannot make {}: {error}", path.display())),
         }

@@ -1,5 +1,6 @@
 //! What one thread needs to put an operator into its tree.
 
+use crate::events::Outbox;
 use crate::names::Names;
 use crate::paths::{Paths, SPAN};
 use crate::process::Process;
@@ -18,6 +19,8 @@ pub(crate) struct State {
     paths: Paths,
     /// Where the values of metrics other than times go.
     slots: FxHashMap<(u32, Metric), u32>,
+    /// Where single calls go, in `trace` mode.
+    pub(crate) outbox: Option<Outbox>,
     /// Trees of forward threads, by torch's id of the thread.
     forward: FxHashMap<u64, Arc<Shared>>,
     /// Nodes of other trees that were copied into this one.
@@ -29,13 +32,14 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(tree: Owner) -> Self {
+    pub(crate) fn new(tree: Owner, outbox: Option<Outbox>) -> Self {
         Self {
             published: Open::register(tree.shared.id),
             tree,
             names: Names::default(),
             paths: Paths::new(),
             slots: FxHashMap::default(),
+            outbox,
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,

@@ -2,6 +2,8 @@
 
 mod support;
 
+use stackline_recording::{Metric, Stats};
+use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -176,4 +178,29 @@ fn many_forks_do_no_harm() {
     let output = recorded(&python(), run.path()).arg(program).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.stdout, b"200 children, 0 failed\n");
+}
+
+#[test]
+fn a_trace_adds_up_to_its_tree() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = here("../../python/examples/train_gpt.py");
+    let output = recorded(&python, run.path())
+        .env("STACKLINE_MODE", "trace")
+        .arg(program)
+        .args(["--steps", "20"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let stream = &streams(run.path())[0];
+    let mut sums: HashMap<(u32, u32), Stats> = HashMap::new();
+    for &(thread, node, ns) in &stream.events {
+        sums.entry((thread, node)).or_default().add(ns);
+    }
+    let tree = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);
+    let tree: HashMap<(u32, u32), Stats> = tree.map(|(&(thread, node, _), &stats)| ((thread, node), stats)).collect();
+    assert!(stream.events.len() > 20_000, "{} calls", stream.events.len());
+    assert_eq!(sums, tree);
+    let size = run.path().join("streams").read_dir().unwrap().next().unwrap().unwrap().metadata().unwrap().len();
+    assert!(size < 24 * stream.events.len() as u64, "{size} bytes");
 }

@@ -1,7 +1,8 @@
 //! The operators that run on a thread, as its signal handler may see them: the recorder writes them with plain stores.
 
+use crate::paths::SPAN;
 use dlmonitor::OpenOperator;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// Operators below which samples land at most; what is nested deeper counts for the last of them.
 const DEPTH: usize = 48;
@@ -12,8 +13,10 @@ static FIRST: AtomicPtr<Open> = AtomicPtr::new(std::ptr::null_mut());
 
 #[derive(Debug, Default)]
 struct Entry {
-    node: AtomicU32,
+    /// As [`OpenOperator::client`] has it: with the bit of spans.
+    node: AtomicU64,
     python: AtomicUsize,
+    code: AtomicUsize,
     handle: AtomicUsize,
 }
 
@@ -23,8 +26,10 @@ pub(crate) struct Interrupted {
     /// The tree and the node of it that the operator stands at.
     pub(crate) tree: u32,
     pub(crate) node: u32,
-    /// Address of the Python frame that called it, 0 if there is none.
-    pub(crate) python: usize,
+    /// Whether it is a span, which lies below the frame that opened it, but which that frame runs in, too.
+    pub(crate) span: bool,
+    /// Address and code of the Python frame that called it.
+    pub(crate) python: Option<(usize, usize)>,
     /// Address on the C stack below which it runs, if it was made there.
     pub(crate) handle: usize,
 }
@@ -64,8 +69,10 @@ impl Open {
     #[inline]
     pub(crate) fn begins(&self, outer: usize, node: u32, opened: &OpenOperator) {
         if let Some(entry) = self.entries.get(outer) {
-            entry.node.store(node, Ordering::Relaxed);
-            entry.python.store(opened.python.map_or(0, |frame| frame.address), Ordering::Relaxed);
+            let python = opened.python.unwrap_or_default();
+            entry.node.store(opened.client[0] & SPAN | u64::from(node), Ordering::Relaxed);
+            entry.python.store(python.address, Ordering::Relaxed);
+            entry.code.store(python.code, Ordering::Relaxed);
             entry.handle.store(opened.handle, Ordering::Relaxed);
             // A signal handler of this very thread reads it: it is the compiler alone that could mix up the order.
             compiler_fence(Ordering::Release);
@@ -105,10 +112,12 @@ impl Open {
         let depth = self.depth.load(Ordering::Relaxed);
         compiler_fence(Ordering::Acquire);
         let entry = self.entries.get((depth as usize).checked_sub(1)?)?;
+        let (node, python) = (entry.node.load(Ordering::Relaxed), entry.python.load(Ordering::Relaxed));
         Some(Interrupted {
             tree: self.tree,
-            node: entry.node.load(Ordering::Relaxed),
-            python: entry.python.load(Ordering::Relaxed),
+            node: node as u32,
+            span: node & SPAN != 0,
+            python: (python != 0).then(|| (python, entry.code.load(Ordering::Relaxed))),
             handle: entry.handle.load(Ordering::Relaxed),
         })
     }
@@ -156,7 +165,10 @@ mod tests {
         assert_eq!(handle(), Some(30));
         open.ends(&operators[..2]);
         assert_eq!(handle(), Some(20));
-        assert_eq!(open.innermost(70_000_001).map(|found| (found.tree, found.node, found.python)), Some((7, 60, 40)));
+        assert_eq!(
+            open.innermost(70_000_001).map(|found| (found.tree, found.node, found.python)),
+            Some((7, 60, Some((40, 0))))
+        );
         open.begins(2, 90, &operators[2]);
         open.ends(&[operators[0], operators[2]]);
         assert_eq!(handle(), Some(30), "the middle one ended first");

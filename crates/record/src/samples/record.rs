@@ -1,7 +1,7 @@
 //! What one sampled thread needs: made beforehand by the thread that watches all others, used by its signal handler.
 
 use super::codes::{Codes, UNKNOWN};
-use super::open::Open;
+use super::open::{Interrupted, Open};
 use super::ring::Ring;
 use super::timer::Clock;
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, SampledFrame, Walk};
@@ -13,7 +13,10 @@ use std::sync::{Mutex, PoisonError};
 const SAMPLES: usize = 1 << 14;
 const NAMES: usize = 1 << 14;
 /// Words of a sample before its frames.
-pub(super) const HEAD: usize = 3;
+const HEAD: usize = 3;
+/// Words of a module, and modules that a sample has at most.
+pub(super) const MODULE: usize = 3;
+const MAX_MODULES: usize = 64;
 
 /// Why a thread's samples are not what they could be.
 #[derive(Debug, Default)]
@@ -67,7 +70,7 @@ impl ThreadRecord {
             samples: Ring::new(SAMPLES),
             names: Ring::new(NAMES),
             losses: Losses::default(),
-            scratch: UnsafeCell::new(Scratch { python, words: vec![0; MAX_SAMPLED].into() }),
+            scratch: UnsafeCell::new(Scratch { python, words: vec![0; MAX_SAMPLED + MODULE * MAX_MODULES].into() }),
         }
     }
 
@@ -100,30 +103,65 @@ impl ThreadRecord {
         let scratch = unsafe { &mut *self.scratch.get() };
         // SAFETY: null or a leaked box.
         let operator = unsafe { self.open.load(Ordering::Acquire).as_ref() }.and_then(|open| open.innermost(tid));
-        let (mut walk, mut depth) = (Walk::Nothing, 0);
+        let mut found = Found::default();
         if let (Some(interpreter), Some(python)) = (dlmonitor::interpreter(), &mut scratch.python) {
-            walk = python.walk(interpreter, operator.map_or(0, |operator| operator.python));
-            depth = python.frames().len();
-            for (index, word) in scratch.words.iter_mut().enumerate().take(depth) {
-                let Some(&frame) = python.frames().get(index) else { break };
-                let number = self.number(codes, interpreter, python, frame);
-                *word = u64::from(number) << 32 | u64::from(frame.offset);
-            }
+            let walk = python.walk(interpreter, operator.and_then(|operator| operator.python));
+            found = self.python(codes, interpreter, python, &mut scratch.words);
+            found.walk = walk;
         }
-        if walk == Walk::Broken {
-            self.losses.broken.fetch_add(1, Ordering::Relaxed);
-        }
-        let head = Head {
-            clock,
-            python: depth as u32,
-            cut: walk == Walk::Cut,
-            operator: operator.map(|operator| (operator.tree, operator.node)),
-        };
-        if self.samples.push(&[&head.pack(interval), scratch.words.get(..depth).unwrap_or(&[])]) {
+        let head = self.head(clock, operator, &mut found);
+        let parts = [&head.pack(interval), scratch.words.get(..found.words).unwrap_or(&[])];
+        if self.samples.push(&parts) {
             // What found no place is part of the next interval.
             last.store(now, Ordering::Relaxed);
         } else {
             self.losses.full.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the frames of a walk to `words`, and after them the modules that they call.
+    fn python(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, words: &mut [u64]) -> Found {
+        let depth = python.frames().len();
+        let mut found = Found { frames: depth, words: depth, ..Found::default() };
+        for index in 0..depth {
+            let Some(&frame) = python.frames().get(index) else { break };
+            let number = self.number(codes, interpreter, python, frame);
+            if let Some(word) = words.get_mut(index) {
+                *word = u64::from(number) << 32 | u64::from(frame.offset);
+            }
+            if frame.module != 0
+                && let Some(words) = words.get_mut(found.words..found.words + MODULE)
+            {
+                words.copy_from_slice(&[index as u64, frame.module as u64, frame.class as u64]);
+                found.words += MODULE;
+                found.modules += 1;
+            }
+        }
+        found
+    }
+
+    /// Decides what the frames of a walk mean.
+    fn head(&self, clock: Clock, operator: Option<Interrupted>, found: &mut Found) -> Head {
+        let mut operator = operator;
+        match found.walk {
+            Walk::Broken => {
+                self.losses.broken.fetch_add(1, Ordering::Relaxed);
+            }
+            // The frame that opened a span is gone: nobody knows what it had in common with these.
+            Walk::Elsewhere => operator = None,
+            // The frame that called an operator stands above it already. In a span it runs on.
+            Walk::Whole if operator.is_some_and(|operator| operator.python.is_some() && !operator.span) => {
+                found.caller = true;
+            }
+            Walk::Nothing | Walk::Whole | Walk::Cut => {}
+        }
+        Head {
+            clock,
+            python: found.frames as u32,
+            modules: found.modules,
+            cut: found.walk == Walk::Cut,
+            caller: found.caller,
+            operator: operator.map(|operator| (operator.tree, operator.node)),
         }
     }
 
@@ -144,14 +182,35 @@ impl ThreadRecord {
     }
 }
 
+/// What the handler found out about Python.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    walk: Walk,
+    frames: usize,
+    modules: u8,
+    /// Words in all.
+    words: usize,
+    caller: bool,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { walk: Walk::Nothing, frames: 0, modules: 0, words: 0, caller: false }
+    }
+}
+
 /// The beginning of a sample, before its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) clock: Clock,
     /// Python frames that follow, newest first.
     pub(super) python: u32,
-    /// Whether older ones are missing.
+    /// Modules after them: the place of the frame that calls one, its address, that of its class.
+    pub(super) modules: u8,
+    /// Whether older frames are missing.
     pub(super) cut: bool,
+    /// Whether the oldest frame is the one that called the operator, and stands above it already.
+    pub(super) caller: bool,
     /// Tree and node of the innermost operator.
     pub(super) operator: Option<(u32, u32)>,
 }
@@ -159,16 +218,19 @@ pub(super) struct Head {
 impl Head {
     fn pack(self, interval: u64) -> [u64; HEAD] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
-        [self.clock as u64 | u64::from(self.cut) << 8 | u64::from(self.python) << 32, interval, operator]
+        let flags = self.clock as u64 | u64::from(self.cut) << 1 | u64::from(self.caller) << 2;
+        [flags | u64::from(self.modules) << 8 | u64::from(self.python) << 32, interval, operator]
     }
 
     /// The beginning of a sample, the interval that it stands for, and its frames.
     pub(super) fn unpack(words: &[u64]) -> Option<(Self, u64, &[u64])> {
         let [facts, interval, operator, frames @ ..] = words else { return None };
         let head = Self {
-            clock: if facts & 0xff == 0 { Clock::Cpu } else { Clock::Real },
+            clock: if facts & 1 == 0 { Clock::Cpu } else { Clock::Real },
             python: (facts >> 32) as u32,
-            cut: facts >> 8 & 1 != 0,
+            modules: (facts >> 8) as u8,
+            cut: facts & 2 != 0,
+            caller: facts & 4 != 0,
             operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
         };
         Some((head, *interval, frames))
@@ -182,7 +244,7 @@ mod tests {
     #[test]
     fn heads_come_back_as_they_were() {
         for operator in [None, Some((3, 70_000))] {
-            let head = Head { clock: Clock::Real, python: 2, cut: true, operator };
+            let head = Head { clock: Clock::Real, python: 2, modules: 200, cut: true, caller: false, operator };
             let words = [head.pack(12).as_slice(), &[1, 2]].concat();
             assert_eq!(Head::unpack(&words), Some((head, 12, [1, 2].as_slice())));
         }

@@ -1,13 +1,13 @@
 //! From the rings to the trees: frames get their names, samples their place below the operator that they interrupted.
 
 use super::codes::UNKNOWN;
-use super::record::{Head, ThreadRecord};
+use super::record::{Head, MODULE, ThreadRecord};
 use super::timer::Clock;
 use super::watch::thread_name;
 use super::{Sampler, lock};
 use crate::process::{Process, Registered};
 use crate::tree::{Key, NodeId, Owner, ROOT};
-use dlmonitor::SampledCode;
+use dlmonitor::{Memory, SampledCode};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
 use std::sync::atomic::Ordering;
@@ -34,6 +34,8 @@ pub(super) struct Resolver {
     codes: FxHashMap<u32, SampledCode>,
     /// Frames of lines, by code and offset.
     lines: FxHashMap<u64, u32>,
+    /// Frames of modules, by address and class.
+    modules: FxHashMap<(usize, usize), u32>,
     /// By the number of the thread's record.
     trees: FxHashMap<usize, Tree>,
     spare: Vec<Tree>,
@@ -116,7 +118,17 @@ impl Resolver {
         if head.cut {
             node = tree.child(process, node, process.overflow);
         }
-        for &word in frames.get(..head.python as usize).unwrap_or(&[]).iter().rev() {
+        let (python, rest) = frames.split_at(frames.len().min(head.python as usize));
+        let mut modules = rest.chunks_exact(MODULE).take(usize::from(head.modules)).rev().peekable();
+        for (index, &word) in python.iter().enumerate().rev() {
+            let module = modules.next_if(|module| module.first() == Some(&(index as u64)));
+            if head.caller && index + 1 == python.len() {
+                continue;
+            }
+            if let Some(&[_, module, class]) = module {
+                let frame = self.module(process, module as usize, class as usize);
+                node = tree.child(process, node, frame);
+            }
             let frame = self.line(process, word);
             node = tree.child(process, node, frame);
         }
@@ -148,6 +160,15 @@ impl Resolver {
         })
     }
 
+    /// The frame of a module. Its class is mostly alive when its samples are read; otherwise it has no name.
+    fn module(&mut self, process: &Process, module: usize, class: usize) -> u32 {
+        *self.modules.entry((module, class)).or_insert_with(|| {
+            let memory = Memory::of_thread(std::process::id());
+            let name = dlmonitor::interpreter().and_then(|interpreter| interpreter.sampled_class_name(&memory, class));
+            process.module_frame(module, &name.unwrap_or_default())
+        })
+    }
+
     /// Empties the full table of codes, so that new ones find a place. Handlers stay away meanwhile.
     fn forget_codes(&mut self, sampler: &Sampler, process: &Process) {
         sampler.paused.store(true, Ordering::SeqCst);
@@ -166,6 +187,7 @@ impl Resolver {
             sampler.codes.clear();
             self.codes.clear();
             self.lines.clear();
+            self.modules.clear();
         }
         if !*lock(&sampler.stopped) {
             sampler.paused.store(false, Ordering::SeqCst);

@@ -54,6 +54,8 @@ pub struct Stream {
     nodes: HashMap<(u32, u32), (u32, u32)>,
     pub stats: HashMap<(u32, u32, Metric), Stats>,
     pub sources: HashMap<String, (bool, String)>,
+    /// Calls one by one: thread, node, ns.
+    pub events: Vec<(u32, u32, u64)>,
     pub ended: bool,
     pub damaged: bool,
 }
@@ -78,6 +80,7 @@ impl Stream {
             Record::Node { thread, id, parent, frame } => drop(self.nodes.insert((thread, id), (parent, frame))),
             Record::Stats { thread, node, metric, stats } => drop(self.stats.insert((thread, node, metric), stats)),
             Record::Source(source) => drop(self.sources.insert(source.name, (source.on, source.detail))),
+            Record::Event { thread, node, duration_ns, .. } => self.events.push((thread, node, duration_ns)),
             Record::End { .. } => self.ended = true,
             _ => {}
         }
