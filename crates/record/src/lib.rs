@@ -20,5 +20,6 @@ mod session;
 mod state;
 mod stream;
 mod tree;
+mod window;
 
 pub use options::RUN;

@@ -1,6 +1,7 @@
 //! What the launcher asked for, in environment variables: they reach every child process.
 
 use crate::samples::Rates;
+use crate::window::Wanted;
 use std::path::PathBuf;
 
 /// Names the run directory, and by being set asks for a recording.
@@ -25,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) memory: bool,
     /// Whether single calls are recorded besides the tree.
     pub(crate) trace: bool,
+    /// Which part of the program is recorded.
+    pub(crate) window: Wanted,
     /// Bytes of single calls that a stream may have.
     pub(crate) trace_limit: u64,
     /// Nodes that a tree may have.
@@ -53,12 +56,20 @@ impl Options {
             pytorch: !without.split(',').any(|source| source == "pytorch"),
             memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
+            window: window(&variable),
             trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
             samples: Rates { cpu: hz("STACKLINE_SAMPLE_HZ", 99), real: hz("STACKLINE_REAL_HZ", 0) },
         })
     }
+}
+
+/// The launcher checks these before it starts anything; what makes no sense here means all.
+fn window(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
+    let [steps, every, after, duration] =
+        ["STACKLINE_STEPS", "STACKLINE_EVERY", "STACKLINE_AFTER", "STACKLINE_DURATION"].map(variable);
+    Wanted::parse(steps.as_deref(), every.as_deref(), after.as_deref(), duration.as_deref()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Python frames and modules between the operator that runs and the one that begins.
 
 use crate::process::Process;
+use crate::recorder::START;
 use crate::tree::{Key, NodeId, Owner, ROOT};
 use dlmonitor::{Interpreter, OpenOperator, PythonFrame};
 use rustc_hash::FxHashMap;
@@ -52,9 +53,11 @@ impl Paths {
         open: &[OpenOperator],
         newest: Option<PythonFrame>,
     ) -> NodeId {
-        let below = open.last().map_or(ROOT, |open| NodeId(open.client[0] as u32));
+        // One that began before the window opened has no node.
+        let enclosing = open.last().filter(|open| open.client[START] != 0);
+        let below = enclosing.map_or(ROOT, |open| NodeId(open.client[0] as u32));
         let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return below };
-        let Some(enclosing) = open.last() else {
+        let Some(enclosing) = enclosing else {
             self.walk_until(interpreter, newest, None);
             return self.from_root(tree, process, interpreter);
         };

@@ -4,7 +4,8 @@ use crate::events::Call;
 use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
-use dlmonitor::{Observer, OpenOperator, Operator, Thread, clock};
+use crate::window::Window;
+use dlmonitor::{Observer, OpenOperator, Operator, Scope, Thread, clock};
 use stackline_recording::Metric;
 use std::ptr::NonNull;
 
@@ -13,9 +14,12 @@ pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
 
 /// Indices into [`OpenOperator::client`].
 const NODE: usize = 0;
-const START: usize = 1;
+pub(crate) const START: usize = 1;
 /// Ticks of the operators that this one called.
 const INSIDE: usize = 2;
+
+/// Marks a span whose end ends a training step, in the word of its node.
+const STEP: u64 = 1 << 33;
 
 /// Registered with `DLMonitor` for the life of the process; what it records into is the current [`Session`].
 #[derive(Debug)]
@@ -43,17 +47,29 @@ impl Observer for Recorder {
     #[inline]
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator) {
         let Some(session) = Session::current() else { return };
+        let step = if operator.scope() == Scope::User && Window::is_step(operator.name()) { STEP } else { 0 };
+        if !session.window.is_open() {
+            opened.client[NODE] = step;
+            return;
+        }
         let open = std::mem::take(&mut thread.open);
         let state = state(session, thread);
         let node = state.begin(&session.process, operator, &open, opened);
         state.published.begins(open.len(), node.0, opened);
         thread.open = open;
-        opened.client = [opened.client[NODE] | u64::from(node.0), clock::ticks(), 0];
+        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0];
     }
 
     #[inline]
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
-        let (Some(session), true) = (Session::current(), ended.client[START] != 0) else { return };
+        let Some(session) = Session::current() else { return };
+        if ended.client[NODE] & STEP != 0 {
+            session.step_ended();
+        }
+        // It began before the window opened.
+        if ended.client[START] == 0 {
+            return;
+        }
         let took = clock::ticks().saturating_sub(ended.client[START]);
         if let Some(caller) = thread.open.last_mut() {
             caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took);

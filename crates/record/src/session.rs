@@ -5,6 +5,7 @@ use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
 use crate::state::State;
 use crate::stream::Stream;
+use crate::window::Window;
 use dlmonitor::{SourceState, clock};
 use stackline_recording::{Role, Source};
 use std::path::PathBuf;
@@ -22,6 +23,8 @@ static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) process: Process,
+    pub(crate) window: Window,
+    start_ns: i64,
     options: Options,
     role: Role,
     started: Once,
@@ -37,6 +40,8 @@ impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         Box::leak(Box::new(Self {
             process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.trace),
+            window: Window::new(options.window.clone()),
+            start_ns: clock::monotonic_ns(),
             options,
             role,
             started: Once::new(),
@@ -95,6 +100,16 @@ impl Session {
             self.complain(&reason);
         }
         self.process.enter_thread()
+    }
+
+    /// A training step of the program ended.
+    #[cold]
+    pub(crate) fn step_ended(&self) {
+        self.window.step_ended(self.elapsed());
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos((clock::monotonic_ns() - self.start_ns).max(0).cast_unsigned())
     }
 
     /// Has the stream written now, not at the next turn: much is waiting.
@@ -198,6 +213,7 @@ impl Session {
             }
             drop(stopped);
             clock::measure();
+            self.window.look(self.elapsed());
             self.update();
             stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         }

@@ -2,7 +2,7 @@
 
 mod support;
 
-use stackline_recording::{Metric, Stats};
+use stackline_recording::{FrameKey, Metric, Stats};
 use std::collections::HashMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -203,4 +203,27 @@ fn a_trace_adds_up_to_its_tree() {
     assert_eq!(sums, tree);
     let size = run.path().join("streams").read_dir().unwrap().next().unwrap().unwrap().metadata().unwrap().len();
     assert!(size < 24 * stream.events.len() as u64, "{size} bytes");
+}
+
+#[test]
+fn only_the_wanted_steps_are_recorded() {
+    let Some(python) = torch() else { return };
+    for (variable, value, steps) in [("STACKLINE_STEPS", "10..14", 4), ("STACKLINE_EVERY", "8", 3)] {
+        let run = tempfile::tempdir().unwrap();
+        let program = here("../../python/examples/train_gpt.py");
+        let output =
+            recorded(&python, run.path()).env(variable, value).arg(program).args(["--steps", "20"]).output().unwrap();
+        assert!(output.status.success());
+        let stream = &streams(run.path())[0];
+        let called = |wanted: &str| -> u64 {
+            let calls = stream.calls();
+            let of = |path: &[&FrameKey]| match path.last() {
+                Some(FrameKey::Span { name } | FrameKey::Operator { name }) => stream.text(*name).starts_with(wanted),
+                _ => false,
+            };
+            calls.iter().filter(|(path, _)| of(path)).map(|(_, count)| count).sum()
+        };
+        assert_eq!(called("Optimizer.step#"), steps, "{variable}");
+        assert_eq!(called("aten::cross_entropy_loss"), steps, "{variable}");
+    }
 }
