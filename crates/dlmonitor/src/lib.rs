@@ -82,6 +82,11 @@ pub fn torch_state() -> SourceState {
     }
 }
 
+/// Calls the observer again after [`finalize`]. Sources are started one by one.
+pub fn resume() {
+    dispatch::activate(true);
+}
+
 /// Stops all callbacks. Operators that run at this moment are not reported any more.
 pub fn finalize() {
     dispatch::activate(false);

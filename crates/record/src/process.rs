@@ -99,7 +99,7 @@ impl Process {
         }
         let id = trees.len() as u32;
         let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
-        let state = Box::new(State::new(Owner::new(id, self.limit), outbox));
+        let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox));
         trees.push(Registered {
             thread: Thread { id, tid, torch_id: 0, name },
             tree: Arc::clone(&state.tree.shared),
@@ -130,8 +130,17 @@ impl Process {
         }
     }
 
+    /// What tells the states of this recording from those of others.
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
     /// Takes the state of a thread that ends.
     pub(crate) fn leave_thread(&self, mut state: Box<State>) {
+        if state.process != self.address() {
+            // Of a recording that ended.
+            return;
+        }
         lock(&self.by_torch_id).remove(&state.torch_id);
         state.hand_over();
         lock(&self.free).push(state);

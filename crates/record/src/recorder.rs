@@ -34,8 +34,35 @@ fn state<'a>(session: &'static Session, thread: &'a mut Thread) -> &'a mut State
     unsafe { state.cast::<State>().as_mut() }
 }
 
+/// Whether the thread's state is of a recording that ended; then it is given back, and what runs now goes unrecorded.
+#[inline]
+fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
+    // SAFETY: as in `state`; the reference ends with the expression.
+    let of = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
+    let left_over = of.is_some_and(|process| process != session.process.address());
+    if left_over {
+        leave(thread);
+        thread.open.clear();
+    }
+    left_over
+}
+
+/// The thread ends, or takes part in another recording.
+#[cold]
+fn leave(thread: &mut Thread) {
+    if let Some(state) = thread.client.take() {
+        // SAFETY: `state` leaked this box, and `client` was its only copy.
+        let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
+        state.published.enter(0);
+        if let Some(session) = Session::current() {
+            session.process.leave_thread(state);
+        }
+    }
+}
+
 /// Adds a value where the thread is now.
 fn add_here(session: &'static Session, thread: &mut Thread, metric: Metric, value: u64) {
+    left_over(session, thread);
     let open = std::mem::take(&mut thread.open);
     let state = state(session, thread);
     let node = state.here(&session.process, &open);
@@ -52,6 +79,7 @@ impl Observer for Recorder {
             opened.client[NODE] = step;
             return;
         }
+        left_over(session, thread);
         let open = std::mem::take(&mut thread.open);
         let state = state(session, thread);
         let node = state.begin(&session.process, operator, &open, opened);
@@ -67,7 +95,7 @@ impl Observer for Recorder {
             session.step_ended();
         }
         // It began before the window opened.
-        if ended.client[START] == 0 {
+        if ended.client[START] == 0 || left_over(session, thread) {
             return;
         }
         let took = clock::ticks().saturating_sub(ended.client[START]);
@@ -102,11 +130,7 @@ impl Observer for Recorder {
     }
 
     fn thread_ends(&self, thread: &mut Thread) {
-        if let (Some(state), Some(session)) = (thread.client.take(), Session::current()) {
-            // SAFETY: `state` leaked this box, and `client` was its only copy.
-            let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
-            session.process.leave_thread(state);
-        }
+        leave(thread);
     }
 
     fn forked(&self) {

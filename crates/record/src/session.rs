@@ -64,19 +64,24 @@ impl Session {
         CURRENT.store(std::ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
-    /// Begins to record this process as the options say. Once per process.
+    /// Begins to record this process as the options say. Does nothing while it is being recorded.
     ///
     /// # Errors
     /// A sentence that says why nothing is recorded.
     pub(crate) fn begin(options: Options) -> Result<(), String> {
-        if Self::current().is_some() {
+        let before = Self::current();
+        if before.is_some_and(|session| !session.has_ended()) {
             return Ok(());
         }
-        let session = Self::new(options, Role::Main, Vec::new());
-        if !dlmonitor::init(Box::new(Recorder)) {
+        let first = dlmonitor::init(Box::new(Recorder));
+        if !first && before.is_none() {
             return Err("another profiler uses DLMonitor in this process".into());
         }
-        session.make_current();
+        Self::new(options, Role::Main, Vec::new()).make_current();
+        let Some(session) = Self::current() else { return Ok(()) };
+        if !first {
+            dlmonitor::resume();
+        }
         if session.options.python {
             session.note(dlmonitor::start_python());
         }
@@ -86,11 +91,16 @@ impl Session {
     /// Begins anew in a forked child. Its stream is made when there is something to write: most children run another
     /// program at once.
     pub(crate) fn continue_in_child() {
-        if let Some(parent) = Self::current() {
+        if let Some(parent) = Self::current().filter(|session| !session.has_ended()) {
             // The parent's locks may be held by threads that do not exist here: what they guard is not touched.
             let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
             Self::new(parent.options.clone(), Role::Fork, sources).make_current();
         }
+    }
+
+    /// Whether it was ended. A lock that cannot be had, in a forked child, is that of a session that goes on.
+    fn has_ended(&self) -> bool {
+        self.stopped.try_lock().is_ok_and(|stopped| *stopped)
     }
 
     /// A state for the calling thread.

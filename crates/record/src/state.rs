@@ -14,6 +14,8 @@ use std::sync::Arc;
 /// A thread's recorder.
 #[derive(Debug)]
 pub(crate) struct State {
+    /// The recording that it belongs to ([`Process::address`]).
+    pub(crate) process: usize,
     pub(crate) tree: Owner,
     names: Names,
     paths: Paths,
@@ -32,8 +34,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(tree: Owner, outbox: Option<Outbox>) -> Self {
+    pub(crate) fn new(process: usize, tree: Owner, outbox: Option<Outbox>) -> Self {
         Self {
+            process,
             published: Open::register(tree.shared.id),
             tree,
             names: Names::default(),

@@ -227,3 +227,33 @@ fn only_the_wanted_steps_are_recorded() {
         assert_eq!(called("aten::cross_entropy_loss"), steps, "{variable}");
     }
 }
+
+#[test]
+fn a_process_may_be_recorded_again() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let output = Command::new(python)
+        .arg(here("tests/programs/twice.py"))
+        .args([support::recorder().as_path(), run.path()])
+        .env("STACKLINE_MEMORY", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (part, count) in [("0", 5), ("1", 7)] {
+        let stream = &streams(&run.path().join(part))[0];
+        assert!(stream.ended && stream.sources["memory"].0);
+        let called = |wanted: &str| -> u64 {
+            let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+            stream
+                .calls()
+                .iter()
+                .filter(|(path, _)| path.last().is_some_and(|key| is(key)))
+                .map(|(_, count)| count)
+                .sum()
+        };
+        assert_eq!(["aten::sinh", "aten::cosh", "aten::tanh"].map(called), [count, count, 0]);
+        let allocated: u64 =
+            stream.stats.iter().filter(|(key, _)| key.2 == Metric::Allocated).map(|(_, stats)| stats.sum).sum();
+        assert_eq!(allocated, 4 * count * 12, "bytes");
+    }
+}

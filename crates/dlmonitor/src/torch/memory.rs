@@ -6,7 +6,7 @@
 use crate::got::{self, Import};
 use crate::symbols::Library;
 use std::ffi::{CStr, c_void};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 type New = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
 type Delete = unsafe extern "C" fn(*mut c_void, *mut c_void);
@@ -16,14 +16,16 @@ const DELETE: &CStr = c"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv";
 const LIBRARY: &str = "libc10.so";
 
 static ORIGINALS: OnceLock<(New, Delete)> = OnceLock::new();
-static IMPORTS: OnceLock<[Import; 2]> = OnceLock::new();
+/// The calls that are led here now.
+static IMPORTS: Mutex<Option<[Import; 2]>> = Mutex::new(None);
 
 /// Starts to report allocations.
 ///
 /// # Errors
 /// A sentence that says why that cannot be done.
 pub(crate) fn start() -> Result<(), String> {
-    if IMPORTS.get().is_some() {
+    let mut imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if imports.is_some() {
         return Ok(());
     }
     let library = Library::loaded(c"libc10.so").ok_or("PyTorch is not loaded")?;
@@ -42,7 +44,7 @@ pub(crate) fn start() -> Result<(), String> {
     let new = got::redirect(LIBRARY, NEW, on_new as *const c_void)?;
     match got::redirect(LIBRARY, DELETE, on_delete as *const c_void) {
         Ok(delete) => {
-            let _ = IMPORTS.set([new, delete]);
+            *imports = Some([new, delete]);
             Ok(())
         }
         Err(reason) => {
@@ -54,7 +56,8 @@ pub(crate) fn start() -> Result<(), String> {
 
 /// Stops reporting.
 pub(crate) fn stop() {
-    for import in IMPORTS.get().into_iter().flatten() {
+    let imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for import in imports.iter().flatten() {
         import.restore();
     }
 }
