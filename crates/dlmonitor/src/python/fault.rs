@@ -13,6 +13,7 @@ use super::memory::{MAX_RANGES, Memory};
 use super::{Interpreter, lines};
 use crate::symbols;
 use std::ffi::CStr;
+use std::sync::atomic::Ordering;
 
 /// Frames that a sample keeps at most, counted from the newest.
 pub const MAX_SAMPLED: usize = 256;
@@ -43,6 +44,10 @@ pub struct SampledFrame {
     pub fingerprint: u64,
     /// Byte of the code that it runs, `u32::MAX` if it did not begin yet.
     pub offset: u32,
+    /// The module that it calls ([`Interpreter::called_module`]) and the module's class, 0 if it is no such call.
+    pub module: usize,
+    /// See `module`.
+    pub class: usize,
 }
 
 /// What a walk found.
@@ -52,10 +57,23 @@ pub enum Walk {
     Nothing,
     /// [`FrameSampler::frames`] are the frames, up to the root or the frame to stop at.
     Whole,
-    /// As before, but only the newest [`MAX_SAMPLED`].
+    /// As [`Self::Whole`], but only the newest [`MAX_SAMPLED`].
     Cut,
+    /// The frame to stop at is gone: the frames are all there are, up to the root.
+    Elsewhere,
     /// The chain was half built, or not what it should be: there is nothing to believe.
     Broken,
+}
+
+impl Interpreter {
+    /// The name of a class that may be gone.
+    #[must_use]
+    pub fn sampled_class_name(&self, memory: &Memory, class: usize) -> Option<String> {
+        let mut name = [0; 128];
+        let length = memory.read(memory.word(class.wrapping_add(super::CLASS_NAME))?, &mut name);
+        let name = std::str::from_utf8(name.get(..length)?.split(|&byte| byte == 0).next()?).ok()?;
+        name.rsplit('.').next().map(str::to_owned)
+    }
 }
 
 /// Types that tell live objects from other memory, and what one thread needs to read its frames, allocated beforehand.
@@ -130,10 +148,10 @@ impl FrameSampler {
         self.frames.get(..self.count).unwrap_or(&[])
     }
 
-    /// Reads the frames of the calling thread, from the newest to the one at address `until`, which is left out (0: to
-    /// the root). For signal handlers.
+    /// Reads the frames of the calling thread, from the newest to the one at this address and of this code, which is the
+    /// last one then; without one, to the root. For signal handlers.
     #[must_use]
-    pub fn walk(&mut self, interpreter: &Interpreter, until: usize) -> Walk {
+    pub fn walk(&mut self, interpreter: &Interpreter, until: Option<(usize, usize)>) -> Walk {
         self.count = 0;
         self.window_end = 0;
         // SAFETY: the function reads a thread-specific value, which needs neither a lock nor memory.
@@ -144,14 +162,7 @@ impl FrameSampler {
         let found = match self.chain(&interpreter.layout, thread, until) {
             None => Walk::Broken,
             Some(_) if self.count == 0 => Walk::Nothing,
-            Some(cut) if self.identify(&interpreter.layout).is_some() => {
-                if cut {
-                    Walk::Cut
-                } else {
-                    Walk::Whole
-                }
-            }
-            Some(_) => Walk::Broken,
+            Some(walk) => self.identify(&interpreter.layout).map_or(Walk::Broken, |()| walk),
         };
         if found == Walk::Broken {
             self.count = 0;
@@ -159,8 +170,8 @@ impl FrameSampler {
         found
     }
 
-    /// Gathers frames; says whether the path was cut.
-    fn chain(&mut self, layout: &Layout, thread: usize, until: usize) -> Option<bool> {
+    /// Gathers frames.
+    fn chain(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
         let mut address = match layout.newest {
             Newest::Direct(offset) => self.memory.word(thread.wrapping_add(offset))?,
             Newest::ThroughCFrame(cframe, frame) => match self.memory.word(thread.wrapping_add(cframe))? {
@@ -168,23 +179,39 @@ impl FrameSampler {
                 cframe => self.memory.word(cframe.wrapping_add(frame))?,
             },
         };
+        let calls = super::WATCHED_CODE.load(Ordering::Relaxed);
         // Shims count, too: a chain that runs in circles ends.
         for _ in 0..2 * MAX_SAMPLED {
-            if address == 0 || address == until {
-                // A frame to stop at that is not there: the chain is another one than it was thought to be.
-                return (address == until || until == 0).then_some(false);
+            if address == 0 {
+                return Some(if until.is_none() { Walk::Whole } else { Walk::Elsewhere });
             }
             let bytes = self.frame_bytes(layout, address)?;
             let previous = word(bytes, layout.frame_previous)?;
-            let frame = frame(layout, address, bytes)?;
-            if let Some(frame) = frame {
-                let Some(room) = self.frames.get_mut(self.count) else { return Some(true) };
+            if let Some(mut frame) = frame(layout, address, bytes)? {
+                if frame.code == calls {
+                    // No module is worth a sample: what cannot be read is left out.
+                    self.name_module(layout, &mut frame);
+                }
+                let Some(room) = self.frames.get_mut(self.count) else { return Some(Walk::Cut) };
                 *room = frame;
                 self.count += 1;
+                if until == Some((address, frame.code)) {
+                    return Some(Walk::Whole);
+                }
             }
             address = previous;
         }
-        Some(true)
+        Some(Walk::Cut)
+    }
+
+    /// Finds the module that a frame calls.
+    fn name_module(&self, layout: &Layout, frame: &mut SampledFrame) {
+        let module =
+            self.memory.word(frame.address.wrapping_add(layout.frame_locals)).map(|word| word & !layout.code_tag);
+        let class = module.and_then(|module| self.memory.word(module.wrapping_add(super::OBJECT_CLASS)));
+        if let (Some(module), Some(class)) = (module, class) {
+            (frame.module, frame.class) = (module, class);
+        }
     }
 
     /// The bytes of the frame at an address.
@@ -339,7 +366,7 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
         Instruction::Index(offset) => (half(bytes, offset)?.cast_signed() as isize * 2).cast_unsigned(),
     };
     let offset = u32::try_from(offset).unwrap_or(u32::MAX);
-    Some(Some(SampledFrame { address, code, fingerprint: 0, offset }))
+    Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
 }
 
 /// As [`Interpreter::fingerprint`].
