@@ -5,12 +5,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use stackline_synth::{Result, damage, demo, io, replicate};
+use stackline_synth::{Result, damage, demo, io, recording, replicate};
 
 const USAGE: &str = "\
 stackline-synth: trace generators
 
   stackline-synth demo OUT [--steps N] [--layers N] [--rank R] [--world N] [--seed S] [--no-host-sync]
+  stackline-synth recording RUN [--steps N] [--ranks N] [--slower N] [--seed S]
   stackline-synth replicate IN OUT --events N
   stackline-synth damage IN OUT --kind KIND [--seed S]
   stackline-synth damage all                      list the kinds and what a reader should do
@@ -79,6 +80,18 @@ fn run() -> Result<(), String> {
             let text = demo::generate(&config);
             say(io::write(out, |file| Ok(file.write_all(text.as_bytes())?)))
         }
+        (["recording", _], [_, run]) => {
+            let standard = recording::Config::default();
+            let config = recording::Config {
+                seed: arguments.number("seed", standard.seed)?,
+                steps: arguments.number("steps", standard.steps)?,
+                ranks: arguments.number("ranks", standard.ranks)?,
+                slower: arguments.number("slower", standard.slower)?,
+                ..standard
+            };
+            arguments.finish()?;
+            write_recording(run, &config).map_err(|error| format!("{}: {error}", run.display()))
+        }
         (["replicate", _, _], [_, from, out]) => {
             let events = arguments.take("events").ok_or("replicate needs --events N")?;
             let events = events.parse().map_err(|_| format!("--events needs a number, not {events:?}"))?;
@@ -95,6 +108,15 @@ fn run() -> Result<(), String> {
         }
         _ => Err(USAGE.to_owned()),
     }
+}
+
+fn write_recording(run: &Path, config: &recording::Config) -> std::io::Result<()> {
+    let folder = run.join("streams");
+    std::fs::create_dir_all(&folder)?;
+    for (name, bytes) in recording::streams(config) {
+        std::fs::write(folder.join(name), bytes)?;
+    }
+    Ok(())
 }
 
 fn break_file(from: &Path, out: &Path, kind: &damage::Kind, seed: u64) -> Result<()> {
