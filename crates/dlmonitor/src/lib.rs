@@ -11,6 +11,7 @@ pub mod clock;
 mod dispatch;
 mod fork;
 mod got;
+pub mod native;
 mod path;
 mod python;
 mod symbols;
@@ -53,6 +54,11 @@ pub fn start_python() -> SourceState {
         format!("frames of CPython {major}.{minor}")
     });
     SourceState { name: "python", state }
+}
+
+/// Reads native frames from now on.
+pub fn start_native() -> SourceState {
+    SourceState { name: "native", state: native::start() }
 }
 
 /// Reports `PyTorch` operators from now on; for the hook on the import of `torch._C`.

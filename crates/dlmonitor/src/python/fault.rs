@@ -88,6 +88,7 @@ pub struct FrameSampler {
     heads: Box<[u8]>,
     frames: Box<[SampledFrame]>,
     count: usize,
+    mark: usize,
     packed: Box<[u64]>,
 }
 
@@ -116,8 +117,7 @@ impl FrameSampler {
     /// A sentence that says why frames cannot be read in signal handlers.
     pub fn new(interpreter: &Interpreter) -> Result<Self, String> {
         let types = Types::find().ok_or("the interpreter does not export its types")?;
-        // SAFETY: takes nothing and cannot fail.
-        let memory = Memory::of_thread(unsafe { libc::gettid() }.cast_unsigned());
+        let memory = Memory::of_this_thread();
         if !memory.works() {
             return Err("the kernel does not let the process read itself safely".into());
         }
@@ -133,6 +133,7 @@ impl FrameSampler {
             heads: vec![0; HEAD * MAX_RANGES].into(),
             frames: vec![SampledFrame::default(); MAX_SAMPLED].into(),
             count: 0,
+            mark: 0,
             packed: vec![0; PACKED_HEAD + (2 * MAX_TEXT + MAX_LINES) / 8 + 3].into(),
         })
     }
@@ -148,11 +149,18 @@ impl FrameSampler {
         self.frames.get(..self.count).unwrap_or(&[])
     }
 
+    /// An address within the innermost frame of the interpreter on the C stack, 0 if the last walk met none.
+    #[must_use]
+    pub fn stack_mark(&self) -> usize {
+        self.mark
+    }
+
     /// Reads the frames of the calling thread, from the newest to the one at this address and of this code, which is the
     /// last one then; without one, to the root. For signal handlers.
     #[must_use]
     pub fn walk(&mut self, interpreter: &Interpreter, until: Option<(usize, usize)>) -> Walk {
         self.count = 0;
+        self.mark = 0;
         self.window_end = 0;
         // SAFETY: the function reads a thread-specific value, which needs neither a lock nor memory.
         let thread = unsafe { (interpreter.this_thread)() } as usize;
@@ -172,12 +180,13 @@ impl FrameSampler {
 
     /// Gathers frames.
     fn chain(&mut self, layout: &Layout, thread: usize, until: Option<(usize, usize)>) -> Option<Walk> {
+        if let Some(offset) = layout.stack_mark() {
+            self.mark = self.memory.word(thread.wrapping_add(offset))?;
+        }
         let mut address = match layout.newest {
             Newest::Direct(offset) => self.memory.word(thread.wrapping_add(offset))?,
-            Newest::ThroughCFrame(cframe, frame) => match self.memory.word(thread.wrapping_add(cframe))? {
-                0 => 0,
-                cframe => self.memory.word(cframe.wrapping_add(frame))?,
-            },
+            Newest::ThroughCFrame(..) if self.mark == 0 => 0,
+            Newest::ThroughCFrame(_, frame) => self.memory.word(self.mark.wrapping_add(frame))?,
         };
         let calls = super::WATCHED_CODE.load(Ordering::Relaxed);
         // Shims count, too: a chain that runs in circles ends.
@@ -198,6 +207,8 @@ impl FrameSampler {
                 if until == Some((address, frame.code)) {
                     return Some(Walk::Whole);
                 }
+            } else if self.mark == 0 {
+                self.mark = address;
             }
             address = previous;
         }

@@ -18,6 +18,13 @@ impl Memory {
         Self { thread: thread.cast_signed() }
     }
 
+    /// Memory of this process, for as long as the calling thread lives.
+    #[must_use]
+    pub fn of_this_thread() -> Self {
+        // SAFETY: takes nothing and cannot fail.
+        Self::of_thread(unsafe { libc::gettid() }.cast_unsigned())
+    }
+
     /// Reads consecutive bytes into `into`; returns how many could be read.
     #[must_use]
     pub fn read(&self, address: usize, into: &mut [u8]) -> usize {
@@ -62,8 +69,7 @@ mod tests {
     use super::Memory;
 
     fn memory() -> Memory {
-        // SAFETY: takes nothing and cannot fail.
-        Memory::of_thread(unsafe { libc::gettid() }.cast_unsigned())
+        Memory::of_this_thread()
     }
 
     #[test]

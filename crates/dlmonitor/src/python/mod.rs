@@ -8,6 +8,7 @@ mod describe;
 mod fault;
 mod layout;
 mod lines;
+mod mark;
 mod memory;
 
 use crate::symbols;
