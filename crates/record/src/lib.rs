@@ -11,6 +11,7 @@ mod frames;
 mod memory;
 mod modules;
 mod names;
+mod natives;
 mod options;
 mod paths;
 mod process;

@@ -20,6 +20,8 @@ pub(crate) struct Options {
     pub(crate) run: PathBuf,
     /// Whether Python frames are read.
     pub(crate) python: bool,
+    /// Whether native frames are read.
+    pub(crate) native: bool,
     /// Whether operators of `PyTorch` are recorded.
     pub(crate) pytorch: bool,
     /// Whether allocations of tensors are recorded.
@@ -53,6 +55,7 @@ impl Options {
         Some(Self {
             run: PathBuf::from(run),
             python: !without.split(',').any(|source| source == "python"),
+            native: variable("STACKLINE_NATIVE").is_some_and(|value| value == "1"),
             pytorch: !without.split(',').any(|source| source == "pytorch"),
             memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),

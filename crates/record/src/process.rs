@@ -90,11 +90,11 @@ impl Process {
     pub(crate) fn enter_thread(&self) -> Box<State> {
         let (tid, name) = (current_tid(), current_name());
         let mut trees = lock(&self.trees);
-        if let Some(state) = lock(&self.free).pop() {
+        if let Some(mut state) = lock(&self.free).pop() {
             if let Some(registered) = trees.get_mut(state.tree.shared.id as usize) {
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
-            state.published.enter(tid);
+            state.enter(tid);
             return state;
         }
         let id = trees.len() as u32;

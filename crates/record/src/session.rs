@@ -85,6 +85,9 @@ impl Session {
         if session.options.python {
             session.note(dlmonitor::start_python());
         }
+        if session.options.native {
+            session.note(dlmonitor::start_native());
+        }
         session.start_writing()
     }
 
@@ -146,6 +149,7 @@ impl Session {
         if !self.options.pytorch {
             return;
         }
+        dlmonitor::native::renew();
         self.note(dlmonitor::start_torch());
         if self.options.memory {
             self.note(dlmonitor::start_memory());
@@ -182,6 +186,7 @@ impl Session {
     }
 
     fn update(&self) {
+        dlmonitor::native::renew();
         if let Some(samples) = crate::samples::drain(&self.process) {
             self.note(SourceState { name: "samples", state: Ok(samples) });
         }

@@ -2,11 +2,12 @@
 
 use crate::events::Outbox;
 use crate::names::Names;
+use crate::natives::Natives;
 use crate::paths::{Paths, SPAN};
 use crate::process::Process;
 use crate::samples::Open;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
-use dlmonitor::{OpenOperator, Operator, Scope};
+use dlmonitor::{OpenOperator, Operator, PythonFrame, Scope};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
 use std::sync::Arc;
@@ -31,11 +32,14 @@ pub(crate) struct State {
     pub(crate) torch_id: u64,
     /// What samples of this thread land below.
     pub(crate) published: &'static Open,
+    /// If native frames are on.
+    natives: Option<Natives>,
 }
 
 impl State {
     pub(crate) fn new(process: usize, tree: Owner, outbox: Option<Outbox>) -> Self {
         Self {
+            natives: (dlmonitor::native::generation() > 0).then(Natives::new),
             process,
             published: Open::register(tree.shared.id),
             tree,
@@ -69,9 +73,11 @@ impl State {
     ) -> NodeId {
         let scope = operator.scope();
         let frame = self.names.frame(scope as u8, operator, |name| process.operator_frame(scope, name));
+        let newest = opened.python;
         if scope == Scope::Backward {
             if let Some(forward) = self.forward_node(process, operator) {
-                return self.tree.child(forward, Key::frame(frame), process.overflow, || frame);
+                let parent = self.native(process, forward, open, opened, newest);
+                return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
             }
         }
         if scope == Scope::User {
@@ -79,6 +85,7 @@ impl State {
             opened.client[0] = SPAN;
         }
         let parent = self.paths.node(&mut self.tree, process, open, opened.python);
+        let parent = self.native(process, parent, open, opened, newest);
         let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         if scope == Scope::Function {
             if let Some(sequence) = operator.sequence_number() {
@@ -86,6 +93,30 @@ impl State {
             }
         }
         node
+    }
+
+    /// The node of the native frames below `parent`, if they are on.
+    #[inline]
+    fn native(
+        &mut self,
+        process: &Process,
+        parent: NodeId,
+        open: &[OpenOperator],
+        opened: &OpenOperator,
+        newest: Option<PythonFrame>,
+    ) -> NodeId {
+        match &mut self.natives {
+            Some(natives) => natives.node(&mut self.tree, process, parent, open, opened, newest),
+            None => parent,
+        }
+    }
+
+    /// Another thread has this state from now on.
+    pub(crate) fn enter(&mut self, tid: u32) {
+        self.published.enter(tid);
+        if let Some(natives) = &mut self.natives {
+            natives.enter();
+        }
     }
 
     /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.

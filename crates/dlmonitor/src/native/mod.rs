@@ -3,6 +3,7 @@
 //! Unwinding is `framehop`'s, on the unwind tables that every library carries; it neither allocates nor locks. Symbols
 //! are not looked up here: an address in a library is what a frame is.
 
+mod memo;
 mod modules;
 mod stack;
 
@@ -90,14 +91,46 @@ pub fn generation() -> u32 {
     current().map_or(0, |snapshot| snapshot.generation)
 }
 
-impl NativeStack {
-    /// Frames between an operator that begins (its handle is `from`) and the nearest of `bounds` on the same stack,
-    /// which ends at `end`. `None` if native frames are off.
+/// Where a segment of native frames lies that leads to an operator.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Where to begin: somewhere below the operator.
+    pub at: Registers,
+    /// The operator's handle.
+    pub from: usize,
+    /// What may be around it: another operator, the interpreter ([`crate::Interpreter::stack_mark`]). Addresses that
+    /// are not beyond the operator are none.
+    pub bounds: [usize; 2],
+    /// Where the stack ends.
+    pub end: usize,
+}
+
+impl Segment {
     #[inline]
-    pub fn above(&mut self, at: Registers, from: usize, bounds: [usize; 2], end: usize) -> Option<Ended> {
-        let snapshot = current()?;
-        let nearest = bounds.into_iter().filter(|&bound| bound > from).min().unwrap_or(end).min(end);
-        Some(self.walk(snapshot, at, from, nearest, end))
+    fn bound(&self) -> usize {
+        let [a, b] = self.bounds.map(|bound| if bound > self.from { bound } else { usize::MAX });
+        a.min(b).min(self.end)
+    }
+}
+
+impl NativeStack {
+    /// The value of [`Self::keep`] for the segment that lies here now, if it is the one that was kept.
+    #[inline]
+    pub fn kept(&self, segment: &Segment, hint: u64) -> Option<u32> {
+        self.recall(current()?, hint, segment.at.sp, segment.from, segment.bound())
+    }
+
+    /// Walks a segment. `None` if native frames are off.
+    pub fn above(&mut self, segment: &Segment) -> Option<Ended> {
+        Some(self.walk(current()?, segment.at, segment.from, segment.bound(), segment.end))
+    }
+
+    /// Keeps a value for the segment that was walked last, so that it need not be walked again where `hint` is the
+    /// same.
+    pub fn keep(&mut self, segment: &Segment, hint: u64, value: u32) {
+        if let Some(snapshot) = current() {
+            self.remember(snapshot, hint, segment.at.sp, segment.from, segment.bound(), value);
+        }
     }
 
     /// Frames of a thread that a signal interrupted, up to the nearest of `bounds`, or to the root. For its handler.
@@ -144,7 +177,7 @@ unsafe extern "C" fn in_child() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, NativeStack, Registers, module_at, stack_bounds, start};
+    use super::{Ended, NativeStack, Registers, Segment, module_at, stack_bounds, start};
     use crate::python::Memory;
     use std::ffi::{c_int, c_void};
 
@@ -186,7 +219,7 @@ mod tests {
         for depth in [1, 20, 60] {
             deep(depth, &mut || {
                 let (_, end) = stack_bounds().unwrap();
-                let ended = stack.above(Registers::here(), 0, [0, 0], end);
+                let ended = stack.above(&Segment { at: Registers::here(), from: 0, bounds: [0, 0], end });
                 assert_eq!(ended, Some(Ended::AtRoot));
                 // Ours are of the last byte of a call.
                 let ours: Vec<usize> = stack.frames().iter().skip(1).map(|address| address + 1).collect();
@@ -214,7 +247,7 @@ mod tests {
             let (start, end) = stack_bounds().unwrap();
             let bound = &raw const mark as usize;
             assert!((start..end).contains(&bound));
-            let ended = stack.above(Registers::here(), 0, [bound, 0], end);
+            let ended = stack.above(&Segment { at: Registers::here(), from: 0, bounds: [bound, 0], end });
             assert_eq!(ended, Some(Ended::AtBound));
             assert!((10..16).contains(&stack.frames().len()), "{}", stack.frames().len());
             let frames = stack.frames().to_vec();
@@ -222,9 +255,39 @@ mod tests {
             assert_eq!((ended, &frames[1..]), (Some(Ended::AtBound), &stack.frames()[1..]));
             // Only what lies beyond another place.
             let inner = Registers::here().sp + 64;
-            assert_eq!(stack.above(Registers::here(), inner, [bound, end], end), Some(Ended::AtBound));
+            assert_eq!(
+                stack.above(&Segment { at: Registers::here(), from: inner, bounds: [bound, end], end }),
+                Some(Ended::AtBound)
+            );
             assert!(!stack.frames().is_empty() && frames[1..].ends_with(&stack.frames()[1..]));
         });
+    }
+
+    #[test]
+    fn a_segment_is_walked_once() {
+        start().unwrap();
+        let mut stack = NativeStack::new();
+        let mark = std::hint::black_box(0_u64);
+        let mut found = Vec::new();
+        // A loop that is not unrolled: each turn would be a place of its own.
+        for depth in std::hint::black_box(vec![3, 3, 4, 4, 3]) {
+            deep(depth, &mut || found.push(look(&mut stack, &raw const mark as usize)));
+        }
+        let known = cfg!(target_arch = "x86_64");
+        assert_eq!(found.iter().map(Option::is_some).collect::<Vec<_>>(), [false, known, false, known, known]);
+        assert!(!known || found[1] < found[3] && found[1] == found[4]);
+    }
+
+    /// Keeps the length of the segment that leads here, from one place in the code. Returns what was kept before.
+    #[inline(never)]
+    fn look(stack: &mut NativeStack, bound: usize) -> Option<u32> {
+        let (_, end) = stack_bounds().unwrap();
+        let at = Registers::here();
+        let segment = Segment { at, from: at.sp, bounds: [bound, 0], end };
+        let kept = stack.kept(&segment, 1);
+        stack.above(&segment);
+        stack.keep(&segment, 1, stack.frames().len() as u32);
+        kept
     }
 
     #[test]

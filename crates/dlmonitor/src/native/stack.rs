@@ -4,6 +4,7 @@
 //! does a part of the interpreter ([`crate::Interpreter::stack_mark`]); what is beyond them is known as operators and
 //! Python frames.
 
+use super::memo::{Extent, Memo, Word};
 use super::modules::Snapshot;
 use crate::python::Memory;
 use framehop::{CacheNative, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder as _};
@@ -104,6 +105,9 @@ pub struct NativeStack {
     frames: Box<[usize]>,
     count: usize,
     window: Window,
+    memo: Memo,
+    /// Return addresses of the last walk, where they lie.
+    words: Vec<Word>,
 }
 
 impl std::fmt::Debug for NativeStack {
@@ -122,7 +126,14 @@ impl NativeStack {
     /// Room to walk one thread's stack.
     #[must_use]
     pub fn new() -> Self {
-        Self { cache: Box::default(), frames: vec![0; MAX_NATIVE].into(), count: 0, window: Window::new() }
+        Self {
+            cache: Box::default(),
+            frames: vec![0; MAX_NATIVE].into(),
+            count: 0,
+            window: Window::new(),
+            memo: Memo::new(),
+            words: Vec::new(),
+        }
     }
 
     /// Addresses of the last walk, innermost first: of the instruction that runs, then of the last byte of each call.
@@ -143,6 +154,7 @@ impl NativeStack {
             if inside { Ok(unsafe { (address as *const u64).read() }) } else { Err(()) }
         };
         self.count = 0;
+        self.words.clear();
         let mut regs = at.native();
         let mut address = FrameAddress::from_instruction_pointer(at.pc as u64);
         loop {
@@ -155,10 +167,30 @@ impl NativeStack {
                 return Ended::Full;
             }
             match next.map(|next| next.and_then(FrameAddress::from_return_address)) {
-                Ok(Some(next)) => address = next,
+                Ok(Some(next)) => {
+                    if let Ok(distance) = u32::try_from(beyond.wrapping_sub(8).wrapping_sub(start)) {
+                        self.words.push(Word { distance, value: next.address() as usize });
+                    }
+                    address = next;
+                }
                 Ok(None) => return Ended::AtRoot,
                 Err(_) => return Ended::Lost,
             }
+        }
+    }
+
+    /// What [`Self::remember`] was told about the segment that lies here now.
+    #[inline]
+    pub(super) fn recall(&self, modules: &Snapshot, hint: u64, sp: usize, from: usize, bound: usize) -> Option<u32> {
+        let extent = extent(sp, from, bound)?;
+        // SAFETY: the bound lies on the thread's own stack.
+        unsafe { self.memo.find(modules.generation, hint, sp, extent) }
+    }
+
+    /// Remembers a value for the segment of the last walk, which began at `sp`.
+    pub(super) fn remember(&mut self, modules: &Snapshot, hint: u64, sp: usize, from: usize, bound: usize, value: u32) {
+        if let (true, Some(extent)) = (cfg!(target_arch = "x86_64"), extent(sp, from, bound)) {
+            self.memo.put(modules.generation, hint, extent, &self.words, value);
         }
     }
 
@@ -204,6 +236,12 @@ impl NativeStack {
         }
         ended
     }
+}
+
+#[inline]
+fn extent(sp: usize, from: usize, bound: usize) -> Option<Extent> {
+    let distance = |address: usize| u32::try_from(address.checked_sub(sp)?).ok();
+    Some(Extent { from: distance(from)?, bound: distance(bound)? })
 }
 
 fn put(frames: &mut [usize], count: &mut usize, address: FrameAddress) -> bool {

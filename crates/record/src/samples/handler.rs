@@ -5,6 +5,8 @@
 
 use super::Sampler;
 use super::timer::Clock;
+use crate::session::Session;
+use dlmonitor::native::Registers;
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -52,14 +54,14 @@ fn is_free(signal: c_int) -> bool {
     }
 }
 
-unsafe extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, _context: *mut c_void) {
+unsafe extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the kernel passes a valid `siginfo_t`; `errno` is a plain variable of the thread.
     unsafe {
         let errno = *libc::__errno_location();
         if (*info).si_code == libc::SI_TIMER {
             let (record, serial, clock) = parse((*info).si_value().sival_ptr as usize);
             if let Some(sampler) = Sampler::current() {
-                take(sampler, record, serial, clock);
+                take(sampler, record, serial, clock, Registers::of_signal(context));
             }
         }
         *libc::__errno_location() = errno;
@@ -70,7 +72,7 @@ unsafe extern "C" fn handle(_signal: c_int, info: *mut libc::siginfo_t, _context
 ///
 /// # Safety
 /// Only the signal handler may call it.
-unsafe fn take(sampler: &Sampler, record: usize, serial: u32, clock: Clock) {
+unsafe fn take(sampler: &Sampler, record: usize, serial: u32, clock: Clock, at: Registers) {
     let Some(record) = sampler.record(record) else { return };
     // SAFETY: takes nothing and cannot fail.
     let tid = unsafe { libc::gettid() }.cast_unsigned();
@@ -80,8 +82,12 @@ unsafe fn take(sampler: &Sampler, record: usize, serial: u32, clock: Clock) {
     // Against the one who empties the table of codes: it waits for those that are busy, we stay away once it began.
     record.busy.store(true, Ordering::SeqCst);
     if !sampler.paused.load(Ordering::SeqCst) {
-        // SAFETY: the record is that of this thread.
-        unsafe { record.sample(clock, &sampler.codes) };
+        if Session::current().is_some_and(|session| session.window.is_open()) {
+            // SAFETY: the record is that of this thread.
+            unsafe { record.sample(clock, &sampler.codes, at) };
+        } else {
+            record.skip(clock);
+        }
     }
     record.busy.store(false, Ordering::Release);
 }

@@ -147,6 +147,7 @@ impl Sampler {
         let losses = [
             (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),
             (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
+            (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
             (self.refused.load(Ordering::Relaxed), "threads got no timer"),
         ];
         for (count, what) in losses {

@@ -112,7 +112,11 @@ impl Open {
         let depth = self.depth.load(Ordering::Relaxed);
         compiler_fence(Ordering::Acquire);
         let entry = self.entries.get((depth as usize).checked_sub(1)?)?;
+        // Node 0: it began when nothing was recorded.
         let (node, python) = (entry.node.load(Ordering::Relaxed), entry.python.load(Ordering::Relaxed));
+        if node as u32 == 0 {
+            return None;
+        }
         Some(Interrupted {
             tree: self.tree,
             node: node as u32,

@@ -4,7 +4,8 @@ use super::codes::{Codes, UNKNOWN};
 use super::open::{Interrupted, Open};
 use super::ring::Ring;
 use super::timer::Clock;
-use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, SampledFrame, Walk};
+use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
+use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -25,12 +26,15 @@ pub(super) struct Losses {
     pub(super) full: AtomicU64,
     /// Python frames that could not be believed.
     pub(super) broken: AtomicU64,
+    /// Native frames that end before their time.
+    pub(super) lost: AtomicU64,
 }
 
 /// What only the handler of the thread touches.
 #[derive(Debug)]
 struct Scratch {
     python: Option<FrameSampler>,
+    native: Option<NativeStack>,
     words: Box<[u64]>,
 }
 
@@ -60,6 +64,8 @@ unsafe impl Sync for ThreadRecord {}
 impl ThreadRecord {
     pub(super) fn new(interpreter: Option<&Interpreter>) -> Self {
         let python = interpreter.and_then(|interpreter| FrameSampler::new(interpreter).ok());
+        let native = (native::generation() > 0).then(NativeStack::new);
+        let words = vec![0; MAX_SAMPLED + MODULE * MAX_MODULES + MAX_NATIVE].into();
         Self {
             tid: AtomicU32::new(0),
             serial: AtomicU32::new(0),
@@ -70,7 +76,7 @@ impl ThreadRecord {
             samples: Ring::new(SAMPLES),
             names: Ring::new(NAMES),
             losses: Losses::default(),
-            scratch: UnsafeCell::new(Scratch { python, words: vec![0; MAX_SAMPLED + MODULE * MAX_MODULES].into() }),
+            scratch: UnsafeCell::new(Scratch { python, native, words }),
         }
     }
 
@@ -94,7 +100,7 @@ impl ThreadRecord {
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread that the record is assigned to.
-    pub(super) unsafe fn sample(&self, clock: Clock, codes: &Codes) {
+    pub(super) unsafe fn sample(&self, clock: Clock, codes: &Codes, at: Registers) {
         let tid = self.tid.load(Ordering::Relaxed);
         let Some(now) = clock.now(tid) else { return };
         let last = &self.last[clock as usize];
@@ -108,6 +114,12 @@ impl ThreadRecord {
             let walk = python.walk(interpreter, operator.and_then(|operator| operator.python));
             found = self.python(codes, interpreter, python, &mut scratch.words);
             found.walk = walk;
+        }
+        if let Some(native) = &mut scratch.native {
+            let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
+            let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
+            let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
+            self.native(ended, native.frames(), &mut found, &mut scratch.words);
         }
         let head = self.head(clock, operator, &mut found);
         let parts = [&head.pack(interval), scratch.words.get(..found.words).unwrap_or(&[])];
@@ -140,6 +152,25 @@ impl ThreadRecord {
         found
     }
 
+    /// Writes native frames after everything else.
+    fn native(&self, ended: Option<Ended>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
+        if ended == Some(Ended::Lost) {
+            self.losses.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        for (word, &address) in words.get_mut(found.words..).unwrap_or(&mut []).iter_mut().zip(frames) {
+            *word = address as u64;
+            found.native += 1;
+        }
+        found.words += usize::from(found.native);
+    }
+
+    /// The thread's time up to now shall not count: nothing is recorded at the moment.
+    pub(super) fn skip(&self, clock: Clock) {
+        if let Some(now) = clock.now(self.tid.load(Ordering::Relaxed)) {
+            self.last[clock as usize].store(now, Ordering::Relaxed);
+        }
+    }
+
     /// Decides what the frames of a walk mean.
     fn head(&self, clock: Clock, operator: Option<Interrupted>, found: &mut Found) -> Head {
         let mut operator = operator;
@@ -159,6 +190,7 @@ impl ThreadRecord {
             clock,
             python: found.frames as u32,
             modules: found.modules,
+            native: found.native,
             cut: found.walk == Walk::Cut,
             caller: found.caller,
             operator: operator.map(|operator| (operator.tree, operator.node)),
@@ -188,6 +220,7 @@ struct Found {
     walk: Walk,
     frames: usize,
     modules: u8,
+    native: u16,
     /// Words in all.
     words: usize,
     caller: bool,
@@ -195,7 +228,7 @@ struct Found {
 
 impl Default for Found {
     fn default() -> Self {
-        Self { walk: Walk::Nothing, frames: 0, modules: 0, words: 0, caller: false }
+        Self { walk: Walk::Nothing, frames: 0, modules: 0, native: 0, words: 0, caller: false }
     }
 }
 
@@ -207,6 +240,8 @@ pub(super) struct Head {
     pub(super) python: u32,
     /// Modules after them: the place of the frame that calls one, its address, that of its class.
     pub(super) modules: u8,
+    /// Native addresses after them, innermost first.
+    pub(super) native: u16,
     /// Whether older frames are missing.
     pub(super) cut: bool,
     /// Whether the oldest frame is the one that called the operator, and stands above it already.
@@ -219,7 +254,11 @@ impl Head {
     fn pack(self, interval: u64) -> [u64; HEAD] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
         let flags = self.clock as u64 | u64::from(self.cut) << 1 | u64::from(self.caller) << 2;
-        [flags | u64::from(self.modules) << 8 | u64::from(self.python) << 32, interval, operator]
+        [
+            flags | u64::from(self.modules) << 8 | u64::from(self.native) << 16 | u64::from(self.python) << 32,
+            interval,
+            operator,
+        ]
     }
 
     /// The beginning of a sample, the interval that it stands for, and its frames.
@@ -229,6 +268,7 @@ impl Head {
             clock: if facts & 1 == 0 { Clock::Cpu } else { Clock::Real },
             python: (facts >> 32) as u32,
             modules: (facts >> 8) as u8,
+            native: (facts >> 16) as u16,
             cut: facts & 2 != 0,
             caller: facts & 4 != 0,
             operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
@@ -244,7 +284,15 @@ mod tests {
     #[test]
     fn heads_come_back_as_they_were() {
         for operator in [None, Some((3, 70_000))] {
-            let head = Head { clock: Clock::Real, python: 2, modules: 200, cut: true, caller: false, operator };
+            let head = Head {
+                clock: Clock::Real,
+                python: 2,
+                modules: 200,
+                native: 60_000,
+                cut: true,
+                caller: false,
+                operator,
+            };
             let words = [head.pack(12).as_slice(), &[1, 2]].concat();
             assert_eq!(Head::unpack(&words), Some((head, 12, [1, 2].as_slice())));
         }

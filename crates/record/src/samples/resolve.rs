@@ -7,6 +7,7 @@ use super::watch::thread_name;
 use super::{Sampler, lock};
 use crate::process::{Process, Registered};
 use crate::tree::{Key, NodeId, Owner, ROOT};
+use dlmonitor::native;
 use dlmonitor::{Memory, SampledCode};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
@@ -36,6 +37,9 @@ pub(super) struct Resolver {
     lines: FxHashMap<u64, u32>,
     /// Frames of modules, by address and class.
     modules: FxHashMap<(usize, usize), u32>,
+    /// Frames of native addresses, as long as modules are what they were.
+    natives: FxHashMap<u64, u32>,
+    generation: u32,
     /// By the number of the thread's record.
     trees: FxHashMap<usize, Tree>,
     spare: Vec<Tree>,
@@ -132,6 +136,11 @@ impl Resolver {
             let frame = self.line(process, word);
             node = tree.child(process, node, frame);
         }
+        let native = frames.len().saturating_sub(usize::from(head.native));
+        for &address in frames.get(native..).unwrap_or(&[]).iter().rev() {
+            let frame = self.native(process, address);
+            node = tree.child(process, node, frame);
+        }
         let metric = match head.clock {
             Clock::Cpu => Metric::CpuTime,
             Clock::Real => Metric::RealTime,
@@ -163,10 +172,23 @@ impl Resolver {
     /// The frame of a module. Its class is mostly alive when its samples are read; otherwise it has no name.
     fn module(&mut self, process: &Process, module: usize, class: usize) -> u32 {
         *self.modules.entry((module, class)).or_insert_with(|| {
-            let memory = Memory::of_thread(std::process::id());
+            let memory = Memory::of_this_thread();
             let name = dlmonitor::interpreter().and_then(|interpreter| interpreter.sampled_class_name(&memory, class));
             process.module_frame(module, &name.unwrap_or_default())
         })
+    }
+
+    /// The frame of a native address.
+    fn native(&mut self, process: &Process, address: u64) -> u32 {
+        // An address may belong to another library tomorrow.
+        if self.generation != native::generation() {
+            self.generation = native::generation();
+            self.natives.clear();
+        }
+        *self
+            .natives
+            .entry(address)
+            .or_insert_with(|| process.native_frame(address as usize, native::module_at(address as usize).as_deref()))
     }
 
     /// Empties the full table of codes, so that new ones find a place. Handlers stay away meanwhile.

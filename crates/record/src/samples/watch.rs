@@ -61,6 +61,7 @@ impl Sampler {
         while !*stopped {
             drop(stopped);
             self.look();
+            dlmonitor::native::renew();
             stopped = lock(&self.stopped);
             if !*stopped {
                 stopped = self.wake.wait_timeout(stopped, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
