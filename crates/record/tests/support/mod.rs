@@ -22,6 +22,27 @@ pub fn torch() -> Option<PathBuf> {
     python
 }
 
+/// Interpreters on the PATH and in pyenv, by version.
+pub fn interpreters(version: &str) -> Vec<PathBuf> {
+    let mut candidates: Vec<PathBuf> = std::env::var_os("PATH")
+        .map(|path| std::env::split_paths(&path).map(|folder| folder.join(format!("python{version}"))).collect())
+        .unwrap_or_default();
+    let pyenv = std::env::var_os("PYENV_ROOT")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    if let Some(versions) = pyenv.and_then(|root| root.join("versions").read_dir().ok()) {
+        candidates.extend(versions.flatten().map(|entry| entry.path().join(format!("bin/python{version}"))));
+    }
+    candidates.retain(|path| runs(path, version));
+    candidates
+}
+
+/// A shim of pyenv for a version that is not chosen fails; so may others.
+fn runs(python: &Path, version: &str) -> bool {
+    let code = format!("import sys; sys.exit('{version}' != '%d.%d' % sys.version_info[:2])");
+    python.is_file() && Command::new(python).args(["-c", &code]).output().is_ok_and(|output| output.status.success())
+}
+
 /// A file of this package.
 pub fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -50,6 +71,8 @@ pub fn streams(run: &Path) -> Vec<Stream> {
 pub struct Stream {
     pub process: stackline_recording::Process,
     texts: HashMap<u32, String>,
+    libraries: HashMap<u32, u32>,
+    pub threads: HashMap<u32, stackline_recording::Thread>,
     frames: HashMap<u32, FrameKey>,
     nodes: HashMap<(u32, u32), (u32, u32)>,
     pub stats: HashMap<(u32, u32, Metric), Stats>,
@@ -76,6 +99,8 @@ impl Stream {
         match record {
             Record::Process(process) => self.process = *process,
             Record::Text { id, text } => drop(self.texts.insert(id, text)),
+            Record::Library { id, path, .. } => drop(self.libraries.insert(id, path)),
+            Record::Thread(thread) => drop(self.threads.insert(thread.id, thread)),
             Record::Frame { id, key } => drop(self.frames.insert(id, key)),
             Record::Node { thread, id, parent, frame } => drop(self.nodes.insert((thread, id), (parent, frame))),
             Record::Stats { thread, node, metric, stats } => drop(self.stats.insert((thread, node, metric), stats)),
@@ -100,6 +125,11 @@ impl Stream {
 
     pub fn text(&self, id: u32) -> &str {
         &self.texts[&id]
+    }
+
+    /// The path of a library.
+    pub fn library(&self, id: u32) -> &str {
+        self.text(self.libraries[&id])
     }
 
     /// Paths, and how often the operator at their end was called.
