@@ -9,6 +9,9 @@ use rustc_hash::FxHashMap;
 /// Frames deeper than this are left out at the root's end.
 const MAX_DEPTH: usize = 1024;
 
+/// Calls between the `__enter__` of a context manager and the begin of its span, at most.
+const ENTER_DEPTH: usize = 4;
+
 /// Marks an open span among the open operators ([`OpenOperator::client`], first word): it outlives the frame that
 /// opened it.
 pub(crate) const SPAN: u64 = 1 << 32;
@@ -81,15 +84,27 @@ impl Paths {
         self.below(tree, process, interpreter, below)
     }
 
-    /// The frame that a span belongs to: the one with the `with` statement, not the `__enter__` that it calls.
+    /// The frame that a span belongs to: the one with the `with` statement, not the `__enter__` that it calls nor what
+    /// that calls.
     pub(crate) fn opener(&mut self, newest: Option<PythonFrame>) -> Option<PythonFrame> {
         let (newest, interpreter) = (newest?, dlmonitor::interpreter()?);
-        let key = (newest.code, interpreter.fingerprint(newest));
-        let enter = *self.enters.entry(key).or_insert_with(|| {
-            let function = interpreter.describe(newest).function;
+        let mut frame = newest;
+        for _ in 0..ENTER_DEPTH {
+            let caller = interpreter.caller(frame);
+            if self.is_enter(interpreter, frame) {
+                return caller;
+            }
+            let Some(caller) = caller else { break };
+            frame = caller;
+        }
+        Some(newest)
+    }
+
+    fn is_enter(&mut self, interpreter: &Interpreter, frame: PythonFrame) -> bool {
+        *self.enters.entry((frame.code, interpreter.fingerprint(frame))).or_insert_with(|| {
+            let function = interpreter.describe(frame).function;
             function == "__enter__" || function.ends_with(".__enter__")
-        });
-        if enter { interpreter.caller(newest) } else { Some(newest) }
+        })
     }
 
     /// Gathers the frames from `newest` to the root, or to `until`, and says whether that was met.
