@@ -7,14 +7,17 @@ use crate::files;
 /// What each crate may depend on at run time. Tests (dev-dependencies) may use anything.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
-    ("ingest", &["model"]),
+    ("recording", &[]),
+    ("dlmonitor", &[]),
+    ("record", &["dlmonitor", "recording"]),
+    ("ingest", &["recording", "model"]),
     ("store", &["model"]),
     ("analyze", &["model"]),
     ("engine", &["analyze", "ingest", "store", "model"]),
     ("present", &["engine", "analyze", "ingest", "store", "model"]),
     ("cli", &["present", "engine", "analyze", "ingest", "store", "model"]),
     ("python", &["present", "engine", "analyze", "ingest", "store", "model"]),
-    ("synth", &[]),
+    ("synth", &["recording"]),
     ("sim", &["synth"]),
 ];
 

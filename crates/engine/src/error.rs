@@ -1,5 +1,7 @@
 //! Why the engine could not answer.
 
+use std::path::PathBuf;
+
 /// A sentence that says what, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -31,6 +33,18 @@ pub enum Error {
         /// Steps that there are, ascending.
         available: Vec<i64>,
     },
+    /// The run is a recording of calls and holds no trace.
+    #[error("{} is a recording of calls without a trace; look at it with `stackline calls {}`", path.display(), path.display())]
+    OnlyCalls {
+        /// The run directory.
+        path: PathBuf,
+    },
+    /// The run holds traces, but no recording of calls.
+    #[error("{} holds no recording of calls; `stackline record -o RUN -- COMMAND` makes one", path.display())]
+    NoCalls {
+        /// The run directory.
+        path: PathBuf,
+    },
     /// The caller asked to stop.
     #[error("stopped before the end, as asked")]
     Cancelled,
@@ -50,8 +64,10 @@ impl Error {
     /// Whether the request is at fault.
     pub fn is_wrong_use(&self) -> bool {
         use stackline_store::Error as Store;
-        matches!(self, Self::NoInput | Self::NoRank { .. } | Self::NoStep { .. })
-            || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
+        matches!(
+            self,
+            Self::NoInput | Self::NoRank { .. } | Self::NoStep { .. } | Self::OnlyCalls { .. } | Self::NoCalls { .. }
+        ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }
 

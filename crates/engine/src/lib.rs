@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cache;
+mod calls;
 mod clocks;
 mod error;
 mod merge;
@@ -21,6 +22,7 @@ mod ranks;
 mod run;
 mod watch;
 
+pub use calls::{is_recording, merge_calls, open_calls};
 pub use clocks::{RankClock, rank_clock_table, rank_clocks};
 pub use error::Error;
 pub use merge::concatenate;

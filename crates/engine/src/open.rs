@@ -149,6 +149,9 @@ fn read(paths: &[PathBuf], leave_out: &[PathBuf], options: &OpenOptions) -> Resu
 }
 
 fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
+    if crate::is_recording(path) && !stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty()) {
+        return Err(Error::OnlyCalls { path: path.to_owned() });
+    }
     let set = stackline_store::read_run(path, &ReadSelection::all())?;
     options.watch.add(size(path, 0));
     Ok(set)

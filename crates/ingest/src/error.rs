@@ -40,6 +40,12 @@ pub enum Error {
         /// Where, in decompressed bytes.
         offset: u64,
     },
+    /// A directory holds no recording.
+    #[error("{}: no recorded process found; `stackline record -o RUN -- COMMAND` makes a recording", path.display())]
+    NoStreams {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

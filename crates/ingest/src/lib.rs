@@ -19,6 +19,7 @@ mod places;
 mod prefetch;
 pub mod problems;
 mod raw;
+pub mod recording;
 mod resolve;
 mod scan;
 pub mod sources;

@@ -85,6 +85,16 @@ codes! {
     RANK_FROM_NAME "rank_from_name" Note "the file does not tell its rank; it was taken from the file name";
     RANK_BY_POSITION "rank_by_position" Note
         "inputs name no rank, or the same one twice: all are numbered by their position among the inputs, from 0";
+    UNREADABLE_STREAM "unreadable_stream" Lost "the stream of a process cannot be read; that process is left out";
+    CUT_STREAM "cut_stream" Lost "the stream of a process breaks off or is damaged; everything before was kept";
+    EMPTY_STREAM "empty_stream" Lost "the stream of a process breaks off before it says anything; that process is left out";
+    DANGLING_RECORD "dangling_record" Skipped "a record of a stream refers to something that it does not define";
+    UNKNOWN_STATEMENT "unknown_statement" Skipped "a newer recorder said something that this Stackline does not know";
+    KILLED "process_killed" Lost
+        "a process ended without saying so (it was killed, or still runs): its last half second may be missing";
+    TREE_FULL "tree_full" Lost
+        "calls found no place in a full tree and were put into one node of their own; --max-nodes allows more";
+    NOT_RECORDED "not_recorded" Lost "the recorder left something out";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
 }
 

@@ -89,3 +89,19 @@ handle!(
     /// A node of a [`crate::StackTable`].
     StackId
 );
+handle!(
+    /// A row of [`crate::CallTree::frames`].
+    CallFrameId
+);
+handle!(
+    /// A node of a [`crate::CallTree`].
+    CallNodeId
+);
+handle!(
+    /// A row of [`crate::CallTree::threads`].
+    CallThreadId
+);
+handle!(
+    /// A row of [`crate::CallTree::processes`].
+    CallProcessId
+);

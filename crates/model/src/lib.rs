@@ -20,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 mod attrs;
+mod call_tree;
 mod clock;
 mod events;
 mod gpu;
@@ -34,10 +35,16 @@ mod trace;
 mod tracks;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
+pub use call_tree::{
+    CallChildren, CallFrame, CallFrameKind, CallMetric, CallMetrics, CallNodes, CallProcess, CallRole, CallSource,
+    CallStats, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
+};
 pub use clock::DeviceClock;
 pub use events::{EventTable, NewEvent};
 pub use gpu::GpuTable;
-pub use ids::{EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId};
+pub use ids::{
+    CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId,
+};
 pub use kind::{EventKind, Level, Phase, RECORDED_DURATION, flags};
 pub use links::{LinkTable, StackTable};
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};

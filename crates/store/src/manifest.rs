@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Marks a manifest as ours.
 pub(crate) const FORMAT: &str = "stackline-run";
 /// The version that is written. Older ones are upgraded when they are opened (see `upgrade.rs`).
-pub const FORMAT_VERSION: u32 = 2;
+pub const FORMAT_VERSION: u32 = 3;
 /// File name of the manifest.
 pub(crate) const FILE: &str = "manifest.json";
 
@@ -28,6 +28,9 @@ pub struct Manifest {
     pub info: BTreeMap<String, String>,
     /// The traces, in the order of the set; trace `i` lies in the folder `trace=i`.
     pub traces: Vec<TraceEntry>,
+    /// The merged calling context tree of a recording, if the run is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<CallsEntry>,
     /// CRC-32 of all of the above, so that a changed number does not pass unnoticed; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
@@ -57,6 +60,17 @@ pub struct TraceEntry {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub long_arguments: bool,
     /// Its tables: name to size. A table without rows has no file and no entry.
+    pub tables: BTreeMap<String, TableEntry>,
+}
+
+/// The calling context tree of a run; its tables lie in the folder `calls`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct CallsEntry {
+    /// The streams that it was merged from, with their sizes: where they differ, a process wrote more since.
+    pub streams: BTreeMap<String, u64>,
+    /// What reading the streams had to skip or lost.
+    pub report: ReadReport,
+    /// Its tables: name to size.
     pub tables: BTreeMap<String, TableEntry>,
 }
 
@@ -91,20 +105,31 @@ impl TraceEntry {
     }
 }
 
+/// Folder of the calling context tree.
+pub(crate) fn calls_dir(run: &Path) -> PathBuf {
+    run.join("calls")
+}
+
 /// Folder of a trace. The `key=value` form makes `trace` a column for tools that know hive partitions.
 pub(crate) fn trace_dir(run: &Path, index: usize) -> PathBuf {
     run.join(format!("trace={index}"))
 }
 
-/// Whether `path` is a run directory, whole or cut off, judged by what lies in it: a manifest that names our format, or
-/// tables in the folder of a first trace. A `manifest.json` of something else makes no run.
+/// Whether `path` is a run directory, whole or cut off, judged by what lies in it: a manifest that names our format,
+/// tables in the folder of a first trace, or streams of watched processes. A `manifest.json` of something else makes no run.
 pub fn is_run(path: &Path) -> bool {
     let named = || std::fs::read(path.join(FILE)).is_ok_and(|text| memmem(&text, FORMAT.as_bytes()));
     let tables = || {
         let entries = std::fs::read_dir(trace_dir(path, 0)).into_iter().flatten().flatten();
         entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|e| e == "parquet"))
     };
-    path.is_dir() && (named() || tables())
+    path.is_dir() && (named() || tables() || has_streams(path))
+}
+
+/// Whether a directory has streams of watched processes: a recording, even if the launcher did not live to merge them.
+fn has_streams(path: &Path) -> bool {
+    let entries = std::fs::read_dir(path.join("streams")).into_iter().flatten().flatten();
+    entries.map(|e| e.path()).any(|p| p.extension().is_some_and(|e| e == "slr"))
 }
 
 fn memmem(text: &[u8], word: &[u8]) -> bool {
@@ -113,7 +138,7 @@ fn memmem(text: &[u8], word: &[u8]) -> bool {
 
 /// Whether a directory is a run and holds nothing else, so that replacing it loses nothing that is not ours.
 pub(crate) fn is_only_run(path: &Path) -> bool {
-    let ours = |name: &str| name == FILE || name == "cache" || name.starts_with("trace=");
+    let ours = |name: &str| [FILE, "cache", "calls", "streams", "inject"].contains(&name) || name.starts_with("trace=");
     let entries = || std::fs::read_dir(path).into_iter().flatten().flatten();
     is_run(path) && entries().all(|e| e.file_name().to_str().is_some_and(ours))
 }
@@ -127,7 +152,13 @@ pub fn is_complete(run: &Path) -> bool {
             std::fs::metadata(file).is_ok_and(|m| table.bytes.is_none_or(|bytes| m.len() == bytes))
         })
     };
-    manifest.traces.iter().enumerate().all(intact)
+    let calls = manifest.calls.as_ref().is_none_or(|calls| {
+        let file = |name: &str| calls_dir(run).join(format!("{name}.parquet"));
+        calls.tables.iter().all(|(name, table)| {
+            std::fs::metadata(file(name)).is_ok_and(|m| table.bytes.is_none_or(|bytes| m.len() == bytes))
+        })
+    });
+    calls && manifest.traces.iter().enumerate().all(intact)
 }
 
 /// Reads the manifest of a run, upgraded to the current version.

@@ -2,6 +2,7 @@
 //!
 //! * [`demo`] simulates a few training steps and writes them as PyTorch's profiler (Kineto) would.
 //! * [`replicate`] makes a trace of any length out of a real one: shifted times, fresh ids.
+//! * [`recording`] makes the streams that `stackline record` would have of a small training program.
 //! * [`damage`] breaks a trace in each of the ways that were seen in files from the wild.
 //!
 //! Everything is fixed by a seed: the same call gives the same bytes on every machine.
@@ -19,6 +20,7 @@ pub mod demo;
 mod error;
 pub mod io;
 pub mod kineto;
+pub mod recording;
 pub mod replicate;
 pub mod rng;
 pub mod scan;

@@ -5,13 +5,14 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use stackline_synth::{Result, damage, demo, io, replicate};
+use stackline_synth::{Result, damage, demo, io, recording, replicate};
 
 const USAGE: &str = "\
 stackline-synth: trace generators
 
 Usage:
   stackline-synth demo OUT [OPTIONS]              one rank of a data-parallel transformer that trains
+  stackline-synth recording RUN [OPTIONS]         a run as the recorder writes it: streams of several ranks
   stackline-synth replicate IN OUT --events N     copies of a trace, one after the other, up to exactly N events
   stackline-synth damage IN OUT --kind KIND       the trace, broken in one of the ways met in the wild
   stackline-synth damage all                      list the kinds and what a reader should do
@@ -25,6 +26,12 @@ Options of demo:
   --world N         Ranks of the job
   --seed S          Variation of times
   --no-host-sync    Without loss.item() between forward and backward
+
+Options of recording:
+  --steps N         Training steps
+  --ranks N         Processes
+  --slower N        How much slower the last rank is
+  --seed S          Variation of times
 
 Options of damage:
   --kind KIND       Which damage
@@ -100,6 +107,18 @@ fn run() -> Result<(), String> {
             let text = demo::generate(&config);
             say(io::write(out, |file| Ok(file.write_all(text.as_bytes())?)))
         }
+        (["recording", _], [_, run]) => {
+            let standard = recording::Config::default();
+            let config = recording::Config {
+                seed: arguments.number("seed", standard.seed)?,
+                steps: arguments.number("steps", standard.steps)?,
+                ranks: arguments.number("ranks", standard.ranks)?,
+                slower: arguments.number("slower", standard.slower)?,
+                ..standard
+            };
+            arguments.finish()?;
+            write_recording(run, &config).map_err(|error| format!("{}: {error}", run.display()))
+        }
         (["replicate", _, _], [_, from, out]) => {
             let events = arguments.take("events").ok_or("replicate needs --events N")?;
             let events = events.parse().map_err(|_| format!("--events needs a number, not {events:?}"))?;
@@ -116,6 +135,15 @@ fn run() -> Result<(), String> {
         }
         _ => Err(USAGE.to_owned()),
     }
+}
+
+fn write_recording(run: &Path, config: &recording::Config) -> std::io::Result<()> {
+    let folder = run.join("streams");
+    std::fs::create_dir_all(&folder)?;
+    for (name, bytes) in recording::streams(config) {
+        std::fs::write(folder.join(name), bytes)?;
+    }
+    Ok(())
 }
 
 fn break_file(from: &Path, out: &Path, kind: &damage::Kind, seed: u64) -> Result<()> {

@@ -36,7 +36,7 @@ pub(super) fn read(
     selection: &Attributes,
 ) -> Result<AttrTable, Error> {
     let layout = match files.required("shapes")? {
-        Some(file) => layout(trace, &file, selection, !files.entry.long_arguments)?,
+        Some(file) => layout(trace, &file, selection, !files.long_arguments)?,
         None => Layout { shapes: Vec::new(), columns: Vec::new() },
     };
     let wants_long = layout.shapes.iter().flatten().any(|f| f.wanted && f.wide.is_none());

@@ -1,16 +1,19 @@
 //! Run directory to model.
 
 mod attrs;
+mod calls;
 mod events;
 mod small;
 mod table;
 
-use crate::manifest::{self, TraceEntry};
+use crate::manifest::{self, TableEntry, TraceEntry};
 use crate::{Error, check, read_manifest};
 use stackline_model::{Severity, Trace, TraceMeta, TraceSet};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use table::TableFile;
+
+pub use calls::read_calls;
 
 /// Which arguments of events to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,7 +72,12 @@ pub fn read_run(dir: &Path, selection: &ReadSelection) -> Result<TraceSet, Error
 }
 
 fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSelection) -> Result<Trace, Error> {
-    let mut files = Files { folder: manifest::trace_dir(run, index), entry, missing: Vec::new() };
+    let mut files = Files {
+        folder: manifest::trace_dir(run, index),
+        tables: &entry.tables,
+        long_arguments: entry.long_arguments,
+        missing: Vec::new(),
+    };
     let mut trace = Trace::default();
     trace.report = entry.report.clone();
     trace.meta = TraceMeta {
@@ -102,10 +110,12 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     Ok(trace)
 }
 
-/// The files of one trace.
+/// The files of one trace, or of the calling context tree.
 struct Files<'a> {
     folder: PathBuf,
-    entry: &'a TraceEntry,
+    tables: &'a BTreeMap<String, TableEntry>,
+    /// See [`TraceEntry::long_arguments`].
+    long_arguments: bool,
     /// Optional tables that the manifest names but that are not there.
     missing: Vec<String>,
 }
@@ -113,7 +123,7 @@ struct Files<'a> {
 impl Files<'_> {
     /// Opens a table without which there is no trace. `None` if it has no rows.
     fn required(&self, name: &str) -> Result<Option<TableFile>, Error> {
-        let Some(entry) = self.entry.tables.get(name) else { return Ok(None) };
+        let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;
         let missing = || Error::damaged(&self.folder.join(format!("{name}.parquet")), "the file is missing");
         file.ok_or_else(missing).map(Some)
@@ -121,7 +131,7 @@ impl Files<'_> {
 
     /// Opens a table that only adds to the trace; if it is missing, that is noted.
     fn optional(&mut self, name: &str) -> Result<Option<TableFile>, Error> {
-        let Some(entry) = self.entry.tables.get(name) else { return Ok(None) };
+        let Some(entry) = self.tables.get(name) else { return Ok(None) };
         let file = TableFile::open(&self.folder, name, entry)?;
         if file.is_none() {
             self.missing.push(name.to_owned());

@@ -1,6 +1,7 @@
 //! Model to run directory.
 
 mod attrs;
+mod calls;
 mod events;
 mod small;
 pub(crate) mod table;
@@ -17,6 +18,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+pub use calls::write_calls;
 
 /// How to write a run.
 #[derive(Clone, Debug)]
@@ -64,6 +67,7 @@ pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(
         writer: crate::WRITER.to_owned(),
         info: options.info.clone(),
         traces,
+        calls: None,
         checksum: None,
     };
     write_manifest(&manifest, partial.path(), options.sync)?;

@@ -1,0 +1,124 @@
+//! From the hooks to the observer. Nothing here may unwind into C++ or take the GIL.
+
+use crate::thread::{self, OpenOperator, Thread};
+use crate::torch;
+use crate::{Operator, python};
+use std::panic::AssertUnwindSafe;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A profiler. Its methods run on the threads of the watched program, between the program's own instructions: they must
+/// not block, run operators or take the GIL, and should take no longer than a few hundred nanoseconds. A panic turns all
+/// observing off.
+pub trait Observer: Send + Sync {
+    /// An operator begins; `opened` is its entry on the shadow stack, below it are those that run already.
+    fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator);
+    /// An operator ends; its entry was taken off the shadow stack.
+    fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
+    /// Memory for a tensor was allocated.
+    fn allocated(&self, _address: usize, _bytes: u64, _thread: &mut Thread) {}
+    /// Memory of a tensor is about to be freed.
+    fn freed(&self, _address: usize, _thread: &mut Thread) {}
+    /// A thread ends; its state goes.
+    fn thread_ends(&self, _thread: &mut Thread) {}
+    /// This process was forked from one that is observed; only the calling thread exists in it, and locks that other
+    /// threads held are held for ever. Its shadow stack is empty and its client state is gone.
+    fn forked(&self) {}
+}
+
+static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+static INTERPRETER: OnceLock<python::Interpreter> = OnceLock::new();
+
+/// The interpreter whose frames operators carry, if Python frames are on.
+#[must_use]
+#[inline]
+pub fn interpreter() -> Option<&'static python::Interpreter> {
+    INTERPRETER.get()
+}
+
+/// Reads Python frames from now on.
+pub(crate) fn set_interpreter(interpreter: python::Interpreter) {
+    let _ = INTERPRETER.set(interpreter);
+}
+
+/// Reports to `observer` from now on. There is one per process.
+pub(crate) fn set_observer(observer: Box<dyn Observer>) -> bool {
+    OBSERVER.set(observer).is_ok()
+}
+
+pub(crate) fn activate(active: bool) {
+    ACTIVE.store(active, Ordering::Release);
+}
+
+#[inline]
+fn observer() -> Option<&'static dyn Observer> {
+    if ACTIVE.load(Ordering::Relaxed) { OBSERVER.get().map(AsRef::as_ref) } else { None }
+}
+
+/// Runs a callback; a panic of the observer ends all observing, not the program.
+#[inline]
+fn guarded(callback: impl FnOnce()) {
+    if std::panic::catch_unwind(AssertUnwindSafe(callback)).is_err() {
+        activate(false);
+    }
+}
+
+pub(crate) fn operator_begins(operator: Operator) {
+    if let Some(observer) = observer() {
+        guarded(|| begin(observer, operator));
+    }
+}
+
+#[inline]
+fn begin(observer: &dyn Observer, operator: Operator) {
+    if let (false, Some(functions)) = (torch::settled(), torch::functions()) {
+        torch::look(functions, &operator);
+    }
+    thread::with(|thread| {
+        let python = interpreter().and_then(python::Interpreter::newest);
+        let mut opened = OpenOperator { handle: operator.handle(), python, client: [0; 3] };
+        observer.operator_begins(&operator, thread, &mut opened);
+        thread.open.push(opened);
+    });
+}
+
+pub(crate) fn operator_ends(handle: usize) {
+    // An operator that began before `activate(false)` ends on the shadow stack all the same.
+    guarded(|| {
+        thread::with(|thread| {
+            let Some(ended) = thread.close(handle) else { return };
+            if let Some(observer) = observer() {
+                observer.operator_ends(&ended, thread);
+            }
+        });
+    });
+}
+
+pub(crate) fn allocated(address: usize, bytes: u64) {
+    if let Some(observer) = observer() {
+        guarded(|| {
+            thread::with(|thread| observer.allocated(address, bytes, thread));
+        });
+    }
+}
+
+pub(crate) fn freed(address: usize) {
+    if let Some(observer) = observer() {
+        guarded(|| {
+            thread::with(|thread| observer.freed(address, thread));
+        });
+    }
+}
+
+pub(crate) fn forked() {
+    if let Some(observer) = OBSERVER.get() {
+        guarded(|| observer.forked());
+    }
+}
+
+pub(crate) fn thread_ends(mut thread: Thread) {
+    if let Some(observer) = OBSERVER.get() {
+        guarded(|| observer.thread_ends(&mut thread));
+    }
+}

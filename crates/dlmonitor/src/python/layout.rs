@@ -1,0 +1,221 @@
+//! Where CPython keeps the fields that a walk over its frames needs, by version.
+//!
+//! Offsets in bytes. Those of 3.10 to 3.12 are facts of the headers, each checked by the tests against CPython itself;
+//! 3.13 and later publish theirs in `_PyRuntime` (`_Py_DebugOffsets`), which is read and preferred.
+
+/// How to get from a frame to the instruction that it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Instruction {
+    /// The frame holds a pointer into the code.
+    Pointer(usize),
+    /// The frame holds an index of two-byte instructions (3.10).
+    Index(usize),
+}
+
+/// How to get from a thread state to its newest frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Newest {
+    /// The thread state points to it.
+    Direct(usize),
+    /// The thread state points to a record on the C stack, which points to it (3.11 and 3.12).
+    ThroughCFrame(usize, usize),
+}
+
+/// How line numbers are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LineTable {
+    /// PEP 626: pairs of byte and line deltas (3.10).
+    Deltas,
+    /// PEP 657: location entries (3.11 and later).
+    Locations,
+}
+
+/// Offsets of one version of CPython.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) newest: Newest,
+    pub(crate) frame_code: usize,
+    pub(crate) frame_previous: usize,
+    pub(crate) frame_instruction: Instruction,
+    /// The first local variable.
+    pub(crate) frame_locals: usize,
+    /// Byte that says who owns the frame, and the least value that means "not a Python frame"; `None` before 3.12.
+    pub(crate) frame_owner: Option<(usize, u8)>,
+    /// Bits of the pointer to the code that are tags (3.14).
+    pub(crate) code_tag: usize,
+    pub(crate) code_first_line: usize,
+    pub(crate) code_file: usize,
+    pub(crate) code_name: usize,
+    pub(crate) code_lines: usize,
+    /// `co_version`, unique per code object, if there is one.
+    pub(crate) code_version: Option<usize>,
+    /// First instruction, relative to the code object; 0 where instructions are indices.
+    pub(crate) code_instructions: usize,
+    pub(crate) line_table: LineTable,
+    /// `ob_sval` of bytes objects.
+    pub(crate) bytes_data: usize,
+    /// State word of text objects, and the bit of it where their kind begins.
+    pub(crate) text_state: usize,
+    pub(crate) text_kind: u32,
+    /// Where the characters of ASCII and of other compact texts begin.
+    pub(crate) text_ascii: usize,
+    pub(crate) text_compact: usize,
+}
+
+const V310: Layout = Layout {
+    newest: Newest::Direct(24),
+    frame_code: 32,
+    frame_previous: 24,
+    frame_instruction: Instruction::Index(96),
+    frame_locals: 352,
+    frame_owner: None,
+    code_tag: 0,
+    code_first_line: 40,
+    code_file: 104,
+    code_name: 112,
+    code_lines: 120,
+    code_version: None,
+    code_instructions: 0,
+    line_table: LineTable::Deltas,
+    bytes_data: 32,
+    text_state: 32,
+    text_kind: 2,
+    text_ascii: 48,
+    text_compact: 72,
+};
+
+const V311: Layout = Layout {
+    newest: Newest::ThroughCFrame(56, 8),
+    frame_code: 32,
+    frame_previous: 48,
+    frame_instruction: Instruction::Pointer(56),
+    frame_locals: 72,
+    code_first_line: 72,
+    code_file: 112,
+    code_name: 128,
+    code_lines: 136,
+    code_instructions: 184,
+    line_table: LineTable::Locations,
+    ..V310
+};
+
+const V312: Layout = Layout {
+    newest: Newest::ThroughCFrame(56, 0),
+    frame_code: 0,
+    frame_previous: 8,
+    frame_owner: Some((70, 3)),
+    code_first_line: 68,
+    code_version: Some(92),
+    code_instructions: 192,
+    text_ascii: 40,
+    text_compact: 56,
+    ..V311
+};
+
+const V313: Layout = Layout { newest: Newest::Direct(72), code_instructions: 200, ..V312 };
+
+/// Where 3.13 and 3.14 publish an offset, counted in 64-bit words from the beginning of `_PyRuntime`.
+struct Published {
+    free_threaded: usize,
+    newest: usize,
+    /// previous, executable, instr_ptr, localsplus and owner.
+    frame: usize,
+    /// filename, name, qualname, linetable, firstlineno.
+    code_file: usize,
+    code_instructions: usize,
+    bytes_data: usize,
+    text_state: usize,
+    text_ascii: usize,
+}
+
+/// Words by the headers of 3.13. The tests compare what they give with the table.
+const PUBLISHED_313: Published = Published {
+    free_threaded: 2,
+    newest: 23,
+    frame: 29,
+    code_file: 35,
+    code_instructions: 43,
+    bytes_data: 66,
+    text_state: 68,
+    text_ascii: 70,
+};
+
+/// Words by the headers of 3.14. Not run yet: no such interpreter was to be had where this was written. A self-test at
+/// start compares the frames with the interpreter's own.
+const PUBLISHED_314: Published = Published {
+    free_threaded: 2,
+    newest: 26,
+    frame: 32,
+    code_file: 40,
+    code_instructions: 48,
+    bytes_data: 76,
+    text_state: 78,
+    text_ascii: 80,
+};
+
+/// Words of `_PyRuntime` that are read.
+const PUBLISHED_WORDS: usize = 81;
+
+impl Layout {
+    /// The layout of a version, or why there is none.
+    ///
+    /// `runtime` is the beginning of `_PyRuntime`, if it is known.
+    pub(crate) fn of(version: (u8, u8), runtime: Option<&[u64]>) -> Result<Self, String> {
+        match version {
+            (3, 10) => Ok(V310),
+            (3, 11) => Ok(V311),
+            (3, 12) => Ok(V312),
+            (3, 13) => match runtime {
+                Some(words) => published(words, &PUBLISHED_313),
+                None => Ok(V313),
+            },
+            (3, 14) => {
+                let words = runtime.ok_or("the interpreter does not export _PyRuntime")?;
+                // Frames hold tagged references to their code, and `interned` takes 16 bits of a text's state.
+                Ok(Self { code_tag: 3, text_kind: 16, ..published(words, &PUBLISHED_314)? })
+            }
+            (3, minor) if minor > 14 => Err(format!("the layout of CPython 3.{minor} is not known to this version")),
+            (major, minor) => Err(format!("CPython {major}.{minor} is too old, 3.10 is the oldest that is known")),
+        }
+    }
+}
+
+/// The layout that an interpreter publishes about itself.
+fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
+    let word = |index: usize| words.get(index).map_or(0, |&word| word as usize);
+    if words.len() < PUBLISHED_WORDS || words.first() != Some(&u64::from_le_bytes(*b"xdebugpy")) {
+        return Err("_PyRuntime does not begin with a table of offsets".into());
+    }
+    if word(at.free_threaded) != 0 {
+        return Err("free-threaded builds of CPython are not supported yet".into());
+    }
+    let layout = Layout {
+        newest: Newest::Direct(word(at.newest)),
+        frame_previous: word(at.frame),
+        frame_code: word(at.frame + 1),
+        frame_instruction: Instruction::Pointer(word(at.frame + 2)),
+        frame_locals: word(at.frame + 3),
+        frame_owner: Some((word(at.frame + 4), 3)),
+        code_file: word(at.code_file),
+        code_name: word(at.code_file + 2),
+        code_lines: word(at.code_file + 3),
+        code_first_line: word(at.code_file + 4),
+        code_instructions: word(at.code_instructions),
+        bytes_data: word(at.bytes_data),
+        text_state: word(at.text_state),
+        text_ascii: word(at.text_ascii),
+        ..V313
+    };
+    // A table that is read wrongly must not send a walk through memory that it does not know.
+    let plausible = [layout.frame_previous, layout.frame_code, layout.code_file, layout.code_lines, layout.bytes_data];
+    if plausible.iter().all(|&offset| offset < 512 && offset % 4 == 0) {
+        Ok(layout)
+    } else {
+        Err("the table of offsets in _PyRuntime makes no sense to this version".into())
+    }
+}
+
+/// How many words of `_PyRuntime` [`Layout::of`] reads.
+pub(crate) const fn published_words() -> usize {
+    PUBLISHED_WORDS
+}

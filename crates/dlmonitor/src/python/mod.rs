@@ -1,0 +1,216 @@
+//! Python frames, read without the interpreter's help: no GIL, no reference counts, no allocation while walking.
+//!
+//! In a synchronous callback the chain of frames of the own thread cannot change, whoever holds the GIL, and keeps its
+//! code objects alive; so it may be read as plain memory. A signal handler must not do that: there the chain may be
+//! half built (see `crate::python::fault`, which reads through the kernel).
+
+mod describe;
+mod fault;
+mod layout;
+mod lines;
+mod mark;
+mod memory;
+
+use crate::symbols;
+use layout::{Instruction, Layout, Newest};
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+pub use describe::PythonLine;
+pub use fault::{FrameSampler, MAX_SAMPLED, SampledCode, SampledFrame, Walk};
+pub use memory::Memory;
+
+/// One frame as it stands in memory; valid as long as the frame runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PythonFrame {
+    /// Address of the frame itself.
+    pub address: usize,
+    /// Address of its code object.
+    pub code: usize,
+    /// Where it is: the address of its instruction (from 3.11) or a number that is unique within the code (3.10).
+    pub instruction: usize,
+}
+
+/// Code object whose calls are calls of a module, 0 if there is none.
+static WATCHED_CODE: AtomicUsize = AtomicUsize::new(0);
+/// `ob_type` of objects and `tp_name` of classes, the same in all supported versions.
+const OBJECT_CLASS: usize = 8;
+const CLASS_NAME: usize = 24;
+
+/// The interpreter of this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Interpreter {
+    layout: Layout,
+    version: (u8, u8),
+    this_thread: unsafe extern "C" fn() -> *const c_void,
+}
+
+impl Interpreter {
+    /// Finds the interpreter that runs in this process.
+    ///
+    /// # Errors
+    /// A sentence that says why its frames cannot be read: there is none, or its version is not known.
+    pub fn find() -> Result<Self, String> {
+        let version = running_version().ok_or("no Python interpreter in this process")?;
+        let this_thread = symbols::global(c"PyGILState_GetThisThreadState")
+            .ok_or("the interpreter does not export PyGILState_GetThisThreadState")?;
+        let runtime = symbols::global(c"_PyRuntime").filter(|_| version >= (3, 13)).map(|runtime| {
+            // SAFETY: `_PyRuntime` is larger than its table of offsets and lives as long as the process; the table is
+            // constant and 8-byte aligned.
+            unsafe { std::slice::from_raw_parts(runtime.as_ptr().cast::<u64>(), layout::published_words()) }
+        });
+        let layout = Layout::of(version, runtime)?;
+        // SAFETY: this is the signature of `PyThreadState *PyGILState_GetThisThreadState(void)`.
+        let this_thread = unsafe {
+            std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(this_thread.as_ptr())
+        };
+        Ok(Self { layout, version, this_thread })
+    }
+
+    /// Major and minor version.
+    #[must_use]
+    pub fn version(&self) -> (u8, u8) {
+        self.version
+    }
+
+    /// The newest Python frame of the calling thread, if it runs Python at all.
+    ///
+    /// Call it from synchronous code only, never from a signal handler.
+    #[must_use]
+    #[inline]
+    pub fn newest(&self) -> Option<PythonFrame> {
+        // SAFETY: the function needs neither the GIL nor a thread state; it returns null if the thread has none.
+        let thread = unsafe { (self.this_thread)() } as usize;
+        if thread == 0 {
+            return None;
+        }
+        let frame = match self.layout.newest {
+            Newest::Direct(offset) => word(thread + offset),
+            Newest::ThroughCFrame(cframe, frame) => match word(thread + cframe) {
+                0 => 0,
+                cframe => word(cframe + frame),
+            },
+        };
+        self.skip_shims(frame)
+    }
+
+    /// The frame that called `frame`.
+    #[must_use]
+    #[inline]
+    pub fn caller(&self, frame: PythonFrame) -> Option<PythonFrame> {
+        self.skip_shims(word(frame.address + self.layout.frame_previous))
+    }
+
+    /// A number that two code objects at the same address differ in, so that an address can serve as identity.
+    #[must_use]
+    #[inline]
+    pub fn fingerprint(&self, frame: PythonFrame) -> u64 {
+        let first_line = half_word(frame.code + self.layout.code_first_line);
+        let version = self.layout.code_version.map_or(0, |offset| half_word(frame.code + offset));
+        let lines = word(frame.code + self.layout.code_lines) as u64;
+        lines.rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
+    }
+
+    /// The object that a frame calls as a module, 0 if the frame is no such call: the first argument of the method that
+    /// [`Interpreter::watch_calls`] named.
+    #[must_use]
+    #[inline]
+    pub fn called_module(&self, frame: PythonFrame) -> usize {
+        let watched = WATCHED_CODE.load(Ordering::Relaxed);
+        if frame.code != watched || watched == 0 {
+            0
+        } else {
+            word(frame.address + self.layout.frame_locals) & !self.layout.code_tag
+        }
+    }
+
+    /// Calls of this code object are calls of a module: its first argument is the module.
+    pub fn watch_calls(code: usize) {
+        WATCHED_CODE.store(code, Ordering::Relaxed);
+    }
+
+    /// The class of an object that is alive.
+    #[must_use]
+    #[inline]
+    pub fn class_of(&self, object: usize) -> usize {
+        word(object + OBJECT_CLASS)
+    }
+
+    /// The name of a class that is alive.
+    #[must_use]
+    pub fn class_name(&self, class: usize) -> String {
+        let name = word(class + CLASS_NAME) as *const c_char;
+        if name.is_null() {
+            return String::new();
+        }
+        // SAFETY: `tp_name` of a live class is a null-terminated text.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        name.rsplit('.').next().unwrap_or_default().to_owned()
+    }
+
+    /// Function, file and line of a frame that is running on this thread now.
+    #[must_use]
+    pub fn describe(&self, frame: PythonFrame) -> PythonLine {
+        describe::describe(&self.layout, frame)
+    }
+
+    #[inline]
+    fn skip_shims(&self, mut address: usize) -> Option<PythonFrame> {
+        while address != 0 {
+            let shim = self.layout.frame_owner.is_some_and(|(offset, least)| byte(address + offset) >= least);
+            if !shim {
+                return Some(self.frame_at(address));
+            }
+            address = word(address + self.layout.frame_previous);
+        }
+        None
+    }
+
+    #[inline]
+    fn frame_at(&self, address: usize) -> PythonFrame {
+        let code = word(address + self.layout.frame_code) & !self.layout.code_tag;
+        let instruction = match self.layout.frame_instruction {
+            Instruction::Pointer(offset) => word(address + offset),
+            // An index before the first instruction is -1.
+            Instruction::Index(offset) => {
+                code.wrapping_add_signed(half_word(address + offset).cast_signed() as isize * 2)
+            }
+        };
+        PythonFrame { address, code, instruction }
+    }
+}
+
+/// Version of the interpreter in this process.
+fn running_version() -> Option<(u8, u8)> {
+    let text = symbols::global(c"Py_GetVersion")?;
+    // SAFETY: the signature of `const char *Py_GetVersion(void)`, which may be called at any time.
+    let text = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_char>(text.as_ptr())() };
+    if text.is_null() {
+        return None;
+    }
+    // SAFETY: it returns a static, null-terminated text such as "3.11.7 (main, …)".
+    let text = unsafe { CStr::from_ptr(text) }.to_str().ok()?;
+    let mut parts = text.split(|c: char| !c.is_ascii_digit());
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+/// Reads eight bytes of the interpreter's memory.
+#[inline]
+fn word(address: usize) -> usize {
+    // SAFETY: callers pass addresses of live objects of the interpreter plus offsets within them (module docs).
+    unsafe { (address as *const usize).read() }
+}
+
+/// Reads four bytes of the interpreter's memory.
+#[inline]
+fn half_word(address: usize) -> u32 {
+    // SAFETY: as in `word`.
+    unsafe { (address as *const u32).read() }
+}
+
+/// Reads one byte of the interpreter's memory.
+#[inline]
+fn byte(address: usize) -> u8 {
+    // SAFETY: as in `word`.
+    unsafe { (address as *const u8).read() }
+}

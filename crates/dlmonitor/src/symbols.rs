@@ -1,0 +1,28 @@
+//! Symbols of other libraries of this process, by name: nothing is linked, so that nothing is needed.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+/// A symbol that is visible to the whole process.
+pub(crate) fn global(name: &CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: `name` is null-terminated; RTLD_DEFAULT asks the libraries that are loaded already.
+    NonNull::new(unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) })
+}
+
+/// A library that is loaded already; it is never loaded for our sake, and stays loaded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Library(NonNull<c_void>);
+
+impl Library {
+    /// The loaded library with this path or soname.
+    pub(crate) fn loaded(path: &CStr) -> Option<Self> {
+        // SAFETY: `path` is null-terminated; RTLD_NOLOAD runs no code of the library.
+        NonNull::new(unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) }).map(Self)
+    }
+
+    /// A symbol of this library.
+    pub(crate) fn symbol(self, name: &CStr) -> Option<NonNull<c_void>> {
+        // SAFETY: the handle is never closed, and `name` is null-terminated.
+        NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
+    }
+}

@@ -1,0 +1,131 @@
+//! What is known of each thread: the operators that run on it (the shadow stack), and room for one client's state.
+
+use crate::python::PythonFrame;
+use std::cell::Cell;
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+
+/// An operator that began on this thread and did not end yet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenOperator {
+    /// What tells the call from others ([`crate::Operator::handle`]): an address on the C stack below which its callees
+    /// run.
+    pub handle: usize,
+    /// The newest Python frame when it began, if Python frames are on.
+    pub python: Option<PythonFrame>,
+    /// Room for the observer: whatever it wants to find again when the operator ends.
+    pub client: [u64; 3],
+}
+
+/// A thread that ran at least one operator.
+#[derive(Debug, Default)]
+pub struct Thread {
+    /// Open operators, outermost first.
+    pub open: Vec<OpenOperator>,
+    /// The observer's own state for this thread, null at first. The observer frees it in
+    /// [`crate::Observer::thread_ends`].
+    pub client: Option<NonNull<c_void>>,
+    /// Operators whose begin or end was seen on another thread only.
+    pub strays: u64,
+}
+
+thread_local! {
+    /// No destructor: it runs through a key of pthread instead, which also works for threads that Rust did not make.
+    static THREAD: Cell<*mut Thread> = const { Cell::new(null_mut()) };
+}
+
+static KEY: OnceLock<libc::pthread_key_t> = OnceLock::new();
+
+/// Runs `action` with the calling thread's state, made at need. `None` if there is no memory for it, or if `action` is
+/// entered again on the same thread (a callback that runs an operator).
+#[inline]
+pub(crate) fn with<R>(action: impl FnOnce(&mut Thread) -> R) -> Option<R> {
+    let mut thread = THREAD.get();
+    if thread.is_null() {
+        thread = create();
+    }
+    if thread.is_null() || thread == busy() {
+        return None;
+    }
+    THREAD.set(busy());
+    // SAFETY: `create` leaked a box that only this thread sees, and `busy` kept anyone else on this thread from a
+    // second reference to it.
+    let result = action(unsafe { &mut *thread });
+    THREAD.set(thread);
+    Some(result)
+}
+
+/// Marks a state that is in use.
+const fn busy() -> *mut Thread {
+    NonNull::<Thread>::dangling().as_ptr()
+}
+
+#[cold]
+fn create() -> *mut Thread {
+    let key = *KEY.get_or_init(|| {
+        let mut key = 0;
+        // SAFETY: `key` is valid for writes, and `ended` has the signature of a destructor.
+        unsafe { libc::pthread_key_create(&raw mut key, Some(ended)) };
+        key
+    });
+    let thread = Box::into_raw(Box::new(Thread { open: Vec::with_capacity(64), ..Thread::default() }));
+    THREAD.set(thread);
+    // SAFETY: the key exists. If the value cannot be kept the state leaks when the thread ends, which harms nothing.
+    unsafe { libc::pthread_setspecific(key, thread.cast()) };
+    thread
+}
+
+/// In a forked child: the operators that ran in the parent do not end here, and the client's state is the parent's. It
+/// leaks: its locks may be held by threads that do not exist.
+pub(crate) fn forked() {
+    with(|thread| *thread = Thread { open: Vec::with_capacity(64), ..Thread::default() });
+}
+
+unsafe extern "C" fn ended(thread: *mut c_void) {
+    THREAD.set(null_mut());
+    // SAFETY: `create` leaked this box, and pthread calls the destructor once, on the thread that it belongs to.
+    let thread = unsafe { Box::from_raw(thread.cast::<Thread>()) };
+    crate::dispatch::thread_ends(*thread);
+}
+
+impl Thread {
+    /// Takes the open operator with this handle away, if it is there. Operators may end out of order: asynchronous ones
+    /// outlive their callers.
+    #[inline]
+    pub(crate) fn close(&mut self, handle: usize) -> Option<OpenOperator> {
+        match self.open.last() {
+            Some(last) if last.handle == handle => self.open.pop(),
+            _ => {
+                let at = self.open.iter().rposition(|open| open.handle == handle);
+                if at.is_none() {
+                    self.strays += 1;
+                }
+                at.map(|at| self.open.remove(at))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{OpenOperator, Thread, with};
+
+    #[test]
+    fn operators_may_end_out_of_order() {
+        let mut thread = Thread::default();
+        for handle in [10, 20, 30] {
+            thread.open.push(OpenOperator { handle, ..OpenOperator::default() });
+        }
+        assert_eq!(thread.close(20).map(|open| open.handle), Some(20));
+        assert_eq!(thread.close(99).map(|open| open.handle), None);
+        assert_eq!(thread.close(30).map(|open| open.handle), Some(30));
+        assert_eq!((thread.open.len(), thread.strays), (1, 1));
+    }
+
+    #[test]
+    fn a_thread_in_use_is_not_entered_again() {
+        assert_eq!(with(|_| with(|_| ())), Some(None));
+        assert_eq!(with(|_| ()), Some(()));
+    }
+}

@@ -1,0 +1,90 @@
+//! Offsets of the inline fields of `at::RecordFunction`.
+//!
+//! They moved twice since 2.1 and once more with the ABI of `std::string`, so no version number tells them. Instead
+//! the first operators are looked at: the word that always is the id of the thread, the one that is -1 or the next
+//! sequence number, the one that on backward nodes names a thread. What fits no known layout is left out, and with it
+//! the join of forward and backward; names and times need none of it.
+
+use super::{Functions, Operator};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Offsets in bytes; `None` is not known (yet).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Fields {
+    pub(super) scope: usize,
+    pub(super) sequence_number: Option<usize>,
+    pub(super) forward_thread: Option<usize>,
+}
+
+const THREAD: usize = 88;
+const SCOPE: usize = 96;
+/// Sequence number and forward thread of 2.7 and later; 2.4 to 2.6; 2.1 to 2.3.
+const LAYOUTS: [(usize, usize); 3] = [(200, 304), (176, 280), (176, 224)];
+/// Operators that a layout must fit before it is believed for good.
+const TRIALS: u32 = 256;
+/// `STATE`: the low bits say which layouts are still possible, the others how many operators were looked at.
+const ALL: u32 = 0b111;
+/// Thread id and scope are where every version has them.
+const HEAD: u32 = 0b1000;
+const COUNT: u32 = 0b1_0000;
+
+static STATE: AtomicU32 = AtomicU32::new(ALL | HEAD);
+
+/// The offsets as far as they are known now.
+#[inline]
+pub(super) fn current() -> Option<Fields> {
+    let state = STATE.load(Ordering::Relaxed);
+    if state & HEAD == 0 {
+        return None;
+    }
+    let layout = LAYOUTS.get((state & ALL).trailing_zeros() as usize);
+    Some(Fields {
+        scope: SCOPE,
+        sequence_number: layout.map(|layout| layout.0),
+        forward_thread: layout.map(|layout| layout.1),
+    })
+}
+
+/// Whether enough was seen.
+#[inline]
+pub(crate) fn settled() -> bool {
+    STATE.load(Ordering::Relaxed) >= TRIALS * COUNT
+}
+
+/// Looks at an operator that begins on the calling thread and drops layouts that it refutes.
+#[cold]
+pub(crate) fn look(functions: &Functions, operator: &Operator) {
+    // SAFETY: both functions take nothing and read a thread-local variable.
+    let (thread, next) = unsafe { ((functions.thread_id)(), (functions.next_sequence_number)()) };
+    let mut refuted = 0;
+    if operator.word(THREAD) != thread || !matches!(operator.byte(SCOPE), 0..=9) {
+        refuted |= HEAD;
+    }
+    let backward = operator.byte(SCOPE) == 1;
+    for (index, &(sequence, forward)) in LAYOUTS.iter().enumerate() {
+        let (number, forward) = (operator.word(sequence), operator.word(forward));
+        // A backward node carries the number and the thread of its forward operator; `AccumulateGrad` has none (-1).
+        let fits = match (backward, number) {
+            (true, u64::MAX) => forward < 1 << 32,
+            (true, _) => number < 1 << 48 && (1..1 << 32).contains(&forward),
+            (false, _) => forward == 0 && (number == u64::MAX || number == next),
+        };
+        if !fits {
+            refuted |= 1 << index;
+        }
+    }
+    let _ = STATE.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| Some((state & !refuted) + COUNT));
+}
+
+/// One line about what was found.
+pub(crate) fn describe() -> String {
+    let state = STATE.load(Ordering::Relaxed);
+    match current() {
+        None => "names and times only: the layout of this torch is not known".into(),
+        Some(_) if state < COUNT => "no operator seen yet".into(),
+        Some(Fields { sequence_number: Some(sequence), forward_thread: Some(forward), .. }) => {
+            format!("sequence numbers at {sequence}, forward threads at {forward}")
+        }
+        Some(_) => "no join of forward and backward: the layout of this torch is not known".into(),
+    }
+}

@@ -1,0 +1,126 @@
+//! `PyTorch` operators, through `at::addGlobalCallback` of the stock libraries: no header, no C++, no build per version.
+//!
+//! Names come from an exported function. Sequence numbers, scopes and forward threads are inline in `RecordFunction`;
+//! their offsets depend on version and ABI and are found by watching the first operators (see [`fields`]).
+
+mod fields;
+pub(crate) mod memory;
+mod operator;
+
+use crate::symbols::Library;
+use std::ffi::{CStr, c_void};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use fields::{describe, look, settled};
+pub use operator::{Operator, Scope};
+
+/// What `at::addGlobalCallback` takes by value: `at::RecordFunctionCallback`, identical from 2.1 to 2.15.
+#[repr(C)]
+struct RecordFunctionCallback {
+    start: unsafe extern "C" fn(*mut *mut c_void, *const u8) -> *mut *mut c_void,
+    end: unsafe extern "C" fn(*const u8, *mut c_void),
+    sampling_probability: f64,
+    scopes: [u8; 10],
+    needs_inputs: u8,
+    needs_outputs: u8,
+    needs_ids: u8,
+}
+
+/// The functions of `libtorch_cpu` that are used.
+#[derive(Clone, Copy)]
+pub(crate) struct Functions {
+    add: unsafe extern "C" fn(RecordFunctionCallback) -> u64,
+    remove: unsafe extern "C" fn(u64),
+    pub(crate) name: unsafe extern "C" fn(*const u8) -> *const std::ffi::c_char,
+    pub(crate) thread_id: unsafe extern "C" fn() -> u64,
+    pub(crate) next_sequence_number: unsafe extern "C" fn() -> u64,
+}
+
+static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+/// Handle of the registered callback, 0 if there is none.
+static REGISTERED: AtomicU64 = AtomicU64::new(0);
+
+/// The functions, once [`start`] found them.
+#[inline]
+pub(crate) fn functions() -> Option<&'static Functions> {
+    FUNCTIONS.get()
+}
+
+fn find(library: Library) -> Result<Functions, String> {
+    let symbol = |name: &CStr| {
+        library
+            .symbol(name)
+            .map(std::ptr::NonNull::as_ptr)
+            .ok_or_else(|| format!("libtorch_cpu has no {}", name.to_string_lossy()))
+    };
+    let add = symbol(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE")?;
+    let remove = symbol(c"_ZN2at14removeCallbackEm")?;
+    let name = symbol(c"_ZNK2at14RecordFunction4nameEv")?;
+    let thread_id = symbol(c"_ZN2at14RecordFunction15currentThreadIdEv")?;
+    let next = symbol(c"_ZN2at15sequence_number4peekEv")?;
+    // SAFETY: these are the C++ signatures (System V ABI: the 40-byte struct goes by value on the stack, a `this` pointer
+    // is the first argument) of every version that exports the symbols.
+    unsafe {
+        Ok(Functions {
+            add: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(RecordFunctionCallback) -> u64>(add),
+            remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(remove),
+            name: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u8) -> *const std::ffi::c_char>(name),
+            thread_id: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(thread_id),
+            next_sequence_number: std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> u64>(next),
+        })
+    }
+}
+
+/// Starts to report operators. Call it while no operator runs (torch says that registering is not thread-safe): from
+/// the hook on the import of `torch._C`.
+///
+/// # Errors
+/// A sentence that says why operators cannot be reported: torch is not loaded, or lacks a function.
+pub(crate) fn start() -> Result<(), String> {
+    if REGISTERED.load(Ordering::Acquire) != 0 {
+        return Ok(());
+    }
+    let library = Library::loaded(c"libtorch_cpu.so").ok_or("PyTorch is not loaded")?;
+    let functions = match FUNCTIONS.get() {
+        Some(functions) => functions,
+        None => {
+            let found = find(library)?;
+            FUNCTIONS.get_or_init(|| found)
+        }
+    };
+    // FUNCTION, BACKWARD_FUNCTION, USER_SCOPE.
+    let callback = RecordFunctionCallback {
+        start: on_start,
+        end: on_end,
+        sampling_probability: 1.0,
+        scopes: [1, 1, 0, 0, 0, 0, 0, 1, 0, 0],
+        needs_inputs: 0,
+        needs_outputs: 0,
+        needs_ids: 0,
+    };
+    // SAFETY: the struct has torch's layout, and both callbacks live as long as the process.
+    let handle = unsafe { (functions.add)(callback) };
+    REGISTERED.store(handle, Ordering::Release);
+    Ok(())
+}
+
+/// Stops reporting. Operators that run now still end silently.
+pub(crate) fn stop() {
+    let handle = REGISTERED.swap(0, Ordering::AcqRel);
+    if let (Some(functions), true) = (FUNCTIONS.get(), handle != 0) {
+        // SAFETY: the handle came from `add` and was not removed since.
+        unsafe { (functions.remove)(handle) };
+    }
+}
+
+unsafe extern "C" fn on_start(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
+    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; we keep no context.
+    unsafe { context.write(std::ptr::null_mut()) };
+    crate::dispatch::operator_begins(Operator::new(function));
+    context
+}
+
+unsafe extern "C" fn on_end(function: *const u8, _context: *mut c_void) {
+    crate::dispatch::operator_ends(function as usize);
+}

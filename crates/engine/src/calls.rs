@@ -1,0 +1,56 @@
+//! Recordings of calls: opens their tables, or their streams where there are no tables that hold all of them.
+
+use crate::Error;
+use stackline_ingest::recording;
+use stackline_model::CallTree;
+use stackline_store::{CallsEntry, WriteOptions};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Whether a directory is a recording, merged or not.
+pub fn is_recording(run: &Path) -> bool {
+    run.is_dir() && (recording::has_streams(run) || entry(run).is_some())
+}
+
+/// The calling context tree of a recording.
+///
+/// # Errors
+/// If the directory is no recording, or nothing of it can be read.
+pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
+    if !recording::has_streams(run) {
+        let tree = stackline_store::read_calls(run)?;
+        return tree.ok_or_else(|| Error::NoCalls { path: run.to_owned() });
+    }
+    // A process may have written on since the tables were made, and whoever made them may have been killed half-way.
+    if entry(run).is_some_and(|entry| entry.streams == sizes(run))
+        && let Ok(Some(tree)) = stackline_store::read_calls(run)
+    {
+        return Ok(tree);
+    }
+    Ok(recording::read_recording(run)?)
+}
+
+/// Merges the streams of a recording and keeps the result in it. The streams stay.
+///
+/// # Errors
+/// If there are no streams, if none can be read, or if the tables cannot be written.
+pub fn merge_calls(run: &Path) -> Result<CallTree, Error> {
+    let sizes = sizes(run);
+    let tree = recording::read_recording(run)?;
+    stackline_store::write_calls(&tree, run, sizes, &WriteOptions { sync: false, ..WriteOptions::default() })?;
+    Ok(tree)
+}
+
+fn entry(run: &Path) -> Option<CallsEntry> {
+    stackline_store::read_manifest(run).ok()?.calls
+}
+
+/// The streams of a run and their sizes.
+fn sizes(run: &Path) -> BTreeMap<String, u64> {
+    let streams = recording::streams(run).unwrap_or_default();
+    let size = |path: &std::path::PathBuf| {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        Some((name, std::fs::metadata(path).ok()?.len()))
+    };
+    streams.iter().filter_map(size).collect()
+}

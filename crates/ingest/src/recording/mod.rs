@@ -1,0 +1,117 @@
+//! Recordings: the streams that watched processes wrote (`stackline_recording`), merged into one calling context tree.
+//!
+//! A stream is kept up to its first damage. What is lost, and which processes were killed, is in the tree's read report.
+
+mod stream;
+
+use crate::{Error, problems};
+use stackline_model::{CallTree, CallTreeBuilder};
+use stackline_recording::{Reader, Record};
+use std::io;
+use std::path::{Path, PathBuf};
+use stream::Stream;
+
+/// The folder of a run directory with the streams.
+pub const FOLDER: &str = "streams";
+/// Extension of a stream's file.
+const EXTENSION: &str = "slr";
+
+/// The streams of a run directory, by name; empty if it has none.
+///
+/// # Errors
+/// If the folder cannot be listed.
+pub fn streams(run: &Path) -> Result<Vec<PathBuf>, Error> {
+    let folder = run.join(FOLDER);
+    let located = |source| Error::Io { path: folder.clone(), source };
+    let mut found = Vec::new();
+    match std::fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(located(error)),
+        Ok(entries) => {
+            for entry in entries {
+                let path = entry.map_err(located)?.path();
+                if path.extension().is_some_and(|extension| extension == EXTENSION) && path.is_file() {
+                    found.push(path);
+                }
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a directory holds streams.
+pub fn has_streams(run: &Path) -> bool {
+    streams(run).is_ok_and(|streams| !streams.is_empty())
+}
+
+/// Merges all streams of a run directory. Processes stand in the order in which they began, so the same streams give the
+/// same tree.
+///
+/// # Errors
+/// If there are no streams, or if none of them can be read.
+pub fn read_recording(run: &Path) -> Result<CallTree, Error> {
+    let paths = streams(run)?;
+    let mut failed = None;
+    let mut order = Vec::new();
+    for (index, path) in paths.iter().enumerate() {
+        match std::fs::read(path) {
+            Ok(file) => order.push((began(&file), index)),
+            Err(source) => failed = Some(Error::Io { path: path.clone(), source }),
+        }
+    }
+    if order.is_empty() {
+        return Err(failed.unwrap_or_else(|| Error::NoStreams { path: run.to_owned() }));
+    }
+    order.sort_unstable();
+    let mut builder = CallTreeBuilder::new();
+    if let Some(error) = failed {
+        problems::UNREADABLE_STREAM.count(builder.report(), None, &error.to_string());
+    }
+    for (_, index) in order {
+        let name = paths[index].file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        match std::fs::read(&paths[index]) {
+            Ok(file) => add_stream(&mut builder, &name, &file),
+            Err(error) => problems::UNREADABLE_STREAM.count(builder.report(), None, &format!("{name}: {error}")),
+        }
+    }
+    Ok(builder.finish())
+}
+
+/// Merges streams in memory, in the order given, each with a name for the read report.
+pub fn read_streams<'a>(streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> CallTree {
+    let mut builder = CallTreeBuilder::new();
+    for (name, file) in streams {
+        add_stream(&mut builder, name, file);
+    }
+    builder.finish()
+}
+
+/// When a stream's process began and its number; streams that do not say stand last.
+fn began(file: &[u8]) -> (i64, u32) {
+    match Reader::new(file).ok().and_then(|mut reader| reader.next()) {
+        Some(Record::Process(process)) => (process.start_unix_ns, process.pid),
+        _ => (i64::MAX, u32::MAX),
+    }
+}
+
+fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8]) {
+    builder.report().bytes += file.len() as u64;
+    let mut reader = match Reader::new(file) {
+        Ok(reader) => reader,
+        Err(error) => {
+            problems::UNREADABLE_STREAM.count(builder.report(), Some(0), &format!("{name}: {error}"));
+            return;
+        }
+    };
+    let mut stream = Stream::default();
+    for record in reader.by_ref() {
+        builder.report().records += 1;
+        stream.add(builder, name, record);
+    }
+    if let Some(damage) = reader.damage() {
+        let example = format!("{name}: the last {} bytes", damage.bytes);
+        problems::CUT_STREAM.count(builder.report(), Some(damage.at as u64), &example);
+    }
+    stream.finish(builder, name);
+}

@@ -1,0 +1,255 @@
+//! One stream: from its own ids to those of the merged tree.
+
+use crate::problems;
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource, CallStats,
+    CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, StrId,
+};
+use stackline_recording::{FrameKey, Metric, Process, Record, Role, Stats, Thread};
+
+/// What was read of a stream so far.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    process: Option<CallProcessId>,
+    texts: Vec<StrId>,
+    frames: Vec<CallFrameId>,
+    /// Path and build id.
+    libraries: Vec<(StrId, StrId)>,
+    threads: Vec<OpenThread>,
+    /// The last values of each node and metric count.
+    stats: FxHashMap<(u32, u32, Metric), Stats>,
+    /// Keys of `stats` in the order in which they came: the merged tree must not depend on a hash.
+    order: Vec<(u32, u32, Metric)>,
+    ended: bool,
+}
+
+#[derive(Debug)]
+struct OpenThread {
+    id: CallThreadId,
+    nodes: Vec<CallNodeId>,
+}
+
+/// An id that is not dense, or refers to nothing.
+struct Dangling;
+
+impl Stream {
+    /// Adds what a record says; one that makes no sense is counted and left out.
+    pub(super) fn add(&mut self, builder: &mut CallTreeBuilder, name: &str, record: Record) {
+        if let Record::Process(process) = record {
+            if self.process.is_none() {
+                self.process = Some(builder.process(described(&process)));
+            }
+            return;
+        }
+        let Some(process) = self.process else {
+            problems::DANGLING_RECORD.count(builder.report(), None, name);
+            return;
+        };
+        if self.apply(builder, process, record).is_err() {
+            problems::DANGLING_RECORD.count(builder.report(), None, name);
+        }
+    }
+
+    fn apply(&mut self, builder: &mut CallTreeBuilder, process: CallProcessId, record: Record) -> Result<(), Dangling> {
+        match record {
+            Record::Text { id, text } => place(&mut self.texts, id, || Ok(builder.text(&text))),
+            Record::Frame { id, key } => {
+                let frame = self.frame(builder, process, &key)?;
+                place(&mut self.frames, id, || Ok(builder.frame(frame)))
+            }
+            Record::Library { id, path, build_id } => {
+                let path = self.text(path)?;
+                let build_id = if build_id.is_empty() { StrId::NONE } else { builder.text(&hexadecimal(&build_id)) };
+                place(&mut self.libraries, id, || Ok((path, build_id)))
+            }
+            Record::Thread(thread) => self.thread(builder, process, &thread),
+            Record::Node { thread, id, parent, frame } => {
+                let frame = *self.frames.get(frame as usize).ok_or(Dangling)?;
+                let nodes = &mut self.threads.get_mut(thread as usize).ok_or(Dangling)?.nodes;
+                let parent = *nodes.get(parent as usize).ok_or(Dangling)?;
+                place(nodes, id, || Ok(builder.child(parent, frame)))
+            }
+            Record::Stats { thread, node, metric, stats } => {
+                let known =
+                    self.threads.get(thread as usize).is_some_and(|thread| (node as usize) < thread.nodes.len());
+                if !known {
+                    return Err(Dangling);
+                }
+                if self.stats.insert((thread, node, metric), stats).is_none() {
+                    self.order.push((thread, node, metric));
+                }
+                Ok(())
+            }
+            other => {
+                self.describe(builder, process, other);
+                Ok(())
+            }
+        }
+    }
+
+    /// Records about the process as a whole.
+    fn describe(&mut self, builder: &mut CallTreeBuilder, process: CallProcessId, record: Record) {
+        let Some(known) = builder.process_mut(process) else { return };
+        match record {
+            Record::Source(source) => {
+                let source = CallSource { name: source.name, on: source.on, detail: source.detail };
+                match known.sources.iter_mut().find(|other| other.name == source.name) {
+                    Some(earlier) => *earlier = source,
+                    None => known.sources.push(source),
+                }
+            }
+            Record::Lost { what, count } => match known.lost.iter_mut().find(|(other, _)| *other == what) {
+                Some(earlier) => earlier.1 = count,
+                None => known.lost.push((what, count)),
+            },
+            Record::End { at_ns } => {
+                known.lasted_ns = Some(at_ns);
+                self.ended = true;
+            }
+            // Events are for traces, not for the tree.
+            Record::Event { .. } => {}
+            _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
+        }
+    }
+
+    fn thread(
+        &mut self,
+        builder: &mut CallTreeBuilder,
+        process: CallProcessId,
+        thread: &Thread,
+    ) -> Result<(), Dangling> {
+        let name = builder.text(&thread.name);
+        let described = CallThread { process, tid: thread.tid, torch_id: thread.torch_id, name };
+        if let Some(known) = self.threads.get(thread.id as usize) {
+            builder.set_thread(known.id, described);
+            return Ok(());
+        }
+        place(&mut self.threads, thread.id, || {
+            Ok(OpenThread { id: builder.thread(described), nodes: vec![CallTree::ROOT] })
+        })
+    }
+
+    fn text(&self, id: u32) -> Result<StrId, Dangling> {
+        self.texts.get(id as usize).copied().ok_or(Dangling)
+    }
+
+    fn frame(
+        &self,
+        builder: &mut CallTreeBuilder,
+        process: CallProcessId,
+        key: &FrameKey,
+    ) -> Result<CallFrame, Dangling> {
+        Ok(match *key {
+            FrameKey::Python { function, file, line, first_line } => {
+                CallFrame::Python { function: self.text(function)?, file: self.text(file)?, line, first_line }
+            }
+            FrameKey::Operator { name } => CallFrame::Operator { name: self.text(name)? },
+            FrameKey::Backward { name } => CallFrame::Backward { name: self.text(name)? },
+            FrameKey::Span { name } => CallFrame::Span { name: self.text(name)? },
+            FrameKey::Module { path, class } => CallFrame::Module { path: self.text(path)?, class: self.text(class)? },
+            FrameKey::Native { library, offset } => {
+                let (library, build_id) = *self.libraries.get(library as usize).ok_or(Dangling)?;
+                CallFrame::Native { library, build_id, offset }
+            }
+            FrameKey::Unmapped { address } => CallFrame::Unmapped { process, address },
+            FrameKey::Inputs { inputs } => CallFrame::Inputs { inputs: self.text(inputs)? },
+            FrameKey::Overflow => CallFrame::Overflow,
+            _ => {
+                problems::UNKNOWN_STATEMENT.count(builder.report(), None, "");
+                CallFrame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }
+            }
+        })
+    }
+
+    /// Puts the values into the tree and says how the process ended.
+    pub(super) fn finish(self, builder: &mut CallTreeBuilder, name: &str) {
+        let Some(process) = self.process else {
+            problems::EMPTY_STREAM.count(builder.report(), None, name);
+            return;
+        };
+        let sources: Vec<String> = builder
+            .process_mut(process)
+            .map(|p| p.sources.iter().map(|s| s.name.clone()).collect())
+            .unwrap_or_default();
+        for key in self.order {
+            let (thread, node, metric) = key;
+            let (Some(thread), Some(stats)) = (self.threads.get(thread as usize), self.stats.get(&key)) else {
+                continue;
+            };
+            let Some(&node) = thread.nodes.get(node as usize) else { continue };
+            match metric_of(builder, metric, &sources) {
+                Some(metric) => builder.add(node, thread.id, metric, &stats_of(stats)),
+                None => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
+            }
+        }
+        if !self.ended {
+            problems::KILLED.count(builder.report(), None, name);
+        }
+        let lost = builder.process_mut(process).map(|process| process.lost.clone()).unwrap_or_default();
+        for (what, count) in lost {
+            let problem = if what == "tree_full" { problems::TREE_FULL } else { problems::NOT_RECORDED };
+            problem.count_many(builder.report(), count, None, &format!("{name}: {what}"));
+        }
+    }
+}
+
+/// Puts a value at the place of its id: ids are dense, and a later one replaces an earlier one.
+fn place<T>(table: &mut Vec<T>, id: u32, value: impl FnOnce() -> Result<T, Dangling>) -> Result<(), Dangling> {
+    let id = id as usize;
+    if id > table.len() {
+        return Err(Dangling);
+    }
+    let value = value()?;
+    match table.get_mut(id) {
+        Some(known) => *known = value,
+        None => table.push(value),
+    }
+    Ok(())
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn metric_of(builder: &mut CallTreeBuilder, metric: Metric, sources: &[String]) -> Option<CallMetric> {
+    Some(match metric {
+        Metric::OperatorTime => CallMetric::OperatorTime,
+        Metric::CallTime => CallMetric::CallTime,
+        Metric::CpuTime => CallMetric::CpuTime,
+        Metric::RealTime => CallMetric::RealTime,
+        Metric::Allocated => CallMetric::Allocated,
+        Metric::Freed => CallMetric::Freed,
+        Metric::Counter(index) => {
+            let unnamed = || format!("counter_{index}");
+            CallMetric::Counter(builder.text(&sources.get(usize::from(index)).cloned().unwrap_or_else(unnamed)))
+        }
+        _ => return None,
+    })
+}
+
+fn stats_of(stats: &Stats) -> CallStats {
+    let Stats { count, sum, min, max, sum_of_squares } = *stats;
+    CallStats { count, sum, min, max, sum_of_squares: sum_of_squares.min(MAX_SUM_OF_SQUARES) }
+}
+
+fn described(process: &Process) -> CallProcess {
+    CallProcess {
+        pid: process.pid,
+        parent_pid: process.parent_pid,
+        role: match process.role {
+            Role::Main => CallRole::Main,
+            Role::Fork => CallRole::Fork,
+            Role::Spawn => CallRole::Spawn,
+        },
+        rank: process.rank,
+        start_unix_ns: process.start_unix_ns,
+        lasted_ns: None,
+        command: process.command.clone(),
+        python: process.python.clone(),
+        torch: process.torch.clone(),
+        recorder: process.recorder.clone(),
+        sources: Vec::new(),
+        lost: Vec::new(),
+    }
+}

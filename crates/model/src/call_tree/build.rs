@@ -1,0 +1,110 @@
+//! Makes a tree from paths and values, in any order.
+
+use super::{CallFrame, CallMetric, CallMetrics, CallNodes, CallProcess, CallStats, CallThread, CallTree};
+use crate::{CallFrameId, CallNodeId, CallProcessId, CallThreadId, ReadReport, StrId};
+use rustc_hash::FxHashMap;
+
+/// A tree in the making.
+#[derive(Debug)]
+pub struct CallTreeBuilder {
+    tree: CallTree,
+    frames: FxHashMap<CallFrame, CallFrameId>,
+    children: FxHashMap<(CallNodeId, CallFrameId), CallNodeId>,
+    stats: FxHashMap<(CallNodeId, CallThreadId, CallMetric), CallStats>,
+}
+
+impl Default for CallTreeBuilder {
+    fn default() -> Self {
+        let nodes = CallNodes { parent: vec![CallNodeId::NONE], frame: vec![CallFrameId::NONE] };
+        Self {
+            tree: CallTree { nodes, ..CallTree::default() },
+            frames: FxHashMap::default(),
+            children: FxHashMap::default(),
+            stats: FxHashMap::default(),
+        }
+    }
+}
+
+impl CallTreeBuilder {
+    /// A tree that is nothing but a root.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The handle of a text.
+    pub fn text(&mut self, text: &str) -> StrId {
+        self.tree.strings.intern(text)
+    }
+
+    /// The handle of a frame.
+    pub fn frame(&mut self, frame: CallFrame) -> CallFrameId {
+        let next = CallFrameId::new(self.tree.frames.len());
+        let id = *self.frames.entry(frame).or_insert(next);
+        if id == next {
+            self.tree.frames.push(frame);
+        }
+        id
+    }
+
+    /// The node of a frame that was called from `parent`.
+    pub fn child(&mut self, parent: CallNodeId, frame: CallFrameId) -> CallNodeId {
+        let nodes = &mut self.tree.nodes;
+        let next = CallNodeId::new(nodes.len());
+        let id = *self.children.entry((parent, frame)).or_insert(next);
+        if id == next {
+            nodes.parent.push(parent);
+            nodes.frame.push(frame);
+        }
+        id
+    }
+
+    /// Adds a process.
+    pub fn process(&mut self, process: CallProcess) -> CallProcessId {
+        self.tree.processes.push(process);
+        CallProcessId::new(self.tree.processes.len() - 1)
+    }
+
+    /// A process that was added, to be completed.
+    pub fn process_mut(&mut self, process: CallProcessId) -> Option<&mut CallProcess> {
+        self.tree.processes.get_mut(process.index())
+    }
+
+    /// Adds a thread.
+    pub fn thread(&mut self, thread: CallThread) -> CallThreadId {
+        self.tree.threads.push(thread);
+        CallThreadId::new(self.tree.threads.len() - 1)
+    }
+
+    /// Says anew what a thread is.
+    pub fn set_thread(&mut self, id: CallThreadId, thread: CallThread) {
+        if let Some(known) = self.tree.threads.get_mut(id.index()) {
+            *known = thread;
+        }
+    }
+
+    /// Adds values that were measured at a node.
+    pub fn add(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, stats: &CallStats) {
+        self.stats.entry((node, thread, metric)).or_default().merge(stats);
+    }
+
+    /// The read report, to be added to.
+    pub fn report(&mut self) -> &mut ReadReport {
+        &mut self.tree.report
+    }
+
+    /// The whole tree. The same calls in the same order give the same tree.
+    pub fn finish(self) -> CallTree {
+        let mut rows: Vec<_> = self.stats.into_iter().filter(|(_, stats)| stats.count > 0).collect();
+        rows.sort_unstable_by_key(|(key, _)| *key);
+        let mut metrics = CallMetrics::default();
+        for ((node, thread, metric), stats) in rows {
+            metrics.node.push(node);
+            metrics.thread.push(thread);
+            metrics.metric.push(metric);
+            metrics.stats.push(stats);
+        }
+        let mut tree = CallTree { metrics, ..self.tree };
+        tree.report.sort();
+        tree
+    }
+}

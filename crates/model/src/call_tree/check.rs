@@ -1,0 +1,63 @@
+//! The rules that let readers of a tree index without looking.
+
+use super::CallTree;
+use crate::{CallMetric, StrId};
+
+impl CallTree {
+    /// Checks that every handle refers to a row that exists, that parents come before their children, and that the rows
+    /// of metrics ascend.
+    ///
+    /// # Errors
+    /// A sentence that names the rule that is broken.
+    pub fn check(&self) -> Result<(), String> {
+        self.check_nodes()?;
+        self.check_metrics()?;
+        let text = |id: StrId| id.is_none() || id.index() < self.strings.len();
+        all(&self.frames, |frame| frame.texts().into_iter().all(text), "texts of call_frames")?;
+        all(&self.threads, |t| t.process.index() < self.processes.len() && text(t.name), "call_threads")
+    }
+
+    fn check_nodes(&self) -> Result<(), String> {
+        let nodes = &self.nodes;
+        if nodes.parent.len() != nodes.frame.len() {
+            return Err("columns of call_nodes differ in length".to_owned());
+        }
+        if nodes.parent.first().is_some_and(|p| p.is_some()) || nodes.frame.first().is_some_and(|f| f.is_some()) {
+            return Err("the root of call_nodes has a parent or a frame".to_owned());
+        }
+        for row in 1..nodes.len() {
+            if nodes.parent[row].index() >= row {
+                return Err(format!("call_nodes.parent does not come before row {row}"));
+            }
+            if nodes.frame[row].index() >= self.frames.len() {
+                return Err(format!("call_nodes.frame refers to nothing in row {row}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_metrics(&self) -> Result<(), String> {
+        let metrics = &self.metrics;
+        let rows = metrics.node.len();
+        if metrics.thread.len() != rows || metrics.metric.len() != rows || metrics.stats.len() != rows {
+            return Err("columns of call_metrics differ in length".to_owned());
+        }
+        all(&metrics.node, |node| node.index() < self.nodes.len(), "call_metrics.node")?;
+        all(&metrics.thread, |thread| thread.index() < self.threads.len(), "call_metrics.thread")?;
+        let known =
+            |metric: &CallMetric| !matches!(metric, CallMetric::Counter(name) if name.index() >= self.strings.len());
+        all(&metrics.metric, known, "call_metrics.metric")?;
+        let key = |row: usize| (metrics.node[row], metrics.thread[row]);
+        match (1..rows).find(|&row| key(row - 1) > key(row)) {
+            Some(row) => Err(format!("call_metrics does not ascend at row {row}")),
+            None => Ok(()),
+        }
+    }
+}
+
+fn all<T>(values: &[T], holds: impl Fn(&T) -> bool, what: &str) -> Result<(), String> {
+    match values.iter().position(|value| !holds(value)) {
+        None => Ok(()),
+        Some(row) => Err(format!("{what} refers to nothing in row {row}")),
+    }
+}

@@ -1,0 +1,191 @@
+//! What makes a frame, and which frames are the same.
+
+use crate::{CallProcessId, StrId, StringTable};
+
+/// A frame; equal ones are the same frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CallFrame {
+    /// A line of a Python function.
+    Python {
+        /// Qualified name of the function.
+        function: StrId,
+        /// File of its code.
+        file: StrId,
+        /// Line that was running, 0 if unknown.
+        line: u32,
+        /// First line of the function.
+        first_line: u32,
+    },
+    /// A framework operator.
+    Operator {
+        /// Its name.
+        name: StrId,
+    },
+    /// A backward node of autograd; it stands below the operator that it differentiates.
+    Backward {
+        /// Its name.
+        name: StrId,
+    },
+    /// A span that the user or a library named.
+    Span {
+        /// Its name.
+        name: StrId,
+    },
+    /// An instance of a module.
+    Module {
+        /// Its dotted path.
+        path: StrId,
+        /// Its class.
+        class: StrId,
+    },
+    /// An address in a library.
+    Native {
+        /// Path of the library.
+        library: StrId,
+        /// Its GNU build id in hexadecimal digits, [`StrId::NONE`] if it has none.
+        build_id: StrId,
+        /// Address relative to its first byte in memory.
+        offset: u64,
+    },
+    /// An address in code that was made at run time: another thing in each process.
+    Unmapped {
+        /// The process.
+        process: CallProcessId,
+        /// The address.
+        address: u64,
+    },
+    /// Shapes and types of an operator's inputs.
+    Inputs {
+        /// As text.
+        inputs: StrId,
+    },
+    /// What found no place in a full tree.
+    Overflow,
+}
+
+/// The kind of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CallFrameKind {
+    /// See [`CallFrame::Python`].
+    Python,
+    /// See [`CallFrame::Operator`].
+    Operator,
+    /// See [`CallFrame::Backward`].
+    Backward,
+    /// See [`CallFrame::Span`].
+    Span,
+    /// See [`CallFrame::Module`].
+    Module,
+    /// See [`CallFrame::Native`].
+    Native,
+    /// See [`CallFrame::Unmapped`].
+    Unmapped,
+    /// See [`CallFrame::Inputs`].
+    Inputs,
+    /// See [`CallFrame::Overflow`].
+    Overflow,
+}
+
+impl CallFrameKind {
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::Python,
+        Self::Operator,
+        Self::Backward,
+        Self::Span,
+        Self::Module,
+        Self::Native,
+        Self::Unmapped,
+        Self::Inputs,
+        Self::Overflow,
+    ];
+
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Python => "python",
+            Self::Operator => "operator",
+            Self::Backward => "backward",
+            Self::Span => "span",
+            Self::Module => "module",
+            Self::Native => "native",
+            Self::Unmapped => "unmapped",
+            Self::Inputs => "inputs",
+            Self::Overflow => "overflow",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
+impl CallFrame {
+    /// Its kind.
+    pub fn kind(&self) -> CallFrameKind {
+        match self {
+            Self::Python { .. } => CallFrameKind::Python,
+            Self::Operator { .. } => CallFrameKind::Operator,
+            Self::Backward { .. } => CallFrameKind::Backward,
+            Self::Span { .. } => CallFrameKind::Span,
+            Self::Module { .. } => CallFrameKind::Module,
+            Self::Native { .. } => CallFrameKind::Native,
+            Self::Unmapped { .. } => CallFrameKind::Unmapped,
+            Self::Inputs { .. } => CallFrameKind::Inputs,
+            Self::Overflow => CallFrameKind::Overflow,
+        }
+    }
+
+    /// What it is called, without where it is: function, operator, `libc.so.6+0x1234`.
+    pub fn name(&self, strings: &StringTable) -> String {
+        match *self {
+            Self::Python { function: name, .. }
+            | Self::Operator { name }
+            | Self::Backward { name }
+            | Self::Span { name }
+            | Self::Inputs { inputs: name } => strings.get(name).to_owned(),
+            Self::Module { path, class } => match (strings.get(path), strings.get(class)) {
+                (path, "") => path.to_owned(),
+                ("", class) => class.to_owned(),
+                (path, class) => format!("{path} ({class})"),
+            },
+            Self::Native { library, offset, .. } => {
+                let path = strings.get(library);
+                format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path))
+            }
+            Self::Unmapped { address, .. } => format!("{address:#x}"),
+            Self::Overflow => "(no place left in the tree)".to_owned(),
+        }
+    }
+
+    /// File of the source or library, `None` for frames that have none.
+    pub fn file(&self) -> Option<StrId> {
+        match *self {
+            Self::Python { file, .. } => file.some(),
+            Self::Native { library, .. } => library.some(),
+            _ => None,
+        }
+    }
+
+    /// Line that was running, if it is known.
+    pub fn line(&self) -> Option<u32> {
+        match *self {
+            Self::Python { line, .. } => Some(line).filter(|&line| line > 0),
+            _ => None,
+        }
+    }
+
+    /// The texts that it refers to.
+    pub(super) fn texts(&self) -> [StrId; 2] {
+        match *self {
+            Self::Python { function, file, .. } => [function, file],
+            Self::Operator { name } | Self::Backward { name } | Self::Span { name } | Self::Inputs { inputs: name } => {
+                [name, StrId::NONE]
+            }
+            Self::Module { path, class } => [path, class],
+            Self::Native { library, build_id, .. } => [library, build_id],
+            Self::Unmapped { .. } | Self::Overflow => [StrId::NONE; 2],
+        }
+    }
+}

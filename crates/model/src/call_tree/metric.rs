@@ -1,0 +1,124 @@
+//! What is measured at nodes, and the statistics that are kept of it.
+
+use crate::{StrId, StringTable, Unit};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CallMetric {
+    /// Time within an operator, without the operators that it called. ns.
+    OperatorTime,
+    /// Time from begin to end of a call of an operator. ns. Holds the time of operators below.
+    CallTime,
+    /// CPU time that samples stand for. ns.
+    CpuTime,
+    /// Wall-clock time that samples stand for. ns.
+    RealTime,
+    /// Memory allocated. bytes.
+    Allocated,
+    /// Memory freed, where it was freed. bytes.
+    Freed,
+    /// Occurrences counted by the system or the processor, by name.
+    Counter(StrId),
+}
+
+impl CallMetric {
+    /// The metrics that are not counters.
+    pub const ALL: [Self; 6] =
+        [Self::OperatorTime, Self::CallTime, Self::CpuTime, Self::RealTime, Self::Allocated, Self::Freed];
+
+    /// Stable name.
+    pub fn name(self, strings: &StringTable) -> &str {
+        match self {
+            Self::OperatorTime => "operator_time",
+            Self::CallTime => "call_time",
+            Self::CpuTime => "cpu_time",
+            Self::RealTime => "real_time",
+            Self::Allocated => "allocated",
+            Self::Freed => "freed",
+            Self::Counter(name) => strings.get(name),
+        }
+    }
+
+    /// What it is, for people.
+    pub fn title(self, strings: &StringTable) -> &str {
+        match self {
+            Self::OperatorTime => "time in operators",
+            Self::CallTime => "time of calls of operators",
+            Self::CpuTime => "CPU time",
+            Self::RealTime => "wall-clock time",
+            Self::Allocated => "memory allocated",
+            Self::Freed => "memory freed",
+            Self::Counter(name) => strings.get(name),
+        }
+    }
+
+    /// Unit of its sums.
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::OperatorTime | Self::CallTime | Self::CpuTime | Self::RealTime => Unit::Ns,
+            Self::Allocated | Self::Freed => Unit::Bytes,
+            Self::Counter(_) => Unit::None,
+        }
+    }
+
+    /// Whether values of a node and of those below it add up. Times of calls do not: they hold each other.
+    pub fn adds_up(self) -> bool {
+        self != Self::CallTime
+    }
+}
+
+/// The largest sum of squares that is kept: 38 decimal digits, as decimal columns of files have.
+pub const MAX_SUM_OF_SQUARES: u128 = 10_u128.pow(38) - 1;
+
+/// Count, sum and spread of some values. Sums saturate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallStats {
+    /// How many values.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The least one, 0 if there is none.
+    pub min: u64,
+    /// The greatest one.
+    pub max: u64,
+    /// The sum of their squares, at most [`MAX_SUM_OF_SQUARES`].
+    pub sum_of_squares: u128,
+}
+
+impl CallStats {
+    /// The statistics of one value.
+    pub fn of(value: u64) -> Self {
+        let square = u128::from(value) * u128::from(value);
+        Self { count: 1, sum: value, min: value, max: value, sum_of_squares: square.min(MAX_SUM_OF_SQUARES) }
+    }
+
+    /// The statistics of both sets of values together; commutative and associative.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
+        self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares).min(MAX_SUM_OF_SQUARES);
+    }
+
+    /// The mean, 0 without values.
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
+    }
+
+    /// Standard deviation of the values (population), 0 without values.
+    pub fn standard_deviation(&self) -> f64 {
+        if self.count == 0 {
+            return 0.0;
+        }
+        // n Σx² − (Σx)² in integers where they fit: the difference of two large floats would be noise.
+        let (n, sum) = (u128::from(self.count), u128::from(self.sum));
+        match (n.checked_mul(self.sum_of_squares), sum.checked_mul(sum)) {
+            (Some(squares), Some(square)) => (squares.saturating_sub(square) as f64).sqrt() / n as f64,
+            _ => (self.sum_of_squares as f64 / n as f64 - self.mean() * self.mean()).max(0.0).sqrt(),
+        }
+    }
+}

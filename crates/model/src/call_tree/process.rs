@@ -1,0 +1,84 @@
+//! The processes and threads of a recorded run.
+
+use crate::{CallProcessId, StrId};
+
+/// A watched process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallProcess {
+    /// Its id.
+    pub pid: u32,
+    /// The process that made it.
+    pub parent_pid: u32,
+    /// How it came to be.
+    pub role: CallRole,
+    /// Its rank in a distributed job.
+    pub rank: Option<u32>,
+    /// Wall-clock time at which its recording began, ns since 1970.
+    pub start_unix_ns: i64,
+    /// How long it was recorded, ns; `None` if it was killed (or still ran), so that its last moments may be missing.
+    pub lasted_ns: Option<u64>,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// Version of the interpreter, empty if there is none.
+    pub python: String,
+    /// Version of PyTorch, empty if it was not imported.
+    pub torch: String,
+    /// Version of the recorder.
+    pub recorder: String,
+    /// Its sources and their states.
+    pub sources: Vec<CallSource>,
+    /// What was left out and how often, by name.
+    pub lost: Vec<(String, u64)>,
+}
+
+/// How a process came to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CallRole {
+    /// The command itself, or one that a watched program started.
+    #[default]
+    Main,
+    /// Forked from a watched process.
+    Fork,
+    /// Started by Python's `multiprocessing`.
+    Spawn,
+}
+
+impl CallRole {
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Main => "main",
+            Self::Fork => "fork",
+            Self::Spawn => "spawn",
+        }
+    }
+
+    /// The role with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        [Self::Main, Self::Fork, Self::Spawn].into_iter().find(|role| role.name() == name)
+    }
+}
+
+/// A source of events in a process, and whether it worked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallSource {
+    /// Its name, e.g. `python`.
+    pub name: String,
+    /// Whether it worked.
+    pub on: bool,
+    /// How, or why not.
+    pub detail: String,
+}
+
+/// A thread of a watched process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallThread {
+    /// Its process.
+    pub process: CallProcessId,
+    /// The system's id.
+    pub tid: u32,
+    /// PyTorch's id for it, 0 if unknown.
+    pub torch_id: u64,
+    /// Its name, as the system knows it.
+    pub name: StrId,
+}

@@ -1,0 +1,133 @@
+//! Questions to a tree.
+
+use super::{CallFrame, CallMetric, CallStats, CallTree};
+use crate::{CallFrameId, CallNodeId, CallThreadId};
+use std::collections::BTreeMap;
+
+/// The children of each node, in the order of their rows.
+#[derive(Clone, Debug)]
+pub struct CallChildren {
+    /// Node `i` has the children from `ends[i - 1]` (0 for the first) to `ends[i]`.
+    ends: Vec<u32>,
+    children: Vec<CallNodeId>,
+}
+
+impl CallChildren {
+    /// The children of a node.
+    pub fn of(&self, node: CallNodeId) -> &[CallNodeId] {
+        let Some(&end) = self.ends.get(node.index()) else { return &[] };
+        let start = node.index().checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.children[start as usize..end as usize]
+    }
+}
+
+impl CallTree {
+    /// The root of each tree.
+    pub const ROOT: CallNodeId = CallNodeId(0);
+
+    /// The frame of a node, `None` for the root.
+    pub fn frame(&self, node: CallNodeId) -> Option<&CallFrame> {
+        self.frames.get(self.nodes.frame.get(node.index())?.index())
+    }
+
+    /// The children of all nodes.
+    pub fn children(&self) -> CallChildren {
+        let mut ends = vec![0_u32; self.nodes.len()];
+        for parent in self.nodes.parent.iter().filter(|parent| parent.is_some()) {
+            ends[parent.index()] += 1;
+        }
+        // Each entry becomes the start of its node's children, and moves on to their end as they are put in.
+        let mut start = 0;
+        for end in &mut ends {
+            start += std::mem::replace(end, start);
+        }
+        let mut children = vec![CallNodeId::NONE; start as usize];
+        for node in self.nodes.ids().skip(1) {
+            let end = &mut ends[self.nodes.parent[node.index()].index()];
+            children[*end as usize] = node;
+            *end += 1;
+        }
+        CallChildren { ends, children }
+    }
+
+    /// Nodes from below the root to `node`, outermost first.
+    pub fn path(&self, node: CallNodeId) -> Vec<CallNodeId> {
+        let mut path = Vec::new();
+        let mut at = node;
+        while at.is_some() && at != Self::ROOT {
+            path.push(at);
+            at = self.nodes.parent[at.index()];
+        }
+        path.reverse();
+        path
+    }
+
+    /// The metrics that were measured: fixed ones first, then counters by name.
+    pub fn measured(&self) -> Vec<CallMetric> {
+        let mut metrics = self.metrics.metric.clone();
+        metrics.sort_unstable();
+        metrics.dedup();
+        metrics
+            .sort_by_key(|&metric| (matches!(metric, CallMetric::Counter(_)), metric.name(&self.strings).to_owned()));
+        metrics.sort_by_key(|metric| {
+            CallMetric::ALL.iter().position(|known| known == metric).unwrap_or(CallMetric::ALL.len())
+        });
+        metrics
+    }
+
+    /// What was measured at each node itself, over the threads that are wanted.
+    pub fn exclusive(&self, metric: CallMetric, wanted: impl Fn(CallThreadId) -> bool) -> Vec<CallStats> {
+        let mut values = vec![CallStats::default(); self.nodes.len()];
+        for (node, thread, found, stats) in self.metrics.iter() {
+            if found == metric && wanted(thread) {
+                values[node.index()].merge(stats);
+            }
+        }
+        values
+    }
+
+    /// The exclusive values of each node and of all below it. Of a metric that does not add up, a node has its own
+    /// value, which holds those below already, and else the sum of its children's.
+    pub fn inclusive(&self, metric: CallMetric, exclusive: &[CallStats]) -> Vec<CallStats> {
+        let mut values = exclusive.to_vec();
+        for node in (1..values.len()).rev() {
+            let parent = self.nodes.parent[node].index();
+            if metric.adds_up() || exclusive[parent].count == 0 {
+                let value = values[node];
+                values[parent].merge(&value);
+            }
+        }
+        values
+    }
+
+    /// Nodes with a frame that `matches`, without those below another one: their inclusive values count nothing twice.
+    pub fn outermost(&self, matches: impl Fn(CallFrameId) -> bool) -> Vec<CallNodeId> {
+        let mut inside = vec![false; self.nodes.len()];
+        let mut found = Vec::new();
+        for node in self.nodes.ids().skip(1) {
+            let row = node.index();
+            let below = inside[self.nodes.parent[row].index()];
+            let hit = matches(self.nodes.frame[row]);
+            if hit && !below {
+                found.push(node);
+            }
+            inside[row] = below || hit;
+        }
+        found
+    }
+
+    /// Who called the frames that match, and what of the `inclusive` values it accounts for. The frame is
+    /// [`CallFrameId::NONE`] where a thread began with them.
+    pub fn callers(
+        &self,
+        matches: impl Fn(CallFrameId) -> bool,
+        inclusive: &[CallStats],
+    ) -> BTreeMap<CallFrameId, CallStats> {
+        let mut callers: BTreeMap<CallFrameId, CallStats> = BTreeMap::new();
+        for node in self.outermost(matches) {
+            let caller = self.nodes.frame[self.nodes.parent[node.index()].index()];
+            callers.entry(caller).or_default().merge(&inclusive[node.index()]);
+        }
+        callers
+    }
+}

@@ -1,0 +1,34 @@
+"""Found first on ``PYTHONPATH`` in a process that ``stackline record`` started; then runs the site's own."""
+
+import os
+import sys
+
+_here = os.path.dirname(os.path.abspath(__file__))
+
+
+def _start():
+    sys.path.insert(0, _here)
+    try:
+        import _stackline_bootstrap
+    finally:
+        sys.path.remove(_here)
+    _stackline_bootstrap.start()
+
+
+def _chain():
+    """Imports the ``sitecustomize`` that this one hides, if there is one."""
+    ours = sys.modules.pop(__name__, None)
+    kept = list(sys.path)
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != _here]
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        sys.modules[__name__] = ours
+    finally:
+        sys.path[:] = kept
+
+
+_start()
+_chain()

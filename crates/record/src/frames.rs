@@ -1,0 +1,61 @@
+//! Texts and frames of the whole process, each once.
+
+use rustc_hash::FxHashMap;
+use stackline_recording::{FrameKey, Record};
+
+/// What was interned so far, in the order of ids.
+#[derive(Debug, Default)]
+pub(crate) struct Frames {
+    texts: FxHashMap<Box<str>, u32>,
+    frames: FxHashMap<FrameKey, u32>,
+    /// By the number of the module.
+    libraries: FxHashMap<u32, u32>,
+    /// Everything as records; a writer remembers how far it came.
+    records: Vec<Record>,
+}
+
+impl Frames {
+    /// The id of a text.
+    pub(crate) fn text(&mut self, text: &str) -> u32 {
+        if let Some(&id) = self.texts.get(text) {
+            return id;
+        }
+        let id = self.texts.len() as u32;
+        self.texts.insert(text.into(), id);
+        self.records.push(Record::Text { id, text: text.into() });
+        id
+    }
+
+    /// The id of a library.
+    pub(crate) fn library(&mut self, module: &dlmonitor::native::Module) -> u32 {
+        if let Some(&id) = self.libraries.get(&module.id) {
+            return id;
+        }
+        let id = self.libraries.len() as u32;
+        let path = self.text(&module.path.to_string_lossy());
+        self.libraries.insert(module.id, id);
+        self.records.push(Record::Library { id, path, build_id: module.build_id.clone() });
+        id
+    }
+
+    /// The id of a frame.
+    pub(crate) fn frame(&mut self, key: FrameKey) -> u32 {
+        if let Some(&id) = self.frames.get(&key) {
+            return id;
+        }
+        let id = self.frames.len() as u32;
+        self.frames.insert(key.clone(), id);
+        self.records.push(Record::Frame { id, key });
+        id
+    }
+
+    /// How many frames there are.
+    pub(crate) fn len(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// The records from the `from`-th on; they define what nodes refer to.
+    pub(crate) fn records(&self, from: usize) -> &[Record] {
+        self.records.get(from..).unwrap_or(&[])
+    }
+}

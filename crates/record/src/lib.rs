@@ -1,0 +1,26 @@
+//! What runs inside a watched process.
+//!
+//! It is loaded as a Python extension module (see [`extension`]), asks `DLMonitor` for operators and call paths, keeps
+//! a calling context tree per thread, and appends to a stream of its own what changed, twice a second.
+
+#![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
+
+mod events;
+pub mod extension;
+mod frames;
+mod memory;
+mod modules;
+mod names;
+mod natives;
+mod options;
+mod paths;
+mod process;
+mod recorder;
+mod samples;
+mod session;
+mod state;
+mod stream;
+mod tree;
+mod window;
+
+pub use options::RUN;

@@ -1,0 +1,190 @@
+//! What all threads of a process share.
+
+use crate::events::{Inbox, mailbox};
+use crate::frames::Frames;
+use crate::memory::Live;
+use crate::modules::Modules;
+use crate::state::State;
+use crate::tree::{Owner, Shared};
+use rustc_hash::FxHashMap;
+use stackline_recording::{FrameKey, Thread};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Frames that are told apart at most: beyond, they all are one.
+const MAX_FRAMES: usize = 1 << 20;
+
+/// A tree and the thread that fills it.
+#[derive(Clone, Debug)]
+pub(crate) struct Registered {
+    pub(crate) thread: Thread,
+    pub(crate) tree: Arc<Shared>,
+    pub(crate) overflows: Arc<AtomicU32>,
+    /// Where its calls arrive, in `trace` mode.
+    pub(crate) inbox: Option<Inbox>,
+}
+
+/// The recorder's state of one process. A forked child makes its own.
+#[derive(Debug)]
+pub(crate) struct Process {
+    frames: Mutex<Frames>,
+    trees: Mutex<Vec<Registered>>,
+    /// Trees whose threads ended, for the next threads.
+    #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
+    free: Mutex<Vec<Box<State>>>,
+    by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
+    pub(crate) modules: Modules,
+    pub(crate) live: Live,
+    /// The frame of what finds no place.
+    pub(crate) overflow: u32,
+    /// Nodes that a tree may have.
+    limit: u32,
+    /// Whether single calls are recorded, too.
+    trace: bool,
+}
+
+/// A lock whose holders never panic half-way.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Process {
+    /// A process without threads, whose trees may grow to `limit` nodes each; `trace` keeps single calls, too.
+    pub(crate) fn new(limit: u32, trace: bool) -> Self {
+        let mut frames = Frames::default();
+        let overflow = frames.frame(FrameKey::Overflow);
+        Self {
+            frames: Mutex::new(frames),
+            trees: Mutex::default(),
+            free: Mutex::default(),
+            by_torch_id: Mutex::default(),
+            modules: Modules::default(),
+            live: Live::default(),
+            overflow,
+            limit,
+            trace,
+        }
+    }
+
+    /// The id of a frame, made from texts that are interned with it.
+    pub(crate) fn intern(&self, key: impl FnOnce(&mut Frames) -> FrameKey) -> u32 {
+        let mut frames = lock(&self.frames);
+        if frames.len() >= MAX_FRAMES {
+            return self.overflow;
+        }
+        let key = key(&mut frames);
+        frames.frame(key)
+    }
+
+    /// All texts and frames, locked.
+    pub(crate) fn frames(&self) -> MutexGuard<'_, Frames> {
+        lock(&self.frames)
+    }
+
+    /// All trees up to now.
+    pub(crate) fn trees(&self) -> Vec<Registered> {
+        lock(&self.trees).clone()
+    }
+
+    /// A state for the calling thread: that of one that ended, or a new one.
+    pub(crate) fn enter_thread(&self) -> Box<State> {
+        let (tid, name) = (current_tid(), current_name());
+        let mut trees = lock(&self.trees);
+        if let Some(mut state) = lock(&self.free).pop() {
+            if let Some(registered) = trees.get_mut(state.tree.shared.id as usize) {
+                registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
+            }
+            state.enter(tid);
+            return state;
+        }
+        let id = trees.len() as u32;
+        let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
+        let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox));
+        trees.push(Registered {
+            thread: Thread { id, tid, torch_id: 0, name },
+            tree: Arc::clone(&state.tree.shared),
+            overflows: Arc::clone(&state.tree.overflows),
+            inbox,
+        });
+        state.published.enter(tid);
+        state
+    }
+
+    /// A tree that no thread writes itself, for what is known of one.
+    pub(crate) fn add_tree(&self, tid: u32, name: String) -> Owner {
+        let mut trees = lock(&self.trees);
+        let owner = Owner::new(trees.len() as u32, self.limit);
+        trees.push(Registered {
+            thread: Thread { id: owner.shared.id, tid, torch_id: 0, name },
+            tree: Arc::clone(&owner.shared),
+            overflows: Arc::clone(&owner.overflows),
+            inbox: None,
+        });
+        owner
+    }
+
+    /// Says which thread a tree of [`Self::add_tree`] is about now.
+    pub(crate) fn rename(&self, tree: u32, tid: u32, name: &str) {
+        if let Some(registered) = lock(&self.trees).get_mut(tree as usize) {
+            registered.thread = Thread { id: tree, tid, torch_id: 0, name: name.into() };
+        }
+    }
+
+    /// What tells the states of this recording from those of others.
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self) as usize
+    }
+
+    /// Takes the state of a thread that ends.
+    pub(crate) fn leave_thread(&self, mut state: Box<State>) {
+        if state.process != self.address() {
+            // Of a recording that ended.
+            return;
+        }
+        lock(&self.by_torch_id).remove(&state.torch_id);
+        state.hand_over();
+        lock(&self.free).push(state);
+    }
+
+    /// Makes a thread known by torch's id, under which backward nodes ask for it.
+    pub(crate) fn announce(&self, torch_id: u64, tree: &Arc<Shared>) {
+        lock(&self.by_torch_id).insert(torch_id, Arc::clone(tree));
+        if let Some(registered) = lock(&self.trees).get_mut(tree.id as usize) {
+            registered.thread.torch_id = torch_id;
+        }
+    }
+
+    /// The tree of the thread with this id of torch.
+    pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<Shared>> {
+        lock(&self.by_torch_id).get(&torch_id).cloned()
+    }
+
+    /// Whether single calls are recorded, too.
+    pub(crate) fn traces(&self) -> bool {
+        self.trace
+    }
+
+    /// How many calls found no room on their way to the writer.
+    pub(crate) fn lost_calls(&self) -> u64 {
+        lock(&self.trees).iter().filter_map(|registered| registered.inbox.as_ref()).map(Inbox::lost).sum()
+    }
+
+    /// How often something found no place in a tree.
+    pub(crate) fn overflows(&self) -> u64 {
+        lock(&self.trees).iter().map(|registered| u64::from(registered.overflows.load(Ordering::Relaxed))).sum()
+    }
+}
+
+fn current_tid() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
+/// Name of the calling thread, as the system knows it.
+fn current_name() -> String {
+    let mut name = [0_u8; 16];
+    // SAFETY: PR_GET_NAME writes at most 16 bytes, the last of them null.
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    String::from_utf8_lossy(&name[..length]).into_owned()
+}

@@ -1,0 +1,197 @@
+//! What one thread needs to put an operator into its tree.
+
+use crate::events::Outbox;
+use crate::names::Names;
+use crate::natives::Natives;
+use crate::paths::{Paths, SPAN};
+use crate::process::Process;
+use crate::samples::Open;
+use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
+use dlmonitor::{OpenOperator, Operator, PythonFrame, Scope};
+use rustc_hash::FxHashMap;
+use stackline_recording::{FrameKey, Metric};
+use std::sync::Arc;
+
+/// A thread's recorder.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// The recording that it belongs to ([`Process::address`]).
+    pub(crate) process: usize,
+    pub(crate) tree: Owner,
+    names: Names,
+    paths: Paths,
+    /// Where the values of metrics other than times go.
+    slots: FxHashMap<(u32, Metric), u32>,
+    /// Where single calls go, in `trace` mode.
+    pub(crate) outbox: Option<Outbox>,
+    /// Trees of forward threads, by torch's id of the thread.
+    forward: FxHashMap<u64, Arc<Shared>>,
+    /// Nodes of other trees that were copied into this one.
+    copied: FxHashMap<(u32, NodeId), NodeId>,
+    /// Torch's id of this thread, once it was told.
+    pub(crate) torch_id: u64,
+    /// What samples of this thread land below.
+    pub(crate) published: &'static Open,
+    /// If native frames are on.
+    natives: Option<Natives>,
+}
+
+impl State {
+    pub(crate) fn new(process: usize, tree: Owner, outbox: Option<Outbox>) -> Self {
+        Self {
+            natives: (dlmonitor::native::generation() > 0).then(Natives::new),
+            process,
+            published: Open::register(tree.shared.id),
+            tree,
+            names: Names::default(),
+            paths: Paths::new(),
+            slots: FxHashMap::default(),
+            outbox,
+            forward: FxHashMap::default(),
+            copied: FxHashMap::default(),
+            torch_id: 0,
+        }
+    }
+
+    /// Lets another thread have this tree, after its own ended: memory is bounded by the threads that run at once.
+    pub(crate) fn hand_over(&mut self) {
+        self.tree.forget_forward();
+        self.forward.clear();
+        self.paths.clear();
+        self.torch_id = 0;
+        self.published.enter(0);
+    }
+
+    /// The node of an operator that begins now, below those in `open`.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        process: &Process,
+        operator: &Operator,
+        open: &[OpenOperator],
+        opened: &mut OpenOperator,
+    ) -> NodeId {
+        let scope = operator.scope();
+        let frame = self.names.frame(scope as u8, operator, |name| process.operator_frame(scope, name));
+        let newest = opened.python;
+        if scope == Scope::Backward {
+            if let Some(forward) = self.forward_node(process, operator) {
+                let parent = self.native(process, forward, open, opened, newest);
+                return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
+            }
+        }
+        if scope == Scope::User {
+            opened.python = self.paths.opener(opened.python);
+            opened.client[0] = SPAN;
+        }
+        let parent = self.paths.node(&mut self.tree, process, open, opened.python);
+        let parent = self.native(process, parent, open, opened, newest);
+        let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
+        if scope == Scope::Function {
+            if let Some(sequence) = operator.sequence_number() {
+                self.remember(process, sequence, node);
+            }
+        }
+        node
+    }
+
+    /// The node of the native frames below `parent`, if they are on.
+    #[inline]
+    fn native(
+        &mut self,
+        process: &Process,
+        parent: NodeId,
+        open: &[OpenOperator],
+        opened: &OpenOperator,
+        newest: Option<PythonFrame>,
+    ) -> NodeId {
+        match &mut self.natives {
+            Some(natives) => natives.node(&mut self.tree, process, parent, open, opened, newest),
+            None => parent,
+        }
+    }
+
+    /// Another thread has this state from now on.
+    pub(crate) fn enter(&mut self, tid: u32) {
+        self.published.enter(tid);
+        if let Some(natives) = &mut self.natives {
+            natives.enter();
+        }
+    }
+
+    /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.
+    pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
+        let newest = dlmonitor::interpreter().and_then(dlmonitor::Interpreter::newest);
+        self.paths.node(&mut self.tree, process, open, newest)
+    }
+
+    /// Adds a value of any metric at a node.
+    pub(crate) fn add(&mut self, node: NodeId, metric: Metric, value: u64) {
+        let slot = *self.slots.entry((node.0, metric)).or_insert_with(|| self.tree.make_slot(node, metric));
+        self.tree.add_value(slot, value);
+    }
+
+    fn remember(&mut self, process: &Process, sequence: u64, node: NodeId) {
+        if self.torch_id == 0 {
+            self.torch_id = dlmonitor::torch_thread_id();
+            process.announce(self.torch_id, &self.tree.shared);
+        }
+        self.tree.remember_forward(sequence, node);
+    }
+
+    /// The node, in this tree, of the forward operator that a backward node belongs to.
+    fn forward_node(&mut self, process: &Process, operator: &Operator) -> Option<NodeId> {
+        let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
+        if thread == self.torch_id {
+            return self.tree.shared.forward(sequence);
+        }
+        if !self.forward.contains_key(&thread) {
+            self.forward.insert(thread, process.thread_by_torch_id(thread)?);
+        }
+        let shared = self.forward.get(&thread)?;
+        let node = shared.forward(sequence)?;
+        if let Some(&copy) = self.copied.get(&(shared.id, node)) {
+            return Some(copy);
+        }
+        let id = shared.id;
+        let path = shared.path(node);
+        let copy = path
+            .into_iter()
+            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, || frame));
+        self.copied.insert((id, node), copy);
+        Some(copy)
+    }
+}
+
+impl Process {
+    /// The frame of an operator.
+    #[cold]
+    fn operator_frame(&self, scope: Scope, name: &std::ffi::CStr) -> u32 {
+        self.intern(|frames| {
+            let name = frames.text(&name.to_string_lossy());
+            match scope {
+                Scope::Backward => FrameKey::Backward { name },
+                Scope::User => FrameKey::Span { name },
+                Scope::Function | Scope::Unknown => FrameKey::Operator { name },
+            }
+        })
+    }
+
+    /// The frame of a line of Python.
+    #[cold]
+    pub(crate) fn python_frame(&self, line: &dlmonitor::PythonLine) -> u32 {
+        self.intern(|frames| FrameKey::Python {
+            function: frames.text(&line.function),
+            file: frames.text(&line.file),
+            line: line.line,
+            first_line: line.first_line,
+        })
+    }
+
+    /// The frame of a module.
+    #[cold]
+    pub(crate) fn module_frame(&self, module: usize, class: &str) -> u32 {
+        let path = self.modules.path(module);
+        self.intern(|frames| FrameKey::Module { path: frames.text(&path), class: frames.text(class) })
+    }
+}

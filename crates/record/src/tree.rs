@@ -1,0 +1,379 @@
+//! The calling context tree of one thread: written by its thread alone, read by the writer of the stream meanwhile.
+//!
+//! Nodes and metrics are append-only tables that both see ([`Shared`]); what is needed to find a node is the owner's
+//! alone ([`Owner`]). There is no lock between them: a metric's values carry a sequence lock per thread.
+
+use hashbrown::HashTable;
+use rustc_hash::FxHasher;
+use stackline_recording::{Metric, Stats};
+use std::hash::Hasher;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+
+/// A node of the tree of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct NodeId(pub(crate) u32);
+
+/// The root of each tree.
+pub(crate) const ROOT: NodeId = NodeId(0);
+
+/// The part of a node that others read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node {
+    pub(crate) parent: u32,
+    pub(crate) frame: u32,
+}
+
+/// The values of one metric at one node.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) node: u32,
+    pub(crate) metric: Metric,
+    count: AtomicU64,
+    sum: AtomicU64,
+    min: AtomicU64,
+    max: AtomicU64,
+    squares: [AtomicU64; 2],
+}
+
+impl Slot {
+    fn new(node: u32, metric: Metric) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            node,
+            metric,
+            count: zero(),
+            sum: zero(),
+            min: AtomicU64::new(u64::MAX),
+            max: zero(),
+            squares: [zero(), zero()],
+        }
+    }
+}
+
+/// Numbers of forward operators that are remembered until their backward nodes run.
+const SEQUENCES: usize = 1 << 17;
+
+/// What the owner of a tree and the writer of the stream both see.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// Its number within the process.
+    pub(crate) id: u32,
+    pub(crate) nodes: boxcar::Vec<Node>,
+    pub(crate) slots: boxcar::Vec<Slot>,
+    /// Odd while the owner changes a slot.
+    version: AtomicU64,
+    /// Which node ran the forward operator of a sequence number: low half the number, high half the node.
+    sequences: OnceLock<Box<[AtomicU64]>>,
+}
+
+impl Shared {
+    fn new(id: u32) -> Self {
+        let nodes = boxcar::Vec::new();
+        nodes.push(Node { parent: 0, frame: u32::MAX });
+        Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
+    }
+
+    /// The values of a slot, all from the same moment.
+    pub(crate) fn read(&self, slot: &Slot) -> Stats {
+        loop {
+            let before = self.version.load(Ordering::Acquire);
+            let [low, high] = [0, 1].map(|half: usize| u128::from(slot.squares[half].load(Ordering::Relaxed)));
+            let count = slot.count.load(Ordering::Relaxed);
+            let stats = Stats {
+                count,
+                sum: slot.sum.load(Ordering::Relaxed),
+                min: if count == 0 { 0 } else { slot.min.load(Ordering::Relaxed) },
+                max: slot.max.load(Ordering::Relaxed),
+                sum_of_squares: high << 64 | low,
+            };
+            fence(Ordering::Acquire);
+            if before % 2 == 0 && self.version.load(Ordering::Relaxed) == before {
+                return stats;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The node that ran the forward operator with this number on this thread, if it is remembered.
+    pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
+        let entry = self.sequences.get()?[sequence as usize % SEQUENCES].load(Ordering::Acquire);
+        let node = (entry >> 32) as u32;
+        (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
+    }
+
+    /// Frames from the root (left out) to a node.
+    pub(crate) fn path(&self, node: NodeId) -> Vec<u32> {
+        let mut frames = Vec::new();
+        let mut at = node.0;
+        while let Some(node) = self.nodes.get(at as usize).filter(|_| at != 0) {
+            frames.push(node.frame);
+            at = node.parent;
+        }
+        frames.reverse();
+        frames
+    }
+}
+
+/// What a child is found by, below its parent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
+
+impl Key {
+    /// By the id of its frame.
+    pub(crate) fn frame(frame: u32) -> Self {
+        Self(u64::from(frame), u64::MAX)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    parent: u32,
+    key: Key,
+    /// The child that was asked for last: mostly it is asked for again.
+    last_child: u32,
+    /// Slots of the metrics [`Metric::OperatorTime`] and [`Metric::CallTime`]; other metrics have a table of their own.
+    slots: [u32; 2],
+}
+
+/// A tree, for the thread that it belongs to.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    pub(crate) shared: Arc<Shared>,
+    entries: Vec<Entry>,
+    index: HashTable<u32>,
+    limit: u32,
+    /// The node that stands for all that found no place, 0 if there is room.
+    overflow: u32,
+    /// How often something found no place.
+    pub(crate) overflows: Arc<AtomicU32>,
+}
+
+const NO_SLOT: u32 = u32::MAX;
+
+fn hash(parent: u32, key: Key) -> u64 {
+    let mut hasher = FxHasher::default();
+    hasher.write_u64(key.0);
+    hasher.write_u64(key.1 ^ u64::from(parent) << 7);
+    hasher.finish()
+}
+
+impl Owner {
+    /// An empty tree that may grow to `limit` nodes.
+    pub(crate) fn new(id: u32, limit: u32) -> Self {
+        let root = Entry { parent: 0, key: Key(0, 0), last_child: 0, slots: [NO_SLOT; 2] };
+        Self {
+            shared: Arc::new(Shared::new(id)),
+            entries: vec![root],
+            index: HashTable::new(),
+            limit,
+            overflow: 0,
+            overflows: Arc::default(),
+        }
+    }
+
+    /// The child of `parent` with this key; if there is none, one is made with the frame that `frame` returns.
+    /// `overflow` is the frame of the node that takes what finds no place.
+    #[inline]
+    pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce() -> u32) -> NodeId {
+        let last = self.entries[parent.0 as usize].last_child;
+        let cached = &self.entries[last as usize];
+        if last != 0 && cached.key == key {
+            return NodeId(last);
+        }
+        let found = self.index.find(hash(parent.0, key), |&node| {
+            let entry = &self.entries[node as usize];
+            entry.key == key && entry.parent == parent.0
+        });
+        let node = match found {
+            Some(&node) => node,
+            None => return self.insert(parent, key, overflow, frame),
+        };
+        self.entries[parent.0 as usize].last_child = node;
+        NodeId(node)
+    }
+
+    #[cold]
+    fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce() -> u32) -> NodeId {
+        if self.entries.len() >= self.limit as usize {
+            self.overflows.fetch_add(1, Ordering::Relaxed);
+            if self.overflow == 0 {
+                self.overflow = self.push(ROOT.0, Key::frame(overflow), overflow);
+            }
+            return NodeId(self.overflow);
+        }
+        let node = self.push(parent.0, key, frame());
+        self.entries[parent.0 as usize].last_child = node;
+        NodeId(node)
+    }
+
+    fn push(&mut self, parent: u32, key: Key, frame: u32) -> u32 {
+        let node = self.shared.nodes.push(Node { parent, frame }) as u32;
+        self.entries.push(Entry { parent, key, last_child: 0, slots: [NO_SLOT; 2] });
+        let entries = &self.entries;
+        self.index.insert_unique(hash(parent, key), node, |&node| {
+            let entry = &entries[node as usize];
+            hash(entry.parent, entry.key)
+        });
+        node
+    }
+
+    /// Adds the times of one call, in ns: without the calls inside it, and in all.
+    #[inline]
+    pub(crate) fn add_call(&mut self, node: NodeId, own_ns: u64, call_ns: u64) {
+        let slots = self.slots(node);
+        let version = self.shared.version.load(Ordering::Relaxed);
+        self.shared.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (slot, value) in slots.into_iter().zip([own_ns, call_ns]) {
+            if let Some(slot) = self.shared.slots.get(slot as usize) {
+                add(slot, value);
+            }
+        }
+        self.shared.version.store(version + 2, Ordering::Release);
+    }
+
+    #[inline]
+    fn slots(&mut self, node: NodeId) -> [u32; 2] {
+        let slots = self.entries[node.0 as usize].slots;
+        if slots[0] == NO_SLOT { self.make_slots(node) } else { slots }
+    }
+
+    #[cold]
+    fn make_slots(&mut self, node: NodeId) -> [u32; 2] {
+        let slots = [Metric::OperatorTime, Metric::CallTime]
+            .map(|metric| self.shared.slots.push(Slot::new(node.0, metric)) as u32);
+        self.entries[node.0 as usize].slots = slots;
+        slots
+    }
+
+    /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.
+    pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
+        self.shared.slots.push(Slot::new(node.0, metric)) as u32
+    }
+
+    /// Adds one value.
+    pub(crate) fn add_value(&mut self, slot: u32, value: u64) {
+        let version = self.shared.version.load(Ordering::Relaxed);
+        self.shared.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        if let Some(slot) = self.shared.slots.get(slot as usize) {
+            add(slot, value);
+        }
+        self.shared.version.store(version + 2, Ordering::Release);
+    }
+
+    /// Remembers which node runs the forward operator of a sequence number. The last one with a number counts.
+    #[inline]
+    pub(crate) fn remember_forward(&self, sequence: u64, node: NodeId) {
+        let entry = u64::from(node.0) << 32 | u64::from(sequence as u32);
+        let sequences = self.shared.sequences.get_or_init(|| (0..SEQUENCES).map(|_| AtomicU64::new(0)).collect());
+        sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
+    }
+
+    /// Forgets all sequence numbers: another thread takes the tree over.
+    pub(crate) fn forget_forward(&self) {
+        for entry in self.shared.sequences.get().into_iter().flatten() {
+            if entry.load(Ordering::Relaxed) != 0 {
+                entry.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// Plain loads and stores: only the owner writes.
+#[inline]
+fn add(slot: &Slot, value: u64) {
+    let change = |cell: &AtomicU64, to: u64| cell.store(to, Ordering::Relaxed);
+    change(&slot.count, slot.count.load(Ordering::Relaxed) + 1);
+    change(&slot.sum, slot.sum.load(Ordering::Relaxed).wrapping_add(value));
+    if value < slot.min.load(Ordering::Relaxed) {
+        change(&slot.min, value);
+    }
+    if value > slot.max.load(Ordering::Relaxed) {
+        change(&slot.max, value);
+    }
+    let square = u128::from(value) * u128::from(value);
+    let (low, carry) = slot.squares[0].load(Ordering::Relaxed).overflowing_add(square as u64);
+    change(&slot.squares[0], low);
+    let high = (square >> 64) as u64 + u64::from(carry);
+    if high != 0 {
+        change(&slot.squares[1], slot.squares[1].load(Ordering::Relaxed).wrapping_add(high));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Key, Owner, ROOT};
+    use proptest::prelude::*;
+    use stackline_recording::Stats;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// Against a map from whole paths to their values.
+        #[test]
+        fn a_tree_is_a_map_of_paths(calls in proptest::collection::vec(
+            (proptest::collection::vec(0_u64..4, 1..6), 0_u64..1 << 40), 0..200)) {
+            let mut owner = Owner::new(0, u32::MAX);
+            let mut truth: HashMap<Vec<u64>, Stats> = HashMap::new();
+            for (path, value) in &calls {
+                let node = path.iter().fold(ROOT, |node, &key| owner.child(node, Key(key, 1), 0, || key as u32));
+                owner.add_call(node, *value, value * 2);
+                truth.entry(path.clone()).or_default().add(*value);
+            }
+            let mut seen = 0;
+            for (_, slot) in &owner.shared.slots {
+                if slot.metric == stackline_recording::Metric::OperatorTime {
+                    let path: Vec<u64> = owner.shared.path(super::NodeId(slot.node)).into_iter().map(u64::from).collect();
+                    prop_assert_eq!(Some(&owner.shared.read(slot)), truth.get(&path));
+                    seen += 1;
+                }
+            }
+            prop_assert_eq!(seen, truth.len());
+        }
+    }
+
+    #[test]
+    fn a_full_tree_counts_what_it_leaves_out() {
+        let mut owner = Owner::new(0, 3);
+        let nodes: Vec<_> = (0..10).map(|key| owner.child(ROOT, Key(key, 0), 77, || key as u32)).collect();
+        assert_eq!(owner.shared.path(nodes[9]), [77]);
+        assert_eq!(owner.child(ROOT, Key(0, 0), 77, || 0), nodes[0]);
+        assert_eq!(owner.overflows.load(std::sync::atomic::Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn values_are_read_from_one_moment() {
+        let mut owner = Owner::new(0, 10);
+        let node = owner.child(ROOT, Key(1, 0), 0, || 5);
+        owner.add_call(node, 3, 3);
+        let shared = std::sync::Arc::clone(&owner.shared);
+        let reader = std::thread::spawn(move || {
+            let slot = shared.slots.get(0).unwrap();
+            loop {
+                let stats = shared.read(slot);
+                assert_eq!(stats.sum, stats.count * 3);
+                assert_eq!(stats.sum_of_squares, u128::from(stats.count) * 9);
+                if stats.count > 200_000 {
+                    return;
+                }
+            }
+        });
+        for _ in 0..200_001 {
+            owner.add_call(node, 3, 3);
+        }
+        reader.join().unwrap();
+    }
+
+    #[test]
+    fn the_last_operator_with_a_number_is_its_forward() {
+        let mut owner = Owner::new(0, 10);
+        let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, || 0));
+        owner.remember_forward(7, outer);
+        owner.remember_forward(7, inner);
+        assert_eq!(owner.shared.forward(7), Some(inner));
+        assert_eq!(owner.shared.forward(8), None);
+        owner.forget_forward();
+        assert_eq!(owner.shared.forward(7), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! Framing: length, checksum, records.
+
+use crate::Record;
+
+/// The first bytes of a stream: magic and format version.
+pub const HEADER: [u8; 8] = *b"SLREC\0\0\x01";
+
+const PREFIX: usize = 8;
+
+/// Gathers records into one chunk, to be appended with one `write`.
+#[derive(Debug, Default)]
+pub struct ChunkWriter {
+    bytes: Vec<u8>,
+}
+
+impl ChunkWriter {
+    /// An empty chunk.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { bytes: vec![0; PREFIX] }
+    }
+
+    /// Appends one record.
+    ///
+    /// # Errors
+    /// If the record cannot be encoded, which no record of this crate can cause; nothing is appended then.
+    pub fn push(&mut self, record: &Record) -> Result<(), postcard::Error> {
+        let before = self.bytes.len();
+        match postcard::to_extend(record, std::mem::take(&mut self.bytes)) {
+            Ok(bytes) => {
+                self.bytes = bytes;
+                Ok(())
+            }
+            Err(error) => {
+                // The buffer went with the failed call: what was gathered before cannot be trusted any more.
+                *self = Self::new();
+                debug_assert!(before >= PREFIX, "a chunk begins with its prefix");
+                Err(error)
+            }
+        }
+    }
+
+    /// How many bytes the chunk has so far, prefix included.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether nothing was pushed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.bytes.len() <= PREFIX
+    }
+
+    /// The finished chunk: length, checksum and records. Call [`Self::clear`] before the next one.
+    pub fn finish(&mut self) -> &[u8] {
+        let length = u32::try_from(self.bytes.len() - PREFIX).unwrap_or(u32::MAX);
+        let crc = crc32fast::hash(&self.bytes[PREFIX..]);
+        self.bytes[..4].copy_from_slice(&length.to_le_bytes());
+        self.bytes[4..PREFIX].copy_from_slice(&crc.to_le_bytes());
+        &self.bytes
+    }
+
+    /// Forgets the records and keeps the memory.
+    pub fn clear(&mut self) {
+        self.bytes.truncate(PREFIX);
+    }
+}
+
+/// The file is no stream of a recorder, or of a newer one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotARecording {
+    /// It begins with other bytes.
+    #[error("the file is no Stackline recording (it does not begin with SLREC)")]
+    Magic,
+    /// Its format is of another version.
+    #[error(
+        "the recording has format version {found}, this program reads version {known}: use the stackline that recorded it"
+    )]
+    Version {
+        /// What the file says.
+        found: u8,
+        /// What this crate reads.
+        known: u8,
+    },
+}
+
+/// Where a stream stops making sense, typically because its process was killed while it wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// Byte at which the first damaged chunk begins.
+    pub at: usize,
+    /// Bytes from there to the end, none of which were read.
+    pub bytes: usize,
+}
+
+/// Reads the records of a stream, up to the first damage.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    file: &'a [u8],
+    /// What is left of the current chunk.
+    chunk: &'a [u8],
+    chunk_start: usize,
+    next_chunk: usize,
+    damage: Option<Damage>,
+}
+
+impl<'a> Reader<'a> {
+    /// Opens a stream held in memory.
+    ///
+    /// # Errors
+    /// [`NotARecording`] if the header is missing or of another version.
+    pub fn new(file: &'a [u8]) -> Result<Self, NotARecording> {
+        let magic = HEADER.len() - 1;
+        if file.get(..magic) != Some(&HEADER[..magic]) {
+            return Err(NotARecording::Magic);
+        }
+        match file.get(magic) {
+            Some(&version) if version == HEADER[magic] => {}
+            found => {
+                return Err(NotARecording::Version { found: found.copied().unwrap_or(0), known: HEADER[magic] });
+            }
+        }
+        Ok(Self { file, chunk: &[], chunk_start: HEADER.len(), next_chunk: HEADER.len(), damage: None })
+    }
+
+    /// What could not be read; complete after [`Iterator::next`] returned `None`.
+    #[must_use]
+    pub fn damage(&self) -> Option<Damage> {
+        self.damage
+    }
+
+    /// Moves to the next chunk whose checksum holds.
+    fn open_chunk(&mut self) -> Option<()> {
+        let rest = self.file.get(self.next_chunk..)?;
+        if rest.is_empty() {
+            return None;
+        }
+        self.chunk_start = self.next_chunk;
+        let whole = rest.first_chunk::<PREFIX>().and_then(|prefix| {
+            let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
+            let crc = u32::from_le_bytes([prefix[4], prefix[5], prefix[6], prefix[7]]);
+            let records = rest.get(PREFIX..)?.get(..length)?;
+            (crc32fast::hash(records) == crc).then_some(records)
+        });
+        let Some(records) = whole else {
+            self.stop();
+            return None;
+        };
+        self.next_chunk += PREFIX + records.len();
+        self.chunk = records;
+        Some(())
+    }
+
+    fn stop(&mut self) {
+        self.damage = Some(Damage { at: self.chunk_start, bytes: self.file.len() - self.chunk_start });
+        self.chunk = &[];
+        self.next_chunk = self.file.len();
+    }
+}
+
+impl Iterator for Reader<'_> {
+    type Item = Record;
+
+    fn next(&mut self) -> Option<Record> {
+        while self.chunk.is_empty() {
+            self.open_chunk()?;
+        }
+        match postcard::take_from_bytes(self.chunk) {
+            Ok((record, rest)) => {
+                self.chunk = rest;
+                Some(record)
+            }
+            Err(_) => {
+                self.stop();
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ChunkWriter, HEADER, NotARecording, Reader};
+    use crate::Record;
+    use proptest::prelude::*;
+
+    fn text(id: u32) -> Record {
+        Record::Text { id, text: format!("name {id}") }
+    }
+
+    fn file(chunks: &[Vec<Record>]) -> Vec<u8> {
+        let mut bytes = HEADER.to_vec();
+        let mut writer = ChunkWriter::new();
+        for records in chunks {
+            for record in records {
+                writer.push(record).unwrap();
+            }
+            bytes.extend_from_slice(writer.finish());
+            writer.clear();
+        }
+        bytes
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert_eq!(Reader::new(b"{\"traceEvents\"").unwrap_err(), NotARecording::Magic);
+        assert_eq!(Reader::new(b"").unwrap_err(), NotARecording::Magic);
+        let newer = Reader::new(b"SLREC\0\0\x09").unwrap_err();
+        assert_eq!(newer, NotARecording::Version { found: 9, known: 1 });
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_stream_keeps_its_whole_chunks(sizes in proptest::collection::vec(1_usize..5, 1..6), cut in 0_usize..200) {
+            let chunks: Vec<Vec<Record>> = sizes.iter().map(|&size| (0..size as u32).map(text).collect()).collect();
+            let whole = file(&chunks);
+            let cut = whole.len().saturating_sub(cut).max(HEADER.len());
+            let mut kept = Vec::new();
+            for count in 0..=chunks.len() {
+                if file(&chunks[..count]).len() <= cut {
+                    kept = chunks[..count].concat();
+                }
+            }
+            let mut reader = Reader::new(&whole[..cut]).unwrap();
+            let read: Vec<Record> = reader.by_ref().collect();
+            prop_assert_eq!(read, kept.clone());
+            let clean = file(&chunks).len() == cut || (0..chunks.len()).any(|count| file(&chunks[..count]).len() == cut);
+            prop_assert_eq!(reader.damage().is_none(), clean);
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let file = [HEADER.as_slice(), &bytes].concat();
+            Reader::new(&file).unwrap().for_each(drop);
+        }
+    }
+}

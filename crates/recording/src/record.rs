@@ -1,0 +1,319 @@
+//! What a stream says.
+
+use serde::{Deserialize, Serialize};
+
+/// One statement of a watched process. Ids are dense, start at 0 and are defined before they are used; those of nodes
+/// and events are local to their thread, all others to the process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Record {
+    /// Who writes; the first record of a stream.
+    Process(Box<Process>),
+    /// A thread that recorded something.
+    Thread(Thread),
+    /// A text, interned once.
+    Text {
+        /// Its id.
+        id: u32,
+        /// The text; bytes that were no UTF-8 are replaced.
+        text: String,
+    },
+    /// A frame, interned once.
+    Frame {
+        /// Its id.
+        id: u32,
+        /// What tells it from others.
+        key: FrameKey,
+    },
+    /// A binary that native frames lie in.
+    Library {
+        /// Its id.
+        id: u32,
+        /// Its path, a text.
+        path: u32,
+        /// Its GNU build id, empty if it has none.
+        build_id: Vec<u8>,
+    },
+    /// A node of a thread's calling context tree. Node 0, the root, is not written.
+    Node {
+        /// The thread whose tree it is.
+        thread: u32,
+        /// Its id; parents come before their children.
+        id: u32,
+        /// The node that called it.
+        parent: u32,
+        /// Its frame.
+        frame: u32,
+    },
+    /// All that was measured at a node since the start; a later record of the same node and metric replaces it.
+    Stats {
+        /// The thread whose tree it is.
+        thread: u32,
+        /// The node that was hit (exclusive).
+        node: u32,
+        /// What was measured.
+        metric: Metric,
+        /// The values.
+        stats: Stats,
+    },
+    /// What happened at one time, in `trace` mode only.
+    Event {
+        /// The thread that it happened on.
+        thread: u32,
+        /// Its calling context.
+        node: u32,
+        /// ns since the end of the previous event of the thread (negative: spans end after those that they contain); for
+        /// the first one, since the zero of `CLOCK_MONOTONIC`.
+        start_delta_ns: i64,
+        /// ns that it took; 0 for a sample.
+        duration_ns: u64,
+    },
+    /// Whether a source of events is on, and if not, why.
+    Source(Source),
+    /// How often something was left out since the start; a later record with the same name replaces it.
+    Lost {
+        /// What was lost, e.g. `tree_full`.
+        what: String,
+        /// How often.
+        count: u64,
+    },
+    /// The process ended in order; its absence says that it was killed.
+    End {
+        /// ns since the process's `start_ns`.
+        at_ns: u64,
+    },
+}
+
+/// A watched process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its id.
+    pub pid: u32,
+    /// The process that made it.
+    pub parent_pid: u32,
+    /// Wall-clock time at which recording began, ns since 1970.
+    pub start_unix_ns: i64,
+    /// `CLOCK_MONOTONIC` at that moment, ns: the clock of all times in the stream.
+    pub start_monotonic_ns: i64,
+    /// How it came to be.
+    pub role: Role,
+    /// Its rank in a distributed job.
+    pub rank: Option<u32>,
+    /// Its command line.
+    pub command: Vec<String>,
+    /// Version of the interpreter, e.g. `3.11.7`; empty if there is none.
+    pub python: String,
+    /// Version of PyTorch; empty as long as it is not imported.
+    pub torch: String,
+    /// Version of this recorder.
+    pub recorder: String,
+}
+
+/// How a process came to be.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// The command itself, or one that a watched program started.
+    #[default]
+    Main,
+    /// Forked from a watched process.
+    Fork,
+    /// Started by Python's `multiprocessing` (spawn or forkserver).
+    Spawn,
+}
+
+/// A thread of a watched process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its id within the stream.
+    pub id: u32,
+    /// The system's id.
+    pub tid: u32,
+    /// PyTorch's id for it, 0 if unknown.
+    pub torch_id: u64,
+    /// Its name, as the system knows it.
+    pub name: String,
+}
+
+/// What makes two frames the same (`DeepContext` section 4.2).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum FrameKey {
+    /// A line of a Python function. All three are texts or a line.
+    Python {
+        /// Qualified name of the function.
+        function: u32,
+        /// File of its code.
+        file: u32,
+        /// Line within the file that was running, 0 if the code has none.
+        line: u32,
+        /// First line of the function.
+        first_line: u32,
+    },
+    /// A framework operator, by name.
+    Operator {
+        /// Its name.
+        name: u32,
+    },
+    /// A backward node of autograd, by name.
+    Backward {
+        /// Its name.
+        name: u32,
+    },
+    /// A span that the user or a library named.
+    Span {
+        /// Its name.
+        name: u32,
+    },
+    /// An instance of a module, by its dotted path.
+    Module {
+        /// Path, such as `layers.0.attention`.
+        path: u32,
+        /// Its class.
+        class: u32,
+    },
+    /// An address in a library.
+    Native {
+        /// The library.
+        library: u32,
+        /// Address relative to its first byte in memory.
+        offset: u64,
+    },
+    /// An address in no library (code made at run time).
+    Unmapped {
+        /// The address.
+        address: u64,
+    },
+    /// Shapes and types of the operator's inputs, a text such as `float32[4, 32]`.
+    Inputs {
+        /// The text.
+        inputs: u32,
+    },
+    /// What found no place in a full tree.
+    Overflow,
+}
+
+/// What is measured at nodes of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum Metric {
+    /// Time within an operator, without the operators that it called. ns; adds up over the tree.
+    OperatorTime,
+    /// Time from the begin to the end of a call. ns; does not add up over nested calls.
+    CallTime,
+    /// CPU time that samples stand for. ns.
+    CpuTime,
+    /// Wall-clock time that samples stand for. ns.
+    RealTime,
+    /// Memory allocated. bytes.
+    Allocated,
+    /// Memory freed, at the place that freed it. bytes.
+    Freed,
+    /// Occurrences of a counter of the system or the processor (its index in the list of the sources).
+    Counter(u16),
+}
+
+/// Count, sum and spread of a metric at one node. Exact: sums of squares are kept as integers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stats {
+    /// How many values.
+    pub count: u64,
+    /// Their sum.
+    pub sum: u64,
+    /// The least one, 0 if there is none.
+    pub min: u64,
+    /// The greatest one.
+    pub max: u64,
+    /// The sum of their squares.
+    pub sum_of_squares: u128,
+}
+
+impl Stats {
+    /// Adds one value.
+    pub fn add(&mut self, value: u64) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        self.sum_of_squares = self.sum_of_squares.saturating_add(u128::from(value) * u128::from(value));
+    }
+
+    /// The statistics of both sets of values together; commutative and associative.
+    pub fn merge(&mut self, other: &Self) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count += other.count;
+        self.sum = self.sum.saturating_add(other.sum);
+        self.sum_of_squares = self.sum_of_squares.saturating_add(other.sum_of_squares);
+    }
+
+    /// The mean, 0 without values.
+    #[must_use]
+    pub fn mean(&self) -> f64 {
+        if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
+    }
+
+    /// Standard deviation of the values (population), 0 without values.
+    #[must_use]
+    pub fn standard_deviation(&self) -> f64 {
+        if self.count == 0 {
+            return 0.0;
+        }
+        // n Σx² − (Σx)² in integers where they fit: the difference of two large floats would be noise.
+        let (n, sum) = (u128::from(self.count), u128::from(self.sum));
+        let spread = match (n.checked_mul(self.sum_of_squares), sum.checked_mul(sum)) {
+            (Some(squares), Some(square)) => squares.saturating_sub(square) as f64,
+            _ => return (self.sum_of_squares as f64 / n as f64 - self.mean() * self.mean()).max(0.0).sqrt(),
+        };
+        spread.sqrt() / n as f64
+    }
+}
+
+/// A source of events and its state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Source {
+    /// Its name, e.g. `python`.
+    pub name: String,
+    /// Whether it works.
+    pub on: bool,
+    /// How, or why not.
+    pub detail: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Stats;
+    use proptest::prelude::*;
+
+    fn of(values: &[u64]) -> Stats {
+        let mut stats = Stats::default();
+        for &value in values {
+            stats.add(value);
+        }
+        stats
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_adding(a in proptest::collection::vec(0_u64..1 << 40, 0..20),
+                             b in proptest::collection::vec(0_u64..1 << 40, 0..20)) {
+            let both = of(&[a.clone(), b.clone()].concat());
+            let (mut left, mut right) = (of(&a), of(&b));
+            left.merge(&of(&b));
+            right.merge(&of(&a));
+            prop_assert_eq!(left, both);
+            prop_assert_eq!(right, both);
+        }
+
+        #[test]
+        fn deviation_is_the_textbook_s(values in proptest::collection::vec(0_u64..1 << 30, 1..50)) {
+            let mean = values.iter().sum::<u64>() as f64 / values.len() as f64;
+            let variance = values.iter().map(|&value| (value as f64 - mean).powi(2)).sum::<f64>() / values.len() as f64;
+            let stats = of(&values);
+            prop_assert!((stats.mean() - mean).abs() <= 1e-6 * mean.max(1.0));
+            prop_assert!((stats.standard_deviation() - variance.sqrt()).abs() <= 1e-6 * variance.sqrt().max(1.0));
+        }
+    }
+}

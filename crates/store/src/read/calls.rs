@@ -1,0 +1,206 @@
+//! The calling context tree of a recording, from its tables.
+
+use super::Files;
+use super::table::{Batch, TableFile};
+use crate::write::table::ROW_GROUP;
+use crate::{Error, manifest, read_manifest};
+use arrow_array::Array;
+use arrow_array::types::{Decimal128Type, Int64Type, UInt32Type, UInt64Type};
+use stackline_model::{
+    CallFrame, CallFrameId, CallFrameKind, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
+    CallStats, CallThread, CallThreadId, CallTree, StrId, StringTable,
+};
+use std::path::Path;
+
+/// Reads the calling context tree of a run; `None` if the run holds none.
+///
+/// # Errors
+/// If the run or one of its tables is damaged.
+pub fn read_calls(run: &Path) -> Result<Option<CallTree>, Error> {
+    let manifest = read_manifest(run)?;
+    let Some(entry) = &manifest.calls else { return Ok(None) };
+    let (folder, tables) = (manifest::calls_dir(run), &entry.tables);
+    let files = Files { folder, tables, long_arguments: false, missing: Vec::new() };
+    let mut tree = CallTree { report: entry.report.clone(), ..CallTree::default() };
+    processes(&mut tree, &files)?;
+    sources(&mut tree, &files)?;
+    threads(&mut tree, &files)?;
+    frames(&mut tree, &files)?;
+    nodes(&mut tree, &files)?;
+    metrics(&mut tree, &files)?;
+    tree.check().map_err(|detail| Error::damaged(&files.folder, detail))?;
+    Ok(Some(tree))
+}
+
+/// Hands all rows of a table to `each`, in batches.
+fn read(
+    files: &Files<'_>,
+    table: &str,
+    columns: &[&str],
+    mut each: impl FnMut(&TableFile, &Batch<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Some(file) = files.required(table)? else { return Ok(()) };
+    file.read(columns, ROW_GROUP, |batch| each(&file, batch))
+}
+
+/// Interned texts of a column, null as none.
+fn texts(batch: &Batch<'_>, column: usize, strings: &mut StringTable) -> Result<Vec<StrId>, Error> {
+    let column = batch.text(column)?;
+    Ok((0..batch.rows()).map(|row| column.get(row).map_or(StrId::NONE, |text| strings.intern(text))).collect())
+}
+
+fn optional32(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u32>>, Error> {
+    Ok(batch.numbers::<UInt32Type>(column)?.iter().collect())
+}
+
+fn optional64(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u64>>, Error> {
+    Ok(batch.numbers::<UInt64Type>(column)?.iter().collect())
+}
+
+fn frames(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+    let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process"];
+    read(files, "call_frames", &columns, |file, batch| {
+        let kinds = batch.text(0)?;
+        let (name, path) = (texts(batch, 1, &mut tree.strings)?, texts(batch, 2, &mut tree.strings)?);
+        let (line, first_line) = (optional32(batch, 3)?, optional32(batch, 4)?);
+        let (offset, detail) = (optional64(batch, 5)?, texts(batch, 6, &mut tree.strings)?);
+        let process = optional32(batch, 7)?;
+        for row in 0..batch.rows() {
+            let kind = kinds.get(row).and_then(CallFrameKind::from_name);
+            let kind = kind.ok_or_else(|| file.damaged(format!("frame {row} is of no known kind")))?;
+            let (name, detail, offset) = (name[row], detail[row], offset[row].unwrap_or(0));
+            tree.frames.push(match kind {
+                CallFrameKind::Python => CallFrame::Python {
+                    function: name,
+                    file: path[row],
+                    line: line[row].unwrap_or(0),
+                    first_line: first_line[row].unwrap_or(0),
+                },
+                CallFrameKind::Operator => CallFrame::Operator { name },
+                CallFrameKind::Backward => CallFrame::Backward { name },
+                CallFrameKind::Span => CallFrame::Span { name },
+                CallFrameKind::Module => CallFrame::Module { path: name, class: detail },
+                CallFrameKind::Native => CallFrame::Native { library: path[row], build_id: detail, offset },
+                CallFrameKind::Unmapped => {
+                    CallFrame::Unmapped { process: CallProcessId(process[row].unwrap_or(0)), address: offset }
+                }
+                CallFrameKind::Inputs => CallFrame::Inputs { inputs: name },
+                CallFrameKind::Overflow => CallFrame::Overflow,
+            });
+        }
+        Ok(())
+    })
+}
+
+fn nodes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+    let nodes = &mut tree.nodes;
+    read(files, "call_nodes", &["parent", "frame"], |_, batch| {
+        batch.push_handles(0, &mut nodes.parent, CallNodeId)?;
+        batch.push_handles(1, &mut nodes.frame, CallFrameId)
+    })
+}
+
+fn metrics(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+    let columns = ["node", "thread", "metric", "count", "sum", "min", "max", "sum_of_squares"];
+    read(files, "call_metrics", &columns, |file, batch| {
+        let CallTree { metrics, strings, .. } = tree;
+        batch.push_handles(0, &mut metrics.node, CallNodeId)?;
+        batch.push_handles(1, &mut metrics.thread, CallThreadId)?;
+        let name = batch.plain_text(2)?;
+        let (count, sum) = (batch.values::<UInt64Type>(3)?, batch.values::<UInt64Type>(4)?);
+        let (min, max) = (batch.values::<UInt64Type>(5)?, batch.values::<UInt64Type>(6)?);
+        let squares = batch.values::<Decimal128Type>(7)?;
+        for row in 0..batch.rows() {
+            let metric = metric(name.value(row), strings);
+            metrics.metric.push(metric.ok_or_else(|| file.damaged("it has a metric that is not known"))?);
+            metrics.stats.push(CallStats {
+                count: count[row],
+                sum: sum[row],
+                min: min[row],
+                max: max[row],
+                sum_of_squares: squares[row].unsigned_abs(),
+            });
+        }
+        Ok(())
+    })
+}
+
+fn metric(name: &str, strings: &mut StringTable) -> Option<CallMetric> {
+    match name.strip_prefix("counter:") {
+        Some(counter) => Some(CallMetric::Counter(strings.intern(counter))),
+        None => CallMetric::ALL.into_iter().find(|metric| metric.name(strings) == name),
+    }
+}
+
+fn threads(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+    read(files, "call_threads", &["process", "tid", "torch_id", "name"], |_, batch| {
+        let (process, tid) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt32Type>(1)?);
+        let torch_id = batch.values::<UInt64Type>(2)?;
+        let name = texts(batch, 3, &mut tree.strings)?;
+        tree.threads.extend((0..batch.rows()).map(|row| CallThread {
+            process: CallProcessId(process[row]),
+            tid: tid[row],
+            torch_id: torch_id[row],
+            name: name[row],
+        }));
+        Ok(())
+    })
+}
+
+fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+    let columns =
+        ["pid", "parent_pid", "role", "rank", "start_unix_ns", "lasted_ns", "command", "python", "torch", "recorder"];
+    read(files, "call_processes", &columns, |file, batch| {
+        let (pid, parent_pid) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt32Type>(1)?);
+        let (role, rank) = (batch.plain_text(2)?, optional32(batch, 3)?);
+        let (start, lasted) = (batch.values::<Int64Type>(4)?, optional64(batch, 5)?);
+        let (command, python) = (batch.plain_text(6)?, batch.plain_text(7)?);
+        let (torch, recorder) = (batch.plain_text(8)?, batch.plain_text(9)?);
+        for row in 0..batch.rows() {
+            let role = CallRole::from_name(role.value(row)).ok_or_else(|| file.damaged("it has an unknown role"))?;
+            tree.processes.push(CallProcess {
+                pid: pid[row],
+                parent_pid: parent_pid[row],
+                role,
+                rank: rank[row],
+                start_unix_ns: start[row],
+                lasted_ns: lasted[row],
+                command: serde_json::from_str(command.value(row)).map_err(|error| file.damaged(error))?,
+                python: python.value(row).to_owned(),
+                torch: torch.value(row).to_owned(),
+                recorder: recorder.value(row).to_owned(),
+                sources: Vec::new(),
+                lost: Vec::new(),
+            });
+        }
+        Ok(())
+    })
+}
+
+fn sources(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
+    let processes = &mut tree.processes;
+    read(files, "call_sources", &["process", "name", "on", "detail"], |file, batch| {
+        let (process, on) = (batch.values::<UInt32Type>(0)?, batch.bools(2)?);
+        let (name, detail) = (batch.plain_text(1)?, batch.plain_text(3)?);
+        for (row, &process) in process.iter().enumerate() {
+            let source = CallSource {
+                name: name.value(row).to_owned(),
+                on: on.is_valid(row) && on.value(row),
+                detail: detail.value(row).to_owned(),
+            };
+            let process = processes.get_mut(process as usize);
+            process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?.sources.push(source);
+        }
+        Ok(())
+    })?;
+    read(files, "call_losses", &["process", "what", "count"], |file, batch| {
+        let (process, count) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt64Type>(2)?);
+        let what = batch.plain_text(1)?;
+        for (row, &process) in process.iter().enumerate() {
+            let process = processes.get_mut(process as usize);
+            let process = process.ok_or_else(|| file.damaged("it refers to a process that does not exist"))?;
+            process.lost.push((what.value(row).to_owned(), count[row]));
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,257 @@
+//! The calling context tree of a recording, into a run directory that is there already and may be written to by
+//! processes that still run.
+
+use super::{Files, WriteOptions, write_manifest};
+use crate::columns::{Column, Packing, dictionary, handles, interned, text_type};
+use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
+use crate::{Error, commit, read_manifest};
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray, StringArray};
+use arrow_schema::DataType;
+use stackline_model::{CallFrame, CallMetric, CallStats, CallTree, StrId};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Writes the tree into the run directory `run`, in place of one that it may hold. `streams` names what it was merged
+/// from. If this fails, the streams and what was there before are untouched.
+///
+/// # Errors
+/// If the operating system refuses (disk full), or if the tree contradicts itself.
+pub fn write_calls(
+    tree: &CallTree,
+    run: &Path,
+    streams: BTreeMap<String, u64>,
+    options: &WriteOptions,
+) -> Result<(), Error> {
+    let invalid = |detail| Error::Invalid { trace: "of calls".to_owned(), detail };
+    tree.check().map_err(invalid)?;
+    let folder = run.join(format!("calls.partial-{}", std::process::id()));
+    let written = write_tables(tree, &folder, options).and_then(|tables| {
+        options.check()?;
+        let entry = CallsEntry { streams, report: tree.report.clone(), tables };
+        publish(run, &folder, entry, options)
+    });
+    if written.is_err() {
+        // Best effort: the first error is the one to tell.
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+    written
+}
+
+fn write_tables(
+    tree: &CallTree,
+    folder: &Path,
+    options: &WriteOptions,
+) -> Result<BTreeMap<String, manifest::TableEntry>, Error> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).map_err(Error::io(folder, "remove"))?;
+    }
+    std::fs::create_dir(folder).map_err(Error::io(folder, "create"))?;
+    let mut files = Files { folder: folder.to_owned(), options, tables: BTreeMap::new() };
+    frames(tree, &mut files)?;
+    nodes(tree, &mut files)?;
+    metrics(tree, &mut files)?;
+    threads(tree, &mut files)?;
+    processes(tree, &mut files)?;
+    sources(tree, &mut files)?;
+    if options.sync {
+        commit::sync_dir(folder)?;
+    }
+    Ok(files.tables)
+}
+
+/// The manifest says what the tables must be, so between the two steps the run reads as damaged: then its streams count.
+fn publish(run: &Path, folder: &Path, calls: CallsEntry, options: &WriteOptions) -> Result<(), Error> {
+    let mut manifest = match run.join(FILE).exists() {
+        true => read_manifest(run)?,
+        false => Manifest {
+            format: FORMAT.to_owned(),
+            version: FORMAT_VERSION,
+            writer: crate::WRITER.to_owned(),
+            info: options.info.clone(),
+            traces: Vec::new(),
+            calls: None,
+            checksum: None,
+        },
+    };
+    manifest.calls = Some(calls);
+    let target = manifest::calls_dir(run);
+    if target.exists() {
+        std::fs::remove_dir_all(&target).map_err(Error::io(&target, "replace"))?;
+    }
+    std::fs::rename(folder, &target).map_err(Error::io(&target, "create"))?;
+    write_manifest(&manifest, run, options.sync)
+}
+
+type Make<'a, T> = Box<dyn Fn(usize) -> T + 'a>;
+
+fn numbers32<'a>(name: &str, value: impl Fn(usize) -> Option<u32> + 'a) -> Column<'a> {
+    Column::new(name, DataType::UInt32, true, Packing::Dictionary, move |rows| {
+        Ok(Arc::new(PrimitiveArray::<UInt32Type>::from_iter(rows.map(&value))))
+    })
+}
+
+fn numbers64<'a>(name: &str, value: impl Fn(usize) -> Option<u64> + 'a) -> Column<'a> {
+    Column::new(name, DataType::UInt64, true, Packing::Delta, move |rows| {
+        Ok(Arc::new(PrimitiveArray::<UInt64Type>::from_iter(rows.map(&value))))
+    })
+}
+
+/// Row numbers of a table; `u32::MAX` is null.
+fn rows<'a>(name: &str, value: impl Fn(usize) -> u32 + 'a) -> Column<'a> {
+    Column::new(name, DataType::UInt32, true, Packing::Delta, move |rows: Range<usize>| Ok(handles(rows.map(&value))))
+}
+
+fn text<'a>(name: &str, tree: &'a CallTree, value: impl Fn(usize) -> StrId + 'a) -> Column<'a> {
+    Column::new(name, text_type(), true, Packing::Dictionary, move |rows: Range<usize>| {
+        interned(rows.map(|row| value(row).0), &tree.strings)
+    })
+}
+
+fn plain<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
+    let value: Make<'a, String> = Box::new(value);
+    Column::new(name, DataType::Utf8, false, Packing::Dictionary, move |rows| {
+        Ok(Arc::new(StringArray::from_iter_values(rows.map(&value))) as ArrayRef)
+    })
+}
+
+/// What the columns of `call_frames` hold of a frame.
+#[derive(Default)]
+struct Row {
+    name: StrId,
+    file: StrId,
+    detail: StrId,
+    line: Option<u32>,
+    first_line: Option<u32>,
+    offset: Option<u64>,
+    process: Option<u32>,
+}
+
+fn row(frame: &CallFrame) -> Row {
+    match *frame {
+        CallFrame::Python { function, file, line, first_line } => {
+            Row { name: function, file, line: Some(line), first_line: Some(first_line), ..Row::default() }
+        }
+        CallFrame::Operator { name }
+        | CallFrame::Backward { name }
+        | CallFrame::Span { name }
+        | CallFrame::Inputs { inputs: name } => Row { name, ..Row::default() },
+        CallFrame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
+        CallFrame::Native { library, build_id, offset } => {
+            Row { file: library, detail: build_id, offset: Some(offset), ..Row::default() }
+        }
+        CallFrame::Unmapped { process, address } => {
+            Row { offset: Some(address), process: Some(process.0), ..Row::default() }
+        }
+        CallFrame::Overflow => Row::default(),
+    }
+}
+
+fn frames(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+    let of = |at: usize| row(&tree.frames[at]);
+    let columns = [
+        rows("frame", |at| at as u32),
+        Column::new("kind", text_type(), true, Packing::Dictionary, |range: Range<usize>| {
+            let kinds = stackline_model::CallFrameKind::ALL;
+            dictionary(range.map(|at| tree.frames[at].kind() as u32), move |kind| {
+                kinds.get(kind as usize).map(|kind| kind.name())
+            })
+        }),
+        text("name", tree, move |at| of(at).name),
+        text("file", tree, move |at| of(at).file),
+        numbers32("line", move |at| of(at).line),
+        numbers32("first_line", move |at| of(at).first_line),
+        numbers64("offset", move |at| of(at).offset),
+        text("detail", tree, move |at| of(at).detail),
+        numbers32("process", move |at| of(at).process),
+    ];
+    files.put("call_frames", tree.frames.len(), &columns)
+}
+
+fn nodes(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+    let nodes = &tree.nodes;
+    let columns =
+        [rows("node", |at| at as u32), rows("parent", |at| nodes.parent[at].0), rows("frame", |at| nodes.frame[at].0)];
+    files.put("call_nodes", nodes.len(), &columns)
+}
+
+fn metrics(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+    let metrics = &tree.metrics;
+    let stats = |at: usize| -> CallStats { metrics.stats[at] };
+    let name = |metric: CallMetric| match metric {
+        CallMetric::Counter(name) => format!("counter:{}", tree.strings.get(name)),
+        fixed => fixed.name(&tree.strings).to_owned(),
+    };
+    let columns = [
+        rows("node", |at| metrics.node[at].0),
+        rows("thread", |at| metrics.thread[at].0),
+        plain("metric", |at| name(metrics.metric[at])),
+        numbers64("count", move |at| Some(stats(at).count)),
+        numbers64("sum", move |at| Some(stats(at).sum)),
+        numbers64("min", move |at| Some(stats(at).min)),
+        numbers64("max", move |at| Some(stats(at).max)),
+        Column::new("sum_of_squares", DataType::Decimal128(38, 0), false, Packing::Dictionary, move |range| {
+            // At most 10^38 - 1, which fits.
+            let values = range.map(|at| i128::try_from(stats(at).sum_of_squares).unwrap_or(i128::MAX));
+            let array = Decimal128Array::from_iter_values(values).with_precision_and_scale(38, 0);
+            Ok(Arc::new(array.map_err(|error| error.to_string())?))
+        }),
+    ];
+    files.put("call_metrics", metrics.len(), &columns)
+}
+
+fn threads(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+    let threads = &tree.threads;
+    let columns = [
+        rows("thread", |at| at as u32),
+        rows("process", |at| threads[at].process.0),
+        numbers32("tid", |at| Some(threads[at].tid)),
+        numbers64("torch_id", |at| Some(threads[at].torch_id)),
+        text("name", tree, |at| threads[at].name),
+    ];
+    files.put("call_threads", threads.len(), &columns)
+}
+
+fn processes(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+    let processes = &tree.processes;
+    let columns = [
+        rows("process", |at| at as u32),
+        numbers32("pid", |at| Some(processes[at].pid)),
+        numbers32("parent_pid", |at| Some(processes[at].parent_pid)),
+        plain("role", |at| processes[at].role.name().to_owned()),
+        numbers32("rank", |at| processes[at].rank),
+        Column::new("start_unix_ns", DataType::Int64, false, Packing::Delta, |range: Range<usize>| {
+            Ok(Arc::new(Int64Array::from_iter_values(range.map(|at| processes[at].start_unix_ns))))
+        }),
+        numbers64("lasted_ns", |at| processes[at].lasted_ns),
+        plain("command", |at| serde_json::to_string(&processes[at].command).unwrap_or_default()),
+        plain("python", |at| processes[at].python.clone()),
+        plain("torch", |at| processes[at].torch.clone()),
+        plain("recorder", |at| processes[at].recorder.clone()),
+    ];
+    files.put("call_processes", processes.len(), &columns)
+}
+
+fn sources(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
+    let each = || tree.processes.iter().zip(0_u32..);
+    let sources: Vec<_> =
+        each().flat_map(|(process, at)| process.sources.iter().map(move |source| (at, source))).collect();
+    let columns = [
+        rows("process", |at| sources[at].0),
+        plain("name", |at| sources[at].1.name.clone()),
+        Column::new("on", DataType::Boolean, false, Packing::Dictionary, |range: Range<usize>| {
+            Ok(Arc::new(BooleanArray::from_iter(range.map(|at| Some(sources[at].1.on)))))
+        }),
+        plain("detail", |at| sources[at].1.detail.clone()),
+    ];
+    files.put("call_sources", sources.len(), &columns)?;
+    let lost: Vec<_> = each().flat_map(|(process, at)| process.lost.iter().map(move |lost| (at, lost))).collect();
+    let columns = [
+        rows("process", |at| lost[at].0),
+        plain("what", |at| lost[at].1.0.clone()),
+        numbers64("count", |at| Some(lost[at].1.1)),
+    ];
+    files.put("call_losses", lost.len(), &columns)
+}

@@ -1,0 +1,76 @@
+//! Calling context trees come back from their tables as they were.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use stackline_model::{CallTree, Trace, TraceSet};
+use stackline_store::{Error, WriteOptions, read_calls, read_manifest, write_calls, write_run};
+use stackline_synth::recording::{Config, streams};
+use std::collections::BTreeMap;
+
+/// Everything in a tree, with texts instead of handles.
+fn rendered(tree: &CallTree) -> Vec<String> {
+    let frame = |frame: &stackline_model::CallFrame| {
+        let file = frame.file().map(|file| tree.strings.get(file).to_owned());
+        format!("{:?} {} {file:?} {:?}", frame.kind(), frame.name(&tree.strings), frame.line())
+    };
+    let mut lines: Vec<String> = tree.frames.iter().map(frame).collect();
+    lines.extend(tree.nodes.parent.iter().zip(&tree.nodes.frame).map(|node| format!("{node:?}")));
+    lines.extend(
+        tree.metrics.iter().map(|(node, thread, metric, stats)| {
+            format!("{node:?} {thread:?} {} {stats:?}", metric.name(&tree.strings))
+        }),
+    );
+    lines.extend(tree.threads.iter().map(|t| format!("{} {} {:?}", t.tid, tree.strings.get(t.name), t.process)));
+    lines.extend(tree.processes.iter().map(|process| format!("{process:?}")));
+    lines.push(format!("{:?}", tree.report));
+    lines
+}
+
+fn sample() -> CallTree {
+    let files = streams(&Config { ranks: 2, killed: true, ..Config::default() });
+    let mut tree =
+        stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
+    tree.processes[0].lost.push(("tree_full".to_owned(), 3));
+    let counter = stackline_model::CallMetric::Counter(tree.strings.intern("cycles"));
+    *tree.metrics.metric.last_mut().unwrap() = counter;
+    tree.metrics.stats.last_mut().unwrap().sum_of_squares = stackline_model::MAX_SUM_OF_SQUARES;
+    tree
+}
+
+#[test]
+fn a_tree_comes_back() {
+    let run = tempfile::tempdir().unwrap();
+    let tree = sample();
+    let streams = BTreeMap::from([("1-0.slr".to_owned(), 7)]);
+    for _ in 0..2 {
+        write_calls(&tree, run.path(), streams.clone(), &WriteOptions::default()).unwrap();
+        assert_eq!(rendered(&read_calls(run.path()).unwrap().unwrap()), rendered(&tree));
+    }
+    let manifest = read_manifest(run.path()).unwrap();
+    assert_eq!(manifest.calls.unwrap().streams, streams);
+    assert!(stackline_store::is_run(run.path()) && stackline_store::is_complete(run.path()));
+}
+
+#[test]
+fn traces_of_a_run_stay() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    write_run(&TraceSet { traces: vec![Trace::default()] }, &run, &WriteOptions::default()).unwrap();
+    assert!(read_calls(&run).unwrap().is_none());
+    write_calls(&sample(), &run, BTreeMap::new(), &WriteOptions::default()).unwrap();
+    assert_eq!(read_manifest(&run).unwrap().traces.len(), 1);
+    assert!(read_calls(&run).unwrap().is_some());
+}
+
+#[test]
+fn a_changed_byte_is_told() {
+    let run = tempfile::tempdir().unwrap();
+    write_calls(&sample(), run.path(), BTreeMap::new(), &WriteOptions::default()).unwrap();
+    let file = run.path().join("calls/call_nodes.parquet");
+    let mut bytes = std::fs::read(&file).unwrap();
+    bytes[20] ^= 1;
+    std::fs::write(&file, bytes).unwrap();
+    assert!(matches!(read_calls(run.path()), Err(Error::Damaged { .. })));
+    std::fs::remove_file(&file).unwrap();
+    assert!(matches!(read_calls(run.path()), Err(Error::Damaged { .. })));
+}
