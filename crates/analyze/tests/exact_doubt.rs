@@ -52,11 +52,11 @@ fn a_clipped_kernel_is_a_fact() {
     let trace = stackline_ingest::read_bytes("t.json", &late_flush().json(), &options).unwrap();
     let (warnings, path) = path(&trace);
     assert!(!warnings.contains(&"overlong_operations"), "{warnings:?}");
-    let mut records = path.hops.iter().filter(|h| h.rule == "record");
-    assert!(records.all(|h| h.evidence == Evidence::Exact));
+    let records: Vec<_> = path.hops.iter().filter(|h| h.rule == "record").map(|h| h.evidence).collect();
+    assert!(!records.is_empty() && records.iter().all(|&evidence| evidence == Evidence::Exact), "{records:?}");
 }
 
-/// Three launches and kernels of a process and its device, with `lost` without the first kernel's launch and the second
+/// Five launches and kernels of a process and its device, with `lost` without the second kernel's launch and the third
 /// launch's kernel.
 fn rank(t: &mut Mini, process: i64, lost: bool) {
     let (host, device) = ((process, process), (process - 100, 7));

@@ -143,7 +143,7 @@ const CRITICAL_PATH_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz --overlay overlaid.json.gz --only-critical";
 
 const WHAT_IF_EXAMPLE: &str = "Selectors: kernel:NAME, operator:NAME, module:NAME, annotation:NAME, frame:NAME,
-collective:NAME, sync:NAME (* stands for any text; ~REGEX is a regular expression),
+collective:NAME, sync:NAME, wait:NAME (* stands for any text; ~REGEX is a regular expression),
 stream:7 or stream:0/7 (device and stream), category:gpu_compute and so on.
 
 Examples:

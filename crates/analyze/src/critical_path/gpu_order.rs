@@ -172,7 +172,8 @@ impl GpuOrder {
         let loops = implicit_waits::polling(trace, kinds, &streams, &mut syncs);
         implicit_waits::back_pressure(trace, &streams, &mut syncs);
         syncs.sort_by_key(|s| (trace.events.track[s.call.index()], s.from, s.call));
-        let amid_loss = losses.calls_amid_loss(trace, &uncertain, &syncs);
+        let doubtful = uncertain.iter().copied().chain(loops.spans());
+        let amid_loss = losses.calls_amid_loss(trace, doubtful, &syncs);
         let mut after_loss = after_loss(trace, &streams, &losses);
         after_unknown.into_iter().for_each(|id| after_loss[id.index()] = true);
         let (dep_offset, deps) = by_target(trace.gpu.len(), deps);

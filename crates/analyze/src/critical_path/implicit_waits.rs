@@ -91,6 +91,11 @@ pub struct Loops {
 }
 
 impl Loops {
+    /// Spans that are part of loops, in no order.
+    pub(super) fn spans(&self) -> impl Iterator<Item = EventId> + '_ {
+        self.parts.keys().copied()
+    }
+
     /// Adds a loop. Loops of one span come in the order of time.
     fn add(&mut self, trace: &Trace, queries: &[EventId]) {
         let (Some(&first), Some(&last)) = (queries.first(), queries.last()) else { return };

@@ -100,7 +100,7 @@ impl<'a> Losses<'a> {
     pub(super) fn calls_amid_loss(
         &self,
         trace: &Trace,
-        uncertain: &FxHashSet<EventId>,
+        doubtful: impl Iterator<Item = EventId>,
         syncs: &[SyncCall],
     ) -> Vec<EventId> {
         let start_of = |call: EventId| trace.events.start[call.index()];
@@ -109,7 +109,7 @@ impl<'a> Losses<'a> {
             let process = trace.tracks.pid(trace.events.track[call.index()]);
             self.is_missing_between(process, last, start_of(call))
         };
-        let calls = uncertain.iter().copied().filter(|call| call.is_some());
+        let calls = doubtful.filter(|call| call.is_some());
         let mut found: Vec<EventId> = calls.filter(|&call| missed_before(call, &[])).collect();
         let waited = syncs.iter().filter(|s| match s.reason {
             _ if s.call.is_none() => false,

@@ -85,7 +85,8 @@ impl<'a> Exact<'a> {
         let built = build::Builder::build(trace, &order, &lanes, &threads);
         let build::Built { mut graph, edges, lane_nodes, corrections } = built;
         // What the graph was made of goes before the edges find their places, which takes the most memory.
-        let GpuOrder { unexplained_waits, uncertain, loops, amid_loss, clocks_disagree, overlong, left_out, .. } = { order };
+        let GpuOrder { unexplained_waits, uncertain, loops, amid_loss, clocks_disagree, overlong, left_out, .. } =
+            { order };
         let threads::Threads { gaps, .. } = { threads };
         graph.connect(edges);
         Self {
@@ -115,9 +116,10 @@ impl<'a> Exact<'a> {
 
     /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.
     pub fn clocks_disagree(&self) -> bool {
-        let is_off = |c: &stackline_model::DeviceClock| c.shift_ns().is_none_or(|shift| shift.abs() > ROUNDING_NS);
-        let bounded = self.trace.meta.clocks.iter().filter(|c| c.least_ns.is_some() || c.most_ns.is_some());
-        !self.clocks_disagree.is_empty() || bounded.into_iter().any(is_off)
+        let is_off = |c: &stackline_model::DeviceClock| {
+            c.least_ns.is_some_and(|ns| ns > ROUNDING_NS) || c.most_ns.is_some_and(|ns| ns < -ROUNDING_NS)
+        };
+        !self.clocks_disagree.is_empty() || self.trace.meta.clocks.iter().any(is_off)
     }
 
     /// The graph.

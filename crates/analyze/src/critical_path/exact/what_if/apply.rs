@@ -113,7 +113,8 @@ impl Applier<'_, '_> {
         if !selected.gpu.is_empty() || selected.owns_gpu {
             self.changes.take_gpu_time(match edit.action {
                 Action::Scale(factor) => 1.0 - factor,
-                Action::Remove | Action::SetNs(_) => 1.0,
+                Action::Remove => 1.0,
+                Action::SetNs(_) if !selected.gpu.is_empty() => 1.0,
                 _ => 0.0,
             });
         }

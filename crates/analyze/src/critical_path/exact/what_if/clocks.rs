@@ -111,6 +111,9 @@ impl Gain {
     }
 }
 
+/// Of an edit that finds nothing to change.
+const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
+
 /// Predicts what edits, made together, do to a window of a trace; where its clocks disagree, with its times put right.
 ///
 /// # Errors
@@ -124,8 +127,15 @@ pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<P
     let mut found = Exact::new(&corrected.trace).what_if().predict(choice, edits)?;
     for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
         corrected.move_to(end);
-        found.gain.widen(Exact::new(&corrected.trace).what_if().gain_of(choice, edits)?);
+        let other = match Exact::new(&corrected.trace).what_if().gain_of(choice, edits) {
+            // What waits depends on the shift: where nothing waits, nothing is gained.
+            Err(CriticalPathError::NothingSelected { .. }) => NO_GAIN,
+            other => other?,
+        };
+        found.gain.widen(other);
     }
+    // Said of the trace as it was recorded; the next note says what was done about it.
+    found.notes.retain(|note| note != super::CLOCKS_DISAGREE);
     found.notes.push(corrected.note());
     Ok(found)
 }
@@ -148,14 +158,19 @@ pub fn sweep(
     corrected.move_to(|s| s.likely);
     let (mut found, edits) = Exact::new(&corrected.trace).what_if().sweep_with_edits(choice, options, stop)?;
     for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
+        if stop() {
+            break;
+        }
         corrected.move_to(end);
         let exact = Exact::new(&corrected.trace);
         let gains = exact.what_if().gains_of(choice, &edits, options.threads, stop)?;
         for (candidate, gain) in found.candidates.iter_mut().zip(gains) {
-            gain.into_iter().for_each(|gain| candidate.gain.widen(gain));
+            candidate.gain.widen(gain.unwrap_or(NO_GAIN));
         }
     }
-    found.notes.push(corrected.note());
+    let stopped =
+        if stop() { " But the search was stopped: the bounds may hold for the likely times alone." } else { "" };
+    found.notes.push(corrected.note() + stopped);
     Ok(found)
 }
 

@@ -62,7 +62,7 @@ impl Applier<'_, '_> {
     /// What a reader should know of an edit that changes nothing, or less than it seems.
     pub(super) fn explain(&mut self, edit: &Edit, count: usize, before: Mark) {
         let Some(selector) = &edit.selector else { return };
-        let is_about_waits = matches!(selector.target, Target::Names(What::Sync, _));
+        let is_about_waits = matches!(selector.target, Target::Names(What::Sync | What::Wait, _));
         let note = if is_about_waits && matches!(edit.action, Action::Scale(_)) {
             "a wait ends when what it waits for ends, however fast the call itself is: scale that work, or remove the wait"
         } else if self.does_anything(before) {
@@ -75,9 +75,10 @@ impl Applier<'_, '_> {
                 (Action::SetNs(_), Target::Names(What::Kernel | What::Collective, _) | Target::Stream(..)) => {
                     "it takes that long already"
                 }
-                (_, Target::Names(What::Kernel | What::Collective | What::Sync, _) | Target::Stream(..)) => {
-                    "it takes no time"
-                }
+                (
+                    _,
+                    Target::Names(What::Kernel | What::Collective | What::Sync | What::Wait, _) | Target::Stream(..),
+                ) => "it takes no time",
                 _ => "its thread does no work of its own there: it waits, and a wait ends when what it waits for ends",
             }
         };
