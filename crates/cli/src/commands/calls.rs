@@ -43,7 +43,7 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
             Some(before) => calls::compare(before, &tree, &options),
             None => calls::view(&tree, &options),
         };
-        let top = args.top.unwrap_or(if people { TOP } else { 0 });
+        let top = args.top.or(common.limit).unwrap_or(if people { TOP } else { 0 });
         let view = view.keep(args.depth.unwrap_or(0), top);
         (calls::view_table(&view), text(&view, common))
     };
@@ -195,7 +195,7 @@ fn lines(tree: &CallTree, metric: CallMetric, args: &CallsArgs, common: &Common)
     if let Some(focus) = focus {
         lines.retain(|line| focus.is_match(&format!("{} {}:{}", line.function, line.file, line.line)));
     }
-    let top = args.top.unwrap_or(if common.format == Format::Table { TOP } else { 0 });
+    let top = args.top.or(common.limit).unwrap_or(if common.format == Format::Table { TOP } else { 0 });
     let all = lines.len();
     if top > 0 {
         let mut order: Vec<usize> = (0..lines.len()).collect();

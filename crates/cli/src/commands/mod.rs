@@ -9,7 +9,7 @@ mod fail_on;
 mod generate;
 mod import;
 mod overlay;
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 mod record;
 mod report;
 mod report_content;
@@ -31,9 +31,9 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         }
         Command::CriticalPath(args) => critical_path::run(args, common)?,
         Command::WhatIf(args) => what_if::run(args, common)?,
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         Command::Record(args) => return record::run(args, common),
-        #[cfg(not(unix))]
+        #[cfg(not(target_os = "linux"))]
         Command::Record(_) => return Err(crate::failure::wrong_use("record works on Linux only")),
         Command::Calls(args) => calls::run(args, common)?,
         Command::Import(args) => import::run(args, common)?,

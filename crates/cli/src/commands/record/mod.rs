@@ -75,9 +75,10 @@ fn summary(tree: &CallTree, run: &str) -> String {
         }
     }
     let sources = if on.is_empty() { "no source on".to_owned() } else { format!("{} on", on.join(", ")) };
+    let nothing = if tree.metrics.is_empty() { "; no operator of PyTorch ran" } else { "" };
     let lost = if tree.report.is_clean() { "" } else { "; something was lost, as it says" };
     format!(
-        "stackline: {} call paths of {} ({}). Next: stackline calls {run}{lost}",
+        "stackline: {} call paths of {} ({}). Next: stackline calls {run}{nothing}{lost}",
         human::count(tree.nodes.len().saturating_sub(1)),
         super::calls::processes(tree),
         [vec![sources], off].concat().join("; "),
