@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod analyses;
+pub mod calls;
 pub mod classify;
 pub mod critical_path;
 pub mod hta_rows;

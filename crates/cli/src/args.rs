@@ -1,5 +1,9 @@
 //! What can be typed. The help texts here are the reference that `docs/cli` is generated from.
 
+mod calls;
+
+pub(crate) use calls::{By, CallsArgs, RecordArgs, View};
+use calls::{CALLS_EXAMPLE, RECORD_EXAMPLE};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
@@ -95,6 +99,12 @@ pub(crate) enum Command {
     /// Predict what changes would gain, or rank likely ones: what to fix first.
     #[command(after_help = WHAT_IF_EXAMPLE)]
     WhatIf(Box<WhatIfArgs>),
+    /// Run a program and record where its time goes: Python, operators and native code, as a tree of calls.
+    #[command(after_help = RECORD_EXAMPLE)]
+    Record(RecordArgs),
+    /// Look at a recording: top-down, bottom-up, flat, callers, source lines, or beside another one.
+    #[command(after_help = CALLS_EXAMPLE)]
+    Calls(Box<CallsArgs>),
     /// Store traces as a run directory, which opens without parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
     Import(ImportArgs),
@@ -113,8 +123,8 @@ pub(crate) enum Command {
     /// Break the time of the GPU down: computation, communication, memory, idle and why.
     #[command(after_help = "Example:\n  stackline timeline trace.json.gz --format json")]
     Timeline(Inputs),
-    /// Write traces in the format of another tool.
-    #[command(after_help = "Example:\n  stackline export trace.json.gz --to perfetto -o trace.pftrace --redact")]
+    /// Write traces, or recordings of calls, in the format of another tool.
+    #[command(after_help = EXPORT_EXAMPLE)]
     Export(ExportArgs),
     /// Check an input (what is in it, what is missing, what to do) or, without one, this machine.
     #[command(after_help = "Example:\n  stackline doctor trace.json.gz")]
@@ -132,6 +142,11 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  stackline man -o ~/.local/share/man/man1")]
     Man,
 }
+
+const EXPORT_EXAMPLE: &str = "Examples:
+  stackline export trace.json.gz --to perfetto -o trace.pftrace --redact
+  stackline export train.stackline --to flamegraph -o train.svg
+  stackline export train.stackline --to pprof --metric allocated -o train.pb.gz";
 
 const CRITICAL_PATH_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz
@@ -290,6 +305,9 @@ pub(crate) struct ExportArgs {
     /// Format to write.
     #[arg(long, value_enum)]
     pub(crate) to: Target,
+    /// Of a recording: what to weigh stacks by [default: the first of operator_time, cpu_time … that it has].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Option<String>,
     /// Leave out what may be private: top-level entries other than device properties and distributed information.
     #[arg(long)]
     pub(crate) redact: bool,
@@ -309,6 +327,16 @@ pub(crate) enum Target {
     Csv,
     /// A directory of Parquet tables: the same as `import` makes.
     Parquet,
+    /// Of a recording: stacks with their weights, a line each.
+    Collapsed,
+    /// Of a recording: JSON for speedscope.
+    Speedscope,
+    /// Of a recording: pprof's format, packed (.pb.gz), with all metrics.
+    Pprof,
+    /// Of a recording: JSON for the Firefox Profiler.
+    Firefox,
+    /// Of a recording: a flame graph, as SVG that opens in a browser.
+    Flamegraph,
 }
 
 /// Arguments of `doctor`.
@@ -326,6 +354,8 @@ impl Command {
             Self::Report(_) => "report",
             Self::CriticalPath(_) => "critical-path",
             Self::WhatIf(_) => "what-if",
+            Self::Record(_) => "record",
+            Self::Calls(_) => "calls",
             Self::Import(_) => "import",
             Self::Steps(_) => "steps",
             Self::Kernels(_) => "kernels",

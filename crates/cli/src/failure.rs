@@ -48,6 +48,24 @@ pub(crate) fn unreadable(message: impl Into<String>) -> Error {
     Unreadable(message.into()).into()
 }
 
+/// A command that cannot be run, with the exit code that shells give then.
+#[derive(Debug)]
+pub(crate) struct CannotRun(u8, String);
+
+impl std::fmt::Display for CannotRun {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.1)
+    }
+}
+
+impl std::error::Error for CannotRun {}
+
+/// A [`CannotRun`] as an error.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux runs commands"))]
+pub(crate) fn cannot_run(code: u8, message: impl Into<String>) -> Error {
+    CannotRun(code, message.into()).into()
+}
+
 /// "did you mean" for a name, or an empty text.
 pub(crate) fn did_you_mean<'a>(typed: &str, names: impl IntoIterator<Item = &'a str>) -> String {
     let near = stackline_engine::nearest(typed, names, 3);
@@ -78,6 +96,9 @@ fn code(error: &Error) -> u8 {
     }
     if error.is::<Unreadable>() {
         return UNREADABLE;
+    }
+    if let Some(CannotRun(code, _)) = error.downcast_ref() {
+        return *code;
     }
     match error.downcast_ref::<stackline_engine::Error>() {
         Some(e) if e.is_unreadable() => UNREADABLE,

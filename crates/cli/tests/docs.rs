@@ -6,10 +6,12 @@ mod common;
 use common::stdout;
 use std::path::PathBuf;
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "report",
     "critical-path",
     "what-if",
+    "record",
+    "calls",
     "import",
     "steps",
     "kernels",

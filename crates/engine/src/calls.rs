@@ -17,6 +17,9 @@ pub fn is_recording(run: &Path) -> bool {
 /// # Errors
 /// If the directory is no recording, or nothing of it can be read.
 pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
+    if run.is_file() {
+        return Err(Error::NoCalls { path: run.to_owned() });
+    }
     if !recording::has_streams(run) {
         let tree = stackline_store::read_calls(run)?;
         return tree.ok_or_else(|| Error::NoCalls { path: run.to_owned() });

@@ -4,7 +4,7 @@
 //! traces look like; nothing of it is stored in the repository.
 #![allow(clippy::print_stderr, reason = "a program for people")]
 
-use stackline_synth::{damage, demo, io, scan};
+use stackline_synth::{damage, demo, io, recording, scan};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -46,12 +46,28 @@ const OTHERS: &[&str] = &[
     r#"{"deviceProperties":[{"name":"NVIDIA B200","computeMajor":10}],"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":5,"args":{"correlation":1,"stream":7}},{"ph":"X","cat":"kernel","name":"l","pid":0,"tid":7,"ts":3,"dur":5}]}"#,
 ];
 
+/// The records of a stream, without its header and the length and checksum before each chunk.
+fn records(stream: &[u8]) -> Vec<u8> {
+    let mut records = Vec::new();
+    let mut rest = &stream[8..];
+    while let Some((prefix, chunk)) = rest.split_at_checked(8) {
+        let length = u32::from_le_bytes([prefix[0], prefix[1], prefix[2], prefix[3]]) as usize;
+        let (this, next) = chunk.split_at(length.min(chunk.len()));
+        records.extend(this);
+        rest = next;
+    }
+    records
+}
+
 fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
     let excerpts = excerpts()?;
     let mut seeds = Vec::new();
     for text in OTHERS.iter().map(|t| t.as_bytes().to_vec()).chain(excerpts.iter().cloned()) {
         seeds.push(("document", text.clone()));
         seeds.push(("chrome", text));
+    }
+    for (_, stream) in recording::streams(&recording::Config { steps: 1, ..recording::Config::default() }) {
+        seeds.push(("recording", records(&stream)));
     }
     for (i, kind) in damage::kinds().iter().enumerate() {
         for seed in 0..3 {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use stackline_ingest::Error;
 use stackline_ingest::recording::{read_recording, read_streams};
 use stackline_model::{CallFrameKind, CallMetric, CallStats, CallTree};
-use stackline_recording::{ChunkWriter, HEADER, Record};
+use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Record, Stats, Thread};
 use stackline_synth::recording::{Config, streams};
 
 fn tree(files: &[(String, Vec<u8>)]) -> CallTree {
@@ -77,7 +77,61 @@ fn ids_that_refer_to_nothing_are_counted() {
     assert_eq!(tree.check(), Ok(()));
 }
 
+/// Any statement, with ids that are sometimes right.
+fn record() -> impl Strategy<Value = Record> {
+    let id = || 0_u32..4;
+    let key = prop_oneof![
+        (id(), id(), id(), id()).prop_map(|(function, file, line, first_line)| FrameKey::Python {
+            function,
+            file,
+            line,
+            first_line
+        }),
+        id().prop_map(|name| FrameKey::Operator { name }),
+        (id(), any::<u64>()).prop_map(|(library, offset)| FrameKey::Native { library, offset }),
+        any::<u64>().prop_map(|address| FrameKey::Unmapped { address }),
+        Just(FrameKey::Overflow),
+    ];
+    let stats = any::<(u64, u64, u64, u64, u128)>().prop_map(|(count, sum, min, max, sum_of_squares)| Stats {
+        count,
+        sum,
+        min,
+        max,
+        sum_of_squares,
+    });
+    let metric = prop_oneof![Just(Metric::OperatorTime), Just(Metric::CallTime), (0_u16..3).prop_map(Metric::Counter)];
+    prop_oneof![
+        Just(Record::Process(Box::default())),
+        id().prop_map(|id| Record::Thread(Thread { id, ..Thread::default() })),
+        (id(), "[a-c]").prop_map(|(id, text)| Record::Text { id, text }),
+        (id(), key).prop_map(|(id, key)| Record::Frame { id, key }),
+        (id(), id()).prop_map(|(id, path)| Record::Library { id, path, build_id: vec![1] }),
+        (id(), id(), id(), id()).prop_map(|(thread, id, parent, frame)| Record::Node { thread, id, parent, frame }),
+        (id(), id(), metric, stats).prop_map(|(thread, node, metric, stats)| Record::Stats {
+            thread,
+            node,
+            metric,
+            stats
+        }),
+        any::<u64>().prop_map(|at_ns| Record::End { at_ns }),
+    ]
+}
+
 proptest! {
+    /// Statements in any order, about anything: what they make is a tree.
+    #[test]
+    fn nonsense_makes_no_nonsense(records in proptest::collection::vec(record(), 0..120)) {
+        let mut chunk = ChunkWriter::new();
+        chunk.push(&Record::Process(Box::default())).unwrap();
+        for record in &records {
+            chunk.push(record).unwrap();
+        }
+        let file = [HEADER.as_slice(), chunk.finish()].concat();
+        let tree = read_streams([("x", file.as_slice())]);
+        prop_assert_eq!(tree.check(), Ok(()));
+        prop_assert_eq!(tree.report.records, records.len() as u64 + 1);
+    }
+
     /// Cut anywhere, damaged anywhere: what is kept is a tree, and the loss is told.
     #[test]
     fn damage_loses_no_more_than_it_must(seed in 0_u64..50, at in 0.0_f64..1.0, flip: bool) {

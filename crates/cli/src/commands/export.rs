@@ -15,6 +15,14 @@ use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
+    if let Some(write) = super::export_calls::writer(args.to) {
+        return super::export_calls::run(args, common, write);
+    }
+    if args.metric.is_some() {
+        return Err(wrong_use(
+            "--metric is for exports of recordings: collapsed, speedscope, pprof, firefox, flamegraph",
+        ));
+    }
     if common.output.is_none() && matches!(args.to, Target::Csv | Target::Parquet) {
         return Err(wrong_use("this format is a directory: say where with -o DIRECTORY"));
     }
@@ -59,7 +67,7 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
             save_run(&TraceSet { traces }, directory, args.force)?;
         }
         (Target::Parquet, Some(directory)) => save_run(&session.set, directory, args.force)?,
-        (Target::Csv | Target::Parquet, None) => {}
+        _ => {}
     }
     session.say_read_report()
 }
@@ -81,7 +89,7 @@ fn name(target: Target) -> &'static str {
     match target {
         Target::Chrome => "a Chrome trace",
         Target::Perfetto => "this export",
-        Target::Csv | Target::Parquet => "a directory",
+        _ => "a directory",
     }
 }
 

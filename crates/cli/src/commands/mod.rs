@@ -1,12 +1,16 @@
 //! One file per command.
 
+mod calls;
 mod critical_path;
 mod doctor;
 mod export;
+mod export_calls;
 mod fail_on;
 mod generate;
 mod import;
 mod overlay;
+#[cfg(target_os = "linux")]
+mod record;
 mod report;
 mod report_content;
 mod tables;
@@ -27,6 +31,11 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         }
         Command::CriticalPath(args) => critical_path::run(args, common)?,
         Command::WhatIf(args) => what_if::run(args, common)?,
+        #[cfg(target_os = "linux")]
+        Command::Record(args) => return record::run(args, common),
+        #[cfg(not(target_os = "linux"))]
+        Command::Record(_) => return Err(crate::failure::wrong_use("record works on Linux only")),
+        Command::Calls(args) => calls::run(args, common)?,
         Command::Import(args) => import::run(args, common)?,
         Command::Steps(args) => tables::run(name, tables::STEPS, args, common)?,
         Command::Kernels(args) => tables::run(name, tables::KERNELS, args, common)?,

@@ -1,5 +1,6 @@
 //! One file per form of output.
 
+pub mod calls;
 pub mod csv;
 pub mod human;
 pub mod json;

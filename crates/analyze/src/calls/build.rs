@@ -1,0 +1,218 @@
+//! Builds views.
+
+use super::{CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{CallNodeId, CallStats, CallThreadId, CallTree};
+use std::cmp::Reverse;
+
+/// A view in the making: of one run, or of two beside each other.
+#[derive(Debug, Default)]
+pub(super) struct Builder {
+    labels: Vec<CallLabel>,
+    ids: FxHashMap<CallLabel, usize>,
+    nodes: Vec<ViewNode>,
+    children: FxHashMap<(usize, usize), usize>,
+    totals: [CallStats; 2],
+    /// Scratch: labels that a value has counted for.
+    counted: FxHashSet<usize>,
+}
+
+/// The labels of a tree's frames, and which of them patterns match.
+struct Labels {
+    of_frame: Vec<usize>,
+    hidden: Vec<bool>,
+    focused: Vec<bool>,
+    wanted: Vec<bool>,
+}
+
+/// Where a value lies: labels from the outermost to its own.
+struct Place {
+    path: Vec<usize>,
+    /// The value counts for labels from here on: times of calls are held by those of their callers already.
+    from: usize,
+    /// Whether its own frame is shown, rather than hidden.
+    own: bool,
+}
+
+impl Builder {
+    pub(super) fn new() -> Self {
+        Self { nodes: vec![ViewNode::default()], labels: vec![CallLabel::default()], ..Self::default() }
+    }
+
+    fn label(&mut self, label: CallLabel) -> usize {
+        let next = self.labels.len();
+        let id = *self.ids.entry(label.clone()).or_insert(next);
+        if id == next {
+            self.labels.push(label);
+        }
+        id
+    }
+
+    fn labels(&mut self, tree: &CallTree, options: &ViewOptions) -> Labels {
+        let labels: Vec<CallLabel> = tree.frames.iter().map(|f| CallLabel::of(tree, f, options.by_line)).collect();
+        // Patterns see lines, whether or not they tell frames apart.
+        let texts: Vec<String> = tree.frames.iter().map(|f| CallLabel::of(tree, f, true).whole()).collect();
+        let matching = |pattern: &Option<regex_lite::Regex>| {
+            let matches = |text: &String| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text));
+            texts.iter().map(matches).collect()
+        };
+        let (hidden, focused, wanted) =
+            (matching(&options.hide), matching(&options.focus), matching(&options.callers_of));
+        Labels { of_frame: labels.into_iter().map(|label| self.label(label)).collect(), hidden, focused, wanted }
+    }
+
+    /// Adds what was measured in a run, as the one that is looked at or the one `before` it.
+    pub(super) fn add(&mut self, tree: &CallTree, options: &ViewOptions, before: bool) {
+        let labels = self.labels(tree, options);
+        let measured: Vec<bool> =
+            tree.exclusive(options.metric, |_| true).iter().map(|stats| stats.count > 0).collect();
+        for (node, thread, metric, stats) in tree.metrics.iter() {
+            if metric != options.metric {
+                continue;
+            }
+            let place = place(tree, node, &labels, options, &measured);
+            // Times of calls within calls are no part of the whole.
+            if place.as_ref().is_none_or(|place| place.from == 0) || options.metric.adds_up() {
+                self.totals[usize::from(before)].merge(stats);
+            }
+            if let Some(place) = place {
+                self.put(tree, options, place, (node, thread), stats, before);
+            }
+        }
+    }
+
+    fn put(
+        &mut self,
+        tree: &CallTree,
+        options: &ViewOptions,
+        place: Place,
+        at: (CallNodeId, CallThreadId),
+        stats: &CallStats,
+        before: bool,
+    ) {
+        let group = options.by.map(|by: Grouping| self.label(CallLabel::group(by.name(tree, at.0, at.1))));
+        let Place { mut path, from, own } = place;
+        match options.shape {
+            Shape::Flat => return self.put_flat(&path[from..], group, own, stats, before),
+            Shape::TopDown => self.count(0, stats, before, from == 0),
+            Shape::BottomUp | Shape::Callers => {
+                path.reverse();
+                self.count(0, stats, before, from == 0);
+            }
+        }
+        let up = options.shape != Shape::TopDown;
+        let mut row = 0;
+        if let Some(group) = group {
+            row = self.child(row, group);
+            self.count(row, stats, before, from == 0);
+        }
+        for (depth, &label) in path.iter().enumerate() {
+            row = self.child(row, label);
+            self.count(row, stats, before, up || depth >= from);
+            // Towards callers, what was hit itself is the first.
+            if own && !before && depth == if up { 0 } else { path.len() - 1 } {
+                self.nodes[row].exclusive.merge(stats);
+            }
+        }
+    }
+
+    fn put_flat(&mut self, path: &[usize], group: Option<usize>, own: bool, stats: &CallStats, before: bool) {
+        self.count(0, stats, before, true);
+        let mut counted = std::mem::take(&mut self.counted);
+        counted.clear();
+        let path: &[usize] = group.as_ref().map_or(path, std::slice::from_ref);
+        for &label in path {
+            let row = self.child(0, label);
+            self.count(row, stats, before, counted.insert(label));
+        }
+        if let Some(&last) = path.last().filter(|_| (own || group.is_some()) && !before) {
+            let row = self.child(0, last);
+            self.nodes[row].exclusive.merge(stats);
+        }
+        self.counted = counted;
+    }
+
+    fn child(&mut self, parent: usize, label: usize) -> usize {
+        let next = self.nodes.len();
+        let row = *self.children.entry((parent, label)).or_insert(next);
+        if row == next {
+            let depth = self.nodes[parent].depth + 1;
+            self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
+        }
+        row
+    }
+
+    fn count(&mut self, row: usize, stats: &CallStats, before: bool, counts: bool) {
+        let node = &mut self.nodes[row];
+        if counts {
+            if before { &mut node.before } else { &mut node.inclusive }.merge(stats);
+        }
+    }
+
+    /// The view, its rows in the order in which they are read.
+    pub(super) fn finish(self, tree: &CallTree, options: &ViewOptions, compared: bool) -> CallView {
+        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
+        for (row, node) in self.nodes.iter().enumerate().skip(1) {
+            children[node.parent].push(row);
+        }
+        let weight = |row: usize| match compared {
+            true => self.nodes[row].change().unsigned_abs(),
+            false => u128::from(self.nodes[row].inclusive.sum),
+        };
+        let mut nodes: Vec<ViewNode> = Vec::with_capacity(self.nodes.len());
+        let mut pending = vec![(0, 0)];
+        while let Some((row, parent)) = pending.pop() {
+            let new = nodes.len();
+            nodes.push(ViewNode { parent, ..self.nodes[row] });
+            let mut below = std::mem::take(&mut children[row]);
+            below.sort_by_key(|&child| (Reverse(weight(child)), &self.labels[self.nodes[child].label]));
+            pending.extend(below.into_iter().rev().map(|child| (child, new)));
+        }
+        CallView {
+            metric: super::metric_name(tree, options.metric),
+            title: options.metric.title(&tree.strings).to_owned(),
+            unit: options.metric.unit(),
+            total: self.totals[0],
+            before: compared.then_some(self.totals[1]),
+            labels: self.labels,
+            nodes,
+            left_out: 0,
+        }
+    }
+}
+
+/// Where a value of a node is put; `None` if it is not shown.
+fn place(
+    tree: &CallTree,
+    node: CallNodeId,
+    labels: &Labels,
+    options: &ViewOptions,
+    measured: &[bool],
+) -> Option<Place> {
+    let mut place = Place { path: Vec::new(), from: 0, own: true };
+    let (mut focused, mut wanted) = (options.focus.is_none(), None);
+    for at in tree.path(node) {
+        let frame = tree.nodes.frame[at.index()].index();
+        focused |= labels.focused[frame];
+        if wanted.is_none() && labels.wanted[frame] {
+            wanted = Some(place.path.len());
+        }
+        place.own = !labels.hidden[frame] || wanted == Some(place.path.len());
+        if place.own {
+            place.path.push(labels.of_frame[frame]);
+        }
+        if at != node && measured[at.index()] && !options.metric.adds_up() {
+            place.from = place.path.len();
+        }
+    }
+    if options.shape == Shape::Callers {
+        let end = wanted? + 1;
+        place.own &= end == place.path.len();
+        // A time that is held by that of a caller below the wanted frame counts nothing more.
+        if place.from >= end {
+            return None;
+        }
+        place.path.truncate(end);
+    }
+    focused.then_some(place)
+}

@@ -1,0 +1,168 @@
+//! Ways to look at a calling context tree: top-down, bottom-up, flat, callers of something; grouped, focused, compared.
+//!
+//! Each is a [`CallView`], a tree of labels with inclusive and exclusive values. A view is built from the values at the
+//! nodes of the tree: each value is put at the end of a path of labels, and counts for each label of that path once.
+
+mod build;
+mod group;
+mod label;
+mod lines;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub use group::Grouping;
+pub use label::CallLabel;
+pub use lines::{SourceLine, lines_table, source_lines};
+pub use table::{metric_name, view_table};
+
+use regex_lite::Regex;
+use stackline_model::{CallMetric, CallStats, CallTree, Unit};
+
+/// Which way to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Shape {
+    /// From the root to what was called.
+    #[default]
+    TopDown,
+    /// From what was hit to its callers.
+    BottomUp,
+    /// Each frame once, wherever it stands.
+    Flat,
+    /// From chosen frames to their callers.
+    Callers,
+}
+
+/// What to show of a tree.
+#[derive(Clone, Debug)]
+pub struct ViewOptions {
+    /// What is measured.
+    pub metric: CallMetric,
+    /// Which way to look.
+    pub shape: Shape,
+    /// What to split the values by.
+    pub by: Option<Grouping>,
+    /// Only paths with a frame that matches.
+    pub focus: Option<Regex>,
+    /// Frames that match are left out; what they called stands below their callers.
+    pub hide: Option<Regex>,
+    /// With [`Shape::Callers`]: the frames whose callers are wanted.
+    pub callers_of: Option<Regex>,
+    /// Whether lines tell Python frames apart; otherwise their functions do.
+    pub by_line: bool,
+}
+
+impl ViewOptions {
+    /// Everything of a metric, top-down.
+    pub fn new(metric: CallMetric) -> Self {
+        let (shape, by_line) = (Shape::TopDown, true);
+        Self { metric, shape, by: None, focus: None, hide: None, callers_of: None, by_line }
+    }
+}
+
+/// A tree of labels, in the order in which it is read: callers first, the largest children first.
+#[derive(Clone, Debug)]
+pub struct CallView {
+    /// Stable name of the metric.
+    pub metric: String,
+    /// The metric for people.
+    pub title: String,
+    /// Unit of its sums.
+    pub unit: Unit,
+    /// All that was measured, shown or not.
+    pub total: CallStats,
+    /// The same of the run that is compared with, in a comparison.
+    pub before: Option<CallStats>,
+    /// Labels, each once.
+    pub labels: Vec<CallLabel>,
+    /// Nodes; row 0 is the root, whose label means nothing.
+    pub nodes: Vec<ViewNode>,
+    /// Nodes that were left out by [`CallView::keep`].
+    pub left_out: usize,
+}
+
+/// A node of a view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ViewNode {
+    /// Row of its parent; 0 for the root itself.
+    pub parent: usize,
+    /// 0 for the root.
+    pub depth: usize,
+    /// Row of its label.
+    pub label: usize,
+    /// Values here and below.
+    pub inclusive: CallStats,
+    /// Values here.
+    pub exclusive: CallStats,
+    /// In a comparison, the inclusive values of the other run.
+    pub before: CallStats,
+}
+
+impl ViewNode {
+    /// How much this run has more than the other one.
+    pub fn change(&self) -> i128 {
+        i128::from(self.inclusive.sum) - i128::from(self.before.sum)
+    }
+}
+
+/// A view of a tree.
+pub fn view(tree: &CallTree, options: &ViewOptions) -> CallView {
+    let mut builder = build::Builder::new();
+    builder.add(tree, options, false);
+    builder.finish(tree, options, false)
+}
+
+/// A view of `after` beside that of `before`: the same labels stand in the same place. Functions are compared, not
+/// lines, which move when a program is changed.
+pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> CallView {
+    let options = ViewOptions { by_line: false, ..options.clone() };
+    let mut builder = build::Builder::new();
+    let metric = match options.metric {
+        CallMetric::Counter(name) => {
+            before.strings.find(after.strings.get(name)).map_or(options.metric, CallMetric::Counter)
+        }
+        fixed => fixed,
+    };
+    builder.add(before, &ViewOptions { metric, ..options.clone() }, true);
+    builder.add(after, &options, false);
+    builder.finish(after, &options, true)
+}
+
+impl CallView {
+    /// The same view without nodes deeper than `depth`, and with only the `top` largest of the rest (in a comparison,
+    /// those that changed most) and what leads to them. 0 keeps all.
+    #[must_use]
+    pub fn keep(&self, depth: usize, top: usize) -> Self {
+        let compared = self.before.is_some();
+        let weight = |row: usize| match compared {
+            true => self.nodes[row].change().unsigned_abs(),
+            false => u128::from(self.nodes[row].inclusive.sum),
+        };
+        let shallow = |row: &usize| depth == 0 || self.nodes[*row].depth <= depth;
+        let mut rows: Vec<usize> = (1..self.nodes.len()).filter(shallow).collect();
+        if top > 0 {
+            rows.sort_by_key(|&row| (std::cmp::Reverse(weight(row)), row));
+            rows.truncate(top);
+        }
+        let mut kept = vec![false; self.nodes.len()];
+        for mut row in rows {
+            while !std::mem::replace(&mut kept[row], true) {
+                row = self.nodes[row].parent;
+            }
+        }
+        kept[0] = true;
+        let mut new_row = vec![0; self.nodes.len()];
+        let mut nodes = Vec::new();
+        for (row, node) in self.nodes.iter().enumerate().filter(|(row, _)| kept[*row]) {
+            new_row[row] = nodes.len();
+            nodes.push(ViewNode { parent: new_row[node.parent], ..*node });
+        }
+        let left_out = self.left_out + self.nodes.len() - nodes.len();
+        Self { nodes, left_out, ..self.clone() }
+    }
+
+    /// The label of a node.
+    pub fn label(&self, row: usize) -> &CallLabel {
+        &self.labels[self.nodes[row].label]
+    }
+}

@@ -1,0 +1,129 @@
+//! A small program, with numbers worked out by hand; and what holds for every tree.
+
+use super::*;
+use proptest::prelude::*;
+use stackline_model::{CallFrame, CallProcess, CallThread, CallThreadId, CallTreeBuilder};
+
+/// Paths of single letters: capitals are Python functions on the line of their position, others operators.
+fn tree(hits: &[(&str, u64)]) -> CallTree {
+    let mut builder = CallTreeBuilder::new();
+    let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
+    let name = builder.text("main");
+    let threads: Vec<CallThreadId> =
+        (0..2).map(|tid| builder.thread(CallThread { process, tid, torch_id: 0, name })).collect();
+    for (index, (path, value)) in hits.iter().enumerate() {
+        let node = path.chars().fold(CallTree::ROOT, |node, letter| {
+            let name = builder.text(&letter.to_string());
+            let file = builder.text("dir/a.py");
+            let python = CallFrame::Python { function: name, file, line: letter as u32, first_line: 1 };
+            let frame = if letter.is_uppercase() { python } else { CallFrame::Operator { name } };
+            let frame = builder.frame(frame);
+            builder.child(node, frame)
+        });
+        builder.add(node, threads[index % 2], CallMetric::OperatorTime, &CallStats::of(*value));
+    }
+    builder.finish()
+}
+
+fn options() -> ViewOptions {
+    ViewOptions::new(CallMetric::OperatorTime)
+}
+
+fn rows(view: &CallView) -> Vec<String> {
+    let row = |(row, node): (usize, &ViewNode)| {
+        format!("{}{} {} {}", " ".repeat(node.depth - 1), view.label(row).name, node.inclusive.sum, node.exclusive.sum)
+    };
+    view.nodes.iter().enumerate().skip(1).map(row).collect()
+}
+
+fn pattern(text: &str) -> Option<Regex> {
+    Some(Regex::new(text).unwrap())
+}
+
+const HITS: &[(&str, u64)] = &[("ABx", 10), ("ABxy", 5), ("Cx", 2), ("AAz", 1)];
+
+#[test]
+fn top_down() {
+    let view = view(&tree(HITS), &options());
+    assert_eq!(rows(&view), ["A 16 0", " B 15 0", "  x 15 10", "   y 5 5", " A 1 0", "  z 1 1", "C 2 0", " x 2 2"]);
+    assert_eq!((view.total.sum, view.total.count), (18, 4));
+}
+
+#[test]
+fn bottom_up() {
+    let view = view(&tree(HITS), &ViewOptions { shape: Shape::BottomUp, ..options() });
+    let expected = [
+        "x 12 12", " B 10 0", "  A 10 0", " C 2 0", "y 5 5", " x 5 0", "  B 5 0", "   A 5 0", "z 1 1", " A 1 0",
+        "  A 1 0",
+    ];
+    assert_eq!(rows(&view), expected);
+}
+
+#[test]
+fn flat_counts_recursion_once() {
+    let view = view(&tree(HITS), &ViewOptions { shape: Shape::Flat, ..options() });
+    assert_eq!(rows(&view), ["x 17 12", "A 16 0", "B 15 0", "y 5 5", "C 2 0", "z 1 1"]);
+}
+
+#[test]
+fn callers() {
+    let of = |text| ViewOptions { shape: Shape::Callers, callers_of: pattern(text), ..options() };
+    assert_eq!(rows(&view(&tree(HITS), &of("^x"))), ["x 17 12", " B 15 0", "  A 15 0", " C 2 0"]);
+    assert_eq!(rows(&view(&tree(HITS), &of("^A"))), ["A 16 0"], "the outermost A is meant");
+}
+
+#[test]
+fn focus_and_hide() {
+    let focused = view(&tree(HITS), &ViewOptions { focus: pattern("^y"), ..options() });
+    assert_eq!(rows(&focused), ["A 5 0", " B 5 0", "  x 5 0", "   y 5 5"]);
+    assert_eq!(focused.total.sum, 18, "shares are those of the whole");
+    let hidden = view(&tree(HITS), &ViewOptions { hide: pattern("^[ABy] ?"), ..options() });
+    assert_eq!(rows(&hidden), ["x 15 10", "C 2 0", " x 2 2", "z 1 1"]);
+}
+
+#[test]
+fn groups_stand_first() {
+    let by = |by| rows(&view(&tree(HITS), &ViewOptions { by: Some(by), shape: Shape::Flat, ..options() }));
+    assert_eq!(by(Grouping::Operator), ["x 12 12", "y 5 5", "z 1 1"]);
+    assert_eq!(by(Grouping::Thread), ["thread 0 main of process 7 12 12", "thread 1 main of process 7 6 6"]);
+    assert_eq!(by(Grouping::Function), ["B dir/a.py 15 15", "C dir/a.py 2 2", "A dir/a.py 1 1"]);
+    assert_eq!(by(Grouping::Module), ["(no module) 18 18"]);
+    let tree_by = view(&tree(&HITS[2..3]), &ViewOptions { by: Some(Grouping::File), ..options() });
+    assert_eq!(rows(&tree_by), ["dir/a.py 2 0", " C 2 0", "  x 2 2"]);
+}
+
+#[test]
+fn a_comparison_shows_what_changed_most_first() {
+    let (before, after) = (tree(&[("Ax", 10), ("Ay", 3)]), tree(&[("Ax", 11), ("Az", 5), ("Ay", 3)]));
+    let view = compare(&before, &after, &options());
+    let changes: Vec<_> =
+        view.nodes.iter().enumerate().skip(1).map(|(row, n)| (view.label(row).name.as_str(), n.change())).collect();
+    assert_eq!(changes, [("A", 6), ("z", 5), ("x", 1), ("y", 0)]);
+    let kept = view.keep(0, 2);
+    assert_eq!((kept.nodes.len(), kept.left_out), (3, 2));
+}
+
+#[test]
+fn lines_have_their_costs() {
+    let lines = source_lines(&tree(HITS), CallMetric::OperatorTime);
+    let lines: Vec<_> = lines.iter().map(|l| (l.function.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();
+    assert_eq!(lines, [("A", 65, 16, 1), ("B", 66, 15, 15), ("C", 67, 2, 2)]);
+}
+
+proptest! {
+    /// Every view puts every value somewhere, once.
+    #[test]
+    fn nothing_is_lost(hits in proptest::collection::vec(("[A-Ca-c]{1,6}", 0_u64..1000), 0..40)) {
+        let hits: Vec<(&str, u64)> = hits.iter().map(|(path, value)| (path.as_str(), *value)).collect();
+        let sum: u64 = hits.iter().map(|hit| hit.1).sum();
+        for shape in [Shape::TopDown, Shape::BottomUp, Shape::Flat] {
+            for by in [None, Some(Grouping::Thread), Some(Grouping::Operator)] {
+                let view = view(&tree(&hits), &ViewOptions { shape, by, ..options() });
+                let exclusive: u64 = view.nodes.iter().map(|node| node.exclusive.sum).sum();
+                prop_assert_eq!((view.total.sum, view.nodes[0].inclusive.sum, exclusive), (sum, sum, sum));
+                let parents = view.nodes.iter().enumerate().skip(1).all(|(row, node)| node.parent < row);
+                prop_assert!(parents);
+            }
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What can be typed after `record` and `calls`.
+
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+pub(crate) const RECORD_EXAMPLE: &str =
+    "The run directory is NAME.stackline for a script NAME.py (with a number, if that is taken), or what -o says.
+The command runs as it does alone: same input, output, exit code and signals.
+
+Examples:
+  stackline record -- python train.py --epochs 1
+  stackline record -o slow.stackline -- torchrun --nproc-per-node 2 train.py
+  stackline record --without python -- python train.py";
+
+pub(crate) const CALLS_EXAMPLE: &str =
+    "Patterns are regular expressions over `function file:line`, or the name of an operator, module or span.
+
+Examples:
+  stackline calls train.stackline
+  stackline calls train.stackline --view flat --top 20
+  stackline calls train.stackline --callers-of '^aten::copy_$'
+  stackline calls train.stackline --by phase --depth 3
+  stackline calls train.stackline --focus attention --hide 'site-packages'
+  stackline calls train.stackline --lines --metric cpu_time
+  stackline calls --diff before.stackline after.stackline
+  stackline calls train.stackline --format json --output calls.json";
+
+/// Arguments of `record`.
+#[derive(Args, Debug)]
+pub(crate) struct RecordArgs {
+    /// Leave these sources out, separated by commas: python (frames of Python).
+    #[arg(long, value_name = "SOURCES", value_delimiter = ',')]
+    pub(crate) without: Vec<String>,
+    /// Distinct call paths that the tree of a thread may have; what comes later is put into one node and counted.
+    #[arg(long, value_name = "N")]
+    pub(crate) max_nodes: Option<u32>,
+    /// The command to run, with its arguments.
+    #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Arguments of `calls`.
+#[derive(Args, Debug)]
+pub(crate) struct CallsArgs {
+    /// The run directory that `record` made; with --diff, two of them.
+    #[arg(value_name = "RUN", required = true, num_args = 1..=2)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// Which way to look [default: top-down].
+    #[arg(long, value_enum)]
+    pub(crate) view: Option<View>,
+    /// The callers of all frames that match this pattern.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) callers_of: Option<String>,
+    /// What to measure by: operator_time, call_time, cpu_time, real_time, allocated, freed, or the name of a counter
+    /// [default: the first of these that the run has].
+    #[arg(long, value_name = "NAME")]
+    pub(crate) metric: Option<String>,
+    /// Split by this first; with --view flat, a row for each.
+    #[arg(long, value_enum)]
+    pub(crate) by: Option<By>,
+    /// Only paths with a frame that matches this pattern.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) focus: Option<String>,
+    /// Leave frames that match this pattern out: what they call stands below their callers.
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) hide: Option<String>,
+    /// Only so many levels; 0 means all [default: 0].
+    #[arg(long, value_name = "N")]
+    pub(crate) depth: Option<usize>,
+    /// Only so many rows, the largest ones and what leads to them; 0 means all [default: 40 with --format table].
+    #[arg(long, value_name = "N")]
+    pub(crate) top: Option<usize>,
+    /// Lines of the source with their costs.
+    #[arg(long, conflicts_with_all = ["view", "callers_of", "by", "hide", "depth", "diff"])]
+    pub(crate) lines: bool,
+    /// Compare two runs: what changed from the first to the second, function by function.
+    #[arg(long)]
+    pub(crate) diff: bool,
+}
+
+/// Which way to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum View {
+    /// From the start of threads to what they called.
+    TopDown,
+    /// From what was hit to its callers.
+    BottomUp,
+    /// Each function and operator once.
+    Flat,
+    /// From the frames that --callers-of names to their callers.
+    Callers,
+}
+
+/// What to split by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum By {
+    /// Threads.
+    Thread,
+    /// Processes.
+    Process,
+    /// Ranks of a distributed job.
+    Rank,
+    /// Backward, optimizer, and the rest.
+    Phase,
+    /// Operators (the innermost of a path).
+    Operator,
+    /// Instances of modules (the innermost).
+    Module,
+    /// Spans that the program named (the innermost).
+    Span,
+    /// Python functions (the innermost).
+    Function,
+    /// Python files (of the innermost function).
+    File,
+}

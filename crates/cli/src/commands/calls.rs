@@ -1,0 +1,245 @@
+//! `calls`: the calling context tree of a recording.
+
+use crate::args::{By, CallsArgs, Common, Format, View};
+use crate::failure::{did_you_mean, wrong_use};
+use crate::output::{Answer, style};
+use crate::session::Session;
+use anyhow::Result;
+use regex_lite::Regex;
+use serde_json::json;
+use stackline_analyze::calls::{self, CallView, Grouping, Shape, SourceLine, ViewOptions};
+use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, TraceSet};
+use stackline_present::{calls as drawn, human, terminal};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Rows for people where they do not say.
+const TOP: usize = 40;
+
+/// Runs the command.
+pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
+    if common.steps.is_some() || common.rank.is_some() {
+        return Err(wrong_use(
+            "a recording of calls has neither steps nor ranks to choose from; --by rank splits by rank",
+        ));
+    }
+    let (run, before) = match (&args.runs[..], args.diff) {
+        ([run], false) => (run, None),
+        ([before, after], true) => (after, Some(before)),
+        (_, true) => return Err(wrong_use("--diff compares two runs: stackline calls --diff BEFORE AFTER")),
+        _ => return Err(wrong_use("one run at a time; --diff compares two")),
+    };
+    let tree = open(run)?;
+    let compared = before.map(|run| format!(" compared with {}", run.display())).unwrap_or_default();
+    let before = before.map(|run| open(run)).transpose()?;
+    let metric = metric(&tree, args.metric.as_deref())?;
+    let people = common.format == Format::Table;
+    let head = if people { head(&tree, &format!("{}{compared}", run.display()), metric) } else { String::new() };
+    let (table, text) = if args.lines {
+        lines(&tree, metric, args, common)?
+    } else {
+        let options = options(&tree, args, metric)?;
+        let view = match &before {
+            Some(before) => calls::compare(before, &tree, &options),
+            None => calls::view(&tree, &options),
+        };
+        let top = args.top.or(common.limit).unwrap_or(if people { TOP } else { 0 });
+        let view = view.keep(args.depth.unwrap_or(0), top);
+        (calls::view_table(&view), text(&view, common))
+    };
+    let mut session = Session::empty(common);
+    session.set = TraceSet {
+        traces: described(run, &tree)
+            .into_iter()
+            .chain(before.iter().flat_map(|b| described(&args.runs[0], b)))
+            .collect(),
+    };
+    let tables = session.pick(vec![table])?;
+    let extra = vec![("recording", recording(&tree, run)), ("metric", json!(calls::metric_name(&tree, metric)))];
+    let head = format!("{head}\n{text}");
+    let shown = people.then(Vec::new);
+    Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)
+}
+
+fn open(run: &Path) -> Result<CallTree> {
+    Ok(stackline_engine::open_calls(run)?)
+}
+
+/// A trace that is nothing but the read report, which every answer shows.
+fn described(run: &Path, tree: &CallTree) -> Option<Trace> {
+    let mut trace = Trace::default();
+    trace.meta.name = run.display().to_string();
+    trace.report = tree.report.clone();
+    Some(trace)
+}
+
+/// The metric that was asked for, or the first that was measured.
+pub(crate) fn metric(tree: &CallTree, wanted: Option<&str>) -> Result<CallMetric> {
+    let measured = tree.measured();
+    let names: Vec<&str> = measured.iter().map(|metric| metric.name(&tree.strings)).collect();
+    let Some(wanted) = wanted else {
+        return Ok(measured.first().copied().unwrap_or(CallMetric::OperatorTime));
+    };
+    match names.iter().position(|name| *name == wanted) {
+        Some(at) => Ok(measured[at]),
+        None if names.is_empty() => Err(wrong_use("nothing was measured in this run")),
+        None => {
+            let near = did_you_mean(wanted, names.iter().copied());
+            Err(wrong_use(format!("no metric {wanted:?} in this run{near} There are: {}", names.join(", "))))
+        }
+    }
+}
+
+fn options(tree: &CallTree, args: &CallsArgs, metric: CallMetric) -> Result<ViewOptions> {
+    let pattern = |text: &Option<String>| text.as_deref().map(pattern).transpose();
+    let shape = match (args.view, &args.callers_of) {
+        (None | Some(View::Callers), Some(_)) => Shape::Callers,
+        (Some(View::Callers), None) => return Err(wrong_use("callers of what? --callers-of PATTERN says it")),
+        (Some(_), Some(_)) => return Err(wrong_use("--callers-of is a view of its own: leave --view out")),
+        (None | Some(View::TopDown), None) => Shape::TopDown,
+        (Some(View::BottomUp), None) => Shape::BottomUp,
+        (Some(View::Flat), None) => Shape::Flat,
+    };
+    let callers_of = pattern(&args.callers_of)?;
+    if let (Some(pattern), Some(text)) = (&callers_of, &args.callers_of) {
+        let known = |frame| pattern.is_match(&calls::CallLabel::of(tree, frame, true).whole());
+        if !tree.frames.iter().any(known) {
+            return Err(wrong_use(format!("no frame matches {text:?}; --view flat lists them")));
+        }
+    }
+    let by = args.by.map(grouping);
+    let (focus, hide) = (pattern(&args.focus)?, pattern(&args.hide)?);
+    Ok(ViewOptions { shape, by, focus, hide, callers_of, ..ViewOptions::new(metric) })
+}
+
+fn pattern(text: &str) -> Result<Regex> {
+    Regex::new(text).map_err(|error| wrong_use(format!("{text:?} is no regular expression: {error}")))
+}
+
+fn grouping(by: By) -> Grouping {
+    match by {
+        By::Thread => Grouping::Thread,
+        By::Process => Grouping::Process,
+        By::Rank => Grouping::Rank,
+        By::Phase => Grouping::Phase,
+        By::Operator => Grouping::Operator,
+        By::Module => Grouping::Module,
+        By::Span => Grouping::Span,
+        By::Function => Grouping::Function,
+        By::File => Grouping::File,
+    }
+}
+
+/// What was recorded, and what else could be shown.
+fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
+    let first = tree.processes.first();
+    let command = first.map_or_else(String::new, |process| process.command.join(" "));
+    let versions = first.map_or_else(String::new, |process| {
+        let version =
+            |name: &str, version: &str| if version.is_empty() { String::new() } else { format!(", {name} {version}") };
+        format!("{}{}", version("Python", &process.python), version("PyTorch", &process.torch))
+    });
+    let total = tree.inclusive(metric, &tree.exclusive(metric, |_| true)).first().copied().unwrap_or_default();
+    let CallStats { sum, count, .. } = total;
+    let mut text =
+        format!("{run}: {}, {}{versions}\n", terminal::shorten(&terminal::clean(&command), 60), processes(tree),);
+    text.push_str(&format!(
+        "{}: {} ({} values)",
+        capital(metric.title(&tree.strings)),
+        drawn::amount(metric.unit(), sum),
+        human::count(count)
+    ));
+    let others: Vec<&str> =
+        tree.measured().into_iter().filter(|other| *other != metric).map(|other| other.name(&tree.strings)).collect();
+    if !others.is_empty() {
+        text.push_str(&format!("; --metric shows {}", others.join(", ")));
+    }
+    text.push('\n');
+    text
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// How many processes and threads there are, and for how long.
+pub(crate) fn processes(tree: &CallTree) -> String {
+    let counted = |count: usize, one: &str, many: &str| {
+        format!("{} {}", human::count(count), if count == 1 { one } else { many })
+    };
+    let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max();
+    let time =
+        lasted.map_or_else(String::new, |ns| format!(", {}", human::duration(i64::try_from(ns).unwrap_or(i64::MAX))));
+    format!(
+        "{}, {}{time}",
+        counted(tree.processes.len(), "process", "processes"),
+        counted(tree.threads.len(), "thread", "threads")
+    )
+}
+
+fn text(view: &CallView, common: &Common) -> String {
+    let style = style(common);
+    let mut text = drawn::view(view, &style);
+    if view.left_out > 0 {
+        let note = format!("{} more rows: --top 0 shows all, --depth and --focus choose.", human::count(view.left_out));
+        text.push_str(&terminal::note(&note, &style));
+    }
+    text
+}
+
+/// Lines with their texts, as a table and for people; for these the costliest only.
+fn lines(tree: &CallTree, metric: CallMetric, args: &CallsArgs, common: &Common) -> Result<(Table, String)> {
+    let focus = args.focus.as_deref().map(pattern).transpose()?;
+    let mut lines = calls::source_lines(tree, metric);
+    if let Some(focus) = focus {
+        lines.retain(|line| focus.is_match(&format!("{} {}:{}", line.function, line.file, line.line)));
+    }
+    let top = args.top.or(common.limit).unwrap_or(if common.format == Format::Table { TOP } else { 0 });
+    let all = lines.len();
+    if top > 0 {
+        let mut order: Vec<usize> = (0..lines.len()).collect();
+        order.sort_by_key(|&at| std::cmp::Reverse(lines[at].inclusive.sum));
+        order.truncate(top);
+        order.sort_unstable();
+        lines = order.into_iter().map(|at| lines[at].clone()).collect();
+    }
+    let mut files: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for line in &lines {
+        let read = || std::fs::read_to_string(&line.file).unwrap_or_default().lines().map(str::to_owned).collect();
+        files.entry(&line.file).or_insert_with(read);
+    }
+    let text_of = |line: &SourceLine| {
+        let text = files.get(line.file.as_str())?.get(line.line.checked_sub(1)? as usize)?;
+        Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+    };
+    let total = tree.inclusive(metric, &tree.exclusive(metric, |_| true)).first().map_or(0, |all| all.sum);
+    let style = style(common);
+    let mut text = drawn::lines(&lines, metric.unit(), total, text_of, &style);
+    if all > lines.len() {
+        let note = format!("{} more lines: --top 0 shows all, --focus chooses.", human::count(all - lines.len()));
+        text.push_str(&terminal::note(&note, &style));
+    }
+    Ok((calls::lines_table(tree, metric, &lines, text_of), text))
+}
+
+/// What the JSON document says of the recording.
+fn recording(tree: &CallTree, run: &Path) -> serde_json::Value {
+    let processes = tree.processes.iter().map(|process| {
+        json!({
+            "pid": process.pid, "parent_pid": process.parent_pid, "role": process.role.name(), "rank": process.rank,
+            "start_unix_ns": process.start_unix_ns, "lasted_ns": process.lasted_ns, "command": process.command,
+            "python": process.python, "torch": process.torch,
+            "sources": process.sources.iter().map(|s| json!({"name": s.name, "on": s.on, "detail": s.detail})).collect::<Vec<_>>(),
+            "lost": process.lost.iter().map(|(what, count)| json!({"what": what, "count": count})).collect::<Vec<_>>(),
+        })
+    });
+    let metrics: Vec<&str> = tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect();
+    json!({
+        "run": run.display().to_string(),
+        "processes": processes.collect::<Vec<_>>(),
+        "threads": tree.threads.len(),
+        "nodes": tree.nodes.len(),
+        "metrics": metrics,
+    })
+}

@@ -1,0 +1,92 @@
+//! Runs the command as if it ran alone: signals pass on to it, and its end becomes ours.
+
+use crate::failure::cannot_run;
+use anyhow::{Context, Result};
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, waitid};
+use nix::unistd::Pid;
+use signal_hook::consts::signal::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::iterator::SignalsInfo;
+use signal_hook::iterator::exfiltrator::WithOrigin;
+use signal_hook::low_level::siginfo::Cause;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Signals that would end this process before the command, or that programs give a meaning of their own.
+const PASSED_ON: [i32; 7] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGALRM];
+
+/// Runs the command and waits for its end.
+pub(super) fn run(command: &[OsString], environment: &[(&str, OsString)]) -> Result<ExitStatus> {
+    let [program, arguments @ ..] = command else { return Err(cannot_run(NOT_FOUND, "there is no command")) };
+    // From here on no signal ends this process; a handler is no heritage, so the command starts with none.
+    let mut signals = SignalsInfo::<WithOrigin>::new(wanted()).context("cannot handle signals")?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .envs(environment.iter().map(|(name, value)| (name, value)))
+        .spawn()
+        .map_err(|error| not_started(program, &error))?;
+    let pid = Pid::from_raw(child.id().cast_signed());
+    // `None` once it has ended: its number may then be another's.
+    let alive = Arc::new(Mutex::new(Some(pid)));
+    let handle = signals.handle();
+    let target = Arc::clone(&alive);
+    let forwarder = std::thread::spawn(move || {
+        for origin in signals.forever() {
+            // What the terminal sends (Ctrl-C), it sends to the command as well.
+            let sent = matches!(origin.cause, Cause::Sent(_) | Cause::Unknown);
+            let target = target.lock().unwrap_or_else(PoisonError::into_inner);
+            if let (Some(pid), true, Ok(signal)) = (*target, sent, Signal::try_from(origin.signal)) {
+                // It may be gone, and waits to be waited for.
+                let _ = kill(pid, signal);
+            }
+        }
+    });
+    wait_until_ended(pid);
+    *alive.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    let ended = child.wait().context("cannot learn how the command ended");
+    handle.close();
+    let _ = forwarder.join();
+    ended
+}
+
+/// Waits without taking notice: its number stays its own until it is forgotten here.
+fn wait_until_ended(pid: Pid) {
+    while waitid(Id::Pid(pid), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) == Err(nix::errno::Errno::EINTR) {}
+}
+
+/// The signals to pass on, without those that this process was told to ignore: so must the command be (`nohup`).
+fn wanted() -> impl Iterator<Item = i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    PASSED_ON.into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
+}
+
+/// Exit code where a command is not found, as shells have it.
+const NOT_FOUND: u8 = 127;
+/// Exit code where it cannot be run.
+const NOT_RUN: u8 = 126;
+
+fn not_started(program: &OsString, error: &io::Error) -> anyhow::Error {
+    let name = program.to_string_lossy();
+    match error.kind() {
+        io::ErrorKind::NotFound => cannot_run(NOT_FOUND, format!("{name}: command not found")),
+        _ => cannot_run(NOT_RUN, format!("{name}: cannot be run: {error}")),
+    }
+}
+
+/// The exit code of what ended. If it was killed by a signal, this process is, too, and this does not return.
+pub(super) fn end_like(ended: ExitStatus) -> u8 {
+    let Some(signal) = ended.signal() else {
+        return ended.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    };
+    // The command has left its own core, if it was to.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+    // A signal that does not end processes by default: as shells say it.
+    u8::try_from(128 + signal).unwrap_or(1)
+}

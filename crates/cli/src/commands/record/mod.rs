@@ -1,0 +1,86 @@
+//! `record`: runs a command with the recorder in its Python processes, and merges what they wrote.
+//!
+//! The command runs as it does alone. Whatever goes wrong here after it has started never changes its result.
+
+mod launch;
+mod place;
+
+use crate::args::{Common, RecordArgs};
+use crate::failure::wrong_use;
+use crate::output::say;
+use anyhow::Result;
+use place::Place;
+use stackline_model::CallTree;
+use stackline_present::human;
+
+/// What can be left out.
+const SOURCES: &[&str] = &["python"];
+
+/// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
+pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
+    if common.steps.is_some() || common.rank.is_some() {
+        return Err(wrong_use(
+            "record takes the whole program: --steps and --rank are for the commands that look at traces",
+        ));
+    }
+    if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
+        return Err(wrong_use(format!("no source {unknown:?}; --without knows: {}", SOURCES.join(", "))));
+    }
+    let recorder = place::recorder()?;
+    let place = Place::create(common.output.as_deref(), &args.command)?;
+    let mut environment = place.environment(&recorder)?;
+    if !args.without.is_empty() {
+        environment.push(("STACKLINE_WITHOUT", args.without.join(",").into()));
+    }
+    if let Some(limit) = args.max_nodes {
+        environment.push(("STACKLINE_MAX_NODES", limit.to_string().into()));
+    }
+    let ended = match launch::run(&args.command, &environment) {
+        Ok(ended) => ended,
+        Err(error) => {
+            place.give_up();
+            return Err(error);
+        }
+    };
+    place.remove_bootstrap();
+    let run = place.shown();
+    // The result is the command's, whatever comes of the recording.
+    let _ = match stackline_engine::merge_calls(place.path()) {
+        Ok(tree) => say(&summary(&tree, &run)),
+        Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
+            place.give_up();
+            say(NOTHING)
+        }
+        Err(error) => say(&format!(
+            "stackline: the recording is whole, but could not be merged: {error}. `stackline calls {run}` tries again."
+        )),
+    };
+    Ok(launch::end_like(ended))
+}
+
+const NOTHING: &str = "stackline: nothing was recorded: no Python process reported. Only Python can be recorded, without \
+    its options -I, -S and -E, and with the environment that the command was given.";
+
+/// What was recorded, what worked, and what to do next.
+fn summary(tree: &CallTree, run: &str) -> String {
+    let mut off: Vec<String> = Vec::new();
+    let mut on: Vec<&str> = Vec::new();
+    for source in tree.processes.iter().flat_map(|process| &process.sources) {
+        if source.on && !on.contains(&source.name.as_str()) {
+            on.push(&source.name);
+        }
+        let text = format!("{} off ({})", source.name, source.detail);
+        if !source.on && !off.contains(&text) {
+            off.push(text);
+        }
+    }
+    let sources = if on.is_empty() { "no source on".to_owned() } else { format!("{} on", on.join(", ")) };
+    let nothing = if tree.metrics.is_empty() { "; no operator of PyTorch ran" } else { "" };
+    let lost = if tree.report.is_clean() { "" } else { "; something was lost, as it says" };
+    format!(
+        "stackline: {} call paths of {} ({}). Next: stackline calls {run}{nothing}{lost}",
+        human::count(tree.nodes.len().saturating_sub(1)),
+        super::calls::processes(tree),
+        [vec![sources], off].concat().join("; "),
+    )
+}

@@ -1,0 +1,185 @@
+//! `calls` and the exports of recordings, over made-up ones.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{failure, stackline, stdout};
+use serde_json::Value;
+use stackline_synth::recording::{Config, streams};
+use std::path::Path;
+
+/// A recording whose launcher was killed: it has nothing but streams.
+fn write(run: &Path, config: &Config) -> String {
+    std::fs::create_dir_all(run.join("streams")).unwrap();
+    for (name, file) in streams(config) {
+        std::fs::write(run.join("streams").join(name), file).unwrap();
+    }
+    run.to_str().unwrap().to_owned()
+}
+
+/// Runs a command in the folder of the run, so that paths in its output are always the same.
+fn shown(folder: &Path, args: &[&str]) -> String {
+    let output = stackline(args).current_dir(folder).env("COLUMNS", "100").output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn sample() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("train.stackline"), &Config { ranks: 2, ..Config::default() });
+    folder
+}
+
+#[test]
+fn the_views() {
+    let folder = sample();
+    let view = |more: &[&str]| shown(folder.path(), &[&["calls", "train.stackline"], more].concat());
+    insta::assert_snapshot!("calls_top_down", view(&[]));
+    insta::assert_snapshot!("calls_bottom_up", view(&["--view", "bottom-up", "--top", "12"]));
+    insta::assert_snapshot!("calls_flat", view(&["--view", "flat", "--hide", "native|libpython"]));
+    insta::assert_snapshot!("calls_callers", view(&["--callers-of", "^aten::addmm$"]));
+    insta::assert_snapshot!("calls_by_phase", view(&["--by", "phase", "--depth", "1"]));
+    insta::assert_snapshot!("calls_by_thread", view(&["--by", "thread", "--view", "flat"]));
+    insta::assert_snapshot!("calls_focus", view(&["--focus", "GeluBackward0", "--metric", "allocated"]));
+    insta::assert_snapshot!("calls_samples", view(&["--metric", "cpu_time"]));
+    insta::assert_snapshot!("calls_csv", view(&["--view", "flat", "--format", "csv", "--top", "5"]));
+}
+
+#[test]
+fn source_lines_stand_beside_their_costs() {
+    let folder = sample();
+    let mut text = vec![String::new(); 60];
+    text[47] = "    loss = model(batch)".to_owned();
+    std::fs::write(folder.path().join("train.py"), text.join("\n")).unwrap();
+    insta::assert_snapshot!(
+        "calls_lines",
+        shown(folder.path(), &["calls", "train.stackline", "--lines", "--top", "9"])
+    );
+}
+
+#[test]
+fn two_runs_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    write(&folder.path().join("before"), &Config { steps: 20, ..Config::default() });
+    write(&folder.path().join("after"), &Config { steps: 20, slower: 3, ..Config::default() });
+    insta::assert_snapshot!("calls_diff", shown(folder.path(), &["calls", "--diff", "before", "after", "--top", "6"]));
+    let text = shown(folder.path(), &["calls", "--diff", "before", "after", "--format", "json"]);
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
+    let linear = rows.iter().find(|row| row["name"] == "feed_forward").unwrap();
+    assert_eq!(
+        linear["change"].as_i64().unwrap(),
+        linear["inclusive"].as_i64().unwrap() - linear["before"].as_i64().unwrap()
+    );
+}
+
+/// The tables that `record` makes say what the streams say, and a stream that grew since is read anew.
+#[test]
+fn merged_or_not_the_answer_is_the_same() {
+    let folder = sample();
+    let run = folder.path().join("train.stackline");
+    let answers = || {
+        let views: [&[&str]; 4] = [&[], &["--view", "flat"], &["--by", "process"], &["--metric", "cpu_time"]];
+        views.map(|more| shown(folder.path(), &[&["calls", "train.stackline", "--format", "json"], more].concat()))
+    };
+    let from_streams = answers();
+    stackline_engine::merge_calls(&run).unwrap();
+    assert!(run.join("calls/call_nodes.parquet").exists());
+    assert_eq!(answers(), from_streams);
+    let (name, file) = streams(&Config { ranks: 2, steps: 30, ..Config::default() }).swap_remove(0);
+    std::fs::write(run.join("streams").join(name), file).unwrap();
+    assert_ne!(answers(), from_streams, "a process wrote on after the merge");
+    std::fs::remove_dir_all(run.join("streams")).unwrap();
+    assert_eq!(answers(), from_streams, "the tables alone are a run");
+}
+
+#[test]
+fn keys_of_the_document() {
+    let folder = sample();
+    let document: Value =
+        serde_json::from_str(&shown(folder.path(), &["calls", "train.stackline", "--format", "json"])).unwrap();
+    assert_eq!(document["schema"], "stackline/calls/1");
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let text = [
+        ("document", keys(&document)),
+        ("recording", keys(&document["recording"])),
+        ("process", keys(&document["recording"]["processes"][0])),
+        ("calls", keys(&document["tables"]["calls"]["rows"][0])),
+    ];
+    let lines = serde_json::from_str::<Value>(&shown(
+        folder.path(),
+        &["calls", "train.stackline", "--lines", "--format", "json"],
+    ))
+    .unwrap();
+    let text = text.into_iter().chain([("call_lines", keys(&lines["tables"]["call_lines"]["rows"][0]))]);
+    insta::assert_snapshot!(
+        "schema_calls",
+        text.map(|(name, keys)| format!("{name}: {keys}")).collect::<Vec<_>>().join("\n")
+    );
+}
+
+#[test]
+fn what_was_lost_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = write(&folder.path().join("run"), &Config { killed: true, ..Config::default() });
+    assert!(stdout(&["calls", &run]).contains("process_killed"));
+    let stream = std::fs::read_dir(folder.path().join("run/streams")).unwrap().next().unwrap().unwrap().path();
+    let bytes = std::fs::read(&stream).unwrap();
+    std::fs::write(&stream, &bytes[..bytes.len() - 3]).unwrap();
+    assert!(stdout(&["calls", &run]).contains("cut_stream"));
+}
+
+#[test]
+fn exports_are_written_whole_or_refused() {
+    let folder = sample();
+    let run = folder.path().join("train.stackline");
+    let run = run.to_str().unwrap();
+    for (target, begin) in [
+        ("collapsed", &b"<module> (train.py:88);"[..]),
+        ("speedscope", b"{\"$schema\""),
+        ("pprof", &[0x1f, 0x8b]),
+        ("firefox", b"{"),
+        ("flamegraph", b"<?xml"),
+    ] {
+        let file = folder.path().join(target);
+        stdout(&["export", run, "--to", target, "--metric", "allocated", "-o", file.to_str().unwrap()]);
+        assert!(std::fs::read(file).unwrap().starts_with(begin), "{target}");
+    }
+    let (code, text) = failure(&["export", run, "--to", "perfetto"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("is a recording of calls without a trace"), "{text}");
+    let trace = common::write_sample(folder.path(), 0);
+    let (code, text) = failure(&["export", &trace, "--to", "pprof"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert_eq!(failure(&["export", &trace, "--to", "chrome", "--metric", "allocated"]).0, Some(2));
+}
+
+#[test]
+fn what_cannot_be_shown_is_said() {
+    let folder = sample();
+    let run = folder.path().join("train.stackline");
+    let run = run.to_str().unwrap();
+    for (more, words) in [
+        (&["--metric", "cpu_tim"][..], "did you mean cpu_time"),
+        (&["--callers-of", "no such"], "no frame matches"),
+        (&["--focus", "("], "is no regular expression"),
+        (&["--view", "callers"], "--callers-of PATTERN says it"),
+        (&["--steps", "1"], "neither steps nor ranks"),
+        (&["--diff"], "--diff compares two runs"),
+        (&["--lines", "--view", "flat"], "cannot be used with"),
+    ] {
+        let (code, text) = failure(&[&["calls", run], more].concat());
+        assert_eq!(code, Some(2), "{more:?}: {text}");
+        assert!(text.contains(words), "{more:?}: {text}");
+    }
+    let trace = common::write_sample(folder.path(), 0);
+    let imported = folder.path().join("import.stackline");
+    let imported = imported.to_str().unwrap();
+    stdout(&["import", &trace, "-o", imported]);
+    let (code, text) = failure(&["calls", imported]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("holds no recording of calls"), "{text}");
+    let (code, text) = failure(&["report", run]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("look at it with `stackline calls"), "{text}");
+}

@@ -1,0 +1,193 @@
+//! `record` runs a command as it runs alone; and with a real PyTorch, its calls are recorded.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+mod common;
+
+use common::stackline;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// `stackline record … -- sh -c SCRIPT` in a folder of its own. What is no Python never asks for the recorder.
+fn record(folder: &Path, options: &[&str], script: &str) -> Command {
+    let recorder = folder.join("recorder.so");
+    std::fs::write(&recorder, "").unwrap();
+    let mut command = stackline(&[&["record"], options, &["--", "sh", "-c", script]].concat());
+    command.current_dir(folder).env("STACKLINE_RECORDER", recorder);
+    command
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn output_input_and_exit_code_are_the_commands() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = record(folder.path(), &[], "read line; echo \"got $line\"; echo problem >&2; exit 7")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(child.stdin.as_mut().unwrap(), b"word\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "got word\n");
+    let text = stderr(&output);
+    assert!(text.starts_with("problem\n") && text.contains("no Python process reported"), "{text}");
+    assert_eq!(names(folder.path()), ["recorder.so"], "nothing is left behind where nothing was recorded");
+}
+
+#[test]
+fn a_command_that_is_killed_kills_its_launcher_likewise() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, number) in [("TERM", 15), ("KILL", 9), ("SEGV", 11), ("INT", 2)] {
+        let output = record(folder.path(), &[], &format!("kill -{name} $$")).output().unwrap();
+        assert_eq!(output.status.signal(), Some(number), "{name}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn signals_are_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["TERM", "HUP", "USR1", "USR2", "INT", "QUIT"] {
+        let script = format!("trap 'echo caught {name}; exit 3' {name}; echo ready; while :; do sleep 0.05; done");
+        let mut child =
+            record(folder.path(), &[], &script).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let killed = Command::new("kill").args([format!("-{name}"), child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        assert_eq!(lines.next().unwrap().unwrap(), format!("caught {name}"));
+        assert_eq!(child.wait().unwrap().code(), Some(3), "{name}");
+    }
+}
+
+/// `nohup` ignores SIGHUP, and what it runs ignores it, too: with the launcher between them as without.
+#[test]
+fn ignored_signals_stay_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorded = record(folder.path(), &[], "kill -HUP $$; echo alive");
+    let mut command = Command::new("sh");
+    command.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]).arg(recorded.get_program()).args(recorded.get_args());
+    command.envs(recorded.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(folder.path());
+    assert_eq!(String::from_utf8_lossy(&command.output().unwrap().stdout), "alive\n");
+    assert_eq!(String::from_utf8_lossy(&recorded.output().unwrap().stdout), "");
+}
+
+#[test]
+fn what_cannot_be_run_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let recorder = folder.path().join("recorder.so");
+    std::fs::write(&recorder, "").unwrap();
+    let fails = |arguments: &[&str]| {
+        let mut command = stackline(arguments);
+        let output = command.current_dir(folder.path()).env("STACKLINE_RECORDER", &recorder).output().unwrap();
+        (output.status.code(), stderr(&output))
+    };
+    let (code, text) = fails(&["record"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("<COMMAND>"), "{text}");
+    let (code, text) = fails(&["record", "--", "no-such-command"]);
+    assert_eq!((code, text.as_str()), (Some(127), "error: no-such-command: command not found\n"));
+    let (code, text) = fails(&["record", "--", "./recorder.so"]);
+    assert_eq!(code, Some(126), "{text}");
+    let (code, text) = fails(&["record", "--without", "pyhton", "--", "true"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("pyhton") && text.contains("python"), "{text}");
+    std::fs::create_dir(folder.path().join("taken")).unwrap();
+    let (code, text) = fails(&["record", "-o", "taken", "--", "true"]);
+    assert_eq!((code, text.as_str()), (Some(2), "error: taken exists already; choose another name with -o\n"));
+    let (code, text) = fails(&["record", "-o", "no/such/folder", "--", "true"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("no/such/folder: cannot make a run directory here"), "{text}");
+    assert_eq!(names(folder.path()), ["recorder.so", "taken"]);
+    std::fs::remove_file(&recorder).unwrap();
+    let (code, text) = fails(&["record", "--", "true"]);
+    assert_eq!(code, Some(1));
+    assert!(text.contains("no recorder there, as STACKLINE_RECORDER says"), "{text}");
+}
+
+/// What a process wrote is merged, and the names of runs count up.
+#[test]
+fn runs_are_named_after_the_script_and_a_free_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = folder.path().join("sample");
+    std::fs::create_dir(&sample).unwrap();
+    let config = stackline_synth::recording::Config::default();
+    for (name, file) in stackline_synth::recording::streams(&config) {
+        std::fs::write(sample.join(name), file).unwrap();
+    }
+    let script = folder.path().join("work.py");
+    std::fs::write(
+        &script,
+        "cp sample/* \"$STACKLINE_RECORD/streams\"; test -f \"${PYTHONPATH%%:*}/sitecustomize.py\"",
+    )
+    .unwrap();
+    let recorder = folder.path().join("recorder.so");
+    std::fs::write(&recorder, "").unwrap();
+    for name in ["work.stackline", "work-2.stackline"] {
+        let mut command = stackline(&["record", "sh", "work.py"]);
+        let output = command.current_dir(folder.path()).env("STACKLINE_RECORDER", &recorder).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        let text = stderr(&output);
+        assert_eq!(text.lines().count(), 1, "{text}");
+        assert!(text.contains(&format!("Next: stackline calls {name}")) && text.contains("python, torch on"), "{text}");
+        assert_eq!(names(&folder.path().join(name)), ["calls", "manifest.json", "streams"]);
+    }
+}
+
+/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the test is skipped, but not in CI.
+fn torch() -> Option<(PathBuf, PathBuf)> {
+    let recorder = Path::new(env!("CARGO_BIN_EXE_stackline")).with_file_name("libstackline_record.so");
+    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
+    let ci = std::env::var("CI").as_deref() == Ok("true");
+    let Some(python) = python else {
+        assert!(!ci, "CI needs STACKLINE_TORCH (python/torch_env.py)");
+        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
+        return None;
+    };
+    if !recorder.exists() {
+        assert!(!ci, "CI needs the recorder (cargo build -p stackline-record)");
+        println!("skipped: {} is not built (cargo build -p stackline-record)", recorder.display());
+        return None;
+    }
+    Some((python, recorder))
+}
+
+#[test]
+fn a_real_training_program() {
+    let Some((python, recorder)) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/examples/train_gpt.py");
+    let run = folder.path().join("gpt.stackline");
+    let run = run.to_str().unwrap();
+    let steps = ["--steps", "5"];
+    let alone = Command::new(&python).arg(&program).args(steps).output().unwrap();
+    let mut command = stackline(&["record", "-o", run, "--"]);
+    let recorded = command.arg(&python).arg(&program).args(steps).env("STACKLINE_RECORDER", recorder).output().unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let losses = |output: &Output| -> Vec<String> {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        text.lines().filter(|line| line.contains("loss")).map(str::to_owned).collect()
+    };
+    assert_eq!(losses(&recorded), losses(&alone), "the program computes the same, bit by bit");
+    let flat = common::stdout(&["calls", run, "--view", "flat", "--format", "json"]);
+    let document: serde_json::Value = serde_json::from_str(&flat).unwrap();
+    let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
+    for name in ["aten::addmm", "AddmmBackward0", "aten::scaled_dot_product_attention"] {
+        assert!(rows.iter().any(|row| row["name"] == name), "{name}");
+    }
+    let tree = common::stdout(&["calls", run, "--focus", "AddmmBackward0", "--top", "0"]);
+    assert!(tree.contains("train_gpt.py:"), "backward operators stand below the Python of their forward ones:\n{tree}");
+}

@@ -1,0 +1,34 @@
+//! Collapsed stacks: `frame;frame;frame weight` a line, what flame graph tools read.
+
+use super::{title, weighted};
+use stackline_model::{CallMetric, CallTree};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Writes the stacks of all threads together, by text.
+///
+/// # Errors
+/// If `out` cannot be written to.
+pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+    for (stack, weight) in stacks(tree, metric) {
+        writeln!(out, "{stack} {weight}")?;
+    }
+    Ok(())
+}
+
+/// Stacks and their weights.
+pub(super) fn stacks(tree: &CallTree, metric: CallMetric) -> BTreeMap<String, u64> {
+    // The separator, and line breaks, cannot be part of a name.
+    let clean = |text: String| text.replace(';', ":").replace(['\n', '\r'], " ");
+    let titles: Vec<String> = tree.frames.iter().map(|frame| clean(title(tree, frame))).collect();
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    for stack in weighted(tree, metric) {
+        let names =
+            tree.path(stack.node).into_iter().map(|node| titles[tree.nodes.frame[node.index()].index()].as_str());
+        let text = names.collect::<Vec<_>>().join(";");
+        let text = if text.is_empty() { "(nothing)".to_owned() } else { text };
+        let weight = stacks.entry(text).or_default();
+        *weight = weight.saturating_add(stack.stats.sum);
+    }
+    stacks
+}

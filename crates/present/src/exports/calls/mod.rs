@@ -1,0 +1,65 @@
+//! Calling context trees in the formats of other tools: one file per format.
+//!
+//! Those tools know stacks with weights. Each row of the tree's metrics is one: the stack of its node with its sum.
+
+mod collapsed;
+mod firefox;
+mod flamegraph;
+mod pprof;
+mod pprof_proto;
+mod speedscope;
+#[cfg(test)]
+mod tests;
+
+pub use collapsed::write as write_collapsed;
+pub use firefox::write as write_firefox;
+pub use flamegraph::write as write_flamegraph;
+pub use pprof::write as write_pprof;
+pub use speedscope::write as write_speedscope;
+
+use stackline_model::{CallFrame, CallMetric, CallNodeId, CallStats, CallThreadId, CallTree};
+
+/// A stack with a weight.
+#[derive(Clone, Copy, Debug)]
+struct Weighted {
+    node: CallNodeId,
+    thread: CallThreadId,
+    stats: CallStats,
+}
+
+/// All stacks with weights that add up to the whole: of times of calls only those that no other call holds.
+fn weighted(tree: &CallTree, metric: CallMetric) -> Vec<Weighted> {
+    let exclusive = tree.exclusive(metric, |_| true);
+    let path_holds =
+        |node: CallNodeId| tree.path(node).iter().any(|&above| above != node && exclusive[above.index()].count > 0);
+    let rows = tree.metrics.iter().filter(|row| row.2 == metric && row.3.sum > 0);
+    rows.filter(|row| metric.adds_up() || !path_holds(row.0))
+        .map(|(node, thread, _, &stats)| Weighted { node, thread, stats })
+        .collect()
+}
+
+/// What a frame is called in one text: Python with file and line, as py-spy has it.
+fn title(tree: &CallTree, frame: &CallFrame) -> String {
+    let name = frame.name(&tree.strings);
+    match *frame {
+        CallFrame::Python { file, line, .. } => {
+            let file = tree.strings.get(file);
+            let file = file.rsplit('/').next().unwrap_or(file);
+            format!("{name} ({file}:{line})")
+        }
+        _ => name,
+    }
+}
+
+/// What a thread is called.
+fn thread_title(tree: &CallTree, thread: CallThreadId) -> String {
+    let Some(row) = tree.threads.get(thread.index()) else { return "thread".to_owned() };
+    let process = tree.processes.get(row.process.index());
+    let rank = process.and_then(|p| p.rank).map_or_else(String::new, |rank| format!("rank {rank}, "));
+    format!("{rank}process {}, {} {}", process.map_or(0, |p| p.pid), tree.strings.get(row.name), row.tid)
+}
+
+/// What the whole is called: the command.
+fn run_title(tree: &CallTree) -> String {
+    tree.processes.first().map_or_else(|| "recording".to_owned(), |process| process.command.join(" "))
+}

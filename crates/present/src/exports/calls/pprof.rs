@@ -1,0 +1,116 @@
+//! pprof's profile: all metrics at once, one kind of value each.
+
+use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Sample, ValueType};
+use super::{run_title, weighted};
+use prost::Message;
+use rustc_hash::FxHashMap;
+use stackline_model::{CallFrame, CallMetric, CallNodeId, CallThreadId, CallTree, StrId, Unit};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+/// Texts by number; the first is empty.
+#[derive(Default)]
+struct Texts {
+    all: Vec<String>,
+    ids: FxHashMap<String, i64>,
+}
+
+impl Texts {
+    fn id(&mut self, text: &str) -> i64 {
+        if let Some(&id) = self.ids.get(text) {
+            return id;
+        }
+        let id = self.all.len() as i64;
+        self.all.push(text.to_owned());
+        self.ids.insert(text.to_owned(), id);
+        id
+    }
+}
+
+/// Writes the profile, not compressed. `metric` is what is shown first.
+///
+/// # Errors
+/// If `out` cannot be written to.
+pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+    let mut texts = Texts::default();
+    texts.id("");
+    let metrics = tree.measured();
+    let mut profile = Profile { sample: samples(tree, &metrics, &mut texts), ..Profile::default() };
+    for metric in &metrics {
+        let unit = match metric.unit() {
+            Unit::Ns => "nanoseconds",
+            Unit::Bytes => "bytes",
+            _ => "count",
+        };
+        let (r#type, unit) = (texts.id(metric.name(&tree.strings)), texts.id(unit));
+        profile.sample_type.push(ValueType { r#type, unit });
+    }
+    profile.default_sample_type = texts.id(metric.name(&tree.strings));
+    profile.comment = vec![texts.id(&run_title(tree))];
+    profile.time_nanos = tree.processes.first().map_or(0, |process| process.start_unix_ns);
+    let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max().unwrap_or(0);
+    profile.duration_nanos = i64::try_from(lasted).unwrap_or(i64::MAX);
+    locations(tree, &mut profile, &mut texts);
+    profile.string_table = texts.all;
+    out.write_all(&profile.encode_to_vec())
+}
+
+fn samples(tree: &CallTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sample> {
+    let mut values: BTreeMap<(CallNodeId, CallThreadId), Vec<i64>> = BTreeMap::new();
+    for (column, &metric) in metrics.iter().enumerate() {
+        for stack in weighted(tree, metric) {
+            let row = values.entry((stack.node, stack.thread)).or_insert_with(|| vec![0; metrics.len()]);
+            row[column] = i64::try_from(stack.stats.sum).unwrap_or(i64::MAX);
+        }
+    }
+    let keys = ["thread", "tid", "pid", "rank"].map(|key| texts.id(key));
+    let labels = |thread: CallThreadId, texts: &mut Texts| {
+        let Some(row) = tree.threads.get(thread.index()) else { return Vec::new() };
+        let number = |key: usize, num: u32| Label { key: keys[key], num: i64::from(num), ..Label::default() };
+        let mut labels =
+            vec![Label { key: keys[0], str: texts.id(tree.strings.get(row.name)), num: 0 }, number(1, row.tid)];
+        if let Some(process) = tree.processes.get(row.process.index()) {
+            labels.push(number(2, process.pid));
+            labels.extend(process.rank.map(|rank| number(3, rank)));
+        }
+        labels
+    };
+    let location = |node: CallNodeId| u64::from(tree.nodes.frame[node.index()].0) + 1;
+    let sample = |((node, thread), value): ((CallNodeId, CallThreadId), Vec<i64>)| Sample {
+        location_id: tree.path(node).into_iter().rev().map(location).collect(),
+        value,
+        label: labels(thread, texts),
+    };
+    values.into_iter().map(sample).collect()
+}
+
+/// A location per frame, a function per name and file, a mapping per library.
+fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
+    let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();
+    let mut mappings: FxHashMap<StrId, u64> = FxHashMap::default();
+    for (id, frame) in (1..).zip(&tree.frames) {
+        let name = texts.id(&frame.name(&tree.strings));
+        let filename = frame.file().map_or(0, |file| texts.id(tree.strings.get(file)));
+        let next = profile.function.len() as u64 + 1;
+        let function = *functions.entry((name, filename)).or_insert(next);
+        if function == next {
+            let start_line = if let CallFrame::Python { first_line, .. } = *frame { i64::from(first_line) } else { 0 };
+            profile.function.push(Function { id: next, name, filename, start_line });
+        }
+        let line = Line { function_id: function, line: i64::from(frame.line().unwrap_or(0)) };
+        let (mapping_id, address) = match *frame {
+            CallFrame::Native { library, build_id, offset } => {
+                let next = profile.mapping.len() as u64 + 1;
+                let mapping = *mappings.entry(library).or_insert(next);
+                if mapping == next {
+                    let build_id = texts.id(tree.strings.get(build_id));
+                    profile.mapping.push(Mapping { id: next, memory_limit: u64::MAX, filename, build_id });
+                }
+                (mapping, offset)
+            }
+            CallFrame::Unmapped { address, .. } => (0, address),
+            _ => (0, 0),
+        };
+        profile.location.push(Location { id, mapping_id, address, line: vec![line] });
+    }
+}

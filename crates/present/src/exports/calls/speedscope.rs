@@ -1,0 +1,90 @@
+//! speedscope's own format (<https://www.speedscope.app/file-format-schema.json>): a profile per thread.
+
+use super::{run_title, thread_title, weighted};
+use serde::Serialize;
+use stackline_model::{CallFrame, CallMetric, CallThreadId, CallTree, Unit};
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'a> {
+    #[serde(rename = "$schema")]
+    schema: &'static str,
+    shared: Shared<'a>,
+    profiles: Vec<Profile>,
+    name: String,
+    active_profile_index: usize,
+    exporter: &'static str,
+}
+
+#[derive(Serialize)]
+struct Shared<'a> {
+    frames: Vec<Frame<'a>>,
+}
+
+#[derive(Serialize)]
+struct Frame<'a> {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<u32>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Profile {
+    r#type: &'static str,
+    name: String,
+    unit: &'static str,
+    start_value: u64,
+    end_value: u64,
+    samples: Vec<Vec<u32>>,
+    weights: Vec<u64>,
+}
+
+/// Writes a profile for each thread that something was measured on, the largest first.
+///
+/// # Errors
+/// If `out` cannot be written to.
+pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Result<()> {
+    let unit = match metric.unit() {
+        Unit::Ns => "nanoseconds",
+        Unit::Bytes => "bytes",
+        _ => "none",
+    };
+    let mut threads: BTreeMap<CallThreadId, Profile> = BTreeMap::new();
+    for stack in weighted(tree, metric) {
+        let profile = threads.entry(stack.thread).or_insert_with(|| Profile {
+            r#type: "sampled",
+            name: thread_title(tree, stack.thread),
+            unit,
+            start_value: 0,
+            end_value: 0,
+            samples: Vec::new(),
+            weights: Vec::new(),
+        });
+        let frames = tree.path(stack.node).into_iter().map(|node| tree.nodes.frame[node.index()].0);
+        profile.samples.push(frames.collect());
+        profile.weights.push(stack.stats.sum);
+        profile.end_value = profile.end_value.saturating_add(stack.stats.sum);
+    }
+    let mut profiles: Vec<Profile> = threads.into_values().collect();
+    profiles.sort_by_key(|profile| std::cmp::Reverse(profile.end_value));
+    let frame = |frame: &CallFrame| Frame {
+        name: frame.name(&tree.strings),
+        file: frame.file().map(|file| tree.strings.get(file)),
+        line: frame.line(),
+    };
+    let file = File {
+        schema: "https://www.speedscope.app/file-format-schema.json",
+        shared: Shared { frames: tree.frames.iter().map(frame).collect() },
+        profiles,
+        name: run_title(tree),
+        active_profile_index: 0,
+        exporter: concat!("stackline ", env!("CARGO_PKG_VERSION")),
+    };
+    serde_json::to_writer(&mut *out, &file)?;
+    out.write_all(b"\n")
+}

@@ -1,0 +1,116 @@
+//! Each export is read back: by its format's rules, and its weights add up to the tree's.
+
+use super::pprof_proto::Profile;
+use super::*;
+use prost::Message;
+use serde_json::Value;
+use stackline_synth::recording::{Config, streams};
+use std::io::Write;
+
+fn tree() -> CallTree {
+    let files = streams(&Config { ranks: 2, ..Config::default() });
+    stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())))
+}
+
+type Writer = fn(&CallTree, CallMetric, &mut dyn Write) -> std::io::Result<()>;
+
+fn written(write: Writer, metric: CallMetric) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(&tree(), metric, &mut out).unwrap();
+    let mut again = Vec::new();
+    write(&tree(), metric, &mut again).unwrap();
+    assert_eq!(out, again, "the same tree gives the same bytes");
+    out
+}
+
+fn total(metric: CallMetric) -> u64 {
+    weighted(&tree(), metric).iter().map(|stack| stack.stats.sum).sum()
+}
+
+#[test]
+fn collapsed_stacks_add_up() {
+    for metric in [CallMetric::OperatorTime, CallMetric::CallTime, CallMetric::Allocated] {
+        let text = String::from_utf8(written(write_collapsed, metric)).unwrap();
+        let sum: u64 = text.lines().map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, total(metric));
+    }
+    let text = String::from_utf8(written(write_collapsed, CallMetric::OperatorTime)).unwrap();
+    let line = text.lines().find(|line| line.contains("cross_entropy_loss")).unwrap();
+    assert!(line.starts_with("<module> (train.py:88);main (train.py:71);train_step (train.py:49);"), "{line}");
+}
+
+#[test]
+fn a_flame_graph_is_drawn() {
+    let svg = String::from_utf8(written(write_flamegraph, CallMetric::OperatorTime)).unwrap();
+    assert!(svg.starts_with("<?xml") && svg.trim_end().ends_with("</svg>"));
+    for name in ["aten::addmm", "AddmmBackward0", "train_step (train.py:48)"] {
+        assert!(svg.contains(name), "{name}");
+    }
+}
+
+/// The rules of speedscope's schema for sampled profiles.
+#[test]
+fn speedscope_holds_what_its_schema_wants() {
+    let file: Value = serde_json::from_slice(&written(write_speedscope, CallMetric::OperatorTime)).unwrap();
+    let frames = file["shared"]["frames"].as_array().unwrap();
+    assert!(frames.iter().all(|frame| frame["name"].is_string()));
+    let mut sum = 0;
+    for profile in file["profiles"].as_array().unwrap() {
+        assert_eq!((&profile["type"], &profile["unit"]), (&"sampled".into(), &"nanoseconds".into()));
+        let (samples, weights) = (profile["samples"].as_array().unwrap(), profile["weights"].as_array().unwrap());
+        assert_eq!(samples.len(), weights.len());
+        let known = |index: &Value| (index.as_u64().unwrap() as usize) < frames.len();
+        assert!(samples.iter().all(|sample| sample.as_array().unwrap().iter().all(known)));
+        let all: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+        assert_eq!(profile["endValue"].as_u64(), Some(all));
+        sum += all;
+    }
+    assert_eq!(sum, total(CallMetric::OperatorTime));
+}
+
+/// The rules of pprof's own `CheckValid`.
+#[test]
+fn pprof_refers_to_what_it_holds() {
+    let profile = Profile::decode(written(write_pprof, CallMetric::OperatorTime).as_slice()).unwrap();
+    let texts = profile.string_table.len() as i64;
+    assert_eq!(profile.string_table[0], "");
+    let text = |id: i64| (0..texts).contains(&id);
+    assert!(profile.sample_type.iter().all(|kind| text(kind.r#type) && text(kind.unit)));
+    for (id, location) in (1..).zip(&profile.location) {
+        assert_eq!(location.id, id);
+        assert!(location.mapping_id as usize <= profile.mapping.len());
+        assert!(location.line.iter().all(|line| (1..=profile.function.len() as u64).contains(&line.function_id)));
+    }
+    assert!(profile.function.iter().all(|function| text(function.name) && text(function.filename)));
+    for sample in &profile.sample {
+        assert_eq!(sample.value.len(), profile.sample_type.len());
+        assert!(sample.location_id.iter().all(|id| (1..=profile.location.len() as u64).contains(id)));
+        assert!(sample.label.iter().all(|label| label.key > 0 && text(label.key) && text(label.str)));
+    }
+    let name = |kind: &super::pprof_proto::ValueType| profile.string_table[kind.r#type as usize].clone();
+    for metric in [CallMetric::OperatorTime, CallMetric::CpuTime, CallMetric::Allocated] {
+        let column = profile.sample_type.iter().position(|kind| name(kind) == metric.name(&tree().strings)).unwrap();
+        let sum: i64 = profile.sample.iter().map(|sample| sample.value[column]).sum();
+        assert_eq!(sum as u64, total(metric));
+    }
+}
+
+#[test]
+fn firefox_has_a_track_per_thread() {
+    let file: Value = serde_json::from_slice(&written(write_firefox, CallMetric::OperatorTime)).unwrap();
+    let threads = file["threads"].as_array().unwrap();
+    assert_eq!(threads.len(), 6, "two ranks: main, autograd, worker");
+    let mut sum = 0.0;
+    for thread in threads {
+        let samples = &thread["samples"];
+        let length = samples["length"].as_u64().unwrap() as usize;
+        assert_eq!(samples["weightType"], "tracing-ms");
+        for column in ["weight", "stack"] {
+            assert_eq!(samples[column].as_array().unwrap().len(), length, "{column}");
+        }
+        let stacks = thread["stackTable"]["length"].as_u64().unwrap();
+        assert!(samples["stack"].as_array().unwrap().iter().all(|stack| stack.as_u64().unwrap() < stacks));
+        sum += samples["weight"].as_array().unwrap().iter().map(|weight| weight.as_f64().unwrap()).sum::<f64>();
+    }
+    assert!((sum - total(CallMetric::OperatorTime) as f64 / 1e6).abs() < 1e-6);
+}

@@ -1,0 +1,244 @@
+//! Views of calling context trees for people: a line per node, numbers on the left, the tree on the right.
+//!
+//! Chains of Python frames that only call each other are one line, so that what branches is what one sees.
+
+use super::human::{self, Scale};
+use super::terminal::{Style, clean, shorten};
+use stackline_analyze::calls::{CallView, SourceLine, ViewNode};
+use stackline_model::{CallStats, Column, Unit, Values};
+use unicode_width::UnicodeWidthStr;
+
+/// Between the frames of a folded chain.
+const ARROW: &str = " › ";
+/// Names keep at least this much of a line.
+const NARROWEST: usize = 30;
+
+/// The column of means is left out where names would have less than this.
+const COMFORTABLE: usize = 60;
+/// Its header.
+const SPREAD: &str = "mean ± std";
+
+/// One line: a node, or a chain of nodes of which only the last has numbers of its own.
+struct Line {
+    rows: Vec<usize>,
+    level: usize,
+}
+
+/// A view as text, ending in a line break.
+pub fn view(view: &CallView, style: &Style) -> String {
+    let lines = fold(view);
+    let mut columns = columns(view, &lines);
+    let used = |columns: &[Lane]| columns.iter().map(|c| c.width + 2).sum::<usize>();
+    if style.width < used(&columns) + COMFORTABLE {
+        columns.retain(|column| column.header != SPREAD);
+    }
+    let head: Vec<String> = columns.iter().map(|c| format!("{:>1$}", c.header, c.width)).collect();
+    let head = format!("{}  {}", head.join("  "), "call");
+    let mut out = if style.color { format!("\x1b[1m{head}\x1b[0m\n") } else { format!("{head}\n") };
+    let room = style.width.saturating_sub(used(&columns)).max(NARROWEST);
+    for (at, line) in lines.iter().enumerate() {
+        let pad = |c: &Lane| format!("{}{}  ", " ".repeat(c.width.saturating_sub(c.cells[at].width())), c.cells[at]);
+        let numbers: String = columns.iter().map(pad).collect();
+        let indent = line.level.min(room / 2);
+        let name = chain(view, &line.rows, room - indent);
+        out.push_str(format!("{numbers}{}{name}", " ".repeat(indent)).trim_end());
+        out.push('\n');
+    }
+    if lines.is_empty() {
+        out.push_str("(nothing was measured here)\n");
+    }
+    out
+}
+
+/// Nodes without the root, chains folded.
+fn fold(view: &CallView) -> Vec<Line> {
+    let mut children = vec![0_usize; view.nodes.len()];
+    for node in view.nodes.iter().skip(1) {
+        children[node.parent] += 1;
+    }
+    let mut line_of = vec![0_usize; view.nodes.len()];
+    let mut lines: Vec<Line> = Vec::new();
+    for (row, node) in view.nodes.iter().enumerate().skip(1) {
+        let above = &view.nodes[node.parent];
+        let joins = node.parent == row - 1
+            && node.parent > 0
+            && children[node.parent] == 1
+            && view.label(row).kind == "python"
+            && view.label(node.parent).kind == "python"
+            && above.exclusive.count == 0
+            && (above.inclusive, above.before) == (node.inclusive, node.before);
+        if let Some(line) = lines.last_mut().filter(|_| joins) {
+            line.rows.push(row);
+            line_of[row] = lines.len() - 1;
+            continue;
+        }
+        let level = if node.parent == 0 { 0 } else { lines[line_of[node.parent]].level + 1 };
+        line_of[row] = lines.len();
+        lines.push(Line { rows: vec![row], level });
+    }
+    lines
+}
+
+/// The names of a chain in at most `room` cells: the first frame, which says where in the program one is, how many are
+/// left out, and as many of the last ones as there is room for.
+fn chain(view: &CallView, rows: &[usize], room: usize) -> String {
+    let names: Vec<String> = rows.iter().map(|&row| clean(&view.label(row).short())).collect();
+    let whole = names.join(ARROW);
+    let [first, between @ ..] = names.as_slice() else { return whole };
+    if whole.width() <= room || between.is_empty() {
+        return shorten(&whole, room);
+    }
+    let text_with = |kept: usize| {
+        let left_out = format!("…{}", between.len() - kept);
+        let last = between[between.len() - kept..].iter().map(String::as_str);
+        [first.as_str(), &left_out].into_iter().chain(last).collect::<Vec<_>>().join(ARROW)
+    };
+    let fitting = (0..between.len()).rev().map(text_with).find(|text| text.width() <= room);
+    fitting.unwrap_or_else(|| shorten(first, room))
+}
+
+/// A column of numbers.
+struct Lane {
+    header: String,
+    width: usize,
+    cells: Vec<String>,
+}
+
+impl Lane {
+    fn new(header: &str, cells: Vec<String>) -> Self {
+        let width = cells.iter().map(|cell| cell.width()).max().unwrap_or(0).max(header.width());
+        Self { header: header.to_owned(), width, cells }
+    }
+}
+
+fn columns(view: &CallView, lines: &[Line]) -> Vec<Lane> {
+    // A chain has the numbers of its last frame: the others have the same, and none of their own.
+    let nodes: Vec<&ViewNode> = lines.iter().filter_map(|line| view.nodes.get(*line.rows.last()?)).collect();
+    let inclusive: Vec<u64> = nodes.iter().map(|node| node.inclusive.sum).collect();
+    let scale = scale(view.unit, inclusive.iter().chain(nodes.iter().map(|node| &node.before.sum)).copied());
+    let sums = |name: &str, values: Vec<u64>| {
+        let cells = values.iter().map(|&v| if v == 0 { "-".to_owned() } else { human::number(v as f64, &scale) });
+        Lane::new(&with_unit(name, scale.suffix), cells.collect())
+    };
+    let share = |part: u64| match view.total.sum {
+        0 => "-".to_owned(),
+        all => format!("{:.1}", part as f64 * 100.0 / all as f64),
+    };
+    if view.before.is_some() {
+        let change = |node: &&ViewNode| match node.change() {
+            0 => "=".to_owned(),
+            by => format!("{}{}", if by > 0 { "+" } else { "-" }, human::number(by.unsigned_abs() as f64, &scale)),
+        };
+        let factor = |node: &&ViewNode| match (node.before.sum, node.inclusive.sum) {
+            (0, _) => "new".to_owned(),
+            (_, 0) => "gone".to_owned(),
+            (before, now) => format!("{:+.1}", (now as f64 / before as f64 - 1.0) * 100.0),
+        };
+        return vec![
+            sums("before", nodes.iter().map(|node| node.before.sum).collect()),
+            sums("after", inclusive),
+            Lane::new("change", nodes.iter().map(change).collect()),
+            Lane::new("%", nodes.iter().map(factor).collect()),
+        ];
+    }
+    let calls = |node: &&ViewNode| match node.exclusive.count {
+        0 => "-".to_owned(),
+        count => human::count(count),
+    };
+    vec![
+        sums("all", inclusive.clone()),
+        Lane::new("%", inclusive.iter().map(|&part| share(part)).collect()),
+        sums("self", nodes.iter().map(|node| node.exclusive.sum).collect()),
+        Lane::new("count", nodes.iter().map(calls).collect()),
+        Lane::new(SPREAD, nodes.iter().map(|node| spread(view.unit, &node.exclusive)).collect()),
+    ]
+}
+
+fn scale(unit: Unit, values: impl Iterator<Item = u64>) -> Scale {
+    let largest = values.max().unwrap_or(0);
+    let values = Values::I64(vec![Some(i64::try_from(largest).unwrap_or(i64::MAX))]);
+    human::scale(&Column { name: "value".to_owned(), unit, values })
+}
+
+fn with_unit(name: &str, suffix: &str) -> String {
+    if suffix.is_empty() { name.to_owned() } else { format!("{name} ({suffix})") }
+}
+
+/// Mean and standard deviation with one unit for both.
+fn spread(unit: Unit, stats: &CallStats) -> String {
+    if stats.count == 0 {
+        return String::new();
+    }
+    let (mean, deviation) = (stats.mean(), stats.standard_deviation());
+    let scale = human::scale(&Column { name: "mean".to_owned(), unit, values: Values::F64(vec![Some(mean)]) });
+    let text = human::number(mean, &scale);
+    let text = if stats.count > 1 { format!("{text} ± {}", human::number(deviation, &scale)) } else { text };
+    if scale.suffix.is_empty() { text } else { format!("{text} {}", scale.suffix) }
+}
+
+/// Source lines with their costs, file by file; `text_of` gives the text of a line where it is at hand.
+pub fn lines(
+    lines: &[SourceLine],
+    unit: Unit,
+    total: u64,
+    text_of: impl Fn(&SourceLine) -> Option<String>,
+    style: &Style,
+) -> String {
+    let scale = scale(unit, lines.iter().map(|line| line.inclusive.sum));
+    let number = |value: u64| if value == 0 { "-".to_owned() } else { human::number(value as f64, &scale) };
+    let percent =
+        |part: u64| if total == 0 { "-".to_owned() } else { format!("{:.1}", part as f64 * 100.0 / total as f64) };
+    let columns = [
+        Lane::new(&with_unit("all", scale.suffix), lines.iter().map(|line| number(line.inclusive.sum)).collect()),
+        Lane::new("%", lines.iter().map(|line| percent(line.inclusive.sum)).collect()),
+        Lane::new(&with_unit("self", scale.suffix), lines.iter().map(|line| number(line.exclusive.sum)).collect()),
+        Lane::new("line", lines.iter().map(|line| line.line.to_string()).collect()),
+    ];
+    let right = |text: &str, lane: &Lane| format!("{}{text}  ", " ".repeat(lane.width.saturating_sub(text.width())));
+    let heads: String = columns.iter().map(|lane| right(&lane.header, lane)).collect();
+    let mut out = format!("{}source\n", heads);
+    let mut file = None;
+    for (at, line) in lines.iter().enumerate() {
+        if file != Some(&line.file) {
+            out.push_str(&shorten(&clean(&line.file), style.width));
+            out.push('\n');
+            file = Some(&line.file);
+        }
+        let numbers: String = columns.iter().map(|lane| right(&lane.cells[at], lane)).collect();
+        let text = text_of(line).unwrap_or_else(|| format!("in {}", line.function));
+        let room = style.width.saturating_sub(numbers.width()).max(NARROWEST);
+        out.push_str(format!("{numbers}{}", shorten(&clean(&text), room)).trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// An amount of a metric, with its unit.
+pub fn amount(unit: Unit, value: u64) -> String {
+    match unit {
+        Unit::Ns => human::duration(i64::try_from(value).unwrap_or(i64::MAX)),
+        Unit::Bytes => human::bytes(value),
+        _ => human::count(value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_analyze::calls::{self, ViewOptions};
+    use stackline_model::CallMetric;
+
+    #[test]
+    fn a_tree_fits_and_folds() {
+        let files = stackline_synth::recording::streams(&stackline_synth::recording::Config::default());
+        let streams = files.iter().map(|(name, file)| (name.as_str(), file.as_slice()));
+        let tree = stackline_ingest::recording::read_streams(streams);
+        let whole = calls::view(&tree, &ViewOptions::new(CallMetric::OperatorTime));
+        for width in [80, 100, 200] {
+            let text = view(&whole, &Style { width, ..Style::default() });
+            let widest = text.lines().map(|line| line.width()).max().unwrap_or(0);
+            assert!(widest <= width, "{widest} cells in a terminal of {width}:\n{text}");
+        }
+        insta::assert_snapshot!(view(&whole, &Style::default()));
+    }
+}
