@@ -6,15 +6,24 @@
 >>> run.critical_path().bound_by               # doctest: +SKIP
 {'cpu_bound': 99.8, 'gpu_compute_bound': 0.2}
 
+and where the time of this program goes, while it runs:
+
+>>> with sl.record("run.stackline"):           # doctest: +SKIP
+...     train()
+
 Tables speak the Arrow C stream interface: pandas, polars, duckdb and pyarrow take them directly.
 """
 
+from typing import Any
+
 from ._critical_path import CriticalPath, OverlaySummary
 from ._ctda_path import CtdaPath
-from ._errors import AnalysisError, ReadError, StacklineError
+from ._errors import AnalysisError, ReadError, RecordError, StacklineError
 from ._exact_path import ExactPath
 from ._native import __version__
+from ._record import Recording, record
 from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
+from ._span import span
 from ._table import Table
 from ._what_if import Prediction
 
@@ -29,11 +38,23 @@ __all__ = [
     "Problem",
     "ReadError",
     "ReadReport",
+    "RecordError",
+    "Recording",
     "Run",
     "StacklineError",
     "Table",
     "TraceInfo",
     "__version__",
     "analyses",
+    "load_ipython_extension",
     "open",
+    "record",
+    "span",
 ]
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """``%load_ext stackline``: makes ``%%stackline`` known, which records a cell (``%%stackline --help``)."""
+    from ._notebook import register
+
+    register(shell)

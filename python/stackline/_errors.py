@@ -30,3 +30,7 @@ class ReadError(StacklineError):
 
 class AnalysisError(StacklineError):
     """An analysis cannot answer what was asked: an unknown table, annotation or instance, or data that the trace lacks."""
+
+
+class RecordError(StacklineError):
+    """This process cannot be recorded: it is being recorded already, or there is no recorder for this platform."""

@@ -15,8 +15,15 @@ pub trait Observer: Send + Sync {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator);
     /// An operator ends; its entry was taken off the shadow stack.
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
+    /// Memory for a tensor was allocated.
+    fn allocated(&self, _address: usize, _bytes: u64, _thread: &mut Thread) {}
+    /// Memory of a tensor is about to be freed.
+    fn freed(&self, _address: usize, _thread: &mut Thread) {}
     /// A thread ends; its state goes.
     fn thread_ends(&self, _thread: &mut Thread) {}
+    /// This process was forked from one that is observed; only the calling thread exists in it, and locks that other
+    /// threads held are held for ever. Its shadow stack is empty and its client state is gone.
+    fn forked(&self) {}
 }
 
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
@@ -86,6 +93,28 @@ pub(crate) fn operator_ends(handle: usize) {
             }
         });
     });
+}
+
+pub(crate) fn allocated(address: usize, bytes: u64) {
+    if let Some(observer) = observer() {
+        guarded(|| {
+            thread::with(|thread| observer.allocated(address, bytes, thread));
+        });
+    }
+}
+
+pub(crate) fn freed(address: usize) {
+    if let Some(observer) = observer() {
+        guarded(|| {
+            thread::with(|thread| observer.freed(address, thread));
+        });
+    }
+}
+
+pub(crate) fn forked() {
+    if let Some(observer) = OBSERVER.get() {
+        guarded(|| observer.forked());
+    }
 }
 
 pub(crate) fn thread_ends(mut thread: Thread) {

@@ -6,15 +6,23 @@
 
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 
+pub mod capi;
 pub mod clock;
 mod dispatch;
+mod fork;
+mod got;
+pub mod native;
+mod path;
 mod python;
 mod symbols;
 mod thread;
 mod torch;
 
 pub use dispatch::{Observer, interpreter};
-pub use python::{Interpreter, PythonFrame, PythonLine};
+pub use path::{PathFrame, Sources, call_path};
+pub use python::{
+    FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, Walk,
+};
 pub use thread::{OpenOperator, Thread};
 pub use torch::{Operator, Scope};
 
@@ -34,6 +42,7 @@ pub fn init(observer: Box<dyn Observer>) -> bool {
     clock::start();
     let first = dispatch::set_observer(observer);
     dispatch::activate(first);
+    fork::watch();
     first
 }
 
@@ -47,9 +56,19 @@ pub fn start_python() -> SourceState {
     SourceState { name: "python", state }
 }
 
+/// Reads native frames from now on.
+pub fn start_native() -> SourceState {
+    SourceState { name: "native", state: native::start() }
+}
+
 /// Reports `PyTorch` operators from now on; for the hook on the import of `torch._C`.
 pub fn start_torch() -> SourceState {
     SourceState { name: "pytorch", state: torch::start().map(|()| "operators".into()) }
+}
+
+/// Reports allocations of `PyTorch`'s CPU allocator from now on; after [`start_torch`].
+pub fn start_memory() -> SourceState {
+    SourceState { name: "memory", state: torch::memory::start().map(|()| "allocations of the CPU allocator".into()) }
 }
 
 /// `PyTorch`'s id of the calling thread, by which backward nodes name the thread of their forward operator; 0 without
@@ -63,11 +82,20 @@ pub fn torch_thread_id() -> u64 {
 /// How well `PyTorch`'s operators are understood by now.
 #[must_use]
 pub fn torch_state() -> SourceState {
-    SourceState { name: "pytorch", state: if torch::functions().is_some() { Ok(torch::describe()) } else { Err("not imported".into()) } }
+    SourceState {
+        name: "pytorch",
+        state: if torch::functions().is_some() { Ok(torch::describe()) } else { Err("not imported".into()) },
+    }
+}
+
+/// Calls the observer again after [`finalize`]. Sources are started one by one.
+pub fn resume() {
+    dispatch::activate(true);
 }
 
 /// Stops all callbacks. Operators that run at this moment are not reported any more.
 pub fn finalize() {
     dispatch::activate(false);
     torch::stop();
+    torch::memory::stop();
 }

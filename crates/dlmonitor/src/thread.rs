@@ -76,6 +76,12 @@ fn create() -> *mut Thread {
     thread
 }
 
+/// In a forked child: the operators that ran in the parent do not end here, and the client's state is the parent's. It
+/// leaks: its locks may be held by threads that do not exist.
+pub(crate) fn forked() {
+    with(|thread| *thread = Thread { open: Vec::with_capacity(64), ..Thread::default() });
+}
+
 unsafe extern "C" fn ended(thread: *mut c_void) {
     THREAD.set(null_mut());
     // SAFETY: `create` leaked this box, and pthread calls the destructor once, on the thread that it belongs to.

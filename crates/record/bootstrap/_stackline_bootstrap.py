@@ -1,36 +1,54 @@
 """Starts Stackline's recorder in a Python process that was asked to record itself.
 
 Imports as little as it can: it runs before the program does, in every Python process that the program starts. Whatever
-fails here stands aside with one line on stderr.
+fails there stands aside with one line on stderr. ``stackline.record`` begins and ends recordings here, too, so that a
+process knows of one recording at most, whoever asked for it.
 """
 
 import os
 import sys
 
 _recorder = None
+_recording = False
+# What waits for imports, and what tells of modules, while a recording goes on.
+_imports = None
+_registration = None
+_workers_stop = False
 
 
-class _Torch:
-    """Finds nothing itself: it tells the recorder once ``torch._C`` has been imported."""
+class _Imports:
+    """Finds nothing itself: it has a word with the recorder once certain modules have been imported."""
+
+    def __init__(self, actions):
+        self._actions = actions
 
     def find_spec(self, name, path=None, target=None):
-        if name != "torch._C":
+        action = self._actions.pop(name, None)
+        if action is None:
             return None
-        sys.meta_path.remove(self)
-        for finder in sys.meta_path:
+        if not self._actions:
+            self.stop()
+        for finder in list(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Watched(spec.loader)
+                    spec.loader = _Watched(spec.loader, action)
                 return spec
         return None
+
+    def stop(self):
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 class _Watched:
     """The module's own loader, and a word to the recorder afterwards."""
 
-    def __init__(self, loader):
+    def __init__(self, loader, action):
         self._loader = loader
+        self._action = action
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -42,27 +60,162 @@ class _Watched:
         self._loader.exec_module(module)
         module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        _recorder.torch_imported()
+        if _recording:
+            self._action()
+
+
+def _frames_are_right():
+    """Whether the recorder sees the frames that are running now as the interpreter does."""
+    seen = [line.split("\t") for line in _recorder.frames().splitlines()]
+    if not seen:
+        # It knows that it cannot read them, and will say why.
+        return True
+    frame, name = sys._getframe(), "co_qualname" if sys.version_info >= (3, 11) else "co_name"
+    for function, file, _, first_line in seen:
+        code = frame.f_code if frame is not None else None
+        if code is None or [getattr(code, name), code.co_filename, str(code.co_firstlineno)] != [function, file, first_line]:
+            return False
+        frame = frame.f_back
+    return frame is None
+
+
+def _stop_with_workers():
+    """Workers of ``multiprocessing`` end with ``os._exit``: no ``atexit``, but finalizers of its own."""
+    global _workers_stop
+    if _workers_stop:
+        return
+    _workers_stop = True
+    util = sys.modules["multiprocessing.util"]
+
+    def in_worker(_):
+        util.Finalize(None, end, exitpriority=-1000)
+
+    util.register_after_fork(_stop_with_workers, in_worker)
+
+
+def _watch_modules():
+    """Tells the recorder which method calls a module, and which module holds which."""
+    global _registration
+    module = sys.modules["torch.nn.modules.module"]
+    call = getattr(getattr(module, "Module", None), "_wrapped_call_impl", None)
+    register = getattr(module, "register_module_module_registration_hook", None)
+    if call is not None and register is not None:
+        _recorder.watch_calls(call.__code__)
+        _registration = register(_recorder.put_module)
+
+
+def _name_modules():
+    """Tells the recorder of modules that were made before the recording."""
+    import gc
+
+    module = getattr(sys.modules["torch.nn.modules.module"], "Module", None)
+    if module is None or _registration is None:
+        return
+    # By type, not by isinstance: objects may answer that in their own way.
+    known = {}
+    for held in gc.get_objects():
+        kind = type(held)
+        if kind not in known:
+            known[kind] = issubclass(kind, module)
+        children = held.__dict__.get("_modules") if known[kind] else None
+        if isinstance(children, dict):
+            for name, child in children.items():
+                if child is not None:
+                    _recorder.put_module(held, name, child)
+
+
+def _watch_imports():
+    """Has a word with the recorder for each module that matters to it: now, or once it is imported."""
+    global _imports
+    actions = {
+        "torch._C": _recorder.torch_imported,
+        "torch.nn.modules.module": _watch_modules,
+        "multiprocessing.util": _stop_with_workers,
+    }
+    for name in list(actions):
+        if name in sys.modules:
+            actions.pop(name)()
+            if name == "torch.nn.modules.module":
+                _name_modules()
+    if actions:
+        _imports = _Imports(actions)
+        sys.meta_path.insert(0, _imports)
+
+
+def recorder():
+    """The file of the recorder: what the environment names, or what is installed with this file; ``None`` without one."""
+    named = os.environ.get("STACKLINE_RECORDER")
+    if named:
+        return named
+    package = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    installed = os.path.join(package, "_stackline_record.so")
+    return installed if os.path.exists(installed) else None
+
+
+def is_recording():
+    """Whether a recording of this process goes on."""
+    return _recording
+
+
+def begin():
+    """Starts the recorder as the environment says. Raises whatever goes wrong."""
+    global _recorder, _recording
+    if _recorder is None:
+        import _imp
+        import atexit
+        from importlib.machinery import ModuleSpec
+
+        path = recorder()
+        if path is None:
+            raise ImportError("there is no recorder: STACKLINE_RECORDER names none, and none is installed")
+        _recorder = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
+        atexit.register(end)
+    right = _frames_are_right()
+    _recording = True
+    if right:
+        _recorder.start()
+    else:
+        sys.stderr.write("stackline: recording without Python frames: this interpreter keeps them in an unknown way\n")
+        _recorder.start_without_python()
+    _watch_imports()
+
+
+def end():
+    """Ends the recording, if one goes on, and writes what is left."""
+    global _recording, _imports, _registration
+    if not _recording:
+        return
+    _recording = False
+    _recorder.stop()
+    if _imports is not None:
+        _imports.stop()
+        _imports = None
+    if _registration is not None:
+        _registration.remove()
+        _registration = None
+
+
+def _in_main_interpreter():
+    """Whether this is not one of the further interpreters that a process may have: the first one records for all."""
+    for name in ("_interpreters", "_xxsubinterpreters"):
+        try:
+            interpreters = __import__(name)
+        except ImportError:
+            continue
+        return interpreters.get_current() == interpreters.get_main()
+    return True
 
 
 def start():
-    """Loads the recorder that the environment names, and starts it."""
-    global _recorder
-    path = os.environ.get("STACKLINE_RECORDER")
-    if not path or not os.environ.get("STACKLINE_RECORD") or _recorder is not None:
+    """Starts the recorder if the environment asks for it, once."""
+    run = os.environ.get("STACKLINE_RECORD")
+    if not run or _recorder is not None or not _in_main_interpreter():
         return
     try:
-        import _imp
-        from importlib.machinery import ModuleSpec
-
-        _recorder = _imp.create_dynamic(ModuleSpec("_stackline_record", None, origin=path))
-        _recorder.start()
-        import atexit
-
-        atexit.register(_recorder.stop)
-        if "torch._C" in sys.modules:
-            _recorder.torch_imported()
-        else:
-            sys.meta_path.insert(0, _Torch())
+        if not os.path.isabs(run):
+            # Children may run elsewhere.
+            os.environ["STACKLINE_RECORD"] = os.path.abspath(run)
+        begin()
     except Exception as error:
+        end()
         sys.stderr.write("stackline: not recording process %d: %s\n" % (os.getpid(), error))

@@ -4,10 +4,10 @@
 
 use crate::options::Options;
 use crate::session::Session;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::ptr::null_mut;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// `PyMethodDef` of the stable ABI.
 #[repr(C)]
@@ -35,16 +35,25 @@ struct Static<T>(std::cell::UnsafeCell<T>);
 // SAFETY: only the interpreter touches the contents, under its own lock.
 unsafe impl<T> Sync for Static<T> {}
 
+const METH_VARARGS: c_int = 1;
 const METH_NOARGS: c_int = 4;
+const METH_O: c_int = 8;
 
-const fn method(name: &'static CStr, function: unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void) -> Method {
+const fn method(
+    name: &'static CStr,
+    function: unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void,
+) -> Method {
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 4]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 8]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
+    method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
     method(c"stop", stop),
+    method(c"frames", frames),
+    Method { flags: METH_O, ..method(c"watch_calls", watch_calls) },
+    Method { flags: METH_VARARGS, ..method(c"put_module", put_module) },
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
 ]));
 
@@ -57,26 +66,20 @@ static DEFINITION: Static<Definition> = Static(std::cell::UnsafeCell::new(Defini
     slots: [null_mut(); 4],
 }));
 
-static SESSION: Mutex<Option<Arc<Session>>> = Mutex::new(None);
-
-// Symbols of the interpreter that loads this file.
-unsafe extern "C" {
-    fn dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-}
-
 /// Called by the interpreter when it imports the module.
 ///
 /// # Safety
 /// Only an interpreter that holds its lock may call it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
-    // SAFETY: the name is null-terminated; a null handle is RTLD_DEFAULT.
-    let create = unsafe { dlsym(null_mut(), c"PyModule_Create2".as_ptr()) };
+    // SAFETY: the name is null-terminated.
+    let create = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyModule_Create2".as_ptr()) };
     if create.is_null() {
         return null_mut();
     }
     // SAFETY: the signature of `PyObject *PyModule_Create2(PyModuleDef *, int)`.
-    let create = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
+    let create =
+        unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
     const PYTHON_ABI_VERSION: c_int = 3;
     // SAFETY: the definition has the layout of the stable ABI and lives for ever; the caller holds the GIL.
     unsafe { create(DEFINITION.0.get().cast(), PYTHON_ABI_VERSION) }
@@ -87,8 +90,8 @@ fn none() -> *mut c_void {
     // SAFETY: the names are null-terminated; `_Py_NoneStruct` and `Py_IncRef` exist in every interpreter, whose lock
     // the caller holds.
     unsafe {
-        let none = dlsym(null_mut(), c"_Py_NoneStruct".as_ptr());
-        let increment = dlsym(null_mut(), c"Py_IncRef".as_ptr());
+        let none = libc::dlsym(libc::RTLD_DEFAULT, c"_Py_NoneStruct".as_ptr());
+        let increment = libc::dlsym(libc::RTLD_DEFAULT, c"Py_IncRef".as_ptr());
         if !increment.is_null() {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(increment)(none);
         }
@@ -107,24 +110,20 @@ fn guarded(action: impl FnOnce() -> Result<(), String>) -> *mut c_void {
     none()
 }
 
-fn session() -> Option<Arc<Session>> {
-    SESSION.lock().unwrap_or_else(PoisonError::into_inner).clone()
+unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    guarded(|| Options::from_environment().map_or(Ok(()), Session::begin))
 }
 
-unsafe extern "C" fn start(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+/// As [`start`], for an interpreter whose frames were found to be read wrongly.
+unsafe extern "C" fn start_without_python(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        let Some(options) = Options::from_environment() else { return Ok(()) };
-        let mut session = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
-        if session.is_none() {
-            *session = Some(Session::begin(&options)?);
-        }
-        Ok(())
+        Options::from_environment().map_or(Ok(()), |options| Session::begin(Options { python: false, ..options }))
     })
 }
 
 unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        if let Some(session) = session() {
+        if let Some(session) = Session::current() {
             session.torch_imported();
         }
         Ok(())
@@ -133,9 +132,67 @@ unsafe extern "C" fn torch_imported(_module: *mut c_void, _arguments: *mut c_voi
 
 unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     guarded(|| {
-        if let Some(session) = session() {
+        if let Some(session) = Session::current() {
             session.end();
         }
         Ok(())
     })
+}
+
+/// Calls of this code object are calls of a module.
+unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
+    dlmonitor::Interpreter::watch_calls(code as usize);
+    none()
+}
+
+/// A module (first argument) has a child (third) under a name (second).
+unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    type Parse = unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int;
+    let (mut parent, mut name, mut child) = (null_mut::<c_void>(), std::ptr::null::<c_char>(), null_mut::<c_void>());
+    // SAFETY: the name is null-terminated.
+    let parse = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyArg_ParseTuple".as_ptr()) };
+    if parse.is_null() {
+        return none();
+    }
+    // SAFETY: the signature of `PyArg_ParseTuple`; the format asks for two objects and a text in between. The caller
+    // holds the GIL and the tuple, which keeps what it points to alive.
+    let parsed = unsafe {
+        let parse = std::mem::transmute::<*mut c_void, Parse>(parse);
+        parse(arguments, c"OsO".as_ptr(), &raw mut parent, &raw mut name, &raw mut child)
+    };
+    if parsed == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    guarded(|| {
+        if let Some(session) = Session::current() {
+            // SAFETY: a null-terminated text that the tuple keeps alive.
+            let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+            session.process.modules.put(parent as usize, &name, child as usize);
+        }
+        Ok(())
+    })
+}
+
+/// The Python frames of the caller as the recorder sees them, one a line, newest first: function, file, line and first
+/// line of the function, separated by tabs. For self-tests.
+unsafe extern "C" fn frames(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
+    let listing = std::panic::catch_unwind(|| {
+        let Ok(interpreter) = dlmonitor::Interpreter::find() else { return String::new() };
+        let mut listing = String::new();
+        let mut next = interpreter.newest();
+        while let Some(frame) = next {
+            let line = interpreter.describe(frame);
+            let _ = writeln!(listing, "{}\t{}\t{}\t{}", line.function, line.file, line.line, line.first_line);
+            next = interpreter.caller(frame);
+        }
+        listing
+    });
+    // SAFETY: the name is null-terminated.
+    let text = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyUnicode_FromString".as_ptr()) };
+    let (Ok(Ok(listing)), false) = (listing.map(CString::new), text.is_null()) else { return none() };
+    // SAFETY: the signature of `PyObject *PyUnicode_FromString(const char *)`; the caller holds the GIL.
+    unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(text)(listing.as_ptr())
+    }
 }

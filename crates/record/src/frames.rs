@@ -8,6 +8,8 @@ use stackline_recording::{FrameKey, Record};
 pub(crate) struct Frames {
     texts: FxHashMap<Box<str>, u32>,
     frames: FxHashMap<FrameKey, u32>,
+    /// By the number of the module.
+    libraries: FxHashMap<u32, u32>,
     /// Everything as records; a writer remembers how far it came.
     records: Vec<Record>,
 }
@@ -21,6 +23,18 @@ impl Frames {
         let id = self.texts.len() as u32;
         self.texts.insert(text.into(), id);
         self.records.push(Record::Text { id, text: text.into() });
+        id
+    }
+
+    /// The id of a library.
+    pub(crate) fn library(&mut self, module: &dlmonitor::native::Module) -> u32 {
+        if let Some(&id) = self.libraries.get(&module.id) {
+            return id;
+        }
+        let id = self.libraries.len() as u32;
+        let path = self.text(&module.path.to_string_lossy());
+        self.libraries.insert(module.id, id);
+        self.records.push(Record::Library { id, path, build_id: module.build_id.clone() });
         id
     }
 

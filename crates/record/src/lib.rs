@@ -5,15 +5,22 @@
 
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 
+mod events;
 pub mod extension;
 mod frames;
+mod memory;
+mod modules;
 mod names;
+mod natives;
 mod options;
+mod paths;
 mod process;
 mod recorder;
+mod samples;
 mod session;
 mod state;
 mod stream;
 mod tree;
+mod window;
 
 pub use options::RUN;

@@ -1,9 +1,17 @@
 //! What the launcher asked for, in environment variables: they reach every child process.
 
+use crate::samples::Rates;
+use crate::window::Wanted;
 use std::path::PathBuf;
 
 /// Names the run directory, and by being set asks for a recording.
 pub const RUN: &str = "STACKLINE_RECORD";
+
+/// Samples per second at most: beyond, a program does little else than being looked at.
+const MAX_HZ: u32 = 10_000;
+
+/// Bytes of single calls, unless options say otherwise: some 400 million calls.
+const TRACE_LIMIT: u64 = 4 << 30;
 
 /// How to record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,10 +20,24 @@ pub(crate) struct Options {
     pub(crate) run: PathBuf,
     /// Whether Python frames are read.
     pub(crate) python: bool,
+    /// Whether native frames are read.
+    pub(crate) native: bool,
+    /// Whether operators of `PyTorch` are recorded.
+    pub(crate) pytorch: bool,
+    /// Whether allocations of tensors are recorded.
+    pub(crate) memory: bool,
+    /// Whether single calls are recorded besides the tree.
+    pub(crate) trace: bool,
+    /// Which part of the program is recorded.
+    pub(crate) window: Wanted,
+    /// Bytes of single calls that a stream may have.
+    pub(crate) trace_limit: u64,
     /// Nodes that a tree may have.
     pub(crate) max_nodes: Option<u32>,
     /// Rank in a distributed job.
     pub(crate) rank: Option<u32>,
+    /// How often threads are sampled.
+    pub(crate) samples: Rates,
 }
 
 impl Options {
@@ -26,14 +48,31 @@ impl Options {
 
     fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let run = variable(RUN).filter(|run| !run.is_empty())?;
+        let hz = |name: &str, default: u32| {
+            variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ)
+        };
         let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
         Some(Self {
             run: PathBuf::from(run),
             python: !without.split(',').any(|source| source == "python"),
+            native: variable("STACKLINE_NATIVE").is_some_and(|value| value == "1"),
+            pytorch: !without.split(',').any(|source| source == "pytorch"),
+            memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
+            trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
+            window: window(&variable),
+            trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
+            samples: Rates { cpu: hz("STACKLINE_SAMPLE_HZ", 99), real: hz("STACKLINE_REAL_HZ", 0) },
         })
     }
+}
+
+/// The launcher checks these before it starts anything; what makes no sense here means all.
+fn window(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
+    let [steps, every, after, duration] =
+        ["STACKLINE_STEPS", "STACKLINE_EVERY", "STACKLINE_AFTER", "STACKLINE_DURATION"].map(variable);
+    Wanted::parse(steps.as_deref(), every.as_deref(), after.as_deref(), duration.as_deref()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -47,8 +86,13 @@ mod tests {
         };
         assert_eq!(read(&[]), None);
         assert_eq!(read(&[("STACKLINE_RECORD", "")]), None);
-        let options = read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
+        let options =
+            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
         assert!(!options.python);
         assert_eq!((options.rank, options.max_nodes), (Some(3), None));
+        assert_eq!((options.samples.cpu, options.samples.real), (99, 0));
+        let options =
+            read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_SAMPLE_HZ", "0"), ("STACKLINE_REAL_HZ", "999999")]).unwrap();
+        assert_eq!((options.samples.cpu, options.samples.real), (0, 10_000));
     }
 }

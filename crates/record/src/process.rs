@@ -1,6 +1,9 @@
 //! What all threads of a process share.
 
+use crate::events::{Inbox, mailbox};
 use crate::frames::Frames;
+use crate::memory::Live;
+use crate::modules::Modules;
 use crate::state::State;
 use crate::tree::{Owner, Shared};
 use rustc_hash::FxHashMap;
@@ -17,6 +20,8 @@ pub(crate) struct Registered {
     pub(crate) thread: Thread,
     pub(crate) tree: Arc<Shared>,
     pub(crate) overflows: Arc<AtomicU32>,
+    /// Where its calls arrive, in `trace` mode.
+    pub(crate) inbox: Option<Inbox>,
 }
 
 /// The recorder's state of one process. A forked child makes its own.
@@ -28,10 +33,14 @@ pub(crate) struct Process {
     #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
     free: Mutex<Vec<Box<State>>>,
     by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
+    pub(crate) modules: Modules,
+    pub(crate) live: Live,
     /// The frame of what finds no place.
     pub(crate) overflow: u32,
     /// Nodes that a tree may have.
     limit: u32,
+    /// Whether single calls are recorded, too.
+    trace: bool,
 }
 
 /// A lock whose holders never panic half-way.
@@ -40,8 +49,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Process {
-    /// A process without threads, whose trees may grow to `limit` nodes each.
-    pub(crate) fn new(limit: u32) -> Self {
+    /// A process without threads, whose trees may grow to `limit` nodes each; `trace` keeps single calls, too.
+    pub(crate) fn new(limit: u32, trace: bool) -> Self {
         let mut frames = Frames::default();
         let overflow = frames.frame(FrameKey::Overflow);
         Self {
@@ -49,8 +58,11 @@ impl Process {
             trees: Mutex::default(),
             free: Mutex::default(),
             by_torch_id: Mutex::default(),
+            modules: Modules::default(),
+            live: Live::default(),
             overflow,
             limit,
+            trace,
         }
     }
 
@@ -78,24 +90,57 @@ impl Process {
     pub(crate) fn enter_thread(&self) -> Box<State> {
         let (tid, name) = (current_tid(), current_name());
         let mut trees = lock(&self.trees);
-        if let Some(state) = lock(&self.free).pop() {
+        if let Some(mut state) = lock(&self.free).pop() {
             if let Some(registered) = trees.get_mut(state.tree.shared.id as usize) {
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
+            state.enter(tid);
             return state;
         }
         let id = trees.len() as u32;
-        let state = Box::new(State::new(Owner::new(id, self.limit)));
+        let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
+        let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox));
         trees.push(Registered {
             thread: Thread { id, tid, torch_id: 0, name },
             tree: Arc::clone(&state.tree.shared),
             overflows: Arc::clone(&state.tree.overflows),
+            inbox,
         });
+        state.published.enter(tid);
         state
+    }
+
+    /// A tree that no thread writes itself, for what is known of one.
+    pub(crate) fn add_tree(&self, tid: u32, name: String) -> Owner {
+        let mut trees = lock(&self.trees);
+        let owner = Owner::new(trees.len() as u32, self.limit);
+        trees.push(Registered {
+            thread: Thread { id: owner.shared.id, tid, torch_id: 0, name },
+            tree: Arc::clone(&owner.shared),
+            overflows: Arc::clone(&owner.overflows),
+            inbox: None,
+        });
+        owner
+    }
+
+    /// Says which thread a tree of [`Self::add_tree`] is about now.
+    pub(crate) fn rename(&self, tree: u32, tid: u32, name: &str) {
+        if let Some(registered) = lock(&self.trees).get_mut(tree as usize) {
+            registered.thread = Thread { id: tree, tid, torch_id: 0, name: name.into() };
+        }
+    }
+
+    /// What tells the states of this recording from those of others.
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self) as usize
     }
 
     /// Takes the state of a thread that ends.
     pub(crate) fn leave_thread(&self, mut state: Box<State>) {
+        if state.process != self.address() {
+            // Of a recording that ended.
+            return;
+        }
         lock(&self.by_torch_id).remove(&state.torch_id);
         state.hand_over();
         lock(&self.free).push(state);
@@ -112,6 +157,16 @@ impl Process {
     /// The tree of the thread with this id of torch.
     pub(crate) fn thread_by_torch_id(&self, torch_id: u64) -> Option<Arc<Shared>> {
         lock(&self.by_torch_id).get(&torch_id).cloned()
+    }
+
+    /// Whether single calls are recorded, too.
+    pub(crate) fn traces(&self) -> bool {
+        self.trace
+    }
+
+    /// How many calls found no room on their way to the writer.
+    pub(crate) fn lost_calls(&self) -> u64 {
+        lock(&self.trees).iter().filter_map(|registered| registered.inbox.as_ref()).map(Inbox::lost).sum()
     }
 
     /// How often something found no place in a tree.

@@ -1,67 +1,139 @@
 //! The observer: puts every operator into the tree of its thread.
 
-use crate::process::Process;
+use crate::events::Call;
+use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
-use dlmonitor::{Observer, OpenOperator, Operator, Thread, clock};
+use crate::window::Window;
+use dlmonitor::{Observer, OpenOperator, Operator, Scope, Thread, clock};
+use stackline_recording::Metric;
 use std::ptr::NonNull;
-use std::sync::Arc;
 
 /// Nodes that the tree of a thread may have, unless options say otherwise.
 pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
 
-/// Registered with `DLMonitor` for the life of the process.
-#[derive(Debug)]
-pub(crate) struct Recorder {
-    process: Arc<Process>,
-}
-
 /// Indices into [`OpenOperator::client`].
 const NODE: usize = 0;
-const START: usize = 1;
+pub(crate) const START: usize = 1;
 /// Ticks of the operators that this one called.
 const INSIDE: usize = 2;
 
-impl Recorder {
-    pub(crate) fn new(process: Arc<Process>) -> Self {
-        Self { process }
-    }
+/// Marks a span whose end ends a training step, in the word of its node.
+const STEP: u64 = 1 << 33;
 
-    /// The state of the calling thread.
-    #[inline]
-    fn state<'a>(&self, thread: &'a mut Thread) -> &'a mut State {
-        let state = *thread.client.get_or_insert_with(|| NonNull::from(Box::leak(self.process.enter_thread())).cast());
-        // SAFETY: the pointer came from the box above, nobody else has it, and it lives until `thread_ends`, which
-        // takes `client` away. `thread` is borrowed as long as the reference.
-        unsafe { state.cast::<State>().as_mut() }
+/// Registered with `DLMonitor` for the life of the process; what it records into is the current [`Session`].
+#[derive(Debug)]
+pub(crate) struct Recorder;
+
+/// The state of the calling thread.
+#[inline]
+fn state<'a>(session: &'static Session, thread: &'a mut Thread) -> &'a mut State {
+    let state = *thread.client.get_or_insert_with(|| NonNull::from(Box::leak(session.enter_thread())).cast());
+    // SAFETY: the pointer came from the box above, nobody else has it, and it lives until `thread_ends`, which takes
+    // `client` away. `thread` is borrowed as long as the reference.
+    unsafe { state.cast::<State>().as_mut() }
+}
+
+/// Whether the thread's state is of a recording that ended; then it is given back, and what runs now goes unrecorded.
+#[inline]
+fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
+    // SAFETY: as in `state`; the reference ends with the expression.
+    let of = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
+    let left_over = of.is_some_and(|process| process != session.process.address());
+    if left_over {
+        leave(thread);
+        thread.open.clear();
     }
+    left_over
+}
+
+/// The thread ends, or takes part in another recording.
+#[cold]
+fn leave(thread: &mut Thread) {
+    if let Some(state) = thread.client.take() {
+        // SAFETY: `state` leaked this box, and `client` was its only copy.
+        let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
+        state.published.enter(0);
+        if let Some(session) = Session::current() {
+            session.process.leave_thread(state);
+        }
+    }
+}
+
+/// Adds a value where the thread is now.
+fn add_here(session: &'static Session, thread: &mut Thread, metric: Metric, value: u64) {
+    left_over(session, thread);
+    let open = std::mem::take(&mut thread.open);
+    let state = state(session, thread);
+    let node = state.here(&session.process, &open);
+    state.add(node, metric, value);
+    thread.open = open;
 }
 
 impl Observer for Recorder {
     #[inline]
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator) {
+        let Some(session) = Session::current() else { return };
+        let step = if operator.scope() == Scope::User && Window::is_step(operator.name()) { STEP } else { 0 };
+        if !session.window.is_open() {
+            opened.client[NODE] = step;
+            return;
+        }
+        left_over(session, thread);
         let open = std::mem::take(&mut thread.open);
-        let node = self.state(thread).begin(&self.process, operator, &open, opened.python);
+        let state = state(session, thread);
+        let node = state.begin(&session.process, operator, &open, opened);
+        state.published.begins(open.len(), node.0, opened);
         thread.open = open;
-        opened.client = [u64::from(node.0), clock::ticks(), 0];
+        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0];
     }
 
     #[inline]
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
+        let Some(session) = Session::current() else { return };
+        if ended.client[NODE] & STEP != 0 {
+            session.step_ended();
+        }
+        // It began before the window opened.
+        if ended.client[START] == 0 || left_over(session, thread) {
+            return;
+        }
         let took = clock::ticks().saturating_sub(ended.client[START]);
         if let Some(caller) = thread.open.last_mut() {
             caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took);
         }
         let own = took.saturating_sub(ended.client[INSIDE]);
         let node = NodeId(ended.client[NODE] as u32);
-        self.state(thread).tree.add_call(node, clock::ns(own), clock::ns(took));
+        let open = std::mem::take(&mut thread.open);
+        let state = state(session, thread);
+        state.published.ends(&open);
+        state.tree.add_call(node, clock::ns(own), clock::ns(took));
+        if let Some(outbox) = &mut state.outbox
+            && outbox.post(Call { start: ended.client[START], took_ns: clock::ns(took), node })
+        {
+            session.wake_writer();
+        }
+        thread.open = open;
+    }
+
+    fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
+        let Some(session) = Session::current() else { return };
+        session.process.live.put(address, bytes);
+        add_here(session, thread, Metric::Allocated, bytes);
+    }
+
+    fn freed(&self, address: usize, thread: &mut Thread) {
+        let Some(session) = Session::current() else { return };
+        if let Some(bytes) = session.process.live.take(address) {
+            add_here(session, thread, Metric::Freed, bytes);
+        }
     }
 
     fn thread_ends(&self, thread: &mut Thread) {
-        if let Some(state) = thread.client.take() {
-            // SAFETY: `state` leaked this box, and `client` was its only copy.
-            let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
-            self.process.leave_thread(state);
-        }
+        leave(thread);
+    }
+
+    fn forked(&self) {
+        Session::continue_in_child();
     }
 }

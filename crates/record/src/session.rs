@@ -3,24 +3,33 @@
 use crate::options::Options;
 use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
+use crate::state::State;
 use crate::stream::Stream;
+use crate::window::Window;
 use dlmonitor::{SourceState, clock};
 use stackline_recording::{Role, Source};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::{Condvar, Mutex, Once, PoisonError};
 use std::time::Duration;
 
 /// At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_millis(500);
 
+/// The session of this process, null if there is none. Sessions live for ever: other threads may use them at any time.
+static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
+
 /// The recording of one process.
 #[derive(Debug)]
 pub(crate) struct Session {
-    process: Arc<Process>,
+    pub(crate) process: Process,
+    pub(crate) window: Window,
+    start_ns: i64,
+    options: Options,
+    role: Role,
+    started: Once,
     stream: Mutex<Option<Stream>>,
     sources: Mutex<Vec<Source>>,
-    start_monotonic_ns: i64,
     stopped: Mutex<bool>,
     wake: Condvar,
     /// Whether the user was told that the stream cannot be written.
@@ -28,38 +37,123 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Begins to record this process as the options say.
-    ///
-    /// # Errors
-    /// A sentence that says why nothing is recorded.
-    pub(crate) fn begin(options: &Options) -> Result<Arc<Self>, String> {
-        let process = Arc::new(Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT)));
-        if !dlmonitor::init(Box::new(Recorder::new(Arc::clone(&process)))) {
-            return Err("another profiler uses DLMonitor in this process".into());
-        }
-        let head = describe_process(options);
-        let start_monotonic_ns = head.start_monotonic_ns;
-        let stream = create_stream(options, head)?;
-        let session = Arc::new(Self {
-            process,
-            stream: Mutex::new(Some(stream)),
-            sources: Mutex::default(),
-            start_monotonic_ns,
+    fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
+        Box::leak(Box::new(Self {
+            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.trace),
+            window: Window::new(options.window.clone()),
+            start_ns: clock::monotonic_ns(),
+            options,
+            role,
+            started: Once::new(),
+            stream: Mutex::new(None),
+            sources: Mutex::new(sources),
             stopped: Mutex::new(false),
             wake: Condvar::new(),
             complained: AtomicBool::new(false),
-        });
-        if options.python {
+        }))
+    }
+
+    /// The session of this process.
+    #[inline]
+    pub(crate) fn current() -> Option<&'static Self> {
+        // SAFETY: the pointer is null or came from `new`, which leaks.
+        unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+    }
+
+    fn make_current(&'static self) {
+        CURRENT.store(std::ptr::from_ref(self).cast_mut(), Ordering::Release);
+    }
+
+    /// Begins to record this process as the options say. Does nothing while it is being recorded.
+    ///
+    /// # Errors
+    /// A sentence that says why nothing is recorded.
+    pub(crate) fn begin(options: Options) -> Result<(), String> {
+        let before = Self::current();
+        if before.is_some_and(|session| !session.has_ended()) {
+            return Ok(());
+        }
+        let first = dlmonitor::init(Box::new(Recorder));
+        if !first && before.is_none() {
+            return Err("another profiler uses DLMonitor in this process".into());
+        }
+        Self::new(options, Role::Main, Vec::new()).make_current();
+        let Some(session) = Self::current() else { return Ok(()) };
+        if !first {
+            dlmonitor::resume();
+        }
+        if session.options.python {
             session.note(dlmonitor::start_python());
         }
-        session.update();
-        Arc::clone(&session).spawn_writer();
-        Ok(session)
+        if session.options.native {
+            session.note(dlmonitor::start_native());
+        }
+        session.start_writing()
+    }
+
+    /// Begins anew in a forked child. Its stream is made when there is something to write: most children run another
+    /// program at once.
+    pub(crate) fn continue_in_child() {
+        if let Some(parent) = Self::current().filter(|session| !session.has_ended()) {
+            // The parent's locks may be held by threads that do not exist here: what they guard is not touched.
+            let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
+            Self::new(parent.options.clone(), Role::Fork, sources).make_current();
+        }
+    }
+
+    /// Whether it was ended. A lock that cannot be had, in a forked child, is that of a session that goes on.
+    fn has_ended(&self) -> bool {
+        self.stopped.try_lock().is_ok_and(|stopped| *stopped)
+    }
+
+    /// A state for the calling thread.
+    #[cold]
+    pub(crate) fn enter_thread(&'static self) -> Box<State> {
+        if let Err(reason) = self.start_writing() {
+            self.complain(&reason);
+        }
+        self.process.enter_thread()
+    }
+
+    /// A training step of the program ended.
+    #[cold]
+    pub(crate) fn step_ended(&self) {
+        self.window.step_ended(self.elapsed());
+    }
+
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos((clock::monotonic_ns() - self.start_ns).max(0).cast_unsigned())
+    }
+
+    /// Has the stream written now, not at the next turn: much is waiting.
+    #[cold]
+    pub(crate) fn wake_writer(&self) {
+        self.wake.notify_all();
+    }
+
+    fn start_writing(&'static self) -> Result<(), String> {
+        let mut result = Ok(());
+        self.started.call_once(|| {
+            match create_stream(&self.options, describe_process(&self.options, self.role)) {
+                Ok(stream) => *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream),
+                Err(reason) => result = Err(reason),
+            }
+            self.note(SourceState { name: "samples", state: crate::samples::start(self.options.samples) });
+            self.spawn_writer();
+        });
+        result
     }
 
     /// `torch._C` was imported: its operators can be watched from now on.
     pub(crate) fn torch_imported(&self) {
+        if !self.options.pytorch {
+            return;
+        }
+        dlmonitor::native::renew();
         self.note(dlmonitor::start_torch());
+        if self.options.memory {
+            self.note(dlmonitor::start_memory());
+        }
     }
 
     /// Ends the recording and writes what is left.
@@ -71,12 +165,12 @@ impl Session {
         self.wake.notify_all();
         drop(stopped);
         dlmonitor::finalize();
+        crate::samples::stop();
         clock::measure();
         self.update();
-        let lasted = (clock::monotonic_ns() - self.start_monotonic_ns).max(0).cast_unsigned();
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            if let Err(error) = stream.end(lasted) {
-                self.complain(&error);
+            if let Err(error) = stream.end(clock::monotonic_ns()) {
+                self.complain(&error.to_string());
             }
         }
     }
@@ -92,27 +186,34 @@ impl Session {
     }
 
     fn update(&self) {
+        dlmonitor::native::renew();
+        if let Some(samples) = crate::samples::drain(&self.process) {
+            self.note(SourceState { name: "samples", state: Ok(samples) });
+        }
         if dlmonitor::torch_state().state.is_ok() {
             self.note(dlmonitor::torch_state());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Err(error)) = stream.as_mut().map(|stream| stream.update(&self.process, &sources)) {
-            self.complain(&error);
+            self.complain(&error.to_string());
         }
     }
 
     /// One line, once: the program that is watched has its own things to say.
     #[expect(clippy::print_stderr, reason = "the one line that a recorder may say")]
-    fn complain(&self, error: &std::io::Error) {
+    fn complain(&self, reason: &str) {
         if !self.complained.swap(true, Ordering::Relaxed) {
-            eprintln!("stackline: cannot write the recording: {error}; the program goes on without it");
+            eprintln!("stackline: cannot write the recording: {reason}; the program goes on without it");
         }
     }
 
-    fn spawn_writer(self: Arc<Self>) {
+    fn spawn_writer(&'static self) {
         let spawned = without_signals(|| {
-            std::thread::Builder::new().name("stackline".into()).stack_size(256 << 10).spawn(move || self.write_until_stopped())
+            std::thread::Builder::new()
+                .name("stackline".into())
+                .stack_size(256 << 10)
+                .spawn(move || self.write_until_stopped())
         });
         // Without the thread everything is written at the end.
         drop(spawned);
@@ -127,6 +228,7 @@ impl Session {
             }
             drop(stopped);
             clock::measure();
+            self.window.look(self.elapsed());
             self.update();
             stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
         }
@@ -134,7 +236,7 @@ impl Session {
 }
 
 /// Runs `action` with all signals blocked, so that a thread that it makes never takes one from the program.
-fn without_signals<R>(action: impl FnOnce() -> R) -> R {
+pub(crate) fn without_signals<R>(action: impl FnOnce() -> R) -> R {
     // SAFETY: both sets are initialised by the calls before they are read.
     unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
@@ -154,17 +256,23 @@ fn create_stream(options: &Options, head: stackline_recording::Process) -> Resul
     loop {
         // Process ids come round again.
         let path: PathBuf = folder.join(format!("{pid}-{attempt}.slr"));
-        match Stream::create(&path, head.clone()) {
+        match Stream::create(&path, head.clone(), options.trace_limit) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
             other => return other.map_err(|error| format!("cannot make {}: {error}", path.display())),
         }
     }
 }
 
-fn describe_process(options: &Options) -> stackline_recording::Process {
+/// Whether a command line is that of a process that `multiprocessing` started.
+fn is_worker(command: &[String]) -> bool {
+    command.iter().any(|part| part.contains("multiprocessing.spawn") || part.contains("multiprocessing.forkserver"))
+}
+
+fn describe_process(options: &Options, role: Role) -> stackline_recording::Process {
     let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let command = std::fs::read("/proc/self/cmdline").unwrap_or_default();
-    let mut command: Vec<String> = command.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
+    let mut command: Vec<String> =
+        command.split(|&byte| byte == 0).map(|part| String::from_utf8_lossy(part).into_owned()).collect();
     if command.last().is_some_and(String::is_empty) {
         command.pop();
     }
@@ -173,7 +281,7 @@ fn describe_process(options: &Options) -> stackline_recording::Process {
         parent_pid: std::os::unix::process::parent_id(),
         start_unix_ns: i64::try_from(unix.as_nanos()).unwrap_or(i64::MAX),
         start_monotonic_ns: clock::monotonic_ns(),
-        role: Role::Main,
+        role: if is_worker(&command) { Role::Spawn } else { role },
         rank: options.rank,
         command,
         python: String::new(),

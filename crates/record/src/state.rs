@@ -1,48 +1,52 @@
 //! What one thread needs to put an operator into its tree.
 
+use crate::events::Outbox;
 use crate::names::Names;
+use crate::natives::Natives;
+use crate::paths::{Paths, SPAN};
 use crate::process::Process;
+use crate::samples::Open;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
 use dlmonitor::{OpenOperator, Operator, PythonFrame, Scope};
 use rustc_hash::FxHashMap;
-use stackline_recording::FrameKey;
+use stackline_recording::{FrameKey, Metric};
 use std::sync::Arc;
-
-/// Python frames deeper than this are left out at the root's end.
-const MAX_DEPTH: usize = 1024;
-
-/// A frame of the path that was recorded last, with its node.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    frame: PythonFrame,
-    fingerprint: u64,
-    node: NodeId,
-}
 
 /// A thread's recorder.
 #[derive(Debug)]
 pub(crate) struct State {
+    /// The recording that it belongs to ([`Process::address`]).
+    pub(crate) process: usize,
     pub(crate) tree: Owner,
     names: Names,
-    /// The last path of Python frames below the root, outermost first: the next one mostly shares its beginning.
-    path: Vec<Step>,
-    /// Scratch: the frames of the path that is being walked, newest first.
-    walk: Vec<PythonFrame>,
+    paths: Paths,
+    /// Where the values of metrics other than times go.
+    slots: FxHashMap<(u32, Metric), u32>,
+    /// Where single calls go, in `trace` mode.
+    pub(crate) outbox: Option<Outbox>,
     /// Trees of forward threads, by torch's id of the thread.
     forward: FxHashMap<u64, Arc<Shared>>,
     /// Nodes of other trees that were copied into this one.
     copied: FxHashMap<(u32, NodeId), NodeId>,
     /// Torch's id of this thread, once it was told.
     pub(crate) torch_id: u64,
+    /// What samples of this thread land below.
+    pub(crate) published: &'static Open,
+    /// If native frames are on.
+    natives: Option<Natives>,
 }
 
 impl State {
-    pub(crate) fn new(tree: Owner) -> Self {
+    pub(crate) fn new(process: usize, tree: Owner, outbox: Option<Outbox>) -> Self {
         Self {
+            natives: (dlmonitor::native::generation() > 0).then(Natives::new),
+            process,
+            published: Open::register(tree.shared.id),
             tree,
             names: Names::default(),
-            path: Vec::new(),
-            walk: Vec::with_capacity(64),
+            paths: Paths::new(),
+            slots: FxHashMap::default(),
+            outbox,
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,
@@ -53,22 +57,35 @@ impl State {
     pub(crate) fn hand_over(&mut self) {
         self.tree.forget_forward();
         self.forward.clear();
-        self.path.clear();
+        self.paths.clear();
         self.torch_id = 0;
+        self.published.enter(0);
     }
 
     /// The node of an operator that begins now, below those in `open`.
     #[inline]
-    pub(crate) fn begin(&mut self, process: &Process, operator: &Operator, open: &[OpenOperator], python: Option<PythonFrame>) -> NodeId {
+    pub(crate) fn begin(
+        &mut self,
+        process: &Process,
+        operator: &Operator,
+        open: &[OpenOperator],
+        opened: &mut OpenOperator,
+    ) -> NodeId {
         let scope = operator.scope();
-        let name = operator.name();
-        let frame = self.names.frame(scope as u8, name, || process.operator_frame(scope, name));
+        let frame = self.names.frame(scope as u8, operator, |name| process.operator_frame(scope, name));
+        let newest = opened.python;
         if scope == Scope::Backward {
             if let Some(forward) = self.forward_node(process, operator) {
-                return self.tree.child(forward, Key::frame(frame), process.overflow, || frame);
+                let parent = self.native(process, forward, open, opened, newest);
+                return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
             }
         }
-        let parent = self.python_node(process, open, python);
+        if scope == Scope::User {
+            opened.python = self.paths.opener(opened.python);
+            opened.client[0] = SPAN;
+        }
+        let parent = self.paths.node(&mut self.tree, process, open, opened.python);
+        let parent = self.native(process, parent, open, opened, newest);
         let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         if scope == Scope::Function {
             if let Some(sequence) = operator.sequence_number() {
@@ -78,68 +95,48 @@ impl State {
         node
     }
 
+    /// The node of the native frames below `parent`, if they are on.
+    #[inline]
+    fn native(
+        &mut self,
+        process: &Process,
+        parent: NodeId,
+        open: &[OpenOperator],
+        opened: &OpenOperator,
+        newest: Option<PythonFrame>,
+    ) -> NodeId {
+        match &mut self.natives {
+            Some(natives) => natives.node(&mut self.tree, process, parent, open, opened, newest),
+            None => parent,
+        }
+    }
+
+    /// Another thread has this state from now on.
+    pub(crate) fn enter(&mut self, tid: u32) {
+        self.published.enter(tid);
+        if let Some(natives) = &mut self.natives {
+            natives.enter();
+        }
+    }
+
+    /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.
+    pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
+        let newest = dlmonitor::interpreter().and_then(dlmonitor::Interpreter::newest);
+        self.paths.node(&mut self.tree, process, open, newest)
+    }
+
+    /// Adds a value of any metric at a node.
+    pub(crate) fn add(&mut self, node: NodeId, metric: Metric, value: u64) {
+        let slot = *self.slots.entry((node.0, metric)).or_insert_with(|| self.tree.make_slot(node, metric));
+        self.tree.add_value(slot, value);
+    }
+
     fn remember(&mut self, process: &Process, sequence: u64, node: NodeId) {
         if self.torch_id == 0 {
             self.torch_id = dlmonitor::torch_thread_id();
             process.announce(self.torch_id, &self.tree.shared);
         }
         self.tree.remember_forward(sequence, node);
-    }
-
-    /// The node below which the Python frames that run now lead: they stand between the innermost open operator and
-    /// the one that begins.
-    #[inline]
-    fn python_node(&mut self, process: &Process, open: &[OpenOperator], python: Option<PythonFrame>) -> NodeId {
-        let enclosing = open.last();
-        let below = enclosing.map_or(ROOT, |open| NodeId(open.client[0] as u32));
-        let Some(newest) = python else { return below };
-        let entered = enclosing.and_then(|open| open.python);
-        if entered.is_some_and(|entered| entered.address == newest.address && entered.instruction == newest.instruction) {
-            return below;
-        }
-        self.walk_until(newest, entered.map(|frame| frame.address));
-        if enclosing.is_none() { self.path_from_root(process) } else { self.path_below(process, below) }
-    }
-
-    /// Gathers the frames from `newest` to the one at `until`, which is left out.
-    fn walk_until(&mut self, newest: PythonFrame, until: Option<usize>) {
-        self.walk.clear();
-        let Some(interpreter) = dlmonitor::interpreter() else { return };
-        let mut next = Some(newest);
-        while let Some(frame) = next.filter(|frame| Some(frame.address) != until && self.walk.len() < MAX_DEPTH) {
-            self.walk.push(frame);
-            next = interpreter.caller(frame);
-        }
-    }
-
-    fn path_from_root(&mut self, process: &Process) -> NodeId {
-        let Some(interpreter) = dlmonitor::interpreter() else { return ROOT };
-        let mut node = ROOT;
-        let mut shared = 0;
-        for &frame in self.walk.iter().rev() {
-            let fingerprint = interpreter.fingerprint(frame);
-            match self.path.get(shared) {
-                Some(step) if step.frame == frame && step.fingerprint == fingerprint => node = step.node,
-                _ => {
-                    self.path.truncate(shared);
-                    node = python_child(&mut self.tree, process, interpreter, node, frame, fingerprint);
-                    self.path.push(Step { frame, fingerprint, node });
-                }
-            }
-            shared += 1;
-        }
-        // A longer old path stays: the next operator may come from deeper frames again. It is compared frame by frame.
-        node
-    }
-
-    fn path_below(&mut self, process: &Process, below: NodeId) -> NodeId {
-        let Some(interpreter) = dlmonitor::interpreter() else { return below };
-        let mut node = below;
-        for &frame in self.walk.iter().rev() {
-            let fingerprint = interpreter.fingerprint(frame);
-            node = python_child(&mut self.tree, process, interpreter, node, frame, fingerprint);
-        }
-        node
     }
 
     /// The node, in this tree, of the forward operator that a backward node belongs to.
@@ -158,24 +155,12 @@ impl State {
         }
         let id = shared.id;
         let path = shared.path(node);
-        let copy = path.into_iter().fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, || frame));
+        let copy = path
+            .into_iter()
+            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, || frame));
         self.copied.insert((id, node), copy);
         Some(copy)
     }
-}
-
-#[inline]
-fn python_child(
-    tree: &mut Owner,
-    process: &Process,
-    interpreter: &dlmonitor::Interpreter,
-    parent: NodeId,
-    frame: PythonFrame,
-    fingerprint: u64,
-) -> NodeId {
-    // Never equal to a key by frame id: that has all bits set here.
-    let key = Key(frame.instruction as u64, fingerprint & !(1 << 63));
-    tree.child(parent, key, process.overflow, || process.python_frame(&interpreter.describe(frame)))
 }
 
 impl Process {
@@ -194,12 +179,19 @@ impl Process {
 
     /// The frame of a line of Python.
     #[cold]
-    fn python_frame(&self, line: &dlmonitor::PythonLine) -> u32 {
+    pub(crate) fn python_frame(&self, line: &dlmonitor::PythonLine) -> u32 {
         self.intern(|frames| FrameKey::Python {
             function: frames.text(&line.function),
             file: frames.text(&line.file),
             line: line.line,
             first_line: line.first_line,
         })
+    }
+
+    /// The frame of a module.
+    #[cold]
+    pub(crate) fn module_frame(&self, module: usize, class: &str) -> u32 {
+        let path = self.modules.path(module);
+        self.intern(|frames| FrameKey::Module { path: frames.text(&path), class: frames.text(class) })
     }
 }

@@ -1,7 +1,10 @@
 //! From the trees to the file, again and again: what is new and what changed since the last time.
 
+use crate::events::{Call, Inbox};
 use crate::process::{Process, Registered};
+use dlmonitor::clock;
 use stackline_recording::{ChunkWriter, HEADER, Record, Source};
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -16,6 +19,8 @@ const COMPACT: u64 = 8 << 20;
 struct Written {
     thread: Option<stackline_recording::Thread>,
     nodes: usize,
+    /// When the last call ended, `CLOCK_MONOTONIC`.
+    last_end: i64,
     /// Count of each slot when it was written last; a slot that changed has another.
     counts: Vec<u64>,
 }
@@ -30,18 +35,23 @@ pub(crate) struct Stream {
     records: usize,
     trees: Vec<Written>,
     sources: Vec<Source>,
-    overflows: u64,
+    /// What was left out, by name, as it was written last.
+    lost: BTreeMap<&'static str, u64>,
+    /// Bytes of single calls that may be written.
+    calls_left: u64,
+    /// Calls that were not written for the limit.
+    calls_cut: u64,
     bytes: u64,
     /// Size right after the file was written anew.
     whole: u64,
 }
 
 impl Stream {
-    /// Makes the file, which must not exist.
+    /// Makes the file, which must not exist; single calls may take `calls_left` bytes of it.
     ///
     /// # Errors
     /// If the file cannot be made.
-    pub(crate) fn create(path: &Path, head: stackline_recording::Process) -> io::Result<Self> {
+    pub(crate) fn create(path: &Path, head: stackline_recording::Process, calls_left: u64) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         let mut stream = Self {
             path: path.to_owned(),
@@ -51,12 +61,16 @@ impl Stream {
             records: 0,
             trees: Vec::new(),
             sources: Vec::new(),
-            overflows: 0,
+            lost: BTreeMap::new(),
+            calls_left,
+            calls_cut: 0,
             bytes: 0,
             whole: 0,
         };
         stream.write(&HEADER)?;
+        // At once: whatever becomes of the process, the stream says whose it is.
         stream.push(&Record::Process(Box::new(stream.head.clone())))?;
+        stream.send()?;
         Ok(stream)
     }
 
@@ -65,21 +79,25 @@ impl Stream {
     /// # Errors
     /// If the file cannot be written; what was written before stays readable.
     pub(crate) fn update(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
-        if self.bytes > COMPACT.max(4 * self.whole) {
+        // Single calls stand in the file once, and must stay there.
+        if !process.traces() && self.bytes > COMPACT.max(4 * self.whole) {
             self.start_anew(process, sources)?;
         }
         self.append(process, sources)
     }
 
-    /// Says that the process ended in order.
-    pub(crate) fn end(&mut self, at_ns: u64) -> io::Result<()> {
+    /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`.
+    pub(crate) fn end(&mut self, monotonic_ns: i64) -> io::Result<()> {
+        let at_ns = (monotonic_ns - self.head.start_monotonic_ns).max(0).cast_unsigned();
         self.push(&Record::End { at_ns })?;
         self.send()
     }
 
     fn append(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
-        // Trees first: frames and texts are interned before the nodes that refer to them.
+        // Calls, then nodes, then frames: each refers to what exists by then.
         let trees = process.trees();
+        let calls: Vec<Vec<Call>> =
+            trees.iter().map(|registered| registered.inbox.as_ref().map(Inbox::take).unwrap_or_default()).collect();
         let nodes: Vec<usize> = trees.iter().map(|registered| registered.tree.nodes.count()).collect();
         let records: Vec<Record> = process.frames().records(self.records).to_vec();
         self.records += records.len();
@@ -95,11 +113,12 @@ impl Stream {
         for (index, (registered, nodes)) in trees.iter().zip(nodes).enumerate() {
             self.append_tree(index, registered, nodes)?;
         }
-        let overflows = process.overflows();
-        if overflows != self.overflows {
-            self.push(&Record::Lost { what: "tree_full".into(), count: overflows })?;
-            self.overflows = overflows;
+        for (registered, calls) in trees.iter().zip(calls) {
+            self.append_calls(registered, &calls)?;
         }
+        self.note_lost("tree_full", process.overflows())?;
+        self.note_lost("calls_too_fast", process.lost_calls())?;
+        self.note_lost("calls_over_limit", self.calls_cut)?;
         self.send()
     }
 
@@ -141,11 +160,38 @@ impl Stream {
         Ok(())
     }
 
+    fn append_calls(&mut self, registered: &Registered, calls: &[Call]) -> io::Result<()> {
+        let thread = registered.thread.id;
+        for (at, call) in calls.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.calls_cut += (calls.len() - at) as u64;
+                return Ok(());
+            }
+            let start = clock::monotonic_at(call.start);
+            let duration_ns = call.took_ns;
+            let written = &mut self.trees[thread as usize];
+            let start_delta_ns = start - written.last_end;
+            written.last_end = start + duration_ns.cast_signed();
+            let before = self.chunk.len() as u64;
+            self.push(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns })?;
+            self.calls_left = self.calls_left.saturating_sub((self.chunk.len() as u64).saturating_sub(before).max(1));
+        }
+        Ok(())
+    }
+
+    fn note_lost(&mut self, what: &'static str, count: u64) -> io::Result<()> {
+        if self.lost.get(what).copied().unwrap_or(0) == count {
+            return Ok(());
+        }
+        self.lost.insert(what, count);
+        self.push(&Record::Lost { what: what.into(), count })
+    }
+
     /// Writes everything to a new file and lets it take the place of the old one.
     fn start_anew(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let _ = std::fs::remove_file(&beside);
-        let mut anew = Self::create(&beside, self.head.clone())?;
+        let mut anew = Self::create(&beside, self.head.clone(), self.calls_left)?;
         anew.append(process, sources)?;
         std::fs::rename(&beside, &self.path)?;
         anew.path.clone_from(&self.path);

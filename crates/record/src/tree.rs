@@ -7,8 +7,8 @@ use hashbrown::HashTable;
 use rustc_hash::FxHasher;
 use stackline_recording::{Metric, Stats};
 use std::hash::Hasher;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 /// A node of the tree of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -39,7 +39,15 @@ pub(crate) struct Slot {
 impl Slot {
     fn new(node: u32, metric: Metric) -> Self {
         let zero = || AtomicU64::new(0);
-        Self { node, metric, count: zero(), sum: zero(), min: AtomicU64::new(u64::MAX), max: zero(), squares: [zero(), zero()] }
+        Self {
+            node,
+            metric,
+            count: zero(),
+            sum: zero(),
+            min: AtomicU64::new(u64::MAX),
+            max: zero(),
+            squares: [zero(), zero()],
+        }
     }
 }
 
@@ -233,9 +241,26 @@ impl Owner {
 
     #[cold]
     fn make_slots(&mut self, node: NodeId) -> [u32; 2] {
-        let slots = [Metric::OperatorTime, Metric::CallTime].map(|metric| self.shared.slots.push(Slot::new(node.0, metric)) as u32);
+        let slots = [Metric::OperatorTime, Metric::CallTime]
+            .map(|metric| self.shared.slots.push(Slot::new(node.0, metric)) as u32);
         self.entries[node.0 as usize].slots = slots;
         slots
+    }
+
+    /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.
+    pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
+        self.shared.slots.push(Slot::new(node.0, metric)) as u32
+    }
+
+    /// Adds one value.
+    pub(crate) fn add_value(&mut self, slot: u32, value: u64) {
+        let version = self.shared.version.load(Ordering::Relaxed);
+        self.shared.version.store(version + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        if let Some(slot) = self.shared.slots.get(slot as usize) {
+            add(slot, value);
+        }
+        self.shared.version.store(version + 2, Ordering::Release);
     }
 
     /// Remembers which node runs the forward operator of a sequence number. The last one with a number counts.

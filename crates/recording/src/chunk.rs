@@ -75,7 +75,9 @@ pub enum NotARecording {
     #[error("the file is no Stackline recording (it does not begin with SLREC)")]
     Magic,
     /// Its format is of another version.
-    #[error("the recording has format version {found}, this program reads version {known}: use the stackline that recorded it")]
+    #[error(
+        "the recording has format version {found}, this program reads version {known}: use the stackline that recorded it"
+    )]
     Version {
         /// What the file says.
         found: u8,

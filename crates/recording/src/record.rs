@@ -62,7 +62,8 @@ pub enum Record {
         thread: u32,
         /// Its calling context.
         node: u32,
-        /// ns since the end of the thread's previous event (zigzag: nested spans end after those they contain).
+        /// ns since the end of the previous event of the thread (negative: spans end after those that they contain); for
+        /// the first one, since the zero of `CLOCK_MONOTONIC`.
         start_delta_ns: i64,
         /// ns that it took; 0 for a sample.
         duration_ns: u64,

@@ -54,8 +54,8 @@ fn text(layout: &Layout, object: usize) -> String {
         return String::new();
     }
     let length = word(object + 16).min(MAX_TEXT);
-    let state = half_word(object + layout.text_state);
-    let (kind, compact, ascii) = ((state >> 2) & 7, state & 1 << 5 != 0, state & 1 << 6 != 0);
+    let state = half_word(object + layout.text_state) >> layout.text_kind;
+    let (kind, compact, ascii) = (state & 7, state & 1 << 3 != 0, state & 1 << 4 != 0);
     let data = object + if ascii { layout.text_ascii } else { layout.text_compact };
     if !compact {
         return String::new();

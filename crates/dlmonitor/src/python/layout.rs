@@ -37,6 +37,8 @@ pub(crate) struct Layout {
     pub(crate) frame_code: usize,
     pub(crate) frame_previous: usize,
     pub(crate) frame_instruction: Instruction,
+    /// The first local variable.
+    pub(crate) frame_locals: usize,
     /// Byte that says who owns the frame, and the least value that means "not a Python frame"; `None` before 3.12.
     pub(crate) frame_owner: Option<(usize, u8)>,
     /// Bits of the pointer to the code that are tags (3.14).
@@ -52,8 +54,9 @@ pub(crate) struct Layout {
     pub(crate) line_table: LineTable,
     /// `ob_sval` of bytes objects.
     pub(crate) bytes_data: usize,
-    /// State word of text objects.
+    /// State word of text objects, and the bit of it where their kind begins.
     pub(crate) text_state: usize,
+    pub(crate) text_kind: u32,
     /// Where the characters of ASCII and of other compact texts begin.
     pub(crate) text_ascii: usize,
     pub(crate) text_compact: usize,
@@ -64,6 +67,7 @@ const V310: Layout = Layout {
     frame_code: 32,
     frame_previous: 24,
     frame_instruction: Instruction::Index(96),
+    frame_locals: 352,
     frame_owner: None,
     code_tag: 0,
     code_first_line: 40,
@@ -75,6 +79,7 @@ const V310: Layout = Layout {
     line_table: LineTable::Deltas,
     bytes_data: 32,
     text_state: 32,
+    text_kind: 2,
     text_ascii: 48,
     text_compact: 72,
 };
@@ -84,6 +89,7 @@ const V311: Layout = Layout {
     frame_code: 32,
     frame_previous: 48,
     frame_instruction: Instruction::Pointer(56),
+    frame_locals: 72,
     code_first_line: 72,
     code_file: 112,
     code_name: 128,
@@ -112,7 +118,7 @@ const V313: Layout = Layout { newest: Newest::Direct(72), code_instructions: 200
 struct Published {
     free_threaded: usize,
     newest: usize,
-    /// previous, executable and instr_ptr; owner two words later.
+    /// previous, executable, instr_ptr, localsplus and owner.
     frame: usize,
     /// filename, name, qualname, linetable, firstlineno.
     code_file: usize,
@@ -134,8 +140,21 @@ const PUBLISHED_313: Published = Published {
     text_ascii: 70,
 };
 
-/// Bytes of `_PyRuntime` that are read.
-const PUBLISHED_WORDS: usize = 71;
+/// Words by the headers of 3.14. Not run yet: no such interpreter was to be had where this was written. A self-test at
+/// start compares the frames with the interpreter's own.
+const PUBLISHED_314: Published = Published {
+    free_threaded: 2,
+    newest: 26,
+    frame: 32,
+    code_file: 40,
+    code_instructions: 48,
+    bytes_data: 76,
+    text_state: 78,
+    text_ascii: 80,
+};
+
+/// Words of `_PyRuntime` that are read.
+const PUBLISHED_WORDS: usize = 81;
 
 impl Layout {
     /// The layout of a version, or why there is none.
@@ -150,7 +169,12 @@ impl Layout {
                 Some(words) => published(words, &PUBLISHED_313),
                 None => Ok(V313),
             },
-            (3, minor) if minor > 13 => Err(format!("the layout of CPython 3.{minor} is not known to this version")),
+            (3, 14) => {
+                let words = runtime.ok_or("the interpreter does not export _PyRuntime")?;
+                // Frames hold tagged references to their code, and `interned` takes 16 bits of a text's state.
+                Ok(Self { code_tag: 3, text_kind: 16, ..published(words, &PUBLISHED_314)? })
+            }
+            (3, minor) if minor > 14 => Err(format!("the layout of CPython 3.{minor} is not known to this version")),
             (major, minor) => Err(format!("CPython {major}.{minor} is too old, 3.10 is the oldest that is known")),
         }
     }
@@ -170,6 +194,7 @@ fn published(words: &[u64], at: &Published) -> Result<Layout, String> {
         frame_previous: word(at.frame),
         frame_code: word(at.frame + 1),
         frame_instruction: Instruction::Pointer(word(at.frame + 2)),
+        frame_locals: word(at.frame + 3),
         frame_owner: Some((word(at.frame + 4), 3)),
         code_file: word(at.code_file),
         code_name: word(at.code_file + 2),

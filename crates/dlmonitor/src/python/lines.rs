@@ -84,7 +84,10 @@ mod tests {
         // Two units in the short form, one unit two lines on, one without location, one 40 lines back in the long form.
         let table = [0x80 | 1, 0x10, 0x80 | (12 << 3), 0, 5, 0x80 | (15 << 3), 0x80 | (13 << 3), 0x40 | 0x11, 1];
         let at = |offset| line(LineTable::Locations, &table, 100, offset);
-        assert_eq!([at(0), at(3), at(4), at(6), at(8), at(10)], [Some(100), Some(100), Some(102), None, Some(62), None]);
+        assert_eq!(
+            [at(0), at(3), at(4), at(6), at(8), at(10)],
+            [Some(100), Some(100), Some(102), None, Some(62), None]
+        );
     }
 
     #[test]

@@ -5,14 +5,20 @@
 //! half built (see `crate::python::fault`, which reads through the kernel).
 
 mod describe;
+mod fault;
 mod layout;
 mod lines;
+mod mark;
+mod memory;
 
 use crate::symbols;
 use layout::{Instruction, Layout, Newest};
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use describe::PythonLine;
+pub use fault::{FrameSampler, MAX_SAMPLED, SampledCode, SampledFrame, Walk};
+pub use memory::Memory;
 
 /// One frame as it stands in memory; valid as long as the frame runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,6 +30,12 @@ pub struct PythonFrame {
     /// Where it is: the address of its instruction (from 3.11) or a number that is unique within the code (3.10).
     pub instruction: usize,
 }
+
+/// Code object whose calls are calls of a module, 0 if there is none.
+static WATCHED_CODE: AtomicUsize = AtomicUsize::new(0);
+/// `ob_type` of objects and `tp_name` of classes, the same in all supported versions.
+const OBJECT_CLASS: usize = 8;
+const CLASS_NAME: usize = 24;
 
 /// The interpreter of this process.
 #[derive(Clone, Copy, Debug)]
@@ -97,6 +109,43 @@ impl Interpreter {
         let version = self.layout.code_version.map_or(0, |offset| half_word(frame.code + offset));
         let lines = word(frame.code + self.layout.code_lines) as u64;
         lines.rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
+    }
+
+    /// The object that a frame calls as a module, 0 if the frame is no such call: the first argument of the method that
+    /// [`Interpreter::watch_calls`] named.
+    #[must_use]
+    #[inline]
+    pub fn called_module(&self, frame: PythonFrame) -> usize {
+        let watched = WATCHED_CODE.load(Ordering::Relaxed);
+        if frame.code != watched || watched == 0 {
+            0
+        } else {
+            word(frame.address + self.layout.frame_locals) & !self.layout.code_tag
+        }
+    }
+
+    /// Calls of this code object are calls of a module: its first argument is the module.
+    pub fn watch_calls(code: usize) {
+        WATCHED_CODE.store(code, Ordering::Relaxed);
+    }
+
+    /// The class of an object that is alive.
+    #[must_use]
+    #[inline]
+    pub fn class_of(&self, object: usize) -> usize {
+        word(object + OBJECT_CLASS)
+    }
+
+    /// The name of a class that is alive.
+    #[must_use]
+    pub fn class_name(&self, class: usize) -> String {
+        let name = word(class + CLASS_NAME) as *const c_char;
+        if name.is_null() {
+            return String::new();
+        }
+        // SAFETY: `tp_name` of a live class is a null-terminated text.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        name.rsplit('.').next().unwrap_or_default().to_owned()
     }
 
     /// Function, file and line of a frame that is running on this thread now.

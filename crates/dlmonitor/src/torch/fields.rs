@@ -38,7 +38,11 @@ pub(super) fn current() -> Option<Fields> {
         return None;
     }
     let layout = LAYOUTS.get((state & ALL).trailing_zeros() as usize);
-    Some(Fields { scope: SCOPE, sequence_number: layout.map(|layout| layout.0), forward_thread: layout.map(|layout| layout.1) })
+    Some(Fields {
+        scope: SCOPE,
+        sequence_number: layout.map(|layout| layout.0),
+        forward_thread: layout.map(|layout| layout.1),
+    })
 }
 
 /// Whether enough was seen.

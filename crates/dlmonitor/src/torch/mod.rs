@@ -4,6 +4,7 @@
 //! their offsets depend on version and ABI and are found by watching the first operators (see [`fields`]).
 
 mod fields;
+pub(crate) mod memory;
 mod operator;
 
 use crate::symbols::Library;
@@ -48,7 +49,10 @@ pub(crate) fn functions() -> Option<&'static Functions> {
 
 fn find(library: Library) -> Result<Functions, String> {
     let symbol = |name: &CStr| {
-        library.symbol(name).map(std::ptr::NonNull::as_ptr).ok_or_else(|| format!("libtorch_cpu has no {}", name.to_string_lossy()))
+        library
+            .symbol(name)
+            .map(std::ptr::NonNull::as_ptr)
+            .ok_or_else(|| format!("libtorch_cpu has no {}", name.to_string_lossy()))
     };
     let add = symbol(c"_ZN2at17addGlobalCallbackENS_22RecordFunctionCallbackE")?;
     let remove = symbol(c"_ZN2at14removeCallbackEm")?;

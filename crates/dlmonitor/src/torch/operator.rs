@@ -1,7 +1,7 @@
 //! One operator call, as torch shows it to a callback.
 
 use super::{fields, functions};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 
 /// What kind of span torch reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,15 +39,32 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn name(&self) -> &CStr {
+        // SAFETY: a null-terminated text that lives as long as the call.
+        unsafe { CStr::from_ptr(self.name_pointer()) }
+    }
+
+    /// Whether it has this name; cheaper than [`Self::name`].
+    #[must_use]
+    #[inline]
+    pub fn is_named(&self, name: &CStr) -> bool {
+        // SAFETY: both are null-terminated texts that live as long as the call.
+        unsafe { libc::strcmp(self.name_pointer(), name.as_ptr()) == 0 }
+    }
+
+    /// Where its name stands; another call may have another name at the same address.
+    #[must_use]
+    #[inline]
+    pub fn name_address(&self) -> usize {
+        self.name_pointer() as usize
+    }
+
+    #[inline]
+    fn name_pointer(&self) -> *const c_char {
         let name = functions().map_or(std::ptr::null(), |functions| {
             // SAFETY: torch gave us this `RecordFunction`, and it is alive while the callback runs.
             unsafe { (functions.name)(self.function) }
         });
-        if name.is_null() {
-            return c"";
-        }
-        // SAFETY: a null-terminated text that lives as long as the call.
-        unsafe { CStr::from_ptr(name) }
+        if name.is_null() { c"".as_ptr() } else { name }
     }
 
     /// Its kind.

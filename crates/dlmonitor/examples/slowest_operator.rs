@@ -1,0 +1,59 @@
+//! A profiler on top of `DLMonitor`, in Rust: which operator took longest, and what called it.
+//!
+//! ```text
+//! cargo build --release -p stackline-dlmonitor --example slowest_operator
+//! python -c 'import ctypes, torch; slowest = ctypes.CDLL("target/release/examples/libslowest_operator.so")
+//! slowest.begin(); torch.ones(3) + 1; slowest.report()'
+//! ```
+
+#![allow(unsafe_code, reason = "functions that Python calls by name")]
+#![allow(clippy::print_stdout, reason = "an example")]
+
+use dlmonitor::{Observer, OpenOperator, Operator, PathFrame, Sources, Thread, call_path, clock};
+use std::sync::Mutex;
+
+/// ns, name, and the path that led there.
+static SLOWEST: Mutex<(u64, String, Vec<PathFrame>)> = Mutex::new((0, String::new(), Vec::new()));
+
+struct Slowest;
+
+impl Observer for Slowest {
+    fn operator_begins(&self, operator: &Operator, _thread: &mut Thread, opened: &mut OpenOperator) {
+        let name: Box<String> = Box::new(operator.name().to_string_lossy().into_owned());
+        opened.client = [clock::ticks(), Box::into_raw(name) as u64, 0];
+    }
+
+    fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
+        let took = clock::ns(clock::ticks() - ended.client[0]);
+        // SAFETY: `operator_begins` made this box, and an operator ends once.
+        let name = unsafe { Box::from_raw(ended.client[1] as *mut String) };
+        if let Ok(mut slowest) = SLOWEST.lock() {
+            if took > slowest.0 {
+                *slowest = (took, *name, call_path(thread, Sources { python: true, operators: false }));
+            }
+        }
+    }
+}
+
+/// Begins to watch; 0 if all is well.
+#[unsafe(no_mangle)]
+pub extern "C" fn begin() -> i32 {
+    let first = dlmonitor::init(Box::new(Slowest));
+    let python = dlmonitor::start_python().state;
+    let torch = dlmonitor::start_torch().state;
+    i32::from(!first || python.is_err() || torch.is_err())
+}
+
+/// Prints what was found.
+#[unsafe(no_mangle)]
+pub extern "C" fn report() {
+    dlmonitor::finalize();
+    if let Ok(slowest) = SLOWEST.lock() {
+        println!("{} took {} ns", slowest.1, slowest.0);
+        for frame in &slowest.2 {
+            if let PathFrame::Python(line) = frame {
+                println!("  {} ({}:{})", line.function, line.file, line.line);
+            }
+        }
+    }
+}

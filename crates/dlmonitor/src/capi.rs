@@ -1,0 +1,231 @@
+//! The C interface (`include/dlmonitor.h`), for tools that are not written in Rust.
+
+use crate::dispatch::Observer;
+use crate::path::{PathFrame, Sources, call_path};
+use crate::thread::{OpenOperator, Thread};
+use crate::torch::{Operator, Scope};
+use std::collections::HashSet;
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// `dlmonitor_event`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Event {
+    kind: c_int,
+    name: *const c_char,
+    handle: u64,
+    sequence_number: i64,
+    forward_thread: u64,
+    is_backward: c_int,
+    address: u64,
+    bytes: u64,
+}
+
+/// `dlmonitor_frame`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Frame {
+    kind: c_int,
+    name: *const c_char,
+    file: *const c_char,
+    line: u32,
+}
+
+/// `dlmonitor_status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub enum Status {
+    /// Done.
+    Ok = 0,
+    /// Another profiler uses `DLMonitor` in this process.
+    InUse = 1,
+    /// This version cannot do that.
+    Unsupported = 2,
+    /// No room for another callback.
+    Full = 3,
+    /// The framework is not loaded, or not known.
+    Unavailable = 4,
+}
+
+/// `dlmonitor_callback`.
+pub type Callback = unsafe extern "C" fn(*const Event, *mut c_void);
+
+/// `dlmonitor_kind`.
+const OPERATOR_BEGIN: c_int = 0;
+const OPERATOR_END: c_int = 1;
+const ALLOCATE: c_int = 2;
+const FREE: c_int = 3;
+/// Callbacks that may be registered.
+const MOST: usize = 8;
+
+/// A callback and what it wants to be called with.
+#[derive(Clone, Copy, Debug)]
+struct Registered(Callback, *mut c_void);
+
+// SAFETY: the pointer is only handed back to the callback, which the tool says may run on any thread.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}
+
+static CALLBACKS: [OnceLock<Registered>; MOST] = [const { OnceLock::new() }; MOST];
+/// Serialises registering; callbacks are read without it.
+static REGISTERING: Mutex<()> = Mutex::new(());
+static STARTED: OnceLock<bool> = OnceLock::new();
+
+struct Forward;
+
+fn call(event: &Event) {
+    for registered in CALLBACKS.iter().map_while(OnceLock::get) {
+        // SAFETY: the tool registered this function with this argument for this purpose.
+        unsafe { registered.0(event, registered.1) };
+    }
+}
+
+const NOTHING: Event = Event {
+    kind: 0,
+    name: c"".as_ptr(),
+    handle: 0,
+    sequence_number: -1,
+    forward_thread: 0,
+    is_backward: 0,
+    address: 0,
+    bytes: 0,
+};
+
+thread_local! {
+    /// The thread whose callback runs now, for `dlmonitor_callpath_get`.
+    static CURRENT: std::cell::Cell<*const Thread> = const { std::cell::Cell::new(std::ptr::null()) };
+}
+
+/// Calls the callbacks while paths of `thread` may be asked for.
+fn call_on(thread: &Thread, event: &Event) {
+    CURRENT.set(thread);
+    call(event);
+    CURRENT.set(std::ptr::null());
+}
+
+impl Observer for Forward {
+    fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator) {
+        let name = interned(operator.name());
+        opened.client[0] = name.as_ptr() as u64;
+        let event = Event {
+            kind: OPERATOR_BEGIN,
+            name: name.as_ptr(),
+            handle: operator.handle() as u64,
+            sequence_number: operator.sequence_number().map_or(-1, u64::cast_signed),
+            forward_thread: operator.forward_thread().unwrap_or(0),
+            is_backward: c_int::from(operator.scope() == Scope::Backward),
+            ..NOTHING
+        };
+        // The path that a callback sees ends with the operator that begins.
+        thread.open.push(*opened);
+        call_on(thread, &event);
+        thread.open.pop();
+    }
+
+    fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
+        call_on(thread, &Event { kind: OPERATOR_END, handle: ended.handle as u64, ..NOTHING });
+    }
+
+    fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
+        call_on(thread, &Event { kind: ALLOCATE, address: address as u64, bytes, ..NOTHING });
+    }
+
+    fn freed(&self, address: usize, thread: &mut Thread) {
+        call_on(thread, &Event { kind: FREE, address: address as u64, ..NOTHING });
+    }
+}
+
+/// The text, kept for the life of the process.
+fn interned(text: &CStr) -> &'static CStr {
+    static TEXTS: Mutex<Option<HashSet<&'static CStr>>> = Mutex::new(None);
+    let mut texts = TEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let texts = texts.get_or_insert_default();
+    if let Some(&known) = texts.get(text) {
+        return known;
+    }
+    let kept: &'static CStr = Box::leak(text.to_owned().into_boxed_c_str());
+    texts.insert(kept);
+    kept
+}
+
+/// `dlmonitor_init`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlmonitor_init() -> Status {
+    if !*STARTED.get_or_init(|| crate::init(Box::new(Forward))) {
+        return Status::InUse;
+    }
+    if crate::interpreter().is_none() {
+        let _ = crate::start_python();
+    }
+    if crate::start_torch().state.is_err() {
+        return Status::Unavailable;
+    }
+    let _ = crate::start_memory();
+    Status::Ok
+}
+
+/// `dlmonitor_callback_register`.
+///
+/// # Safety
+/// `callback` must be callable with `user` from any thread, for the life of the process.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlmonitor_callback_register(
+    domain: c_int,
+    callback: Option<Callback>,
+    user: *mut c_void,
+) -> Status {
+    let (0, Some(callback)) = (domain, callback) else { return Status::Unsupported };
+    let _serial = REGISTERING.lock().unwrap_or_else(PoisonError::into_inner);
+    let free = CALLBACKS.iter().find(|place| place.get().is_none());
+    match free.map(|place| place.set(Registered(callback, user))) {
+        Some(Ok(())) => Status::Ok,
+        _ => Status::Full,
+    }
+}
+
+/// `dlmonitor_callpath_get`.
+///
+/// # Safety
+/// `frames` has room for `capacity` frames, and `length` is valid for a write.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn dlmonitor_callpath_get(
+    sources: c_uint,
+    frames: *mut Frame,
+    capacity: usize,
+    length: *mut usize,
+) -> Status {
+    // SAFETY: set by `call_on` for as long as the thread's state is borrowed, null otherwise.
+    let Some(thread) = (unsafe { CURRENT.get().as_ref() }) else { return Status::Unavailable };
+    if frames.is_null() || length.is_null() {
+        return Status::Unsupported;
+    }
+    let path = call_path(thread, Sources { python: sources & 1 != 0, operators: sources & 2 != 0 });
+    for (at, frame) in path.iter().take(capacity).enumerate() {
+        let frame = match frame {
+            PathFrame::Python(line) => {
+                Frame { kind: 0, name: c_text(&line.function), file: c_text(&line.file), line: line.line }
+            }
+            PathFrame::Operator(index) => {
+                let name = thread.open.get(*index).map_or(0, |open| open.client[0]) as *const c_char;
+                Frame { kind: 1, name: if name.is_null() { c"".as_ptr() } else { name }, file: c"".as_ptr(), line: 0 }
+            }
+        };
+        // SAFETY: `at` is below `capacity`.
+        unsafe { frames.add(at).write(frame) };
+    }
+    // SAFETY: not null, and valid by contract.
+    unsafe { length.write(path.len()) };
+    Status::Ok
+}
+
+fn c_text(text: &str) -> *const c_char {
+    CString::new(text).map_or(c"".as_ptr(), |text| interned(&text).as_ptr())
+}
+
+/// `dlmonitor_finalize`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlmonitor_finalize() {
+    crate::finalize();
+}

@@ -1,0 +1,332 @@
+//! The libraries of this process: where they lie, and how to get from one of their frames to its caller.
+//!
+//! Facts come from the dynamic linker's list. Unwind tables are mapped a second time, from the file: the program may
+//! unload a library at any time, and a table that vanishes while it is read would be the end of the program. Nothing is
+//! copied; the pages are those of the page cache.
+
+use crate::python::Memory;
+use framehop::{ExplicitModuleSectionInfo, MustNotAllocateDuringUnwind, Unwinder as _, UnwinderNative};
+use std::ffi::{CStr, OsStr, c_int, c_void};
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub(super) type Unwinder = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
+
+/// Bytes by which a table in memory and in the file are compared.
+const COMPARED: usize = 4096;
+/// Longest build id that is believed.
+const MAX_BUILD_ID: usize = 64;
+
+/// A library, or the program itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Its number; numbers are not used again.
+    pub id: u32,
+    /// Where it was loaded from.
+    pub path: PathBuf,
+    /// Its GNU build id, empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Where it lies. Offsets are counted from the beginning.
+    pub range: Range<usize>,
+}
+
+/// All modules at one time.
+#[derive(Clone)]
+pub(super) struct Snapshot {
+    pub(super) unwinder: Unwinder,
+    /// By address.
+    pub(super) modules: Vec<Arc<Module>>,
+    /// How many libraries were loaded and unloaded since the program began.
+    pub(super) changes: (u64, u64),
+    /// Told apart from other snapshots.
+    pub(super) generation: u32,
+    next_id: u32,
+}
+
+/// A segment, as the program's header says.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    kind: u32,
+    address: usize,
+    file_offset: u64,
+    file_size: usize,
+    memory_size: usize,
+}
+
+/// A module as the dynamic linker lists it.
+#[derive(Debug)]
+struct Listed {
+    name: Vec<u8>,
+    bias: usize,
+    segments: Vec<Segment>,
+}
+
+/// What the dynamic linker lists.
+#[derive(Debug, Default)]
+pub(super) struct List {
+    modules: Vec<Listed>,
+    changes: (u64, u64),
+}
+
+/// How many libraries were loaded and unloaded up to now.
+pub(super) fn changes() -> (u64, u64) {
+    unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: `data` is the pair below, `info` is valid during the call.
+        unsafe { *data.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs) };
+        1
+    }
+    let mut changes = (0, 0);
+    // SAFETY: the callback has the right signature and uses `data` as what it is.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut changes).cast()) };
+    changes
+}
+
+/// All modules, as they are listed now.
+pub(super) fn list() -> List {
+    // The linker's lock is held meanwhile: headers are copied, nothing else.
+    unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _: usize, data: *mut c_void) -> c_int {
+        // SAFETY: `data` is the list below; `info`, its name and its headers are valid during the call.
+        unsafe {
+            let (list, info) = (&mut *data.cast::<List>(), &*info);
+            list.changes = (info.dlpi_adds, info.dlpi_subs);
+            let name = if info.dlpi_name.is_null() { &[] } else { CStr::from_ptr(info.dlpi_name).to_bytes() };
+            let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
+            let segment = |header: &libc::Elf64_Phdr| Segment {
+                kind: header.p_type,
+                address: header.p_vaddr as usize,
+                file_offset: header.p_offset,
+                file_size: header.p_filesz as usize,
+                memory_size: header.p_memsz as usize,
+            };
+            let segments = headers.iter().map(segment).collect();
+            list.modules.push(Listed { name: name.to_vec(), bias: info.dlpi_addr as usize, segments });
+        }
+        0
+    }
+    let mut list = List::default();
+    // SAFETY: the callback has the right signature and uses `data` as what it is.
+    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut list).cast()) };
+    list
+}
+
+impl Snapshot {
+    pub(super) fn empty() -> Self {
+        Self { unwinder: Unwinder::new(), modules: Vec::new(), changes: (0, 0), generation: 0, next_id: 0 }
+    }
+
+    /// What is loaded now; what was known before is kept.
+    pub(super) fn renewed(&self, list: List, memory: &Memory) -> Self {
+        let mut new = self.clone();
+        new.changes = list.changes;
+        new.generation += 1;
+        let listed: Vec<_> = list.modules.into_iter().filter_map(|listed| Some((listed.range()?, listed))).collect();
+        new.modules.retain(|module| {
+            let stays = listed.iter().any(|(range, listed)| *range == module.range && listed.path() == module.path);
+            if !stays {
+                new.unwinder.remove_module(module.range.start as u64);
+            }
+            stays
+        });
+        for (range, listed) in listed {
+            if new.modules.iter().any(|module| module.range == range) {
+                continue;
+            }
+            if let Some(tables) = listed.tables(memory) {
+                new.unwinder.add_module(listed.unwind_module(&range, tables));
+            }
+            let build_id = listed.build_id(memory).unwrap_or_default();
+            new.modules.push(Arc::new(Module { id: new.next_id, path: listed.path(), build_id, range }));
+            new.next_id += 1;
+        }
+        new.modules.sort_by_key(|module| module.range.start);
+        new
+    }
+
+    /// The module that an address lies in.
+    pub(super) fn find(&self, address: usize) -> Option<&Arc<Module>> {
+        let after = self.modules.partition_point(|module| module.range.start <= address);
+        self.modules.get(after.checked_sub(1)?).filter(|module| module.range.contains(&address))
+    }
+}
+
+/// Unwind tables of a module, with the addresses that they have in it.
+#[derive(Clone, Debug)]
+struct Tables {
+    index: &'static [u8],
+    index_address: usize,
+    frames: &'static [u8],
+    frames_address: usize,
+}
+
+impl Listed {
+    /// Addresses from the first to the last loaded byte.
+    fn range(&self) -> Option<Range<usize>> {
+        let loaded = self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD);
+        let start = loaded.clone().map(|segment| segment.address & !4095).min()?;
+        let end = loaded.map(|segment| segment.address + segment.memory_size).max()?;
+        Some(self.bias.wrapping_add(start)..self.bias.wrapping_add(end))
+    }
+
+    fn path(&self) -> PathBuf {
+        if self.name.is_empty() {
+            return std::fs::read_link("/proc/self/exe").unwrap_or_default();
+        }
+        PathBuf::from(OsStr::from_bytes(&self.name))
+    }
+
+    fn unwind_module(&self, range: &Range<usize>, tables: Tables) -> framehop::Module<&'static [u8]> {
+        let end = |address: usize, bytes: &[u8]| (address as u64)..(address + bytes.len()) as u64;
+        let sections = ExplicitModuleSectionInfo {
+            base_svma: range.start.wrapping_sub(self.bias) as u64,
+            eh_frame_hdr_svma: Some(end(tables.index_address, tables.index)),
+            eh_frame_hdr: Some(tables.index),
+            eh_frame_svma: Some(end(tables.frames_address, tables.frames)),
+            eh_frame: Some(tables.frames),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        let addresses = range.start as u64..range.end as u64;
+        framehop::Module::new(String::new(), addresses, range.start as u64, sections)
+    }
+
+    fn tables(&self, memory: &Memory) -> Option<Tables> {
+        let index = self.segments.iter().find(|segment| segment.kind == libc::PT_GNU_EH_FRAME)?;
+        let mut head = [0; 12];
+        if memory.read(self.bias.wrapping_add(index.address), &mut head) != head.len() {
+            return None;
+        }
+        let frames_address = frames_address(index.address, &head)?;
+        let holder = self.segments.iter().find(|segment| {
+            segment.kind == libc::PT_LOAD && segment.contains(index.address) && segment.contains(frames_address)
+        })?;
+        let bytes = self.map(holder, memory)?;
+        let part = |address: usize| bytes.get(address - holder.address..);
+        let index_bytes = part(index.address)?.get(..index.memory_size)?;
+        Some(Tables { index: index_bytes, index_address: index.address, frames: part(frames_address)?, frames_address })
+    }
+
+    /// The bytes of a segment, for ever.
+    fn map(&self, segment: &Segment, memory: &Memory) -> Option<&'static [u8]> {
+        let path = self.path();
+        let address = self.bias.wrapping_add(segment.address);
+        if !path.is_absolute() {
+            // The kernel's own library, which has no file, stays where it is.
+            // SAFETY: the kernel's library is never unloaded, and read-only.
+            let kernel = self.name.starts_with(b"linux-vdso");
+            return kernel.then(|| unsafe { std::slice::from_raw_parts(address as *const u8, segment.file_size) });
+        }
+        let bytes = map_file(&path, segment)?;
+        // The file may have been replaced since it was loaded.
+        let index = self.segments.iter().find(|segment| segment.kind == libc::PT_GNU_EH_FRAME)?;
+        let mut loaded = vec![0; COMPARED.min(index.file_size)];
+        let read = memory.read(self.bias.wrapping_add(index.address), &mut loaded);
+        let in_file = bytes.get(index.address - segment.address..)?.get(..read)?;
+        (read > 0 && loaded.get(..read)? == in_file).then_some(bytes)
+    }
+
+    fn build_id(&self, memory: &Memory) -> Option<Vec<u8>> {
+        self.segments.iter().filter(|segment| segment.kind == libc::PT_NOTE).find_map(|segment| {
+            let mut notes = vec![0; segment.file_size.min(COMPARED)];
+            let read = memory.read(self.bias.wrapping_add(segment.address), &mut notes);
+            gnu_build_id(notes.get(..read)?)
+        })
+    }
+}
+
+impl Segment {
+    fn contains(&self, address: usize) -> bool {
+        (self.address..self.address + self.file_size).contains(&address)
+    }
+}
+
+/// Where the table of frames is, by the beginning of its index at `address`.
+fn frames_address(address: usize, head: &[u8; 12]) -> Option<usize> {
+    // Version 1, and a pointer that is relative to itself in four signed bytes, as every linker writes it.
+    if head[..2] != [1, 0x1b] {
+        return None;
+    }
+    let relative = i32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+    Some((address + 4).wrapping_add_signed(relative as isize))
+}
+
+/// The build id among notes.
+fn gnu_build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
+    let word =
+        |bytes: &[u8], at: usize| bytes.get(at..)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes) as usize);
+    loop {
+        let (name, length, kind) = (word(notes, 0)?, word(notes, 4)?, word(notes, 8)?);
+        let data = 12 + name.next_multiple_of(4);
+        if kind == 3 && notes.get(12..16)? == b"GNU\0" {
+            return notes.get(data..data.checked_add(length.min(MAX_BUILD_ID))?).map(<[u8]>::to_vec);
+        }
+        notes = notes.get(data.checked_add(length.next_multiple_of(4))?..)?;
+    }
+}
+
+/// Maps the bytes of a segment from its file. They are never unmapped.
+fn map_file(path: &Path, segment: &Segment) -> Option<&'static [u8]> {
+    let file = File::open(path).ok()?;
+    if file.metadata().ok()?.len() < segment.file_offset + segment.file_size as u64 {
+        return None;
+    }
+    let before = segment.file_offset as usize % 4096;
+    let length = before + segment.file_size;
+    let offset = libc::off_t::try_from(segment.file_offset).ok()? - before as libc::off_t;
+    // SAFETY: a new private mapping of a file that is long enough touches nothing that exists.
+    let start = unsafe {
+        libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), offset)
+    };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: the mapping is that long and stays for ever.
+    let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) };
+    bytes.get(before..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Snapshot, frames_address, gnu_build_id, list};
+    use crate::python::Memory;
+
+    fn snapshot() -> Snapshot {
+        Snapshot::empty().renewed(list(), &Memory::of_this_thread())
+    }
+
+    #[test]
+    fn this_program_is_found() {
+        let snapshot = snapshot();
+        let here = this_program_is_found as fn() as usize;
+        let module = snapshot.find(here).unwrap();
+        assert_eq!(module.path, std::env::current_exe().unwrap());
+        assert!(snapshot.find(16).is_none());
+        let library = snapshot.find(libc::getpid as *const () as usize).unwrap();
+        assert!(library.path.to_string_lossy().contains("libc"), "{library:?}");
+        assert_eq!(library.build_id.len(), 20);
+    }
+
+    #[test]
+    fn what_is_known_keeps_its_number() {
+        let first = snapshot();
+        let second = first.renewed(list(), &Memory::of_this_thread());
+        let known = |snapshot: &Snapshot| {
+            snapshot.modules.iter().map(|module| (module.id, module.range.start)).collect::<Vec<_>>()
+        };
+        assert_eq!(known(&first), known(&second));
+        assert_ne!(first.generation, second.generation);
+    }
+
+    #[test]
+    fn notes_are_searched() {
+        let note = |kind: u8, data: &[u8]| {
+            [&[4, 0, 0, 0, data.len() as u8, 0, 0, 0, kind, 0, 0, 0], b"GNU\0".as_slice(), data].concat()
+        };
+        let notes = [note(1, &[9; 16]), note(3, &[1, 2, 3, 4])].concat();
+        assert_eq!(gnu_build_id(&notes), Some(vec![1, 2, 3, 4]));
+        assert_eq!(gnu_build_id(&notes[..30]), None);
+        assert_eq!(frames_address(100, &[1, 0x1b, 3, 0x3b, 0xfc, 0xff, 0xff, 0xff, 0, 0, 0, 0]), Some(100));
+    }
+}

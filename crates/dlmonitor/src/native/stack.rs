@@ -1,0 +1,298 @@
+//! From where a thread is to those who called it, up to a bound.
+//!
+//! A bound makes it cheap and puts native frames in their place at the same time: an operator lies on the stack, and so
+//! does a part of the interpreter ([`crate::Interpreter::stack_mark`]); what is beyond them is known as operators and
+//! Python frames.
+
+use super::memo::{Extent, Memo, Word};
+use super::modules::Snapshot;
+use crate::python::Memory;
+use framehop::{CacheNative, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder as _};
+
+/// Frames of one segment at most.
+pub const MAX_NATIVE: usize = 128;
+
+type Cache = CacheNative<MustNotAllocateDuringUnwind>;
+
+/// Where a thread runs: program counter, stack pointer, frame pointer, and where a leaf function returns to (the link
+/// register, on processors that have one).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Registers {
+    /// Program counter.
+    pub pc: usize,
+    /// Stack pointer.
+    pub sp: usize,
+    /// Frame pointer.
+    pub fp: usize,
+    /// Link register.
+    pub lr: usize,
+}
+
+impl Registers {
+    /// Those of the function that this is inlined into.
+    #[inline(always)]
+    #[must_use]
+    pub fn here() -> Self {
+        let mut here = Self::default();
+        // SAFETY: reads registers, writes to its outputs only.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            std::arch::asm!("lea {}, [rip]", "mov {}, rsp", "mov {}, rbp",
+                out(reg) here.pc, out(reg) here.sp, out(reg) here.fp, options(nomem, nostack, preserves_flags));
+        }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            std::arch::asm!("adr {}, .", "mov {}, sp", "mov {}, x29", "mov {}, x30",
+                out(reg) here.pc, out(reg) here.sp, out(reg) here.fp, out(reg) here.lr,
+                options(nomem, nostack, preserves_flags));
+        }
+        here
+    }
+
+    /// Those at which a signal interrupted the thread.
+    ///
+    /// # Safety
+    /// `context` is what a signal handler was given.
+    #[must_use]
+    pub unsafe fn of_signal(context: *const std::ffi::c_void) -> Self {
+        // SAFETY: by contract.
+        let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        #[cfg(target_arch = "x86_64")]
+        {
+            let register = |name: libc::c_int| machine.gregs[name as usize] as usize;
+            Self { pc: register(libc::REG_RIP), sp: register(libc::REG_RSP), fp: register(libc::REG_RBP), lr: 0 }
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            Self {
+                pc: machine.pc as usize,
+                sp: machine.sp as usize,
+                fp: machine.regs[29] as usize,
+                lr: machine.regs[30] as usize,
+            }
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn native(self) -> UnwindRegsNative {
+        UnwindRegsNative::new(self.pc as u64, self.sp as u64, self.fp as u64)
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn native(self) -> UnwindRegsNative {
+        let mask = framehop::aarch64::PtrAuthMask::new_24_40();
+        UnwindRegsNative::new_with_ptr_auth_mask(mask, self.lr as u64, self.sp as u64, self.fp as u64)
+    }
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// At the bound.
+    AtBound,
+    /// At the first function of the thread.
+    AtRoot,
+    /// There was no more room.
+    Full,
+    /// At a function that nobody knows how to leave.
+    Lost,
+}
+
+/// What one thread needs to walk its stack, allocated beforehand.
+pub struct NativeStack {
+    cache: Box<Cache>,
+    frames: Box<[usize]>,
+    count: usize,
+    window: Window,
+    memo: Memo,
+    /// Return addresses of the last walk, where they lie.
+    words: Vec<Word>,
+}
+
+impl std::fmt::Debug for NativeStack {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("NativeStack").field("frames", &self.frames()).finish_non_exhaustive()
+    }
+}
+
+impl Default for NativeStack {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl NativeStack {
+    /// Room to walk one thread's stack.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            cache: Box::default(),
+            frames: vec![0; MAX_NATIVE].into(),
+            count: 0,
+            window: Window::new(),
+            memo: Memo::new(),
+            words: Vec::new(),
+        }
+    }
+
+    /// Addresses of the last walk, innermost first: of the instruction that runs, then of the last byte of each call.
+    #[must_use]
+    pub fn frames(&self) -> &[usize] {
+        self.frames.get(..self.count).unwrap_or(&[])
+    }
+
+    /// Walks the stack of the calling thread, for synchronous callers: frames that lie beyond `from`, up to the one that
+    /// holds `bound`, which is left out. The stack ends at `end`.
+    #[inline]
+    pub(super) fn walk(&mut self, modules: &Snapshot, at: Registers, from: usize, bound: usize, end: usize) -> Ended {
+        let start = at.sp;
+        // SAFETY: the thread's own stack from its stack pointer to its end; nobody else writes there.
+        let mut read = |address: u64| {
+            let address = address as usize;
+            let inside = address >= start && address < end && address.is_multiple_of(8);
+            if inside { Ok(unsafe { (address as *const u64).read() }) } else { Err(()) }
+        };
+        self.count = 0;
+        self.words.clear();
+        let mut regs = at.native();
+        let mut address = FrameAddress::from_instruction_pointer(at.pc as u64);
+        loop {
+            let next = modules.unwinder.unwind_frame(address, &mut regs, &mut self.cache, &mut read);
+            let beyond = regs.sp() as usize;
+            if beyond > bound {
+                return Ended::AtBound;
+            }
+            if beyond > from && !put(&mut self.frames, &mut self.count, address) {
+                return Ended::Full;
+            }
+            match next.map(|next| next.and_then(FrameAddress::from_return_address)) {
+                Ok(Some(next)) => {
+                    if let Ok(distance) = u32::try_from(beyond.wrapping_sub(8).wrapping_sub(start)) {
+                        self.words.push(Word { distance, value: next.address() as usize });
+                    }
+                    address = next;
+                }
+                Ok(None) => return Ended::AtRoot,
+                Err(_) => return Ended::Lost,
+            }
+        }
+    }
+
+    /// What [`Self::remember`] was told about the segment that lies here now.
+    #[inline]
+    pub(super) fn recall(&self, modules: &Snapshot, hint: u64, sp: usize, from: usize, bound: usize) -> Option<u32> {
+        let extent = extent(sp, from, bound)?;
+        // SAFETY: the bound lies on the thread's own stack.
+        unsafe { self.memo.find(modules.generation, hint, sp, extent) }
+    }
+
+    /// Remembers a value for the segment of the last walk, which began at `sp`.
+    pub(super) fn remember(&mut self, modules: &Snapshot, hint: u64, sp: usize, from: usize, bound: usize, value: u32) {
+        if let (true, Some(extent)) = (cfg!(target_arch = "x86_64"), extent(sp, from, bound)) {
+            self.memo.put(modules.generation, hint, extent, &self.words, value);
+        }
+    }
+
+    /// Walks the stack that a signal interrupted, up to the frame that holds `bound` (`usize::MAX`: to the root). Every
+    /// read goes through `memory`. What is no function of a module is not believed: then only the innermost frame is
+    /// kept.
+    pub(super) fn walk_interrupted(
+        &mut self,
+        modules: &Snapshot,
+        at: Registers,
+        bound: usize,
+        memory: Memory,
+    ) -> Ended {
+        self.count = 0;
+        let window = &mut self.window;
+        window.begin(memory, at.sp);
+        let mut read = |address: u64| window.word(address as usize).ok_or(());
+        let mut regs = at.native();
+        let mut address = FrameAddress::from_instruction_pointer(at.pc as u64);
+        let ended = loop {
+            let lookup = address.address_for_lookup() as usize;
+            let known = modules.find(lookup).is_some();
+            let before = regs.sp();
+            let next = modules.unwinder.unwind_frame(address, &mut regs, &mut self.cache, &mut read);
+            let leaf = self.count == 0;
+            if known && regs.sp() as usize > bound && next.is_ok() {
+                break Ended::AtBound;
+            }
+            if !put(&mut self.frames, &mut self.count, address) {
+                break Ended::Full;
+            }
+            let moved = regs.sp() > before || leaf;
+            match next.map(|next| next.and_then(FrameAddress::from_return_address)) {
+                Ok(Some(next)) if known && moved => address = next,
+                Ok(None) if known => break Ended::AtRoot,
+                _ => break Ended::Lost,
+            }
+        };
+        // The root of a thread that nobody bounds looks like any other end.
+        let unbounded_root = ended == Ended::AtRoot && bound == usize::MAX;
+        if !matches!(ended, Ended::AtBound | Ended::Full) && !unbounded_root {
+            self.count = self.count.min(1);
+        }
+        ended
+    }
+}
+
+#[inline]
+fn extent(sp: usize, from: usize, bound: usize) -> Option<Extent> {
+    let distance = |address: usize| u32::try_from(address.checked_sub(sp)?).ok();
+    Some(Extent { from: distance(from)?, bound: distance(bound)? })
+}
+
+fn put(frames: &mut [usize], count: &mut usize, address: FrameAddress) -> bool {
+    match frames.get_mut(*count) {
+        Some(room) => {
+            *room = address.address_for_lookup() as usize;
+            *count += 1;
+            true
+        }
+        None => false,
+    }
+}
+
+/// A stretch of a stack, read piece by piece as it is needed.
+#[derive(Debug)]
+struct Window {
+    memory: Memory,
+    start: usize,
+    bytes: Box<[u8]>,
+    /// How many of them were read.
+    known: usize,
+}
+
+impl Window {
+    /// Bytes that are read at once, and in all.
+    const PIECE: usize = 8 << 10;
+    const SIZE: usize = 256 << 10;
+
+    fn new() -> Self {
+        Self { memory: Memory::of_thread(0), start: 0, bytes: vec![0; Self::SIZE].into(), known: 0 }
+    }
+
+    fn begin(&mut self, memory: Memory, sp: usize) {
+        self.memory = memory;
+        self.start = sp & !7;
+        self.known = 0;
+    }
+
+    fn word(&mut self, address: usize) -> Option<u64> {
+        let at = address.checked_sub(self.start)?;
+        while at + 8 > self.known {
+            let piece = self.bytes.get_mut(self.known..self.known + Self::PIECE)?;
+            // Pieces end where pages do, so that one that is not there spoils nothing before it.
+            let from = self.start + self.known;
+            let length = Self::PIECE - from % 4096;
+            let read = self.memory.read(from, piece.get_mut(..length)?);
+            if read == 0 {
+                return None;
+            }
+            self.known += read;
+        }
+        self.bytes.get(at..)?.first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+    }
+}

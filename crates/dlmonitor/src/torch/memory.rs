@@ -1,0 +1,81 @@
+//! Memory that tensors take and give back on the CPU.
+//!
+//! Every allocation of `PyTorch`'s CPU allocator passes through two functions of `libc10` that report to a profiler, by
+//! way of the table of imports of that library. Calls there are led through ours, which call the originals.
+
+use crate::got::{self, Import};
+use crate::symbols::Library;
+use std::ffi::{CStr, c_void};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+type New = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
+type Delete = unsafe extern "C" fn(*mut c_void, *mut c_void);
+
+const NEW: &CStr = c"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm";
+const DELETE: &CStr = c"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv";
+const LIBRARY: &str = "libc10.so";
+
+static ORIGINALS: OnceLock<(New, Delete)> = OnceLock::new();
+/// The calls that are led here now.
+static IMPORTS: Mutex<Option<[Import; 2]>> = Mutex::new(None);
+
+/// Starts to report allocations.
+///
+/// # Errors
+/// A sentence that says why that cannot be done.
+pub(crate) fn start() -> Result<(), String> {
+    let mut imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner);
+    if imports.is_some() {
+        return Ok(());
+    }
+    let library = Library::loaded(c"libc10.so").ok_or("PyTorch is not loaded")?;
+    let symbol = |name: &CStr| library.symbol(name).ok_or("this libc10 reports no allocations");
+    let (new, delete) = (symbol(NEW)?, symbol(DELETE)?);
+    ORIGINALS.get_or_init(|| {
+        // SAFETY: the signatures of `ProfiledCPUMemoryReporter::New(void*, size_t)` and `::Delete(void*)`, with `this`
+        // as first argument.
+        unsafe {
+            (
+                std::mem::transmute::<*mut c_void, New>(new.as_ptr()),
+                std::mem::transmute::<*mut c_void, Delete>(delete.as_ptr()),
+            )
+        }
+    });
+    let new = got::redirect(LIBRARY, NEW, on_new as *const c_void)?;
+    match got::redirect(LIBRARY, DELETE, on_delete as *const c_void) {
+        Ok(delete) => {
+            *imports = Some([new, delete]);
+            Ok(())
+        }
+        Err(reason) => {
+            new.restore();
+            Err(reason)
+        }
+    }
+}
+
+/// Stops reporting.
+pub(crate) fn stop() {
+    let imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner).take();
+    for import in imports.iter().flatten() {
+        import.restore();
+    }
+}
+
+unsafe extern "C" fn on_new(reporter: *mut c_void, address: *mut c_void, bytes: usize) {
+    if let Some((new, _)) = ORIGINALS.get() {
+        // SAFETY: the caller's own arguments.
+        unsafe { new(reporter, address, bytes) };
+    }
+    if bytes != 0 {
+        crate::dispatch::allocated(address as usize, bytes as u64);
+    }
+}
+
+unsafe extern "C" fn on_delete(reporter: *mut c_void, address: *mut c_void) {
+    crate::dispatch::freed(address as usize);
+    if let Some((_, delete)) = ORIGINALS.get() {
+        // SAFETY: the caller's own arguments.
+        unsafe { delete(reporter, address) };
+    }
+}

@@ -1,0 +1,146 @@
+//! Native frames above operators: from the loop of the interpreter, or from the operator around, to the operator.
+//!
+//! A program takes the same ways again and again. A whole segment is one key: its nodes are made when it is seen for the
+//! first time, afterwards one look-up finds the last of them.
+
+use crate::process::Process;
+use crate::tree::{Key, NodeId, Owner};
+use dlmonitor::native::{self, Ended, NativeStack, Registers, Segment};
+use dlmonitor::{OpenOperator, PythonFrame};
+use rustc_hash::FxHashMap;
+use stackline_recording::FrameKey;
+
+/// Keys of native frames have these bits, others have not both.
+const NATIVE_KEY: u64 = 3 << 62;
+/// Segments that are remembered; beyond, all are forgotten and found again.
+const MAX_SEGMENTS: usize = 1 << 17;
+
+/// What one thread needs for its native frames.
+#[derive(Debug)]
+pub(crate) struct Natives {
+    stack: NativeStack,
+    /// Where the thread's stack ends.
+    end: usize,
+    /// The last node of each segment, by its parent and the hash of its addresses.
+    segments: FxHashMap<(u32, u64), NodeId>,
+}
+
+impl Natives {
+    /// For the calling thread.
+    pub(crate) fn new() -> Self {
+        Self { stack: NativeStack::new(), end: stack_end(), segments: FxHashMap::default() }
+    }
+
+    /// The calling thread has them from now on.
+    pub(crate) fn enter(&mut self) {
+        self.end = stack_end();
+    }
+
+    /// The node of the native frames between `parent` and the operator that begins.
+    // One place in the code, so that equal stacks look equal from here.
+    #[inline(never)]
+    pub(crate) fn node(
+        &mut self,
+        tree: &mut Owner,
+        process: &Process,
+        parent: NodeId,
+        open: &[OpenOperator],
+        opened: &OpenOperator,
+        newest: Option<PythonFrame>,
+    ) -> NodeId {
+        let at = Registers::here();
+        // An object on the heap says nothing about the stack.
+        if !(at.sp..self.end).contains(&opened.handle) {
+            return parent;
+        }
+        let mark = dlmonitor::interpreter().map_or(0, |interpreter| interpreter.stack_mark(newest));
+        let enclosing = open.last().map_or(0, |open| open.handle);
+        let segment = Segment { at, from: opened.handle, bounds: [mark, enclosing], end: self.end };
+        match self.stack.kept(&segment, u64::from(parent.0)) {
+            Some(node) => NodeId(node),
+            None => self.walk(tree, process, parent, &segment),
+        }
+    }
+
+    fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment) -> NodeId {
+        let ended = self.stack.above(segment);
+        if ended.is_none_or(|ended| ended == Ended::Lost) {
+            return parent;
+        }
+        let frames = self.stack.frames();
+        let key = (parent.0, hash(frames));
+        let node = match self.segments.get(&key) {
+            Some(&node) => node,
+            None if frames.is_empty() => parent,
+            None => self.insert(tree, process, parent, key),
+        };
+        self.stack.keep(segment, u64::from(parent.0), node.0);
+        node
+    }
+
+    #[cold]
+    fn insert(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, key: (u32, u64)) -> NodeId {
+        let outermost_first = self.stack.frames().iter().rev();
+        let node = outermost_first.fold(parent, |node, &address| native_child(tree, process, node, address));
+        if self.segments.len() >= MAX_SEGMENTS {
+            self.segments.clear();
+        }
+        self.segments.insert(key, node);
+        node
+    }
+}
+
+fn stack_end() -> usize {
+    native::stack_bounds().map_or(0, |(_, end)| end)
+}
+
+/// Two segments with the same hash would be taken for one: 64 bits of which all depend on all addresses.
+#[inline]
+fn hash(frames: &[usize]) -> u64 {
+    frames.iter().fold(u64::from(native::generation()), |hash, &address| {
+        let mixed = u128::from(hash ^ address as u64) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+        (mixed >> 64) as u64 ^ mixed as u64
+    })
+}
+
+fn native_child(tree: &mut Owner, process: &Process, parent: NodeId, address: usize) -> NodeId {
+    let module = native::module_at(address);
+    let tag = NATIVE_KEY | module.as_ref().map_or(0, |module| u64::from(module.id) + 1);
+    tree.child(parent, Key(address as u64, tag), process.overflow, || process.native_frame(address, module.as_deref()))
+}
+
+impl Process {
+    /// The frame of a native address, which lies in `module` if it is known.
+    #[cold]
+    pub(crate) fn native_frame(&self, address: usize, module: Option<&native::Module>) -> u32 {
+        self.intern(|frames| match module {
+            Some(module) => FrameKey::Native {
+                library: frames.library(module),
+                offset: address.wrapping_sub(module.range.start) as u64,
+            },
+            None => FrameKey::Unmapped { address: address as u64 },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hash;
+
+    #[test]
+    fn hashes_depend_on_order_and_on_each_address() {
+        let base = [0x7f00_0000_1000, 0x7f00_0000_2000, 0x7f00_0000_3000];
+        let mut all = vec![hash(&base), hash(&base[..2]), hash(&[base[1], base[0], base[2]])];
+        for at in 0..3 {
+            for bit in 0..47 {
+                let mut other = base;
+                other[at] ^= 1 << bit;
+                all.push(hash(&other));
+            }
+        }
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

@@ -1,0 +1,123 @@
+//! Code objects that samples name by a number: a handler that sees one for the first time copies its names, all others
+//! write the number alone.
+//!
+//! A table of fixed size without locks: signal handlers of all threads look up and add.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Code objects that are told apart.
+const SLOTS: usize = 1 << 15;
+/// Slots that are looked at until a code counts as not there.
+const PROBES: usize = 24;
+
+/// What stands for a code that found no place.
+pub(super) const UNKNOWN: u32 = u32::MAX;
+
+#[derive(Debug)]
+struct Slot {
+    /// Address of the code, 0 if the slot is free.
+    code: AtomicU64,
+    fingerprint: AtomicU64,
+    /// Whether the names were handed over.
+    ready: AtomicU32,
+}
+
+/// Numbers of code objects.
+#[derive(Debug)]
+pub(super) struct Codes {
+    slots: Box<[Slot]>,
+    /// How many codes found no place since the table was emptied.
+    pub(super) refused: AtomicU32,
+}
+
+impl Codes {
+    pub(super) fn new() -> Self {
+        let free = |_| Slot { code: AtomicU64::new(0), fingerprint: AtomicU64::new(0), ready: AtomicU32::new(0) };
+        Self { slots: (0..SLOTS).map(free).collect(), refused: AtomicU32::new(0) }
+    }
+
+    fn probe(&self, code: u64) -> impl Iterator<Item = (u32, &Slot)> {
+        let start = (code >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        (0..PROBES).filter_map(move |step| {
+            let at = (start as usize + step) % SLOTS;
+            self.slots.get(at).map(|slot| (at as u32, slot))
+        })
+    }
+
+    /// The number of a code object whose names were handed over.
+    pub(super) fn find(&self, code: u64, fingerprint: u64) -> Option<u32> {
+        for (number, slot) in self.probe(code) {
+            match slot.code.load(Ordering::Acquire) {
+                0 => return None,
+                found
+                    if found == code
+                        && slot.ready.load(Ordering::Acquire) != 0
+                        && slot.fingerprint.load(Ordering::Relaxed) == fingerprint =>
+                {
+                    return Some(number);
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// A number for a new code object; [`Self::publish`] it once the names are handed over. Two threads at the same
+    /// time may get two numbers for one code, which harms nothing.
+    pub(super) fn reserve(&self, code: u64, fingerprint: u64) -> Option<u32> {
+        for (number, slot) in self.probe(code) {
+            if slot.code.compare_exchange(0, code, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                slot.fingerprint.store(fingerprint, Ordering::Relaxed);
+                return Some(number);
+            }
+        }
+        self.refused.fetch_add(1, Ordering::Relaxed);
+        None
+    }
+
+    pub(super) fn publish(&self, number: u32) {
+        if let Some(slot) = self.slots.get(number as usize) {
+            slot.ready.store(1, Ordering::Release);
+        }
+    }
+
+    /// Forgets all numbers. No handler may run meanwhile.
+    pub(super) fn clear(&self) {
+        for slot in &self.slots {
+            slot.ready.store(0, Ordering::Relaxed);
+            slot.code.store(0, Ordering::Release);
+        }
+        self.refused.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Codes, PROBES};
+
+    #[test]
+    fn a_code_is_found_once_its_names_are_known() {
+        let codes = Codes::new();
+        let number = codes.reserve(64, 5).unwrap();
+        assert_eq!(codes.find(64, 5), None);
+        codes.publish(number);
+        assert_eq!(codes.find(64, 5), Some(number));
+        assert_eq!(codes.find(64, 6), None, "another code at the same address");
+        let other = codes.reserve(64, 6).unwrap();
+        codes.publish(other);
+        assert_eq!((codes.find(64, 5), codes.find(64, 6)), (Some(number), Some(other)));
+    }
+
+    #[test]
+    fn a_full_table_refuses_until_it_is_emptied() {
+        let codes = Codes::new();
+        for fingerprint in 0..PROBES as u64 {
+            codes.publish(codes.reserve(64, fingerprint).unwrap());
+        }
+        assert_eq!(codes.reserve(64, 99), None);
+        assert_eq!(codes.refused.load(std::sync::atomic::Ordering::Relaxed), 1);
+        codes.clear();
+        assert_eq!(codes.find(64, 0), None);
+        assert!(codes.reserve(64, 99).is_some());
+    }
+}

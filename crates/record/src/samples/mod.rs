@@ -1,0 +1,160 @@
+//! CPU and wall-clock samples of all threads of this process.
+//!
+//! A thread of ours looks for threads of the program and gives each a timer on its own clock ([`watch`]). The timer's
+//! signal interrupts the thread, whose handler writes where it is into a ring ([`handler`], [`record`]). The writer of
+//! the stream takes the samples out and puts them into trees of their own ([`resolve`]): the trees of the operators
+//! belong to their threads.
+
+mod codes;
+mod handler;
+mod open;
+mod record;
+mod resolve;
+mod ring;
+mod timer;
+mod watch;
+
+pub(crate) use open::Open;
+
+use crate::process::Process;
+use codes::Codes;
+use record::ThreadRecord;
+use resolve::Resolver;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use timer::Clock;
+use watch::Watched;
+
+/// Threads that are sampled at once.
+const MAX_THREADS: usize = 1024;
+
+/// The sampler of this process, null if there is none. It lives for ever: a signal may come at any time.
+static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
+
+/// How often to look, per second of each clock; 0 is never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rates {
+    /// Of the CPU time of a thread.
+    pub(crate) cpu: u32,
+    /// Of wall-clock time. It interrupts sleeping threads, too: calls that the system does not restart fail with
+    /// `EINTR`.
+    pub(crate) real: u32,
+}
+
+/// What samples the threads of one process.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    /// A forked child has its parent's sampler until it makes its own.
+    process: u32,
+    signal: i32,
+    rates: Rates,
+    records: Box<[AtomicPtr<ThreadRecord>]>,
+    codes: Codes,
+    /// Handlers leave at once.
+    paused: AtomicBool,
+    watched: Mutex<Watched>,
+    stopped: Mutex<bool>,
+    wake: Condvar,
+    resolver: Mutex<Resolver>,
+    /// Threads that got no timer.
+    refused: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Samples all threads of this process from now on.
+///
+/// # Errors
+/// A sentence that says why nothing is sampled.
+pub(crate) fn start(rates: Rates) -> Result<String, String> {
+    Open::forget_all();
+    if rates.cpu == 0 && rates.real == 0 {
+        return Err("off".into());
+    }
+    let signal = handler::install().ok_or("no signal is free")?;
+    let sampler: &'static Sampler = Box::leak(Box::new(Sampler {
+        process: std::process::id(),
+        signal,
+        rates,
+        records: (0..MAX_THREADS).map(|_| AtomicPtr::default()).collect(),
+        codes: Codes::new(),
+        paused: AtomicBool::new(false),
+        watched: Mutex::default(),
+        stopped: Mutex::new(false),
+        wake: Condvar::new(),
+        resolver: Mutex::default(),
+        refused: AtomicU64::new(0),
+    }));
+    sampler.spawn_watcher().map_err(|error| format!("cannot start a thread: {error}"))?;
+    CURRENT.store(std::ptr::from_ref(sampler).cast_mut(), Ordering::Release);
+    Ok(sampler.describe())
+}
+
+/// Puts what was sampled since the last time into trees of `process`. Returns what there is to say by now.
+pub(crate) fn drain(process: &Process) -> Option<String> {
+    let sampler = Sampler::own()?;
+    lock(&sampler.resolver).drain(sampler, process);
+    Some(sampler.describe())
+}
+
+/// Deletes all timers. The handler stays: a signal may be under way.
+pub(crate) fn stop() {
+    if let Some(sampler) = Sampler::own() {
+        *lock(&sampler.stopped) = true;
+        sampler.wake.notify_all();
+        sampler.paused.store(true, Ordering::SeqCst);
+        lock(&sampler.watched).stop();
+    }
+}
+
+impl Sampler {
+    /// The sampler that signals belong to.
+    fn current() -> Option<&'static Self> {
+        // SAFETY: null, or a leaked box.
+        unsafe { CURRENT.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The sampler of this very process: the locks of a parent may be held for ever.
+    fn own() -> Option<&'static Self> {
+        Self::current().filter(|sampler| sampler.process == std::process::id())
+    }
+
+    fn record(&self, index: usize) -> Option<&'static ThreadRecord> {
+        // SAFETY: null, or a leaked box.
+        unsafe { self.records.get(index)?.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// All records that were ever made, with their numbers.
+    fn all_records(&self) -> impl Iterator<Item = (usize, &'static ThreadRecord)> {
+        (0..self.records.len()).map_while(|index| self.record(index).map(|record| (index, record)))
+    }
+
+    fn clocks(&self) -> impl Iterator<Item = (Clock, u32)> {
+        [(Clock::Cpu, self.rates.cpu), (Clock::Real, self.rates.real)].into_iter().filter(|&(_, hz)| hz > 0)
+    }
+
+    /// One line: how samples are taken and what was left out.
+    fn describe(&self) -> String {
+        let names = ["CPU time", "wall-clock time"];
+        let mut line = self
+            .clocks()
+            .map(|(clock, hz)| format!("{} at {hz} Hz", names[clock as usize]))
+            .collect::<Vec<_>>()
+            .join(", ");
+        let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
+        let losses = [
+            (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),
+            (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
+            (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
+            (self.refused.load(Ordering::Relaxed), "threads got no timer"),
+        ];
+        for (count, what) in losses {
+            if count > 0 {
+                line.push_str(&format!("; {count} {what}"));
+            }
+        }
+        line
+    }
+}

@@ -1,0 +1,197 @@
+//! The operators that run on a thread, as its signal handler may see them: the recorder writes them with plain stores.
+
+use crate::paths::SPAN;
+use dlmonitor::OpenOperator;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+
+/// Operators below which samples land at most; what is nested deeper counts for the last of them.
+const DEPTH: usize = 48;
+
+/// All of them, linked by `next`; they live for ever, and none is ever taken out. A list without a lock: it stays
+/// whole in a forked child.
+static FIRST: AtomicPtr<Open> = AtomicPtr::new(std::ptr::null_mut());
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// As [`OpenOperator::client`] has it: with the bit of spans.
+    node: AtomicU64,
+    python: AtomicUsize,
+    code: AtomicUsize,
+    handle: AtomicUsize,
+}
+
+/// An operator that a signal interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Interrupted {
+    /// The tree and the node of it that the operator stands at.
+    pub(crate) tree: u32,
+    pub(crate) node: u32,
+    /// Whether it is a span, which lies below the frame that opened it, but which that frame runs in, too.
+    pub(crate) span: bool,
+    /// Address and code of the Python frame that called it.
+    pub(crate) python: Option<(usize, usize)>,
+    /// Address on the C stack below which it runs, if it was made there.
+    pub(crate) handle: usize,
+}
+
+/// The open operators of one thread, outermost first.
+#[derive(Debug)]
+pub(crate) struct Open {
+    /// The thread, 0 if there is none at the moment.
+    tid: AtomicU32,
+    tree: u32,
+    depth: AtomicU32,
+    entries: [Entry; DEPTH],
+    next: AtomicPtr<Open>,
+}
+
+impl Open {
+    /// Room for a thread that records into `tree`.
+    pub(crate) fn register(tree: u32) -> &'static Self {
+        let entries = std::array::from_fn(|_| Entry::default());
+        let open = Self { tid: AtomicU32::new(0), tree, depth: AtomicU32::new(0), entries, next: AtomicPtr::default() };
+        let open: &'static mut Self = Box::leak(Box::new(open));
+        let address = std::ptr::from_mut(open);
+        let _ = FIRST.fetch_update(Ordering::AcqRel, Ordering::Acquire, |first| {
+            open.next.store(first, Ordering::Relaxed);
+            Some(address)
+        });
+        open
+    }
+
+    /// A thread begins to use it, or leaves it (0).
+    pub(crate) fn enter(&self, tid: u32) {
+        self.depth.store(0, Ordering::Relaxed);
+        self.tid.store(tid, Ordering::Release);
+    }
+
+    /// An operator begins inside `outer` others.
+    #[inline]
+    pub(crate) fn begins(&self, outer: usize, node: u32, opened: &OpenOperator) {
+        if let Some(entry) = self.entries.get(outer) {
+            let python = opened.python.unwrap_or_default();
+            entry.node.store(opened.client[0] & SPAN | u64::from(node), Ordering::Relaxed);
+            entry.python.store(python.address, Ordering::Relaxed);
+            entry.code.store(python.code, Ordering::Relaxed);
+            entry.handle.store(opened.handle, Ordering::Relaxed);
+            // A signal handler of this very thread reads it: it is the compiler alone that could mix up the order.
+            compiler_fence(Ordering::Release);
+            self.depth.store(outer as u32 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// An operator ended; these still run.
+    #[inline]
+    pub(crate) fn ends(&self, open: &[OpenOperator]) {
+        if open.len() < DEPTH {
+            self.depth.store(open.len() as u32, Ordering::Relaxed);
+            let published = open.len().checked_sub(1).and_then(|last| self.entries.get(last));
+            if let (Some(entry), Some(last)) = (published, open.last())
+                && entry.handle.load(Ordering::Relaxed) != last.handle
+            {
+                self.write_anew(open);
+            }
+        }
+    }
+
+    /// An operator ended before those that it called: the others moved.
+    #[cold]
+    fn write_anew(&self, open: &[OpenOperator]) {
+        self.depth.store(0, Ordering::Relaxed);
+        compiler_fence(Ordering::Release);
+        for (outer, opened) in open.iter().enumerate() {
+            self.begins(outer, opened.client[0] as u32, opened);
+        }
+    }
+
+    /// The innermost operator. For the thread's own signal handler.
+    pub(crate) fn innermost(&self, tid: u32) -> Option<Interrupted> {
+        if self.tid.load(Ordering::Acquire) != tid {
+            return None;
+        }
+        let depth = self.depth.load(Ordering::Relaxed);
+        compiler_fence(Ordering::Acquire);
+        let entry = self.entries.get((depth as usize).checked_sub(1)?)?;
+        // Node 0: it began when nothing was recorded.
+        let (node, python) = (entry.node.load(Ordering::Relaxed), entry.python.load(Ordering::Relaxed));
+        if node as u32 == 0 {
+            return None;
+        }
+        Some(Interrupted {
+            tree: self.tree,
+            node: node as u32,
+            span: node & SPAN != 0,
+            python: (python != 0).then(|| (python, entry.code.load(Ordering::Relaxed))),
+            handle: entry.handle.load(Ordering::Relaxed),
+        })
+    }
+
+    /// The operators of a thread that ran some.
+    pub(crate) fn of_thread(tid: u32) -> Option<&'static Self> {
+        all().find(|open| open.tid.load(Ordering::Acquire) == tid)
+    }
+
+    /// In a forked child, before its own threads are known: the parent's threads mean nothing here.
+    pub(crate) fn forget_all() {
+        for open in all() {
+            open.enter(0);
+        }
+    }
+}
+
+fn all() -> impl Iterator<Item = &'static Open> {
+    // SAFETY: pointers in the list are null or came from leaked boxes.
+    let at = |pointer: &AtomicPtr<Open>| unsafe { pointer.load(Ordering::Acquire).as_ref() };
+    std::iter::successors(at(&FIRST), move |open| at(&open.next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Open;
+    use dlmonitor::{OpenOperator, PythonFrame};
+
+    fn operator(handle: usize) -> OpenOperator {
+        let python = Some(PythonFrame { address: handle * 2, ..PythonFrame::default() });
+        OpenOperator { handle, python, client: [handle as u64 * 3, 0, 0] }
+    }
+
+    #[test]
+    fn the_innermost_operator_is_seen() {
+        let open = Open::register(7);
+        open.enter(70_000_001);
+        assert_eq!(open.innermost(70_000_001), None);
+        let operators = [operator(10), operator(20), operator(30)];
+        for (outer, opened) in operators.iter().enumerate() {
+            open.begins(outer, opened.client[0] as u32, opened);
+        }
+        let handle =
+            || Open::of_thread(70_000_001).and_then(|open| open.innermost(70_000_001)).map(|found| found.handle);
+        assert_eq!(handle(), Some(30));
+        open.ends(&operators[..2]);
+        assert_eq!(handle(), Some(20));
+        assert_eq!(
+            open.innermost(70_000_001).map(|found| (found.tree, found.node, found.python)),
+            Some((7, 60, Some((40, 0))))
+        );
+        open.begins(2, 90, &operators[2]);
+        open.ends(&[operators[0], operators[2]]);
+        assert_eq!(handle(), Some(30), "the middle one ended first");
+        open.enter(0);
+        assert_eq!(open.innermost(70_000_001), None);
+    }
+
+    #[test]
+    fn what_is_too_deep_counts_for_the_deepest() {
+        let open = Open::register(0);
+        open.enter(70_000_002);
+        let operators: Vec<_> = (1..=60).map(operator).collect();
+        for (outer, opened) in operators.iter().enumerate() {
+            open.begins(outer, 1, opened);
+        }
+        assert_eq!(open.innermost(70_000_002).map(|found| found.handle), Some(48));
+        open.ends(&operators[..50]);
+        assert_eq!(open.innermost(70_000_002).map(|found| found.handle), Some(48));
+        open.ends(&operators[..40]);
+        assert_eq!(open.innermost(70_000_002).map(|found| found.handle), Some(40));
+    }
+}

@@ -1,0 +1,301 @@
+//! What one sampled thread needs: made beforehand by the thread that watches all others, used by its signal handler.
+
+use super::codes::{Codes, UNKNOWN};
+use super::open::{Interrupted, Open};
+use super::ring::Ring;
+use super::timer::Clock;
+use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
+use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Words of the rings of one thread: samples of half a second and more at the depths that programs have.
+const SAMPLES: usize = 1 << 14;
+const NAMES: usize = 1 << 14;
+/// Words of a sample before its frames.
+const HEAD: usize = 3;
+/// Words of a module, and modules that a sample has at most.
+pub(super) const MODULE: usize = 3;
+const MAX_MODULES: usize = 64;
+
+/// Why a thread's samples are not what they could be.
+#[derive(Debug, Default)]
+pub(super) struct Losses {
+    /// No room in the ring.
+    pub(super) full: AtomicU64,
+    /// Python frames that could not be believed.
+    pub(super) broken: AtomicU64,
+    /// Native frames that end before their time.
+    pub(super) lost: AtomicU64,
+}
+
+/// What only the handler of the thread touches.
+#[derive(Debug)]
+struct Scratch {
+    python: Option<FrameSampler>,
+    native: Option<NativeStack>,
+    words: Box<[u64]>,
+}
+
+/// One thread that is sampled. Records live for ever and are used again.
+#[derive(Debug)]
+pub(super) struct ThreadRecord {
+    /// The thread, 0 while the record is free.
+    pub(super) tid: AtomicU32,
+    /// Told apart from threads that had this record before.
+    pub(super) serial: AtomicU32,
+    /// Whether the handler runs.
+    pub(super) busy: AtomicBool,
+    pub(super) open: AtomicPtr<Open>,
+    /// Its name when it was found.
+    pub(super) name: Mutex<String>,
+    last: [AtomicU64; 2],
+    pub(super) samples: Ring,
+    pub(super) names: Ring,
+    pub(super) losses: Losses,
+    scratch: UnsafeCell<Scratch>,
+}
+
+// SAFETY: `scratch` is touched by the handler of the record's own thread, which does not interrupt itself, and by the
+// watching thread while the record is free (`tid` is 0 and no timer names it).
+unsafe impl Sync for ThreadRecord {}
+
+impl ThreadRecord {
+    pub(super) fn new(interpreter: Option<&Interpreter>) -> Self {
+        let python = interpreter.and_then(|interpreter| FrameSampler::new(interpreter).ok());
+        let native = (native::generation() > 0).then(NativeStack::new);
+        let words = vec![0; MAX_SAMPLED + MODULE * MAX_MODULES + MAX_NATIVE].into();
+        Self {
+            tid: AtomicU32::new(0),
+            serial: AtomicU32::new(0),
+            busy: AtomicBool::new(false),
+            open: AtomicPtr::default(),
+            name: Mutex::default(),
+            last: [AtomicU64::new(0), AtomicU64::new(0)],
+            samples: Ring::new(SAMPLES),
+            names: Ring::new(NAMES),
+            losses: Losses::default(),
+            scratch: UnsafeCell::new(Scratch { python, native, words }),
+        }
+    }
+
+    /// Prepares the record for a thread, before its first timer is made.
+    pub(super) fn assign(&self, tid: u32, name: String) {
+        *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
+        // SAFETY: the record is free.
+        let scratch = unsafe { &mut *self.scratch.get() };
+        if let Some(python) = &mut scratch.python {
+            python.set_thread(tid);
+        }
+        for clock in [Clock::Cpu, Clock::Real] {
+            self.last[clock as usize].store(clock.now(tid).unwrap_or(0), Ordering::Relaxed);
+        }
+        self.open.store(std::ptr::null_mut(), Ordering::Relaxed);
+        self.serial.fetch_add(1, Ordering::Relaxed);
+        self.tid.store(tid, Ordering::Release);
+    }
+
+    /// Writes a sample of the calling thread.
+    ///
+    /// # Safety
+    /// Only the signal handler calls it, on the thread that the record is assigned to.
+    pub(super) unsafe fn sample(&self, clock: Clock, codes: &Codes, at: Registers) {
+        let tid = self.tid.load(Ordering::Relaxed);
+        let Some(now) = clock.now(tid) else { return };
+        let last = &self.last[clock as usize];
+        let interval = now.saturating_sub(last.load(Ordering::Relaxed));
+        // SAFETY: by contract, and the handler's signal is blocked while it runs.
+        let scratch = unsafe { &mut *self.scratch.get() };
+        // SAFETY: null or a leaked box.
+        let operator = unsafe { self.open.load(Ordering::Acquire).as_ref() }.and_then(|open| open.innermost(tid));
+        let mut found = Found::default();
+        if let (Some(interpreter), Some(python)) = (dlmonitor::interpreter(), &mut scratch.python) {
+            let walk = python.walk(interpreter, operator.and_then(|operator| operator.python));
+            found = self.python(codes, interpreter, python, &mut scratch.words);
+            found.walk = walk;
+        }
+        if let Some(native) = &mut scratch.native {
+            let mark = scratch.python.as_ref().map_or(0, FrameSampler::stack_mark);
+            let bounds = [mark, operator.map_or(0, |operator| operator.handle)];
+            let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
+            self.native(ended, native.frames(), &mut found, &mut scratch.words);
+        }
+        let head = self.head(clock, operator, &mut found);
+        let parts = [&head.pack(interval), scratch.words.get(..found.words).unwrap_or(&[])];
+        if self.samples.push(&parts) {
+            // What found no place is part of the next interval.
+            last.store(now, Ordering::Relaxed);
+        } else {
+            self.losses.full.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes the frames of a walk to `words`, and after them the modules that they call.
+    fn python(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, words: &mut [u64]) -> Found {
+        let depth = python.frames().len();
+        let mut found = Found { frames: depth, words: depth, ..Found::default() };
+        for index in 0..depth {
+            let Some(&frame) = python.frames().get(index) else { break };
+            let number = self.number(codes, interpreter, python, frame);
+            if let Some(word) = words.get_mut(index) {
+                *word = u64::from(number) << 32 | u64::from(frame.offset);
+            }
+            if frame.module != 0
+                && let Some(words) = words.get_mut(found.words..found.words + MODULE)
+            {
+                words.copy_from_slice(&[index as u64, frame.module as u64, frame.class as u64]);
+                found.words += MODULE;
+                found.modules += 1;
+            }
+        }
+        found
+    }
+
+    /// Writes native frames after everything else.
+    fn native(&self, ended: Option<Ended>, frames: &[usize], found: &mut Found, words: &mut [u64]) {
+        if ended == Some(Ended::Lost) {
+            self.losses.lost.fetch_add(1, Ordering::Relaxed);
+        }
+        for (word, &address) in words.get_mut(found.words..).unwrap_or(&mut []).iter_mut().zip(frames) {
+            *word = address as u64;
+            found.native += 1;
+        }
+        found.words += usize::from(found.native);
+    }
+
+    /// The thread's time up to now shall not count: nothing is recorded at the moment.
+    pub(super) fn skip(&self, clock: Clock) {
+        if let Some(now) = clock.now(self.tid.load(Ordering::Relaxed)) {
+            self.last[clock as usize].store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Decides what the frames of a walk mean.
+    fn head(&self, clock: Clock, operator: Option<Interrupted>, found: &mut Found) -> Head {
+        let mut operator = operator;
+        match found.walk {
+            Walk::Broken => {
+                self.losses.broken.fetch_add(1, Ordering::Relaxed);
+            }
+            // The frame that opened a span is gone: nobody knows what it had in common with these.
+            Walk::Elsewhere => operator = None,
+            // The frame that called an operator stands above it already. In a span it runs on.
+            Walk::Whole if operator.is_some_and(|operator| operator.python.is_some() && !operator.span) => {
+                found.caller = true;
+            }
+            Walk::Nothing | Walk::Whole | Walk::Cut => {}
+        }
+        Head {
+            clock,
+            python: found.frames as u32,
+            modules: found.modules,
+            native: found.native,
+            cut: found.walk == Walk::Cut,
+            caller: found.caller,
+            operator: operator.map(|operator| (operator.tree, operator.node)),
+        }
+    }
+
+    /// The number of a frame's code; new codes are named.
+    fn number(&self, codes: &Codes, interpreter: &Interpreter, python: &mut FrameSampler, frame: SampledFrame) -> u32 {
+        let code = frame.code as u64;
+        if let Some(number) = codes.find(code, frame.fingerprint) {
+            return number;
+        }
+        let Some(words) = python.copy_code(interpreter, &frame) else { return UNKNOWN };
+        if !self.names.has_room(words.len() + 2) {
+            return UNKNOWN;
+        }
+        let Some(number) = codes.reserve(code, frame.fingerprint) else { return UNKNOWN };
+        self.names.push(&[&[u64::from(number)], words]);
+        codes.publish(number);
+        number
+    }
+}
+
+/// What the handler found out about Python.
+#[derive(Clone, Copy, Debug)]
+struct Found {
+    walk: Walk,
+    frames: usize,
+    modules: u8,
+    native: u16,
+    /// Words in all.
+    words: usize,
+    caller: bool,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { walk: Walk::Nothing, frames: 0, modules: 0, native: 0, words: 0, caller: false }
+    }
+}
+
+/// The beginning of a sample, before its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Head {
+    pub(super) clock: Clock,
+    /// Python frames that follow, newest first.
+    pub(super) python: u32,
+    /// Modules after them: the place of the frame that calls one, its address, that of its class.
+    pub(super) modules: u8,
+    /// Native addresses after them, innermost first.
+    pub(super) native: u16,
+    /// Whether older frames are missing.
+    pub(super) cut: bool,
+    /// Whether the oldest frame is the one that called the operator, and stands above it already.
+    pub(super) caller: bool,
+    /// Tree and node of the innermost operator.
+    pub(super) operator: Option<(u32, u32)>,
+}
+
+impl Head {
+    fn pack(self, interval: u64) -> [u64; HEAD] {
+        let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
+        let flags = self.clock as u64 | u64::from(self.cut) << 1 | u64::from(self.caller) << 2;
+        [
+            flags | u64::from(self.modules) << 8 | u64::from(self.native) << 16 | u64::from(self.python) << 32,
+            interval,
+            operator,
+        ]
+    }
+
+    /// The beginning of a sample, the interval that it stands for, and its frames.
+    pub(super) fn unpack(words: &[u64]) -> Option<(Self, u64, &[u64])> {
+        let [facts, interval, operator, frames @ ..] = words else { return None };
+        let head = Self {
+            clock: if facts & 1 == 0 { Clock::Cpu } else { Clock::Real },
+            python: (facts >> 32) as u32,
+            modules: (facts >> 8) as u8,
+            native: (facts >> 16) as u16,
+            cut: facts & 2 != 0,
+            caller: facts & 4 != 0,
+            operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
+        };
+        Some((head, *interval, frames))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Clock, Head};
+
+    #[test]
+    fn heads_come_back_as_they_were() {
+        for operator in [None, Some((3, 70_000))] {
+            let head = Head {
+                clock: Clock::Real,
+                python: 2,
+                modules: 200,
+                native: 60_000,
+                cut: true,
+                caller: false,
+                operator,
+            };
+            let words = [head.pack(12).as_slice(), &[1, 2]].concat();
+            assert_eq!(Head::unpack(&words), Some((head, 12, [1, 2].as_slice())));
+        }
+        assert_eq!(Head::unpack(&[1, 2]), None);
+    }
+}

@@ -1,0 +1,241 @@
+//! From the rings to the trees: frames get their names, samples their place below the operator that they interrupted.
+
+use super::codes::UNKNOWN;
+use super::record::{Head, MODULE, ThreadRecord};
+use super::timer::Clock;
+use super::watch::thread_name;
+use super::{Sampler, lock};
+use crate::process::{Process, Registered};
+use crate::tree::{Key, NodeId, Owner, ROOT};
+use dlmonitor::native;
+use dlmonitor::{Memory, SampledCode};
+use rustc_hash::FxHashMap;
+use stackline_recording::{FrameKey, Metric};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How long to wait for handlers that run.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Trees that are kept for threads of the same name; when there are more, threads of any name get them.
+const SPARE: usize = 64;
+
+/// The samples of one thread.
+#[derive(Debug)]
+struct Tree {
+    owner: Owner,
+    name: String,
+    /// Where operators of other trees stand in this one.
+    operators: FxHashMap<(u32, u32), NodeId>,
+    slots: FxHashMap<(u32, Metric), u32>,
+}
+
+/// Names of codes and trees of threads.
+#[derive(Debug, Default)]
+pub(super) struct Resolver {
+    codes: FxHashMap<u32, SampledCode>,
+    /// Frames of lines, by code and offset.
+    lines: FxHashMap<u64, u32>,
+    /// Frames of modules, by address and class.
+    modules: FxHashMap<(usize, usize), u32>,
+    /// Frames of native addresses, as long as modules are what they were.
+    natives: FxHashMap<u64, u32>,
+    generation: u32,
+    /// By the number of the thread's record.
+    trees: FxHashMap<usize, Tree>,
+    spare: Vec<Tree>,
+    entry: Vec<u64>,
+}
+
+impl Resolver {
+    /// Takes everything out of the rings.
+    pub(super) fn drain(&mut self, sampler: &Sampler, process: &Process) {
+        let ended = std::mem::take(&mut lock(&sampler.watched).ended);
+        self.take(sampler, process);
+        for &index in &ended {
+            self.spare.extend(self.trees.remove(&index));
+            if let Some(record) = sampler.record(index) {
+                record.tid.store(0, Ordering::Release);
+            }
+        }
+        lock(&sampler.watched).free.extend(ended);
+        if sampler.codes.refused.load(Ordering::Relaxed) > 0 {
+            self.forget_codes(sampler, process);
+        }
+    }
+
+    fn take(&mut self, sampler: &Sampler, process: &Process) {
+        // A sample may name a code that another thread handed over: names are read after it was seen where the samples
+        // end.
+        let ends: Vec<_> = sampler.all_records().map(|(index, record)| (index, record, record.samples.end())).collect();
+        for &(_, record, _) in &ends {
+            self.take_names(record);
+        }
+        let trees = process.trees();
+        for (index, record, end) in ends {
+            let mut entry = std::mem::take(&mut self.entry);
+            let mut tree = None;
+            while record.samples.pop(end, &mut entry) {
+                let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
+                self.put(process, &trees, tree, &entry);
+            }
+            self.entry = entry;
+            self.trees.extend(tree.map(|tree| (index, tree)));
+        }
+    }
+
+    fn take_names(&mut self, record: &ThreadRecord) {
+        let end = record.names.end();
+        while record.names.pop(end, &mut self.entry) {
+            if let (Some(interpreter), [number, words @ ..]) = (dlmonitor::interpreter(), self.entry.as_slice()) {
+                self.codes.extend(SampledCode::unpack(interpreter, words).map(|code| (*number as u32, code)));
+            }
+        }
+    }
+
+    /// The tree of a thread, under the name that the thread has now.
+    fn tree(&mut self, process: &Process, index: usize, record: &ThreadRecord) -> Tree {
+        let tid = record.tid.load(Ordering::Relaxed);
+        let name = thread_name(tid);
+        if let Some(mut tree) = self.trees.remove(&index) {
+            if let Some(name) = name.filter(|name| *name != tree.name) {
+                process.rename(tree.owner.shared.id, tid, &name);
+                tree.name = name;
+            }
+            return tree;
+        }
+        let name = name.unwrap_or_else(|| lock(&record.name).clone());
+        let same = self.spare.iter().position(|tree| tree.name == name);
+        let any = (self.spare.len() > SPARE).then_some(0);
+        if let Some(at) = same.or(any) {
+            let mut tree = self.spare.swap_remove(at);
+            process.rename(tree.owner.shared.id, tid, &name);
+            tree.name = name;
+            return tree;
+        }
+        let owner = process.add_tree(tid, name.clone());
+        Tree { owner, name, operators: FxHashMap::default(), slots: FxHashMap::default() }
+    }
+
+    fn put(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
+        let Some((head, interval, frames)) = Head::unpack(sample) else { return };
+        let mut node = head.operator.map_or(ROOT, |operator| tree.operator(process, trees, operator));
+        if head.cut {
+            node = tree.child(process, node, process.overflow);
+        }
+        let (python, rest) = frames.split_at(frames.len().min(head.python as usize));
+        let mut modules = rest.chunks_exact(MODULE).take(usize::from(head.modules)).rev().peekable();
+        for (index, &word) in python.iter().enumerate().rev() {
+            let module = modules.next_if(|module| module.first() == Some(&(index as u64)));
+            if head.caller && index + 1 == python.len() {
+                continue;
+            }
+            if let Some(&[_, module, class]) = module {
+                let frame = self.module(process, module as usize, class as usize);
+                node = tree.child(process, node, frame);
+            }
+            let frame = self.line(process, word);
+            node = tree.child(process, node, frame);
+        }
+        let native = frames.len().saturating_sub(usize::from(head.native));
+        for &address in frames.get(native..).unwrap_or(&[]).iter().rev() {
+            let frame = self.native(process, address);
+            node = tree.child(process, node, frame);
+        }
+        let metric = match head.clock {
+            Clock::Cpu => Metric::CpuTime,
+            Clock::Real => Metric::RealTime,
+        };
+        tree.add(node, metric, interval);
+    }
+
+    /// The frame of a line of Python, by the word that a handler wrote.
+    fn line(&mut self, process: &Process, word: u64) -> u32 {
+        let number = (word >> 32) as u32;
+        let word = if number == UNKNOWN { u64::MAX } else { word };
+        let code = self.codes.get(&number);
+        *self.lines.entry(word).or_insert_with(|| {
+            process.intern(|frames| match code {
+                Some(code) => FrameKey::Python {
+                    function: frames.text(&code.function),
+                    file: frames.text(&code.file),
+                    line: code.line(word as u32),
+                    first_line: code.first_line,
+                },
+                None => {
+                    let unknown = frames.text("(unknown)");
+                    FrameKey::Python { function: unknown, file: unknown, line: 0, first_line: 0 }
+                }
+            })
+        })
+    }
+
+    /// The frame of a module. Its class is mostly alive when its samples are read; otherwise it has no name.
+    fn module(&mut self, process: &Process, module: usize, class: usize) -> u32 {
+        *self.modules.entry((module, class)).or_insert_with(|| {
+            let memory = Memory::of_this_thread();
+            let name = dlmonitor::interpreter().and_then(|interpreter| interpreter.sampled_class_name(&memory, class));
+            process.module_frame(module, &name.unwrap_or_default())
+        })
+    }
+
+    /// The frame of a native address.
+    fn native(&mut self, process: &Process, address: u64) -> u32 {
+        // An address may belong to another library tomorrow.
+        if self.generation != native::generation() {
+            self.generation = native::generation();
+            self.natives.clear();
+        }
+        *self
+            .natives
+            .entry(address)
+            .or_insert_with(|| process.native_frame(address as usize, native::module_at(address as usize).as_deref()))
+    }
+
+    /// Empties the full table of codes, so that new ones find a place. Handlers stay away meanwhile.
+    fn forget_codes(&mut self, sampler: &Sampler, process: &Process) {
+        sampler.paused.store(true, Ordering::SeqCst);
+        let since = Instant::now();
+        let quiet = loop {
+            if !sampler.all_records().any(|(_, record)| record.busy.load(Ordering::SeqCst)) {
+                break true;
+            }
+            if since.elapsed() > PATIENCE {
+                break false;
+            }
+            std::thread::yield_now();
+        };
+        if quiet {
+            self.take(sampler, process);
+            sampler.codes.clear();
+            self.codes.clear();
+            self.lines.clear();
+            self.modules.clear();
+        }
+        if !*lock(&sampler.stopped) {
+            sampler.paused.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+impl Tree {
+    fn child(&mut self, process: &Process, parent: NodeId, frame: u32) -> NodeId {
+        self.owner.child(parent, Key::frame(frame), process.overflow, || frame)
+    }
+
+    /// Where a node of another tree stands in this one.
+    fn operator(&mut self, process: &Process, trees: &[Registered], (tree, node): (u32, u32)) -> NodeId {
+        if let Some(&node) = self.operators.get(&(tree, node)) {
+            return node;
+        }
+        let Some(registered) = trees.get(tree as usize) else { return ROOT };
+        let path = registered.tree.path(NodeId(node));
+        let place = path.into_iter().fold(ROOT, |node, frame| self.child(process, node, frame));
+        self.operators.insert((tree, node), place);
+        place
+    }
+
+    fn add(&mut self, node: NodeId, metric: Metric, value: u64) {
+        let slot = *self.slots.entry((node.0, metric)).or_insert_with(|| self.owner.make_slot(node, metric));
+        self.owner.add_value(slot, value);
+    }
+}

@@ -1,0 +1,106 @@
+//! Entries of words from one signal handler to the thread that drains them: one writer, one reader, no lock.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A ring of words. Memory is only touched when it is used.
+#[derive(Debug)]
+pub(super) struct Ring {
+    words: Box<[AtomicU64]>,
+    /// Words that were ever written, and ever read.
+    written: AtomicU64,
+    read: AtomicU64,
+}
+
+impl Ring {
+    /// Room for `words` words, a power of two.
+    pub(super) fn new(words: usize) -> Self {
+        // Zeroed memory of this size comes from the system untouched.
+        let words = Box::into_raw(vec![0_u64; words.next_power_of_two()].into_boxed_slice());
+        // SAFETY: atomic integers have the layout of plain ones, and the box is owned here alone.
+        let words = unsafe { Box::from_raw(words as *mut [AtomicU64]) };
+        Self { words, written: AtomicU64::new(0), read: AtomicU64::new(0) }
+    }
+
+    fn at(&self, index: u64) -> &AtomicU64 {
+        // The length is a power of two: the index is always within.
+        &self.words[index as usize & (self.words.len() - 1)]
+    }
+
+    /// Whether an entry of this many words fits now. Only the reader makes room, so for the writer it stays true.
+    pub(super) fn has_room(&self, words: usize) -> bool {
+        let used = self.written.load(Ordering::Relaxed).wrapping_sub(self.read.load(Ordering::Acquire));
+        used as usize + words < self.words.len()
+    }
+
+    /// Writes an entry, which is all of `parts` one after the other; `false` if there is no room.
+    pub(super) fn push(&self, parts: &[&[u64]]) -> bool {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if !self.has_room(length + 1) {
+            return false;
+        }
+        let mut at = self.written.load(Ordering::Relaxed);
+        for word in std::iter::once(&(length as u64)).chain(parts.iter().copied().flatten()) {
+            self.at(at).store(*word, Ordering::Relaxed);
+            at += 1;
+        }
+        self.written.store(at, Ordering::Release);
+        true
+    }
+
+    /// Up to where the ring is written now; for [`Self::pop`].
+    pub(super) fn end(&self) -> u64 {
+        self.written.load(Ordering::Acquire)
+    }
+
+    /// Takes the next entry that was written before `end`.
+    pub(super) fn pop(&self, end: u64, into: &mut Vec<u64>) -> bool {
+        let read = self.read.load(Ordering::Relaxed);
+        if read >= end {
+            return false;
+        }
+        let length = self.at(read).load(Ordering::Relaxed);
+        into.clear();
+        into.extend((1..=length).map(|index| self.at(read + index).load(Ordering::Relaxed)));
+        self.read.store(read + 1 + length, Ordering::Release);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ring;
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let ring = Ring::new(8);
+        assert!(ring.push(&[&[1, 2], &[3]]));
+        assert!(!ring.push(&[&[4, 5, 6]]));
+        let mut entry = Vec::new();
+        assert!(ring.pop(ring.end(), &mut entry));
+        assert_eq!(entry, [1, 2, 3]);
+        assert!(ring.push(&[&[4, 5, 6]]), "room was made");
+        assert!(ring.pop(ring.end(), &mut entry) && !ring.pop(ring.end(), &mut entry));
+        assert_eq!(entry, [4, 5, 6]);
+    }
+
+    #[test]
+    fn entries_arrive_whole_and_in_order() {
+        let ring = Ring::new(256);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for value in 0..100_000_u64 {
+                    while !ring.push(&[&[value], &vec![value; value as usize % 7]]) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            let (mut next, mut entry) = (0, Vec::new());
+            while next < 100_000 {
+                while ring.pop(ring.end(), &mut entry) {
+                    assert_eq!(entry, vec![next; next as usize % 7 + 1]);
+                    next += 1;
+                }
+            }
+        });
+    }
+}

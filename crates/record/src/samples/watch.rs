@@ -1,0 +1,153 @@
+//! The thread that finds the threads of the program and gives each its timers.
+//!
+//! It looks at `/proc/self/task` from time to time instead of being told: threads come from Python, from C++ and from
+//! libraries that nobody knows of, and none of them has to run a line of ours for it.
+
+use super::open::Open;
+use super::record::ThreadRecord;
+use super::timer::{Clock, Timer};
+use super::{Sampler, handler, lock};
+use std::collections::HashSet;
+use std::io;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long a thread may run without being noticed.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Our own threads have names that begin like this.
+const OURS: &str = "stackline";
+
+#[derive(Debug)]
+struct Thread {
+    tid: u32,
+    record: usize,
+    /// Its CPU time when it was looked at last: a thread that used less is another one with the same number.
+    used: u64,
+    #[expect(dead_code, reason = "deleted when they are dropped")]
+    timers: Vec<Timer>,
+}
+
+/// Threads that have timers.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    threads: Vec<Thread>,
+    ours: HashSet<u32>,
+    /// Records whose threads ended, but whose samples were not taken out yet.
+    pub(super) ended: Vec<usize>,
+    /// Records for the next threads.
+    pub(super) free: Vec<usize>,
+    stopped: bool,
+}
+
+impl Watched {
+    pub(super) fn stop(&mut self) {
+        self.stopped = true;
+        self.threads.clear();
+    }
+}
+
+impl Sampler {
+    pub(super) fn spawn_watcher(&'static self) -> io::Result<()> {
+        crate::session::without_signals(|| {
+            std::thread::Builder::new().name("stackline-cpu".into()).stack_size(256 << 10).spawn(move || self.watch())
+        })
+        .map(drop)
+    }
+
+    fn watch(&self) {
+        let mut stopped = lock(&self.stopped);
+        while !*stopped {
+            drop(stopped);
+            self.look();
+            dlmonitor::native::renew();
+            stopped = lock(&self.stopped);
+            if !*stopped {
+                stopped = self.wake.wait_timeout(stopped, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
+            }
+        }
+    }
+
+    /// Finds threads that began or ended.
+    fn look(&self) {
+        let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return };
+        let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
+        let mut watched = lock(&self.watched);
+        let watched = &mut *watched;
+        if watched.stopped {
+            return;
+        }
+        watched.ours.retain(|tid| tids.contains(tid));
+        let ended = &mut watched.ended;
+        watched.threads.retain_mut(|thread| {
+            let used = Clock::Cpu.now(thread.tid).filter(|_| tids.contains(&thread.tid));
+            let lives = used.is_some_and(|used| used >= std::mem::replace(&mut thread.used, used));
+            if !lives {
+                ended.push(thread.record);
+            }
+            lives
+        });
+        let mut new: Vec<u32> = tids.into_iter().filter(|tid| !watched.ours.contains(tid)).collect();
+        let known: HashSet<u32> = watched.threads.iter().map(|thread| thread.tid).collect();
+        new.retain(|tid| !known.contains(tid));
+        new.sort_unstable();
+        for tid in new {
+            match thread_name(tid) {
+                // Gone already.
+                None => {}
+                Some(name) if name.starts_with(OURS) => {
+                    watched.ours.insert(tid);
+                }
+                Some(name) => {
+                    let thread = self.begin(watched, tid, name);
+                    watched.threads.extend(thread);
+                }
+            }
+        }
+        self.find_operators(watched);
+    }
+
+    /// Gives a thread its timers.
+    fn begin(&self, watched: &mut Watched, tid: u32, name: String) -> Option<Thread> {
+        let index = watched.free.pop().or_else(|| self.make_record())?;
+        let record = self.record(index)?;
+        record.assign(tid, name);
+        let serial = record.serial.load(Ordering::Relaxed);
+        let mut timers = Vec::new();
+        for (clock, hz) in self.clocks() {
+            match Timer::start(clock, tid, self.signal, handler::value(index, serial, clock), hz) {
+                Ok(timer) => timers.push(timer),
+                Err(_) => {
+                    self.refused.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+        Some(Thread { tid, record: index, used: 0, timers })
+    }
+
+    fn make_record(&self) -> Option<usize> {
+        let index = self.records.iter().position(|record| record.load(Ordering::Relaxed).is_null())?;
+        let record = Box::leak(Box::new(ThreadRecord::new(dlmonitor::interpreter())));
+        self.records.get(index)?.store(record, Ordering::Release);
+        Some(index)
+    }
+
+    /// Tells handlers where the recorder writes the operators of their threads.
+    fn find_operators(&self, watched: &Watched) {
+        for thread in &watched.threads {
+            let Some(record) = self.record(thread.record) else { continue };
+            if record.open.load(Ordering::Relaxed).is_null()
+                && let Some(open) = Open::of_thread(thread.tid)
+            {
+                record.open.store(std::ptr::from_ref(open).cast_mut(), Ordering::Release);
+            }
+        }
+    }
+}
+
+/// Name of a thread of this process, `None` if it is gone.
+pub(super) fn thread_name(tid: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/self/task/{tid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
+}

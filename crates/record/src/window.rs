@@ -1,0 +1,149 @@
+//! Which part of a program is recorded: by time, by training steps, or one step of so many.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// What names of spans begin with whose end ends a training step.
+const STEP: &[u8] = b"Optimizer.step#";
+
+/// What shall be recorded. All conditions must hold.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Steps from the first up to, but without, the second; counted from 0.
+    pub(crate) steps: Option<(u64, u64)>,
+    /// One step of so many.
+    pub(crate) every: Option<u64>,
+    /// From so long after the start on.
+    pub(crate) after: Option<Duration>,
+    /// For so long.
+    pub(crate) duration: Option<Duration>,
+}
+
+impl Wanted {
+    /// Reads `A..B`, and times such as `30s`, `500ms` or `2m`. `None` for what makes no sense.
+    pub(crate) fn parse(
+        steps: Option<&str>,
+        every: Option<&str>,
+        after: Option<&str>,
+        duration: Option<&str>,
+    ) -> Option<Self> {
+        let steps = match steps {
+            Some(text) => Some(range(text)?),
+            None => None,
+        };
+        let every = match every {
+            Some(text) => Some(text.parse().ok().filter(|&every| every > 0)?),
+            None => None,
+        };
+        let time = |text: Option<&str>| text.map_or(Some(None), |text| seconds(text).map(Some));
+        Some(Self { steps, every, after: time(after)?, duration: time(duration)? })
+    }
+
+    fn holds(&self, step: u64, elapsed: Duration) -> bool {
+        let after = self.after.unwrap_or_default();
+        self.steps.is_none_or(|(from, to)| (from..to).contains(&step))
+            && self.every.is_none_or(|every| step % every == 0)
+            && elapsed >= after
+            && self.duration.is_none_or(|duration| elapsed < after + duration)
+    }
+}
+
+fn range(text: &str) -> Option<(u64, u64)> {
+    let (from, to) = text.split_once("..")?;
+    let bound = |text: &str, default| if text.is_empty() { Some(default) } else { text.parse().ok() };
+    let (from, to) = (bound(from, 0)?, bound(to, u64::MAX)?);
+    (from < to).then_some((from, to))
+}
+
+fn seconds(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
+}
+
+/// Whether the program is in the part that is wanted.
+#[derive(Debug)]
+pub(crate) struct Window {
+    wanted: Wanted,
+    open: AtomicBool,
+    step: AtomicU64,
+}
+
+impl Window {
+    pub(crate) fn new(wanted: Wanted) -> Self {
+        let open = AtomicBool::new(wanted.holds(0, Duration::ZERO));
+        Self { wanted, open, step: AtomicU64::new(0) }
+    }
+
+    /// Whether to record now.
+    #[inline]
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Whether a span of this name ends a step.
+    pub(crate) fn is_step(name: &CStr) -> bool {
+        name.to_bytes().starts_with(STEP)
+    }
+
+    /// A step ended so long after the start.
+    pub(crate) fn step_ended(&self, elapsed: Duration) {
+        self.step.fetch_add(1, Ordering::Relaxed);
+        self.look(elapsed);
+    }
+
+    /// Time passed.
+    pub(crate) fn look(&self, elapsed: Duration) {
+        let step = self.step.load(Ordering::Relaxed);
+        self.open.store(self.wanted.holds(step, elapsed), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wanted, Window};
+    use std::time::Duration;
+
+    fn wanted(steps: Option<&str>, every: Option<&str>, after: Option<&str>, duration: Option<&str>) -> Option<Wanted> {
+        Wanted::parse(steps, every, after, duration)
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused() {
+        for steps in ["5", "7..3", "a..b", "3..3"] {
+            assert_eq!(wanted(Some(steps), None, None, None), None, "{steps}");
+        }
+        for time in ["", "s", "-3s", "3 parsecs"] {
+            assert_eq!(wanted(None, None, Some(time), None), None, "{time}");
+        }
+        assert_eq!(wanted(None, Some("0"), None, None), None);
+    }
+
+    #[test]
+    fn steps_and_times_open_and_close_it() {
+        let window = Window::new(wanted(Some("2..4"), None, Some("1500ms"), Some("2s")).unwrap());
+        let mut open = Vec::new();
+        for second in 0..6 {
+            open.push(window.is_open());
+            window.step_ended(Duration::from_secs(second));
+        }
+        assert_eq!(open, [false, false, false, true, false, false]);
+        let window = Window::new(wanted(None, Some("3"), None, None).unwrap());
+        let steps: Vec<bool> = (0..7)
+            .map(|_| {
+                let open = window.is_open();
+                window.step_ended(Duration::ZERO);
+                open
+            })
+            .collect();
+        assert_eq!(steps, [true, false, false, true, false, false, true]);
+        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap()).is_open());
+    }
+}

@@ -1,0 +1,47 @@
+//! Python frames against CPython itself, on every interpreter that is installed.
+
+mod support;
+
+use std::process::Command;
+use support::{here, interpreters, recorder};
+
+fn check(version: &str) {
+    let Some(python) = interpreters(version).pop() else {
+        println!("skipped: no CPython {version} on PATH or in pyenv");
+        return;
+    };
+    let program = here("tests/programs/frames.py");
+    let output = Command::new(&python).arg(program).arg(recorder()).arg("40").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}: {}\n{said}{}",
+        python.display(),
+        output.status,
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let mut numbers = said.split_whitespace().map(|number| number.parse::<u64>().unwrap_or(u64::MAX));
+    let (checks, differences) = (numbers.next().unwrap(), numbers.next().unwrap());
+    assert!(checks > 26_400, "{checks} checks");
+    assert_eq!(differences, 0, "{said}");
+}
+
+#[test]
+fn cpython_3_10() {
+    check("3.10");
+}
+
+#[test]
+fn cpython_3_11() {
+    check("3.11");
+}
+
+#[test]
+fn cpython_3_12() {
+    check("3.12");
+}
+
+#[test]
+fn cpython_3_13() {
+    check("3.13");
+}

@@ -1,0 +1,240 @@
+//! Samples against what programs know about themselves.
+
+mod support;
+
+use stackline_recording::{FrameKey, Metric};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::{Stream, here, interpreters, recorded, streams};
+
+const VERSIONS: [&str; 4] = ["3.10", "3.11", "3.12", "3.13"];
+
+/// Interpreters that are installed, one of each version.
+fn installed() -> Vec<PathBuf> {
+    let found: Vec<PathBuf> = VERSIONS.iter().filter_map(|version| interpreters(version).pop()).collect();
+    if found.is_empty() {
+        println!("skipped: no CPython on PATH or in pyenv");
+    }
+    found
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    output
+}
+
+/// Samples of a metric: path, count, ns.
+fn samples(stream: &Stream, wanted: Metric) -> Vec<(Vec<&FrameKey>, u64, u64)> {
+    let of_metric = stream.stats.iter().filter(|(key, _)| key.2 == wanted);
+    of_metric.map(|(&(thread, node, _), stats)| (stream.path(thread, node), stats.count, stats.sum)).collect()
+}
+
+fn function<'a>(stream: &'a Stream, frame: &FrameKey) -> &'a str {
+    match frame {
+        FrameKey::Python { function, .. } => stream.text(*function),
+        _ => "",
+    }
+}
+
+/// Whether `hits` of `count` samples fit a share, with 99.9 % confidence: three runs in a thousand may be off by more
+/// if samples were drawn at random. Those of a timer are spread more evenly.
+fn fits(hits: u64, count: u64, share: f64) -> bool {
+    let (hits, count) = (hits as f64, count as f64);
+    (hits / count - share).abs() <= 3.29 * (share * (1.0 - share) / count).sqrt() + 1.0 / count
+}
+
+/// Compares samples of groups with the seconds that each used.
+fn check_shares(what: &str, hits: &HashMap<String, u64>, used: &HashMap<String, f64>) {
+    let count: u64 = hits.values().sum();
+    let total: f64 = used.values().sum();
+    assert!(count > 50, "{what}: {count} samples of {total} s");
+    for (name, seconds) in used {
+        let hits = hits.get(name).copied().unwrap_or(0);
+        assert!(
+            fits(hits, count, seconds / total),
+            "{what}: {name} has {hits} of {count} samples and used {seconds} of {total} s"
+        );
+    }
+}
+
+#[derive(Debug)]
+struct Truth {
+    used: HashMap<String, f64>,
+    symbols: HashMap<String, f64>,
+}
+
+impl Truth {
+    /// Reads the one line that `programs/shares.py` prints.
+    fn read(output: &Output) -> Self {
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let part = |name: &str| {
+            let from = text.split_once(&format!("\"{name}\": {{")).unwrap().1;
+            let pairs = from.split_once('}').unwrap().0.split(", ").filter_map(|pair| pair.split_once(": "));
+            pairs.map(|(name, value)| (name.trim_matches('"').to_owned(), value.parse().unwrap())).collect()
+        };
+        Self { used: part("used"), symbols: part("symbols") }
+    }
+
+    fn used(&self, prefix: &str) -> HashMap<String, f64> {
+        self.used
+            .iter()
+            .filter(|(name, _)| name.starts_with(prefix))
+            .map(|(name, &used)| (name.clone(), used))
+            .collect()
+    }
+
+    /// The function of the C library that an offset lies in.
+    fn symbol(&self, offset: u64) -> Option<&str> {
+        let before = self.symbols.iter().filter(|symbol| *symbol.1 <= offset as f64);
+        before.max_by(|a, b| a.1.total_cmp(b.1)).map(|symbol| symbol.0.as_str())
+    }
+}
+
+/// Samples by the first of the wanted functions on their path.
+fn by_function(stream: &Stream, prefix: &str) -> HashMap<String, u64> {
+    let mut hits = HashMap::new();
+    for (path, count, _) in samples(stream, Metric::CpuTime) {
+        if let Some(name) = path.iter().map(|frame| function(stream, frame)).find(|name| name.starts_with(prefix)) {
+            *hits.entry(name.to_owned()).or_default() += count;
+        }
+    }
+    hits
+}
+
+#[test]
+fn python_functions_have_their_shares() {
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, folder.path());
+        command.env("STACKLINE_SAMPLE_HZ", "199").arg(here("tests/programs/shares.py")).arg("2");
+        let truth = Truth::read(&run(&mut command));
+        let stream = &streams(folder.path())[0];
+        let what = python.display().to_string();
+        check_shares(&what, &by_function(stream, "python_"), &truth.used("python_"));
+        // Times are those that samples stand for: together they are what was used, up to one interval of each thread.
+        let of = |name: &str| -> f64 {
+            let on_path = |path: &[&FrameKey]| path.iter().any(|frame| function(stream, frame) == name);
+            samples(stream, Metric::CpuTime)
+                .iter()
+                .filter(|sample| on_path(&sample.0))
+                .map(|sample| sample.2 as f64 / 1e9)
+                .sum()
+        };
+        let (main, thread): (f64, f64) = (truth.used("python_").values().sum(), truth.used["thread"]);
+        assert!((of("main") - main).abs() < 0.03 * main + 0.03, "{what}: {} s sampled, {main} s used", of("main"));
+        let noticed_late = 0.06;
+        assert!(
+            (of("in_thread") - thread).abs() < 0.03 * thread + noticed_late,
+            "{what}: {} s sampled, {thread} s used",
+            of("in_thread")
+        );
+        let tids: std::collections::HashSet<u32> = stream.threads.values().map(|thread| thread.tid).collect();
+        assert!(tids.len() >= 2, "{what}: {:?}", stream.threads);
+    }
+}
+
+/// Makes a library of a C program in `folder`; `None` without a compiler.
+fn compile(folder: &Path) -> Option<PathBuf> {
+    let library = folder.join("libshares.so");
+    let arguments = ["-O2", "-shared", "-fPIC", "-fomit-frame-pointer", "-o"];
+    let status = Command::new("cc").args(arguments).arg(&library).arg(here("tests/programs/shares.c")).status();
+    match status {
+        Ok(status) => assert!(status.success()),
+        Err(_) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs a C compiler");
+            println!("skipped: no C compiler");
+            return None;
+        }
+    }
+    Some(library.canonicalize().unwrap())
+}
+
+#[test]
+fn functions_of_c_have_their_shares_and_their_callers() {
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let Some(library) = compile(folder.path()) else { return };
+        let mut command = recorded(&python, folder.path());
+        command.env("STACKLINE_SAMPLE_HZ", "199").env("STACKLINE_NATIVE", "1");
+        command.arg(here("tests/programs/shares.py")).arg("2").arg(&library);
+        let truth = Truth::read(&run(&mut command));
+        let stream = &streams(folder.path())[0];
+        let (mut hits, mut others) = (HashMap::<String, u64>::new(), 0);
+        for (path, count, _) in samples(stream, Metric::CpuTime) {
+            let in_library = |frame: &FrameKey| match frame {
+                FrameKey::Native { library: id, offset } if stream.library(*id) == library.to_str().unwrap() => {
+                    truth.symbol(*offset)
+                }
+                _ => None,
+            };
+            let symbols: Vec<_> = path.iter().filter_map(|frame| in_library(frame)).collect();
+            if !path.iter().any(|frame| function(stream, frame) == "in_c") {
+                assert_eq!(symbols, [""; 0]);
+            }
+            match symbols.as_slice() {
+                ["outer", burn] => {
+                    *hits.entry((*burn).to_owned()).or_default() += count;
+                    let python = path.iter().rposition(|frame| matches!(frame, FrameKey::Python { .. })).unwrap();
+                    let native = path.iter().position(|frame| matches!(frame, FrameKey::Native { .. })).unwrap();
+                    assert_eq!((function(stream, path[python]), native), ("in_c", python + 1));
+                }
+                [] => {}
+                _ => others += count,
+            }
+        }
+        check_shares(&python.display().to_string(), &hits, &truth.used("burn_"));
+        let count: u64 = hits.values().sum();
+        assert!(others * 20 < count, "{others} of {count} samples are in other places of the library");
+    }
+}
+
+#[test]
+fn signals_disturb_nothing_and_find_whole_paths() {
+    for python in installed() {
+        let program = here("tests/programs/signals.py");
+        let truth = run(Command::new(&python).arg(&program).arg("150"));
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, folder.path());
+        command.env("STACKLINE_SAMPLE_HZ", "1000").env("STACKLINE_REAL_HZ", "4000").env("STACKLINE_NATIVE", "1");
+        let watched = run(command.arg(&program).arg("150"));
+        assert_eq!(String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&truth.stdout));
+        let stream = &streams(folder.path())[0];
+        assert!(stream.ended && !stream.damaged);
+        check_paths(stream, &python);
+    }
+}
+
+/// Functions that may call functions of the program.
+fn check_paths(stream: &Stream, python: &Path) {
+    let callers = |name: &str| -> &[&str] {
+        match name {
+            "numbers" => &["work"],
+            "work.<locals>.<lambda>" => &["work"],
+            "raises" => &["raises", "work"],
+            "numbers.<locals>.<genexpr>" => &["numbers"],
+            "work" => &["Thread.run", "run"],
+            _ => &[],
+        }
+    };
+    let (mut all, mut within) = (0, 0);
+    for (path, count, _) in samples(stream, Metric::RealTime) {
+        all += count;
+        let names: Vec<&str> =
+            path.iter().map(|frame| function(stream, frame)).filter(|name| !name.is_empty()).collect();
+        assert!(!names.contains(&"(unknown)"), "{names:?}");
+        for pair in names.windows(2) {
+            let callers = callers(pair[1]);
+            assert!(callers.is_empty() || callers.contains(&pair[0]), "{}: {names:?}", python.display());
+        }
+        within += if names.contains(&"work") { count } else { 0 };
+    }
+    assert!(all > 500 && within * 2 > all, "{}: {within} of {all} samples in the threads", python.display());
+    let (on, said) = &stream.sources["samples"];
+    assert!(on, "{said}");
+    let broken = said.split("; ").find_map(|part| part.strip_suffix(" came between two Python frames"));
+    let broken: u64 = broken.map_or(0, |count| count.parse().unwrap());
+    assert!(broken * 100 < all, "{}: {broken} of {all} paths could not be believed", python.display());
+}

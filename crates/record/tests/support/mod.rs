@@ -1,0 +1,140 @@
+//! Running programs under the recorder, and reading what it wrote.
+
+#![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+
+use stackline_recording::{FrameKey, Metric, Reader, Record, Stats};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The recorder that was built with this test.
+pub fn recorder() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().join("libstackline_record.so")
+}
+
+/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the tests are skipped, but not in CI.
+pub fn torch() -> Option<PathBuf> {
+    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
+    if python.is_none() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs STACKLINE_TORCH (python/torch_env.py)");
+        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
+    }
+    python
+}
+
+/// Interpreters on the PATH and in pyenv, by version.
+pub fn interpreters(version: &str) -> Vec<PathBuf> {
+    let mut candidates: Vec<PathBuf> = std::env::var_os("PATH")
+        .map(|path| std::env::split_paths(&path).map(|folder| folder.join(format!("python{version}"))).collect())
+        .unwrap_or_default();
+    let pyenv = std::env::var_os("PYENV_ROOT")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")));
+    if let Some(versions) = pyenv.and_then(|root| root.join("versions").read_dir().ok()) {
+        candidates.extend(versions.flatten().map(|entry| entry.path().join(format!("bin/python{version}"))));
+    }
+    candidates.retain(|path| runs(path, version));
+    candidates
+}
+
+/// A shim of pyenv for a version that is not chosen fails; so may others.
+fn runs(python: &Path, version: &str) -> bool {
+    let code = format!("import sys; sys.exit('{version}' != '%d.%d' % sys.version_info[:2])");
+    python.is_file() && Command::new(python).args(["-c", &code]).output().is_ok_and(|output| output.status.success())
+}
+
+/// A file of this package.
+pub fn here(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A command that records itself into `run`.
+pub fn recorded(python: &Path, run: &Path) -> Command {
+    let mut command = Command::new(python);
+    command
+        .env("STACKLINE_RECORD", run)
+        .env("STACKLINE_RECORDER", recorder())
+        .env("PYTHONPATH", here("bootstrap"))
+        .env("STACKLINE_SAMPLE_HZ", "0");
+    command
+}
+
+/// The streams of a run, in the order of their names.
+pub fn streams(run: &Path) -> Vec<Stream> {
+    let mut paths: Vec<PathBuf> = run.join("streams").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| Stream::read(path)).collect()
+}
+
+/// What one process wrote.
+#[derive(Debug, Default)]
+pub struct Stream {
+    pub process: stackline_recording::Process,
+    texts: HashMap<u32, String>,
+    libraries: HashMap<u32, u32>,
+    pub threads: HashMap<u32, stackline_recording::Thread>,
+    frames: HashMap<u32, FrameKey>,
+    nodes: HashMap<(u32, u32), (u32, u32)>,
+    pub stats: HashMap<(u32, u32, Metric), Stats>,
+    pub sources: HashMap<String, (bool, String)>,
+    /// Calls one by one: thread, node, ns.
+    pub events: Vec<(u32, u32, u64)>,
+    pub ended: bool,
+    pub damaged: bool,
+}
+
+impl Stream {
+    fn read(path: &Path) -> Self {
+        let bytes = std::fs::read(path).unwrap();
+        let mut reader = Reader::new(&bytes).unwrap();
+        let mut stream = Self::default();
+        for record in reader.by_ref() {
+            stream.take(record);
+        }
+        stream.damaged = reader.damage().is_some();
+        stream
+    }
+
+    fn take(&mut self, record: Record) {
+        match record {
+            Record::Process(process) => self.process = *process,
+            Record::Text { id, text } => drop(self.texts.insert(id, text)),
+            Record::Library { id, path, .. } => drop(self.libraries.insert(id, path)),
+            Record::Thread(thread) => drop(self.threads.insert(thread.id, thread)),
+            Record::Frame { id, key } => drop(self.frames.insert(id, key)),
+            Record::Node { thread, id, parent, frame } => drop(self.nodes.insert((thread, id), (parent, frame))),
+            Record::Stats { thread, node, metric, stats } => drop(self.stats.insert((thread, node, metric), stats)),
+            Record::Source(source) => drop(self.sources.insert(source.name, (source.on, source.detail))),
+            Record::Event { thread, node, duration_ns, .. } => self.events.push((thread, node, duration_ns)),
+            Record::End { .. } => self.ended = true,
+            _ => {}
+        }
+    }
+
+    /// Frames from the root to a node.
+    pub fn path(&self, thread: u32, node: u32) -> Vec<&FrameKey> {
+        let mut path = Vec::new();
+        let mut at = node;
+        while let Some(&(parent, frame)) = self.nodes.get(&(thread, at)) {
+            path.push(&self.frames[&frame]);
+            at = parent;
+        }
+        path.reverse();
+        path
+    }
+
+    pub fn text(&self, id: u32) -> &str {
+        &self.texts[&id]
+    }
+
+    /// The path of a library.
+    pub fn library(&self, id: u32) -> &str {
+        self.text(self.libraries[&id])
+    }
+
+    /// Paths, and how often the operator at their end was called.
+    pub fn calls(&self) -> Vec<(Vec<&FrameKey>, u64)> {
+        let calls = self.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);
+        calls.map(|(&(thread, node, _), stats)| (self.path(thread, node), stats.count)).collect()
+    }
+}

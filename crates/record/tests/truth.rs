@@ -1,0 +1,143 @@
+//! Operators, counts and call paths against PyTorch's own profiler with stacks, on five programs.
+
+mod support;
+
+use stackline_recording::FrameKey;
+use std::collections::BTreeMap;
+use support::{Stream, here, recorded, streams, torch};
+
+type Listing = BTreeMap<String, u64>;
+
+/// Forward operators by whole path, and what runs in backward nodes by the path from the node.
+#[derive(Debug, Default, PartialEq)]
+struct Calls {
+    forward: Listing,
+    backward: Listing,
+}
+
+impl Calls {
+    fn add(&mut self, path: &[String], count: u64) {
+        let is_backward = |name: &String| !name.contains('@') && !name.starts_with("autograd::engine") && is_node(name);
+        let joined = |path: &[String]| path.join(" > ");
+        match path.iter().position(is_backward) {
+            Some(at) => *self.backward.entry(joined(&path[at..])).or_default() += count,
+            None => *self.forward.entry(joined(path)).or_default() += count,
+        }
+    }
+}
+
+/// Whether a name is that of a node of the backward graph.
+fn is_node(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    stem.ends_with("Backward") || name == "torch::autograd::AccumulateGrad" || name == "torch::autograd::CopySlices"
+}
+
+fn theirs(listing: &str) -> Calls {
+    let mut calls = Calls::default();
+    for line in listing.lines() {
+        let (count, path) = line.split_once('\t').unwrap();
+        let path: Vec<String> = path.split(" > ").map(str::to_owned).collect();
+        calls.add(&path, count.parse().unwrap());
+    }
+    calls
+}
+
+fn ours(stream: &Stream) -> Calls {
+    let mut calls = Calls::default();
+    for (path, count) in stream.calls() {
+        let names: Vec<String> = path.iter().filter_map(|key| name(stream, key)).collect();
+        if let Some(at) = names.iter().position(|name| name == "measured@truth.py") {
+            // A backward node stands below its forward operator: the path from it on is what can be compared.
+            calls.add(&names[at + 1..], count);
+        }
+    }
+    calls
+}
+
+/// As the program lists it: function without its class, and the file's name.
+fn name(stream: &Stream, key: &FrameKey) -> Option<String> {
+    match *key {
+        FrameKey::Python { function, file, .. } => {
+            let function = stream.text(function).rsplit('.').next().unwrap();
+            Some(format!("{function}@{}", stream.text(file).rsplit('/').next().unwrap()))
+        }
+        FrameKey::Operator { name } | FrameKey::Backward { name } | FrameKey::Span { name } => {
+            Some(stream.text(name).into())
+        }
+        _ => None,
+    }
+}
+
+fn compare(program: &str) {
+    let Some(python) = torch() else { return };
+    let script = here("tests/programs/truth.py");
+    let run = tempfile::tempdir().unwrap();
+    let output = recorded(&python, run.path()).arg(&script).arg(program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let profiled = std::process::Command::new(&python).arg(&script).args([program, "profile"]).output().unwrap();
+    assert!(profiled.status.success(), "{}", String::from_utf8_lossy(&profiled.stderr));
+    let theirs = theirs(&String::from_utf8_lossy(&profiled.stdout));
+    let streams = streams(run.path());
+    let ours = ours(&streams[0]);
+    assert!(theirs.forward.len() > 5, "{theirs:?}");
+    assert_same(&ours.forward, &theirs.forward);
+    assert_same(&ours.backward, &theirs.backward);
+    let joins = check_joins(&streams[0]);
+    assert!(joins > 0 || theirs.backward.is_empty(), "no backward node was joined");
+}
+
+fn assert_same(ours: &Listing, theirs: &Listing) {
+    let missing: Vec<_> = theirs.iter().filter(|(path, count)| ours.get(*path) != Some(count)).take(5).collect();
+    let extra: Vec<_> = ours.iter().filter(|(path, count)| theirs.get(*path) != Some(count)).take(5).collect();
+    assert!(missing.is_empty() && extra.is_empty(), "PyTorch's profiler has {missing:#?}\nwe have {extra:#?}");
+}
+
+/// Each backward node stands below an operator of its own name; how many there are.
+fn check_joins(stream: &Stream) -> usize {
+    let mut joins = 0;
+    for (path, _) in stream.calls() {
+        let Some((FrameKey::Backward { name }, above)) =
+            path.split_last().map(|(last, above)| ((*last).clone(), above))
+        else {
+            continue;
+        };
+        let node = stream.text(name);
+        let stem = node.trim_end_matches(|c: char| c.is_ascii_digit());
+        let Some(stem) = stem.strip_suffix("Backward") else { continue };
+        let parent = above.last().and_then(|key| match key {
+            FrameKey::Operator { name } => Some(stream.text(*name)),
+            _ => None,
+        });
+        let parent = parent.unwrap_or_else(|| panic!("{node} stands below no operator"));
+        let plain = |name: &str| name.replace('_', "").to_lowercase();
+        let parent = plain(parent.rsplit("::").next().unwrap());
+        assert!(parent == plain(stem) || parent == format!("{}forward", plain(stem)), "{node} stands below {parent}");
+        joins += 1;
+    }
+    joins
+}
+
+#[test]
+fn a_transformer() {
+    compare("transformer");
+}
+
+#[test]
+fn a_residual_network() {
+    compare("resnet");
+}
+
+#[test]
+fn a_recurrent_loop_with_generators_and_exceptions() {
+    compare("recurrent");
+}
+
+#[test]
+fn custom_functions_hooks_and_checkpoints() {
+    compare("custom");
+}
+
+#[test]
+fn inference_with_spans_and_callbacks_from_c() {
+    compare("inference");
+}

@@ -1,0 +1,259 @@
+//! What a recording must not change: output, exit code, signals, results; and what it must survive.
+
+mod support;
+
+use stackline_recording::{FrameKey, Metric, Stats};
+use std::collections::HashMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+use support::{here, recorded, streams, torch};
+
+fn python() -> PathBuf {
+    torch().unwrap_or_else(|| PathBuf::from("python3"))
+}
+
+/// Runs a program alone and recorded, and demands the same of both.
+fn same(arguments: &[&str]) -> (Output, tempfile::TempDir) {
+    let run = tempfile::tempdir().unwrap();
+    let alone = Command::new(python()).args(arguments).output().unwrap();
+    let watched = recorded(&python(), run.path()).args(arguments).output().unwrap();
+    assert_eq!(watched.stdout, alone.stdout, "{arguments:?}");
+    assert_eq!(watched.status, alone.status, "{arguments:?}");
+    assert_eq!(String::from_utf8_lossy(&watched.stderr), String::from_utf8_lossy(&alone.stderr), "{arguments:?}");
+    (watched, run)
+}
+
+#[test]
+fn endings_stay_as_they_are() {
+    let endings = [
+        ("print('done')", Some(0)),
+        ("import sys; sys.exit(7)", Some(7)),
+        ("raise ValueError('no')", Some(1)),
+        ("import os; print('out', flush=True); os._exit(3)", Some(3)),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", None),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", None),
+        ("import os; os.abort()", None),
+        (
+            "import signal, os; signal.signal(signal.SIGUSR1, lambda *_: print('caught')); os.kill(os.getpid(), signal.SIGUSR1)",
+            Some(0),
+        ),
+        ("import os, signal; signal.raise_signal(signal.SIGINT)", None),
+        ("import atexit; atexit.register(lambda: print('last words')); print('first')", Some(0)),
+        ("import threading; threading.Thread(target=lambda: print('thread')).start()", Some(0)),
+    ];
+    for (program, code) in endings {
+        let (output, _run) = same(&["-c", program]);
+        assert_eq!(output.status.code(), code, "{program}");
+    }
+}
+
+#[test]
+fn python_that_ignores_the_environment_is_left_alone() {
+    for option in ["-I", "-S", "-E"] {
+        same(&[option, "-c", "import sys; print(sorted(sys.modules) != [], sys.flags.isolated)"]);
+    }
+}
+
+#[test]
+fn a_sitecustomize_of_the_user_still_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("sitecustomize.py"), "print('the user was here')").unwrap();
+    let run = tempfile::tempdir().unwrap();
+    let path = std::env::join_paths([here("bootstrap"), folder.path().into()]).unwrap();
+    let program = "import sitecustomize; print(sitecustomize.__file__)";
+    let output = recorded(&python(), run.path()).env("PYTHONPATH", path).args(["-c", program]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.starts_with("the user was here\n"), "{said}");
+    assert!(said.contains(&folder.path().display().to_string()), "{said}");
+}
+
+#[test]
+fn what_cannot_be_written_is_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = recorded(&python(), &file).args(["-c", "print('still works')"]).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success());
+    assert_eq!(output.stdout, b"still works\n");
+    assert!(complaint.starts_with("stackline: ") && complaint.lines().count() == 1, "{complaint}");
+}
+
+#[test]
+fn results_are_identical_to_the_bit() {
+    if torch().is_none() {
+        return;
+    }
+    let program = here("../../python/examples/train_gpt.py");
+    let (output, run) = same(&[program.to_str().unwrap(), "--steps", "5"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("final loss"));
+    let streams = streams(run.path());
+    assert!(streams[0].ended && streams[0].sources["python"].0 && streams[0].sources["pytorch"].0);
+}
+
+#[test]
+fn children_of_every_kind_are_recorded() {
+    if torch().is_none() {
+        return;
+    }
+    let program = here("tests/programs/children.py");
+    let (_, run) = same(&[program.to_str().unwrap()]);
+    let streams = streams(run.path());
+    let of = |role| streams.iter().filter(|stream| stream.process.role == role && !stream.calls().is_empty()).count();
+    use stackline_recording::Role;
+    // The program itself and its subprocess; two workers and one plain fork; two spawned and two from the fork server.
+    assert_eq!((of(Role::Main), of(Role::Fork), of(Role::Spawn)), (2, 3, 4));
+}
+
+#[test]
+fn a_kill_loses_a_second_at_most() {
+    if torch().is_none() {
+        return;
+    }
+    for moment in [900, 1400, 2300] {
+        let run = tempfile::tempdir().unwrap();
+        let mut child = recorded(&python(), run.path())
+            .arg(here("tests/programs/ticking.py"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = child.stdout.take().unwrap();
+        wait_for_output(&mut said);
+        std::thread::sleep(Duration::from_millis(moment));
+        child.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(9));
+        let mut rest = String::new();
+        std::io::Read::read_to_string(&mut said, &mut rest).unwrap();
+        // Each line: seconds since the start, operators so far.
+        let ticks: Vec<(f64, u64)> = rest
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .filter_map(|(at, count)| Some((at.parse().ok()?, count.parse().ok()?)))
+            .collect();
+        let &(end, _) = ticks.last().unwrap();
+        let streams = streams(run.path());
+        assert!(!streams[0].ended);
+        let recorded: u64 = streams[0]
+            .calls()
+            .iter()
+            .filter(|(path, _)| format!("{:?}", path.last()).contains("Operator"))
+            .map(|(_, count)| count)
+            .sum();
+        let a_second_before = ticks.iter().take_while(|(at, _)| *at < end - 1.0).last().map_or(0, |tick| tick.1);
+        assert!(
+            recorded >= a_second_before,
+            "{recorded} operators recorded, {a_second_before} ran a second before the end"
+        );
+    }
+}
+
+fn wait_for_output(from: &mut impl std::io::Read) {
+    let mut byte = [0];
+    while from.read(&mut byte).unwrap() == 1 && byte != *b"\n" {}
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_only() {
+    if torch().is_none() {
+        return;
+    }
+    // A limit on the size of files stands for a full disk.
+    let run = tempfile::tempdir().unwrap();
+    let program = here("../../python/examples/train_gpt.py");
+    let command = format!("ulimit -f 8; exec '{}' '{}' --steps 3", python().display(), program.display());
+    let output = recorded(Path::new("bash"), run.path()).args(["-c", &command]).output().unwrap();
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{complaint}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("final loss"));
+    assert_eq!(complaint.matches("stackline: ").count(), 1, "{complaint}");
+    assert!(!streams(run.path()).is_empty());
+}
+
+#[test]
+fn many_forks_do_no_harm() {
+    let run = tempfile::tempdir().unwrap();
+    let program = here("tests/programs/forks.py");
+    let output = recorded(&python(), run.path()).arg(program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout, b"200 children, 0 failed\n");
+}
+
+#[test]
+fn a_trace_adds_up_to_its_tree() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = here("../../python/examples/train_gpt.py");
+    let output = recorded(&python, run.path())
+        .env("STACKLINE_MODE", "trace")
+        .arg(program)
+        .args(["--steps", "20"])
+        .output()
+        .unwrap();
+    assert!(output.status.success());
+    let stream = &streams(run.path())[0];
+    let mut sums: HashMap<(u32, u32), Stats> = HashMap::new();
+    for &(thread, node, ns) in &stream.events {
+        sums.entry((thread, node)).or_default().add(ns);
+    }
+    let tree = stream.stats.iter().filter(|(key, _)| key.2 == Metric::CallTime);
+    let tree: HashMap<(u32, u32), Stats> = tree.map(|(&(thread, node, _), &stats)| ((thread, node), stats)).collect();
+    assert!(stream.events.len() > 20_000, "{} calls", stream.events.len());
+    assert_eq!(sums, tree);
+    let size = run.path().join("streams").read_dir().unwrap().next().unwrap().unwrap().metadata().unwrap().len();
+    assert!(size < 24 * stream.events.len() as u64, "{size} bytes");
+}
+
+#[test]
+fn only_the_wanted_steps_are_recorded() {
+    let Some(python) = torch() else { return };
+    for (variable, value, steps) in [("STACKLINE_STEPS", "10..14", 4), ("STACKLINE_EVERY", "8", 3)] {
+        let run = tempfile::tempdir().unwrap();
+        let program = here("../../python/examples/train_gpt.py");
+        let output =
+            recorded(&python, run.path()).env(variable, value).arg(program).args(["--steps", "20"]).output().unwrap();
+        assert!(output.status.success());
+        let stream = &streams(run.path())[0];
+        let called = |wanted: &str| -> u64 {
+            let calls = stream.calls();
+            let of = |path: &[&FrameKey]| match path.last() {
+                Some(FrameKey::Span { name } | FrameKey::Operator { name }) => stream.text(*name).starts_with(wanted),
+                _ => false,
+            };
+            calls.iter().filter(|(path, _)| of(path)).map(|(_, count)| count).sum()
+        };
+        assert_eq!(called("Optimizer.step#"), steps, "{variable}");
+        assert_eq!(called("aten::cross_entropy_loss"), steps, "{variable}");
+    }
+}
+
+#[test]
+fn a_process_may_be_recorded_again() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let output = Command::new(python)
+        .arg(here("tests/programs/twice.py"))
+        .args([support::recorder().as_path(), run.path()])
+        .env("STACKLINE_MEMORY", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for (part, count) in [("0", 5), ("1", 7)] {
+        let stream = &streams(&run.path().join(part))[0];
+        assert!(stream.ended && stream.sources["memory"].0);
+        let called = |wanted: &str| -> u64 {
+            let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+            stream
+                .calls()
+                .iter()
+                .filter(|(path, _)| path.last().is_some_and(|key| is(key)))
+                .map(|(_, count)| count)
+                .sum()
+        };
+        assert_eq!(["aten::sinh", "aten::cosh", "aten::tanh"].map(called), [count, count, 0]);
+        let allocated: u64 =
+            stream.stats.iter().filter(|(key, _)| key.2 == Metric::Allocated).map(|(_, stats)| stats.sum).sum();
+        assert_eq!(allocated, 4 * count * 12, "bytes");
+    }
+}

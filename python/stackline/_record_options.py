@@ -1,0 +1,96 @@
+"""What a recording is told, as environment variables: they reach every child process."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from ._analyses import Steps
+
+_UNITS_S = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
+# Beyond, a program does little else than being looked at.
+_MOST_HZ = 10_000
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a recording, as :func:`stackline.record` explains them; ``None`` leaves the choice to the environment."""
+
+    python: bool | None = None
+    pytorch: bool | None = None
+    memory: bool | None = None
+    native: bool | None = None
+    sample_hz: int | None = None
+    mode: Literal["profile", "trace"] | None = None
+    steps: Steps | str = None
+    every: int | None = None
+    after: float | str | None = None
+    duration: float | str | None = None
+    max_nodes: int | None = None
+
+    def environment(self) -> dict[str, str]:
+        """The variables to set. Raises ``ValueError`` for what makes no sense."""
+        found: dict[str, str] = {}
+        if (self.python, self.pytorch) != (None, None):
+            found["STACKLINE_WITHOUT"] = self._without()
+        for name, switch in (("MEMORY", self.memory), ("NATIVE", self.native)):
+            if switch is not None:
+                found[f"STACKLINE_{name}"] = "1" if switch else "0"
+        if self.sample_hz is not None:
+            found["STACKLINE_SAMPLE_HZ"] = str(_number("sample_hz", self.sample_hz, 0, _MOST_HZ))
+        if self.mode is not None:
+            if self.mode not in ("profile", "trace"):
+                raise ValueError(f"mode is {self.mode!r}; there are 'profile' and 'trace'")
+            found["STACKLINE_MODE"] = self.mode
+        if self.steps is not None:
+            found["STACKLINE_STEPS"] = _steps(self.steps)
+        if self.every is not None:
+            found["STACKLINE_EVERY"] = str(_number("every", self.every, 1, 2**63))
+        for name, time in (("after", self.after), ("duration", self.duration)):
+            if time is not None:
+                found[f"STACKLINE_{name.upper()}"] = _time(name, time)
+        if self.max_nodes is not None:
+            found["STACKLINE_MAX_NODES"] = str(_number("max_nodes", self.max_nodes, 1, 2**31))
+        return found
+
+    def _without(self) -> str:
+        """The sources to leave out: those that the environment names, unless they are asked for here."""
+        without = [name for name in os.environ.get("STACKLINE_WITHOUT", "").split(",") if name]
+        for name, switch in (("python", self.python), ("pytorch", self.pytorch)):
+            if switch is not None:
+                without = [other for other in without if other != name] + ([] if switch else [name])
+        return ",".join(without)
+
+
+def _number(name: str, value: int, least: int, most: int) -> int:
+    if not isinstance(value, int) or not least <= value <= most:
+        raise ValueError(f"{name} is {value!r}; give an integer from {least} to {most}")
+    return value
+
+
+def _steps(steps: int | tuple[int, int] | str) -> str:
+    """``A..B``, with B left out. Steps count from 0."""
+    if isinstance(steps, str):
+        found = re.fullmatch(r"(\d*)\.\.(\d*)", steps.strip())
+        if not found:
+            raise ValueError(f"steps is {steps!r}; give (10, 19), or '10..20' as on the command line")
+        first, end = int(found[1] or 0), int(found[2]) if found[2] else None
+    else:
+        first, last = (steps, steps) if isinstance(steps, int) else steps
+        end = last + 1
+    if first < 0 or (end is not None and end <= first):
+        raise ValueError(f"steps is {steps!r}: no step is meant by that; they count from 0")
+    return f"{first}..{'' if end is None else end}"
+
+
+def _time(name: str, time: float | str) -> str:
+    """Seconds, or a text with a unit, as the recorder reads it."""
+    text = time.strip() if isinstance(time, str) else f"{time:f}"
+    found = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)([a-z]*)", text)
+    if not found or found[2] not in _UNITS_S:
+        raise ValueError(f"{name} is {time!r}; give seconds, or a text such as '30s', '500ms' or '2m'")
+    if float(found[1]) * _UNITS_S[found[2]] > 1e9:
+        raise ValueError(f"{name} is {time!r}: that is more than 30 years")
+    return text
