@@ -2,7 +2,7 @@
 
 mod calls;
 
-pub(crate) use calls::{By, CallsArgs, RecordArgs, View};
+pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
 use calls::{CALLS_EXAMPLE, RECORD_EXAMPLE};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use stackline_analyze::critical_path::exact::what_if::Edit;

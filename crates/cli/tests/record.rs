@@ -86,6 +86,54 @@ fn ignored_signals_stay_ignored() {
 }
 
 #[test]
+fn options_reach_the_recorder() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = [
+        "--native",
+        "--memory",
+        "--mode",
+        "trace",
+        "--sample-hz",
+        "50",
+        "--real-hz",
+        "0",
+        "--every",
+        "3",
+        "--after",
+        "2m",
+        "--duration",
+        "500ms",
+        "--steps",
+        "10..20",
+        "--max-nodes",
+        "9",
+        "--without",
+        "python,pytorch",
+    ];
+    let output = record(folder.path(), &options, "env | grep ^STACKLINE_ | sort").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let expected = [
+        "STACKLINE_AFTER=2m",
+        "STACKLINE_DURATION=500ms",
+        "STACKLINE_EVERY=3",
+        "STACKLINE_MAX_NODES=9",
+        "STACKLINE_MEMORY=1",
+        "STACKLINE_MODE=trace",
+        "STACKLINE_NATIVE=1",
+        "STACKLINE_REAL_HZ=0",
+        "STACKLINE_SAMPLE_HZ=50",
+        "STACKLINE_STEPS=10..21",
+        "STACKLINE_WITHOUT=python,pytorch",
+    ];
+    let untold: Vec<_> = expected.iter().filter(|line| !text.lines().any(|told| told == **line)).collect();
+    assert_eq!(untold, [""; 0].iter().collect::<Vec<_>>(), "{text}");
+    for wrong in [["--after", "soon"], ["--every", "0"], ["--sample-hz", "1000000"], ["--steps", "9..3"]] {
+        let output = record(folder.path(), &wrong, "true").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
+    }
+}
+
+#[test]
 fn what_cannot_be_run_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let recorder = folder.path().join("recorder.so");
@@ -149,7 +197,6 @@ fn runs_are_named_after_the_script_and_a_free_number() {
 
 /// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the test is skipped, but not in CI.
 fn torch() -> Option<(PathBuf, PathBuf)> {
-    let recorder = Path::new(env!("CARGO_BIN_EXE_stackline")).with_file_name("libstackline_record.so");
     let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
     let ci = std::env::var("CI").as_deref() == Ok("true");
     let Some(python) = python else {
@@ -157,11 +204,8 @@ fn torch() -> Option<(PathBuf, PathBuf)> {
         println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
         return None;
     };
-    if !recorder.exists() {
-        assert!(!ci, "CI needs the recorder (cargo build -p stackline-record)");
-        println!("skipped: {} is not built (cargo build -p stackline-record)", recorder.display());
-        return None;
-    }
+    // Built with this test, of which its package is a dependency.
+    let recorder = std::env::current_exe().unwrap().with_file_name("libstackline_record.so");
     Some((python, recorder))
 }
 

@@ -11,7 +11,8 @@ The command runs as it does alone: same input, output, exit code and signals.
 Examples:
   stackline record -- python train.py --epochs 1
   stackline record -o slow.stackline -- torchrun --nproc-per-node 2 train.py
-  stackline record --without python -- python train.py";
+  stackline record --memory --steps 10..20 -- python train.py
+  stackline record --without python --sample-hz 0 -- python train.py";
 
 pub(crate) const CALLS_EXAMPLE: &str =
     "Patterns are regular expressions over `function file:line`, or the name of an operator, module or span.
@@ -29,15 +30,56 @@ Examples:
 /// Arguments of `record`.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Leave these sources out, separated by commas: python (frames of Python).
+    /// Leave these sources out, separated by commas: python (frames of Python), pytorch (operators).
     #[arg(long, value_name = "SOURCES", value_delimiter = ',')]
     pub(crate) without: Vec<String>,
+    /// Record native frames, too: C and C++ between Python and operators.
+    #[arg(long)]
+    pub(crate) native: bool,
+    /// Record how much memory tensors take, and where.
+    #[arg(long)]
+    pub(crate) memory: bool,
+    /// How much to keep [default: profile].
+    #[arg(long, value_enum)]
+    pub(crate) mode: Option<Mode>,
+    /// Samples per second of CPU time of each thread; 0 takes none [default: 99].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) sample_hz: Option<u32>,
+    /// Samples per second of wall-clock time of each thread, whether it runs or waits; 0 takes none [default: 0].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    pub(crate) real_hz: Option<u32>,
+    /// Only every N-th step; --steps A..B takes these only.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) every: Option<u32>,
+    /// Only after so much time: 30s, 500ms, 2m.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) after: Option<String>,
+    /// Only for so long: 30s, 500ms, 2m.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub(crate) duration: Option<String>,
     /// Distinct call paths that the tree of a thread may have; what comes later is put into one node and counted.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_nodes: Option<u32>,
     /// The command to run, with its arguments.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// How much of a program to keep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mode {
+    /// The tree of calls, in memory that does not grow with time.
+    Profile,
+    /// Besides, each call with its time.
+    Trace,
+}
+
+/// Checks a time; it is handed on as it was typed.
+fn parse_time(text: &str) -> Result<String, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let known = ["", "s", "ms", "m", "min", "h"].contains(&&text[digits.len()..]);
+    let number = digits.bytes().all(|c| c.is_ascii_digit() || c == b'.') && digits.parse::<f64>().is_ok();
+    if known && number { Ok(text.to_owned()) } else { Err("give seconds, or a time such as 30s, 500ms, 2m".to_owned()) }
 }
 
 /// Arguments of `calls`.

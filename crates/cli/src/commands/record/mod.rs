@@ -3,38 +3,23 @@
 //! The command runs as it does alone. Whatever goes wrong here after it has started never changes its result.
 
 mod launch;
+mod options;
 mod place;
 
 use crate::args::{Common, RecordArgs};
-use crate::failure::wrong_use;
 use crate::output::say;
 use anyhow::Result;
 use place::Place;
 use stackline_model::CallTree;
 use stackline_present::human;
 
-/// What can be left out.
-const SOURCES: &[&str] = &["python"];
-
 /// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
 pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
-    if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use(
-            "record takes the whole program: --steps and --rank are for the commands that look at traces",
-        ));
-    }
-    if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
-        return Err(wrong_use(format!("no source {unknown:?}; --without knows: {}", SOURCES.join(", "))));
-    }
+    let options = options::variables(args, common)?;
     let recorder = place::recorder()?;
     let place = Place::create(common.output.as_deref(), &args.command)?;
     let mut environment = place.environment(&recorder)?;
-    if !args.without.is_empty() {
-        environment.push(("STACKLINE_WITHOUT", args.without.join(",").into()));
-    }
-    if let Some(limit) = args.max_nodes {
-        environment.push(("STACKLINE_MAX_NODES", limit.to_string().into()));
-    }
+    environment.extend(options);
     let ended = match launch::run(&args.command, &environment) {
         Ok(ended) => ended,
         Err(error) => {

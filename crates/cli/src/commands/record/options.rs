@@ -1,0 +1,47 @@
+//! How to record: from what was typed to the variables that the recorder reads in each process.
+
+use crate::args::{Common, Mode, RecordArgs};
+use crate::failure::wrong_use;
+use anyhow::Result;
+use std::ffi::OsString;
+
+/// What can be left out.
+const SOURCES: &[&str] = &["python", "pytorch"];
+
+/// The variables; what was not typed is left to the environment.
+pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'static str, OsString)>> {
+    if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
+        return Err(wrong_use(format!("no source {unknown:?}; --without knows: {}", SOURCES.join(", "))));
+    }
+    if common.rank.is_some() {
+        return Err(wrong_use("record takes all ranks; `stackline calls --by rank` tells them apart"));
+    }
+    let mut variables: Vec<(&'static str, OsString)> = Vec::new();
+    let mut set = |name, value: Option<String>| variables.extend(value.map(|value| (name, value.into())));
+    let number = |value: Option<u32>| value.map(|value| value.to_string());
+    set("STACKLINE_WITHOUT", (!args.without.is_empty()).then(|| args.without.join(",")));
+    set("STACKLINE_NATIVE", args.native.then(|| "1".to_owned()));
+    set("STACKLINE_MEMORY", args.memory.then(|| "1".to_owned()));
+    set("STACKLINE_MODE", args.mode.map(|mode| mode_name(mode).to_owned()));
+    set("STACKLINE_SAMPLE_HZ", number(args.sample_hz));
+    set("STACKLINE_REAL_HZ", number(args.real_hz));
+    set("STACKLINE_MAX_NODES", number(args.max_nodes));
+    set("STACKLINE_EVERY", number(args.every));
+    set("STACKLINE_AFTER", args.after.clone());
+    set("STACKLINE_DURATION", args.duration.clone());
+    if let Some(steps) = common.steps {
+        if steps.first < 0 {
+            return Err(wrong_use(format!("steps count from 0, {} is not one of them", steps.first)));
+        }
+        // The recorder leaves the end out.
+        set("STACKLINE_STEPS", Some(format!("{}..{}", steps.first, steps.last.saturating_add(1))));
+    }
+    Ok(variables)
+}
+
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Profile => "profile",
+        Mode::Trace => "trace",
+    }
+}
