@@ -9,6 +9,7 @@ use regex_lite::Regex;
 use serde_json::json;
 use stackline_analyze::calls::{self, CallView, Grouping, Shape, SourceLine, ViewOptions};
 use stackline_model::{CallMetric, CallStats, CallTree, Table, Trace, TraceSet};
+use stackline_present::json::Extra;
 use stackline_present::{calls as drawn, human, terminal};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,7 +56,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
             .collect(),
     };
     let tables = session.pick(vec![table])?;
-    let extra = vec![("recording", recording(&tree, run)), ("metric", json!(calls::metric_name(&tree, metric)))];
+    let metric = json!(calls::metric_name(&tree, metric));
+    let extra = vec![("recording", Extra::Value(recording(&tree, run))), ("metric", Extra::Value(metric))];
     let head = format!("{head}\n{text}");
     let shown = people.then(Vec::new);
     Answer { command: "calls", session: &session, extra, tables, head, shown }.write(common)

@@ -1,6 +1,6 @@
 //! Each export is read back: by its format's rules, and its weights add up to the tree's.
 
-use super::pprof_proto::Profile;
+use super::pprof_proto::{Profile, ValueType};
 use super::*;
 use prost::Message;
 use serde_json::Value;
@@ -87,7 +87,7 @@ fn pprof_refers_to_what_it_holds() {
         assert!(sample.location_id.iter().all(|id| (1..=profile.location.len() as u64).contains(id)));
         assert!(sample.label.iter().all(|label| label.key > 0 && text(label.key) && text(label.str)));
     }
-    let name = |kind: &super::pprof_proto::ValueType| profile.string_table[kind.r#type as usize].clone();
+    let name = |kind: &ValueType| profile.string_table[kind.r#type as usize].clone();
     for metric in [CallMetric::OperatorTime, CallMetric::CpuTime, CallMetric::Allocated] {
         let column = profile.sample_type.iter().position(|kind| name(kind) == metric.name(&tree().strings)).unwrap();
         let sum: i64 = profile.sample.iter().map(|sample| sample.value[column]).sum();
