@@ -1,6 +1,6 @@
 //! Views of calling context trees for people: a line per node, numbers on the left, the tree on the right.
 //!
-//! Chains of frames of a program that only call each other are one line, so that what branches is what one sees.
+//! Chains of Python frames that only call each other are one line, so that what branches is what one sees.
 
 use super::human::{self, Scale};
 use super::terminal::{Style, clean, shorten};
@@ -17,9 +17,6 @@ const NARROWEST: usize = 30;
 const COMFORTABLE: usize = 60;
 /// Its header.
 const SPREAD: &str = "mean ± std";
-
-/// Kinds of frames that share a line with a caller that does nothing else.
-const FOLDED: [&str; 3] = ["python", "module", "span"];
 
 /// One line: a node, or a chain of nodes of which only the last has numbers of its own.
 struct Line {
@@ -66,8 +63,8 @@ fn fold(view: &CallView) -> Vec<Line> {
         let joins = node.parent == row - 1
             && node.parent > 0
             && children[node.parent] == 1
-            && FOLDED.contains(&view.label(row).kind)
-            && FOLDED.contains(&view.label(node.parent).kind)
+            && view.label(row).kind == "python"
+            && view.label(node.parent).kind == "python"
             && above.exclusive.count == 0
             && (above.inclusive, above.before) == (node.inclusive, node.before);
         if let Some(line) = lines.last_mut().filter(|_| joins) {
