@@ -8,11 +8,13 @@ use support::{Stream, here, recorded, streams, torch};
 
 type Listing = BTreeMap<String, u64>;
 
-/// Forward operators by whole path, and what runs in backward nodes by the path from the node.
+/// Forward operators by whole path, what runs in backward nodes by the path from the node, and spans by name: PyTorch's
+/// profiler has them where their begin is called, we have them around what runs in them.
 #[derive(Debug, Default, PartialEq)]
 struct Calls {
     forward: Listing,
     backward: Listing,
+    spans: Listing,
 }
 
 impl Calls {
@@ -32,12 +34,17 @@ fn is_node(name: &str) -> bool {
     stem.ends_with("Backward") || name == "torch::autograd::AccumulateGrad" || name == "torch::autograd::CopySlices"
 }
 
-fn theirs(listing: &str) -> Calls {
+fn theirs(listing: &str, spans: &Listing) -> Calls {
     let mut calls = Calls::default();
     for line in listing.lines() {
         let (count, path) = line.split_once('\t').unwrap();
         let path: Vec<String> = path.split(" > ").map(str::to_owned).collect();
-        calls.add(&path, count.parse().unwrap());
+        let (count, last) = (count.parse().unwrap(), path.last().unwrap());
+        if spans.contains_key(last) {
+            *calls.spans.entry(last.clone()).or_default() += count;
+        } else {
+            calls.add(&path, count);
+        }
     }
     calls
 }
@@ -45,13 +52,32 @@ fn theirs(listing: &str) -> Calls {
 fn ours(stream: &Stream) -> Calls {
     let mut calls = Calls::default();
     for (path, count) in stream.calls() {
-        let names: Vec<String> = path.iter().filter_map(|key| name(stream, key)).collect();
-        if let Some(at) = names.iter().position(|name| name == "measured@truth.py") {
+        let names = names(stream, &path);
+        let Some(at) = names.iter().position(|name| name == "measured@truth.py") else { continue };
+        match path.last() {
+            Some(FrameKey::Span { name }) => *calls.spans.entry(stream.text(*name).into()).or_default() += count,
             // A backward node stands below its forward operator: the path from it on is what can be compared.
-            calls.add(&names[at + 1..], count);
+            _ => calls.add(&names[at + 1..], count),
         }
     }
     calls
+}
+
+/// The path without spans: the frame that opened one stands above it, and again below it with the line that runs.
+fn names(stream: &Stream, path: &[&FrameKey]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let mut after_span = false;
+    for key in path {
+        if matches!(key, FrameKey::Span { .. }) {
+            after_span = true;
+        } else if let Some(name) = name(stream, key) {
+            if !(after_span && names.last() == Some(&name)) {
+                names.push(name);
+            }
+            after_span = false;
+        }
+    }
+    names
 }
 
 /// As the program lists it: function without its class, and the file's name.
@@ -61,9 +87,7 @@ fn name(stream: &Stream, key: &FrameKey) -> Option<String> {
             let function = stream.text(function).rsplit('.').next().unwrap();
             Some(format!("{function}@{}", stream.text(file).rsplit('/').next().unwrap()))
         }
-        FrameKey::Operator { name } | FrameKey::Backward { name } | FrameKey::Span { name } => {
-            Some(stream.text(name).into())
-        }
+        FrameKey::Operator { name } | FrameKey::Backward { name } => Some(stream.text(name).into()),
         _ => None,
     }
 }
@@ -76,12 +100,13 @@ fn compare(program: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let profiled = std::process::Command::new(&python).arg(&script).args([program, "profile"]).output().unwrap();
     assert!(profiled.status.success(), "{}", String::from_utf8_lossy(&profiled.stderr));
-    let theirs = theirs(&String::from_utf8_lossy(&profiled.stdout));
     let streams = streams(run.path());
     let ours = ours(&streams[0]);
+    let theirs = theirs(&String::from_utf8_lossy(&profiled.stdout), &ours.spans);
     assert!(theirs.forward.len() > 5, "{theirs:?}");
     assert_same(&ours.forward, &theirs.forward);
     assert_same(&ours.backward, &theirs.backward);
+    assert_same(&ours.spans, &theirs.spans);
     let joins = check_joins(&streams[0]);
     assert!(joins > 0 || theirs.backward.is_empty(), "no backward node was joined");
 }
