@@ -27,10 +27,10 @@ impl Observer for Slowest {
         let took = clock::ns(clock::ticks() - ended.client[0]);
         // SAFETY: `operator_begins` made this box, and an operator ends once.
         let name = unsafe { Box::from_raw(ended.client[1] as *mut String) };
-        if let Ok(mut slowest) = SLOWEST.lock() {
-            if took > slowest.0 {
-                *slowest = (took, *name, call_path(thread, Sources { python: true, operators: false }));
-            }
+        if let Ok(mut slowest) = SLOWEST.lock()
+            && took > slowest.0
+        {
+            *slowest = (took, *name, call_path(thread, Sources { python: true, operators: false }));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Tools that are not ours on top of `DLMonitor`: the examples, in a real PyTorch.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -62,7 +62,7 @@ impl Paths {
         let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return below };
         let Some(enclosing) = enclosing else {
             self.walk_until(interpreter, newest, None);
-            return self.from_root(tree, process, interpreter);
+            return self.down_from_root(tree, process, interpreter);
         };
         let Some(entered) = enclosing.python else {
             self.walk_until(interpreter, newest, None);
@@ -75,7 +75,7 @@ impl Paths {
         let found = self.walk_until(interpreter, newest, Some(entered));
         if !found {
             // The frame that opened the span is gone, and nobody knows what it had in common with these.
-            return self.from_root(tree, process, interpreter);
+            return self.down_from_root(tree, process, interpreter);
         }
         if enclosing.client[0] & SPAN == 0 {
             // The operator is still being called by this frame: it stands above the operator already.
@@ -124,7 +124,7 @@ impl Paths {
         false
     }
 
-    fn from_root(&mut self, tree: &mut Owner, process: &Process, interpreter: &Interpreter) -> NodeId {
+    fn down_from_root(&mut self, tree: &mut Owner, process: &Process, interpreter: &Interpreter) -> NodeId {
         let mut node = ROOT;
         for (depth, &frame) in self.walk.iter().rev().enumerate() {
             let fingerprint = interpreter.fingerprint(frame);

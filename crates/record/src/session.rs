@@ -168,10 +168,10 @@ impl Session {
         crate::samples::stop();
         clock::measure();
         self.update();
-        if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            if let Err(error) = stream.end(clock::monotonic_ns()) {
-                self.complain(&error.to_string());
-            }
+        if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
+            && let Err(error) = stream.end(clock::monotonic_ns())
+        {
+            self.complain(&error.to_string());
         }
     }
 

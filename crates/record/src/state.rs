@@ -10,6 +10,7 @@ use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
 use dlmonitor::{OpenOperator, Operator, PythonFrame, Scope};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// A thread's recorder.
@@ -74,11 +75,11 @@ impl State {
         let scope = operator.scope();
         let frame = self.names.frame(scope as u8, operator, |name| process.operator_frame(scope, name));
         let newest = opened.python;
-        if scope == Scope::Backward {
-            if let Some(forward) = self.forward_node(process, operator) {
-                let parent = self.native(process, forward, open, opened, newest);
-                return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
-            }
+        if scope == Scope::Backward
+            && let Some(forward) = self.forward_node(process, operator)
+        {
+            let parent = self.native(process, forward, open, opened, newest);
+            return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         }
         if scope == Scope::User {
             opened.python = self.paths.opener(opened.python);
@@ -87,10 +88,10 @@ impl State {
         let parent = self.paths.node(&mut self.tree, process, open, opened.python);
         let parent = self.native(process, parent, open, opened, newest);
         let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
-        if scope == Scope::Function {
-            if let Some(sequence) = operator.sequence_number() {
-                self.remember(process, sequence, node);
-            }
+        if scope == Scope::Function
+            && let Some(sequence) = operator.sequence_number()
+        {
+            self.remember(process, sequence, node);
         }
         node
     }
@@ -145,10 +146,10 @@ impl State {
         if thread == self.torch_id {
             return self.tree.shared.forward(sequence);
         }
-        if !self.forward.contains_key(&thread) {
-            self.forward.insert(thread, process.thread_by_torch_id(thread)?);
-        }
-        let shared = self.forward.get(&thread)?;
+        let shared = match self.forward.entry(thread) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => unknown.insert(process.thread_by_torch_id(thread)?),
+        };
         let node = shared.forward(sequence)?;
         if let Some(&copy) = self.copied.get(&(shared.id, node)) {
             return Some(copy);

@@ -88,7 +88,7 @@ impl Shared {
                 sum_of_squares: high << 64 | low,
             };
             fence(Ordering::Acquire);
-            if before % 2 == 0 && self.version.load(Ordering::Relaxed) == before {
+            if before.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == before {
                 return stats;
             }
             std::hint::spin_loop();

@@ -43,7 +43,7 @@ impl Wanted {
     fn holds(&self, step: u64, elapsed: Duration) -> bool {
         let after = self.after.unwrap_or_default();
         self.steps.is_none_or(|(from, to)| (from..to).contains(&step))
-            && self.every.is_none_or(|every| step % every == 0)
+            && self.every.is_none_or(|every| step.is_multiple_of(every))
             && elapsed >= after
             && self.duration.is_none_or(|duration| elapsed < after + duration)
     }

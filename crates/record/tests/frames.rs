@@ -1,5 +1,7 @@
 //! Python frames against CPython itself, on every interpreter that is installed.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
+
 mod support;
 
 use std::process::Command;

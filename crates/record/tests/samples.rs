@@ -1,5 +1,7 @@
 //! Samples against what programs know about themselves.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
+
 mod support;
 
 use stackline_recording::{FrameKey, Metric};

@@ -1,5 +1,7 @@
 //! What a recording must not change: output, exit code, signals, results; and what it must survive.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
+
 mod support;
 
 use stackline_recording::{FrameKey, Metric, Stats};

@@ -1,6 +1,7 @@
 //! Running programs under the recorder, and reading what it wrote.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
 
 use stackline_recording::{FrameKey, Metric, Reader, Record, Stats};
 use std::collections::HashMap;
