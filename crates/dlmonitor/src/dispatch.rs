@@ -77,7 +77,7 @@ fn begin(observer: &dyn Observer, operator: Operator) {
     }
     thread::with(|thread| {
         let python = interpreter().and_then(python::Interpreter::newest);
-        let mut opened = OpenOperator { handle: operator.handle(), python, client: [0; 3] };
+        let mut opened = OpenOperator { handle: operator.handle(), python, client: [0; 4] };
         observer.operator_begins(&operator, thread, &mut opened);
         thread.open.push(opened);
     });

@@ -15,7 +15,7 @@ pub struct OpenOperator {
     /// The newest Python frame when it began, if Python frames are on.
     pub python: Option<PythonFrame>,
     /// Room for the observer: whatever it wants to find again when the operator ends.
-    pub client: [u64; 3],
+    pub client: [u64; 4],
 }
 
 /// A thread that ran at least one operator.

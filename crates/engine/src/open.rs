@@ -134,27 +134,43 @@ pub fn save(set: &TraceSet, run: &Path, options: &WriteOptions) -> Result<(), Er
 }
 
 fn read(paths: &[PathBuf], leave_out: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error> {
-    let watch = options.watch.clone();
-    let options = ReadOptions {
-        threads: options.threads,
-        clip_overlaps: options.clip_overlaps,
-        leave_out: leave_out.to_vec(),
-        progress: Some(Arc::new(move |bytes| watch.add(bytes))),
-        cancel: Some(options.watch.flag()),
-    };
+    let options = ReadOptions { leave_out: leave_out.to_vec(), ..read_options(options) };
     match stackline_ingest::read_paths(paths, &options) {
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
         other => Ok(other?),
     }
 }
 
+fn read_options(options: &OpenOptions) -> ReadOptions {
+    let watch = options.watch.clone();
+    ReadOptions {
+        threads: options.threads,
+        clip_overlaps: options.clip_overlaps,
+        leave_out: Vec::new(),
+        progress: Some(Arc::new(move |bytes| watch.add(bytes))),
+        cancel: Some(options.watch.flag()),
+    }
+}
+
 fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     if crate::is_recording(path) && !stackline_store::read_manifest(path).is_ok_and(|run| !run.traces.is_empty()) {
-        return Err(Error::OnlyCalls { path: path.to_owned() });
+        return open_recording(path, options);
     }
     let set = stackline_store::read_run(path, &ReadSelection::all())?;
     options.watch.add(size(path, 0));
     Ok(set)
+}
+
+/// The traces of a recording with single calls.
+fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
+    if !stackline_ingest::recording::has_streams(path) {
+        return Err(Error::OnlyCalls { path: path.to_owned() });
+    }
+    match stackline_ingest::recording::read_traces(path, &read_options(options)) {
+        Err(stackline_ingest::Error::NoSingleCalls { path }) => Err(Error::OnlyCalls { path }),
+        Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
+        other => Ok(other?),
+    }
 }
 
 /// Directories within directories deeper than this are not counted.

@@ -46,6 +46,12 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// A recording holds a tree only.
+    #[error("{}: the recording has sums of calls, not the single calls that a trace is made of; `stackline calls` shows them, and `stackline record --mode trace` records single calls", path.display())]
+    NoSingleCalls {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,

@@ -144,6 +144,9 @@ named_enum!(
 /// Attribute with the recorded duration in ns of a span that was cut at its caller's end ([`flags::CLAMPED`]).
 pub const RECORDED_DURATION: &str = "stackline:recorded_dur_ns";
 
+/// Attribute, `true`, of spans that no record states but that follow from others: Python frames and steps of recordings.
+pub const INFERRED: &str = "stackline:inferred";
+
 /// Flag bits of an event.
 pub mod flags {
     /// The record had a duration (or an end).

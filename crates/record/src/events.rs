@@ -1,6 +1,7 @@
 //! Single calls, for recordings in `trace` mode: from the threads to the writer of the stream, without a lock.
 
 use crate::tree::NodeId;
+use stackline_recording::Metric;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,6 +17,43 @@ pub(crate) struct Call {
     pub(crate) took_ns: u64,
     /// Where in the tree it belongs.
     pub(crate) node: NodeId,
+    /// What autograd says of it.
+    pub(crate) sequence: Sequence,
+}
+
+/// Autograd's number of a call and, of a backward node, the thread of its forward operator: both in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sequence(pub(crate) u64);
+
+/// Bits of the number, which is one more than autograd's; above them is the thread.
+const NUMBER_BITS: u32 = 48;
+
+impl Sequence {
+    /// Nothing if either does not fit, as of a call without a number.
+    pub(crate) fn new(number: Option<u64>, forward_thread: Option<u64>) -> Self {
+        let number = number.map_or(0, |number| number.saturating_add(1));
+        let thread = forward_thread.unwrap_or(0);
+        let fits = number > 0 && number >> NUMBER_BITS == 0 && thread >> (u64::BITS - NUMBER_BITS) == 0;
+        Self(if fits { thread << NUMBER_BITS | number } else { 0 })
+    }
+
+    /// The number, and torch's id of the forward thread (0 for a forward operator).
+    pub(crate) fn get(self) -> Option<(u64, u64)> {
+        let number = self.0 & ((1 << NUMBER_BITS) - 1);
+        (number > 0).then(|| (number - 1, self.0 >> NUMBER_BITS))
+    }
+}
+
+/// A sample and its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimedSample {
+    /// The tree that the node is of.
+    pub(crate) tree: u32,
+    pub(crate) node: NodeId,
+    /// When, in ticks.
+    pub(crate) at: u64,
+    pub(crate) metric: Metric,
+    pub(crate) value: u64,
 }
 
 /// The thread's end.
@@ -66,18 +104,30 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, WAITING, mailbox};
+    use super::{Call, Sequence, WAITING, mailbox};
     use crate::tree::NodeId;
 
     #[test]
     fn calls_arrive_in_order_and_what_is_too_much_is_counted() {
         let (mut outbox, inbox) = mailbox();
-        let call = |start| Call { start, took_ns: 1, node: NodeId(3) };
+        let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default() };
         let wakes = (0..WAITING as u64 + 5).filter(|&start| outbox.post(call(start))).count();
         assert_eq!(wakes, 1, "woken once, half-way");
         let taken = inbox.take();
         assert_eq!((taken.len(), inbox.lost()), (WAITING, 5));
         assert!(taken.iter().enumerate().all(|(at, taken)| *taken == call(at as u64)));
         assert!(!outbox.post(call(0)) && inbox.take() == [call(0)]);
+    }
+
+    #[test]
+    fn numbers_come_back_or_are_none() {
+        for (number, thread) in [(0, 0), (7, 3), ((1 << 48) - 2, (1 << 16) - 1)] {
+            assert_eq!(Sequence::new(Some(number), Some(thread)).get(), Some((number, thread)));
+        }
+        for (number, thread) in
+            [(None, Some(1)), (Some(1 << 48), None), (Some(u64::MAX), None), (Some(1), Some(1 << 16))]
+        {
+            assert_eq!(Sequence::new(number, thread).get(), None);
+        }
     }
 }

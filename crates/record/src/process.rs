@@ -1,6 +1,6 @@
 //! What all threads of a process share.
 
-use crate::events::{Inbox, mailbox};
+use crate::events::{Inbox, TimedSample, mailbox};
 use crate::frames::Frames;
 use crate::memory::Live;
 use crate::modules::Modules;
@@ -41,6 +41,8 @@ pub(crate) struct Process {
     limit: u32,
     /// Whether single calls are recorded, too.
     trace: bool,
+    /// Single samples that wait for the writer, in `trace` mode.
+    samples: Mutex<Vec<TimedSample>>,
 }
 
 /// A lock whose holders never panic half-way.
@@ -63,6 +65,7 @@ impl Process {
             overflow,
             limit,
             trace,
+            samples: Mutex::default(),
         }
     }
 
@@ -142,6 +145,10 @@ impl Process {
             return;
         }
         lock(&self.by_torch_id).remove(&state.torch_id);
+        // Single calls say which thread they are of by their tree.
+        if self.trace {
+            return;
+        }
         state.hand_over();
         lock(&self.free).push(state);
     }
@@ -162,6 +169,18 @@ impl Process {
     /// Whether single calls are recorded, too.
     pub(crate) fn traces(&self) -> bool {
         self.trace
+    }
+
+    /// Keeps a single sample for the writer, in `trace` mode.
+    pub(crate) fn post(&self, sample: TimedSample) {
+        if self.trace {
+            lock(&self.samples).push(sample);
+        }
+    }
+
+    /// Takes all samples that were posted.
+    pub(crate) fn samples(&self) -> Vec<TimedSample> {
+        std::mem::take(&mut lock(&self.samples))
     }
 
     /// How many calls found no room on their way to the writer.

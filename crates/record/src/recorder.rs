@@ -1,6 +1,6 @@
 //! The observer: puts every operator into the tree of its thread.
 
-use crate::events::Call;
+use crate::events::{Call, Sequence};
 use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
@@ -17,6 +17,8 @@ const NODE: usize = 0;
 pub(crate) const START: usize = 1;
 /// Ticks of the operators that this one called.
 const INSIDE: usize = 2;
+/// Autograd's number, in `trace` mode.
+const SEQUENCE: usize = 3;
 
 /// Marks a span whose end ends a training step, in the word of its node.
 const STEP: u64 = 1 << 33;
@@ -60,6 +62,15 @@ fn leave(thread: &mut Thread) {
     }
 }
 
+/// What ties forward operators and backward nodes together.
+fn sequence(operator: &Operator) -> Sequence {
+    match operator.scope() {
+        Scope::Function => Sequence::new(operator.sequence_number(), None),
+        Scope::Backward => Sequence::new(operator.sequence_number(), operator.forward_thread()),
+        _ => Sequence::default(),
+    }
+}
+
 /// Adds a value where the thread is now.
 fn add_here(session: &'static Session, thread: &mut Thread, metric: Metric, value: u64) {
     left_over(session, thread);
@@ -84,8 +95,9 @@ impl Observer for Recorder {
         let state = state(session, thread);
         let node = state.begin(&session.process, operator, &open, opened);
         state.published.begins(open.len(), node.0, opened);
+        let sequence = if state.outbox.is_some() { sequence(operator).0 } else { 0 };
         thread.open = open;
-        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0];
+        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0, sequence];
     }
 
     #[inline]
@@ -109,7 +121,12 @@ impl Observer for Recorder {
         state.published.ends(&open);
         state.tree.add_call(node, clock::ns(own), clock::ns(took));
         if let Some(outbox) = &mut state.outbox
-            && outbox.post(Call { start: ended.client[START], took_ns: clock::ns(took), node })
+            && outbox.post(Call {
+                start: ended.client[START],
+                took_ns: clock::ns(took),
+                node,
+                sequence: Sequence(ended.client[SEQUENCE]),
+            })
         {
             session.wake_writer();
         }

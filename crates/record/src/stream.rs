@@ -1,6 +1,6 @@
 //! From the trees to the file, again and again: what is new and what changed since the last time.
 
-use crate::events::{Call, Inbox};
+use crate::events::{Call, Inbox, TimedSample};
 use crate::process::{Process, Registered};
 use dlmonitor::clock;
 use stackline_recording::{ChunkWriter, HEADER, Record, Source};
@@ -19,8 +19,11 @@ const COMPACT: u64 = 8 << 20;
 struct Written {
     thread: Option<stackline_recording::Thread>,
     nodes: usize,
-    /// When the last call ended, `CLOCK_MONOTONIC`.
+    /// When the last call ended, and when the last sample was taken, `CLOCK_MONOTONIC`.
     last_end: i64,
+    last_sample: i64,
+    /// Autograd's last number.
+    last_number: i64,
     /// Count of each slot when it was written last; a slot that changed has another.
     counts: Vec<u64>,
 }
@@ -95,6 +98,7 @@ impl Stream {
 
     fn append(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
         // Calls, then nodes, then frames: each refers to what exists by then.
+        let samples = process.samples();
         let trees = process.trees();
         let calls: Vec<Vec<Call>> =
             trees.iter().map(|registered| registered.inbox.as_ref().map(Inbox::take).unwrap_or_default()).collect();
@@ -116,6 +120,7 @@ impl Stream {
         for (registered, calls) in trees.iter().zip(calls) {
             self.append_calls(registered, &calls)?;
         }
+        self.append_samples(&samples)?;
         self.note_lost("tree_full", process.overflows())?;
         self.note_lost("calls_too_fast", process.lost_calls())?;
         self.note_lost("calls_over_limit", self.calls_cut)?;
@@ -172,10 +177,37 @@ impl Stream {
             let written = &mut self.trees[thread as usize];
             let start_delta_ns = start - written.last_end;
             written.last_end = start + duration_ns.cast_signed();
-            let before = self.chunk.len() as u64;
-            self.push(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns })?;
-            self.calls_left = self.calls_left.saturating_sub((self.chunk.len() as u64).saturating_sub(before).max(1));
+            if let Some((number, forward_thread)) = call.sequence.get() {
+                let number = number.cast_signed();
+                let delta = number - std::mem::replace(&mut written.last_number, number);
+                self.push_single(&Record::Sequence { thread, delta, forward_thread })?;
+            }
+            self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns })?;
         }
+        Ok(())
+    }
+
+    fn append_samples(&mut self, samples: &[TimedSample]) -> io::Result<()> {
+        for (at, sample) in samples.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.calls_cut += (samples.len() - at) as u64;
+                return Ok(());
+            }
+            // A tree that is not written yet has no samples: they are posted after it was made.
+            let Some(written) = self.trees.get_mut(sample.tree as usize) else { continue };
+            let now = clock::monotonic_at(sample.at);
+            let delta_ns = now - std::mem::replace(&mut written.last_sample, now);
+            let &TimedSample { tree: thread, node, metric, value, .. } = sample;
+            self.push_single(&Record::Sample { thread, node: node.0, delta_ns, metric, value })?;
+        }
+        Ok(())
+    }
+
+    /// Pushes what counts against the limit of single calls.
+    fn push_single(&mut self, record: &Record) -> io::Result<()> {
+        let before = self.chunk.len() as u64;
+        self.push(record)?;
+        self.calls_left = self.calls_left.saturating_sub((self.chunk.len() as u64).saturating_sub(before).max(1));
         Ok(())
     }
 

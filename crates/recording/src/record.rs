@@ -65,7 +65,7 @@ pub enum Record {
         /// ns since the end of the previous event of the thread (negative: spans end after those that they contain); for
         /// the first one, since the zero of `CLOCK_MONOTONIC`.
         start_delta_ns: i64,
-        /// ns that it took; 0 for a sample.
+        /// ns that it took.
         duration_ns: u64,
     },
     /// Whether a source of events is on, and if not, why.
@@ -81,6 +81,28 @@ pub enum Record {
     End {
         /// ns since the process's `start_ns`.
         at_ns: u64,
+    },
+    /// Autograd's number of the thread's next event, in `trace` mode only.
+    Sequence {
+        /// The thread of the event.
+        thread: u32,
+        /// The number, less that of the thread's last event with a number (0 before the first).
+        delta: i64,
+        /// PyTorch's id of the thread of the forward operator, if the event is its backward node; else 0.
+        forward_thread: u64,
+    },
+    /// A sample, in `trace` mode only.
+    Sample {
+        /// The thread that was interrupted.
+        thread: u32,
+        /// Where it was.
+        node: u32,
+        /// ns since the previous sample of the thread; for the first one, since the zero of `CLOCK_MONOTONIC`.
+        delta_ns: i64,
+        /// What it is a sample of.
+        metric: Metric,
+        /// What it stands for.
+        value: u64,
     },
 }
 

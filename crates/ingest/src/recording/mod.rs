@@ -3,6 +3,7 @@
 //! A stream is kept up to its first damage. What is lost, and which processes were killed, is in the tree's read report.
 
 mod stream;
+mod trace;
 
 use crate::{Error, problems};
 use stackline_model::{CallTree, CallTreeBuilder};
@@ -10,6 +11,7 @@ use stackline_recording::{Reader, Record};
 use std::io;
 use std::path::{Path, PathBuf};
 use stream::Stream;
+pub use trace::{read_traces, traces_of};
 
 /// The folder of a run directory with the streams.
 pub const FOLDER: &str = "streams";

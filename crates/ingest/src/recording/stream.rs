@@ -108,7 +108,7 @@ impl Stream {
                 self.ended = true;
             }
             // Events are for traces, not for the tree.
-            Record::Event { .. } => {}
+            Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }

@@ -152,7 +152,7 @@ mod tests {
 
     fn operator(handle: usize) -> OpenOperator {
         let python = Some(PythonFrame { address: handle * 2, ..PythonFrame::default() });
-        OpenOperator { handle, python, client: [handle as u64 * 3, 0, 0] }
+        OpenOperator { handle, python, client: [handle as u64 * 3, 0, 0, 0] }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 const SAMPLES: usize = 1 << 14;
 const NAMES: usize = 1 << 14;
 /// Words of a sample before its frames.
-const HEAD: usize = 3;
+const HEAD: usize = 4;
 /// Words of a module, and modules that a sample has at most.
 pub(super) const MODULE: usize = 3;
 const MAX_MODULES: usize = 64;
@@ -122,7 +122,7 @@ impl ThreadRecord {
             self.native(ended, native.frames(), &mut found, &mut scratch.words);
         }
         let head = self.head(clock, operator, &mut found);
-        let parts = [&head.pack(interval), scratch.words.get(..found.words).unwrap_or(&[])];
+        let parts = [&head.pack(interval, dlmonitor::clock::ticks()), scratch.words.get(..found.words).unwrap_or(&[])];
         if self.samples.push(&parts) {
             // What found no place is part of the next interval.
             last.store(now, Ordering::Relaxed);
@@ -251,19 +251,20 @@ pub(super) struct Head {
 }
 
 impl Head {
-    fn pack(self, interval: u64) -> [u64; HEAD] {
+    fn pack(self, interval: u64, at: u64) -> [u64; HEAD] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
         let flags = self.clock as u64 | u64::from(self.cut) << 1 | u64::from(self.caller) << 2;
         [
             flags | u64::from(self.modules) << 8 | u64::from(self.native) << 16 | u64::from(self.python) << 32,
             interval,
             operator,
+            at,
         ]
     }
 
-    /// The beginning of a sample, the interval that it stands for, and its frames.
-    pub(super) fn unpack(words: &[u64]) -> Option<(Self, u64, &[u64])> {
-        let [facts, interval, operator, frames @ ..] = words else { return None };
+    /// The beginning of a sample, the interval that it stands for, when it was taken (ticks), and its frames.
+    pub(super) fn unpack(words: &[u64]) -> Option<(Self, u64, u64, &[u64])> {
+        let [facts, interval, operator, at, frames @ ..] = words else { return None };
         let head = Self {
             clock: if facts & 1 == 0 { Clock::Cpu } else { Clock::Real },
             python: (facts >> 32) as u32,
@@ -273,7 +274,7 @@ impl Head {
             caller: facts & 4 != 0,
             operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
         };
-        Some((head, *interval, frames))
+        Some((head, *interval, *at, frames))
     }
 }
 
@@ -293,8 +294,8 @@ mod tests {
                 caller: false,
                 operator,
             };
-            let words = [head.pack(12).as_slice(), &[1, 2]].concat();
-            assert_eq!(Head::unpack(&words), Some((head, 12, [1, 2].as_slice())));
+            let words = [head.pack(12, 34).as_slice(), &[1, 2]].concat();
+            assert_eq!(Head::unpack(&words), Some((head, 12, 34, [1, 2].as_slice())));
         }
         assert_eq!(Head::unpack(&[1, 2]), None);
     }

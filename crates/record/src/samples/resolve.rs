@@ -5,6 +5,7 @@ use super::record::{Head, MODULE, ThreadRecord};
 use super::timer::Clock;
 use super::watch::thread_name;
 use super::{Sampler, lock};
+use crate::events::TimedSample;
 use crate::process::{Process, Registered};
 use crate::tree::{Key, NodeId, Owner, ROOT};
 use dlmonitor::native;
@@ -106,7 +107,8 @@ impl Resolver {
         let name = name.unwrap_or_else(|| lock(&record.name).clone());
         let same = self.spare.iter().position(|tree| tree.name == name);
         let any = (self.spare.len() > SPARE).then_some(0);
-        if let Some(at) = same.or(any) {
+        // Single samples say which thread they are of by their tree.
+        if let Some(at) = same.or(any).filter(|_| !process.traces()) {
             let mut tree = self.spare.swap_remove(at);
             process.rename(tree.owner.shared.id, tid, &name);
             tree.name = name;
@@ -117,7 +119,7 @@ impl Resolver {
     }
 
     fn put(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
-        let Some((head, interval, frames)) = Head::unpack(sample) else { return };
+        let Some((head, interval, at, frames)) = Head::unpack(sample) else { return };
         let mut node = head.operator.map_or(ROOT, |operator| tree.operator(process, trees, operator));
         if head.cut {
             node = tree.child(process, node, process.overflow);
@@ -146,6 +148,7 @@ impl Resolver {
             Clock::Real => Metric::RealTime,
         };
         tree.add(node, metric, interval);
+        process.post(TimedSample { tree: tree.owner.shared.id, node, at, metric, value: interval });
     }
 
     /// The frame of a line of Python, by the word that a handler wrote.

@@ -9,7 +9,7 @@ use crate::critical_path::gpu_order::Evidence;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::FxHashSet;
 use serde::Serialize;
-use stackline_model::{EventId, EventKind, Trace};
+use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
 
 /// A cause of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -123,12 +123,22 @@ pub(super) struct Categories<'a> {
     uncertain: &'a FxHashSet<EventId>,
     /// Per event whether it is part of loading data.
     loads: Around,
+    /// Whether a span is inferred.
+    inferred: AttrColumn<'a>,
 }
 
 impl<'a> Categories<'a> {
     pub(super) fn new(exact: &'a Exact<'_>) -> Self {
         let Exact { trace, names, gaps, uncertain, .. } = exact;
-        Self { trace, names, types: NameTypes::new(trace, RULES), gaps, uncertain, loads: Around::new(trace) }
+        Self {
+            trace,
+            names,
+            types: NameTypes::new(trace, RULES),
+            gaps,
+            uncertain,
+            loads: Around::new(trace),
+            inferred: trace.attr(INFERRED),
+        }
     }
 
     /// Of GPU work.
@@ -161,7 +171,8 @@ impl<'a> Categories<'a> {
         // What the thread waited for there is not in the trace, or was there already.
         let may_wait = self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
             || self.uncertain.contains(&event)
-            || is_annotation(self.trace, event);
+            || is_annotation(self.trace, event)
+            || self.inferred.get(event).is_some();
         (category, if may_wait { Evidence::Inferred } else { Evidence::Exact })
     }
 

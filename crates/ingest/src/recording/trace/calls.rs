@@ -1,0 +1,201 @@
+//! The single calls and samples of one stream, with its own tables of ids.
+
+use crate::problems;
+use stackline_model::ReadReport;
+use stackline_recording::{FrameKey, Metric, Process, Reader, Record, Thread};
+
+/// What a stream of a recording in `trace` mode says.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    pub(super) process: Process,
+    pub(super) texts: Vec<String>,
+    pub(super) frames: Vec<FrameKey>,
+    /// Path of each library, a text.
+    pub(super) libraries: Vec<u32>,
+    pub(super) threads: Vec<ThreadCalls>,
+}
+
+/// What happened on one thread. Operators and samples of a thread have a tree each, so that a thread of the program may
+/// occur twice.
+#[derive(Debug, Default)]
+pub(super) struct ThreadCalls {
+    pub(super) thread: Thread,
+    /// Parent and frame of each node; the root has neither.
+    pub(super) nodes: Vec<(u32, u32)>,
+    pub(super) calls: Vec<Call>,
+    pub(super) samples: Vec<Sample>,
+    last_end: i64,
+    last_sample: i64,
+    last_number: i64,
+    next: Option<Sequence>,
+}
+
+/// One call of an operator, a backward node or a span. Times are of `CLOCK_MONOTONIC`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Call {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    pub(super) node: u32,
+    pub(super) sequence: Option<Sequence>,
+}
+
+/// Autograd's number, and torch's id of the thread of the forward operator (0 for a forward operator).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sequence {
+    pub(super) number: i64,
+    pub(super) forward_thread: i64,
+}
+
+/// One sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sample {
+    pub(super) at: i64,
+    pub(super) node: u32,
+    pub(super) metric: Metric,
+    pub(super) value: u64,
+}
+
+/// Times beyond this are damage: sums of those below cannot overflow.
+const MAX_NS: i64 = 1 << 61;
+
+impl Calls {
+    /// Reads a stream up to its first damage. `None` if it says nothing.
+    pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport) -> Option<Self> {
+        report.bytes += file.len() as u64;
+        let mut reader = match Reader::new(file) {
+            Ok(reader) => reader,
+            Err(error) => {
+                problems::UNREADABLE_STREAM.count(report, Some(0), &format!("{name}: {error}"));
+                return None;
+            }
+        };
+        let mut calls = None;
+        let (mut ended, mut lost) = (false, Vec::new());
+        for record in reader.by_ref() {
+            report.records += 1;
+            match (record, &mut calls) {
+                (Record::Process(process), None) => calls = Some(Self { process: *process, ..Self::default() }),
+                (Record::End { .. }, Some(_)) => ended = true,
+                (Record::Lost { what, count }, Some(_)) => {
+                    lost.retain(|(other, _)| *other != what);
+                    lost.push((what, count));
+                }
+                (record, Some(calls)) => {
+                    if calls.apply(record).is_none() {
+                        problems::DANGLING_RECORD.count(report, None, name);
+                    }
+                }
+                (_, None) => problems::DANGLING_RECORD.count(report, None, name),
+            }
+        }
+        if let Some(damage) = reader.damage() {
+            let example = format!("{name}: the last {} bytes", damage.bytes);
+            problems::CUT_STREAM.count(report, Some(damage.at as u64), &example);
+        }
+        match calls {
+            None => problems::EMPTY_STREAM.count(report, None, name),
+            Some(_) if !ended => problems::KILLED.count(report, None, name),
+            Some(_) => {}
+        }
+        for (what, count) in lost.into_iter().filter(|(what, _)| what.starts_with("calls_")) {
+            problems::NOT_RECORDED.count_many(report, count, None, &format!("{name}: {what}"));
+        }
+        calls
+    }
+
+    /// Takes a record in; `None` if it refers to nothing.
+    fn apply(&mut self, record: Record) -> Option<()> {
+        match record {
+            Record::Text { id, text } => place(&mut self.texts, id, text),
+            Record::Frame { id, key } => place(&mut self.frames, id, key),
+            Record::Library { id, path, .. } => place(&mut self.libraries, id, path),
+            Record::Thread(thread) => match self.threads.get_mut(thread.id as usize) {
+                Some(known) => {
+                    known.thread = thread;
+                    Some(())
+                }
+                None => {
+                    let id = thread.id;
+                    place(&mut self.threads, id, ThreadCalls { thread, nodes: vec![(0, 0)], ..ThreadCalls::default() })
+                }
+            },
+            Record::Node { thread, id, parent, frame } => {
+                let nodes = &mut self.threads.get_mut(thread as usize)?.nodes;
+                // Parents come first: paths have no circles.
+                if parent >= id || frame as usize >= self.frames.len() {
+                    return None;
+                }
+                place(nodes, id, (parent, frame))
+            }
+            Record::Sequence { thread, delta, forward_thread } => {
+                let thread = self.threads.get_mut(thread as usize)?;
+                thread.last_number = thread.last_number.checked_add(delta)?;
+                let forward_thread = i64::try_from(forward_thread).ok()?;
+                thread.next = Some(Sequence { number: thread.last_number, forward_thread });
+                Some(())
+            }
+            Record::Event { thread, node, start_delta_ns, duration_ns } => {
+                self.threads.get_mut(thread as usize)?.call(node, start_delta_ns, duration_ns)
+            }
+            Record::Sample { thread, node, delta_ns, metric, value } => {
+                self.threads.get_mut(thread as usize)?.sample(node, delta_ns, metric, value)
+            }
+            // The tree's affair; kinds that are not known were counted with the tree.
+            _ => Some(()),
+        }
+    }
+
+    /// A text, empty if there is none.
+    pub(super) fn text(&self, id: u32) -> &str {
+        self.texts.get(id as usize).map_or("", String::as_str)
+    }
+}
+
+impl ThreadCalls {
+    fn call(&mut self, node: u32, start_delta_ns: i64, duration_ns: u64) -> Option<()> {
+        let sequence = self.next.take();
+        let start = time(self.last_end, start_delta_ns)?;
+        let end = time(start, i64::try_from(duration_ns).ok()?)?;
+        self.last_end = end;
+        if node as usize >= self.nodes.len() {
+            return None;
+        }
+        self.calls.push(Call { start, end, node, sequence });
+        Some(())
+    }
+
+    fn sample(&mut self, node: u32, delta_ns: i64, metric: Metric, value: u64) -> Option<()> {
+        let at = time(self.last_sample, delta_ns)?;
+        self.last_sample = at;
+        if node as usize >= self.nodes.len() {
+            return None;
+        }
+        self.samples.push(Sample { at, node, metric, value });
+        Some(())
+    }
+
+    /// Nodes from the root (left out) to `node`, in `path`.
+    pub(super) fn path(&self, node: u32, path: &mut Vec<u32>) {
+        path.clear();
+        let mut at = node;
+        while at != 0 {
+            path.push(at);
+            at = self.nodes.get(at as usize).map_or(0, |&(parent, _)| parent);
+        }
+        path.reverse();
+    }
+}
+
+fn time(from: i64, delta: i64) -> Option<i64> {
+    from.checked_add(delta).filter(|time| (-MAX_NS..=MAX_NS).contains(time))
+}
+
+/// Puts a value at the place of its id: ids are dense, and a later one replaces an earlier one.
+fn place<T>(table: &mut Vec<T>, id: u32, value: T) -> Option<()> {
+    match (id as usize).cmp(&table.len()) {
+        std::cmp::Ordering::Less => table[id as usize] = value,
+        std::cmp::Ordering::Equal => table.push(value),
+        std::cmp::Ordering::Greater => return None,
+    }
+    Some(())
+}

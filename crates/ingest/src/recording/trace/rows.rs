@@ -1,0 +1,287 @@
+//! From the calls of a process to rows of a trace.
+
+use super::calls::{Call, Calls, Sample, ThreadCalls};
+use super::frames::InferredFrame;
+use super::{frames, steps};
+use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
+use stackline_model::{
+    AttrValue, EventId, EventKind, INFERRED, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
+};
+use stackline_recording::{FrameKey, Metric};
+use std::cmp::Reverse;
+
+/// Adds a process to a trace.
+pub(super) struct Rows<'a> {
+    trace: &'a mut Trace,
+    /// What to add to times of the process.
+    offset: i64,
+    /// The frame of each frame id, as a name.
+    names: Vec<Option<StrId>>,
+    /// Where the program's own files lie, with a slash at the end; empty if that is not known.
+    script_folder: String,
+    /// The stack of each node of the current thread.
+    stacks: Vec<Option<StackId>>,
+}
+
+/// Folders that installed packages lie in.
+const LIBRARIES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
+
+/// The folder of the script that the command runs, as files name it.
+fn script_folder(calls: &Calls) -> String {
+    let is_script = |word: &&String| word.ends_with(".py");
+    let Some(script) = calls.process.command.iter().find(is_script) else { return String::new() };
+    let script = script.trim_start_matches("./");
+    let files = calls.frames.iter().filter_map(|frame| match *frame {
+        FrameKey::Python { file, .. } => Some(calls.text(file)),
+        _ => None,
+    });
+    let is_it =
+        |file: &&str| file.strip_suffix(script).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'));
+    let found = files.into_iter().find(is_it).and_then(|file| file.rfind('/').map(|end| file[..=end].to_owned()));
+    found.unwrap_or_default()
+}
+
+/// A span of a thread, before it is a row.
+enum Span<'a> {
+    Step(i64),
+    Frame(&'a InferredFrame),
+    Call(&'a Call),
+}
+
+/// What a row is, beside its time and place.
+struct Row {
+    name: StrId,
+    category: &'static str,
+    kind: EventKind,
+    phase: Phase,
+    flags: u8,
+}
+
+impl<'a> Rows<'a> {
+    /// `offset` is what makes ns since the trace's base of times of this process.
+    pub(super) fn new(trace: &'a mut Trace, offset: i64) -> Self {
+        Self { trace, offset, names: Vec::new(), script_folder: String::new(), stacks: Vec::new() }
+    }
+
+    /// Adds everything that happened in the process.
+    pub(super) fn add(&mut self, calls: &mut Calls) {
+        for thread in &mut calls.threads {
+            // A call ends before the one that made it, and is written first: of equal spans the last is the outermost.
+            thread.calls.reverse();
+            thread.calls.sort_by_key(|call| (call.start, Reverse(call.end)));
+        }
+        self.names = vec![None; calls.frames.len()];
+        self.script_folder = script_folder(calls);
+        let pid = Key::Int(calls.process.pid.into());
+        let process = self.trace.tracks.process(pid);
+        let command = self.trace.strings.intern(&calls.process.command.join(" "));
+        self.trace.tracks.processes[process.index()].name = command;
+        let steps = steps::infer(calls);
+        for (index, thread) in calls.threads.iter().enumerate() {
+            if thread.calls.is_empty() && thread.samples.is_empty() {
+                continue;
+            }
+            let track = self.track(pid, thread);
+            let steps = steps.as_ref().filter(|(at, _)| *at == index).map_or(&[][..], |(_, steps)| steps);
+            self.stacks = vec![None; thread.nodes.len()];
+            self.spans(calls, thread, steps, track);
+            self.samples(calls, thread, track);
+        }
+    }
+
+    fn track(&mut self, pid: Key, thread: &ThreadCalls) -> TrackId {
+        let track = self.trace.tracks.track(pid, Key::Int(thread.thread.tid.into()), TrackKind::Thread);
+        if !thread.thread.name.is_empty() {
+            self.trace.tracks.tracks[track.index()].name = self.trace.strings.intern(&thread.thread.name);
+        }
+        track
+    }
+
+    fn spans(&mut self, calls: &Calls, thread: &ThreadCalls, steps: &[(i64, i64)], track: TrackId) {
+        // Beside the first begin, each is an end.
+        let cuts: Vec<i64> = steps.iter().map(|&(start, _)| start).chain(steps.last().map(|&(_, end)| end)).collect();
+        let (inferred, depths) = frames::infer(calls, thread, &cuts);
+        let mut spans: Vec<(i64, Reverse<i64>, u32, Span<'_>)> = Vec::new();
+        for (number, &(start, end)) in steps.iter().enumerate() {
+            spans.push((start, Reverse(end), 0, Span::Step(number as i64)));
+        }
+        spans.extend(inferred.iter().map(|f| (f.start, Reverse(f.end), f.depth + 1, Span::Frame(f))));
+        let called = thread.calls.iter().zip(depths);
+        spans.extend(called.map(|(call, depth)| (call.start, Reverse(call.end), depth + 1, Span::Call(call))));
+        spans.sort_by_key(|&(start, end, depth, _)| (start, end, depth));
+        for (start, Reverse(end), _, span) in spans {
+            let (row, attrs, node) = self.describe(calls, thread, &span);
+            let event = self.push(row, start, end - start, track, &attrs);
+            self.attach(calls, thread, event, node);
+        }
+    }
+
+    /// What a span is, its attributes, and the node that it stands at.
+    fn describe(
+        &mut self,
+        calls: &Calls,
+        thread: &ThreadCalls,
+        span: &Span<'_>,
+    ) -> (Row, Vec<(&'static str, AttrValue)>, Option<u32>) {
+        let inferred = vec![(INFERRED, AttrValue::Bool(true))];
+        let row =
+            |name, category, kind| Row { name, category, kind, phase: Phase::Complete, flags: flags::HAS_DURATION };
+        match *span {
+            Span::Step(number) => {
+                let name = self.trace.strings.intern(&format!("{STEP_PREFIX}{number}"));
+                (row(name, "user_annotation", EventKind::Annotation), inferred, None)
+            }
+            Span::Frame(frame) => {
+                let name = self.frame_name(calls, frame.frame);
+                (row(name, "python_function", EventKind::PythonFunction), inferred, None)
+            }
+            Span::Call(call) => {
+                let frame = thread.nodes[call.node as usize].1;
+                let name = self.frame_name(calls, frame);
+                let is_span = matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
+                let row = match is_span {
+                    true => row(name, "user_annotation", EventKind::Annotation),
+                    false => row(name, "cpu_op", EventKind::Operator),
+                };
+                let mut attrs = Vec::new();
+                if let Some(sequence) = call.sequence {
+                    attrs.push(("Sequence number", AttrValue::Int(sequence.number)));
+                    attrs.push(("Fwd thread id", AttrValue::Int(sequence.forward_thread)));
+                }
+                (row, attrs, Some(call.node))
+            }
+        }
+    }
+
+    fn samples(&mut self, calls: &Calls, thread: &ThreadCalls, track: TrackId) {
+        for &Sample { at, node, metric, value } in &thread.samples {
+            let (category, unit) = match metric {
+                Metric::CpuTime => ("cpu_sample", "cpu_time_ns"),
+                Metric::RealTime => ("real_sample", "real_time_ns"),
+                _ => ("counter_sample", "count"),
+            };
+            let frame = thread.nodes[node as usize].1;
+            let name = if node == 0 { self.trace.strings.intern("(nothing)") } else { self.frame_name(calls, frame) };
+            let row = Row { name, category, kind: EventKind::Sample, phase: Phase::Sample, flags: 0 };
+            let value = AttrValue::Int(value.min(i64::MAX.cast_unsigned()).cast_signed());
+            let event = self.push(row, at, 0, track, &[(unit, value)]);
+            self.attach(calls, thread, event, Some(node));
+        }
+    }
+
+    fn push(&mut self, row: Row, start: i64, dur: i64, track: TrackId, attrs: &[(&str, AttrValue)]) -> EventId {
+        let Row { name, category, kind, phase, flags } = row;
+        let category = self.trace.strings.intern(category);
+        let source_index = self.trace.events.len() as u32;
+        let start = start.saturating_add(self.offset);
+        let event = NewEvent { start, dur, track, name, category, kind, phase, flags, source_index };
+        let (mut fields, mut values) = (Vec::with_capacity(attrs.len()), Vec::with_capacity(attrs.len()));
+        for &(key, value) in attrs {
+            let (kind, raw) = value.to_raw();
+            fields.push((self.trace.strings.intern(key), kind));
+            values.push(raw);
+        }
+        self.trace.attrs.push(&fields, &values);
+        self.trace.events.push(event)
+    }
+
+    /// Gives an event the stack that leads to its node.
+    fn attach(&mut self, calls: &Calls, thread: &ThreadCalls, event: EventId, node: Option<u32>) {
+        let caller = node.and_then(|node| thread.nodes.get(node as usize)).map_or(0, |&(parent, _)| parent);
+        if caller != 0 {
+            let stack = self.stack(calls, thread, caller);
+            self.trace.stacks.event.push(event);
+            self.trace.stacks.stack.push(stack);
+        }
+    }
+
+    /// The stack that ends with a node.
+    fn stack(&mut self, calls: &Calls, thread: &ThreadCalls, node: u32) -> StackId {
+        let mut missing = Vec::new();
+        let mut at = node;
+        while at != 0 && self.stacks[at as usize].is_none() {
+            missing.push(at);
+            at = thread.nodes[at as usize].0;
+        }
+        let mut stack = self.stacks[at as usize].unwrap_or(StackId::NONE);
+        for node in missing.into_iter().rev() {
+            let frame = thread.nodes[node as usize].1;
+            let (name, category) = (self.line_name(calls, frame), category(calls.frames.get(frame as usize)));
+            let category = self.trace.strings.intern(category);
+            let stacks = &mut self.trace.stacks;
+            stacks.parent.push(stack);
+            stacks.frame.push(name);
+            stacks.category.push(category);
+            stack = StackId::new(stacks.frame.len() - 1);
+            self.stacks[node as usize] = Some(stack);
+        }
+        stack
+    }
+
+    /// A frame as events are named: functions by their first line, as the profiler of PyTorch writes them.
+    fn frame_name(&mut self, calls: &Calls, frame: u32) -> StrId {
+        if let Some(&Some(name)) = self.names.get(frame as usize) {
+            return name;
+        }
+        let text = self.name(calls, frame, |first_line, _| first_line);
+        let name = self.trace.strings.intern(&text);
+        if let Some(known) = self.names.get_mut(frame as usize) {
+            *known = Some(name);
+        }
+        name
+    }
+
+    /// A frame as stacks name it: functions with the line that was running.
+    fn line_name(&mut self, calls: &Calls, frame: u32) -> StrId {
+        let text = self.name(calls, frame, |_, line| line);
+        self.trace.strings.intern(&text)
+    }
+
+    fn name(&self, calls: &Calls, frame: u32, line_of: impl Fn(u32, u32) -> u32) -> String {
+        let Some(key) = calls.frames.get(frame as usize) else { return "(unknown)".to_owned() };
+        match *key {
+            FrameKey::Python { function, file, line, first_line } => {
+                format!("{}({}): {}", self.short(calls.text(file)), line_of(first_line, line), calls.text(function))
+            }
+            FrameKey::Operator { name } | FrameKey::Backward { name } | FrameKey::Span { name } => {
+                calls.text(name).to_owned()
+            }
+            FrameKey::Module { path, class } => {
+                format!("{MODULE_PREFIX} {} {}", calls.text(class), calls.text(path)).trim_end().to_owned()
+            }
+            FrameKey::Native { library, offset } => {
+                let path = calls.libraries.get(library as usize).map_or("", |&path| calls.text(path));
+                format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path))
+            }
+            FrameKey::Unmapped { address } => format!("{address:#x}"),
+            FrameKey::Inputs { inputs } => calls.text(inputs).to_owned(),
+            FrameKey::Overflow => "(no place left in the tree)".to_owned(),
+            _ => "(unknown)".to_owned(),
+        }
+    }
+
+    /// A file as the profiler of PyTorch writes it: without the folder that Python found it in.
+    fn short<'b>(&self, file: &'b str) -> &'b str {
+        if let Some(own) = file.strip_prefix(&self.script_folder).filter(|_| !self.script_folder.is_empty()) {
+            return own;
+        }
+        let package = LIBRARIES.iter().filter_map(|folder| file.rfind(folder).map(|at| &file[at + folder.len()..]));
+        if let Some(package) = package.min_by_key(|rest| rest.len()) {
+            return package;
+        }
+        let standard = file.rfind("/lib/python3.").and_then(|at| file[at + 1..].splitn(3, '/').nth(2));
+        standard.unwrap_or(file)
+    }
+}
+
+fn category(key: Option<&FrameKey>) -> &'static str {
+    match key {
+        Some(FrameKey::Python { .. }) => "python",
+        Some(FrameKey::Operator { .. }) => "operator",
+        Some(FrameKey::Backward { .. }) => "backward",
+        Some(FrameKey::Span { .. }) => "span",
+        Some(FrameKey::Module { .. }) => "module",
+        Some(FrameKey::Native { .. } | FrameKey::Unmapped { .. }) => "native",
+        _ => "other",
+    }
+}

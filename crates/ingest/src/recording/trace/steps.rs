@@ -1,0 +1,54 @@
+//! Training steps, inferred: a step ends where an optimizer's does, as `record --steps` counts them. Where a program has
+//! several optimizers, a step ends with the last one before the first comes again.
+
+use super::calls::{Call, Calls, ThreadCalls};
+use rustc_hash::FxHashSet;
+use stackline_model::names::STEP_PREFIX;
+use stackline_recording::FrameKey;
+
+/// What names of spans begin with whose end may end a step.
+const OPTIMIZER: &str = "Optimizer.step#";
+
+/// Start and end of each step of a process, on the thread with this index; none where the program itself names steps.
+pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<(i64, i64)>)> {
+    if calls.texts.iter().any(|text| text.starts_with(STEP_PREFIX)) {
+        return None;
+    }
+    let spans = calls.threads.iter().map(|thread| optimizers(calls, thread));
+    // Optimizers of several threads train several models: the busiest counts.
+    let (at, spans) = spans.enumerate().max_by_key(|(at, spans)| (spans.len(), std::cmp::Reverse(*at)))?;
+    let first = spans.first()?.0;
+    let ends = spans.iter().enumerate().filter(|(at, _)| spans.get(at + 1).is_none_or(|next| next.0 == first));
+    let ends: Vec<i64> = ends.map(|(_, &(_, end))| end).collect();
+    let mut from = begin(calls.threads.get(at)?, &ends)?;
+    Some((at, ends.into_iter().map(|end| (std::mem::replace(&mut from, end), end)).collect()))
+}
+
+/// Where the first step begins: at the first call that is made from the same place again in the second. What comes
+/// before prepares the training.
+fn begin(thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
+    let first = thread.calls.first()?.start;
+    let &[one, two, ..] = ends else { return Some(first) };
+    let within = |from: i64, to: i64| thread.calls.iter().filter(move |call| call.start >= from && call.end <= to);
+    let again: FxHashSet<u32> = within(one, two).map(|call| call.node).collect();
+    Some(within(first, one).find(|call| again.contains(&call.node)).map_or(first, |call| call.start))
+}
+
+/// Name and end of each outermost span of an optimizer, in their order; where a span of the user is around it that began
+/// since the last one, that span's end. Calls stand in the order of their starts.
+fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<(u32, i64)> {
+    let mut found: Vec<(u32, i64)> = Vec::new();
+    let mut around: Vec<&Call> = Vec::new();
+    for call in &thread.calls {
+        let frame = thread.nodes.get(call.node as usize).and_then(|&(_, frame)| calls.frames.get(frame as usize));
+        let Some(&FrameKey::Span { name }) = frame else { continue };
+        around.retain(|span| span.end >= call.end);
+        let last = found.last().map_or(i64::MIN, |&(_, end)| end);
+        if call.end > last && calls.text(name).starts_with(OPTIMIZER) {
+            let outer = around.iter().find(|span| span.start >= last);
+            found.push((name, outer.map_or(call.end, |span| span.end)));
+        }
+        around.push(call);
+    }
+    found
+}

@@ -1,0 +1,359 @@
+//! Recordings with single calls as traces: what was recorded stays as it was, what is inferred follows from it.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use proptest::prelude::*;
+use stackline_ingest::recording::traces_of;
+use stackline_model::{EventId, EventKind, INFERRED, Trace};
+use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
+use std::collections::HashMap;
+
+/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator.
+struct Script {
+    records: Vec<Record>,
+    texts: HashMap<String, u32>,
+    frames: HashMap<String, u32>,
+    nodes: HashMap<(u32, u32, u32), u32>,
+    counts: HashMap<u32, u32>,
+    last_end: HashMap<u32, i64>,
+    last_number: i64,
+}
+
+impl Script {
+    fn new(process: Process) -> Self {
+        Self {
+            records: vec![Record::Process(Box::new(process))],
+            texts: HashMap::new(),
+            frames: HashMap::new(),
+            nodes: HashMap::new(),
+            counts: HashMap::new(),
+            last_end: HashMap::new(),
+            last_number: 0,
+        }
+    }
+
+    fn thread(&mut self, id: u32, tid: u32, torch_id: u64) {
+        self.records.push(Record::Thread(Thread { id, tid, torch_id, name: format!("thread {id}") }));
+        self.counts.insert(id, 0);
+    }
+
+    fn text(&mut self, text: &str) -> u32 {
+        let next = self.texts.len() as u32;
+        let id = *self.texts.entry(text.to_owned()).or_insert(next);
+        if id == next {
+            self.records.push(Record::Text { id, text: text.to_owned() });
+        }
+        id
+    }
+
+    fn frame(&mut self, frame: &str) -> u32 {
+        if let Some(&id) = self.frames.get(frame) {
+            return id;
+        }
+        let parts: Vec<&str> = frame.splitn(3, ':').collect();
+        let key = match parts[..] {
+            ["def", function, line] => FrameKey::Python {
+                function: self.text(function),
+                file: self.text("/home/me/train.py"),
+                line: line.parse().unwrap(),
+                first_line: 1,
+            },
+            ["mod", path] => FrameKey::Module { path: self.text(path), class: self.text("Linear") },
+            ["bwd", name] => FrameKey::Backward { name: self.text(name) },
+            ["span", name] => FrameKey::Span { name: self.text(name) },
+            _ => FrameKey::Operator { name: self.text(frame) },
+        };
+        let id = self.frames.len() as u32;
+        self.records.push(Record::Frame { id, key });
+        self.frames.insert(frame.to_owned(), id);
+        id
+    }
+
+    fn node(&mut self, thread: u32, path: &str) -> u32 {
+        path.split(' ').fold(0, |parent, frame| {
+            let frame = self.frame(frame);
+            if let Some(&node) = self.nodes.get(&(thread, parent, frame)) {
+                return node;
+            }
+            let id = self.counts.get_mut(&thread).map(|count| {
+                *count += 1;
+                *count
+            });
+            let id = id.unwrap();
+            self.records.push(Record::Node { thread, id, parent, frame });
+            self.nodes.insert((thread, parent, frame), id);
+            id
+        })
+    }
+
+    /// A call; calls are written in the order of their ends.
+    fn call(&mut self, thread: u32, path: &str, start: i64, end: i64) {
+        let node = self.node(thread, path);
+        let last = self.last_end.insert(thread, end).unwrap_or(0);
+        let duration_ns = (end - start).cast_unsigned();
+        self.records.push(Record::Event { thread, node, start_delta_ns: start - last, duration_ns });
+    }
+
+    /// Autograd's number of the next call.
+    fn number(&mut self, thread: u32, number: i64, forward_thread: u64) {
+        let delta = number - std::mem::replace(&mut self.last_number, number);
+        self.records.push(Record::Sequence { thread, delta, forward_thread });
+    }
+
+    fn end(mut self) -> Vec<u8> {
+        self.records.push(Record::End { at_ns: 1 });
+        written(&self.records)
+    }
+}
+
+fn written(records: &[Record]) -> Vec<u8> {
+    let mut chunk = ChunkWriter::new();
+    records.iter().for_each(|record| chunk.push(record).unwrap());
+    [HEADER.as_slice(), chunk.finish()].concat()
+}
+
+fn process(pid: u32, rank: Option<u32>) -> Process {
+    let command = ["python", "train.py"].map(str::to_owned).to_vec();
+    Process { pid, rank, start_unix_ns: 5_000_000, start_monotonic_ns: 1_000, command, ..Process::default() }
+}
+
+fn one(file: &[u8]) -> Trace {
+    let mut set = traces_of("run", [("a.slr", file)]);
+    assert_eq!(set.traces.len(), 1);
+    set.traces.remove(0)
+}
+
+/// `name start..end` of each span on the track of a thread, by nesting; inferred ones with a star.
+fn outline(trace: &Trace, track: usize) -> Vec<String> {
+    let inferred = trace.attr(INFERRED);
+    let line = |&event: &EventId| {
+        let depth = trace.ancestors(event).count();
+        let star = if inferred.get(event).is_some() { "*" } else { "" };
+        let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
+        format!("{}{}{star} {start}..{end}", "  ".repeat(depth), trace.name(event))
+    };
+    trace.track_events(trace.tracks.ids().nth(track).unwrap()).iter().map(line).collect()
+}
+
+#[test]
+fn functions_last_from_their_first_operator_to_their_last() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, "def:main:10 def:forward:2 mod:fc aten::linear aten::addmm", 1_110, 1_190);
+    script.call(0, "def:main:10 def:forward:2 mod:fc aten::linear", 1_100, 1_200);
+    script.call(0, "def:main:10 def:forward:3 aten::relu", 1_300, 1_400);
+    script.call(0, "def:main:11 def:loss:7 aten::mse", 1_500, 1_600);
+    let trace = one(&script.end());
+    let expected = [
+        "train.py(1): main* 100..600",
+        "  train.py(1): forward* 100..400",
+        "    nn.Module: Linear fc* 100..200",
+        "      aten::linear 100..200",
+        "        aten::addmm 110..190",
+        "    aten::relu 300..400",
+        "  train.py(1): loss* 500..600",
+        "    aten::mse 500..600",
+    ];
+    assert_eq!(outline(&trace, 0), expected);
+    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+    // `base_ns` is the beginning of the process in ns since 1970.
+    assert_eq!((trace.meta.base_ns, trace.meta.format.as_str()), (5_000_000, "recording"));
+    let stack = trace.stacks.event.iter().position(|&e| trace.name(e) == "aten::relu").unwrap();
+    let stack = trace.stacks.stack[stack];
+    assert_eq!(trace.strings.get(trace.stacks.frame[stack.index()]), "train.py(3): forward");
+}
+
+#[test]
+fn another_line_of_the_caller_is_another_call() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    for (line, start) in [(10, 1_000), (11, 1_100), (12, 1_200)] {
+        script.call(0, &format!("def:main:{line} def:f:2 aten::add"), start, start + 50);
+    }
+    let trace = one(&script.end());
+    let calls = outline(&trace, 0).into_iter().filter(|line| line.contains(": f*")).count();
+    assert_eq!(calls, 3);
+}
+
+/// Autograd runs backward nodes where the engine is, not where the forward operator was called.
+#[test]
+fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.number(0, 5, 0);
+    script.call(0, "def:main:10 def:forward:2 aten::mul", 1_000, 1_100);
+    script.call(0, "def:main:10 def:forward:2 aten::mul bwd:MulBackward0 aten::mul", 1_210, 1_290);
+    script.number(0, 5, 1);
+    script.call(0, "def:main:10 def:forward:2 aten::mul bwd:MulBackward0", 1_200, 1_300);
+    script.call(0, "def:main:12 aten::add_", 1_400, 1_500);
+    let trace = one(&script.end());
+    let expected = [
+        "train.py(1): main* 0..500",
+        "  train.py(1): forward* 0..100",
+        "    aten::mul 0..100",
+        "  MulBackward0 200..300",
+        "    aten::mul 210..290",
+        "  aten::add_ 400..500",
+    ];
+    assert_eq!(outline(&trace, 0), expected);
+    let pairs: Vec<_> = trace.backward.iter().map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    assert_eq!(pairs, [("aten::mul", "MulBackward0")]);
+}
+
+#[test]
+fn steps_end_with_the_optimizer_and_begin_with_what_comes_again() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, "def:main:3 aten::randn", 1_000, 1_900);
+    for step in 0..3 {
+        let at = 2_000 + 1_000 * step;
+        script.call(0, "def:main:10 def:train:5 aten::mm", at, at + 400);
+        script.call(0, "def:main:10 def:train:6 span:Optimizer.step#SGD.step", at + 500, at + 600);
+    }
+    script.call(0, "def:main:12 aten::save", 6_000, 6_100);
+    let trace = one(&script.end());
+    let steps: Vec<(i64, i64, i64)> = trace.steps.iter().map(|s| (s.number, s.start, s.end)).collect();
+    assert_eq!(steps, [(0, 1_000, 1_600), (1, 1_600, 2_600), (2, 2_600, 3_600)]);
+    assert!(trace.report.is_clean(), "nothing crosses a step: {:?}", trace.report.problems);
+    let trains = outline(&trace, 0).into_iter().filter(|line| line.contains(": train*")).count();
+    assert_eq!(trains, 3, "neighbouring calls of one line are told apart where a step ends");
+}
+
+#[test]
+fn a_span_of_the_user_around_the_optimizer_is_in_the_step() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    for step in 0..2 {
+        let at = 1_000 + 1_000 * step;
+        script.call(0, "def:main:9 span:iteration aten::mm", at + 10, at + 400);
+        script.call(0, "def:main:9 span:iteration span:Optimizer.step#SGD.step", at + 500, at + 600);
+        script.call(0, "def:main:9 span:iteration aten::item", at + 700, at + 710);
+        script.call(0, "def:main:9 span:iteration", at, at + 800);
+    }
+    let trace = one(&script.end());
+    let steps: Vec<(i64, i64)> = trace.steps.iter().map(|s| (s.start, s.end)).collect();
+    assert_eq!(steps, [(0, 800), (800, 1_800)]);
+    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+}
+
+#[test]
+fn ranks_are_traces_and_share_a_clock() {
+    let file = |pid: u32, rank: Option<u32>, at: i64| {
+        let mut script = Script::new(process(pid, rank));
+        script.thread(0, pid, 1);
+        script.call(0, "aten::add", at, at + 10);
+        script.end()
+    };
+    let (launcher, zero, one) =
+        (written(&[Record::Process(Box::new(process(1, None)))]), file(2, Some(0), 2_000), file(3, Some(1), 3_000));
+    let set = traces_of("job", [("1.slr", &launcher[..]), ("2.slr", &zero), ("3.slr", &one)]);
+    let told: Vec<_> = set.traces.iter().map(|t| (t.meta.name.as_str(), t.meta.rank, t.events.start[0])).collect();
+    assert_eq!(told, [("job:rank0", Some(0), 1_000), ("job:rank1", Some(1), 2_000)]);
+    assert_eq!(set.traces[0].report.count_of("process_killed"), 1, "the launcher's stream has no end");
+}
+
+#[test]
+fn samples_are_points_with_what_they_stand_for() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    let node = script.node(0, "def:main:4 def:work:5");
+    for delta_ns in [1_500, 200] {
+        script.records.push(Record::Sample { thread: 0, node, delta_ns, metric: Metric::CpuTime, value: 10 });
+    }
+    let trace = one(&script.end());
+    let starts: Vec<i64> = trace.events.ids().map(|e| trace.events.start[e.index()]).collect();
+    assert_eq!(starts, [500, 700]);
+    assert!(trace.events.ids().all(|e| trace.kind(e) == EventKind::Sample && trace.name(e) == "train.py(1): work"));
+    assert_eq!(trace.attr("cpu_time_ns").i64(EventId(0)), Some(10));
+}
+
+#[test]
+fn a_tree_alone_is_no_trace() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.node(0, "aten::add");
+    assert!(traces_of("run", [("a.slr", &script.end()[..])]).traces.is_empty());
+}
+
+/// Any statement, with ids that are often right.
+fn statement() -> impl Strategy<Value = Record> {
+    let id = || prop_oneof![0_u32..4, any::<u32>()];
+    let time = || prop_oneof![-50_i64..200, any::<i64>()];
+    let length = || prop_oneof![0_u64..100, any::<u64>()];
+    prop_oneof![
+        (id(), "[a-z]{1,4}|Optimizer.step#X").prop_map(|(id, text)| Record::Text { id, text }),
+        (id(), id(), 0_u8..5).prop_map(|(id, text, kind)| Record::Frame {
+            id,
+            key: match kind {
+                0 => FrameKey::Python { function: text, file: text, line: 3, first_line: 1 },
+                1 => FrameKey::Backward { name: text },
+                2 => FrameKey::Span { name: text },
+                3 => FrameKey::Module { path: text, class: text },
+                _ => FrameKey::Operator { name: text },
+            },
+        }),
+        (id(), any::<u32>()).prop_map(|(id, tid)| Record::Thread(Thread { id, tid, ..Thread::default() })),
+        (id(), id(), id(), id()).prop_map(|(thread, id, parent, frame)| Record::Node { thread, id, parent, frame }),
+        (id(), time(), any::<u64>()).prop_map(|(thread, delta, forward_thread)| Record::Sequence {
+            thread,
+            delta,
+            forward_thread
+        }),
+        (id(), id(), time(), length()).prop_map(|(thread, node, start_delta_ns, duration_ns)| Record::Event {
+            thread,
+            node,
+            start_delta_ns,
+            duration_ns
+        }),
+        (id(), id(), time(), length()).prop_map(|(thread, node, delta_ns, value)| Record::Sample {
+            thread,
+            node,
+            delta_ns,
+            metric: Metric::RealTime,
+            value
+        }),
+    ]
+}
+
+proptest! {
+    /// Whatever a stream says: no panic, every call that makes sense is an event, and spans nest.
+    #[test]
+    fn any_statements_give_a_trace_or_none(statements in proptest::collection::vec(statement(), 0..120)) {
+        let mut records = vec![Record::Process(Box::new(process(7, None)))];
+        records.extend(statements);
+        let calls = records.iter().filter(|r| matches!(r, Record::Event { .. } | Record::Sample { .. })).count() as u64;
+        let set = traces_of("run", [("a.slr", &written(&records)[..])]);
+        if let Some(trace) = set.traces.first() {
+            let kept = trace.events.ids().filter(|&e| trace.attr(INFERRED).get(e).is_none()).count() as u64;
+            prop_assert!(kept <= calls && kept + trace.report.count_of("dangling_record") >= calls);
+            prop_assert!(trace.events.check().is_ok());
+        }
+    }
+
+    /// Calls that nest, as programs make them: spans nest, every call keeps its times, functions hold their operators.
+    #[test]
+    fn nested_calls_stay_nested(calls in proptest::collection::vec((1_usize..5, 0_usize..3, 1_i64..20, 0_i64..20), 1..60)) {
+        let mut script = Script::new(process(7, None));
+        script.thread(0, 70, 1);
+        let mut at = 1_000;
+        for &(depth, line, length, gap) in &calls {
+            at += gap;
+            let functions: Vec<String> = (0..depth).map(|level| format!("def:f{level}:{line}")).collect();
+            let path = format!("{} aten::outer", functions.join(" "));
+            script.call(0, &format!("{path} aten::inner"), at + 1, at + 1 + length);
+            script.call(0, &path, at, at + length + 2);
+            at += length + 2;
+        }
+        let trace = one(&script.end());
+        prop_assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+        for event in trace.events.ids().filter(|&e| trace.name(e) == "aten::inner") {
+            let around: Vec<&str> = trace.ancestors(event).map(|e| trace.name(e)).collect();
+            prop_assert_eq!(around.first(), Some(&"aten::outer"));
+            let depth = around.len() - 1;
+            let expected: Vec<String> = (0..depth).rev().map(|level| format!("train.py(1): f{level}")).collect();
+            prop_assert_eq!(&around[1..], &expected.iter().map(String::as_str).collect::<Vec<_>>()[..]);
+        }
+        let outers = trace.events.ids().filter(|&e| trace.name(e) == "aten::outer").count();
+        prop_assert_eq!(outers, calls.len());
+    }
+}
