@@ -235,3 +235,53 @@ fn a_real_training_program() {
     let tree = common::stdout(&["calls", run, "--focus", "AddmmBackward0", "--top", "0"]);
     assert!(tree.contains("train_gpt.py:"), "backward operators stand below the Python of their forward ones:\n{tree}");
 }
+
+/// Names and numbers of a table in JSON: the sum of `value` by `name`.
+fn sums(document: &serde_json::Value, table: &str, value: &str) -> std::collections::BTreeMap<String, u64> {
+    let mut sums = std::collections::BTreeMap::new();
+    for row in document["tables"][table]["rows"].as_array().unwrap() {
+        *sums.entry(row["name"].as_str().unwrap().to_owned()).or_default() += row[value].as_u64().unwrap_or(0);
+    }
+    sums
+}
+
+/// A recording of single calls opens in the analyses of traces, and says there what its tree says.
+#[test]
+fn a_real_training_program_as_a_trace() {
+    let Some((python, recorder)) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/examples/train_gpt.py");
+    let run = folder.path().join("gpt.stackline");
+    let run = run.to_str().unwrap();
+    let mut command = stackline(&["record", "--mode", "trace", "-o", run, "--"]);
+    command.arg(&python).arg(&program).args(["--steps", "6"]).env("STACKLINE_RECORDER", recorder);
+    let recorded = command.output().unwrap();
+    assert!(recorded.status.success(), "{}", stderr(&recorded));
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let text = common::stdout(&[arguments, &["--format", "json"]].concat());
+        serde_json::from_str(&text).unwrap()
+    };
+
+    let tree = json(&["calls", run, "--view", "flat", "--metric", "call_time", "--top", "0"]);
+    let operators = json(&["operators", run]);
+    let (tree, operators) = (sums(&tree, "calls", "count"), sums(&operators, "operators", "calls"));
+    for name in ["aten::addmm", "AddmmBackward0", "aten::native_layer_norm", "aten::copy_"] {
+        assert!(tree[name] > 0 && tree[name] == operators[name], "{name}: {} {}", tree[name], operators[name]);
+    }
+
+    let path = json(&["critical-path", run]);
+    let path = &path["critical_path"][0];
+    assert_eq!(path["path_ns"], path["window_ns"]);
+    let steps = json(&["steps", run]);
+    assert_eq!(steps["tables"]["steps"]["rows"].as_array().unwrap().len(), 6);
+
+    // What is inferred, against what the program is known to do: two blocks, each called once a step.
+    let chrome = folder.path().join("gpt.json");
+    common::stdout(&["export", run, "--to", "chrome", "-o", chrome.to_str().unwrap()]);
+    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(chrome).unwrap()).unwrap();
+    let named = |name: &str| trace["traceEvents"].as_array().unwrap().iter().filter(|e| e["name"] == name).count();
+    for name in ["nn.Module: Block blocks.0", "nn.Module: Linear blocks.1.mlp.up", "train_gpt.py(98): train_step"] {
+        assert_eq!(named(name), 6, "{name}");
+    }
+    assert_eq!(named("train_gpt.py(77): Block.forward"), 12);
+}

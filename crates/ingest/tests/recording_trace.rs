@@ -219,6 +219,27 @@ fn steps_end_with_the_optimizer_and_begin_with_what_comes_again() {
     assert_eq!(trains, 3, "neighbouring calls of one line are told apart where a step ends");
 }
 
+/// A function that is called for each step, told apart by what its caller does in between, ends its step.
+#[test]
+fn what_a_function_does_after_the_optimizer_is_in_the_step() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    for step in 0..3 {
+        let at = 2_000 + 1_000 * step;
+        script.call(0, "def:main:9 aten::stack", at, at + 50);
+        script.call(0, "def:main:10 def:train:5 aten::mm", at + 100, at + 400);
+        script.call(0, "def:main:10 def:train:6 span:Optimizer.step#SGD.step", at + 500, at + 600);
+        script.call(0, "def:main:10 def:train:7 aten::item", at + 700, at + 710);
+    }
+    script.call(0, "def:main:12 aten::save", 6_000, 6_100);
+    let trace = one(&script.end());
+    let steps: Vec<(i64, i64)> = trace.steps.iter().map(|s| (s.start, s.end)).collect();
+    assert_eq!(steps, [(1_000, 1_710), (1_710, 2_710), (2_710, 3_710)]);
+    let trains = outline(&trace, 0).into_iter().filter(|line| line.contains(": train*")).count();
+    assert_eq!(trains, 3);
+    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+}
+
 #[test]
 fn a_span_of_the_user_around_the_optimizer_is_in_the_step() {
     let mut script = Script::new(process(7, None));

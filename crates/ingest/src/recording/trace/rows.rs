@@ -98,9 +98,12 @@ impl<'a> Rows<'a> {
     }
 
     fn spans(&mut self, calls: &Calls, thread: &ThreadCalls, steps: &[(i64, i64)], track: TrackId) {
-        // Beside the first begin, each is an end.
-        let cuts: Vec<i64> = steps.iter().map(|&(start, _)| start).chain(steps.last().map(|&(_, end)| end)).collect();
-        let (inferred, depths) = frames::infer(calls, thread, &cuts);
+        let (mut inferred, mut depths) = frames::infer(calls, thread, &[]);
+        let steps = steps::extend(steps, &inferred);
+        if let Some(&(begin, _)) = steps.first() {
+            let cuts: Vec<i64> = std::iter::once(begin).chain(steps.iter().map(|&(_, end)| end)).collect();
+            (inferred, depths) = frames::infer(calls, thread, &cuts);
+        }
         let mut spans: Vec<(i64, Reverse<i64>, u32, Span<'_>)> = Vec::new();
         for (number, &(start, end)) in steps.iter().enumerate() {
             spans.push((start, Reverse(end), 0, Span::Step(number as i64)));

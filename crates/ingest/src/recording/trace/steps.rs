@@ -2,6 +2,7 @@
 //! several optimizers, a step ends with the last one before the first comes again.
 
 use super::calls::{Call, Calls, ThreadCalls};
+use super::frames::InferredFrame;
 use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
 use stackline_recording::FrameKey;
@@ -22,6 +23,28 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<(i64, i64)>)> {
     let ends: Vec<i64> = ends.map(|(_, &(_, end))| end).collect();
     let mut from = begin(calls.threads.get(at)?, &ends)?;
     Some((at, ends.into_iter().map(|end| (std::mem::replace(&mut from, end), end)).collect()))
+}
+
+/// Lets each step last as long as the outermost function that began in it and called the optimizer: what that does
+/// afterwards belongs to the step. Not where that would take the next optimizer in.
+pub(super) fn extend(steps: &[(i64, i64)], frames: &[InferredFrame]) -> Vec<(i64, i64)> {
+    let mut frames: Vec<&InferredFrame> = frames.iter().collect();
+    frames.sort_by_key(|frame| frame.start);
+    let mut extended: Vec<(i64, i64)> = Vec::with_capacity(steps.len());
+    for (at, &(start, end)) in steps.iter().enumerate() {
+        let start = extended.last().map_or(start, |last| last.1);
+        let limit = match steps.get(at + 1) {
+            Some(&(_, next)) => next - 1,
+            // Of an only step, nobody knows what is around it.
+            None if at == 0 => end,
+            None => i64::MAX,
+        };
+        let from = frames.partition_point(|frame| frame.start < start);
+        let began = frames[from..].iter().take_while(|frame| frame.start < end);
+        let around = began.map(|frame| frame.end).filter(|&last| last > end && last <= limit);
+        extended.push((start, around.max().unwrap_or(end)));
+    }
+    extended
 }
 
 /// Where the first step begins: at the first call that is made from the same place again in the second. What comes
