@@ -54,7 +54,7 @@ impl Script {
         let key = match parts[..] {
             ["def", function, line] => FrameKey::Python {
                 function: self.text(function),
-                file: self.text("/home/me/train.py"),
+                file: self.text("/src/train.py"),
                 line: line.parse().unwrap(),
                 first_line: 1,
             },

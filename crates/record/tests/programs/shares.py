@@ -54,6 +54,15 @@ def in_c(library, scale):
     used.update({name: library.used_by(index) / 1e9 for index, name in enumerate(names)})
 
 
+def offset(address):
+    """Of a function within its library. The recorder maps libraries a second time, elsewhere: only this place counts."""
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            start, end = (int(bound, 16) for bound in line.split()[0].split("-"))
+            if start <= address < end:
+                return address - start + int(line.split()[2], 16)
+
+
 scale = float(sys.argv[1])
 thread = threading.Thread(target=in_thread, args=(scale,))
 thread.start()
@@ -64,8 +73,6 @@ if len(sys.argv) > 2:
     library = ctypes.CDLL(sys.argv[2])
     library.used_by.restype = ctypes.c_uint64
     in_c(library, scale)
-    with open("/proc/self/maps") as maps:
-        base = min(int(line.split("-")[0], 16) for line in maps if line.rstrip().endswith(sys.argv[2]))
     for name in ["burn_a", "burn_b", "burn_c", "outer", "used_by"]:
-        symbols[name] = ctypes.cast(getattr(library, name), ctypes.c_void_p).value - base
+        symbols[name] = offset(ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
 print(json.dumps({"used": used, "symbols": symbols}))
