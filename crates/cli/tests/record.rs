@@ -109,11 +109,14 @@ fn options_reach_the_recorder() {
         "9",
         "--without",
         "python,pytorch",
+        "--counters",
+        "page-faults,cycles",
     ];
     let output = record(folder.path(), &options, "env | grep ^STACKLINE_ | sort").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let expected = [
         "STACKLINE_AFTER=2m",
+        "STACKLINE_COUNTERS=page-faults,cycles",
         "STACKLINE_DURATION=500ms",
         "STACKLINE_EVERY=3",
         "STACKLINE_MAX_NODES=9",

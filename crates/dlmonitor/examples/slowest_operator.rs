@@ -20,7 +20,7 @@ struct Slowest;
 impl Observer for Slowest {
     fn operator_begins(&self, operator: &Operator, _thread: &mut Thread, opened: &mut OpenOperator) {
         let name: Box<String> = Box::new(operator.name().to_string_lossy().into_owned());
-        opened.client = [clock::ticks(), Box::into_raw(name) as u64, 0];
+        opened.client = [clock::ticks(), Box::into_raw(name) as u64, 0, 0];
     }
 
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {

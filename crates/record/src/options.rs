@@ -38,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) rank: Option<u32>,
     /// How often threads are sampled.
     pub(crate) samples: Rates,
+    /// Counters that are read with samples, by their index in [`stackline_recording::COUNTERS`].
+    pub(crate) counters: Vec<u16>,
 }
 
 impl Options {
@@ -64,6 +66,7 @@ impl Options {
             max_nodes: variable("STACKLINE_MAX_NODES").and_then(|value| value.parse().ok()),
             rank: variable("RANK").and_then(|value| value.parse().ok()),
             samples: Rates { cpu: hz("STACKLINE_SAMPLE_HZ", 99), real: hz("STACKLINE_REAL_HZ", 0) },
+            counters: crate::samples::counters::parse(&variable("STACKLINE_COUNTERS").unwrap_or_default()),
         })
     }
 }

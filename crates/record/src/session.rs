@@ -138,7 +138,10 @@ impl Session {
                 Ok(stream) => *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream),
                 Err(reason) => result = Err(reason),
             }
-            self.note(SourceState { name: "samples", state: crate::samples::start(self.options.samples) });
+            self.note(SourceState {
+                name: "samples",
+                state: crate::samples::start(self.options.samples, &self.options.counters),
+            });
             self.spawn_writer();
         });
         result

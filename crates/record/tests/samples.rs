@@ -257,3 +257,31 @@ fn check_paths(stream: &Stream, python: &Path) {
     let broken: u64 = broken.map_or(0, |count| count.parse().unwrap());
     assert!(broken * 100 < all, "{}: {broken} of {all} paths could not be believed", python.display());
 }
+
+/// What counters count stands where samples found the thread next: with the function, or what came right after.
+#[test]
+fn faults_of_pages_are_counted_where_they_happen() {
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, folder.path());
+        command.env("STACKLINE_SAMPLE_HZ", "999").env("STACKLINE_COUNTERS", "page-faults,cycles");
+        let output = run(command.arg(here("tests/programs/pages.py")));
+        let touched: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+        let stream = &streams(folder.path())[0];
+        let (on, said) = &stream.sources["samples"];
+        assert!(on, "{said}");
+        if said.contains("no page-faults") {
+            println!("skipped: {said}");
+            return;
+        }
+        let faults = samples(stream, Metric::Counter(0));
+        let all: u64 = faults.iter().map(|(_, _, sum)| sum).sum();
+        let within = |name: &str| -> u64 {
+            let in_it = |path: &[&FrameKey]| path.iter().any(|frame| function(stream, frame) == name);
+            faults.iter().filter(|(path, ..)| in_it(path)).map(|(_, _, sum)| sum).sum()
+        };
+        let what = format!("{}: {all} faults, {} in `touches`, {touched} pages", python.display(), within("touches"));
+        assert!(all >= touched && all < touched + touched / 4, "{what}");
+        assert!(within("touches") * 2 > touched && within("spins") < touched / 2, "{what}");
+    }
+}

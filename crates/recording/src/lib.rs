@@ -26,4 +26,4 @@ mod chunk;
 mod record;
 
 pub use chunk::{ChunkWriter, Damage, HEADER, NotARecording, Reader};
-pub use record::{FrameKey, Metric, Process, Record, Role, Source, Stats, Thread};
+pub use record::{COUNTERS, FrameKey, Metric, Process, Record, Role, Source, Stats, Thread};

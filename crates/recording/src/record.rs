@@ -230,9 +230,23 @@ pub enum Metric {
     Allocated,
     /// Memory freed, at the place that freed it. bytes.
     Freed,
-    /// Occurrences of a counter of the system or the processor (its index in the list of the sources).
+    /// Occurrences of a counter of the system or the processor, by its index in [`COUNTERS`].
     Counter(u16),
 }
+
+/// Names of counters, as `perf list` has them. New ones come last.
+pub const COUNTERS: &[&str] = &[
+    "page-faults",
+    "major-faults",
+    "context-switches",
+    "cpu-migrations",
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branches",
+    "branch-misses",
+];
 
 /// Count, sum and spread of a metric at one node. Exact: sums of squares are kept as integers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

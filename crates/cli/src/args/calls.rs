@@ -48,6 +48,10 @@ pub(crate) struct RecordArgs {
     /// Samples per second of wall-clock time of each thread, whether it runs or waits; 0 takes none [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
     pub(crate) real_hz: Option<u32>,
+    /// Counters of the system and the processor, read with each sample: page-faults, major-faults, context-switches,
+    /// cpu-migrations, cycles, instructions, cache-references, cache-misses, branches, branch-misses; 8 at most.
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    pub(crate) counters: Vec<String>,
     /// Only every N-th step; --steps A..B takes these only.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) every: Option<u32>,

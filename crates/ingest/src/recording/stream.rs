@@ -6,7 +6,7 @@ use stackline_model::{
     CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource, CallStats,
     CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, StrId,
 };
-use stackline_recording::{FrameKey, Metric, Process, Record, Role, Stats, Thread};
+use stackline_recording::{COUNTERS, FrameKey, Metric, Process, Record, Role, Stats, Thread};
 
 /// What was read of a stream so far.
 #[derive(Debug, Default)]
@@ -168,17 +168,13 @@ impl Stream {
             problems::EMPTY_STREAM.count(builder.report(), None, name);
             return;
         };
-        let sources: Vec<String> = builder
-            .process_mut(process)
-            .map(|p| p.sources.iter().map(|s| s.name.clone()).collect())
-            .unwrap_or_default();
         for key in self.order {
             let (thread, node, metric) = key;
             let (Some(thread), Some(stats)) = (self.threads.get(thread as usize), self.stats.get(&key)) else {
                 continue;
             };
             let Some(&node) = thread.nodes.get(node as usize) else { continue };
-            match metric_of(builder, metric, &sources) {
+            match metric_of(builder, metric) {
                 Some(metric) => builder.add(node, thread.id, metric, &stats_of(stats)),
                 None => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
             }
@@ -212,7 +208,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn metric_of(builder: &mut CallTreeBuilder, metric: Metric, sources: &[String]) -> Option<CallMetric> {
+fn metric_of(builder: &mut CallTreeBuilder, metric: Metric) -> Option<CallMetric> {
     Some(match metric {
         Metric::OperatorTime => CallMetric::OperatorTime,
         Metric::CallTime => CallMetric::CallTime,
@@ -221,8 +217,10 @@ fn metric_of(builder: &mut CallTreeBuilder, metric: Metric, sources: &[String]) 
         Metric::Allocated => CallMetric::Allocated,
         Metric::Freed => CallMetric::Freed,
         Metric::Counter(index) => {
-            let unnamed = || format!("counter_{index}");
-            CallMetric::Counter(builder.text(&sources.get(usize::from(index)).cloned().unwrap_or_else(unnamed)))
+            let known = COUNTERS.get(usize::from(index));
+            CallMetric::Counter(
+                builder.text(&known.map_or_else(|| format!("counter_{index}"), |&name| name.to_owned())),
+            )
         }
         _ => return None,
     })

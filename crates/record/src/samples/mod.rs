@@ -6,6 +6,7 @@
 //! belong to their threads.
 
 mod codes;
+pub(crate) mod counters;
 mod handler;
 mod open;
 mod record;
@@ -20,6 +21,7 @@ use crate::process::Process;
 use codes::Codes;
 use record::ThreadRecord;
 use resolve::Resolver;
+use stackline_recording::COUNTERS;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use timer::Clock;
@@ -58,6 +60,10 @@ pub(crate) struct Sampler {
     resolver: Mutex<Resolver>,
     /// Threads that got no timer.
     refused: AtomicU64,
+    /// Counters that are read with each sample.
+    counters: Vec<u16>,
+    /// What is to be said of the others.
+    without: String,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -68,12 +74,19 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 ///
 /// # Errors
 /// A sentence that says why nothing is sampled.
-pub(crate) fn start(rates: Rates) -> Result<String, String> {
+pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
     Open::forget_all();
+    // A forked child has files of its parent's.
+    for (_, record) in Sampler::current().into_iter().flat_map(Sampler::all_records) {
+        record.counters.stop();
+    }
     if rates.cpu == 0 && rates.real == 0 {
         return Err("off".into());
     }
     let signal = handler::install().ok_or("no signal is free")?;
+    let (counters, missing) = counters::available(counters);
+    let name = |&counter: &u16| COUNTERS.get(usize::from(counter)).copied().unwrap_or_default();
+    let without = missing.iter().map(|(counter, error)| format!("; no {}: {error}", name(counter))).collect();
     let sampler: &'static Sampler = Box::leak(Box::new(Sampler {
         process: std::process::id(),
         signal,
@@ -86,6 +99,8 @@ pub(crate) fn start(rates: Rates) -> Result<String, String> {
         wake: Condvar::new(),
         resolver: Mutex::default(),
         refused: AtomicU64::new(0),
+        counters,
+        without,
     }));
     sampler.spawn_watcher().map_err(|error| format!("cannot start a thread: {error}"))?;
     CURRENT.store(std::ptr::from_ref(sampler).cast_mut(), Ordering::Release);
@@ -106,6 +121,9 @@ pub(crate) fn stop() {
         sampler.wake.notify_all();
         sampler.paused.store(true, Ordering::SeqCst);
         lock(&sampler.watched).stop();
+        for (_, record) in sampler.all_records() {
+            record.counters.stop();
+        }
     }
 }
 
@@ -143,6 +161,10 @@ impl Sampler {
             .map(|(clock, hz)| format!("{} at {hz} Hz", names[clock as usize]))
             .collect::<Vec<_>>()
             .join(", ");
+        for &counter in &self.counters {
+            line.push_str(&format!(", {}", COUNTERS.get(usize::from(counter)).copied().unwrap_or_default()));
+        }
+        line.push_str(&self.without);
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [
             (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),

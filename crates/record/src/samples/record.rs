@@ -1,6 +1,7 @@
 //! What one sampled thread needs: made beforehand by the thread that watches all others, used by its signal handler.
 
 use super::codes::{Codes, UNKNOWN};
+use super::counters::{Counters, MAX_COUNTERS};
 use super::open::{Interrupted, Open};
 use super::ring::Ring;
 use super::timer::Clock;
@@ -54,6 +55,7 @@ pub(super) struct ThreadRecord {
     pub(super) samples: Ring,
     pub(super) names: Ring,
     pub(super) losses: Losses,
+    pub(super) counters: Counters,
     scratch: UnsafeCell<Scratch>,
 }
 
@@ -76,6 +78,7 @@ impl ThreadRecord {
             samples: Ring::new(SAMPLES),
             names: Ring::new(NAMES),
             losses: Losses::default(),
+            counters: Counters::default(),
             scratch: UnsafeCell::new(Scratch { python, native, words }),
         }
     }
@@ -100,7 +103,7 @@ impl ThreadRecord {
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread that the record is assigned to.
-    pub(super) unsafe fn sample(&self, clock: Clock, codes: &Codes, at: Registers) {
+    pub(super) unsafe fn sample(&self, clock: Clock, codes: &Codes, counters: usize, at: Registers) {
         let tid = self.tid.load(Ordering::Relaxed);
         let Some(now) = clock.now(tid) else { return };
         let last = &self.last[clock as usize];
@@ -121,8 +124,13 @@ impl ThreadRecord {
             let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
             self.native(ended, native.frames(), &mut found, &mut scratch.words);
         }
+        let mut counts = [0; MAX_COUNTERS];
+        let counts = counts.get_mut(..counters).unwrap_or(&mut []);
+        self.counters.read(counts);
+        found.counters = counts.len() as u8;
         let head = self.head(clock, operator, &mut found);
-        let parts = [&head.pack(interval, dlmonitor::clock::ticks()), scratch.words.get(..found.words).unwrap_or(&[])];
+        let parts =
+            [&head.pack(interval, dlmonitor::clock::ticks()), scratch.words.get(..found.words).unwrap_or(&[]), counts];
         if self.samples.push(&parts) {
             // What found no place is part of the next interval.
             last.store(now, Ordering::Relaxed);
@@ -191,6 +199,7 @@ impl ThreadRecord {
             python: found.frames as u32,
             modules: found.modules,
             native: found.native,
+            counters: found.counters,
             cut: found.walk == Walk::Cut,
             caller: found.caller,
             operator: operator.map(|operator| (operator.tree, operator.node)),
@@ -221,6 +230,7 @@ struct Found {
     frames: usize,
     modules: u8,
     native: u16,
+    counters: u8,
     /// Words in all.
     words: usize,
     caller: bool,
@@ -228,7 +238,7 @@ struct Found {
 
 impl Default for Found {
     fn default() -> Self {
-        Self { walk: Walk::Nothing, frames: 0, modules: 0, native: 0, words: 0, caller: false }
+        Self { walk: Walk::Nothing, frames: 0, modules: 0, native: 0, counters: 0, words: 0, caller: false }
     }
 }
 
@@ -242,6 +252,8 @@ pub(super) struct Head {
     pub(super) modules: u8,
     /// Native addresses after them, innermost first.
     pub(super) native: u16,
+    /// What counters counted, after everything else: at most 31 of them.
+    pub(super) counters: u8,
     /// Whether older frames are missing.
     pub(super) cut: bool,
     /// Whether the oldest frame is the one that called the operator, and stands above it already.
@@ -253,7 +265,10 @@ pub(super) struct Head {
 impl Head {
     fn pack(self, interval: u64, at: u64) -> [u64; HEAD] {
         let operator = self.operator.map_or(u64::MAX, |(tree, node)| u64::from(tree) << 32 | u64::from(node));
-        let flags = self.clock as u64 | u64::from(self.cut) << 1 | u64::from(self.caller) << 2;
+        let flags = self.clock as u64
+            | u64::from(self.cut) << 1
+            | u64::from(self.caller) << 2
+            | u64::from(self.counters & 31) << 3;
         [
             flags | u64::from(self.modules) << 8 | u64::from(self.native) << 16 | u64::from(self.python) << 32,
             interval,
@@ -270,6 +285,7 @@ impl Head {
             python: (facts >> 32) as u32,
             modules: (facts >> 8) as u8,
             native: (facts >> 16) as u16,
+            counters: (facts >> 3) as u8 & 31,
             cut: facts & 2 != 0,
             caller: facts & 4 != 0,
             operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
@@ -290,6 +306,7 @@ mod tests {
                 python: 2,
                 modules: 200,
                 native: 60_000,
+                counters: 8,
                 cut: true,
                 caller: false,
                 operator,

@@ -55,6 +55,7 @@ impl Resolver {
         for &index in &ended {
             self.spare.extend(self.trees.remove(&index));
             if let Some(record) = sampler.record(index) {
+                record.counters.stop();
                 record.tid.store(0, Ordering::Release);
             }
         }
@@ -77,7 +78,7 @@ impl Resolver {
             let mut tree = None;
             while record.samples.pop(end, &mut entry) {
                 let tree = tree.get_or_insert_with(|| self.tree(process, index, record));
-                self.put(process, &trees, tree, &entry);
+                self.put(sampler, process, &trees, tree, &entry);
             }
             self.entry = entry;
             self.trees.extend(tree.map(|tree| (index, tree)));
@@ -118,8 +119,9 @@ impl Resolver {
         Tree { owner, name, operators: FxHashMap::default(), slots: FxHashMap::default() }
     }
 
-    fn put(&mut self, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
+    fn put(&mut self, sampler: &Sampler, process: &Process, trees: &[Registered], tree: &mut Tree, sample: &[u64]) {
         let Some((head, interval, at, frames)) = Head::unpack(sample) else { return };
+        let (frames, counts) = frames.split_at(frames.len().saturating_sub(usize::from(head.counters)));
         let mut node = head.operator.map_or(ROOT, |operator| tree.operator(process, trees, operator));
         if head.cut {
             node = tree.child(process, node, process.overflow);
@@ -148,6 +150,9 @@ impl Resolver {
             Clock::Real => Metric::RealTime,
         };
         tree.add(node, metric, interval);
+        for (&counter, &count) in sampler.counters.iter().zip(counts).filter(|(_, count)| **count > 0) {
+            tree.add(node, Metric::Counter(counter), count);
+        }
         process.post(TimedSample { tree: tree.owner.shared.id, node, at, metric, value: interval });
     }
 

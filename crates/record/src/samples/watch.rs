@@ -113,6 +113,7 @@ impl Sampler {
         let index = watched.free.pop().or_else(|| self.make_record())?;
         let record = self.record(index)?;
         record.assign(tid, name);
+        record.counters.start(&self.counters, tid);
         let serial = record.serial.load(Ordering::Relaxed);
         let mut timers = Vec::new();
         for (clock, hz) in self.clocks() {

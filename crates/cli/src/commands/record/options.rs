@@ -3,7 +3,11 @@
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::wrong_use;
 use anyhow::Result;
+use stackline_recording::COUNTERS;
 use std::ffi::OsString;
+
+/// Counters that a recording has at most.
+const MAX_COUNTERS: usize = 8;
 
 /// What can be left out.
 const SOURCES: &[&str] = &["python", "pytorch"];
@@ -12,6 +16,15 @@ const SOURCES: &[&str] = &["python", "pytorch"];
 pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(unknown) = args.without.iter().find(|name| !SOURCES.contains(&name.as_str())) {
         return Err(wrong_use(format!("no source {unknown:?}; --without knows: {}", SOURCES.join(", "))));
+    }
+    if let Some(unknown) = args.counters.iter().find(|name| !COUNTERS.contains(&name.as_str())) {
+        return Err(wrong_use(format!("no counter {unknown:?}; --counters knows: {}", COUNTERS.join(", "))));
+    }
+    if args.counters.len() > MAX_COUNTERS {
+        return Err(wrong_use(format!("{} counters; at most {MAX_COUNTERS} can be read", args.counters.len())));
+    }
+    if !args.counters.is_empty() && args.sample_hz == Some(0) && args.real_hz.unwrap_or(0) == 0 {
+        return Err(wrong_use("--counters are read with samples, and --sample-hz 0 takes none"));
     }
     if common.rank.is_some() {
         return Err(wrong_use("record takes all ranks; `stackline calls --by rank` tells them apart"));
@@ -25,6 +38,7 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     set("STACKLINE_MODE", args.mode.map(|mode| mode_name(mode).to_owned()));
     set("STACKLINE_SAMPLE_HZ", number(args.sample_hz));
     set("STACKLINE_REAL_HZ", number(args.real_hz));
+    set("STACKLINE_COUNTERS", (!args.counters.is_empty()).then(|| args.counters.join(",")));
     set("STACKLINE_MAX_NODES", number(args.max_nodes));
     set("STACKLINE_EVERY", number(args.every));
     set("STACKLINE_AFTER", args.after.clone());
