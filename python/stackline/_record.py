@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Sequence, Callable
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
@@ -158,6 +158,8 @@ def record(
     memory: bool | None = None,
     native: bool | None = None,
     sample_hz: int | None = None,
+    real_hz: int | None = None,
+    counters: Sequence[str] | None = None,
     mode: Literal["profile", "trace"] | None = None,
     steps: Steps | str = None,
     every: int | None = None,
@@ -173,10 +175,12 @@ def record(
 
     ``path``: the run directory, which must not exist yet. ``python``, ``pytorch``: whether to read Python's frames and
     to record PyTorch's operators (both on). ``memory``: tensors' allocations (off). ``native``: frames of native code
-    below operators and in samples. ``sample_hz``: samples per second of CPU time and thread, 0 for none (99).
+    below operators and in samples. ``sample_hz``: samples per second of CPU time and thread, 0 for none (99);
+    ``real_hz``: of wall-clock time (none). ``counters``: counters of the system and the processor that are read with
+    samples, such as ``["page-faults", "cycles"]``; those that the machine lacks are left out, and said.
     ``mode``: ``"profile"`` keeps one tree, whose size does not depend on how long the program runs; ``"trace"`` keeps
     each single call as well. What to record: ``steps``, training steps by number from 0, or ``(first, last)`` with
-    both ends included, or a text ``"10..20"`` without the 20, as on the command line (optimizers tell where steps end);
+    both ends included, or a text ``"10..20"`` as on the command line (optimizers tell where steps end);
     ``every``, one step of so many; ``after`` and ``duration``, seconds or texts such as ``"30s"``. ``max_nodes``: call
     paths that one thread's tree may have. What is not given is as the environment says (``STACKLINE_SAMPLE_HZ`` ...).
 
@@ -187,7 +191,10 @@ def record(
     ``OSError`` if the run directory exists or cannot be made. Once it runs, whatever fails stands aside with one line
     on stderr.
     """
-    options = Options(python, pytorch, memory, native, sample_hz, mode, steps, every, after, duration, max_nodes)
+    options = Options(
+        python=python, pytorch=pytorch, memory=memory, native=native, sample_hz=sample_hz, real_hz=real_hz,
+        counters=counters, mode=mode, steps=steps, every=every, after=after, duration=duration, max_nodes=max_nodes,
+    )  # fmt: skip
     return Recording(path, options)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,6 +13,11 @@ from ._analyses import Steps
 _UNITS_S = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 # Beyond, a program does little else than being looked at.
 _MOST_HZ = 10_000
+# As the recorder knows them.
+COUNTERS = (
+    "page-faults", "major-faults", "context-switches", "cpu-migrations", "cycles", "instructions", "cache-references",
+    "cache-misses", "branches", "branch-misses",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -23,6 +29,8 @@ class Options:
     memory: bool | None = None
     native: bool | None = None
     sample_hz: int | None = None
+    real_hz: int | None = None
+    counters: Sequence[str] | None = None
     mode: Literal["profile", "trace"] | None = None
     steps: Steps | str = None
     every: int | None = None
@@ -38,8 +46,11 @@ class Options:
         for name, switch in (("MEMORY", self.memory), ("NATIVE", self.native)):
             if switch is not None:
                 found[f"STACKLINE_{name}"] = "1" if switch else "0"
-        if self.sample_hz is not None:
-            found["STACKLINE_SAMPLE_HZ"] = str(_number("sample_hz", self.sample_hz, 0, _MOST_HZ))
+        for name, hz in (("sample_hz", self.sample_hz), ("real_hz", self.real_hz)):
+            if hz is not None:
+                found[f"STACKLINE_{name.upper()}"] = str(_number(name, hz, 0, _MOST_HZ))
+        if self.counters is not None:
+            found["STACKLINE_COUNTERS"] = _counters(self.counters)
         if self.mode is not None:
             if self.mode not in ("profile", "trace"):
                 raise ValueError(f"mode is {self.mode!r}; there are 'profile' and 'trace'")
@@ -70,19 +81,25 @@ def _number(name: str, value: int, least: int, most: int) -> int:
     return value
 
 
+def _counters(counters: Sequence[str]) -> str:
+    unknown = [name for name in ([counters] if isinstance(counters, str) else counters) if name not in COUNTERS]
+    if unknown or isinstance(counters, str):
+        raise ValueError(f"counters is {counters!r}; give a list of some of {', '.join(COUNTERS)}")
+    return ",".join(counters)
+
+
 def _steps(steps: int | tuple[int, int] | str) -> str:
-    """``A..B``, with B left out. Steps count from 0."""
+    """``A..B``, both included. Steps count from 0."""
     if isinstance(steps, str):
         found = re.fullmatch(r"(\d*)\.\.(\d*)", steps.strip())
         if not found:
             raise ValueError(f"steps is {steps!r}; give (10, 19), or '10..20' as on the command line")
-        first, end = int(found[1] or 0), int(found[2]) if found[2] else None
+        first, last = int(found[1] or 0), int(found[2]) if found[2] else None
     else:
         first, last = (steps, steps) if isinstance(steps, int) else steps
-        end = last + 1
-    if first < 0 or (end is not None and end <= first):
+    if first < 0 or (last is not None and last < first):
         raise ValueError(f"steps is {steps!r}: no step is meant by that; they count from 0")
-    return f"{first}..{'' if end is None else end}"
+    return f"{first}..{'' if last is None else last}"
 
 
 def _time(name: str, time: float | str) -> str:

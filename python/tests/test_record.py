@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from conftest import REPOSITORY
 from recording import PACKAGE, environment, needs_recorder, run_program, streams, succeeds
 
 import stackline as sl
-from stackline._record_options import Options
+from stackline._record_options import COUNTERS, Options
 
 pytestmark = needs_recorder
 
@@ -133,7 +134,7 @@ def test_the_environment_is_what_it_was(tmp_path: Path) -> None:
     assert set_.pop("STACKLINE_RECORD") == os.path.abspath("run.stackline") and set_.pop("STACKLINE_RECORDER")
     print(set_ == {
         "STACKLINE_WITHOUT": "pytorch,python", "STACKLINE_MEMORY": "1", "STACKLINE_SAMPLE_HZ": "50",
-        "STACKLINE_MODE": "trace", "STACKLINE_STEPS": "2..4", "STACKLINE_AFTER": "0.500000",
+        "STACKLINE_MODE": "trace", "STACKLINE_STEPS": "2..3", "STACKLINE_AFTER": "0.500000",
     })
     print(dict(os.environ) == before | {"OTHER": "kept", "STACKLINE_MODE": "changed"})
     """
@@ -178,6 +179,7 @@ def test_options_that_make_no_sense_are_refused_at_once() -> None:
     wrong: list[dict[str, Any]] = [
         {"mode": "all"}, {"steps": "5"}, {"steps": "7..3"}, {"steps": (4, 2)}, {"steps": -1}, {"every": 0},
         {"after": "3 parsecs"}, {"duration": -1.0}, {"sample_hz": -1}, {"sample_hz": 10**6}, {"max_nodes": 0},
+        {"real_hz": -5}, {"counters": ["page-fault"]}, {"counters": "cycles"},
     ]  # fmt: skip
     for options in wrong:
         [name] = options
@@ -185,10 +187,17 @@ def test_options_that_make_no_sense_are_refused_at_once() -> None:
             sl.record("never.stackline", **options)
 
 
+def test_counters_are_those_of_the_recorder() -> None:
+    source = Path(__file__).parents[2] / "crates" / "recording" / "src" / "record.rs"
+    listed = source.read_text().split("pub const COUNTERS: &[&str] = &[")[1].split("];")[0]
+    assert tuple(re.findall(r'"([^"]+)"', listed)) == COUNTERS
+    assert Options(counters=["cycles", "page-faults"]).environment() == {"STACKLINE_COUNTERS": "cycles,page-faults"}
+
+
 def test_options_become_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STACKLINE_WITHOUT", raising=False)
     assert Options().environment() == {}
-    assert Options(steps=3).environment() == {"STACKLINE_STEPS": "3..4"}
+    assert Options(steps=3).environment() == {"STACKLINE_STEPS": "3..3"}
     assert Options(steps="..5", every=10).environment() == {"STACKLINE_STEPS": "0..5", "STACKLINE_EVERY": "10"}
     assert Options(steps="5..").environment() == {"STACKLINE_STEPS": "5.."}
     assert Options(native=False, duration="2m").environment() == {"STACKLINE_NATIVE": "0", "STACKLINE_DURATION": "2m"}

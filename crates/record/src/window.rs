@@ -10,7 +10,7 @@ const STEP: &[u8] = b"Optimizer.step#";
 /// What shall be recorded. All conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
-    /// Steps from the first up to, but without, the second; counted from 0.
+    /// Steps from the first to the second, both included; counted from 0.
     pub(crate) steps: Option<(u64, u64)>,
     /// One step of so many.
     pub(crate) every: Option<u64>,
@@ -42,7 +42,7 @@ impl Wanted {
 
     fn holds(&self, step: u64, elapsed: Duration) -> bool {
         let after = self.after.unwrap_or_default();
-        self.steps.is_none_or(|(from, to)| (from..to).contains(&step))
+        self.steps.is_none_or(|(from, to)| (from..=to).contains(&step))
             && self.every.is_none_or(|every| step.is_multiple_of(every))
             && elapsed >= after
             && self.duration.is_none_or(|duration| elapsed < after + duration)
@@ -53,7 +53,7 @@ fn range(text: &str) -> Option<(u64, u64)> {
     let (from, to) = text.split_once("..")?;
     let bound = |text: &str, default| if text.is_empty() { Some(default) } else { text.parse().ok() };
     let (from, to) = (bound(from, 0)?, bound(to, u64::MAX)?);
-    (from < to).then_some((from, to))
+    (from <= to).then_some((from, to))
 }
 
 fn seconds(text: &str) -> Option<Duration> {
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn what_makes_no_sense_is_refused() {
-        for steps in ["5", "7..3", "a..b", "3..3"] {
+        for steps in ["5", "7..3", "a..b"] {
             assert_eq!(wanted(Some(steps), None, None, None), None, "{steps}");
         }
         for time in ["", "s", "-3s", "3 parsecs"] {
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn steps_and_times_open_and_close_it() {
-        let window = Window::new(wanted(Some("2..4"), None, Some("1500ms"), Some("2s")).unwrap());
+        let window = Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap());
         let mut open = Vec::new();
         for second in 0..6 {
             open.push(window.is_open());

@@ -47,8 +47,7 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
         if steps.first < 0 {
             return Err(wrong_use(format!("steps count from 0, {} is not one of them", steps.first)));
         }
-        // The recorder leaves the end out.
-        set("STACKLINE_STEPS", Some(format!("{}..{}", steps.first, steps.last.saturating_add(1))));
+        set("STACKLINE_STEPS", Some(format!("{}..{}", steps.first, steps.last)));
     }
     Ok(variables)
 }
