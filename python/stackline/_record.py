@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Sequence, Callable
+from collections.abc import Callable, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType, TracebackType
 from typing import Any, Literal, ParamSpec, TypeVar, cast
