@@ -1,0 +1,70 @@
+//! Debug information that lies in a file of its own.
+
+use crate::elf::Elf;
+use crate::map::{Mapped, map};
+use std::ffi::OsStr;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+/// A separate debug file.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: Mapped,
+}
+
+/// The debug file of a build id: `FOLDER/.build-id/ab/cdef….debug`.
+pub(crate) fn by_build_id(folders: &[PathBuf], build_id: &[u8]) -> Option<Found> {
+    let [first, rest @ ..] = build_id else { return None };
+    if rest.is_empty() {
+        return None;
+    }
+    let mut name = String::new();
+    for byte in rest {
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{byte:02x}");
+    }
+    let relative = format!(".build-id/{first:02x}/{name}.debug");
+    folders.iter().find_map(|folder| {
+        let path = folder.join(&relative);
+        let bytes = map(&path)?;
+        Elf::parse(&bytes)?.has_build_id(build_id).then_some(())?;
+        Some(Found { path, bytes })
+    })
+}
+
+/// The debug file that a library's `.gnu_debuglink` names: beside it, in `.debug/`, or below one of the folders.
+pub(crate) fn by_link(folders: &[PathBuf], library: &Path, elf: &Elf<'_>) -> Option<Found> {
+    let (name, checksum) = elf.debug_link()?;
+    // A name, whatever it looks like: never a way to another folder.
+    let name = Path::new(OsStr::from_bytes(name)).file_name()?;
+    // The link counts from where the file really is, and packages from where it is known.
+    let real = library.canonicalize().ok();
+    let homes: Vec<&Path> = [Some(library), real.as_deref()].into_iter().flatten().filter_map(Path::parent).collect();
+    let beside = homes.iter().flat_map(|home| [home.join(name), home.join(".debug").join(name)]);
+    let below = folders.iter().flat_map(|folder| {
+        homes.iter().filter_map(move |home| Some(folder.join(home.strip_prefix("/").ok()?).join(name)))
+    });
+    beside.chain(below).find_map(|path| {
+        let bytes = map(&path)?;
+        let debug = Elf::parse(&bytes)?;
+        let belongs = match (elf.build_id(), debug.build_id()) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            _ => crc32fast::hash(&bytes) == checksum,
+        };
+        // The link may lead back to a library of the same name, which has nothing more to say.
+        (belongs && debug.has_debug_info()).then_some(())?;
+        Some(Found { path, bytes })
+    })
+}
+
+/// The file that a debug file shares with others (`dwz`), by its path or its build id.
+pub(crate) fn shared(folders: &[PathBuf], debug: &Path, elf: &Elf<'_>) -> Option<Found> {
+    let (path, build_id) = elf.shared_debug_link()?;
+    let path = Path::new(OsStr::from_bytes(path));
+    // An absolute path replaces what it is joined to.
+    let path = debug.canonicalize().ok()?.parent()?.join(path);
+    let named = map(&path).filter(|bytes| Elf::parse(bytes).is_some_and(|elf| elf.has_build_id(build_id)));
+    named.map(|bytes| Found { path, bytes }).or_else(|| by_build_id(folders, build_id))
+}

@@ -1,0 +1,133 @@
+//! Functions by symbol tables: one pass over a table for all addresses, so that nothing has to be kept of it.
+
+use crate::elf::{ENDIAN, Elf, Symbols};
+use object::elf::{SHF_EXECINSTR, STB_GLOBAL, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, SectionHeader64, Sym64};
+use object::read::elf::{SectionHeader as _, Sym as _};
+use object::{LittleEndian, SectionIndex};
+use std::cmp::Reverse;
+
+/// Comparisons of symbols with addresses, per table: a table that needs more was made to deceive.
+const MAX_WORK: usize = 1 << 26;
+
+/// A symbol that names an address. The greatest one names it best.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Candidate<'a> {
+    /// Symbols with a size say what they cover.
+    sized: bool,
+    start: u64,
+    is_function: bool,
+    /// Of several names for the same, the one that people use: `read`, not `__read`.
+    underscores: Reverse<usize>,
+    binding: u8,
+    /// The shorter one, and then the first one by text, so that the order of the table decides nothing.
+    length: Reverse<usize>,
+    name: Reverse<&'a [u8]>,
+}
+
+/// The name of the function at each address.
+pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a [u8]>> {
+    let mut order: Vec<usize> = (0..addresses.len()).collect();
+    order.sort_unstable_by_key(|&at| addresses[at]);
+    let sorted: Vec<u64> = order.iter().map(|&at| addresses[at]).collect();
+    let mut best: Vec<Option<Candidate<'a>>> = vec![None; sorted.len()];
+    // Where the last function before each address begins: what has no size ends there.
+    let mut starts = vec![0_u64; sorted.len()];
+    let mut unsized_symbols = Vec::new();
+    for file in files {
+        for table in file.symbol_tables() {
+            let mut work = 0;
+            for symbol in table.symbols() {
+                let Some((section, is_function)) = code(file, table, symbol) else { continue };
+                let (start, size) = (symbol.st_value(ENDIAN), symbol.st_size(ENDIAN));
+                let first = sorted.partition_point(|&address| address < start);
+                let Some(latest) = starts.get_mut(first) else { continue };
+                *latest = start.max(*latest);
+                if size == 0 {
+                    unsized_symbols.push((table, symbol, section, is_function, first));
+                    continue;
+                }
+                let end = start.saturating_add(size);
+                for (address, best) in sorted[first..].iter().zip(&mut best[first..]) {
+                    work += 1;
+                    if *address >= end || work > MAX_WORK {
+                        break;
+                    }
+                    consider(best, table, symbol, is_function);
+                }
+            }
+        }
+    }
+    for at in 1..starts.len() {
+        starts[at] = starts[at].max(starts[at - 1]);
+    }
+    let mut work = 0;
+    for (table, symbol, section, is_function, first) in unsized_symbols {
+        let start = symbol.st_value(ENDIAN);
+        let end = section.sh_addr(ENDIAN).saturating_add(section.sh_size(ENDIAN));
+        for at in first..sorted.len() {
+            work += 1;
+            if starts[at] != start || sorted[at] >= end || work > MAX_WORK {
+                break;
+            }
+            consider(&mut best[at], table, symbol, is_function);
+        }
+    }
+    let mut names = vec![None; addresses.len()];
+    for (at, best) in order.into_iter().zip(best) {
+        names[at] = best.map(|best| best.name.0);
+    }
+    names
+}
+
+/// The section of code that a symbol lies in, and whether it is a function; `None` if it is none.
+fn code<'a>(
+    file: &Elf<'a>,
+    table: &Symbols<'a>,
+    symbol: &Sym64<LittleEndian>,
+) -> Option<(&'a SectionHeader64<LittleEndian>, bool)> {
+    let is_function = match symbol.st_type() {
+        STT_FUNC | STT_GNU_IFUNC => true,
+        // Labels of assembly.
+        STT_NOTYPE => false,
+        _ => return None,
+    };
+    if symbol.is_undefined(ENDIAN) {
+        return None;
+    }
+    let section = file.file.elf_section_table().section(SectionIndex(symbol.st_shndx(ENDIAN).0.into())).ok()?;
+    let is_code = section.sh_flags(ENDIAN) & SHF_EXECINSTR == SHF_EXECINSTR;
+    // Marks of ARM (`$x`), and labels that compilers made.
+    let is_name = is_function || !matches!(table.symbol_name(ENDIAN, symbol).ok()?, [b'$' | b'.', ..] | []);
+    (is_code && is_name).then_some((section, is_function))
+}
+
+fn consider<'a>(
+    best: &mut Option<Candidate<'a>>,
+    table: &Symbols<'a>,
+    symbol: &Sym64<LittleEndian>,
+    is_function: bool,
+) {
+    let (sized, start) = (symbol.st_size(ENDIAN) > 0, symbol.st_value(ENDIAN));
+    // Names are looked at only where they decide.
+    if best.is_some_and(|best| (best.sized, best.start, best.is_function) > (sized, start, is_function)) {
+        return;
+    }
+    let Ok(name) = table.symbol_name(ENDIAN, symbol) else { return };
+    if name.is_empty() {
+        return;
+    }
+    let candidate = Candidate {
+        sized,
+        start,
+        is_function,
+        underscores: Reverse(name.iter().take_while(|&&byte| byte == b'_').count()),
+        binding: match symbol.st_bind() {
+            STB_GLOBAL => 2,
+            STB_WEAK => 1,
+            _ => 0,
+        },
+        length: Reverse(name.len()),
+        name: Reverse(name),
+    };
+    *best = (*best).max(Some(candidate));
+}

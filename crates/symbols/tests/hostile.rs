@@ -1,0 +1,74 @@
+//! Whatever the bytes are, there is an answer and no panic.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+mod support;
+
+use proptest::prelude::*;
+use stackline_symbols::{Library, Symbolizer, content};
+use support::{Folder, build_id, functions, have};
+
+/// Asks for names in a file of these bytes, as whoever recorded it.
+fn ask(folder: &Folder, bytes: &[u8], id: &[u8], offsets: &[u64]) {
+    let path = folder.path.join("damaged.so");
+    std::fs::write(&path, bytes).unwrap();
+    let symbolizer = Symbolizer::with_debug_folders(vec![folder.path.clone()]);
+    let with_id = Library { path: path.clone(), build_id: id.to_vec(), content: None };
+    let names = symbolizer.names(&with_id, offsets);
+    assert_eq!(names.frames.len(), offsets.len());
+    let with_content = Library { content: content(&path), path, build_id: Vec::new() };
+    assert_eq!(symbolizer.names(&with_content, offsets).frames.len(), offsets.len());
+}
+
+/// Changes some bytes, by position and value, and cuts the rest off.
+fn damaged(bytes: &[u8], changes: &[(f64, u8)], cut: f64) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for (place, value) in changes {
+        let at = (place * bytes.len() as f64) as usize;
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = *value;
+        }
+    }
+    bytes.truncate((cut * bytes.len() as f64) as usize);
+    bytes
+}
+
+#[test]
+fn any_bytes_have_an_answer() {
+    let folder = Folder::new();
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig { cases: 300, ..ProptestConfig::default() });
+    let bytes = (any::<bool>(), proptest::collection::vec(any::<u8>(), 0..600));
+    runner
+        .run(&bytes, |(elf, mut bytes)| {
+            if elf {
+                bytes.splice(0..0, *b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x3e\0\x01\0\0\0");
+            }
+            ask(&folder, &bytes, &[1, 2], &[0, 1, 4096, u64::MAX]);
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn damaged_libraries_have_an_answer() {
+    if !have(&["gcc", "nm", "readelf"]) {
+        return;
+    }
+    for packing in ["none", "zlib"] {
+        let folder = Folder::new();
+        let library = folder.plain("whole.so", &[&format!("-gz={packing}")]);
+        let (bytes, id) = (std::fs::read(&library).unwrap(), build_id(&library));
+        let offsets: Vec<u64> =
+            functions(&library, |_| true).iter().flat_map(|(_, start, size)| [*start, start + size / 2]).collect();
+        let mut runner =
+            proptest::test_runner::TestRunner::new(ProptestConfig { cases: 400, ..ProptestConfig::default() });
+        let cut = prop_oneof![3 => Just(1.0), 1 => 0.0..1.0];
+        let anywhere = proptest::collection::vec((0.0..1.0, any::<u8>()), 0..40);
+        runner
+            .run(&(anywhere, cut), |(changes, cut)| {
+                ask(&folder, &damaged(&bytes, &changes, cut), &id, &offsets);
+                Ok(())
+            })
+            .unwrap();
+    }
+}
