@@ -1,9 +1,10 @@
 //! Recordings of calls: opens their tables, or their streams where there are no tables that hold all of them.
 
-use crate::Error;
+use crate::{Error, symbols};
 use stackline_ingest::recording;
 use stackline_model::CallTree;
 use stackline_store::{CallsEntry, WriteOptions};
+use stackline_symbols::Symbolizer;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -25,21 +26,22 @@ pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
         return tree.ok_or_else(|| Error::NoCalls { path: run.to_owned() });
     }
     // A process may have written on since the tables were made, and whoever made them may have been killed half-way.
-    if entry(run).is_some_and(|entry| entry.streams == sizes(run))
+    // Streams name native code, which older tables did not.
+    if entry(run).is_some_and(|entry| entry.streams == sizes(run) && !entry.unnamed)
         && let Ok(Some(tree)) = stackline_store::read_calls(run)
     {
         return Ok(tree);
     }
-    Ok(recording::read_recording(run)?)
+    Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
-/// Merges the streams of a recording and keeps the result in it. The streams stay.
+/// Merges the streams of a recording, names its native code while its libraries are at hand, and keeps the result in it. The streams stay.
 ///
 /// # Errors
 /// If there are no streams, if none can be read, or if the tables cannot be written.
 pub fn merge_calls(run: &Path) -> Result<CallTree, Error> {
     let sizes = sizes(run);
-    let tree = recording::read_recording(run)?;
+    let tree = symbols::named(recording::read_recording(run)?, &Symbolizer::new());
     stackline_store::write_calls(&tree, run, sizes, &WriteOptions { sync: false, ..WriteOptions::default() })?;
     Ok(tree)
 }

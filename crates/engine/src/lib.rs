@@ -20,6 +20,7 @@ mod names;
 mod open;
 mod ranks;
 mod run;
+mod symbols;
 mod watch;
 
 pub use calls::{is_recording, merge_calls, open_calls};

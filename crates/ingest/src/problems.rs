@@ -95,6 +95,12 @@ codes! {
     TREE_FULL "tree_full" Lost
         "calls found no place in a full tree and were put into one node of their own; --max-nodes allows more";
     NOT_RECORDED "not_recorded" Lost "the recorder left something out";
+    LIBRARY_CHANGED "library_changed" Skipped
+        "a library is another one now than when it was recorded: its functions have no names";
+    LIBRARY_MISSING "library_missing" Skipped "a library is not there any more: its functions have no names";
+    LIBRARY_UNKNOWN "library_unknown" Skipped
+        "nothing tells whether a library is the one that was recorded: its functions have no names";
+    LIBRARY_UNREADABLE "library_unreadable" Skipped "a library cannot be read: its functions have no names";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
 }
 
@@ -102,6 +108,30 @@ codes! {
 pub fn note_rank_by_position(report: &mut ReadReport, traces: u64, example: &str) {
     RANK_BY_POSITION.count_many(report, traces, None, example);
     report.sort();
+}
+
+/// What can keep a library's functions from being named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LibraryProblem {
+    /// It is another one now.
+    Changed,
+    /// It is not there.
+    Missing,
+    /// Nothing tells whether it is the same.
+    Unknown,
+    /// It cannot be read.
+    Unreadable,
+}
+
+/// Counts a library whose functions have no names. For those who name them.
+pub fn count_library(report: &mut ReadReport, problem: LibraryProblem, path: &str) {
+    let code = match problem {
+        LibraryProblem::Changed => LIBRARY_CHANGED,
+        LibraryProblem::Missing => LIBRARY_MISSING,
+        LibraryProblem::Unknown => LIBRARY_UNKNOWN,
+        LibraryProblem::Unreadable => LIBRARY_UNREADABLE,
+    };
+    code.count(report, None, path);
 }
 
 /// Counts an input that is no trace, or cannot be read, among others that are. For those who put several reads together.

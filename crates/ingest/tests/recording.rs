@@ -106,6 +106,7 @@ fn record() -> impl Strategy<Value = Record> {
         (id(), "[a-c]").prop_map(|(id, text)| Record::Text { id, text }),
         (id(), key).prop_map(|(id, key)| Record::Frame { id, key }),
         (id(), id()).prop_map(|(id, path)| Record::Library { id, path, build_id: vec![1] }),
+        (id(), any::<u64>()).prop_map(|(library, hash)| Record::LibraryContent { library, hash }),
         (id(), id(), id(), id()).prop_map(|(thread, id, parent, frame)| Record::Node { thread, id, parent, frame }),
         (id(), id(), metric, stats).prop_map(|(thread, node, metric, stats)| Record::Stats {
             thread,

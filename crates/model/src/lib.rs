@@ -36,8 +36,8 @@ mod tracks;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
 pub use call_tree::{
-    CallChildren, CallFrame, CallFrameKind, CallMetric, CallMetrics, CallNodes, CallProcess, CallRole, CallSource,
-    CallStats, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
+    CONTENT, CallChildren, CallFrame, CallFrameKind, CallMetric, CallMetrics, CallNodes, CallProcess, CallRole,
+    CallSource, CallStats, CallThread, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES,
 };
 pub use clock::DeviceClock;
 pub use events::{EventTable, NewEvent};

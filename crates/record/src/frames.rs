@@ -35,6 +35,7 @@ impl Frames {
         let path = self.text(&module.path.to_string_lossy());
         self.libraries.insert(module.id, id);
         self.records.push(Record::Library { id, path, build_id: module.build_id.clone() });
+        self.records.extend(module.content.map(|hash| Record::LibraryContent { library: id, hash }));
         id
     }
 

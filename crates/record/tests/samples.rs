@@ -4,6 +4,7 @@
 
 mod support;
 
+use stackline_model::{CallMetric, CallNodeId};
 use stackline_recording::{FrameKey, Metric};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -150,7 +151,7 @@ fn shares_of_python(python: &Path) -> Option<String> {
 /// Makes a library of a C program in `folder`; `None` without a compiler.
 fn compile(folder: &Path) -> Option<PathBuf> {
     let library = folder.join("libshares.so");
-    let arguments = ["-O2", "-shared", "-fPIC", "-fomit-frame-pointer", "-o"];
+    let arguments = ["-g", "-O2", "-shared", "-fPIC", "-fomit-frame-pointer", "-o"];
     let status = Command::new("cc").args(arguments).arg(&library).arg(here("tests/programs/shares.c")).status();
     match status {
         Ok(status) => assert!(status.success()),
@@ -207,7 +208,35 @@ fn shares_of_c(python: &Path, library: &Path) -> Option<String> {
     }
     let count: u64 = hits.values().sum();
     assert!(others * 20 < count, "{others} of {count} samples are in other places of the library");
+    check_names(folder.path(), library, &hits);
     None
+}
+
+/// Offline, the same samples lie in functions of the same names, on lines of the source.
+fn check_names(run: &Path, library: &Path, hits: &HashMap<String, u64>) {
+    let tree = stackline_engine::open_calls(run).unwrap();
+    let problems: Vec<_> = tree.report.problems.iter().filter(|p| p.example == library.to_str().unwrap()).collect();
+    assert!(problems.is_empty(), "{problems:?}");
+    let name = |node: CallNodeId| tree.frame(node).map(|frame| frame.name(&tree.strings)).unwrap_or_default();
+    let mut named = HashMap::<String, u64>::new();
+    for (node, _, _, stats) in tree.metrics.iter().filter(|row| row.2 == CallMetric::CpuTime) {
+        let path = tree.path(node);
+        let Some(outer) = path.iter().position(|&node| name(node) == "outer") else { continue };
+        let Some(&burn) = path.get(outer + 1) else { continue };
+        assert!(
+            path[..outer].iter().any(|&node| name(node) == "in_c"),
+            "{:?}",
+            path.iter().map(|&node| name(node)).collect::<Vec<_>>()
+        );
+        let frame = tree.frame(burn).unwrap();
+        assert!(tree.strings.get(frame.file().unwrap()).ends_with("shares.c"), "{frame:?}");
+        assert!(frame.line().is_some(), "{frame:?}");
+        *named.entry(name(burn)).or_default() += stats.count;
+    }
+    // Paths that the test could not tell by offsets alone may have more.
+    assert!(hits.iter().all(|(name, count)| named.get(name) >= Some(count)), "{named:?} {hits:?}");
+    let [named, hits] = [&named, hits].map(|counts| counts.values().sum::<u64>());
+    assert!(named * 95 <= hits * 100, "{named} and {hits} samples");
 }
 
 #[test]

@@ -104,6 +104,13 @@ pub enum Record {
         /// What it stands for.
         value: u64,
     },
+    /// What a library without build id is known by; it comes right after the library.
+    LibraryContent {
+        /// The library.
+        library: u32,
+        /// A hash of parts of its content (`dlmonitor::native::Module::content`).
+        hash: u64,
+    },
 }
 
 /// A watched process.

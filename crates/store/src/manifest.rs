@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Marks a manifest as ours.
 pub(crate) const FORMAT: &str = "stackline-run";
 /// The version that is written. Older ones are upgraded when they are opened (see `upgrade.rs`).
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 /// File name of the manifest.
 pub(crate) const FILE: &str = "manifest.json";
 
@@ -70,6 +70,9 @@ pub struct CallsEntry {
     pub streams: BTreeMap<String, u64>,
     /// What reading the streams had to skip or lost.
     pub report: ReadReport,
+    /// Native frames were not named yet, and have no columns for it (version 3).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unnamed: bool,
     /// Its tables: name to size.
     pub tables: BTreeMap<String, TableEntry>,
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 type Step = fn(&mut Value) -> Result<(), String>;
 
 /// Step `i` upgrades version `i + 1`.
-const STEPS: [Step; FORMAT_VERSION as usize - 1] = [one_to_two, two_to_three];
+const STEPS: [Step; FORMAT_VERSION as usize - 1] = [one_to_two, two_to_three, three_to_four];
 
 /// Brings a manifest to the current version.
 pub(crate) fn upgrade(path: &Path, mut manifest: Value) -> Result<Value, Error> {
@@ -40,5 +40,13 @@ fn one_to_two(manifest: &mut Value) -> Result<(), String> {
 
 /// Version 3 added `calls`, which a run without a recording does not have.
 fn two_to_three(_manifest: &mut Value) -> Result<(), String> {
+    Ok(())
+}
+
+/// Version 4 named native frames: two columns more in `call_frames`.
+fn three_to_four(manifest: &mut Value) -> Result<(), String> {
+    if let Some(calls) = manifest.get_mut("calls").and_then(Value::as_object_mut) {
+        calls.insert("unnamed".to_owned(), true.into());
+    }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use super::{CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{CallNodeId, CallStats, CallThreadId, CallTree};
+use stackline_model::{CallFrame, CallNodeId, CallStats, CallThreadId, CallTree};
 use std::cmp::Reverse;
 
 /// A view in the making: of one run, or of two beside each other.
@@ -49,7 +49,9 @@ impl Builder {
     }
 
     fn labels(&mut self, tree: &CallTree, options: &ViewOptions) -> Labels {
-        let labels: Vec<CallLabel> = tree.frames.iter().map(|f| CallLabel::of(tree, f, options.by_line)).collect();
+        // Optimised native code jumps between lines: its functions are what one looks for.
+        let by_line = |frame: &CallFrame| options.by_line && !matches!(frame, CallFrame::Native { .. });
+        let labels: Vec<CallLabel> = tree.frames.iter().map(|f| CallLabel::of(tree, f, by_line(f))).collect();
         // Patterns see lines, whether or not they tell frames apart.
         let texts: Vec<String> = tree.frames.iter().map(|f| CallLabel::of(tree, f, true).whole()).collect();
         let matching = |pattern: &Option<regex_lite::Regex>| {

@@ -1,5 +1,6 @@
 //! What a node of a view is called: the same text in every run, so that runs can be compared.
 
+use super::fold::fold;
 use stackline_model::{CallFrame, CallTree};
 
 /// A label.
@@ -33,20 +34,25 @@ impl CallLabel {
 
     /// What patterns are matched with: name, and file and line in full.
     pub fn whole(&self) -> String {
-        self.text(&self.file)
+        self.text(&self.name, &self.file)
     }
 
-    /// For people: with the file's name only, and without a library's, which its name holds.
+    /// For people: with the file's name only, and without a library's where the name holds it; long names of C++ with
+    /// their arguments folded.
     pub fn short(&self) -> String {
-        let file = if self.kind == "native" { "" } else { self.file.as_str() };
-        self.text(file.rsplit(['/', '\\']).next().unwrap_or(file))
+        let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
+        if self.kind != "native" {
+            return self.text(&self.name, file);
+        }
+        let in_name = self.name.strip_prefix(file).is_some_and(|rest| rest.starts_with("+0x"));
+        self.text(&fold(&self.name), if in_name { "" } else { file })
     }
 
-    fn text(&self, file: &str) -> String {
+    fn text(&self, name: &str, file: &str) -> String {
         match (file, self.line) {
-            ("", _) => self.name.clone(),
-            (file, 0) => format!("{} {file}", self.name),
-            (file, line) => format!("{} {file}:{line}", self.name),
+            ("", _) => name.to_owned(),
+            (file, 0) => format!("{name} {file}"),
+            (file, line) => format!("{name} {file}:{line}"),
         }
     }
 }

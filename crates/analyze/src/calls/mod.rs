@@ -4,6 +4,7 @@
 //! nodes of the tree: each value is put at the end of a path of labels, and counts for each label of that path once.
 
 mod build;
+mod fold;
 mod group;
 mod label;
 mod lines;

@@ -20,6 +20,8 @@ pub(super) type Unwinder = UnwinderNative<&'static [u8], MustNotAllocateDuringUn
 const COMPARED: usize = 4096;
 /// Longest build id that is believed.
 const MAX_BUILD_ID: usize = 64;
+/// Bytes of each part that a library without build id is known by.
+const HASHED: usize = 64 << 10;
 
 /// A library, or the program itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +32,8 @@ pub struct Module {
     pub path: PathBuf,
     /// Its GNU build id, empty if it has none.
     pub build_id: Vec<u8>,
+    /// Of a library without build id: a hash of parts of its content that are the same in its file and in memory.
+    pub content: Option<u64>,
     /// Where it lies. Offsets are counted from the beginning.
     pub range: Range<usize>,
 }
@@ -51,6 +55,7 @@ pub(super) struct Snapshot {
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     kind: u32,
+    flags: u32,
     address: usize,
     file_offset: u64,
     file_size: usize,
@@ -97,6 +102,7 @@ pub(super) fn list() -> List {
             let headers = std::slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
             let segment = |header: &libc::Elf64_Phdr| Segment {
                 kind: header.p_type,
+                flags: header.p_flags,
                 address: header.p_vaddr as usize,
                 file_offset: header.p_offset,
                 file_size: header.p_filesz as usize,
@@ -139,7 +145,8 @@ impl Snapshot {
                 new.unwinder.add_module(listed.unwind_module(&range, tables));
             }
             let build_id = listed.build_id(memory).unwrap_or_default();
-            new.modules.push(Arc::new(Module { id: new.next_id, path: listed.path(), build_id, range }));
+            let content = if build_id.is_empty() { listed.content(memory) } else { None };
+            new.modules.push(Arc::new(Module { id: new.next_id, path: listed.path(), build_id, content, range }));
             new.next_id += 1;
         }
         new.modules.sort_by_key(|module| module.range.start);
@@ -233,6 +240,35 @@ impl Listed {
             let read = memory.read(self.bias.wrapping_add(segment.address), &mut notes);
             gnu_build_id(notes.get(..read)?)
         })
+    }
+}
+
+impl Listed {
+    /// FNV-1a of the places and sizes of what is loaded, of the beginning of the unwind tables' index (which knows where
+    /// each function begins), and of the beginning of the code. `stackline-symbols` takes the same from files.
+    fn content(&self, memory: &Memory) -> Option<u64> {
+        let mut hash = 0xcbf2_9ce4_8422_2325;
+        let mut add = |bytes: &[u8]| {
+            for byte in bytes {
+                hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+            }
+        };
+        for segment in self.segments.iter().filter(|segment| segment.kind == libc::PT_LOAD) {
+            add(&(segment.address as u64).to_le_bytes());
+            add(&(segment.memory_size as u64).to_le_bytes());
+        }
+        let index = self.segments.iter().find(|segment| segment.kind == libc::PT_GNU_EH_FRAME);
+        let is_code = |segment: &&Segment| segment.kind == libc::PT_LOAD && segment.flags & libc::PF_X != 0;
+        let code = self.segments.iter().find(is_code)?;
+        let mut part = vec![0; HASHED];
+        for segment in index.into_iter().chain([code]) {
+            let bytes = part.get_mut(..segment.file_size.min(HASHED))?;
+            if memory.read(self.bias.wrapping_add(segment.address), bytes) != bytes.len() {
+                return None;
+            }
+            add(bytes);
+        }
+        Some(hash)
     }
 }
 

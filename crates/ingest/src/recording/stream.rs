@@ -3,8 +3,8 @@
 use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource, CallStats,
-    CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, StrId,
+    CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
+    CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, StrId,
 };
 use stackline_recording::{COUNTERS, FrameKey, Metric, Process, Record, Role, Stats, Thread};
 
@@ -14,7 +14,7 @@ pub(super) struct Stream {
     process: Option<CallProcessId>,
     texts: Vec<StrId>,
     frames: Vec<CallFrameId>,
-    /// Path and build id.
+    /// Path, and what it is known by.
     libraries: Vec<(StrId, StrId)>,
     threads: Vec<OpenThread>,
     /// The last values of each node and metric count.
@@ -62,6 +62,11 @@ impl Stream {
                 let path = self.text(path)?;
                 let build_id = if build_id.is_empty() { StrId::NONE } else { builder.text(&hexadecimal(&build_id)) };
                 place(&mut self.libraries, id, || Ok((path, build_id)))
+            }
+            Record::LibraryContent { library, hash } => {
+                let identity = builder.text(&format!("{CONTENT}{hash:016x}"));
+                self.libraries.get_mut(library as usize).ok_or(Dangling)?.1 = identity;
+                Ok(())
             }
             Record::Thread(thread) => self.thread(builder, process, &thread),
             Record::Node { thread, id, parent, frame } => {
@@ -150,7 +155,7 @@ impl Stream {
             FrameKey::Module { path, class } => CallFrame::Module { path: self.text(path)?, class: self.text(class)? },
             FrameKey::Native { library, offset } => {
                 let (library, build_id) = *self.libraries.get(library as usize).ok_or(Dangling)?;
-                CallFrame::Native { library, build_id, offset }
+                CallFrame::native(library, build_id, offset)
             }
             FrameKey::Unmapped { address } => CallFrame::Unmapped { process, address },
             FrameKey::Inputs { inputs } => CallFrame::Inputs { inputs: self.text(inputs)? },

@@ -2,6 +2,9 @@
 
 use crate::{CallProcessId, StrId, StringTable};
 
+/// Before the hash that a library without build id is known by.
+pub const CONTENT: &str = "content:";
+
 /// A frame; equal ones are the same frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallFrame {
@@ -42,10 +45,19 @@ pub enum CallFrame {
     Native {
         /// Path of the library.
         library: StrId,
-        /// Its GNU build id in hexadecimal digits, [`StrId::NONE`] if it has none.
+        /// What it is known by: its GNU build id in hexadecimal digits or, without one, [`CONTENT`] and a hash of parts
+        /// of it; [`StrId::NONE`] if neither is known.
         build_id: StrId,
         /// Address relative to its first byte in memory.
         offset: u64,
+        /// The function there, [`StrId::NONE`] if it is not known.
+        function: StrId,
+        /// The source file that was running, [`StrId::NONE`] if it is not known.
+        file: StrId,
+        /// Line in it, 0 if it is not known.
+        line: u32,
+        /// How many functions at this address this one is inlined into. These are its callers in the tree.
+        inlined: u32,
     },
     /// An address in code that was made at run time: another thing in each process.
     Unmapped {
@@ -122,6 +134,12 @@ impl CallFrameKind {
 }
 
 impl CallFrame {
+    /// A native frame whose function is not known (yet).
+    pub fn native(library: StrId, build_id: StrId, offset: u64) -> Self {
+        let none = StrId::NONE;
+        Self::Native { library, build_id, offset, function: none, file: none, line: 0, inlined: 0 }
+    }
+
     /// Its kind.
     pub fn kind(&self) -> CallFrameKind {
         match self {
@@ -150,6 +168,7 @@ impl CallFrame {
                 ("", class) => class.to_owned(),
                 (path, class) => format!("{path} ({class})"),
             },
+            Self::Native { function, .. } if function.is_some() => strings.get(function).to_owned(),
             Self::Native { library, offset, .. } => {
                 let path = strings.get(library);
                 format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path))
@@ -159,11 +178,11 @@ impl CallFrame {
         }
     }
 
-    /// File of the source or library, `None` for frames that have none.
+    /// File of the source or else the library, `None` for frames that have none.
     pub fn file(&self) -> Option<StrId> {
         match *self {
             Self::Python { file, .. } => file.some(),
-            Self::Native { library, .. } => library.some(),
+            Self::Native { library, file, .. } => file.some().or_else(|| library.some()),
             _ => None,
         }
     }
@@ -171,21 +190,22 @@ impl CallFrame {
     /// Line that was running, if it is known.
     pub fn line(&self) -> Option<u32> {
         match *self {
-            Self::Python { line, .. } => Some(line).filter(|&line| line > 0),
+            Self::Python { line, .. } | Self::Native { line, .. } => Some(line).filter(|&line| line > 0),
             _ => None,
         }
     }
 
     /// The texts that it refers to.
-    pub(super) fn texts(&self) -> [StrId; 2] {
+    pub(super) fn texts(&self) -> [StrId; 4] {
+        let none = StrId::NONE;
         match *self {
-            Self::Python { function, file, .. } => [function, file],
+            Self::Python { function, file, .. } => [function, file, none, none],
             Self::Operator { name } | Self::Backward { name } | Self::Span { name } | Self::Inputs { inputs: name } => {
-                [name, StrId::NONE]
+                [name, none, none, none]
             }
-            Self::Module { path, class } => [path, class],
-            Self::Native { library, build_id, .. } => [library, build_id],
-            Self::Unmapped { .. } | Self::Overflow => [StrId::NONE; 2],
+            Self::Module { path, class } => [path, class, none, none],
+            Self::Native { library, build_id, function, file, .. } => [library, build_id, function, file],
+            Self::Unmapped { .. } | Self::Overflow => [none; 4],
         }
     }
 }

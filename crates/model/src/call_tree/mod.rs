@@ -14,7 +14,7 @@ mod query;
 mod tests;
 
 pub use build::CallTreeBuilder;
-pub use frame::{CallFrame, CallFrameKind};
+pub use frame::{CONTENT, CallFrame, CallFrameKind};
 pub use metric::{CallMetric, CallStats, MAX_SUM_OF_SQUARES};
 pub use process::{CallProcess, CallRole, CallSource, CallThread};
 pub use query::CallChildren;

@@ -25,7 +25,7 @@ pub fn read_calls(run: &Path) -> Result<Option<CallTree>, Error> {
     processes(&mut tree, &files)?;
     sources(&mut tree, &files)?;
     threads(&mut tree, &files)?;
-    frames(&mut tree, &files)?;
+    frames(&mut tree, &files, entry.unnamed)?;
     nodes(&mut tree, &files)?;
     metrics(&mut tree, &files)?;
     tree.check().map_err(|detail| Error::damaged(&files.folder, detail))?;
@@ -57,14 +57,21 @@ fn optional64(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u64>>, Erro
     Ok(batch.numbers::<UInt64Type>(column)?.iter().collect())
 }
 
-fn frames(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
-    let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process"];
-    read(files, "call_frames", &columns, |file, batch| {
+/// Of `unnamed` tables (version 3), native frames have neither functions nor lines.
+fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
+    let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process", "source", "inlined"];
+    let columns = if unnamed { &columns[..8] } else { &columns };
+    read(files, "call_frames", columns, |file, batch| {
         let kinds = batch.text(0)?;
         let (name, path) = (texts(batch, 1, &mut tree.strings)?, texts(batch, 2, &mut tree.strings)?);
         let (line, first_line) = (optional32(batch, 3)?, optional32(batch, 4)?);
         let (offset, detail) = (optional64(batch, 5)?, texts(batch, 6, &mut tree.strings)?);
         let process = optional32(batch, 7)?;
+        let rows = batch.rows();
+        let (source, inlined) = match unnamed {
+            true => (vec![StrId::NONE; rows], vec![None; rows]),
+            false => (texts(batch, 8, &mut tree.strings)?, optional32(batch, 9)?),
+        };
         for row in 0..batch.rows() {
             let kind = kinds.get(row).and_then(CallFrameKind::from_name);
             let kind = kind.ok_or_else(|| file.damaged(format!("frame {row} is of no known kind")))?;
@@ -80,7 +87,15 @@ fn frames(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
                 CallFrameKind::Backward => CallFrame::Backward { name },
                 CallFrameKind::Span => CallFrame::Span { name },
                 CallFrameKind::Module => CallFrame::Module { path: name, class: detail },
-                CallFrameKind::Native => CallFrame::Native { library: path[row], build_id: detail, offset },
+                CallFrameKind::Native => CallFrame::Native {
+                    library: path[row],
+                    build_id: detail,
+                    offset,
+                    function: name,
+                    file: source[row],
+                    line: line[row].unwrap_or(0),
+                    inlined: inlined[row].unwrap_or(0),
+                },
                 CallFrameKind::Unmapped => {
                     CallFrame::Unmapped { process: CallProcessId(process[row].unwrap_or(0)), address: offset }
                 }

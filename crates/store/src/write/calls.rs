@@ -30,7 +30,7 @@ pub fn write_calls(
     let folder = run.join(format!("calls.partial-{}", std::process::id()));
     let written = write_tables(tree, &folder, options).and_then(|tables| {
         options.check()?;
-        let entry = CallsEntry { streams, report: tree.report.clone(), tables };
+        let entry = CallsEntry { streams, report: tree.report.clone(), unnamed: false, tables };
         publish(run, &folder, entry, options)
     });
     if written.is_err() {
@@ -127,6 +127,8 @@ struct Row {
     first_line: Option<u32>,
     offset: Option<u64>,
     process: Option<u32>,
+    source: StrId,
+    inlined: Option<u32>,
 }
 
 fn row(frame: &CallFrame) -> Row {
@@ -139,9 +141,16 @@ fn row(frame: &CallFrame) -> Row {
         | CallFrame::Span { name }
         | CallFrame::Inputs { inputs: name } => Row { name, ..Row::default() },
         CallFrame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
-        CallFrame::Native { library, build_id, offset } => {
-            Row { file: library, detail: build_id, offset: Some(offset), ..Row::default() }
-        }
+        CallFrame::Native { library, build_id, offset, function, file, line, inlined } => Row {
+            name: function,
+            file: library,
+            source: file,
+            line: Some(line).filter(|&line| line > 0),
+            offset: Some(offset),
+            detail: build_id,
+            inlined: Some(inlined),
+            ..Row::default()
+        },
         CallFrame::Unmapped { process, address } => {
             Row { offset: Some(address), process: Some(process.0), ..Row::default() }
         }
@@ -166,6 +175,8 @@ fn frames(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
         numbers64("offset", move |at| of(at).offset),
         text("detail", tree, move |at| of(at).detail),
         numbers32("process", move |at| of(at).process),
+        text("source", tree, move |at| of(at).source),
+        numbers32("inlined", move |at| of(at).inlined),
     ];
     files.put("call_frames", tree.frames.len(), &columns)
 }

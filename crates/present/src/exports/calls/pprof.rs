@@ -4,7 +4,7 @@ use super::pprof_proto::{Function, Label, Line, Location, Mapping, Profile, Samp
 use super::{run_title, weighted};
 use prost::Message;
 use rustc_hash::FxHashMap;
-use stackline_model::{CallFrame, CallMetric, CallNodeId, CallThreadId, CallTree, StrId, Unit};
+use stackline_model::{CONTENT, CallFrame, CallMetric, CallNodeId, CallThreadId, CallTree, StrId, Unit};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -77,40 +77,109 @@ fn samples(tree: &CallTree, metrics: &[CallMetric], texts: &mut Texts) -> Vec<Sa
     };
     let location = |node: CallNodeId| u64::from(tree.nodes.frame[node.index()].0) + 1;
     let sample = |((node, thread), value): ((CallNodeId, CallThreadId), Vec<i64>)| Sample {
-        location_id: tree.path(node).into_iter().rev().map(location).collect(),
+        location_id: places_of(tree, node).into_iter().map(location).collect(),
         value,
         label: labels(thread, texts),
     };
     values.into_iter().map(sample).collect()
 }
 
-/// A location per frame, a function per name and file, a mapping per library.
-fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
-    let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();
-    let mut mappings: FxHashMap<StrId, u64> = FxHashMap::default();
-    for (id, frame) in (1..).zip(&tree.frames) {
-        let name = texts.id(&frame.name(&tree.strings));
-        let filename = frame.file().map_or(0, |file| texts.id(tree.strings.get(file)));
-        let next = profile.function.len() as u64 + 1;
-        let function = *functions.entry((name, filename)).or_insert(next);
-        if function == next {
-            let start_line = if let CallFrame::Python { first_line, .. } = *frame { i64::from(first_line) } else { 0 };
-            profile.function.push(Function { id: next, name, filename, start_line });
+/// The nodes on a path that are places in the program, innermost first: of functions that are inlined into each other
+/// the innermost one.
+fn places_of(tree: &CallTree, node: CallNodeId) -> Vec<CallNodeId> {
+    let path = tree.path(node);
+    let inner = path.iter().skip(1).map(|&inner| is_inlined(tree, inner)).chain([false]);
+    let mut places: Vec<CallNodeId> =
+        path.iter().zip(inner).filter(|(_, covered)| !covered).map(|(&at, _)| at).collect();
+    places.reverse();
+    places
+}
+
+/// Whether a node's frame is inlined into that of its parent: both are one location.
+fn is_inlined(tree: &CallTree, node: CallNodeId) -> bool {
+    matches!(tree.frame(node), Some(CallFrame::Native { inlined: 1.., .. }))
+}
+
+/// Frames by the place that they have in a library; of one place each is inlined into the one before it.
+type Places = FxHashMap<(StrId, StrId, u64), Vec<(u32, usize)>>;
+
+fn places(tree: &CallTree) -> Places {
+    let mut places = Places::default();
+    for (at, frame) in tree.frames.iter().enumerate() {
+        if let CallFrame::Native { library, build_id, offset, inlined, .. } = *frame {
+            let row = places.entry((library, build_id, offset)).or_default();
+            row.push((inlined, at));
+            row.sort_unstable();
         }
-        let line = Line { function_id: function, line: i64::from(frame.line().unwrap_or(0)) };
+    }
+    places
+}
+
+/// A location per frame (with the functions that it is inlined into), a function per name and file, a mapping per
+/// library.
+fn locations(tree: &CallTree, profile: &mut Profile, texts: &mut Texts) {
+    let places = places(tree);
+    let mut functions: FxHashMap<(i64, i64), u64> = FxHashMap::default();
+    let mut mappings: FxHashMap<(StrId, StrId), usize> = FxHashMap::default();
+    for (id, frame) in (1..).zip(&tree.frames) {
+        let mut line = vec![line(tree, frame, &mut functions, profile, texts)];
         let (mapping_id, address) = match *frame {
-            CallFrame::Native { library, build_id, offset } => {
-                let next = profile.mapping.len() as u64 + 1;
-                let mapping = *mappings.entry(library).or_insert(next);
-                if mapping == next {
-                    let build_id = texts.id(tree.strings.get(build_id));
-                    profile.mapping.push(Mapping { id: next, memory_limit: u64::MAX, filename, build_id });
+            CallFrame::Native { library, build_id, offset, inlined, .. } => {
+                let around = places.get(&(library, build_id, offset)).into_iter().flatten();
+                for &(_, at) in around.rev().filter(|(depth, _)| *depth < inlined) {
+                    line.push(self::line(tree, &tree.frames[at], &mut functions, profile, texts));
                 }
-                (mapping, offset)
+                let next = profile.mapping.len();
+                let mapping = *mappings.entry((library, build_id)).or_insert(next);
+                if mapping == next {
+                    let filename = texts.id(tree.strings.get(library));
+                    let known_by = tree.strings.get(build_id);
+                    let build_id = texts.id(if known_by.starts_with(CONTENT) { "" } else { known_by });
+                    let id = next as u64 + 1;
+                    profile.mapping.push(Mapping {
+                        id,
+                        memory_limit: u64::MAX,
+                        filename,
+                        build_id,
+                        ..Mapping::default()
+                    });
+                }
+                profile.mapping[mapping].has(frame);
+                (mapping as u64 + 1, offset)
             }
             CallFrame::Unmapped { address, .. } => (0, address),
             _ => (0, 0),
         };
-        profile.location.push(Location { id, mapping_id, address, line: vec![line] });
+        profile.location.push(Location { id, mapping_id, address, line });
+    }
+}
+
+fn line(
+    tree: &CallTree,
+    frame: &CallFrame,
+    functions: &mut FxHashMap<(i64, i64), u64>,
+    profile: &mut Profile,
+    texts: &mut Texts,
+) -> Line {
+    let name = texts.id(&frame.name(&tree.strings));
+    let filename = frame.file().map_or(0, |file| texts.id(tree.strings.get(file)));
+    let next = profile.function.len() as u64 + 1;
+    let function = *functions.entry((name, filename)).or_insert(next);
+    if function == next {
+        let start_line = if let CallFrame::Python { first_line, .. } = *frame { i64::from(first_line) } else { 0 };
+        profile.function.push(Function { id: next, name, filename, start_line });
+    }
+    Line { function_id: function, line: i64::from(frame.line().unwrap_or(0)) }
+}
+
+impl Mapping {
+    /// Says what is known of the library's code, so that nobody looks for it again.
+    fn has(&mut self, frame: &CallFrame) {
+        if let CallFrame::Native { function, file, line, inlined, .. } = *frame {
+            self.has_functions |= function.is_some();
+            self.has_filenames |= file.is_some();
+            self.has_line_numbers |= line > 0;
+            self.has_inline_frames |= inlined > 0;
+        }
     }
 }

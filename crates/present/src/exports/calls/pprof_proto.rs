@@ -70,6 +70,14 @@ pub(super) struct Mapping {
     pub(super) filename: i64,
     #[prost(int64, tag = "6")]
     pub(super) build_id: i64,
+    #[prost(bool, tag = "7")]
+    pub(super) has_functions: bool,
+    #[prost(bool, tag = "8")]
+    pub(super) has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    pub(super) has_line_numbers: bool,
+    #[prost(bool, tag = "10")]
+    pub(super) has_inline_frames: bool,
 }
 
 /// `Location`.

@@ -1,6 +1,7 @@
 //! speedscope's own format (<https://www.speedscope.app/file-format-schema.json>): a profile per thread.
 
 use super::{run_title, thread_title, weighted};
+use rustc_hash::FxHashMap;
 use serde::Serialize;
 use stackline_model::{CallFrame, CallMetric, CallThreadId, CallTree, Unit};
 use std::collections::BTreeMap;
@@ -23,7 +24,7 @@ struct Shared<'a> {
     frames: Vec<Frame<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, PartialEq, Eq, Hash, Serialize)]
 struct Frame<'a> {
     name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -54,6 +55,7 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
         Unit::Bytes => "bytes",
         _ => "none",
     };
+    let (frames, shown) = frames(tree);
     let mut threads: BTreeMap<CallThreadId, Profile> = BTreeMap::new();
     for stack in weighted(tree, metric) {
         let profile = threads.entry(stack.thread).or_insert_with(|| Profile {
@@ -65,21 +67,16 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
             samples: Vec::new(),
             weights: Vec::new(),
         });
-        let frames = tree.path(stack.node).into_iter().map(|node| tree.nodes.frame[node.index()].0);
+        let frames = tree.path(stack.node).into_iter().map(|node| shown[tree.nodes.frame[node.index()].index()]);
         profile.samples.push(frames.collect());
         profile.weights.push(stack.stats.sum);
         profile.end_value = profile.end_value.saturating_add(stack.stats.sum);
     }
     let mut profiles: Vec<Profile> = threads.into_values().collect();
     profiles.sort_by_key(|profile| std::cmp::Reverse(profile.end_value));
-    let frame = |frame: &CallFrame| Frame {
-        name: frame.name(&tree.strings),
-        file: frame.file().map(|file| tree.strings.get(file)),
-        line: frame.line(),
-    };
     let file = File {
         schema: "https://www.speedscope.app/file-format-schema.json",
-        shared: Shared { frames: tree.frames.iter().map(frame).collect() },
+        shared: Shared { frames },
         profiles,
         name: run_title(tree),
         active_profile_index: 0,
@@ -87,4 +84,26 @@ pub fn write(tree: &CallTree, metric: CallMetric, out: &mut dyn Write) -> io::Re
     };
     serde_json::to_writer(&mut *out, &file)?;
     out.write_all(b"\n")
+}
+
+/// Frames that look different, and for each frame of the tree which of them it is: a function of native code has many
+/// addresses.
+fn frames(tree: &CallTree) -> (Vec<Frame<'_>>, Vec<u32>) {
+    let mut frames = Vec::new();
+    let mut ids: FxHashMap<Frame<'_>, u32> = FxHashMap::default();
+    let id = |frame: &CallFrame| {
+        let shown = Frame {
+            name: frame.name(&tree.strings),
+            file: frame.file().map(|file| tree.strings.get(file)),
+            line: frame.line(),
+        };
+        let next = frames.len() as u32;
+        let id = *ids.entry(shown.clone()).or_insert(next);
+        if id == next {
+            frames.push(shown);
+        }
+        id
+    };
+    let shown = tree.frames.iter().map(id).collect();
+    (frames, shown)
 }
