@@ -104,3 +104,79 @@ fn expanded(mut tree: CallTree, chains: &[Vec<Frame>]) -> CallTree {
     }
     CallTree { frames, nodes, ..tree }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::{expanded, library, named};
+    use stackline_model::{
+        CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder, StrId,
+    };
+    use stackline_symbols::{Frame, Symbolizer};
+
+    /// Paths of offsets in two libraries, each with the value 1.
+    fn tree(paths: &[&[(&str, u64)]]) -> CallTree {
+        let mut builder = CallTreeBuilder::new();
+        let process = builder.process(CallProcess::default());
+        let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name: StrId::NONE });
+        for path in paths {
+            let mut node = CallTree::ROOT;
+            for &(path, offset) in *path {
+                let (path, build_id) = (builder.text(path), builder.text("ab12"));
+                let frame = builder.frame(CallFrame::native(path, build_id, offset));
+                node = builder.child(node, frame);
+            }
+            builder.add(node, thread, CallMetric::CpuTime, &CallStats::of(1));
+        }
+        builder.finish()
+    }
+
+    fn paths(tree: &CallTree) -> Vec<String> {
+        let name = |node| tree.frame(node).unwrap().name(&tree.strings);
+        let text = |node| tree.path(node).into_iter().map(name).collect::<Vec<_>>().join(" ");
+        tree.metrics.iter().map(|row| format!("{} {}", text(row.0), row.3.sum)).collect()
+    }
+
+    fn function(name: &str, line: u32) -> Frame {
+        Frame { function: name.to_owned(), file: "a.c".to_owned(), line }
+    }
+
+    #[test]
+    fn inlined_functions_are_frames_of_their_own() {
+        let tree = tree(&[&[("x.so", 1)], &[("x.so", 1), ("x.so", 2)], &[("x.so", 3), ("x.so", 1)], &[("y.so", 1)]]);
+        let frames = [CallFrame::native(StrId(0), StrId(1), 0); 4];
+        assert_eq!(tree.frames.len(), frames.len());
+        let chains = [vec![function("f", 7), function("g", 8)], vec![function("h", 9)], Vec::new(), Vec::new()];
+        let named = expanded(tree, &chains);
+        named.check().unwrap();
+        assert_eq!(paths(&named), ["f g 1", "f g h 1", "x.so+0x3 f g 1", "y.so+0x1 1"]);
+        let lines: Vec<_> = named.frames.iter().map(|frame| (frame.line(), frame.file().is_some())).collect();
+        assert_eq!(lines, [(Some(7), true), (Some(8), true), (Some(9), true), (None, true), (None, true)]);
+        let depths: Vec<u32> = named
+            .frames
+            .iter()
+            .map(|frame| if let CallFrame::Native { inlined, .. } = frame { *inlined } else { u32::MAX })
+            .collect();
+        assert_eq!(depths, [0, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_library_that_is_gone_is_counted_once() {
+        let before = tree(&[&[("/nowhere/x.so", 1), ("/nowhere/x.so", 2)], &[("linux-vdso.so.1", 1)]]);
+        let after = named(before.clone(), &Symbolizer::with_debug_folders(Vec::new()));
+        assert_eq!(paths(&after), paths(&before));
+        let problems: Vec<_> =
+            after.report.problems.iter().map(|p| (p.code.as_str(), p.count, p.example.as_str())).collect();
+        assert_eq!(problems, [("library_missing", 1, "/nowhere/x.so")]);
+    }
+
+    #[test]
+    fn what_libraries_are_known_by_is_read() {
+        assert_eq!(library("/a", "0aff").build_id, [10, 255]);
+        assert_eq!(library("/a", "content:00000000000000ff").content, Some(255));
+        for odd in ["", "abc", "zz", "content:", "content:xyz", "é"] {
+            assert_eq!((library("/a", odd).content, library("/a", odd).build_id.len() < 2), (None, true), "{odd}");
+        }
+    }
+}

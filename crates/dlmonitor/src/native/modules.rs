@@ -355,6 +355,20 @@ mod tests {
         assert_ne!(first.generation, second.generation);
     }
 
+    /// Those who name functions later compare what is in memory with what is in files.
+    #[test]
+    fn content_is_that_of_the_file() {
+        let memory = Memory::of_this_thread();
+        let mut compared = 0;
+        for listed in list().modules.iter().filter(|listed| listed.path().is_absolute()) {
+            let content = listed.content(&memory);
+            assert!(content.is_some(), "{}", listed.path().display());
+            assert_eq!(content, stackline_symbols::content(&listed.path()), "{}", listed.path().display());
+            compared += 1;
+        }
+        assert!(compared >= 2, "this program and the C library");
+    }
+
     #[test]
     fn notes_are_searched() {
         let note = |kind: u8, data: &[u8]| {

@@ -4,6 +4,7 @@ use super::pprof_proto::{Profile, ValueType};
 use super::*;
 use prost::Message;
 use serde_json::Value;
+use stackline_model::{CallProcess, CallThread, CallTreeBuilder};
 use stackline_synth::recording::{Config, streams};
 use std::io::Write;
 
@@ -93,6 +94,56 @@ fn pprof_refers_to_what_it_holds() {
         let sum: i64 = profile.sample.iter().map(|sample| sample.value[column]).sum();
         assert_eq!(sum as u64, total(metric));
     }
+}
+
+/// Functions that are inlined into each other at one address are one location with several lines, innermost first.
+#[test]
+fn pprof_has_inlined_lines() {
+    let mut builder = CallTreeBuilder::new();
+    let process = builder.process(CallProcess::default());
+    let name = builder.text("main");
+    let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
+    let texts = ["/lib/x.so", "content:12", "outer", "middle", "inner", "a.c"].map(|text| builder.text(text));
+    let [library, build_id, .., file] = texts;
+    let native = |offset, function, inlined| CallFrame::Native {
+        library,
+        build_id,
+        offset,
+        function,
+        file,
+        line: 10 + inlined,
+        inlined,
+    };
+    let unnamed = CallFrame::native(library, build_id, 64);
+    let path = [unnamed, native(32, texts[2], 0), native(32, texts[3], 1), native(32, texts[4], 2)];
+    let node = path.into_iter().fold(CallTree::ROOT, |node, frame| {
+        let frame = builder.frame(frame);
+        builder.child(node, frame)
+    });
+    builder.add(node, thread, CallMetric::CpuTime, &CallStats::of(5));
+    let tree = builder.finish();
+
+    let mut out = Vec::new();
+    write_pprof(&tree, CallMetric::CpuTime, &mut out).unwrap();
+    let profile = Profile::decode(out.as_slice()).unwrap();
+    let text = |id: i64| profile.string_table[id as usize].as_str();
+    let lines = |id: &u64| {
+        let location = &profile.location[*id as usize - 1];
+        let function = |id: u64| text(profile.function[id as usize - 1].name);
+        let lines = location.line.iter().map(|line| format!("{}:{}", function(line.function_id), line.line));
+        (location.address, lines.collect::<Vec<_>>())
+    };
+    assert_eq!(profile.sample.len(), 1);
+    let stack: Vec<_> = profile.sample[0].location_id.iter().map(lines).collect();
+    let inlined = vec!["inner:12".to_owned(), "middle:11".to_owned(), "outer:10".to_owned()];
+    assert_eq!(stack, [(32, inlined), (64, vec!["x.so+0x40:0".to_owned()])]);
+    let [mapping] = profile.mapping.as_slice() else { panic!("one library, one mapping") };
+    assert_eq!((text(mapping.filename), text(mapping.build_id)), ("/lib/x.so", ""));
+    assert!(mapping.has_functions && mapping.has_line_numbers && mapping.has_inline_frames);
+
+    let mut collapsed = Vec::new();
+    write_collapsed(&tree, CallMetric::CpuTime, &mut collapsed).unwrap();
+    assert_eq!(String::from_utf8(collapsed).unwrap(), "x.so+0x40;outer;middle;inner 5\n");
 }
 
 #[test]
