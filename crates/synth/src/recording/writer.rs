@@ -103,7 +103,7 @@ impl StreamWriter {
         }
         if let Some((library, offset)) = text.strip_prefix("native:").and_then(|text| text.split_once("+0x")) {
             let offset = u64::from_str_radix(offset, 16).unwrap_or(0);
-            return FrameKey::Native { library: self.library(&format!("lib/{library}")), offset };
+            return FrameKey::Native { library: self.library(library), offset };
         }
         if let Some((function, (file, line))) =
             text.split_once('@').and_then(|(f, place)| Some((f, place.split_once(':')?)))
