@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Everything in a tree, with texts instead of handles.
 fn rendered(tree: &CallTree) -> Vec<String> {
-    let frame = |frame: &stackline_model::CallFrame| {
+    let frame = |frame: &CallFrame| {
         let file = frame.file().map(|file| tree.strings.get(file).to_owned());
         let known_by = match *frame {
             CallFrame::Native { library, build_id, offset, inlined, .. } => {
