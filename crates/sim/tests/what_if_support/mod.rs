@@ -87,6 +87,9 @@ pub fn try_program(seed: u64, (simulated, json): (&Simulated, &str), table: &mut
     for edit in simulated.possible_edits() {
         let Some(text) = as_what_if(&edit) else { continue };
         let kind = format!("{edit:?}").split([' ', '(']).next().unwrap_or("").to_owned();
+        if std::env::var("WHAT_IF_ONLY").is_ok_and(|only| only != kind) {
+            continue;
+        }
         let truth = simulated.edit(&edit).unwrap().window_ns;
         let parsed = what_if::Edit::parse(&text).unwrap();
         let edits = [parsed];

@@ -101,11 +101,11 @@ impl Exact<'_> {
     pub fn stretches<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = Stretch> + 'b {
         let mut hops = path.hops.iter().peekable();
         std::iter::from_fn(move || {
-            let mut whole = self.stretch(hops.next()?);
+            let mut whole = self.stretch(&hops.next()?);
             // Time of the event that ran longest in it.
             let mut longest = whole.end - whole.start;
-            while let Some(hop) = hops.peek().filter(|hop| is_host(hop)) {
-                let next = self.stretch(hop);
+            while let Some(&hop) = hops.peek().filter(|hop| is_host(hop)) {
+                let next = self.stretch(&hop);
                 if !self.continues(&whole, &next) {
                     break;
                 }
@@ -133,8 +133,16 @@ impl Exact<'_> {
             && last.track == next.track
             && last.evidence == next.evidence
             && last.rule == next.rule
-            && (last.category != Category::HostOperator || self.common(last.operator, next.operator).is_some())
-            && (last.category != Category::HostRuntime || last.event == next.event)
+            && (last.event == next.event || self.may_join(last, next))
+    }
+
+    /// Whether time of two events may be one stretch: calls stay apart, and operators without one around both.
+    fn may_join(&self, last: &Stretch, next: &Stretch) -> bool {
+        match last.category {
+            Category::HostOperator => self.common(last.operator, next.operator).is_some(),
+            Category::HostRuntime => false,
+            _ => true,
+        }
     }
 
     /// The innermost event around two of one thread: `a`, or what encloses it and `b`.

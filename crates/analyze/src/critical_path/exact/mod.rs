@@ -9,6 +9,7 @@ mod bursts;
 mod category;
 mod enclosing;
 mod graph;
+mod hop_list;
 mod hops;
 mod lanes;
 mod names;
@@ -25,6 +26,7 @@ mod window;
 
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
+pub use hop_list::Hops;
 pub use hops::{HopReport, HopReports, Stretch};
 pub use report::{ExactReport, ExactWarning};
 pub use slack::Harmless;
@@ -137,9 +139,8 @@ impl<'a> Exact<'a> {
 
     /// The critical path through a window that was resolved.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        let mut hops = Vec::new();
-        walk::walk(self, &mut Categories::new(self), window, |hop| hops.push(hop));
-        hops.reverse();
+        let mut hops = Hops::new(window.end);
+        walk::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
         ExactPath { window, hops }
     }
 }

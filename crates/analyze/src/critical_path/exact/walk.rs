@@ -2,6 +2,7 @@
 
 use super::Exact;
 use super::category::{Categories, Category, of_lag};
+use super::hop_list::Hops;
 use super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::window::Window;
 use crate::critical_path::gpu_order::Evidence;
@@ -34,7 +35,7 @@ pub struct ExactPath {
     /// The window.
     pub window: Window,
     /// Hops in time order.
-    pub hops: Vec<Hop>,
+    pub hops: Hops,
 }
 
 impl ExactPath {
@@ -46,7 +47,7 @@ impl ExactPath {
     /// Time per category in ns, in the order of [`Category::ALL`], zeros included.
     pub fn by_category(&self) -> [(Category, i64); 13] {
         let mut sums = Category::ALL.map(|c| (c, 0));
-        for hop in &self.hops {
+        for hop in self.hops.iter() {
             sums[hop.category as usize].1 += hop.end - hop.start;
         }
         sums
