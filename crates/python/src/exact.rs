@@ -66,6 +66,7 @@ impl NativeExactPath {
         dict.set_item("bound_by", report.bound_by.clone())?;
         dict.set_item("bound_by_ns", report.bound_by_ns.clone())?;
         dict.set_item("inferred_ns", report.inferred_ns)?;
+        dict.set_item("inferred_by_rule_ns", report.inferred_by_rule_ns.clone())?;
         dict.set_item("edges", report.edges.clone())?;
         dict.set_item("graph_nodes", report.graph_nodes)?;
         dict.set_item("path_nodes", report.path_nodes)?;

@@ -55,6 +55,8 @@ pub struct ExactReport {
     pub bound_by_ns: BTreeMap<&'static str, i64>,
     /// Time whose cause is inferred, not recorded, in ns; time without known cause included.
     pub inferred_ns: i64,
+    /// The same by the rule that was assumed to hold; `gap` and `innermost_span` are host time that may have been a wait.
+    pub inferred_by_rule_ns: BTreeMap<&'static str, i64>,
     /// Names with the most time on the path; time without event under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,
     /// The path in at most some twenty lines.
@@ -89,6 +91,7 @@ impl Exact<'_> {
             bound_by: spent.iter().map(|&(c, ns)| (c, percent(ns))).collect(),
             bound_by_ns: spent.iter().copied().collect(),
             inferred_ns: path.inferred_ns(),
+            inferred_by_rule_ns: path.inferred_by_rule(),
             top: self.top_names(path),
             story,
             warnings: self.warnings(),

@@ -2,11 +2,12 @@
 
 use super::Exact;
 use super::category::{Categories, Category, of_lag};
-use super::hop_list::Hops;
 use super::graph::{Dependency, InEdge, NONE, NodeKind};
+use super::hop_list::Hops;
 use super::window::Window;
 use crate::critical_path::gpu_order::Evidence;
 use stackline_model::{EventId, GpuId, TrackId};
+use std::collections::BTreeMap;
 
 /// A stretch of the path with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,15 @@ impl ExactPath {
     /// Time whose cause is inferred, in ns.
     pub fn inferred_ns(&self) -> i64 {
         self.hops.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
+    }
+
+    /// The same by rule, in ns.
+    pub fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
+        let mut sums = BTreeMap::new();
+        for hop in self.hops.iter().filter(|h| h.evidence == Evidence::Inferred) {
+            *sums.entry(hop.rule).or_default() += hop.end - hop.start;
+        }
+        sums
     }
 }
 

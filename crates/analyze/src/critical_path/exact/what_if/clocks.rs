@@ -168,8 +168,9 @@ pub fn sweep(
             candidate.gain.widen(gain.unwrap_or(NO_GAIN));
         }
     }
+    found.interrupted |= stop();
     let stopped =
-        if stop() { " But the search was stopped: the bounds may hold for the likely times alone." } else { "" };
+        if found.interrupted { " But the search was stopped: the bounds may hold for the likely times alone." } else { "" };
     found.notes.push(corrected.note() + stopped);
     Ok(found)
 }

@@ -3,7 +3,7 @@
 use super::super::category::LONG_GAP_NS;
 use super::super::graph::{Dependency, NONE, NodeKind};
 use super::super::names::bits;
-use super::super::threads::ThreadRule;
+use super::super::threads::{Gap, ThreadRule};
 use super::apply::Applier;
 use super::host_time::{Cut, HostTime};
 use super::index::Stretch;
@@ -84,16 +84,14 @@ impl Applier<'_, '_> {
     fn batches(&self) -> Vec<Batch> {
         let (graph, trace) = (&self.exact.graph, self.exact.trace);
         let pid = |node: u32| trace.tracks.pid(self.exact.lanes[graph.place[node as usize] as usize].track);
-        let lanes = self.exact.lanes.iter();
-        let loads: Vec<bool> = lanes.map(|l| l.pieces.iter().any(|p| self.is_loader(p.event))).collect();
+        // Who asks for a batch wakes the worker; that is not a batch.
+        let only_loads = |node: u32| self.exact.gaps[graph.place[node as usize] as usize] == Gap::Loader;
         let mut batches: Vec<Batch> = Vec::new();
         for lane in 0..self.exact.lanes.len() {
             for taken in self.exact.lane_nodes[lane].0..self.exact.lane_nodes[lane].1 {
                 let wakes = |d: Dependency| matches!(d, Dependency::Thread(ThreadRule::Wakes, _));
                 let from = graph.edges_into(taken).iter().find(|e| wakes(e.dependency) && pid(e.from) != pid(taken));
-                if let Some(edge) = from
-                    && loads[graph.place[edge.from as usize] as usize]
-                {
+                if let Some(edge) = from.filter(|edge| only_loads(edge.from)) {
                     batches.push(Batch { taken, done: edge.from, begun: NONE });
                 }
             }
