@@ -32,7 +32,7 @@ pub use report::{ExactReport, ExactWarning};
 pub use slack::Harmless;
 pub use steps::{StepPath, StepSpread, spread};
 pub use story::Chapter;
-pub use tables::{HOPS, hops_table, tables};
+pub use tables::{HOPS, HOPS_TITLE, hops_table, hops_tables, tables};
 pub use threads::ThreadRule;
 pub use walk::{ExactPath, Hop};
 pub use window::{Window, WindowChoice};

@@ -55,7 +55,8 @@ pub struct ExactReport {
     pub bound_by_ns: BTreeMap<&'static str, i64>,
     /// Time whose cause is inferred, not recorded, in ns; time without known cause included.
     pub inferred_ns: i64,
-    /// The same by the rule that was assumed to hold; `gap` and `innermost_span` are host time that may have been a wait.
+    /// The same without time of unknown cause, by the rule that was assumed to hold; `gap` and `innermost_span` are host
+    /// time that may have been a wait.
     pub inferred_by_rule_ns: BTreeMap<&'static str, i64>,
     /// Names with the most time on the path; time without event under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,
@@ -112,7 +113,9 @@ impl Exact<'_> {
         let mut named: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
         let mut nameless = Category::ALL.map(|category| (category, (0, 0)));
         for hop in path.hops.iter() {
-            let slot: &mut (i64, usize) = match hop.event.some() {
+            // The event of time without known cause is only what came next.
+            let event = hop.event.some().filter(|_| hop.category != Category::Unknown);
+            let slot: &mut (i64, usize) = match event {
                 Some(event) => named.entry(self.trace.events.name[event.index()]).or_default(),
                 None => &mut nameless[hop.category as usize].1,
             };

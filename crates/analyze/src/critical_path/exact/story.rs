@@ -245,7 +245,9 @@ impl Told {
         self.hops += 1;
         self.causes[stretch.category as usize].0 += length;
         if length > self.longest.0 {
-            self.longest = (length, stretch.event, stretch.category);
+            // The event of time without known cause is only what came next.
+            let event = if stretch.category == Category::Unknown { EventId::NONE } else { stretch.event };
+            self.longest = (length, event, stretch.category);
         }
         if run.place.is_none() {
             // A call is no place: the operator or the frame around it is.
@@ -262,7 +264,7 @@ impl Told {
         let bound_by: Vec<String> = self
             .causes
             .iter()
-            .take(3)
+            .take(2)
             .map(|&(ns, c)| (100.0 * ns as f64 / total, c))
             .filter(|(percent, _)| *percent >= 5.0)
             .map(|(percent, c)| format!("{} {percent:.0} %", c.name()))

@@ -59,10 +59,11 @@ impl ExactPath {
         self.hops.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
     }
 
-    /// The same by rule, in ns.
+    /// The same by rule, in ns, without time that nothing explains.
     pub fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
         let mut sums = BTreeMap::new();
-        for hop in self.hops.iter().filter(|h| h.evidence == Evidence::Inferred) {
+        let is_assumed = |h: &Hop| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
+        for hop in self.hops.iter().filter(is_assumed) {
             *sums.entry(hop.rule).or_default() += hop.end - hop.start;
         }
         sums

@@ -122,17 +122,16 @@ pub(in crate::commands) fn in_words(choice: &WindowChoice) -> String {
 fn assumed(report: &ExactReport) -> String {
     let percent = |ns: i64| 100.0 * ns as f64 / report.window_ns.max(1) as f64;
     let mut rules: Vec<(&str, i64)> = report.inferred_by_rule_ns.iter().map(|(rule, ns)| (*rule, *ns)).collect();
-    rules.retain(|(_, ns)| percent(*ns) >= 0.05);
+    rules.retain(|(_, ns)| percent(*ns) >= 0.1);
     rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
     let words = |rule: &str| match rule {
-        "gap" => "what threads do between recorded spans".to_owned(),
-        "innermost_span" => "that no unrecorded wait is in host spans that may wait".to_owned(),
-        "no_cause_found" => "nothing (unknown)".to_owned(),
-        "record" => "ends of GPU operations that run into the next".to_owned(),
-        rule => format!("{rule} holds"),
+        "gap" => "threads work where nothing of theirs is recorded".to_owned(),
+        "innermost_span" => "spans that may hide a wait do not".to_owned(),
+        "record" => "GPU work that runs into the next ends as recorded".to_owned(),
+        rule => rule.to_owned(),
     };
     let told: Vec<String> =
-        rules.iter().take(4).map(|&(rule, ns)| format!("{} {:.1} %", words(rule), percent(ns))).collect();
+        rules.iter().take(4).map(|&(rule, ns)| format!("{} ({:.1} %)", words(rule), percent(ns))).collect();
     let more = if rules.len() > told.len() { ", others" } else { "" };
     if told.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", told.join(", ")) }
 }
