@@ -149,7 +149,8 @@ impl Spans {
                     (shown[at], depth[at]) = (shown[parent.index()], depth[parent.index()]);
                 }
                 let kind = trace.kind(event);
-                let counts = matches!(kind, EventKind::Operator | EventKind::PythonFunction) || is_annotation(trace, event);
+                let counts =
+                    matches!(kind, EventKind::Operator | EventKind::PythonFunction) || is_annotation(trace, event);
                 if counts && usize::from(depth[at]) < Self::DEPTH {
                     (shown[at], depth[at]) = (event, depth[at] + 1);
                 }

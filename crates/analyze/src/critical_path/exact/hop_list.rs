@@ -99,3 +99,30 @@ impl Hops {
         (0..self.len()).map(|position| self.at(position))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hops_come_back_as_they_were() {
+        let hop = |start, end, rule, node| Hop {
+            start,
+            end,
+            category: Category::HostPython,
+            track: TrackId::NONE,
+            event: EventId::NONE,
+            evidence: Evidence::Exact,
+            rule,
+            node,
+        };
+        let all = [hop(-5, 3, "gap", 7), hop(3, 4, "innermost_span", 8), hop(4, 90, "gap", u32::MAX)];
+        let mut hops = Hops::new(90);
+        assert!(hops.is_empty());
+        for latest_first in all.iter().rev() {
+            hops.push_front(latest_first);
+        }
+        assert_eq!(hops.iter().collect::<Vec<_>>(), all);
+        assert_eq!((hops.len(), hops.length_ns(2)), (3, 86));
+    }
+}

@@ -8,7 +8,7 @@ use crate::critical_path::gpu_order::Evidence;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
 
-/// A stretch of the path with one cause on one track, in one operator (for time of operators).
+/// A stretch of the path with one cause on one track, in one annotation or module, in one operator (for time of operators).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Start in ns since the trace's base.
@@ -133,7 +133,13 @@ impl Exact<'_> {
             && last.track == next.track
             && last.evidence == next.evidence
             && last.rule == next.rule
-            && (last.event == next.event || self.may_join(last, next))
+            && (last.event == next.event || (self.place(last) == self.place(next) && self.may_join(last, next)))
+    }
+
+    /// The innermost annotation or module around a stretch of a thread; none in gaps.
+    fn place(&self, stretch: &Stretch) -> EventId {
+        let inner = [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some());
+        inner.map_or(EventId::NONE, |event| self.enclosing().place(event))
     }
 
     /// Whether time of two events may be one stretch: calls stay apart, and operators without one around both.

@@ -7,7 +7,7 @@ use super::hops::Stretch;
 use super::walk::ExactPath;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stackline_model::{EventId, StrId};
+use stackline_model::{EventId, EventKind, StrId};
 use std::cmp::Reverse;
 
 /// A story has at most so many lines.
@@ -59,7 +59,7 @@ impl Run {
     fn absorb(&mut self, next: Self) {
         if self.place == next.place {
             self.own += next.own;
-        } else if next.length() > self.length() {
+        } else if next.own > self.own {
             (self.own, self.place) = (next.own, next.place);
         }
         self.end = next.end;
@@ -169,10 +169,28 @@ fn told(exact: &Exact<'_>, path: &ExactPath, inner: &[Run], places: &Places) -> 
     let mut runs = cut(1);
     let mut least = (window / SHORT).max(1);
     while runs.len() > LINES {
-        runs = join_short(&runs, least);
+        let joined = join_short(&runs, least);
+        // Where all are about as long, all at once would be short.
+        if joined.len() < LINES / 2 {
+            return sliced(&runs, path);
+        }
+        runs = joined;
         least = least.saturating_mul(2);
     }
     runs
+}
+
+/// Runs joined by the part of the window in which their middle lies.
+fn sliced(runs: &[Run], path: &ExactPath) -> Vec<Run> {
+    let slice = (path.window.length_ns() / LINES as i64).max(1);
+    let number = |run: &Run| ((run.start + run.length() / 2 - path.window.start) / slice).min(LINES as i64 - 1);
+    let mut joined: Vec<Run> = Vec::new();
+    for runs in runs.chunk_by(|a, b| number(a) == number(b)) {
+        let mut all = runs[0];
+        runs[1..].iter().for_each(|&run| all.absorb(run));
+        joined.push(all);
+    }
+    joined
 }
 
 /// Runs below a length join the longer one beside them.
@@ -250,9 +268,10 @@ impl Told {
             self.longest = (length, event, stretch.category);
         }
         if run.place.is_none() {
-            // A call is no place: the operator or the frame around it is.
-            let [operator, frame] = [stretch.operator, stretch.frame].map(EventId::some);
-            if let Some(event) = operator.or(frame) {
+            // A call is no place: the operator around it is, or the frame that ran longest, or that around all.
+            let is_frame = |e: &EventId| exact.trace.kind(*e) == EventKind::PythonFunction;
+            let [operator, frame, event] = [stretch.operator, stretch.frame, stretch.event].map(EventId::some);
+            if let Some(event) = operator.or(event.filter(is_frame)).or(frame) {
                 *self.owners.entry(exact.trace.events.name[event.index()]).or_default() += length;
             }
         }

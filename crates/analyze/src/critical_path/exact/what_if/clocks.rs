@@ -169,8 +169,11 @@ pub fn sweep(
         }
     }
     found.interrupted |= stop();
-    let stopped =
-        if found.interrupted { " But the search was stopped: the bounds may hold for the likely times alone." } else { "" };
+    let stopped = if found.interrupted {
+        " But the search was stopped: the bounds may hold for the likely times alone."
+    } else {
+        ""
+    };
     found.notes.push(corrected.note() + stopped);
     Ok(found)
 }

@@ -195,7 +195,8 @@ impl WhatIf<'_, '_> {
         let best = self.end_after(measured, favoured, Mode::Optimistic, shifts, stop).length;
         moved |= moves(shifts);
         // Where nothing moves, whatever is taken for what the trace does not tell, the edits change nothing.
-        if !moved && [after, worst, best] == [before; 3] && applied.changes.at_worst.is_none() {
+        let nothing_moves = !moved && [after, worst, best] == [before; 3] && applied.changes.at_worst.is_none();
+        if nothing_moves || self.plan.is_as_before(&applied.changes) {
             return Gain { ns: 0, low_ns: 0, high_ns: 0 };
         }
         let other = self.doubt(favoured, shifts);

@@ -255,9 +255,14 @@ const OFFERED: usize = 3;
 /// The same name as a selector of another kind, where it would find something.
 fn as_other_kinds(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern)) -> Vec<String> {
     let finds = |other: What| {
-        let fits = |name: &str| pattern.matches(if other == What::Module { module_name(name).unwrap_or("") } else { name });
+        let fits =
+            |name: &str| pattern.matches(if other == What::Module { module_name(name).unwrap_or("") } else { name });
         names(exact, fits).iter().any(|(id, _)| index.named(*id).iter().any(|&e| is_offered(exact, e, other)))
     };
+    // What fits anything says nothing of what was meant.
+    if pattern.matches("") {
+        return Vec::new();
+    }
     let others = [What::Kernel, What::Operator, What::Module, What::Annotation, What::Frame];
     let found = others.into_iter().filter(|&other| other != what && finds(other));
     found.map(|other| format!("{}:{}", other.name(), pattern.typed())).collect()

@@ -235,6 +235,7 @@ impl WhatIf<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::critical_path::exact::Hops;
 
     fn planned(suggestion: Suggestion, on_path_ns: i64) -> Planned {
         Planned { suggestion, on_path_ns, hops: Vec::new(), also: Vec::new() }
@@ -253,7 +254,11 @@ mod tests {
             node: 0,
         };
         let window = crate::critical_path::exact::Window { start: 0, end: 200, anchor: 0 };
-        let path = ExactPath { window, hops: vec![hop(0, 5), hop(5, 100), hop(100, 200)] };
+        let mut hops = Hops::new(200);
+        for latest_first in [hop(100, 200), hop(5, 100), hop(0, 5)] {
+            hops.push_front(&latest_first);
+        }
+        let path = ExactPath { window, hops };
         let module = |i, on_path_ns, hops: &[u32]| Planned {
             hops: hops.to_vec(),
             ..planned(Suggestion::Module(StrId::new(i)), on_path_ns)
