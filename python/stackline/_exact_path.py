@@ -55,6 +55,14 @@ class ExactPath:
         return cast(int, self._summary["inferred_ns"])
 
     @property
+    def inferred_by_rule_ns(self) -> dict[str, int]:
+        """The same by the rule that was assumed to hold.
+
+        ``gap`` and ``innermost_span`` are host time that may have been a wait.
+        """
+        return cast(dict[str, int], self._summary["inferred_by_rule_ns"])
+
+    @property
     def edges(self) -> dict[str, int]:
         """Edges of the dependency graph by the rule behind them."""
         return dict(self._summary["edges"])

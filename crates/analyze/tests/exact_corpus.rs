@@ -47,9 +47,12 @@ fn the_path_is_the_window() {
             continue;
         };
         assert_eq!(path.length_ns(), path.window.length_ns(), "{name}");
-        for pair in path.hops.windows(2) {
-            assert_eq!(pair[0].end, pair[1].start, "{name}");
+        let mut end = path.window.start;
+        for hop in path.hops.iter() {
+            assert!(hop.start == end && hop.end > end, "{name}: {hop:?} after {end}");
+            end = hop.end;
         }
+        assert_eq!(end, path.window.end, "{name}");
         let total = path.window.length_ns() as f64;
         let shares: Vec<String> = path
             .by_category()

@@ -21,7 +21,7 @@ fn path(trace: &Trace) -> (Vec<&'static str>, ExactPath) {
     (warnings, exact.path(&WindowChoice::Whole).unwrap())
 }
 
-fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = &'a Hop> {
+fn hops_of<'a>(trace: &'a Trace, path: &'a ExactPath, name: &'a str) -> impl Iterator<Item = Hop> + 'a {
     path.hops.iter().filter(move |h| h.event.is_some() && trace.name(h.event) == name)
 }
 
@@ -93,7 +93,7 @@ fn clocks_that_disagree_are_those_of_a_process() {
     let trace = t.trace();
     let (warnings, path) = path(&trace);
     assert!(warnings.contains(&"clocks_disagree"), "{warnings:?}");
-    let launches: Vec<&Hop> = path.hops.iter().filter(|h| h.category == Category::LaunchLatency).collect();
+    let launches: Vec<Hop> = path.hops.iter().filter(|h| h.category == Category::LaunchLatency).collect();
     assert!(!launches.is_empty() && launches.iter().all(|h| h.evidence == Evidence::Exact), "{launches:?}");
 }
 

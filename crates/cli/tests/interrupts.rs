@@ -6,6 +6,8 @@ mod common;
 
 use common::stackline;
 use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -84,10 +86,37 @@ fn an_interrupted_sweep_prints_what_it_has() {
     let document: serde_json::Value = serde_json::from_str(&out).unwrap();
     let (tried, planned) = (document["tried"].as_u64().unwrap(), document["planned"].as_u64().unwrap());
     assert!(0 < tried && tried < planned, "{tried} of {planned}");
+    assert_eq!(document["interrupted"], true);
     let stopped = format!("Stopped: {tried} of {planned} edits were tried.");
     assert!(err.contains(&stopped), "{err}");
     let rows = document["tables"]["sweep"]["rows"].as_array().unwrap();
     assert!(!rows.is_empty() && rows.len() as u64 <= tried, "{} of {tried}", rows.len());
+}
+
+/// The first Ctrl-C asks for what was found, the second one means it. Nobody takes the result, so that the program is there
+/// for both, however fast it is.
+#[test]
+fn a_second_interrupt_ends_the_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = long_trace(folder.path(), 20_000);
+    let (mut full, _reader) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[b' '; 4096]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    let mut sweep = stackline(&["what-if", &trace, "--sweep"]);
+    let sweep = sweep.stdin(Stdio::null()).stdout(OwnedFd::from(full)).stderr(Stdio::null());
+    let mut child = sweep.spawn().unwrap();
+    wait_until_it_listens(&mut child);
+    interrupt(&child);
+    let is_pending =
+        |child: &Child| u64::from_str_radix(&status(child, "ShdPnd:"), 16).unwrap_or(0) & (1 << (SIGINT - 1)) != 0;
+    // Two of a kind that are pending are one.
+    while is_pending(&child) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(child.try_wait().unwrap(), None, "the first one ended it");
+    interrupt(&child);
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 /// Nothing else listens: the signal ends the program as it ends any, and no half-written file stays.

@@ -24,7 +24,7 @@ pub enum Error {
         available: Vec<i64>,
     },
     /// No step of any trace is in the range.
-    #[error("no step from {first} to {last}; {}", steps(available))]
+    #[error("no step {}; {}", range(*first, *last), steps(available))]
     NoStep {
         /// First step asked for.
         first: i64,
@@ -77,6 +77,10 @@ fn list(ranks: &[i64]) -> String {
         [one] => format!("rank {one}"),
         many => format!("ranks {}", ranges(many)),
     }
+}
+
+fn range(first: i64, last: i64) -> String {
+    if first == last { first.to_string() } else { format!("from {first} to {last}") }
 }
 
 fn steps(available: &[i64]) -> String {

@@ -4,19 +4,28 @@ use crate::critical_path::{failed, position};
 use crate::run::NativeRun;
 use crate::table::NativeTable;
 use crate::worker::quiet;
+use arrow_array::RecordBatch;
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::critical_path::CriticalPathError;
-use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice, hops_table, spread, tables};
+use stackline_analyze::critical_path::exact::{
+    Exact, ExactReport, HOPS, HOPS_TITLE, WindowChoice, hops_tables, spread, tables,
+};
 use stackline_engine::Watch;
 use stackline_model::Table;
+use stackline_store::arrow::table_batch;
 use std::sync::Arc;
+
+/// Rows of a batch of hops.
+const BATCH_ROWS: usize = 1 << 16;
 
 /// A path with its tables. Immutable.
 #[pyclass(frozen, name = "ExactPath", module = "stackline._native")]
 pub(crate) struct NativeExactPath {
     report: ExactReport,
     tables: Vec<Table>,
+    hops: Vec<RecordBatch>,
 }
 
 /// Finds the critical path of one trace of a run. `instance` and `steps` are ranges with both ends included.
@@ -38,11 +47,15 @@ pub(crate) fn exact_path(
         let exact = Exact::new(&set.traces[at]);
         let path = exact.path(&choice)?;
         let report = exact.report(&path);
-        let mut all = tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths()));
-        all.push(hops_table(&exact.hop_reports(&path)));
-        Ok(NativeExactPath { report, tables: all })
+        let tables = tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths()));
+        // As text only for as long as it takes to put it into Arrow memory.
+        let hops = exact.hop_reports(&path);
+        let hops: Result<_, _> = hops_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();
+        Ok((report, tables, hops))
     })?;
-    found.map_err(|e| failed(py, &e))
+    let (report, tables, hops) = found.map_err(|e| failed(py, &e))?;
+    let hops = hops.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
+    Ok(NativeExactPath { report, tables, hops })
 }
 
 /// The window that the arguments name.
@@ -66,6 +79,7 @@ impl NativeExactPath {
         dict.set_item("bound_by", report.bound_by.clone())?;
         dict.set_item("bound_by_ns", report.bound_by_ns.clone())?;
         dict.set_item("inferred_ns", report.inferred_ns)?;
+        dict.set_item("inferred_by_rule_ns", report.inferred_by_rule_ns.clone())?;
         dict.set_item("edges", report.edges.clone())?;
         dict.set_item("graph_nodes", report.graph_nodes)?;
         dict.set_item("path_nodes", report.path_nodes)?;
@@ -77,6 +91,10 @@ impl NativeExactPath {
 
     /// The tables of the result, in display order.
     fn tables(&self) -> PyResult<Vec<NativeTable>> {
-        self.tables.iter().map(NativeTable::from_model).collect()
+        let mut all = self.tables.iter().map(NativeTable::from_model).collect::<PyResult<Vec<_>>>()?;
+        if let Some(first) = self.hops.first() {
+            all.push(NativeTable::from_batches(HOPS, HOPS_TITLE, (first.schema(), self.hops.clone())));
+        }
+        Ok(all)
     }
 }

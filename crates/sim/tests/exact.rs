@@ -1,7 +1,7 @@
 //! The exact method against the truth: time per cause, to the ns.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
-use stackline_analyze::critical_path::exact::{Category, Exact, Hop, WindowChoice};
+use stackline_analyze::critical_path::exact::{Category, Exact, Hop, Hops, WindowChoice};
 use stackline_analyze::critical_path::gpu_order::Evidence;
 use stackline_sim::{Claim, Damage, Profile, Truth, simulate};
 use std::collections::BTreeMap;
@@ -55,15 +55,15 @@ struct Claims {
 }
 
 /// Hops that touch on one thread and have one cause are one claim: where something else was released does not matter.
-fn merged(hops: &[Hop]) -> Vec<Hop> {
+fn merged(hops: &Hops) -> Vec<Hop> {
     let mut merged: Vec<Hop> = Vec::new();
-    for hop in hops {
+    for hop in hops.iter() {
         match merged.last_mut() {
-            Some(last) if is_return(hop) && (last.track, last.category) == (hop.track, hop.category) => {
+            Some(last) if is_return(&hop) && (last.track, last.category) == (hop.track, hop.category) => {
                 last.end = hop.end;
                 last.evidence = last.evidence.max(hop.evidence);
             }
-            _ => merged.push(*hop),
+            _ => merged.push(hop),
         }
     }
     merged

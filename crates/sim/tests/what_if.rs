@@ -5,12 +5,12 @@ mod what_if_support;
 
 use stackline_sim::{Profile, simulate};
 use std::collections::BTreeMap;
-use what_if_support::{Accuracy, at, try_program};
+use what_if_support::{Accuracy, asked_for, at, try_program};
 
 /// So many pairs are enough.
 const MOST_PAIRS: usize = 10_000;
 
-fn measure(seeds: std::ops::Range<u64>) -> Accuracy {
+fn measure(seeds: std::ops::Range<u64>, wanted: &dyn Fn(&str) -> bool) -> Accuracy {
     let mut table: BTreeMap<String, Accuracy> = BTreeMap::new();
     let pairs = |table: &BTreeMap<String, Accuracy>| table.values().map(|a| a.errors.len()).sum::<usize>();
     for seed in seeds {
@@ -18,7 +18,7 @@ fn measure(seeds: std::ops::Range<u64>) -> Accuracy {
             break;
         }
         let simulated = simulate(seed, &Profile::any(seed));
-        try_program(seed, (&simulated, &simulated.json()), &mut table);
+        try_program(seed, (&simulated, &simulated.json()), wanted, &mut table);
     }
     println!(
         "| edit | pairs | median error % | 95th percentile % | worst % | truth in bounds % | width of bounds %: median / 75th / 90th | refused |"
@@ -46,7 +46,15 @@ fn check(mut all: Accuracy) {
 
 #[test]
 fn predictions_of_some_programs() {
-    check(measure(0..40));
+    check(measure(0..40, &|_| true));
+}
+
+/// Few programs load data in workers.
+#[test]
+fn more_workers_gain_what_the_bounds_say() {
+    let found = measure(0..600, &|kind| kind == "MoreWorkers");
+    assert!(found.errors.len() >= 100, "{}", found.errors.len());
+    assert!(found.inside * 100 >= found.errors.len() * 99, "{} of {} in bounds", found.inside, found.errors.len());
 }
 
 /// 10,000 pairs of program and edit; its table is in the docs.
@@ -55,5 +63,5 @@ fn predictions_of_some_programs() {
 fn predictions_of_ten_thousand_pairs() {
     let number = |name: &str, usual: u64| std::env::var(name).ok().and_then(|s| s.parse().ok()).unwrap_or(usual);
     let from = number("WHAT_IF_FROM", 0);
-    check(measure(from..from + number("WHAT_IF_SEEDS", 600)));
+    check(measure(from..from + number("WHAT_IF_SEEDS", 600), &asked_for));
 }

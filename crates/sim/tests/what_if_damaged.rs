@@ -6,14 +6,14 @@ mod what_if_support;
 use stackline_analyze::critical_path::exact::{WindowChoice, what_if};
 use stackline_sim::{Damage, Profile, simulate};
 use std::collections::BTreeMap;
-use what_if_support::{Accuracy, try_program};
+use what_if_support::{Accuracy, asked_for, try_program};
 
 fn measure(damage: &[Damage], seeds: std::ops::Range<u64>) -> Accuracy {
     let mut table: BTreeMap<String, Accuracy> = BTreeMap::new();
     for seed in seeds {
         let simulated = simulate(seed, &Profile::any(seed));
         let damaged = simulated.damaged(damage, seed);
-        try_program(seed, (&simulated, &damaged.json), &mut table);
+        try_program(seed, (&simulated, &damaged.json), &asked_for, &mut table);
     }
     let mut all = Accuracy::default();
     for (_, mut accuracy) in table {

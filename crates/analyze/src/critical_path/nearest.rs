@@ -5,8 +5,8 @@ use stackline_model::{EventKind, Trace};
 
 /// How many names to offer, how many to look at, and how many characters of each.
 const OFFERED: usize = 3;
-const LOOKED_AT: usize = 2_000;
-const CHARACTERS: usize = 64;
+const LOOKED_AT: usize = 20_000;
+const CHARACTERS: usize = 256;
 
 /// The annotations of the trace that look most like `wanted`, best first.
 pub(super) fn nearest_annotations(trace: &Trace, wanted: &str) -> Vec<String> {

@@ -36,7 +36,7 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         let stop = stop_on_interrupt()?;
         let stopped = || stop.load(Ordering::Relaxed);
         let sweep = what_if::sweep(trace, &choice, &options, &stopped).map_err(refuse)?;
-        if stopped() {
+        if sweep.interrupted {
             say(&format!("Stopped: {} of {} edits were tried.", sweep.tried, sweep.planned))?;
         }
         (
@@ -173,5 +173,6 @@ fn sweep_extra(sweep: &Sweep) -> Vec<(&'static str, Value)> {
         ("planned", json!(sweep.planned)),
         ("tried", json!(sweep.tried)),
         ("left_out", json!(sweep.left_out)),
+        ("interrupted", json!(sweep.interrupted)),
     ]
 }

@@ -231,19 +231,33 @@ fn fit(lanes: &mut Vec<Lane>, width: usize) -> usize {
         let bar = lanes.pop().is_some_and(|l| l.header.is_empty());
         dropped += usize::from(!bar);
     }
-    while total(lanes) > width {
-        let over = total(lanes) - width;
-        let Some(widest) = lanes.iter_mut().filter(|l| !l.right && l.width > NARROWEST).max_by_key(|l| l.width) else {
-            break;
-        };
-        let target = (widest.width - over.min(widest.width - NARROWEST)).max(NARROWEST.min(widest.width));
-        widest.width = target;
-        for cell in &mut widest.cells {
-            *cell = shorten(cell, target);
+    let over = total(lanes).saturating_sub(width);
+    let shares = |l: &Lane| !l.right && l.width > NARROWEST;
+    let most = level(lanes.iter().filter(|l| shares(l)).map(|l| l.width).collect(), over);
+    for lane in lanes.iter_mut().filter(|l| shares(l) && l.width > most) {
+        lane.width = most;
+        for cell in &mut lane.cells {
+            *cell = shorten(cell, most);
         }
-        widest.header = shorten(&widest.header, target);
+        lane.header = shorten(&lane.header, most);
     }
     dropped
+}
+
+/// The greatest width at which columns of these widths are `over` narrower in all: only the widest give, each as much as it
+/// is wider than the others.
+fn level(mut widths: Vec<usize>, over: usize) -> usize {
+    widths.sort_unstable_by(|a, b| b.cmp(a));
+    let mut freed = 0;
+    for (wider, &width) in widths.iter().enumerate() {
+        let next = widths.get(wider + 1).copied().unwrap_or(NARROWEST);
+        let (columns, step) = (wider + 1, width - next);
+        if freed + columns * step >= over {
+            return width - (over - freed).div_ceil(columns);
+        }
+        freed += columns * step;
+    }
+    NARROWEST
 }
 
 /// Text of at most `width` cells: two thirds of its head and the rest of its tail around an ellipsis.

@@ -78,8 +78,18 @@ fn features(seed: u64) -> String {
     all.iter().filter(|(is, _)| *is).map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }
 
-/// Predicts every edit of a program from a trace of it, and compares with the edited program.
-pub fn try_program(seed: u64, (simulated, json): (&Simulated, &str), table: &mut BTreeMap<String, Accuracy>) {
+/// Whether a kind of edits is asked for: `WHAT_IF_ONLY=MoreWorkers` leaves out the others.
+pub fn asked_for(kind: &str) -> bool {
+    std::env::var("WHAT_IF_ONLY").map_or(true, |only| only == kind)
+}
+
+/// Predicts every wanted edit of a program from a trace of it, and compares with the edited program.
+pub fn try_program(
+    seed: u64,
+    (simulated, json): (&Simulated, &str),
+    wanted: &dyn Fn(&str) -> bool,
+    table: &mut BTreeMap<String, Accuracy>,
+) {
     let trace = stackline_ingest::read_bytes("sim.json", json.as_bytes(), &Default::default()).unwrap();
     // Prepared once where that is enough.
     let exact = Exact::new(&trace);
@@ -87,6 +97,9 @@ pub fn try_program(seed: u64, (simulated, json): (&Simulated, &str), table: &mut
     for edit in simulated.possible_edits() {
         let Some(text) = as_what_if(&edit) else { continue };
         let kind = format!("{edit:?}").split([' ', '(']).next().unwrap_or("").to_owned();
+        if !wanted(&kind) {
+            continue;
+        }
         let truth = simulated.edit(&edit).unwrap().window_ns;
         let parsed = what_if::Edit::parse(&text).unwrap();
         let edits = [parsed];

@@ -2,6 +2,7 @@
 
 use super::names::{Names, bits};
 use super::threads::is_annotation;
+use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Trace};
 
 /// Places nest deeper than any reader needs to know.
@@ -13,51 +14,47 @@ pub(super) struct Enclosing {
     frame: Vec<EventId>,
     /// Annotations and modules.
     place: Vec<EventId>,
-    /// How many places enclose the event, itself included.
-    places: Vec<u32>,
-    /// The innermost of the outermost [`DEPTH`] places.
-    shown: Vec<EventId>,
-    /// Whether it is or lies in a span that loads data,
-    loads_data: Vec<bool>,
-    /// in one that does nothing but wait.
-    only_waits: Vec<bool>,
+    /// By place that lies deeper than [`DEPTH`]: the innermost of the outermost ones around it.
+    shown: FxHashMap<EventId, EventId>,
+    /// Whether it is or lies in a span that loads data ([`LOADS_DATA`]), in one that does nothing but wait.
+    inside: Vec<u8>,
 }
+
+const LOADS_DATA: u8 = 1;
+const ONLY_WAITS: u8 = 2;
 
 impl Enclosing {
     pub(super) fn new(trace: &Trace, names: &Names) -> Self {
         let none = || vec![EventId::NONE; trace.events.len()];
-        let no = || vec![false; trace.events.len()];
         let mut found = Self {
             operator: none(),
             frame: none(),
             place: none(),
-            places: vec![0; trace.events.len()],
-            shown: none(),
-            loads_data: no(),
-            only_waits: no(),
+            shown: FxHashMap::default(),
+            inside: vec![0; trace.events.len()],
         };
+        // By place how many places enclose it, itself included.
+        let mut depth = FxHashMap::default();
         for track in trace.tracks.ids() {
             // Enclosing events come first.
             for &event in trace.track_events(track) {
-                found.add(trace, names, event);
+                found.add(trace, names, event, &mut depth);
             }
         }
         found
     }
 
-    fn add(&mut self, trace: &Trace, names: &Names, event: EventId) {
+    fn add(&mut self, trace: &Trace, names: &Names, event: EventId, depth: &mut FxHashMap<EventId, u32>) {
         let at = event.index();
         if let Some(parent) = trace.events.parent[at].some() {
             let parent = parent.index();
             (self.operator[at], self.frame[at]) = (self.operator[parent], self.frame[parent]);
-            (self.place[at], self.places[at]) = (self.place[parent], self.places[parent]);
-            self.shown[at] = self.shown[parent];
-            self.loads_data[at] = self.loads_data[parent];
-            self.only_waits[at] = self.only_waits[parent];
+            (self.place[at], self.inside[at]) = (self.place[parent], self.inside[parent]);
         }
         let known = names.of(trace, event);
-        self.loads_data[at] |= known & bits::LOADS_DATA != 0;
-        self.only_waits[at] |= known & bits::ONLY_WAITS != 0;
+        for (bit, here) in [(bits::LOADS_DATA, LOADS_DATA), (bits::ONLY_WAITS, ONLY_WAITS)] {
+            self.inside[at] |= if known & bit != 0 { here } else { 0 };
+        }
         let kind = trace.kind(event);
         match kind {
             EventKind::Operator => self.operator[at] = event,
@@ -66,10 +63,11 @@ impl Enclosing {
         }
         let is_module = kind == EventKind::PythonFunction && trace.name(event).starts_with("nn.Module: ");
         if is_module || is_annotation(trace, event) {
-            self.place[at] = event;
-            self.places[at] += 1;
-            if self.places[at] as usize <= DEPTH {
-                self.shown[at] = event;
+            let outer = std::mem::replace(&mut self.place[at], event);
+            let deep = 1 + depth.get(&outer).copied().unwrap_or(0);
+            depth.insert(event, deep);
+            if deep as usize > DEPTH {
+                self.shown.insert(event, self.shown_for(outer));
             }
         }
     }
@@ -86,12 +84,12 @@ impl Enclosing {
 
     /// Whether the event is, or lies in, a span that loads data.
     pub(super) fn loads_data(&self, event: EventId) -> bool {
-        self.loads_data[event.index()]
+        self.inside[event.index()] & LOADS_DATA != 0
     }
 
     /// Whether the event is, or lies in, a frame that does nothing but wait.
     pub(super) fn only_waits(&self, event: EventId) -> bool {
-        self.only_waits[event.index()]
+        self.inside[event.index()] & ONLY_WAITS != 0
     }
 
     /// An event of either kind and those of its kind around it, innermost first.
@@ -108,13 +106,14 @@ impl Enclosing {
         self.place[event.index()]
     }
 
-    /// Annotations and modules around an event, itself included: the outermost [`DEPTH`] of them, outermost first.
-    pub(super) fn places(&self, trace: &Trace, event: EventId) -> Vec<EventId> {
-        let shown = event.some().map_or(EventId::NONE, |event| self.shown[event.index()]);
-        let mut places: Vec<EventId> = self.places_from(trace, shown).collect();
-        places.reverse();
-        places.shrink_to_fit();
-        places
+    /// Annotations and modules around an event, itself included: the outermost [`DEPTH`] of them, innermost first.
+    pub(super) fn shown_places<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
+        self.places_from(trace, self.shown_for(self.place[event.index()]))
+    }
+
+    /// Of a place and those around it, the innermost of the outermost [`DEPTH`].
+    fn shown_for(&self, place: EventId) -> EventId {
+        self.shown.get(&place).copied().unwrap_or(place)
     }
 
     /// Annotations and modules around an event, itself included: innermost first.
@@ -129,6 +128,45 @@ impl Enclosing {
     fn places_from<'a>(&'a self, trace: &'a Trace, place: EventId) -> impl Iterator<Item = EventId> + 'a {
         let outer = |e: &EventId| self.place[trace.events.parent[e.index()].some()?.index()].some();
         std::iter::successors(place.some(), outer)
+    }
+}
+
+/// Spans around each event (annotations, operators, Python frames): of the outermost [`Spans::DEPTH`] ones the innermost.
+pub(super) struct Spans(Vec<EventId>);
+
+impl Spans {
+    /// Scripts begin with a dozen frames of launchers.
+    pub(super) const DEPTH: usize = 40;
+
+    pub(super) fn new(trace: &Trace) -> Self {
+        let mut shown = vec![EventId::NONE; trace.events.len()];
+        let mut depth = vec![0u8; trace.events.len()];
+        for track in trace.tracks.ids() {
+            // Enclosing events come first.
+            for &event in trace.track_events(track) {
+                let at = event.index();
+                if let Some(parent) = trace.events.parent[at].some() {
+                    (shown[at], depth[at]) = (shown[parent.index()], depth[parent.index()]);
+                }
+                let kind = trace.kind(event);
+                let counts =
+                    matches!(kind, EventKind::Operator | EventKind::PythonFunction) || is_annotation(trace, event);
+                if counts && usize::from(depth[at]) < Self::DEPTH {
+                    (shown[at], depth[at]) = (event, depth[at] + 1);
+                }
+            }
+        }
+        Self(shown)
+    }
+
+    pub(super) fn innermost(&self, event: EventId) -> EventId {
+        self.0[event.index()]
+    }
+
+    /// Those around an event that is one of them, itself included: innermost first.
+    pub(super) fn around<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
+        let outer = |e: &EventId| self.0[trace.events.parent[e.index()].some()?.index()].some();
+        std::iter::successors(event.some(), outer)
     }
 }
 

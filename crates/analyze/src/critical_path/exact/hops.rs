@@ -8,7 +8,7 @@ use crate::critical_path::gpu_order::Evidence;
 use serde::Serialize;
 use stackline_model::{EventId, TrackId};
 
-/// A stretch of the path with one cause on one track, in one operator (for time of operators).
+/// A stretch of the path with one cause on one track, in one annotation or module, in one operator (for time of operators).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// Start in ns since the trace's base.
@@ -101,11 +101,11 @@ impl Exact<'_> {
     pub fn stretches<'b>(&'b self, path: &'b ExactPath) -> impl Iterator<Item = Stretch> + 'b {
         let mut hops = path.hops.iter().peekable();
         std::iter::from_fn(move || {
-            let mut whole = self.stretch(hops.next()?);
+            let mut whole = self.stretch(&hops.next()?);
             // Time of the event that ran longest in it.
             let mut longest = whole.end - whole.start;
-            while let Some(hop) = hops.peek().filter(|hop| is_host(hop)) {
-                let next = self.stretch(hop);
+            while let Some(&hop) = hops.peek().filter(|hop| is_host(hop)) {
+                let next = self.stretch(&hop);
                 if !self.continues(&whole, &next) {
                     break;
                 }
@@ -133,8 +133,22 @@ impl Exact<'_> {
             && last.track == next.track
             && last.evidence == next.evidence
             && last.rule == next.rule
-            && (last.category != Category::HostOperator || self.common(last.operator, next.operator).is_some())
-            && (last.category != Category::HostRuntime || last.event == next.event)
+            && (last.event == next.event || (self.place(last) == self.place(next) && self.may_join(last, next)))
+    }
+
+    /// The innermost annotation or module around a stretch of a thread; none in gaps.
+    fn place(&self, stretch: &Stretch) -> EventId {
+        let inner = [stretch.operator, stretch.frame, stretch.event].into_iter().find(|e| e.is_some());
+        inner.map_or(EventId::NONE, |event| self.enclosing().place(event))
+    }
+
+    /// Whether time of two events may be one stretch: calls stay apart, and operators without one around both.
+    fn may_join(&self, last: &Stretch, next: &Stretch) -> bool {
+        match last.category {
+            Category::HostOperator => self.common(last.operator, next.operator).is_some(),
+            Category::HostRuntime => false,
+            _ => true,
+        }
     }
 
     /// The innermost event around two of one thread: `a`, or what encloses it and `b`.

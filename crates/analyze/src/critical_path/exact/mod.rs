@@ -9,6 +9,7 @@ mod bursts;
 mod category;
 mod enclosing;
 mod graph;
+mod hop_list;
 mod hops;
 mod lanes;
 mod names;
@@ -25,12 +26,13 @@ mod window;
 
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
+pub use hop_list::Hops;
 pub use hops::{HopReport, HopReports, Stretch};
 pub use report::{ExactReport, ExactWarning};
 pub use slack::Harmless;
 pub use steps::{StepPath, StepSpread, spread};
 pub use story::Chapter;
-pub use tables::{HOPS, hops_table, tables};
+pub use tables::{HOPS, HOPS_TITLE, hops_table, hops_tables, tables};
 pub use threads::ThreadRule;
 pub use walk::{ExactPath, Hop};
 pub use window::{Window, WindowChoice};
@@ -137,9 +139,8 @@ impl<'a> Exact<'a> {
 
     /// The critical path through a window that was resolved.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        let mut hops = Vec::new();
-        walk::walk(self, &mut Categories::new(self), window, |hop| hops.push(hop));
-        hops.reverse();
+        let mut hops = Hops::new(window.end);
+        walk::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
         ExactPath { window, hops }
     }
 }

@@ -26,22 +26,22 @@ impl Exact<'_> {
     /// The arrows, in time order.
     fn arrows(&self, path: &ExactPath) -> Vec<FlowPair> {
         let mut flows: Vec<FlowPair> = Vec::new();
-        let mut before: Option<&Hop> = None;
+        let mut before: Option<Hop> = None;
         // The rule behind the time since the hop before.
         let mut waited = None;
         for hop in path.hops.iter().filter(|h| h.track.is_some()) {
-            if self.is_lag(hop) {
+            if self.is_lag(&hop) {
                 waited = Some(hop.rule);
                 continue;
             }
             if let Some(last) = before.filter(|last| last.track != hop.track) {
                 flows.push(FlowPair {
                     id: flows.len() as u64,
-                    from: self.flow_end(last, last.end),
-                    to: self.flow_end(hop, hop.start),
+                    from: self.flow_end(&last, last.end),
+                    to: self.flow_end(&hop, hop.start),
                     weight_us: (hop.start - last.end) / 1_000,
                     critical: true,
-                    kind: waited.unwrap_or_else(|| self.rule_into(hop)),
+                    kind: waited.unwrap_or_else(|| self.rule_into(&hop)),
                 });
             }
             (before, waited) = (Some(hop), None);

@@ -7,7 +7,7 @@ use super::{Exact, NodeKind, Window};
 use crate::critical_path::ReportShare;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
-use stackline_model::{EventId, StrId};
+use stackline_model::StrId;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -55,6 +55,9 @@ pub struct ExactReport {
     pub bound_by_ns: BTreeMap<&'static str, i64>,
     /// Time whose cause is inferred, not recorded, in ns; time without known cause included.
     pub inferred_ns: i64,
+    /// The same without time of unknown cause, by the rule that was assumed to hold; `gap` and `innermost_span` are host
+    /// time that may have been a wait.
+    pub inferred_by_rule_ns: BTreeMap<&'static str, i64>,
     /// Names with the most time on the path; time without event under its cause, such as `(no event: host_python)`.
     pub top: Vec<ReportShare>,
     /// The path in at most some twenty lines.
@@ -71,9 +74,6 @@ impl Exact<'_> {
         let spent: Vec<(&str, i64)> =
             path.by_category().iter().filter(|(_, ns)| *ns > 0).map(|(c, ns)| (c.name(), *ns)).collect();
         let percent = |ns: i64| 100.0 * ns as f64 / (end - start).max(1) as f64;
-        let mut events: Vec<EventId> = path.hops.iter().filter_map(|h| h.event.some()).collect();
-        events.sort_unstable();
-        events.dedup();
         let mut edges = BTreeMap::new();
         for edge in &self.graph.edges {
             *edges.entry(edge.dependency.rule()).or_default() += 1;
@@ -88,22 +88,34 @@ impl Exact<'_> {
             graph_nodes: self.graph.len(),
             edges,
             path_nodes,
-            path_events: events.len(),
+            path_events: self.events_on(path),
             bound_by: spent.iter().map(|&(c, ns)| (c, percent(ns))).collect(),
             bound_by_ns: spent.iter().copied().collect(),
             inferred_ns: path.inferred_ns(),
+            inferred_by_rule_ns: path.inferred_by_rule(),
             top: self.top_names(path),
             story,
             warnings: self.warnings(),
         }
     }
 
+    /// How many events are on a path.
+    fn events_on(&self, path: &ExactPath) -> usize {
+        let mut seen = vec![0u64; self.trace.events.len() / 64 + 1];
+        for event in path.hops.iter().filter_map(|h| h.event.some()) {
+            seen[event.index() / 64] |= 1 << (event.index() % 64);
+        }
+        seen.iter().map(|bits| bits.count_ones() as usize).sum()
+    }
+
     /// Names of events by their time on the path, time without event by its cause.
     fn top_names(&self, path: &ExactPath) -> Vec<ReportShare> {
         let mut named: FxHashMap<StrId, (i64, usize)> = FxHashMap::default();
         let mut nameless = Category::ALL.map(|category| (category, (0, 0)));
-        for hop in &path.hops {
-            let slot: &mut (i64, usize) = match hop.event.some() {
+        for hop in path.hops.iter() {
+            // The event of time without known cause is only what came next.
+            let event = hop.event.some().filter(|_| hop.category != Category::Unknown);
+            let slot: &mut (i64, usize) = match event {
                 Some(event) => named.entry(self.trace.events.name[event.index()]).or_default(),
                 None => &mut nameless[hop.category as usize].1,
             };

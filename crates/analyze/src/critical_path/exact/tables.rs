@@ -1,6 +1,6 @@
 //! The exact path as tables.
 
-use super::{ExactReport, Harmless, HopReports, StepSpread};
+use super::{ExactReport, Harmless, HopReport, HopReports, StepSpread};
 use stackline_model::{Table, Unit};
 
 /// All tables of a path but that of its hops; without rows, those of slack and of steps are left out.
@@ -59,11 +59,29 @@ fn steps_table(rows: &[StepSpread]) -> Table {
 
 /// Name of the table of hops; JSON documents have them under `hops`.
 pub const HOPS: &str = "hops";
+/// Its title.
+pub const HOPS_TITLE: &str = "The path, hop by hop";
 
 /// The path as rows.
 pub fn hops_table(reports: &HopReports<'_>) -> Table {
-    let hops = || reports.hops();
-    Table::new(HOPS, "The path, hop by hop")
+    table_of(&reports.hops().collect::<Vec<_>>())
+}
+
+/// The same in tables of at most so many rows, made one after the other: the text of a long path takes much memory. There is
+/// always one.
+pub fn hops_tables<'a>(reports: &'a HopReports<'_>, rows: usize) -> impl Iterator<Item = Table> + 'a {
+    let (mut hops, mut part) = (reports.hops(), Vec::new());
+    let mut is_first = true;
+    std::iter::from_fn(move || {
+        part.clear();
+        part.extend(hops.by_ref().take(rows.max(1)));
+        (std::mem::take(&mut is_first) || !part.is_empty()).then(|| table_of(&part))
+    })
+}
+
+fn table_of(hops: &[HopReport<'_>]) -> Table {
+    let hops = || hops.iter();
+    Table::new(HOPS, HOPS_TITLE)
         .i64("start_ns", Unit::Ns, hops().map(|h| h.start_ns))
         .i64("end_ns", Unit::Ns, hops().map(|h| h.end_ns))
         .text("category", hops().map(|h| h.category.name().to_owned()))

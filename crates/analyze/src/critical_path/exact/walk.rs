@@ -3,9 +3,11 @@
 use super::Exact;
 use super::category::{Categories, Category, of_lag};
 use super::graph::{Dependency, InEdge, NONE, NodeKind};
+use super::hop_list::Hops;
 use super::window::Window;
 use crate::critical_path::gpu_order::Evidence;
 use stackline_model::{EventId, GpuId, TrackId};
+use std::collections::BTreeMap;
 
 /// A stretch of the path with one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub struct ExactPath {
     /// The window.
     pub window: Window,
     /// Hops in time order.
-    pub hops: Vec<Hop>,
+    pub hops: Hops,
 }
 
 impl ExactPath {
@@ -46,7 +48,7 @@ impl ExactPath {
     /// Time per category in ns, in the order of [`Category::ALL`], zeros included.
     pub fn by_category(&self) -> [(Category, i64); 13] {
         let mut sums = Category::ALL.map(|c| (c, 0));
-        for hop in &self.hops {
+        for hop in self.hops.iter() {
             sums[hop.category as usize].1 += hop.end - hop.start;
         }
         sums
@@ -55,6 +57,16 @@ impl ExactPath {
     /// Time whose cause is inferred, in ns.
     pub fn inferred_ns(&self) -> i64 {
         self.hops.iter().filter(|h| h.evidence == Evidence::Inferred).map(|h| h.end - h.start).sum()
+    }
+
+    /// The same by rule, in ns, without time that nothing explains.
+    pub fn inferred_by_rule(&self) -> BTreeMap<&'static str, i64> {
+        let mut sums = BTreeMap::new();
+        let is_assumed = |h: &Hop| h.evidence == Evidence::Inferred && h.category != Category::Unknown;
+        for hop in self.hops.iter().filter(is_assumed) {
+            *sums.entry(hop.rule).or_default() += hop.end - hop.start;
+        }
+        sums
     }
 }
 

@@ -97,6 +97,7 @@ fn extra<'a>(
         ("bound_by", json!(report.bound_by).into()),
         ("bound_by_ns", json!(report.bound_by_ns).into()),
         ("inferred_ns", json!(report.inferred_ns).into()),
+        ("inferred_by_rule_ns", json!(report.inferred_by_rule_ns).into()),
         ("top", value(&report.top)?),
         ("story", value(&report.story)?),
         ("large_but_harmless", value(harmless)?),
@@ -117,6 +118,24 @@ pub(in crate::commands) fn in_words(choice: &WindowChoice) -> String {
     }
 }
 
+/// What was assumed, with most of the window first; nothing where it is below a thousandth.
+fn assumed(report: &ExactReport) -> String {
+    let percent = |ns: i64| 100.0 * ns as f64 / report.window_ns.max(1) as f64;
+    let mut rules: Vec<(&str, i64)> = report.inferred_by_rule_ns.iter().map(|(rule, ns)| (*rule, *ns)).collect();
+    rules.retain(|(_, ns)| percent(*ns) >= 0.1);
+    rules.sort_by_key(|&(rule, ns)| (std::cmp::Reverse(ns), rule));
+    let words = |rule: &str| match rule {
+        "gap" => "threads work where nothing of theirs is recorded".to_owned(),
+        "innermost_span" => "spans that may hide a wait do not".to_owned(),
+        "record" => "GPU work that runs into the next ends as recorded".to_owned(),
+        rule => rule.to_owned(),
+    };
+    let told: Vec<String> =
+        rules.iter().take(4).map(|&(rule, ns)| format!("{} ({:.1} %)", words(rule), percent(ns))).collect();
+    let more = if rules.len() > told.len() { ", others" } else { "" };
+    if told.is_empty() { String::new() } else { format!("Assumed: {}{more}\n", told.join(", ")) }
+}
+
 fn head(report: &ExactReport, choice: &WindowChoice) -> String {
     let what = in_words(choice);
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
@@ -124,6 +143,7 @@ fn head(report: &ExactReport, choice: &WindowChoice) -> String {
         "Critical path of {what}: {}, every nanosecond with a cause ({inferred:.1} % inferred or unknown)\n",
         human::duration(report.window_ns),
     );
+    out.push_str(&assumed(report));
     for warning in &report.warnings {
         out.push_str(&format!("Note: {} ({} ×)\n", warning.message, human::count(warning.count as i64)));
     }

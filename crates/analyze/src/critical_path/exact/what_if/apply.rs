@@ -224,8 +224,9 @@ impl Applier<'_, '_> {
                 let edge = self.plan.edge(i);
                 let (lag, is_binding) = (edge.observed, edge.edge == graph.binding[node as usize]);
                 let of_this = |e: &InEdge| super::super::category::of_lag(e.dependency, lag) == category;
-                if is_binding && lag > 0 && graph.edges.get(edge.edge as usize).is_some_and(of_this) {
-                    self.changes.set_slack(at, i, lag - scaled(lag, factor));
+                let less = lag - scaled(lag, factor);
+                if is_binding && lag > 0 && less != 0 && graph.edges.get(edge.edge as usize).is_some_and(of_this) {
+                    self.changes.set_slack(at, i, less);
                 }
             }
         }

@@ -168,8 +168,12 @@ pub fn sweep(
             candidate.gain.widen(gain.unwrap_or(NO_GAIN));
         }
     }
-    let stopped =
-        if stop() { " But the search was stopped: the bounds may hold for the likely times alone." } else { "" };
+    found.interrupted |= stop();
+    let stopped = if found.interrupted {
+        " But the search was stopped: the bounds may hold for the likely times alone."
+    } else {
+        ""
+    };
     found.notes.push(corrected.note() + stopped);
     Ok(found)
 }

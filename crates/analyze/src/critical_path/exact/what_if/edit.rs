@@ -119,6 +119,8 @@ impl std::fmt::Display for Edit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let on = self.selector.as_ref().map_or("", |s| s.text.as_str());
         match self.action {
+            // 300 digits help nobody.
+            Action::Scale(factor) if factor.abs() >= 1e6 => write!(f, "scale {on} {factor:e}"),
             Action::Scale(factor) => write!(f, "scale {on} {factor}"),
             Action::Remove => write!(f, "remove {on}"),
             Action::SetNs(ns) => write!(f, "set {on} {ns}"),

@@ -1,21 +1,25 @@
 //! More workers for the loading of data.
 
 use super::super::category::LONG_GAP_NS;
-use super::super::graph::{Dependency, NONE, NodeKind};
+use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::super::names::bits;
-use super::super::threads::ThreadRule;
+use super::super::threads::{Gap, ThreadRule};
 use super::apply::Applier;
 use super::host_time::{Cut, HostTime};
 use super::index::Stretch;
 use crate::critical_path::CriticalPathError;
+use rustc_hash::FxHashMap;
 use stackline_model::EventId;
 
-/// A batch: the node that goes on with it, the node of the worker that ends with it, and the first node of the
-/// worker's work on it.
+/// A batch: what a worker does from one request to the next.
 struct Batch {
-    taken: u32,
-    done: u32,
+    /// First and last node of the worker's work on it.
     begun: u32,
+    done: u32,
+    /// The node whose end asked for it; none if that is not in the trace, or the request lay there already.
+    asked: u32,
+    /// The node that took it; none if it lay there when it was wanted.
+    taken: u32,
 }
 
 /// What it takes at most to ask a worker for a batch, in ns.
@@ -33,8 +37,9 @@ impl Applier<'_, '_> {
         let mut lanes: Vec<u32> = batches.iter().map(|b| graph.place[b.done as usize]).collect();
         lanes.sort_unstable();
         lanes.dedup();
-        let crew = lanes.len() + more as usize;
-        let count = batches.len();
+        let (more, count) = (more as usize, batches.len());
+        let crew = lanes.len() + more;
+        let start = |node: u32| graph.start[node as usize];
         for (i, batch) in batches.iter().enumerate() {
             let at = self.at(batch.begun);
             for edge in self.plan.range(at) {
@@ -42,18 +47,25 @@ impl Applier<'_, '_> {
                     self.changes.set_slack(at, edge, super::replay::GONE);
                 }
             }
-            let start = |node: u32| graph.start[node as usize];
-            match i.checked_sub(crew).map(|before| &batches[before]) {
-                Some(before) => {
-                    for released in [before.done, before.taken] {
-                        let slack = start(batch.begun) - graph.end[released as usize];
-                        self.changes.add_edge(at, self.at(released), slack);
-                    }
-                }
+            // A request goes out when the batch is taken that is as many before it as there are workers: what asked for an
+            // earlier one asks for this one now.
+            let asked = i.checked_sub(more).map(|i| &batches[i]).filter(|b| b.asked != NONE);
+            let before = i.checked_sub(crew).map(|i| &batches[i]);
+            if let Some(earlier) = asked {
+                let lag = start(earlier.begun) - graph.end[earlier.asked as usize];
+                let slack = start(batch.begun) - graph.end[earlier.asked as usize] - lag.clamp(0, ASKING_NS);
+                self.changes.add_edge(at, self.at(earlier.asked), slack);
+            }
+            for released in before.into_iter().flat_map(|b| [b.done, b.taken]).filter(|&n| n != NONE) {
+                let slack = start(batch.begun) - graph.end[released as usize];
+                self.changes.add_edge(at, self.at(released), slack);
+            }
+            if asked.is_none() && before.is_none() {
                 // The first batches are begun as early as the first of all.
-                None => self.changes.add_edge(at, NONE, start(batch.begun) - start(batches[0].begun)),
+                self.changes.add_edge(at, NONE, start(batch.begun) - start(batches[0].begun));
             }
         }
+        let more = more as u32;
         self.doubt_workers(more);
         Ok(count)
     }
@@ -80,31 +92,45 @@ impl Applier<'_, '_> {
         self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
     }
 
-    /// Batches that worker processes made, in the order in which they were taken.
+    /// Batches that worker processes made, in the order in which they were begun; none if nobody is seen to wait for one.
     fn batches(&self) -> Vec<Batch> {
         let (graph, trace) = (&self.exact.graph, self.exact.trace);
-        let pid = |node: u32| trace.tracks.pid(self.exact.lanes[graph.place[node as usize] as usize].track);
-        let lanes = self.exact.lanes.iter();
-        let loads: Vec<bool> = lanes.map(|l| l.pieces.iter().any(|p| self.is_loader(p.event))).collect();
-        let mut batches: Vec<Batch> = Vec::new();
-        for lane in 0..self.exact.lanes.len() {
-            for taken in self.exact.lane_nodes[lane].0..self.exact.lane_nodes[lane].1 {
-                let wakes = |d: Dependency| matches!(d, Dependency::Thread(ThreadRule::Wakes, _));
-                let from = graph.edges_into(taken).iter().find(|e| wakes(e.dependency) && pid(e.from) != pid(taken));
-                if let Some(edge) = from
-                    && loads[graph.place[edge.from as usize] as usize]
-                {
-                    batches.push(Batch { taken, done: edge.from, begun: NONE });
+        let lane = |node: u32| graph.place[node as usize] as usize;
+        let pid = |node: u32| trace.tracks.pid(self.exact.lanes[lane(node)].track);
+        let is_worker = |node: u32| self.exact.gaps[lane(node)] == Gap::Loader;
+        let wakes = |d: Dependency| matches!(d, Dependency::Thread(ThreadRule::Wakes, _));
+        let (mut asked, mut taken) = (FxHashMap::default(), FxHashMap::default());
+        for &(first, last) in &self.exact.lane_nodes {
+            for node in first..last {
+                let between = |e: &&InEdge| wakes(e.dependency) && pid(e.from) != pid(node);
+                for edge in graph.edges_into(node).iter().filter(between) {
+                    if is_worker(edge.from) {
+                        // Of several that it woke, the first.
+                        taken.entry(edge.from).or_insert(node);
+                    } else if is_worker(node) {
+                        asked.insert(node, edge.from);
+                    }
                 }
             }
         }
-        batches.sort_by_key(|b| (graph.start[b.taken as usize], b.taken));
-        let mut last = vec![NONE; self.exact.lanes.len()];
-        for batch in &mut batches {
-            let lane = graph.place[batch.done as usize] as usize;
-            let before = std::mem::replace(&mut last[lane], batch.done);
-            batch.begun = if before == NONE { self.exact.lane_nodes[lane].0 } else { (before + 1).min(batch.done) };
+        let mut workers: Vec<usize> = taken.keys().map(|&done| lane(done)).collect();
+        workers.sort_unstable();
+        workers.dedup();
+        let mut batches: Vec<Batch> = Vec::new();
+        let of = |found: &FxHashMap<u32, u32>, node: u32| found.get(&node).copied().unwrap_or(NONE);
+        for worker in workers {
+            let (first, last) = self.exact.lane_nodes[worker];
+            for node in first..last {
+                let asked = of(&asked, node);
+                if node == first || asked != NONE || taken.contains_key(&(node - 1)) {
+                    batches.push(Batch { begun: node, done: node, asked, taken: NONE });
+                }
+                if let Some(batch) = batches.last_mut() {
+                    (batch.done, batch.taken) = (node, of(&taken, node));
+                }
+            }
         }
+        batches.sort_by_key(|b| (graph.start[b.begun as usize], b.begun));
         batches
     }
 

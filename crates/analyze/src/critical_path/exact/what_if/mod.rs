@@ -183,13 +183,22 @@ impl WhatIf<'_, '_> {
         Ok(Measured { window: self.exact.window(choice)?, is_whole: *choice == WindowChoice::Whole })
     }
 
-    /// What is gained where the prediction is `after` ns.
+    /// What is gained where the prediction is `after` ns, and `shifts` are those of its replay.
     fn gain(&self, measured: &Measured, applied: &Applied, after: i64, shifts: &mut Vec<i64>, stop: Stop<'_>) -> Gain {
         let before = measured.window.length_ns();
+        let moves = |shifts: &[i64]| shifts.iter().any(|&shift| shift != 0);
+        let mut moved = moves(shifts);
         let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts, stop).length;
+        moved |= moves(shifts);
         let mut doubt = self.doubt(applied, shifts);
         let favoured = applied.unpinned.as_deref().unwrap_or(applied);
         let best = self.end_after(measured, favoured, Mode::Optimistic, shifts, stop).length;
+        moved |= moves(shifts);
+        // Where nothing moves, whatever is taken for what the trace does not tell, the edits change nothing.
+        let nothing_moves = !moved && [after, worst, best] == [before; 3] && applied.changes.at_worst.is_none();
+        if nothing_moves || self.plan.is_as_before(&applied.changes) {
+            return Gain { ns: 0, low_ns: 0, high_ns: 0 };
+        }
         let other = self.doubt(favoured, shifts);
         doubt.longer = doubt.longer.max(other.longer);
         doubt.shorter = doubt.shorter.max(other.shorter);

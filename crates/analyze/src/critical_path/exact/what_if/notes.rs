@@ -23,7 +23,7 @@ impl WhatIf<'_, '_> {
     /// By how much the edits shorten what is on the path before, in ns.
     pub(super) fn taken_off(&self, measured: &Measured, applied: &Applied) -> i64 {
         let path = self.exact.path_of(measured.window);
-        path.hops.iter().map(|hop| self.taken_off_hop(hop, applied)).sum()
+        path.hops.iter().map(|hop| self.taken_off_hop(&hop, applied)).sum()
     }
 
     fn taken_off_hop(&self, hop: &Hop, applied: &Applied) -> i64 {

@@ -176,6 +176,11 @@ impl Plan {
         self.edges[index].slack(&self.lags[Mode::Usual as usize])
     }
 
+    /// Whether changes are none, for work without record, too.
+    pub(super) fn is_as_before(&self, changes: &Changes) -> bool {
+        changes.count == 0 && changes.at_worst.is_none() && (changes.unrecorded == 0.0 || self.losses.is_empty())
+    }
+
     /// Shift of the end of every node before `until`, by position, in ns. Asked to stop, it leaves the rest at 0.
     pub(super) fn replay(&self, changes: &Changes, mode: Mode, (until, stop): (u32, Stop<'_>), shifts: &mut Vec<i64>) {
         let lags = &self.lags[mode as usize];

@@ -41,9 +41,12 @@ pub(super) fn select(
     stop: Stop<'_>,
 ) -> Result<Selected, CriticalPathError> {
     let mut selected = match &selector.target {
-        Target::Names(what @ (What::Sync | What::Wait), pattern) => syncs(exact, index, (*what, pattern), stop),
-        Target::Names(what @ (What::Kernel | What::Collective), pattern) => kernels(exact, index, *what, pattern),
-        Target::Names(what, pattern) => spans(exact, index, (*what, pattern), stop),
+        Target::Names(what, pattern) => {
+            // A name that is all of some name of the trace means that one, though it may be part of others or hold a `*`.
+            let whole = selector.whole_name().filter(|(_, name)| exact.trace.strings.iter().any(|s| s == *name));
+            let whole = whole.map(|(whole, _)| named(exact, index, (*what, &whole), stop));
+            whole.filter(|found| found.count > 0).unwrap_or_else(|| named(exact, index, (*what, pattern), stop))
+        }
         Target::Stream(device, stream) => of_stream(exact, index, *device, *stream),
         Target::Category(category) => of_category(exact, *category, stop),
     };
@@ -53,6 +56,15 @@ pub(super) fn select(
     }
     selected.gpu.sort_unstable();
     Ok(selected)
+}
+
+/// What a pattern means.
+fn named(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
+    match what {
+        What::Sync | What::Wait => syncs(exact, index, (what, pattern), stop),
+        What::Kernel | What::Collective => kernels(exact, index, what, pattern),
+        _ => spans(exact, index, (what, pattern), stop),
+    }
 }
 
 fn kernels(exact: &Exact<'_>, index: &Index, what: What, pattern: &Pattern) -> Selected {
@@ -231,9 +243,29 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             let all = names(exact, |_| true).into_iter().filter(|(id, _)| occurs(*id));
             let shown =
                 all.map(|(_, name)| if *what == What::Module { module_name(name).unwrap_or(name) } else { name });
-            nearest(shown, pattern.text())
+            let near = nearest(shown, pattern.text());
+            as_other_kinds(exact, index, (*what, pattern)).into_iter().chain(near).take(OFFERED).collect()
         }
     }
+}
+
+/// How many names are offered.
+const OFFERED: usize = 3;
+
+/// The same name as a selector of another kind, where it would find something.
+fn as_other_kinds(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern)) -> Vec<String> {
+    let finds = |other: What| {
+        let fits =
+            |name: &str| pattern.matches(if other == What::Module { module_name(name).unwrap_or("") } else { name });
+        names(exact, fits).iter().any(|(id, _)| index.named(*id).iter().any(|&e| is_offered(exact, e, other)))
+    };
+    // What fits anything says nothing of what was meant.
+    if pattern.matches("") {
+        return Vec::new();
+    }
+    let others = [What::Kernel, What::Operator, What::Module, What::Annotation, What::Frame];
+    let found = others.into_iter().filter(|&other| other != what && finds(other));
+    found.map(|other| format!("{}:{}", other.name(), pattern.typed())).collect()
 }
 
 /// Names by which calls that wait can be chosen: theirs, and those of operators and frames around them.

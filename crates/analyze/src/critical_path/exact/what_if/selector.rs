@@ -62,6 +62,13 @@ const KINDS: &[(&str, What)] = &[
     ("wait", What::Wait),
 ];
 
+impl What {
+    /// The word in front of the colon.
+    pub(super) fn name(self) -> &'static str {
+        KINDS.iter().find(|(_, what)| *what == self).map_or("", |(name, _)| name)
+    }
+}
+
 impl Selector {
     /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
     /// `sync:` and `wait:`; `stream:7`, `stream:0/7` (device and stream); `category:gpu_compute`.
@@ -80,6 +87,19 @@ impl Selector {
             }
         };
         Ok(Self { text: text.to_owned(), target })
+    }
+
+    /// The pattern that only the name itself fits, as it was typed; none for regular expressions, and for modules, which
+    /// are chosen by their class, too.
+    pub(super) fn whole_name(&self) -> Option<(Pattern, &str)> {
+        match &self.target {
+            Target::Names(What::Module, _) | Target::Names(_, Pattern::Regex(_)) => None,
+            Target::Names(..) => {
+                let (_, name) = self.text.split_once(':')?;
+                Some((Pattern::Glob(escaped(name)), name))
+            }
+            _ => None,
+        }
     }
 
     /// The selector of exactly this name.
@@ -135,6 +155,14 @@ impl Pattern {
             Self::Glob(glob) => glob_matches(glob.as_bytes(), name.as_bytes()),
             Self::Regex(regex) => regex.is_match(name),
             Self::Words(words) => has_words(name, words),
+        }
+    }
+
+    /// The pattern as it is typed behind the colon.
+    pub(super) fn typed(&self) -> String {
+        match self {
+            Self::Glob(text) | Self::Words(text) => text.clone(),
+            Self::Regex(regex) => format!("~{}", regex.as_str()),
         }
     }
 

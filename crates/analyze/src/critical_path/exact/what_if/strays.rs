@@ -1,7 +1,7 @@
 //! Moments that lie in a stretch on one axis but not on the other: who held when somebody asked, before and after an edit.
 //!
-//! With many threads nearly every moment lies in stretches of all of them, so pairs are not looked at one by one: a sweep over
-//! one axis keeps sums over the other one.
+//! With many threads nearly every moment lies in stretches of all of them, so pairs are not looked at one by one: of each
+//! stretch only the first moment matters that is on the other axis outside of it, and a tree finds that.
 
 /// A stretch on two axes, half open; the second one may be empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,38 +20,47 @@ pub(super) struct Moment {
     pub(super) y: i64,
 }
 
-/// Over all pairs of other groups whose stretch holds the moment on the first axis but not on the second.
+/// Over all stretches that hold a moment of another group on the first axis but not on the second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Strays {
-    /// From the moment to the end of the stretch on the first axis, summed.
+    /// From the first such moment to the end of the stretch on the first axis: how much of that axis all of these cover.
+    /// Whoever waits, at each time waits for one holder, and a path is with one waiter at a time.
     pub(super) left: i64,
     /// The longest such stretch.
     pub(super) longest: i64,
 }
 
-impl Stretch {
-    /// Whether a moment in it on the first axis is outside of it on the second.
-    fn is_left_by(&self, moment: &Moment) -> bool {
-        !(self.y.0..self.y.1).contains(&moment.y)
-    }
-}
-
-/// Finds the pairs. Stretches of one group do not overlap. Linear but for sorting and searching.
+/// Finds them. Linear but for sorting and searching, and for moments outside of stretches of their own group.
 pub(super) fn strays(stretches: &[Stretch], moments: &[Moment]) -> Strays {
     let mut moments = moments.to_vec();
     moments.sort_by_key(|m| (m.x, m.y, m.group));
     let extremes = Extremes::new(&moments);
-    // Most stretches moved together with what is in them: those need no second look.
-    let inside = |s: &Stretch| moments.partition_point(|m| m.x < s.x.0)..moments.partition_point(|m| m.x < s.x.1);
-    let may_be_left = |s: &&Stretch| {
-        let (least, most) = extremes.of(inside(s));
-        s.x.0 < s.x.1 && (least < s.y.0 || most >= s.y.1)
-    };
-    let mut left: Vec<Stretch> = stretches.iter().filter(may_be_left).copied().collect();
-    left.sort_by_key(|s| (std::cmp::Reverse(s.length), s.group, s.x));
-    let by_others = |s: &&Stretch| moments[inside(s)].iter().any(|m| m.group != s.group && s.is_left_by(m));
-    let longest = left.iter().find(by_others).map_or(0, |s| s.length);
-    Strays { left: sum(&left, &moments), longest }
+    let mut left: Vec<(i64, i64)> = Vec::new();
+    let mut longest = 0;
+    for s in stretches.iter().filter(|s| s.x.0 < s.x.1) {
+        let mut inside = moments.partition_point(|m| m.x < s.x.0)..moments.partition_point(|m| m.x < s.x.1);
+        while let Some(first) = extremes.first_outside(inside.clone(), s.y) {
+            if moments[first].group != s.group {
+                left.push((moments[first].x, s.x.1));
+                longest = longest.max(s.length);
+                break;
+            }
+            inside.start = first + 1;
+        }
+    }
+    Strays { left: covered(left), longest }
+}
+
+/// How much of their axis stretches cover.
+pub(super) fn covered(mut stretches: Vec<(i64, i64)>) -> i64 {
+    stretches.sort_unstable();
+    let (mut sum, mut until) = (0, i64::MIN);
+    for (from, to) in stretches {
+        let from = from.max(until);
+        sum += (to - from).max(0);
+        until = until.max(to);
+    }
+    sum
 }
 
 /// The least and the greatest second coordinate of runs of moments.
@@ -73,106 +82,29 @@ impl Extremes {
         Self { leaves, nodes }
     }
 
-    fn of(&self, range: std::ops::Range<usize>) -> (i64, i64) {
+    /// The first moment in a range whose second coordinate is outside of a stretch.
+    fn first_outside(&self, range: std::ops::Range<usize>, (low, high): (i64, i64)) -> Option<usize> {
+        let holds = |node: usize| self.nodes[node].0 < low || self.nodes[node].1 >= high;
+        // The nodes that make up the range, leftmost first on the way up, then the others.
         let (mut from, mut to) = (range.start + self.leaves, range.end + self.leaves);
-        let mut found = (i64::MAX, i64::MIN);
-        let mut take = |node: (i64, i64)| found = (found.0.min(node.0), found.1.max(node.1));
-        while from < to {
+        let mut right = Vec::new();
+        let mut found = None;
+        while from < to && found.is_none() {
             if from % 2 == 1 {
-                take(self.nodes[from]);
+                found = Some(from).filter(|&node| holds(node));
                 from += 1;
             }
             if to % 2 == 1 {
                 to -= 1;
-                take(self.nodes[to]);
+                right.push(to);
             }
             (from, to) = (from / 2, to / 2);
         }
-        found
-    }
-}
-
-/// How many ends there are, and their sum, up to a place: a binary indexed tree.
-struct Sums(Vec<(i64, i128)>);
-
-impl Sums {
-    fn new(places: usize) -> Self {
-        Self(vec![(0, 0); places + 1])
-    }
-
-    fn add(&mut self, place: usize, count: i64, end: i64) {
-        let mut at = place + 1;
-        while at < self.0.len() {
-            self.0[at].0 += count;
-            self.0[at].1 += i128::from(count) * i128::from(end);
-            at += at & at.wrapping_neg();
+        let mut node = found.or_else(|| right.into_iter().rev().find(|&node| holds(node)))?;
+        while node < self.leaves {
+            node = if holds(2 * node) { 2 * node } else { 2 * node + 1 };
         }
-    }
-
-    /// Of the places before this one.
-    fn before(&self, place: usize) -> (i64, i128) {
-        let (mut count, mut sum, mut at) = (0, 0, place);
-        while at > 0 {
-            count += self.0[at].0;
-            sum += self.0[at].1;
-            at &= at - 1;
-        }
-        (count, sum)
-    }
-}
-
-/// The sum of [`Strays::left`]: a sweep over the first axis with two indexes by the second one.
-fn sum(stretches: &[Stretch], moments: &[Moment]) -> i64 {
-    let end = |s: &Stretch| s.y.1.max(s.y.0);
-    let mut begins: Vec<i64> = stretches.iter().map(|s| s.y.0).collect();
-    let mut ends: Vec<i64> = stretches.iter().map(end).collect();
-    begins.sort_unstable();
-    ends.sort_unstable();
-    let (mut by_begin, mut by_end) = (Sums::new(begins.len()), Sums::new(ends.len()));
-    let places = |s: &Stretch| (begins.partition_point(|&y| y < s.y.0), ends.partition_point(|&y| y < end(s)));
-    let mut opening: Vec<(&Stretch, (usize, usize))> = stretches.iter().map(|s| (s, places(s))).collect();
-    opening.sort_by_key(|(s, _)| s.x.0);
-    let mut closing = opening.clone();
-    closing.sort_by_key(|(s, _)| s.x.1);
-    let (mut opening, mut closing) = (opening.into_iter().peekable(), closing.into_iter().peekable());
-    let own = Own::new(stretches);
-    let mut total = 0i128;
-    for moment in moments {
-        while let Some((s, (begin, end))) = opening.next_if(|(s, _)| s.x.0 <= moment.x) {
-            by_begin.add(begin, 1, s.x.1);
-            by_end.add(end, 1, s.x.1);
-        }
-        while let Some((s, (begin, end))) = closing.next_if(|(s, _)| s.x.1 <= moment.x) {
-            by_begin.add(begin, -1, s.x.1);
-            by_end.add(end, -1, s.x.1);
-        }
-        let all = by_begin.before(begins.len());
-        let begun = by_begin.before(begins.partition_point(|&y| y <= moment.y));
-        let ended = by_end.before(ends.partition_point(|&y| y <= moment.y));
-        let (count, sum) = (all.0 - begun.0 + ended.0, all.1 - begun.1 + ended.1);
-        total += sum - i128::from(count) * i128::from(moment.x);
-        if let Some(s) = own.at(moment).filter(|s| s.is_left_by(moment)) {
-            total -= i128::from(s.x.1 - moment.x);
-        }
-    }
-    i64::try_from(total).unwrap_or(i64::MAX)
-}
-
-/// Stretches by group and time.
-struct Own(Vec<Stretch>);
-
-impl Own {
-    fn new(stretches: &[Stretch]) -> Self {
-        let mut all = stretches.to_vec();
-        all.sort_by_key(|s| (s.group, s.x));
-        Self(all)
-    }
-
-    /// The stretch of its own group in which a moment lies.
-    fn at(&self, moment: &Moment) -> Option<&Stretch> {
-        let after = self.0.partition_point(|s| (s.group, s.x.0) <= (moment.group, moment.x));
-        let found = self.0.get(after.checked_sub(1)?)?;
-        (found.group == moment.group && moment.x < found.x.1).then_some(found)
+        Some(node - self.leaves)
     }
 }
 
@@ -181,17 +113,19 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Every pair looked at.
+    /// Every pair, and every point of the axis, looked at.
     fn one_by_one(stretches: &[Stretch], moments: &[Moment]) -> Strays {
         let mut found = Strays::default();
+        let mut points = std::collections::BTreeSet::new();
         for moment in moments {
             for s in stretches.iter().filter(|s| s.group != moment.group && (s.x.0..s.x.1).contains(&moment.x)) {
-                if s.is_left_by(moment) {
-                    found.left += s.x.1 - moment.x;
+                if !(s.y.0..s.y.1).contains(&moment.y) {
+                    points.extend(moment.x..s.x.1);
                     found.longest = found.longest.max(s.length);
                 }
             }
         }
+        found.left = points.len() as i64;
         found
     }
 
@@ -209,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_sweep_finds_what_pairs_say(
+        fn the_tree_finds_what_pairs_say(
             groups in proptest::collection::vec(proptest::collection::vec((0i64..9, 0i64..9, 0i64..9, 0i64..9), 0..12), 0..5),
             moments in proptest::collection::vec((0u32..5, 0i64..60, -12i64..12), 0..40),
         ) {

@@ -52,7 +52,7 @@ impl Planned {
         if differ(self.on_path_ns, other.on_path_ns) {
             return false;
         }
-        let time = |i: &u32| path.hops[*i as usize].end - path.hops[*i as usize].start;
+        let time = |i: &u32| path.hops.length_ns(*i as usize);
         let shared: i64 = self.hops.iter().filter(|i| other.hops.binary_search(i).is_ok()).map(time).sum();
         !differ(shared, self.on_path_ns.max(other.on_path_ns))
     }
@@ -66,7 +66,7 @@ impl Planned {
 /// Of operators and of modules that are about the same part of the path, the innermost stands for all. `planned`: most time
 /// first. Only those with the same longest hop are compared.
 pub(super) fn fold(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
-    let length = |i: &u32| path.hops[*i as usize].end - path.hops[*i as usize].start;
+    let length = |i: &u32| path.hops.length_ns(*i as usize);
     let mut groups: Vec<Vec<Planned>> = Vec::new();
     let mut by_hop: FxHashMap<(std::mem::Discriminant<Suggestion>, u32), Vec<usize>> = FxHashMap::default();
     for (turn, plan) in planned.into_iter().enumerate() {
@@ -121,7 +121,7 @@ impl WhatIf<'_, '_> {
     pub(super) fn suggestions(&self, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
         let mut found: FxHashMap<Suggestion, (i64, Vec<u32>)> = FxHashMap::default();
         let mut seen = Vec::new();
-        for (i, hop) in (0u32..).zip(&path.hops) {
+        for (i, hop) in (0u32..).zip(path.hops.iter()) {
             if stop.is_asked_at(i as usize) {
                 break;
             }
@@ -195,7 +195,7 @@ impl WhatIf<'_, '_> {
         let is_module =
             |e: &EventId| trace.kind(*e) == EventKind::PythonFunction && module_name(trace.name(*e)).is_some();
         let innermost = enclosing.places_outwards(trace, event).take(NEAREST);
-        let around = innermost.chain(enclosing.places(trace, event)).filter(is_module);
+        let around = innermost.chain(enclosing.shown_places(trace, event)).filter(is_module);
         found.extend(around.map(|e| Suggestion::Module(trace.events.name[e.index()])));
     }
 
@@ -235,6 +235,7 @@ impl WhatIf<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::critical_path::exact::Hops;
 
     fn planned(suggestion: Suggestion, on_path_ns: i64) -> Planned {
         Planned { suggestion, on_path_ns, hops: Vec::new(), also: Vec::new() }
@@ -253,7 +254,11 @@ mod tests {
             node: 0,
         };
         let window = crate::critical_path::exact::Window { start: 0, end: 200, anchor: 0 };
-        let path = ExactPath { window, hops: vec![hop(0, 5), hop(5, 100), hop(100, 200)] };
+        let mut hops = Hops::new(200);
+        for latest_first in [hop(100, 200), hop(5, 100), hop(0, 5)] {
+            hops.push_front(&latest_first);
+        }
+        let path = ExactPath { window, hops };
         let module = |i, on_path_ns, hops: &[u32]| Planned {
             hops: hops.to_vec(),
             ..planned(Suggestion::Module(StrId::new(i)), on_path_ns)

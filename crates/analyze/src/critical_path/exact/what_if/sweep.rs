@@ -53,6 +53,8 @@ pub struct Sweep {
     pub tried: usize,
     /// How many more the path suggests than were to be tried.
     pub left_out: usize,
+    /// Whether it was stopped before its end.
+    pub interrupted: bool,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
 }
@@ -105,7 +107,7 @@ impl WhatIf<'_, '_> {
     ) -> Result<(Sweep, Vec<Edit>), CriticalPathError> {
         let measured = self.measured(choice)?;
         let path = self.exact.path_of(measured.window);
-        let stop = Stop::when(stop);
+        let (asked, stop) = (stop, Stop::when(stop));
         let suggested = fold(self.suggestions(&path, stop), &path, stop);
         let (planned, left_out) = fair_share(suggested, options.candidates);
         let try_one = |plan: &Planned| {
@@ -120,7 +122,8 @@ impl WhatIf<'_, '_> {
         let found = in_parallel(&numbers, options.threads, |&i| Some((try_one(&planned[i])?, &planned[i])));
         let (window_ns, tried) = (measured.window.length_ns(), found.len());
         let (candidates, edits) = folded(found, &path).into_iter().unzip();
-        Ok((Sweep { window_ns, candidates, planned: planned.len(), tried, left_out, notes: Vec::new() }, edits))
+        let (planned, interrupted) = (planned.len(), asked());
+        Ok((Sweep { window_ns, candidates, planned, tried, left_out, interrupted, notes: Vec::new() }, edits))
     }
 
     /// What each edit alone gains; none of those that cannot be made, or after being asked to stop.

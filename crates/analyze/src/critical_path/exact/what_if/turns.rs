@@ -8,7 +8,7 @@ use super::super::graph::{Dependency, NodeKind};
 use super::super::lanes::Lane;
 use super::super::names::bits;
 use super::super::threads::ThreadRule;
-use super::strays::{Moment, Stretch, strays};
+use super::strays::{Moment, Stretch, covered, strays};
 use crate::critical_path::gpu_order::Reason;
 use stackline_model::{EventId, EventKind};
 
@@ -19,6 +19,16 @@ struct Group {
     holds: Vec<(u32, Vec<(i64, i64)>)>,
     /// Lane and moment.
     requests: Vec<(u32, i64)>,
+}
+
+impl Group {
+    /// Whether the stretches can be turns. Where more than two threads are in theirs at a time, all in all, spans do not
+    /// tell who holds.
+    fn takes_turns(&self) -> bool {
+        let all: Vec<(i64, i64)> = self.holds.iter().flat_map(|(_, holds)| holds).copied().collect();
+        let sum: i64 = all.iter().map(|(from, to)| to - from).sum();
+        sum / 2 <= covered(all)
+    }
 }
 
 /// Who takes turns.
@@ -49,7 +59,7 @@ impl Turns {
         }
         let mut groups = Vec::new();
         groups.extend(locks(exact));
-        groups.extend(interpreters(exact));
+        groups.extend(interpreters(exact).into_iter().filter(Group::takes_turns));
         groups.retain(|group| group.holds.len() > 1);
         Self { is_turn, groups }
     }
