@@ -7,6 +7,7 @@ mod trace;
 
 use crate::{Error, problems};
 use stackline_model::{CallTree, CallTreeBuilder};
+pub use stackline_recording::COUNTERS;
 use stackline_recording::{Reader, Record};
 use std::io;
 use std::path::{Path, PathBuf};

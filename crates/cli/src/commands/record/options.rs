@@ -3,7 +3,7 @@
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::wrong_use;
 use anyhow::Result;
-use stackline_recording::COUNTERS;
+use stackline_ingest::recording::COUNTERS;
 use std::ffi::OsString;
 
 /// Counters that a recording has at most.
