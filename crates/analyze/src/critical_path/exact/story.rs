@@ -269,7 +269,10 @@ impl Told {
         }
         if run.place.is_none() {
             // A call is no place: the operator around it is, or the frame that ran longest, or that around all.
-            let is_frame = |e: &EventId| exact.trace.kind(*e) == EventKind::PythonFunction;
+            // Of built-in functions, such as `<built-in method ... at 0x7f>`, the caller says more.
+            let is_frame = |e: &EventId| {
+                exact.trace.kind(*e) == EventKind::PythonFunction && !exact.trace.name(*e).starts_with('<')
+            };
             let [operator, frame, event] = [stretch.operator, stretch.frame, stretch.event].map(EventId::some);
             if let Some(event) = operator.or(event.filter(is_frame)).or(frame) {
                 *self.owners.entry(exact.trace.events.name[event.index()]).or_default() += length;
