@@ -24,7 +24,7 @@ pub use python::{
     Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, SeenFrame, Walk,
 };
 pub use thread::{OpenOperator, Thread};
-pub use torch::{Operator, Scope};
+pub use torch::{Operator, OperatorName, Scope};
 
 /// Whether a source works.
 #[derive(Clone, Debug, PartialEq, Eq)]

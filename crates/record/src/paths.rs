@@ -42,7 +42,7 @@ impl Paths {
         tree: &mut Owner,
         process: &Process,
         open: &[OpenOperator],
-        newest: Option<PythonFrame>,
+        newest: Option<&PythonFrame>,
     ) -> NodeId {
         // One that began before the window opened has no node.
         let enclosing = open.last().filter(|open| open.client[START] != 0);
@@ -52,7 +52,7 @@ impl Paths {
         let Some(enclosing) = enclosing else {
             return self.trail(0).node(&mut ground, ROOT, newest, Outer::Root).unwrap_or(ROOT);
         };
-        let outer = match enclosing.python {
+        let outer = match &enclosing.python {
             None => Outer::Root,
             Some(entered) if entered == newest => return below,
             Some(entered) if enclosing.client[0] & SPAN != 0 => Outer::With(entered),

@@ -69,23 +69,24 @@ impl State {
         &mut self,
         process: &Process,
         operator: &Operator,
+        scope: Scope,
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let scope = operator.scope();
-        let frame = self.names.frame(scope as u8, operator, |name| process.operator_frame(scope, name));
-        let newest = opened.python;
+        let frame = self.names.frame(scope as u8, &operator.name(), |name| process.operator_frame(scope, name));
         if scope == Scope::Backward
             && let Some(forward) = self.forward_node(process, operator)
         {
-            let parent = self.native(process, forward, open, opened, newest);
+            let parent = self.native(process, forward, open, opened, None);
             return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         }
+        let mut newest = None;
         if scope == Scope::User {
-            opened.python = self.paths.opener(opened.python);
+            newest = opened.python;
+            opened.python = self.paths.opener(newest);
             opened.client[0] = SPAN;
         }
-        let parent = self.paths.node(&mut self.tree, process, open, opened.python);
+        let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
         let parent = self.native(process, parent, open, opened, newest);
         let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         if scope == Scope::Function
@@ -96,7 +97,8 @@ impl State {
         node
     }
 
-    /// The node of the native frames below `parent`, if they are on.
+    /// The node of the native frames below `parent`, if they are on. `newest` is the newest Python frame, if that is
+    /// not the one that `opened` names.
     #[inline]
     fn native(
         &mut self,
@@ -107,7 +109,7 @@ impl State {
         newest: Option<PythonFrame>,
     ) -> NodeId {
         match &mut self.natives {
-            Some(natives) => natives.node(&mut self.tree, process, parent, open, opened, newest),
+            Some(natives) => natives.node(&mut self.tree, process, parent, open, opened, newest.or(opened.python)),
             None => parent,
         }
     }
@@ -123,7 +125,7 @@ impl State {
     /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.
     pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
         let newest = dlmonitor::interpreter().and_then(dlmonitor::Interpreter::newest);
-        self.paths.node(&mut self.tree, process, open, newest)
+        self.paths.node(&mut self.tree, process, open, newest.as_ref())
     }
 
     /// Adds a value of any metric at a node.

@@ -18,13 +18,13 @@ const PLACES: usize = 256;
 
 /// Where a path ends on the outer side.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outer {
+pub(crate) enum Outer<'a> {
     /// With the first frame of the thread.
     Root,
     /// With this frame.
-    With(PythonFrame),
+    With(&'a PythonFrame),
     /// Before this frame.
-    Before(PythonFrame),
+    Before(&'a PythonFrame),
 }
 
 /// What paths are turned into nodes with.
@@ -50,20 +50,20 @@ pub(crate) struct Trail {
 }
 
 #[inline]
-fn is_frame(frame: PythonFrame, other: PythonFrame) -> bool {
+fn is_frame(frame: &PythonFrame, other: &PythonFrame) -> bool {
     frame.address == other.address && frame.code == other.code
 }
 
-impl Outer {
+impl Outer<'_> {
     /// Whether a path ends with this frame.
     #[inline]
-    fn is(self, frame: PythonFrame) -> bool {
+    fn is(self, frame: &PythonFrame) -> bool {
         matches!(self, Self::With(last) if is_frame(last, frame))
     }
 
     /// Whether a path ends before this frame, which called its last one.
     #[inline]
-    fn is_beyond(self, caller: Option<PythonFrame>) -> bool {
+    fn is_beyond(self, caller: Option<&PythonFrame>) -> bool {
         match (self, caller) {
             (Self::Root, None) => true,
             (Self::Before(beyond), Some(caller)) => is_frame(beyond, caller),
@@ -73,7 +73,7 @@ impl Outer {
 
     /// Whether a path ends with `outermost`, beyond which is `beyond`.
     #[inline]
-    fn is_met(self, outermost: PythonFrame, beyond: Beyond) -> bool {
+    fn is_met(self, outermost: &PythonFrame, beyond: &Beyond) -> bool {
         match (self, beyond) {
             (Self::Root, Beyond::Root) => true,
             (Self::With(last), _) => is_frame(last, outermost),
@@ -113,8 +113,8 @@ impl Trail {
         &mut self,
         ground: &mut Ground<'_>,
         base: NodeId,
-        newest: PythonFrame,
-        outer: Outer,
+        newest: &PythonFrame,
+        outer: Outer<'_>,
     ) -> Option<NodeId> {
         if outer.is_beyond(Some(newest)) {
             return Some(base);
@@ -132,7 +132,7 @@ impl Trail {
 
     /// The frame of the last path at this address.
     #[inline]
-    fn place(&self, frame: PythonFrame) -> Option<usize> {
+    fn place(&self, frame: &PythonFrame) -> Option<usize> {
         let at = usize::from(self.places[(frame.address >> 4) % PLACES]);
         self.seen.get(at).is_some_and(|seen| seen.frame.address == frame.address).then_some(at)
     }
@@ -140,15 +140,15 @@ impl Trail {
     /// Gathers what differs from the last path, and returns its innermost frame that lies where one of the new path
     /// does. `None` if the paths do not run in parallel from there on.
     #[inline]
-    fn compare(&mut self, interpreter: &Interpreter, newest: PythonFrame, outer: Outer) -> Option<usize> {
+    fn compare(&mut self, interpreter: &Interpreter, newest: &PythonFrame, outer: Outer<'_>) -> Option<usize> {
         self.new.clear();
         self.changed.clear();
-        let mut frame = newest;
+        let mut frame = *newest;
         let top = loop {
-            if let Some(at) = self.place(frame) {
+            if let Some(at) = self.place(&frame) {
                 break at;
             }
-            if outer.is(frame) || self.new.len() == MAX_NEW {
+            if outer.is(&frame) || self.new.len() == MAX_NEW {
                 return None;
             }
             self.new.push(frame);
@@ -156,10 +156,10 @@ impl Trail {
         };
         let beyond = interpreter.compare(frame, self.seen.get(..=top)?, &mut self.changed)?;
         let outermost = match self.changed.last() {
-            Some(&(0, changed)) => changed,
-            _ => self.seen.first()?.frame,
+            Some((0, changed)) => changed,
+            _ => &self.seen.first()?.frame,
         };
-        outer.is_met(outermost, beyond).then_some(top)
+        outer.is_met(outermost, &beyond).then_some(top)
     }
 
     /// The node of the new path, once [`Self::compare`] found it to share the frames up to `top`.
@@ -198,15 +198,15 @@ impl Trail {
 
     /// Walks the whole path, and takes from the last one what they share at the outer end.
     #[cold]
-    fn anew(&mut self, ground: &mut Ground<'_>, newest: PythonFrame, outer: Outer) -> Option<NodeId> {
+    fn anew(&mut self, ground: &mut Ground<'_>, newest: &PythonFrame, outer: Outer<'_>) -> Option<NodeId> {
         self.new.clear();
-        let mut next = Some(newest);
+        let mut next = Some(*newest);
         // A path from the root that is too deep begins somewhere in the middle.
         let mut met = matches!(outer, Outer::Root);
         while let Some(frame) = next.filter(|_| self.new.len() < MAX_DEPTH) {
             self.new.push(frame);
             next = ground.interpreter.caller(frame);
-            if outer.is(frame) || outer.is_beyond(next) {
+            if outer.is(&frame) || outer.is_beyond(next.as_ref()) {
                 met = true;
                 break;
             }
@@ -231,10 +231,10 @@ impl Ground<'_> {
     /// The node of a frame below `parent`: with that of the module that it calls, if it calls one.
     #[inline]
     fn child(&mut self, parent: NodeId, seen: &SeenFrame) -> NodeId {
-        let (process, interpreter, frame) = (self.process, self.interpreter, seen.frame);
+        let (process, interpreter) = (self.process, self.interpreter);
         let parent = if seen.module == 0 { parent } else { self.module_child(parent, seen.module) };
-        let key = Key(frame.instruction as u64, seen.fingerprint & !MODULE_KEY);
-        self.tree.child(parent, key, process.overflow, || process.python_frame(&interpreter.describe(frame)))
+        let key = Key(seen.frame.instruction as u64, seen.fingerprint & !MODULE_KEY);
+        self.tree.child(parent, key, process.overflow, || process.python_frame(&interpreter.describe(seen.frame)))
     }
 
     fn module_child(&mut self, parent: NodeId, module: usize) -> NodeId {

@@ -60,7 +60,7 @@ pub(crate) struct Shared {
     /// Its number within the process.
     pub(crate) id: u32,
     pub(crate) nodes: boxcar::Vec<Node>,
-    pub(crate) slots: boxcar::Vec<Slot>,
+    pub(crate) slots: boxcar::Vec<Arc<Slot>>,
     /// Odd while the owner changes a slot.
     version: AtomicU64,
     /// Which node ran the forward operator of a sequence number: low half the number, high half the node.
@@ -126,14 +126,14 @@ impl Key {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Entry {
     parent: u32,
     key: Key,
     /// The child that was asked for last: mostly it is asked for again.
     last_child: u32,
     /// Slots of the metrics [`Metric::OperatorTime`] and [`Metric::CallTime`]; other metrics have a table of their own.
-    slots: [u32; 2],
+    slots: Option<[Arc<Slot>; 2]>,
 }
 
 /// A tree, for the thread that it belongs to.
@@ -149,8 +149,6 @@ pub(crate) struct Owner {
     pub(crate) overflows: Arc<AtomicU32>,
 }
 
-const NO_SLOT: u32 = u32::MAX;
-
 fn hash(parent: u32, key: Key) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write_u64(key.0);
@@ -161,7 +159,7 @@ fn hash(parent: u32, key: Key) -> u64 {
 impl Owner {
     /// An empty tree that may grow to `limit` nodes.
     pub(crate) fn new(id: u32, limit: u32) -> Self {
-        let root = Entry { parent: 0, key: Key(0, 0), last_child: 0, slots: [NO_SLOT; 2] };
+        let root = Entry { parent: 0, key: Key(0, 0), last_child: 0, slots: None };
         Self {
             shared: Arc::new(Shared::new(id)),
             entries: vec![root],
@@ -209,7 +207,7 @@ impl Owner {
 
     fn push(&mut self, parent: u32, key: Key, frame: u32) -> u32 {
         let node = self.shared.nodes.push(Node { parent, frame }) as u32;
-        self.entries.push(Entry { parent, key, last_child: 0, slots: [NO_SLOT; 2] });
+        self.entries.push(Entry { parent, key, last_child: 0, slots: None });
         let entries = &self.entries;
         self.index.insert_unique(hash(parent, key), node, |&node| {
             let entry = &entries[node as usize];
@@ -221,35 +219,22 @@ impl Owner {
     /// Adds the times of one call, in ns: without the calls inside it, and in all.
     #[inline]
     pub(crate) fn add_call(&mut self, node: NodeId, own_ns: u64, call_ns: u64) {
-        let slots = self.slots(node);
+        let entry = &mut self.entries[node.0 as usize];
+        let [own, call] = match &mut entry.slots {
+            Some(slots) => slots,
+            none => none.insert(make_slots(&self.shared, node)),
+        };
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        for (slot, value) in slots.into_iter().zip([own_ns, call_ns]) {
-            if let Some(slot) = self.shared.slots.get(slot as usize) {
-                add(slot, value);
-            }
-        }
+        add(own, own_ns);
+        add(call, call_ns);
         self.shared.version.store(version + 2, Ordering::Release);
-    }
-
-    #[inline]
-    fn slots(&mut self, node: NodeId) -> [u32; 2] {
-        let slots = self.entries[node.0 as usize].slots;
-        if slots[0] == NO_SLOT { self.make_slots(node) } else { slots }
-    }
-
-    #[cold]
-    fn make_slots(&mut self, node: NodeId) -> [u32; 2] {
-        let slots = [Metric::OperatorTime, Metric::CallTime]
-            .map(|metric| self.shared.slots.push(Slot::new(node.0, metric)) as u32);
-        self.entries[node.0 as usize].slots = slots;
-        slots
     }
 
     /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.
     pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
-        self.shared.slots.push(Slot::new(node.0, metric)) as u32
+        self.shared.slots.push(Arc::new(Slot::new(node.0, metric))) as u32
     }
 
     /// Adds one value.
@@ -279,6 +264,15 @@ impl Owner {
             }
         }
     }
+}
+
+#[cold]
+fn make_slots(shared: &Shared, node: NodeId) -> [Arc<Slot>; 2] {
+    [Metric::OperatorTime, Metric::CallTime].map(|metric| {
+        let slot = Arc::new(Slot::new(node.0, metric));
+        shared.slots.push(Arc::clone(&slot));
+        slot
+    })
 }
 
 /// Plain loads and stores: only the owner writes.
