@@ -77,7 +77,7 @@ impl State {
         if scope == Scope::Backward
             && let Some(forward) = self.forward_node(process, operator)
         {
-            let parent = self.native(process, forward, open, opened, None);
+            let parent = self.native(process, (forward, frame), open, opened, None);
             return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         }
         let mut newest = None;
@@ -87,7 +87,7 @@ impl State {
             opened.client[0] = SPAN;
         }
         let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
-        let parent = self.native(process, parent, open, opened, newest);
+        let parent = self.native(process, (parent, frame), open, opened, newest);
         let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         if scope == Scope::Function
             && let Some(sequence) = operator.sequence_number()
@@ -103,13 +103,16 @@ impl State {
     fn native(
         &mut self,
         process: &Process,
-        parent: NodeId,
+        (parent, operator): (NodeId, u32),
         open: &[OpenOperator],
         opened: &OpenOperator,
         newest: Option<PythonFrame>,
     ) -> NodeId {
         match &mut self.natives {
-            Some(natives) => natives.node(&mut self.tree, process, parent, open, opened, newest.or(opened.python)),
+            Some(natives) => {
+                let newest = newest.or(opened.python);
+                natives.node(&mut self.tree, process, (parent, operator), open, opened, newest)
+            },
             None => parent,
         }
     }

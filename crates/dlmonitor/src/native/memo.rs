@@ -10,7 +10,9 @@
 
 use rustc_hash::FxHashMap;
 
-const ENTRIES: usize = 2048;
+const SETS: usize = 1024;
+/// Segments with the same hint and extent that are remembered: an operator may call another one from several places.
+const WAYS: usize = 4;
 /// Words that are compared for all segments together; beyond, everything is forgotten.
 const MAX_WORDS: usize = 1 << 16;
 
@@ -41,7 +43,7 @@ struct Entry {
 
 #[derive(Debug)]
 pub(super) struct Memo {
-    entries: Box<[Entry]>,
+    sets: Box<[[Entry; WAYS]]>,
     words: Vec<Word>,
     /// Where the words of a segment begin, by their hash: many entries share them.
     known: FxHashMap<Box<[Word]>, u32>,
@@ -49,14 +51,15 @@ pub(super) struct Memo {
 
 impl Memo {
     pub(super) fn new() -> Self {
-        Self { entries: vec![Entry::default(); ENTRIES].into(), words: Vec::new(), known: FxHashMap::default() }
+        let sets = vec![[Entry::default(); WAYS]; SETS].into();
+        Self { sets, words: Vec::new(), known: FxHashMap::default() }
     }
 
     #[inline]
-    fn slot(hint: u64, extent: Extent) -> usize {
+    fn set(hint: u64, extent: Extent) -> usize {
         let mixed =
             (hint ^ u64::from(extent.from) << 32 ^ u64::from(extent.bound) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 40) as usize % ENTRIES
+        (mixed >> 40) as usize % SETS
     }
 
     /// What was remembered of the segment that lies at `sp` now.
@@ -64,17 +67,26 @@ impl Memo {
     /// # Safety
     /// The stack from `sp` to `sp + extent.bound` belongs to the calling thread.
     #[inline]
-    pub(super) unsafe fn find(&self, generation: u32, hint: u64, sp: usize, extent: Extent) -> Option<u32> {
-        let entry = self.entries.get(Self::slot(hint, extent))?;
-        if entry.hint != hint || entry.extent != extent || entry.generation != generation || entry.count == 0 {
-            return None;
+    pub(super) unsafe fn find(&mut self, generation: u32, hint: u64, sp: usize, extent: Extent) -> Option<u32> {
+        let set = self.sets.get_mut(Self::set(hint, extent))?;
+        for way in 0..WAYS {
+            let entry = set[way];
+            if entry.hint != hint || entry.extent != extent || entry.generation != generation || entry.count == 0 {
+                continue;
+            }
+            let words = self.words.get(entry.first as usize..(entry.first + entry.count) as usize)?;
+            let same = words.iter().all(|word| {
+                // SAFETY: by contract; distances are below that of the bound, which `put` made sure of, and aligned.
+                unsafe { ((sp + word.distance as usize) as *const usize).read() == word.value }
+            });
+            if same {
+                if way > 0 {
+                    set.swap(way - 1, way);
+                }
+                return Some(entry.value);
+            }
         }
-        let words = self.words.get(entry.first as usize..(entry.first + entry.count) as usize)?;
-        let same = words.iter().all(|word| {
-            // SAFETY: by contract; distances are below that of the bound, which `put` made sure of, and aligned.
-            unsafe { ((sp + word.distance as usize) as *const usize).read() == word.value }
-        });
-        same.then_some(entry.value)
+        None
     }
 
     pub(super) fn put(&mut self, generation: u32, hint: u64, extent: Extent, words: &[Word], value: u32) {
@@ -82,7 +94,7 @@ impl Memo {
             return;
         }
         if self.words.len() + words.len() > MAX_WORDS {
-            self.entries.fill(Entry::default());
+            self.sets.fill([Entry::default(); WAYS]);
             self.words.clear();
             self.known.clear();
         }
@@ -95,8 +107,9 @@ impl Memo {
                 first
             }
         };
-        if let Some(entry) = self.entries.get_mut(Self::slot(hint, extent)) {
-            *entry = Entry { hint, extent, generation, first, count: words.len() as u32, value };
+        if let Some(set) = self.sets.get_mut(Self::set(hint, extent)) {
+            set.rotate_right(1);
+            set[0] = Entry { hint, extent, generation, first, count: words.len() as u32, value };
         }
     }
 }
@@ -115,15 +128,19 @@ mod tests {
         let mut memo = Memo::new();
         memo.put(1, 7, extent, &words, 99);
         // SAFETY: the extent is that of the array.
-        let find = |memo: &Memo, generation, hint, extent| unsafe { memo.find(generation, hint, sp, extent) };
-        assert_eq!(find(&memo, 1, 7, extent), Some(99));
-        assert_eq!(find(&memo, 2, 7, extent), None);
-        assert_eq!(find(&memo, 1, 8, extent), None);
-        assert_eq!(find(&memo, 1, 7, Extent { from: 16, bound: 32 }), None);
+        let find = |memo: &mut Memo, generation, hint, extent| unsafe { memo.find(generation, hint, sp, extent) };
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(99));
+        assert_eq!(find(&mut memo, 2, 7, extent), None);
+        assert_eq!(find(&mut memo, 1, 8, extent), None);
+        assert_eq!(find(&mut memo, 1, 7, Extent { from: 16, bound: 32 }), None);
         stack[2].set(0_usize);
-        assert_eq!(find(&memo, 1, 7, extent), Some(99), "not a word of the segment");
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(99), "not a word of the segment");
         stack[3].set(0);
-        assert_eq!(find(&memo, 1, 7, extent), None);
+        assert_eq!(find(&mut memo, 1, 7, extent), None);
+        memo.put(1, 7, extent, &[words[0], Word { distance: 24, value: 0 }], 100);
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(100));
+        stack[3].set(13);
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(99), "both are remembered");
     }
 
     #[test]
