@@ -21,7 +21,8 @@ mod torch;
 pub use dispatch::{Observer, interpreter};
 pub use path::{PathFrame, Sources, call_path};
 pub use python::{
-    Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, SeenFrame, Walk,
+    Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,
+    SeenFrame, Walk,
 };
 pub use thread::{OpenOperator, Thread};
 pub use torch::{Operator, OperatorName, Scope};

@@ -64,14 +64,7 @@ impl Natives {
         }
     }
 
-    fn walk(
-        &mut self,
-        tree: &mut Owner,
-        process: &Process,
-        parent: NodeId,
-        segment: &Segment,
-        hint: u64,
-    ) -> NodeId {
+    fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment, hint: u64) -> NodeId {
         let ended = self.stack.above(segment);
         if ended.is_none_or(|ended| ended == Ended::Lost) {
             return parent;

@@ -12,6 +12,9 @@ const ENTER_DEPTH: usize = 4;
 /// Last paths that are kept: of operators below no other, below one, and so on.
 const MAX_TRAILS: usize = 8;
 
+/// Code objects of which it is remembered whether they are an `__enter__`.
+const MAX_ENTERS: usize = 4096;
+
 /// Marks an open span among the open operators ([`OpenOperator::client`], first word): it outlives the frame that
 /// opened it.
 pub(crate) const SPAN: u64 = 1 << 32;
@@ -92,6 +95,9 @@ impl Paths {
     }
 
     fn is_enter(&mut self, interpreter: &Interpreter, frame: PythonFrame) -> bool {
+        if self.enters.len() >= MAX_ENTERS {
+            self.enters.clear();
+        }
         *self.enters.entry((frame.code, interpreter.fingerprint(frame))).or_insert_with(|| {
             let function = interpreter.describe(frame).function;
             function == "__enter__" || function.ends_with(".__enter__")

@@ -112,7 +112,7 @@ impl State {
             Some(natives) => {
                 let newest = newest.or(opened.python);
                 natives.node(&mut self.tree, process, (parent, operator), open, opened, newest)
-            },
+            }
             None => parent,
         }
     }
@@ -194,10 +194,11 @@ impl Process {
         })
     }
 
-    /// The frame of a module.
-    #[cold]
-    pub(crate) fn module_frame(&self, module: usize, class: &str) -> u32 {
-        let path = self.modules.path(module);
-        self.intern(|frames| FrameKey::Module { path: frames.text(&path), class: frames.text(class) })
+    /// The frame of a module that is called.
+    pub(crate) fn module_frame(&self, module: usize, class: usize, name: impl FnOnce() -> String) -> u32 {
+        self.modules.frame(module, class, |path| {
+            let class = name();
+            self.intern(|frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) })
+        })
     }
 }

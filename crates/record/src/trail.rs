@@ -38,6 +38,8 @@ pub(crate) struct Ground<'a> {
 #[derive(Debug)]
 pub(crate) struct Trail {
     base: NodeId,
+    /// [`crate::modules::Modules::version`] when the nodes were made.
+    modules: u64,
     seen: Vec<SeenFrame>,
     /// The node of each.
     nodes: Vec<NodeId>,
@@ -87,6 +89,7 @@ impl Default for Trail {
     fn default() -> Self {
         Self {
             base: ROOT,
+            modules: 0,
             seen: Vec::new(),
             nodes: Vec::new(),
             places: Box::new([0; PLACES]),
@@ -119,9 +122,10 @@ impl Trail {
         if outer.is_beyond(Some(newest)) {
             return Some(base);
         }
-        if self.base != base {
+        let modules = ground.process.modules.version();
+        if self.base != base || self.modules != modules {
             self.clear();
-            self.base = base;
+            (self.base, self.modules) = (base, modules);
         }
         match self.compare(ground.interpreter, newest, outer) {
             Some(top) if self.changed.is_empty() && self.new.is_empty() => self.nodes.get(top).copied(),
@@ -224,8 +228,8 @@ impl Trail {
     }
 }
 
-/// Keys of modules have this bit, keys of Python frames do not, and keys by frame id have all bits.
-const MODULE_KEY: u64 = 1 << 63;
+/// Keys of Python frames do not have this bit; keys by frame id have all.
+const OTHER_KEY: u64 = 1 << 63;
 
 impl Ground<'_> {
     /// The node of a frame below `parent`: with that of the module that it calls, if it calls one.
@@ -233,15 +237,13 @@ impl Ground<'_> {
     fn child(&mut self, parent: NodeId, seen: &SeenFrame) -> NodeId {
         let (process, interpreter) = (self.process, self.interpreter);
         let parent = if seen.module == 0 { parent } else { self.module_child(parent, seen.module) };
-        let key = Key(seen.frame.instruction as u64, seen.fingerprint & !MODULE_KEY);
+        let key = Key(seen.frame.instruction as u64, seen.fingerprint & !OTHER_KEY);
         self.tree.child(parent, key, process.overflow, || process.python_frame(&interpreter.describe(seen.frame)))
     }
 
     fn module_child(&mut self, parent: NodeId, module: usize) -> NodeId {
-        let (process, interpreter) = (self.process, self.interpreter);
-        let class = interpreter.class_of(module);
-        let key = Key(module as u64, MODULE_KEY | class as u64 >> 4);
-        self.tree
-            .child(parent, key, process.overflow, || process.module_frame(module, &interpreter.class_name(class)))
+        let class = self.interpreter.class_of(module);
+        let frame = self.process.module_frame(module, class, || self.interpreter.class_name(class));
+        self.tree.child(parent, Key::frame(frame), self.process.overflow, || frame)
     }
 }

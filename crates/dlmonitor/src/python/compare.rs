@@ -52,7 +52,9 @@ impl Common {
             };
             alike == common
         };
-        [(V311, Self::V311), (V312, Self::V312)].into_iter().find_map(|(layout, common)| is_like(layout).then_some(common))
+        [(V311, Self::V311), (V312, Self::V312)]
+            .into_iter()
+            .find_map(|(layout, common)| is_like(layout).then_some(common))
     }
 }
 

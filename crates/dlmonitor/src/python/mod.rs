@@ -167,11 +167,7 @@ impl Layout {
 
     #[inline(always)]
     fn called_module(&self, frame: PythonFrame, watched: usize) -> usize {
-        if frame.code != watched || watched == 0 {
-            0
-        } else {
-            word(frame.address + self.frame_locals) & !self.code_tag
-        }
+        if frame.code != watched || watched == 0 { 0 } else { word(frame.address + self.frame_locals) & !self.code_tag }
     }
 
     #[inline(always)]
