@@ -65,12 +65,10 @@ impl Modules {
     /// What was known in the process that this one was forked from, unless a thread of that was about to change it.
     pub(crate) fn inherit(&self, parent: &Self) {
         if let Ok(known) = parent.known.try_lock() {
-            self.lock().clone_from(&known);
+            // Frames are numbered anew.
+            let anew = known.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
+            *self.lock() = anew.collect();
             self.next_id.store(parent.next_id.load(Ordering::Relaxed), Ordering::Relaxed);
-            for known in self.lock().values_mut() {
-                // Frames are numbered anew.
-                known.named = None;
-            }
         }
     }
 
