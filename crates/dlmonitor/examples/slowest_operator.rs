@@ -18,9 +18,11 @@ static SLOWEST: Mutex<(u64, String, Vec<PathFrame>)> = Mutex::new((0, String::ne
 struct Slowest;
 
 impl Observer for Slowest {
-    fn operator_begins(&self, operator: &Operator, _thread: &mut Thread, opened: &mut OpenOperator) {
-        let name: Box<String> = Box::new(operator.name().to_string_lossy().into_owned());
-        opened.client = [clock::ticks(), Box::into_raw(name) as u64, 0, 0];
+    fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
+        if let Some(opened) = thread.open.last_mut() {
+            let name: Box<String> = Box::new(operator.name().text().to_string_lossy().into_owned());
+            opened.client = [clock::ticks(), Box::into_raw(name) as u64, 0, 0];
+        }
     }
 
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {

@@ -106,9 +106,11 @@ fn call_on(thread: &Thread, event: &Event) {
 }
 
 impl Observer for Forward {
-    fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator) {
-        let name = interned(operator.name());
-        opened.client[0] = name.as_ptr() as u64;
+    fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
+        let name = interned(operator.name().text());
+        if let Some(opened) = thread.open.last_mut() {
+            opened.client[0] = name.as_ptr() as u64;
+        }
         let event = Event {
             kind: OPERATOR_BEGIN,
             name: name.as_ptr(),
@@ -118,10 +120,7 @@ impl Observer for Forward {
             is_backward: c_int::from(operator.scope() == Scope::Backward),
             ..NOTHING
         };
-        // The path that a callback sees ends with the operator that begins.
-        thread.open.push(*opened);
         call_on(thread, &event);
-        thread.open.pop();
     }
 
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {

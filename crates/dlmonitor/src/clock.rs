@@ -20,6 +20,7 @@ pub fn monotonic_ns() -> i64 {
 }
 
 #[cfg(target_arch = "x86_64")]
+#[inline]
 fn counter() -> u64 {
     // SAFETY: every x86-64 processor has the instruction.
     unsafe { std::arch::x86_64::_rdtsc() }
@@ -34,6 +35,7 @@ fn counter_is_steady() -> bool {
 }
 
 #[cfg(target_arch = "aarch64")]
+#[inline]
 fn counter() -> u64 {
     let ticks: u64;
     // SAFETY: the virtual counter is readable in user space on every Linux.

@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// not block, run operators or take the GIL, and should take no longer than a few hundred nanoseconds. A panic turns all
 /// observing off.
 pub trait Observer: Send + Sync {
-    /// An operator begins; `opened` is its entry on the shadow stack, below it are those that run already.
-    fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator);
+    /// An operator begins; the last of [`Thread::open`] is its entry on the shadow stack, before it stand those that run
+    /// already.
+    fn operator_begins(&self, operator: &Operator, thread: &mut Thread);
     /// An operator ends; its entry was taken off the shadow stack.
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
     /// Memory for a tensor was allocated.
@@ -77,9 +78,8 @@ fn begin(observer: &dyn Observer, operator: Operator) {
     }
     thread::with(|thread| {
         let python = interpreter().and_then(python::Interpreter::newest);
-        let mut opened = OpenOperator { handle: operator.handle(), python, client: [0; 4] };
-        observer.operator_begins(&operator, thread, &mut opened);
-        thread.open.push(opened);
+        thread.open.push(OpenOperator { handle: operator.handle(), python, client: [0; 4] });
+        observer.operator_begins(&operator, thread);
     });
 }
 
@@ -87,8 +87,10 @@ pub(crate) fn operator_ends(handle: usize) {
     // An operator that began before `activate(false)` ends on the shadow stack all the same.
     guarded(|| {
         thread::with(|thread| {
-            let Some(ended) = thread.close(handle) else { return };
-            if let Some(observer) = observer() {
+            let mut ended = OpenOperator::default();
+            if thread.close(handle, &mut ended)
+                && let Some(observer) = observer()
+            {
                 observer.operator_ends(&ended, thread);
             }
         });

@@ -21,10 +21,11 @@ mod torch;
 pub use dispatch::{Observer, interpreter};
 pub use path::{PathFrame, Sources, call_path};
 pub use python::{
-    FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame, Walk,
+    Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,
+    SeenFrame, Walk,
 };
 pub use thread::{OpenOperator, Thread};
-pub use torch::{Operator, Scope};
+pub use torch::{Operator, OperatorName, Scope};
 
 /// Whether a source works.
 #[derive(Clone, Debug, PartialEq, Eq)]

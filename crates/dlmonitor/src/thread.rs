@@ -93,15 +93,28 @@ impl Thread {
     /// Takes the open operator with this handle away, if it is there. Operators may end out of order: asynchronous ones
     /// outlive their callers.
     #[inline]
-    pub(crate) fn close(&mut self, handle: usize) -> Option<OpenOperator> {
-        match self.open.last() {
-            Some(last) if last.handle == handle => self.open.pop(),
-            _ => {
-                let at = self.open.iter().rposition(|open| open.handle == handle);
-                if at.is_none() {
-                    self.strays += 1;
-                }
-                at.map(|at| self.open.remove(at))
+    pub(crate) fn close(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {
+        if let Some((last, outer)) = self.open.split_last()
+            && last.handle == handle
+        {
+            *ended = *last;
+            let outer = outer.len();
+            self.open.truncate(outer);
+            return true;
+        }
+        self.close_early(handle, ended)
+    }
+
+    #[cold]
+    fn close_early(&mut self, handle: usize, ended: &mut OpenOperator) -> bool {
+        match self.open.iter().rposition(|open| open.handle == handle) {
+            Some(at) => {
+                *ended = self.open.remove(at);
+                true
+            }
+            None => {
+                self.strays += 1;
+                false
             }
         }
     }
@@ -117,9 +130,11 @@ mod tests {
         for handle in [10, 20, 30] {
             thread.open.push(OpenOperator { handle, ..OpenOperator::default() });
         }
-        assert_eq!(thread.close(20).map(|open| open.handle), Some(20));
-        assert_eq!(thread.close(99).map(|open| open.handle), None);
-        assert_eq!(thread.close(30).map(|open| open.handle), Some(30));
+        let mut close = |handle| {
+            let mut ended = OpenOperator::default();
+            thread.close(handle, &mut ended).then_some(ended.handle)
+        };
+        assert_eq!([20, 99, 30].map(&mut close), [Some(20), None, Some(30)]);
         assert_eq!((thread.open.len(), thread.strays), (1, 1));
     }
 

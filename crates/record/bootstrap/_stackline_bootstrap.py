@@ -5,6 +5,7 @@ fails there stands aside with one line on stderr. ``stackline.record`` begins an
 process knows of one recording at most, whoever asked for it.
 """
 
+import _weakref
 import os
 import sys
 
@@ -14,6 +15,8 @@ _recording = False
 _imports = None
 _registration = None
 _workers_stop = False
+# Weak references to the modules that the recorder was told of, by their id.
+_modules = {}
 
 
 class _Imports:
@@ -93,6 +96,25 @@ def _stop_with_workers():
     util.register_after_fork(_stop_with_workers, in_worker)
 
 
+def _put_module(parent, name, child):
+    """Tells the recorder that a module has another, and later if one of them is gone: its id may be used again."""
+    if child is None:
+        return
+    try:
+        _recorder.put_module(parent, name, child)
+        for module in (parent, child):
+            if id(module) not in _modules:
+                _modules[id(module)] = _weakref.ref(module, lambda _, gone=id(module): _forget_module(gone))
+    except Exception:
+        # A name that is no text, a class without weak references: it is called without a name, or with its last one.
+        pass
+
+
+def _forget_module(gone):
+    if _modules.pop(gone, None) is not None and _recorder is not None:
+        _recorder.forget_module(gone)
+
+
 def _watch_modules():
     """Tells the recorder which method calls a module, and which module holds which."""
     global _registration
@@ -101,7 +123,7 @@ def _watch_modules():
     register = getattr(module, "register_module_module_registration_hook", None)
     if call is not None and register is not None:
         _recorder.watch_calls(call.__code__)
-        _registration = register(_recorder.put_module)
+        _registration = register(_put_module)
 
 
 def _name_modules():
@@ -120,8 +142,7 @@ def _name_modules():
         children = held.__dict__.get("_modules") if known[kind] else None
         if isinstance(children, dict):
             for name, child in children.items():
-                if child is not None:
-                    _recorder.put_module(held, name, child)
+                _put_module(held, name, child)
 
 
 def _watch_imports():
@@ -193,6 +214,7 @@ def end():
     if _registration is not None:
         _registration.remove()
         _registration = None
+    _modules.clear()
 
 
 def _in_main_interpreter():

@@ -46,7 +46,7 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 8]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 9]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
@@ -54,6 +54,7 @@ static METHODS: Static<[Method; 8]> = Static(std::cell::UnsafeCell::new([
     method(c"frames", frames),
     Method { flags: METH_O, ..method(c"watch_calls", watch_calls) },
     Method { flags: METH_VARARGS, ..method(c"put_module", put_module) },
+    Method { flags: METH_VARARGS, ..method(c"forget_module", forget_module) },
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
 ]));
 
@@ -143,6 +144,33 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
 unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
     dlmonitor::Interpreter::watch_calls(code as usize);
     none()
+}
+
+/// The module whose `id` is the argument is gone.
+unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    type Parse = unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int;
+    let mut address = 0_u64;
+    // SAFETY: the name is null-terminated.
+    let parse = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyArg_ParseTuple".as_ptr()) };
+    if parse.is_null() {
+        return none();
+    }
+    // SAFETY: the signature of `PyArg_ParseTuple`; the format asks for one unsigned 64-bit number. The caller holds the
+    // GIL and the tuple.
+    let parsed = unsafe {
+        let parse = std::mem::transmute::<*mut c_void, Parse>(parse);
+        parse(arguments, c"K".as_ptr(), &raw mut address)
+    };
+    if parsed == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    guarded(|| {
+        if let Some(session) = Session::current() {
+            session.process.modules.forget(address as usize);
+        }
+        Ok(())
+    })
 }
 
 /// A module (first argument) has a child (third) under a name (second).

@@ -20,6 +20,7 @@ mod samples;
 mod session;
 mod state;
 mod stream;
+mod trail;
 mod tree;
 mod window;
 

@@ -1,44 +1,185 @@
-//! Names of `nn.Module`s: which module holds which under what name.
+//! Names of `nn.Module`s: which module holds which under what name, now.
 
-use rustc_hash::FxHashMap;
-use std::sync::{Mutex, PoisonError};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Deepest nesting that is believed; a cycle ends there.
-const MAX_DEPTH: usize = 64;
-
-/// Told by `PyTorch` whenever a module is put into another. Objects are known by address; an address that is used again
-/// is told again.
+/// Told by the bootstrap whenever a module is put into another, and when one that it told of is gone: objects are known
+/// by address, and an address may be used again.
 #[derive(Debug, Default)]
-pub(crate) struct Modules(Mutex<FxHashMap<usize, (usize, Box<str>)>>);
+pub(crate) struct Modules {
+    known: Mutex<FxHashMap<usize, Known>>,
+    /// Changes whenever a path may have.
+    version: AtomicU64,
+    next_id: AtomicU64,
+}
+
+/// Modules that nobody told of, but that were called: beyond, their frames are looked for each time.
+const MAX_UNTOLD: usize = 1 << 16;
+
+#[derive(Clone, Debug)]
+struct Known {
+    /// Not used again.
+    id: u64,
+    held: Option<Held>,
+    named: Option<Named>,
+}
+
+/// That a module is another's attribute.
+#[derive(Clone, Debug)]
+struct Held {
+    parent: usize,
+    /// The other one's id: if another module has its address now, the attribute is gone.
+    parent_id: u64,
+    name: Box<str>,
+}
+
+/// The frame of a module's calls.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    version: u64,
+    class: usize,
+    frame: u32,
+}
 
 impl Modules {
     /// `child` is now `parent`'s attribute `name`.
     pub(crate) fn put(&self, parent: usize, name: &str, child: usize) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(child, (parent, name.into()));
+        let mut known = self.lock();
+        self.version.fetch_add(1, Ordering::Relaxed);
+        let parent_id = known.entry(parent).or_insert_with(|| self.unnamed()).id;
+        known.entry(child).or_insert_with(|| self.unnamed()).held = Some(Held { parent, parent_id, name: name.into() });
     }
 
-    /// The dotted path of a module, as `named_modules` gives it; empty for one that no other holds.
-    pub(crate) fn path(&self, module: usize) -> String {
-        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let steps = std::iter::successors(known.get(&module), |&(parent, _)| known.get(parent));
-        let mut names: Vec<&str> = steps.take(MAX_DEPTH).map(|(_, name)| &**name).collect();
-        names.reverse();
-        names.join(".")
+    fn unnamed(&self) -> Known {
+        Known { id: self.next_id.fetch_add(1, Ordering::Relaxed), held: None, named: None }
     }
+
+    /// The module at this address is gone.
+    pub(crate) fn forget(&self, address: usize) {
+        let mut known = self.lock();
+        self.version.fetch_add(1, Ordering::Relaxed);
+        known.remove(&address);
+    }
+
+    /// What was known in the process that this one was forked from, unless a thread of that was about to change it.
+    pub(crate) fn inherit(&self, parent: &Self) {
+        if let Ok(known) = parent.known.try_lock() {
+            // Frames are numbered anew.
+            let anew = known.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
+            *self.lock() = anew.collect();
+            self.next_id.store(parent.next_id.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// Changes whenever a path may have.
+    #[inline]
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Relaxed)
+    }
+
+    /// The frame of the calls of a module; if it is not known, it is what `intern` makes of the module's path.
+    pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> u32) -> u32 {
+        let mut known = self.lock();
+        let version = self.version();
+        if let Some(named) = known.get(&module).and_then(|known| known.named)
+            && named.version == version
+            && named.class == class
+        {
+            return named.frame;
+        }
+        let frame = intern(&path(&known, module));
+        if known.len() < MAX_UNTOLD || known.contains_key(&module) {
+            known.entry(module).or_insert_with(|| self.unnamed()).named = Some(Named { version, class, frame });
+        }
+        frame
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FxHashMap<usize, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The dotted path of a module, as `named_modules` gives it; empty for one that no other holds. It ends where it would
+/// come to a module for the second time.
+fn path(known: &FxHashMap<usize, Known>, module: usize) -> String {
+    let (mut names, mut visited) = (Vec::new(), FxHashSet::from_iter([module]));
+    let mut at = known.get(&module);
+    while let Some(held) = at.and_then(|known| known.held.as_ref()) {
+        at = known.get(&held.parent).filter(|parent| parent.id == held.parent_id);
+        if at.is_none() || !visited.insert(held.parent) {
+            break;
+        }
+        names.push(&*held.name);
+    }
+    names.reverse();
+    names.join(".")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Modules;
+    use super::{Modules, path};
+
+    fn path_of(modules: &Modules, module: usize) -> String {
+        path(&modules.lock(), module)
+    }
 
     #[test]
     fn paths_are_dotted() {
         let modules = Modules::default();
         modules.put(10, "layers", 20);
         modules.put(20, "0", 30);
-        assert_eq!(modules.path(30), "layers.0");
-        assert_eq!(modules.path(10), "");
-        modules.put(30, "again", 10);
-        assert!(modules.path(30).starts_with("again.layers.0") || modules.path(30).contains("layers"), "a cycle ends");
+        assert_eq!(path_of(&modules, 30), "layers.0");
+        assert_eq!(path_of(&modules, 10), "");
+        assert_eq!(path_of(&modules, 99), "");
+        modules.put(10, "blocks", 20);
+        assert_eq!(path_of(&modules, 30), "blocks.0", "the last name counts");
+    }
+
+    #[test]
+    fn a_cycle_ends_where_it_began() {
+        let modules = Modules::default();
+        modules.put(10, "first", 20);
+        modules.put(20, "second", 10);
+        assert_eq!([10, 20].map(|module| path_of(&modules, module)), ["second", "first"]);
+        modules.put(30, "itself", 30);
+        assert_eq!(path_of(&modules, 30), "");
+    }
+
+    #[test]
+    fn an_address_that_is_used_again_is_another_module() {
+        let modules = Modules::default();
+        modules.put(10, "old", 20);
+        modules.put(20, "child", 30);
+        modules.forget(20);
+        assert_eq!(path_of(&modules, 20), "", "nobody holds the new one");
+        assert_eq!(path_of(&modules, 30), "", "and it does not hold what the old one held");
+        modules.put(40, "new", 20);
+        assert_eq!([20, 30].map(|module| path_of(&modules, module)), ["new", ""]);
+        modules.put(20, "again", 30);
+        assert_eq!(path_of(&modules, 30), "new.again");
+    }
+
+    #[test]
+    fn a_frame_is_remembered_until_something_changes() {
+        let modules = Modules::default();
+        modules.put(10, "a", 20);
+        let frame = |class, id: u32, wanted: Option<&str>| {
+            let mut asked = None;
+            let frame = modules.frame(20, class, |path| {
+                asked = Some(path.to_owned());
+                id
+            });
+            assert_eq!(asked.as_deref(), wanted);
+            frame
+        };
+        assert_eq!(frame(5, 1, Some("a")), 1);
+        assert_eq!(frame(5, 2, None), 1);
+        assert_eq!(frame(6, 3, Some("a")), 3, "another class");
+        modules.put(10, "b", 20);
+        assert_eq!(frame(6, 4, Some("b")), 4);
+        let child = Modules::default();
+        child.inherit(&modules);
+        assert_eq!(path_of(&child, 20), "b");
     }
 }

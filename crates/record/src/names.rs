@@ -15,19 +15,19 @@ pub(crate) trait Name {
     fn text(&self) -> &CStr;
 }
 
-impl Name for dlmonitor::Operator {
+impl Name for dlmonitor::OperatorName<'_> {
     #[inline]
     fn address(&self) -> usize {
-        self.name_address()
+        (*self).address()
     }
 
     #[inline]
     fn is(&self, name: &CStr) -> bool {
-        self.is_named(name)
+        (*self).is(name)
     }
 
     fn text(&self) -> &CStr {
-        self.name()
+        (*self).text()
     }
 }
 

@@ -36,14 +36,15 @@ impl Natives {
         self.end = stack_end();
     }
 
-    /// The node of the native frames between `parent` and the operator that begins.
+    /// The node of the native frames between `parent` and the operator that begins, whose frame is `operator`: it tells
+    /// the ways below one parent apart before they are looked at.
     // One place in the code, so that equal stacks look equal from here.
     #[inline(never)]
     pub(crate) fn node(
         &mut self,
         tree: &mut Owner,
         process: &Process,
-        parent: NodeId,
+        (parent, operator): (NodeId, u32),
         open: &[OpenOperator],
         opened: &OpenOperator,
         newest: Option<PythonFrame>,
@@ -56,13 +57,14 @@ impl Natives {
         let mark = dlmonitor::interpreter().map_or(0, |interpreter| interpreter.stack_mark(newest));
         let enclosing = open.last().map_or(0, |open| open.handle);
         let segment = Segment { at, from: opened.handle, bounds: [mark, enclosing], end: self.end };
-        match self.stack.kept(&segment, u64::from(parent.0)) {
+        let hint = u64::from(parent.0) << 32 | u64::from(operator);
+        match self.stack.kept(&segment, hint) {
             Some(node) => NodeId(node),
-            None => self.walk(tree, process, parent, &segment),
+            None => self.walk(tree, process, parent, &segment, hint),
         }
     }
 
-    fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment) -> NodeId {
+    fn walk(&mut self, tree: &mut Owner, process: &Process, parent: NodeId, segment: &Segment, hint: u64) -> NodeId {
         let ended = self.stack.above(segment);
         if ended.is_none_or(|ended| ended == Ended::Lost) {
             return parent;
@@ -74,7 +76,7 @@ impl Natives {
             None if frames.is_empty() => parent,
             None => self.insert(tree, process, parent, key),
         };
-        self.stack.keep(segment, u64::from(parent.0), node.0);
+        self.stack.keep(segment, hint, node.0);
         node
     }
 

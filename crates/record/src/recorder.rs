@@ -36,12 +36,18 @@ fn state<'a>(session: &'static Session, thread: &'a mut Thread) -> &'a mut State
     unsafe { state.cast::<State>().as_mut() }
 }
 
-/// Whether the thread's state is of a recording that ended; then it is given back, and what runs now goes unrecorded.
+/// Whether the thread's state is of a recording that ended.
 #[inline]
-fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
+fn is_left_over(session: &'static Session, thread: &Thread) -> bool {
     // SAFETY: as in `state`; the reference ends with the expression.
     let of = thread.client.map(|state| unsafe { state.cast::<State>().as_ref() }.process);
-    let left_over = of.is_some_and(|process| process != session.process.address());
+    of.is_some_and(|process| process != session.process.address())
+}
+
+/// Gives the state of a recording that ended back; what runs now goes unrecorded.
+#[inline]
+fn left_over(session: &'static Session, thread: &mut Thread) -> bool {
+    let left_over = is_left_over(session, thread);
     if left_over {
         leave(thread);
         thread.open.clear();
@@ -63,8 +69,8 @@ fn leave(thread: &mut Thread) {
 }
 
 /// What ties forward operators and backward nodes together.
-fn sequence(operator: &Operator) -> Sequence {
-    match operator.scope() {
+fn sequence(operator: &Operator, scope: Scope) -> Sequence {
+    match scope {
         Scope::Function => Sequence::new(operator.sequence_number(), None),
         Scope::Backward => Sequence::new(operator.sequence_number(), operator.forward_thread()),
         _ => Sequence::default(),
@@ -83,21 +89,31 @@ fn add_here(session: &'static Session, thread: &mut Thread, metric: Metric, valu
 
 impl Observer for Recorder {
     #[inline]
-    fn operator_begins(&self, operator: &Operator, thread: &mut Thread, opened: &mut OpenOperator) {
+    fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
         let Some(session) = Session::current() else { return };
-        let step = if operator.scope() == Scope::User && Window::is_step(operator.name()) { STEP } else { 0 };
+        let scope = operator.scope();
+        let step = if scope == Scope::User && Window::is_step(operator.name().text()) { STEP } else { 0 };
         if !session.window.is_open() {
-            opened.client[NODE] = step;
+            if let Some(opened) = thread.open.last_mut() {
+                opened.client[NODE] = step;
+            }
             return;
         }
-        left_over(session, thread);
-        let open = std::mem::take(&mut thread.open);
-        let state = state(session, thread);
-        let node = state.begin(&session.process, operator, &open, opened);
-        state.published.begins(open.len(), node.0, opened);
-        let sequence = if state.outbox.is_some() { sequence(operator).0 } else { 0 };
+        if is_left_over(session, thread) {
+            let opened = thread.open.pop();
+            leave(thread);
+            thread.open.clear();
+            thread.open.extend(opened);
+        }
+        let mut open = std::mem::take(&mut thread.open);
+        if let Some((opened, outer)) = open.split_last_mut() {
+            let state = state(session, thread);
+            let node = state.begin(&session.process, operator, scope, outer, opened);
+            state.published.begins(outer.len(), node.0, opened);
+            let sequence = if state.outbox.is_some() { sequence(operator, scope).0 } else { 0 };
+            opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0, sequence];
+        }
         thread.open = open;
-        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0, sequence];
     }
 
     #[inline]

@@ -97,7 +97,9 @@ impl Session {
         if let Some(parent) = Self::current().filter(|session| !session.has_ended()) {
             // The parent's locks may be held by threads that do not exist here: what they guard is not touched.
             let sources = parent.sources.try_lock().map(|sources| sources.clone()).unwrap_or_default();
-            Self::new(parent.options.clone(), Role::Fork, sources).make_current();
+            let session = Self::new(parent.options.clone(), Role::Fork, sources);
+            session.process.modules.inherit(&parent.process.modules);
+            session.make_current();
         }
     }
 

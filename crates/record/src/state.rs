@@ -69,24 +69,25 @@ impl State {
         &mut self,
         process: &Process,
         operator: &Operator,
+        scope: Scope,
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let scope = operator.scope();
-        let frame = self.names.frame(scope as u8, operator, |name| process.operator_frame(scope, name));
-        let newest = opened.python;
+        let frame = self.names.frame(scope as u8, &operator.name(), |name| process.operator_frame(scope, name));
         if scope == Scope::Backward
             && let Some(forward) = self.forward_node(process, operator)
         {
-            let parent = self.native(process, forward, open, opened, newest);
+            let parent = self.native(process, (forward, frame), open, opened, None);
             return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         }
+        let mut newest = None;
         if scope == Scope::User {
-            opened.python = self.paths.opener(opened.python);
+            newest = opened.python;
+            opened.python = self.paths.opener(newest);
             opened.client[0] = SPAN;
         }
-        let parent = self.paths.node(&mut self.tree, process, open, opened.python);
-        let parent = self.native(process, parent, open, opened, newest);
+        let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
+        let parent = self.native(process, (parent, frame), open, opened, newest);
         let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
         if scope == Scope::Function
             && let Some(sequence) = operator.sequence_number()
@@ -96,18 +97,22 @@ impl State {
         node
     }
 
-    /// The node of the native frames below `parent`, if they are on.
+    /// The node of the native frames below `parent`, if they are on. `newest` is the newest Python frame, if that is
+    /// not the one that `opened` names.
     #[inline]
     fn native(
         &mut self,
         process: &Process,
-        parent: NodeId,
+        (parent, operator): (NodeId, u32),
         open: &[OpenOperator],
         opened: &OpenOperator,
         newest: Option<PythonFrame>,
     ) -> NodeId {
         match &mut self.natives {
-            Some(natives) => natives.node(&mut self.tree, process, parent, open, opened, newest),
+            Some(natives) => {
+                let newest = newest.or(opened.python);
+                natives.node(&mut self.tree, process, (parent, operator), open, opened, newest)
+            }
             None => parent,
         }
     }
@@ -123,7 +128,7 @@ impl State {
     /// The node of this moment: that of the innermost open operator, or of the Python frames that it led to.
     pub(crate) fn here(&mut self, process: &Process, open: &[OpenOperator]) -> NodeId {
         let newest = dlmonitor::interpreter().and_then(dlmonitor::Interpreter::newest);
-        self.paths.node(&mut self.tree, process, open, newest)
+        self.paths.node(&mut self.tree, process, open, newest.as_ref())
     }
 
     /// Adds a value of any metric at a node.
@@ -189,10 +194,11 @@ impl Process {
         })
     }
 
-    /// The frame of a module.
-    #[cold]
-    pub(crate) fn module_frame(&self, module: usize, class: &str) -> u32 {
-        let path = self.modules.path(module);
-        self.intern(|frames| FrameKey::Module { path: frames.text(&path), class: frames.text(class) })
+    /// The frame of a module that is called.
+    pub(crate) fn module_frame(&self, module: usize, class: usize, name: impl FnOnce() -> String) -> u32 {
+        self.modules.frame(module, class, |path| {
+            let class = name();
+            self.intern(|frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) })
+        })
     }
 }

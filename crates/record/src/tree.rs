@@ -4,7 +4,7 @@
 //! alone ([`Owner`]). There is no lock between them: a metric's values carry a sequence lock per thread.
 
 use hashbrown::HashTable;
-use rustc_hash::FxHasher;
+use rustc_hash::{FxHashMap, FxHasher};
 use stackline_recording::{Metric, Stats};
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -51,6 +51,9 @@ impl Slot {
     }
 }
 
+/// Further keys of children that are remembered; beyond, all are forgotten, and frames are looked at again.
+const MAX_ALIASES: usize = 1 << 16;
+
 /// Numbers of forward operators that are remembered until their backward nodes run.
 const SEQUENCES: usize = 1 << 17;
 
@@ -60,7 +63,7 @@ pub(crate) struct Shared {
     /// Its number within the process.
     pub(crate) id: u32,
     pub(crate) nodes: boxcar::Vec<Node>,
-    pub(crate) slots: boxcar::Vec<Slot>,
+    pub(crate) slots: boxcar::Vec<Arc<Slot>>,
     /// Odd while the owner changes a slot.
     version: AtomicU64,
     /// Which node ran the forward operator of a sequence number: low half the number, high half the node.
@@ -116,7 +119,7 @@ impl Shared {
 }
 
 /// What a child is found by, below its parent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) u64, pub(crate) u64);
 
 impl Key {
@@ -126,14 +129,14 @@ impl Key {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Entry {
     parent: u32,
     key: Key,
     /// The child that was asked for last: mostly it is asked for again.
     last_child: u32,
     /// Slots of the metrics [`Metric::OperatorTime`] and [`Metric::CallTime`]; other metrics have a table of their own.
-    slots: [u32; 2],
+    slots: Option<[Arc<Slot>; 2]>,
 }
 
 /// A tree, for the thread that it belongs to.
@@ -142,14 +145,16 @@ pub(crate) struct Owner {
     pub(crate) shared: Arc<Shared>,
     entries: Vec<Entry>,
     index: HashTable<u32>,
+    /// The child of a node that has a frame, and further keys of children: code that is made anew again and again
+    /// (`exec`) comes to the same frames under other keys.
+    by_frame: FxHashMap<(u32, u32), u32>,
+    aliases: FxHashMap<(u32, Key), u32>,
     limit: u32,
     /// The node that stands for all that found no place, 0 if there is room.
     overflow: u32,
     /// How often something found no place.
     pub(crate) overflows: Arc<AtomicU32>,
 }
-
-const NO_SLOT: u32 = u32::MAX;
 
 fn hash(parent: u32, key: Key) -> u64 {
     let mut hasher = FxHasher::default();
@@ -161,11 +166,13 @@ fn hash(parent: u32, key: Key) -> u64 {
 impl Owner {
     /// An empty tree that may grow to `limit` nodes.
     pub(crate) fn new(id: u32, limit: u32) -> Self {
-        let root = Entry { parent: 0, key: Key(0, 0), last_child: 0, slots: [NO_SLOT; 2] };
+        let root = Entry { parent: 0, key: Key(0, 0), last_child: 0, slots: None };
         Self {
             shared: Arc::new(Shared::new(id)),
             entries: vec![root],
             index: HashTable::new(),
+            by_frame: FxHashMap::default(),
+            aliases: FxHashMap::default(),
             limit,
             overflow: 0,
             overflows: Arc::default(),
@@ -185,7 +192,7 @@ impl Owner {
             let entry = &self.entries[node as usize];
             entry.key == key && entry.parent == parent.0
         });
-        let node = match found {
+        let node = match found.or_else(|| self.aliases.get(&(parent.0, key))) {
             Some(&node) => node,
             None => return self.insert(parent, key, overflow, frame),
         };
@@ -195,6 +202,14 @@ impl Owner {
 
     #[cold]
     fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce() -> u32) -> NodeId {
+        let frame = frame();
+        if let Some(&node) = self.by_frame.get(&(parent.0, frame)) {
+            if self.aliases.len() >= MAX_ALIASES {
+                self.aliases.clear();
+            }
+            self.aliases.insert((parent.0, key), node);
+            return NodeId(node);
+        }
         if self.entries.len() >= self.limit as usize {
             self.overflows.fetch_add(1, Ordering::Relaxed);
             if self.overflow == 0 {
@@ -202,14 +217,15 @@ impl Owner {
             }
             return NodeId(self.overflow);
         }
-        let node = self.push(parent.0, key, frame());
+        let node = self.push(parent.0, key, frame);
         self.entries[parent.0 as usize].last_child = node;
         NodeId(node)
     }
 
     fn push(&mut self, parent: u32, key: Key, frame: u32) -> u32 {
         let node = self.shared.nodes.push(Node { parent, frame }) as u32;
-        self.entries.push(Entry { parent, key, last_child: 0, slots: [NO_SLOT; 2] });
+        self.entries.push(Entry { parent, key, last_child: 0, slots: None });
+        self.by_frame.insert((parent, frame), node);
         let entries = &self.entries;
         self.index.insert_unique(hash(parent, key), node, |&node| {
             let entry = &entries[node as usize];
@@ -221,35 +237,22 @@ impl Owner {
     /// Adds the times of one call, in ns: without the calls inside it, and in all.
     #[inline]
     pub(crate) fn add_call(&mut self, node: NodeId, own_ns: u64, call_ns: u64) {
-        let slots = self.slots(node);
+        let entry = &mut self.entries[node.0 as usize];
+        let [own, call] = match &mut entry.slots {
+            Some(slots) => slots,
+            none => none.insert(make_slots(&self.shared, node)),
+        };
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        for (slot, value) in slots.into_iter().zip([own_ns, call_ns]) {
-            if let Some(slot) = self.shared.slots.get(slot as usize) {
-                add(slot, value);
-            }
-        }
+        add(own, own_ns);
+        add(call, call_ns);
         self.shared.version.store(version + 2, Ordering::Release);
-    }
-
-    #[inline]
-    fn slots(&mut self, node: NodeId) -> [u32; 2] {
-        let slots = self.entries[node.0 as usize].slots;
-        if slots[0] == NO_SLOT { self.make_slots(node) } else { slots }
-    }
-
-    #[cold]
-    fn make_slots(&mut self, node: NodeId) -> [u32; 2] {
-        let slots = [Metric::OperatorTime, Metric::CallTime]
-            .map(|metric| self.shared.slots.push(Slot::new(node.0, metric)) as u32);
-        self.entries[node.0 as usize].slots = slots;
-        slots
     }
 
     /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.
     pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
-        self.shared.slots.push(Slot::new(node.0, metric)) as u32
+        self.shared.slots.push(Arc::new(Slot::new(node.0, metric))) as u32
     }
 
     /// Adds one value.
@@ -281,6 +284,15 @@ impl Owner {
     }
 }
 
+#[cold]
+fn make_slots(shared: &Shared, node: NodeId) -> [Arc<Slot>; 2] {
+    [Metric::OperatorTime, Metric::CallTime].map(|metric| {
+        let slot = Arc::new(Slot::new(node.0, metric));
+        shared.slots.push(Arc::clone(&slot));
+        slot
+    })
+}
+
 /// Plain loads and stores: only the owner writes.
 #[inline]
 fn add(slot: &Slot, value: u64) {
@@ -304,7 +316,7 @@ fn add(slot: &Slot, value: u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Key, Owner, ROOT};
+    use super::{Key, MAX_ALIASES, Owner, ROOT};
     use proptest::prelude::*;
     use stackline_recording::Stats;
     use std::collections::HashMap;
@@ -340,6 +352,27 @@ mod tests {
         assert_eq!(owner.shared.path(nodes[9]), [77]);
         assert_eq!(owner.child(ROOT, Key(0, 0), 77, || 0), nodes[0]);
         assert_eq!(owner.overflows.load(std::sync::atomic::Ordering::Relaxed), 8);
+    }
+
+    #[test]
+    fn a_frame_has_one_node_whatever_its_keys() {
+        let mut owner = Owner::new(0, 10);
+        let mut looked_at = 0;
+        let mut child = |owner: &mut Owner, parent, key| {
+            owner.child(parent, Key(key, 0), 77, || {
+                looked_at += 1;
+                5
+            })
+        };
+        let first = child(&mut owner, ROOT, 1);
+        for key in 0..3 * MAX_ALIASES as u64 {
+            assert_eq!(child(&mut owner, ROOT, key), first);
+            assert_eq!(child(&mut owner, ROOT, key), first, "and it is remembered");
+        }
+        assert!(owner.aliases.len() <= MAX_ALIASES);
+        assert_eq!(owner.shared.nodes.count(), 2);
+        assert_ne!(child(&mut owner, first, 1), first, "below another node");
+        assert_eq!(looked_at, 3 * MAX_ALIASES + 1);
     }
 
     #[test]

@@ -10,7 +10,11 @@
 
 use rustc_hash::FxHashMap;
 
-const ENTRIES: usize = 2048;
+/// Sets of entries, powers of two: a table grows when as many entries were displaced as it has sets.
+const SETS: usize = 128;
+const MAX_SETS: usize = 2048;
+/// Segments with the same hint and extent that are remembered: an operator may call another one from several places.
+const WAYS: usize = 8;
 /// Words that are compared for all segments together; beyond, everything is forgotten.
 const MAX_WORDS: usize = 1 << 16;
 
@@ -41,7 +45,9 @@ struct Entry {
 
 #[derive(Debug)]
 pub(super) struct Memo {
-    entries: Box<[Entry]>,
+    sets: Vec<[Entry; WAYS]>,
+    /// Entries that others took the places of.
+    displaced: usize,
     words: Vec<Word>,
     /// Where the words of a segment begin, by their hash: many entries share them.
     known: FxHashMap<Box<[Word]>, u32>,
@@ -49,14 +55,15 @@ pub(super) struct Memo {
 
 impl Memo {
     pub(super) fn new() -> Self {
-        Self { entries: vec![Entry::default(); ENTRIES].into(), words: Vec::new(), known: FxHashMap::default() }
+        let sets = vec![[Entry::default(); WAYS]; SETS];
+        Self { sets, displaced: 0, words: Vec::new(), known: FxHashMap::default() }
     }
 
     #[inline]
-    fn slot(hint: u64, extent: Extent) -> usize {
+    fn set(&self, hint: u64, extent: Extent) -> usize {
         let mixed =
             (hint ^ u64::from(extent.from) << 32 ^ u64::from(extent.bound) << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 40) as usize % ENTRIES
+        (mixed >> 40) as usize & (self.sets.len() - 1)
     }
 
     /// What was remembered of the segment that lies at `sp` now.
@@ -64,17 +71,27 @@ impl Memo {
     /// # Safety
     /// The stack from `sp` to `sp + extent.bound` belongs to the calling thread.
     #[inline]
-    pub(super) unsafe fn find(&self, generation: u32, hint: u64, sp: usize, extent: Extent) -> Option<u32> {
-        let entry = self.entries.get(Self::slot(hint, extent))?;
-        if entry.hint != hint || entry.extent != extent || entry.generation != generation || entry.count == 0 {
-            return None;
+    pub(super) unsafe fn find(&mut self, generation: u32, hint: u64, sp: usize, extent: Extent) -> Option<u32> {
+        let at = self.set(hint, extent);
+        let set = self.sets.get_mut(at)?;
+        for way in 0..WAYS {
+            let entry = set[way];
+            if entry.hint != hint || entry.extent != extent || entry.generation != generation || entry.count == 0 {
+                continue;
+            }
+            let words = self.words.get(entry.first as usize..(entry.first + entry.count) as usize)?;
+            let same = words.iter().all(|word| {
+                // SAFETY: by contract; distances are below that of the bound, which `put` made sure of, and aligned.
+                unsafe { ((sp + word.distance as usize) as *const usize).read() == word.value }
+            });
+            if same {
+                if way > 0 {
+                    set.swap(way - 1, way);
+                }
+                return Some(entry.value);
+            }
         }
-        let words = self.words.get(entry.first as usize..(entry.first + entry.count) as usize)?;
-        let same = words.iter().all(|word| {
-            // SAFETY: by contract; distances are below that of the bound, which `put` made sure of, and aligned.
-            unsafe { ((sp + word.distance as usize) as *const usize).read() == word.value }
-        });
-        same.then_some(entry.value)
+        None
     }
 
     pub(super) fn put(&mut self, generation: u32, hint: u64, extent: Extent, words: &[Word], value: u32) {
@@ -82,7 +99,7 @@ impl Memo {
             return;
         }
         if self.words.len() + words.len() > MAX_WORDS {
-            self.entries.fill(Entry::default());
+            self.sets.fill([Entry::default(); WAYS]);
             self.words.clear();
             self.known.clear();
         }
@@ -95,15 +112,38 @@ impl Memo {
                 first
             }
         };
-        if let Some(entry) = self.entries.get_mut(Self::slot(hint, extent)) {
-            *entry = Entry { hint, extent, generation, first, count: words.len() as u32, value };
+        self.insert(Entry { hint, extent, generation, first, count: words.len() as u32, value });
+        if self.displaced > self.sets.len() && self.sets.len() < MAX_SETS {
+            self.grow();
         }
+    }
+}
+
+impl Memo {
+    fn insert(&mut self, entry: Entry) {
+        let at = self.set(entry.hint, entry.extent);
+        if let Some(set) = self.sets.get_mut(at) {
+            set.rotate_right(1);
+            let last = std::mem::replace(&mut set[0], entry);
+            self.displaced += usize::from(last.count != 0 && last.generation == entry.generation);
+        }
+    }
+
+    #[cold]
+    fn grow(&mut self) {
+        let sets = self.sets.len() * 2;
+        let before = std::mem::replace(&mut self.sets, vec![[Entry::default(); WAYS]; sets]);
+        // The first of a set is the last one that was used.
+        for entry in before.into_iter().flat_map(|set| set.into_iter().rev()).filter(|entry| entry.count != 0) {
+            self.insert(entry);
+        }
+        self.displaced = 0;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Extent, Memo, Word};
+    use super::{Extent, MAX_SETS, Memo, WAYS, Word};
     use std::cell::Cell;
 
     #[test]
@@ -115,15 +155,46 @@ mod tests {
         let mut memo = Memo::new();
         memo.put(1, 7, extent, &words, 99);
         // SAFETY: the extent is that of the array.
-        let find = |memo: &Memo, generation, hint, extent| unsafe { memo.find(generation, hint, sp, extent) };
-        assert_eq!(find(&memo, 1, 7, extent), Some(99));
-        assert_eq!(find(&memo, 2, 7, extent), None);
-        assert_eq!(find(&memo, 1, 8, extent), None);
-        assert_eq!(find(&memo, 1, 7, Extent { from: 16, bound: 32 }), None);
+        let find = |memo: &mut Memo, generation, hint, extent| unsafe { memo.find(generation, hint, sp, extent) };
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(99));
+        assert_eq!(find(&mut memo, 2, 7, extent), None);
+        assert_eq!(find(&mut memo, 1, 8, extent), None);
+        assert_eq!(find(&mut memo, 1, 7, Extent { from: 16, bound: 32 }), None);
         stack[2].set(0_usize);
-        assert_eq!(find(&memo, 1, 7, extent), Some(99), "not a word of the segment");
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(99), "not a word of the segment");
         stack[3].set(0);
-        assert_eq!(find(&memo, 1, 7, extent), None);
+        assert_eq!(find(&mut memo, 1, 7, extent), None);
+        memo.put(1, 7, extent, &[words[0], Word { distance: 24, value: 0 }], 100);
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(100));
+        stack[3].set(13);
+        assert_eq!(find(&mut memo, 1, 7, extent), Some(99), "both are remembered");
+    }
+
+    #[test]
+    fn a_table_grows_with_what_is_used() {
+        let stack = [10_usize].map(Cell::new);
+        let sp = stack.as_ptr() as usize;
+        let (extent, words) = (Extent { from: 0, bound: 8 }, [Word { distance: 0, value: 10 }]);
+        let mut memo = Memo::new();
+        // As many as a table of half its size has places for.
+        let hints = (MAX_SETS * WAYS / 2) as u64;
+        let mut missed = 0;
+        for round in 0..8 {
+            missed = 0;
+            for hint in 1..=hints {
+                // SAFETY: the extent is that of the array.
+                match unsafe { memo.find(1, hint, sp, extent) } {
+                    Some(value) => assert_eq!(u64::from(value), hint),
+                    None => {
+                        missed += 1;
+                        memo.put(1, hint, extent, &words, hint as u32);
+                    }
+                }
+            }
+            assert!(round > 0 || missed == hints);
+        }
+        assert!(missed * 20 < hints, "{missed} of {hints}");
+        assert!(memo.sets.len() <= MAX_SETS);
     }
 
     #[test]

@@ -116,7 +116,7 @@ impl Segment {
 impl NativeStack {
     /// The value of [`Self::keep`] for the segment that lies here now, if it is the one that was kept.
     #[inline]
-    pub fn kept(&self, segment: &Segment, hint: u64) -> Option<u32> {
+    pub fn kept(&mut self, segment: &Segment, hint: u64) -> Option<u32> {
         self.recall(current()?, hint, segment.at.sp, segment.from, segment.bound())
     }
 

@@ -181,7 +181,14 @@ impl NativeStack {
 
     /// What [`Self::remember`] was told about the segment that lies here now.
     #[inline]
-    pub(super) fn recall(&self, modules: &Snapshot, hint: u64, sp: usize, from: usize, bound: usize) -> Option<u32> {
+    pub(super) fn recall(
+        &mut self,
+        modules: &Snapshot,
+        hint: u64,
+        sp: usize,
+        from: usize,
+        bound: usize,
+    ) -> Option<u32> {
         let extent = extent(sp, from, bound)?;
         // SAFETY: the bound lies on the thread's own stack.
         unsafe { self.memo.find(modules.generation, hint, sp, extent) }

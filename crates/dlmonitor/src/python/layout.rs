@@ -84,7 +84,7 @@ const V310: Layout = Layout {
     text_compact: 72,
 };
 
-const V311: Layout = Layout {
+pub(super) const V311: Layout = Layout {
     newest: Newest::ThroughCFrame(56, 8),
     frame_code: 32,
     frame_previous: 48,
@@ -99,7 +99,7 @@ const V311: Layout = Layout {
     ..V310
 };
 
-const V312: Layout = Layout {
+pub(super) const V312: Layout = Layout {
     newest: Newest::ThroughCFrame(56, 0),
     frame_code: 0,
     frame_previous: 8,

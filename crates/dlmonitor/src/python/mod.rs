@@ -4,6 +4,7 @@
 //! code objects alive; so it may be read as plain memory. A signal handler must not do that: there the chain may be
 //! half built (see `crate::python::fault`, which reads through the kernel).
 
+mod compare;
 mod describe;
 mod fault;
 mod layout;
@@ -16,6 +17,7 @@ use layout::{Instruction, Layout, Newest};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub use compare::{Beyond, SeenFrame};
 pub use describe::PythonLine;
 pub use fault::{FrameSampler, MAX_SAMPLED, SampledCode, SampledFrame, Walk};
 pub use memory::Memory;
@@ -41,6 +43,7 @@ const CLASS_NAME: usize = 24;
 #[derive(Clone, Copy, Debug)]
 pub struct Interpreter {
     layout: Layout,
+    frames_like: Option<compare::Common>,
     version: (u8, u8),
     this_thread: unsafe extern "C" fn() -> *const c_void,
 }
@@ -64,7 +67,7 @@ impl Interpreter {
         let this_thread = unsafe {
             std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_void>(this_thread.as_ptr())
         };
-        Ok(Self { layout, version, this_thread })
+        Ok(Self { layout, frames_like: compare::Common::of(&layout), version, this_thread })
     }
 
     /// Major and minor version.
@@ -91,24 +94,21 @@ impl Interpreter {
                 cframe => word(cframe + frame),
             },
         };
-        self.skip_shims(frame)
+        self.layout.skip_shims(frame)
     }
 
     /// The frame that called `frame`.
     #[must_use]
     #[inline]
     pub fn caller(&self, frame: PythonFrame) -> Option<PythonFrame> {
-        self.skip_shims(word(frame.address + self.layout.frame_previous))
+        self.layout.caller(frame)
     }
 
     /// A number that two code objects at the same address differ in, so that an address can serve as identity.
     #[must_use]
     #[inline]
     pub fn fingerprint(&self, frame: PythonFrame) -> u64 {
-        let first_line = half_word(frame.code + self.layout.code_first_line);
-        let version = self.layout.code_version.map_or(0, |offset| half_word(frame.code + offset));
-        let lines = word(frame.code + self.layout.code_lines) as u64;
-        lines.rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
+        self.layout.fingerprint(frame)
     }
 
     /// The object that a frame calls as a module, 0 if the frame is no such call: the first argument of the method that
@@ -116,12 +116,7 @@ impl Interpreter {
     #[must_use]
     #[inline]
     pub fn called_module(&self, frame: PythonFrame) -> usize {
-        let watched = WATCHED_CODE.load(Ordering::Relaxed);
-        if frame.code != watched || watched == 0 {
-            0
-        } else {
-            word(frame.address + self.layout.frame_locals) & !self.layout.code_tag
-        }
+        self.layout.called_module(frame, WATCHED_CODE.load(Ordering::Relaxed))
     }
 
     /// Calls of this code object are calls of a module: its first argument is the module.
@@ -153,23 +148,44 @@ impl Interpreter {
     pub fn describe(&self, frame: PythonFrame) -> PythonLine {
         describe::describe(&self.layout, frame)
     }
+}
 
-    #[inline]
+// Always inlined: where the layout is a constant, its offsets are, too.
+impl Layout {
+    #[inline(always)]
+    fn caller(&self, frame: PythonFrame) -> Option<PythonFrame> {
+        self.skip_shims(word(frame.address + self.frame_previous))
+    }
+
+    #[inline(always)]
+    fn fingerprint(&self, frame: PythonFrame) -> u64 {
+        let first_line = half_word(frame.code + self.code_first_line);
+        let version = self.code_version.map_or(0, |offset| half_word(frame.code + offset));
+        let lines = word(frame.code + self.code_lines) as u64;
+        lines.rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
+    }
+
+    #[inline(always)]
+    fn called_module(&self, frame: PythonFrame, watched: usize) -> usize {
+        if frame.code != watched || watched == 0 { 0 } else { word(frame.address + self.frame_locals) & !self.code_tag }
+    }
+
+    #[inline(always)]
     fn skip_shims(&self, mut address: usize) -> Option<PythonFrame> {
         while address != 0 {
-            let shim = self.layout.frame_owner.is_some_and(|(offset, least)| byte(address + offset) >= least);
+            let shim = self.frame_owner.is_some_and(|(offset, least)| byte(address + offset) >= least);
             if !shim {
                 return Some(self.frame_at(address));
             }
-            address = word(address + self.layout.frame_previous);
+            address = word(address + self.frame_previous);
         }
         None
     }
 
-    #[inline]
+    #[inline(always)]
     fn frame_at(&self, address: usize) -> PythonFrame {
-        let code = word(address + self.layout.frame_code) & !self.layout.code_tag;
-        let instruction = match self.layout.frame_instruction {
+        let code = word(address + self.frame_code) & !self.code_tag;
+        let instruction = match self.frame_instruction {
             Instruction::Pointer(offset) => word(address + offset),
             // An index before the first instruction is -1.
             Instruction::Index(offset) => {

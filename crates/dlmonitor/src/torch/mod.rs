@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) use fields::{describe, look, settled};
-pub use operator::{Operator, Scope};
+pub use operator::{Operator, OperatorName, Scope};
 
 /// What `at::addGlobalCallback` takes by value: `at::RecordFunctionCallback`, identical from 2.1 to 2.15.
 #[repr(C)]

@@ -2,6 +2,7 @@
 
 use super::{fields, functions};
 use std::ffi::{CStr, c_char};
+use std::marker::PhantomData;
 
 /// What kind of span torch reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +22,20 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug)]
 pub struct Operator {
     function: *const u8,
+    /// Where its fields are, as far as that was known when it began.
+    fields: Option<fields::Fields>,
+}
+
+/// The name of a call that runs.
+#[derive(Clone, Copy, Debug)]
+pub struct OperatorName<'a> {
+    text: *const c_char,
+    call: PhantomData<&'a Operator>,
 }
 
 impl Operator {
     pub(crate) fn new(function: *const u8) -> Self {
-        Self { function }
+        Self { function, fields: fields::current() }
     }
 
     /// What tells this call from others that run at the same time.
@@ -38,40 +48,19 @@ impl Operator {
     /// Its name. Names of spans live only as long as the call.
     #[must_use]
     #[inline]
-    pub fn name(&self) -> &CStr {
-        // SAFETY: a null-terminated text that lives as long as the call.
-        unsafe { CStr::from_ptr(self.name_pointer()) }
-    }
-
-    /// Whether it has this name; cheaper than [`Self::name`].
-    #[must_use]
-    #[inline]
-    pub fn is_named(&self, name: &CStr) -> bool {
-        // SAFETY: both are null-terminated texts that live as long as the call.
-        unsafe { libc::strcmp(self.name_pointer(), name.as_ptr()) == 0 }
-    }
-
-    /// Where its name stands; another call may have another name at the same address.
-    #[must_use]
-    #[inline]
-    pub fn name_address(&self) -> usize {
-        self.name_pointer() as usize
-    }
-
-    #[inline]
-    fn name_pointer(&self) -> *const c_char {
-        let name = functions().map_or(std::ptr::null(), |functions| {
+    pub fn name(&self) -> OperatorName<'_> {
+        let text = functions().map_or(std::ptr::null(), |functions| {
             // SAFETY: torch gave us this `RecordFunction`, and it is alive while the callback runs.
             unsafe { (functions.name)(self.function) }
         });
-        if name.is_null() { c"".as_ptr() } else { name }
+        OperatorName { text: if text.is_null() { c"".as_ptr() } else { text }, call: PhantomData }
     }
 
     /// Its kind.
     #[must_use]
     #[inline]
     pub fn scope(&self) -> Scope {
-        fields::current().map_or(Scope::Unknown, |fields| match self.byte(fields.scope) {
+        self.fields.map_or(Scope::Unknown, |fields| match self.byte(fields.scope) {
             0 => Scope::Function,
             1 => Scope::Backward,
             7 => Scope::User,
@@ -83,7 +72,7 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn sequence_number(&self) -> Option<u64> {
-        let number = self.word(fields::current()?.sequence_number?);
+        let number = self.word(self.fields?.sequence_number?);
         (number.cast_signed() >= 0).then_some(number)
     }
 
@@ -91,7 +80,7 @@ impl Operator {
     #[must_use]
     #[inline]
     pub fn forward_thread(&self) -> Option<u64> {
-        Some(self.word(fields::current()?.forward_thread?)).filter(|&thread| thread != 0)
+        Some(self.word(self.fields?.forward_thread?)).filter(|&thread| thread != 0)
     }
 
     #[inline]
@@ -104,5 +93,30 @@ impl Operator {
     pub(super) fn byte(&self, offset: usize) -> u8 {
         // SAFETY: as in `word`.
         unsafe { self.function.add(offset).read() }
+    }
+}
+
+impl<'a> OperatorName<'a> {
+    /// Its text, whose length is looked for.
+    #[must_use]
+    #[inline]
+    pub fn text(self) -> &'a CStr {
+        // SAFETY: a null-terminated text that lives as long as the call.
+        unsafe { CStr::from_ptr(self.text) }
+    }
+
+    /// Whether it is this one; cheaper than to compare texts.
+    #[must_use]
+    #[inline]
+    pub fn is(self, name: &CStr) -> bool {
+        // SAFETY: both are null-terminated texts that live as long as the call.
+        unsafe { libc::strcmp(self.text, name.as_ptr()) == 0 }
+    }
+
+    /// Where it stands; another call may have another name at the same address.
+    #[must_use]
+    #[inline]
+    pub fn address(self) -> usize {
+        self.text as usize
     }
 }

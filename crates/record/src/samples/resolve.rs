@@ -36,8 +36,6 @@ pub(super) struct Resolver {
     codes: FxHashMap<u32, SampledCode>,
     /// Frames of lines, by code and offset.
     lines: FxHashMap<u64, u32>,
-    /// Frames of modules, by address and class.
-    modules: FxHashMap<(usize, usize), u32>,
     /// Frames of native addresses, as long as modules are what they were.
     natives: FxHashMap<u64, u32>,
     generation: u32,
@@ -134,7 +132,7 @@ impl Resolver {
                 continue;
             }
             if let Some(&[_, module, class]) = module {
-                let frame = self.module(process, module as usize, class as usize);
+                let frame = Self::module(process, module as usize, class as usize);
                 node = tree.child(process, node, frame);
             }
             let frame = self.line(process, word);
@@ -178,11 +176,11 @@ impl Resolver {
     }
 
     /// The frame of a module. Its class is mostly alive when its samples are read; otherwise it has no name.
-    fn module(&mut self, process: &Process, module: usize, class: usize) -> u32 {
-        *self.modules.entry((module, class)).or_insert_with(|| {
+    fn module(process: &Process, module: usize, class: usize) -> u32 {
+        process.module_frame(module, class, || {
             let memory = Memory::of_this_thread();
             let name = dlmonitor::interpreter().and_then(|interpreter| interpreter.sampled_class_name(&memory, class));
-            process.module_frame(module, &name.unwrap_or_default())
+            name.unwrap_or_default()
         })
     }
 
@@ -217,7 +215,6 @@ impl Resolver {
             sampler.codes.clear();
             self.codes.clear();
             self.lines.clear();
-            self.modules.clear();
         }
         if !*lock(&sampler.stopped) {
             sampler.paused.store(false, Ordering::SeqCst);

@@ -124,6 +124,15 @@ impl Stream {
         path
     }
 
+    /// Threads, and how many nodes the tree of each has.
+    pub fn nodes_by_thread(&self) -> HashMap<u32, usize> {
+        let mut nodes = HashMap::new();
+        for (thread, _) in self.nodes.keys() {
+            *nodes.entry(*thread).or_default() += 1;
+        }
+        nodes
+    }
+
     pub fn text(&self, id: u32) -> &str {
         &self.texts[&id]
     }

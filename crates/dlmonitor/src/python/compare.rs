@@ -1,0 +1,126 @@
+//! Whether a chain of frames is the one that was seen before: mostly it is, but for the innermost frames.
+//!
+//! This runs at every operator, once per frame. The offsets of the common versions are constants here.
+
+use super::layout::{Layout, V311, V312};
+use super::{Interpreter, PythonFrame, WATCHED_CODE};
+use std::sync::atomic::Ordering;
+
+/// A frame that was seen, with what tells it from a later one at the same place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SeenFrame {
+    /// The frame as it stood in memory.
+    pub frame: PythonFrame,
+    /// [`Interpreter::fingerprint`]
+    pub fingerprint: u64,
+    /// [`Interpreter::called_module`]
+    pub module: usize,
+}
+
+/// What called the outermost of the frames that were compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Beyond {
+    /// Nothing: it is the first of its thread.
+    Root,
+    /// This frame.
+    Frame(PythonFrame),
+}
+
+/// A version whose frames and code objects those of others are like, as far as they are read here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Common {
+    V311,
+    /// And 3.13.
+    V312,
+}
+
+impl Common {
+    pub(super) fn of(layout: &Layout) -> Option<Self> {
+        let is_like = |common: Layout| {
+            // What is not read here may differ.
+            let alike = Layout {
+                frame_code: layout.frame_code,
+                frame_previous: layout.frame_previous,
+                frame_instruction: layout.frame_instruction,
+                frame_locals: layout.frame_locals,
+                frame_owner: layout.frame_owner,
+                code_tag: layout.code_tag,
+                code_first_line: layout.code_first_line,
+                code_lines: layout.code_lines,
+                code_version: layout.code_version,
+                ..common
+            };
+            alike == common
+        };
+        [(V311, Self::V311), (V312, Self::V312)]
+            .into_iter()
+            .find_map(|(layout, common)| is_like(layout).then_some(common))
+    }
+}
+
+impl Interpreter {
+    /// The frame as it is now, to be compared later.
+    #[must_use]
+    #[inline]
+    pub fn see(&self, frame: PythonFrame) -> SeenFrame {
+        SeenFrame { frame, fingerprint: self.fingerprint(frame), module: self.called_module(frame) }
+    }
+
+    /// Compares `frame` and its callers with frames that were seen before, outermost first. Those that stand where they
+    /// stood, but are others now, go to `changed` with their index, innermost first. `None` if one stands elsewhere.
+    #[inline]
+    pub fn compare(
+        &self,
+        frame: PythonFrame,
+        seen: &[SeenFrame],
+        changed: &mut Vec<(usize, PythonFrame)>,
+    ) -> Option<Beyond> {
+        match self.frames_like {
+            Some(Common::V311) => compare(&V311, frame, seen, changed),
+            Some(Common::V312) => compare(&V312, frame, seen, changed),
+            None => compare(&self.layout, frame, seen, changed),
+        }
+    }
+}
+
+#[inline(always)]
+fn compare(
+    layout: &Layout,
+    mut frame: PythonFrame,
+    seen: &[SeenFrame],
+    changed: &mut Vec<(usize, PythonFrame)>,
+) -> Option<Beyond> {
+    let watched = WATCHED_CODE.load(Ordering::Relaxed);
+    for (at, seen) in seen.iter().enumerate().rev() {
+        if seen.frame.address != frame.address {
+            return None;
+        }
+        let same = seen.frame.code == frame.code
+            && seen.frame.instruction == frame.instruction
+            && seen.fingerprint == layout.fingerprint(frame)
+            && seen.module == layout.called_module(frame, watched);
+        if !same {
+            changed.push((at, frame));
+        }
+        match layout.caller(frame) {
+            Some(caller) => frame = caller,
+            None if at == 0 => return Some(Beyond::Root),
+            None => return None,
+        }
+    }
+    Some(Beyond::Frame(frame))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Common, V311, V312};
+    use crate::python::layout::Layout;
+
+    #[test]
+    fn versions_are_like_those_that_read_the_same() {
+        let of = |minor| Layout::of((3, minor), None).ok().and_then(|layout| Common::of(&layout));
+        assert_eq!([10, 11, 12, 13].map(of), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
+        assert_eq!(Common::of(&Layout { frame_locals: 88, ..V312 }), None);
+        assert_eq!(Common::of(&Layout { code_file: 88, ..V311 }), Some(Common::V311));
+    }
+}
