@@ -124,13 +124,15 @@ impl Stream {
         path
     }
 
-    /// Threads, and how many nodes the tree of each has.
-    pub fn nodes_by_thread(&self) -> HashMap<u32, usize> {
-        let mut nodes = HashMap::new();
-        for (thread, _) in self.nodes.keys() {
-            *nodes.entry(*thread).or_default() += 1;
-        }
-        nodes
+    /// How many nodes stand below a Python function (or are it) in the trees that operators were recorded into; those of
+    /// samples have what chance met.
+    pub fn nodes_below(&self, function: &str) -> usize {
+        let threads: Vec<u32> =
+            self.stats.keys().filter(|key| key.2 == Metric::CallTime).map(|&(thread, ..)| thread).collect();
+        let is =
+            |key: &&FrameKey| matches!(key, FrameKey::Python { function: name, .. } if self.text(*name) == function);
+        let below = |&&(thread, node): &&(u32, u32)| self.path(thread, node).iter().any(is);
+        self.nodes.keys().filter(|(thread, _)| threads.contains(thread)).filter(below).count()
     }
 
     pub fn text(&self, id: u32) -> &str {
