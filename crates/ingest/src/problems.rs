@@ -101,6 +101,8 @@ codes! {
     LIBRARY_UNKNOWN "library_unknown" Skipped
         "nothing tells whether a library is the one that was recorded: its functions have no names";
     LIBRARY_UNREADABLE "library_unreadable" Skipped "a library cannot be read: its functions have no names";
+    WITHOUT_RANK "without_rank" Note
+        "a process without a rank, among some with ranks, called no operator; traces of the ranks leave its samples out";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
 }
 

@@ -258,6 +258,66 @@ fn a_span_of_the_user_around_the_optimizer_is_in_the_step() {
 }
 
 #[test]
+fn a_span_around_all_steps_is_no_step() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    for step in 0..3 {
+        let at = 1_000 + 1_000 * step;
+        script.call(0, "def:main:8 span:epoch def:train:9 aten::mm", at + 10, at + 400);
+        script.call(0, "def:main:8 span:epoch def:train:9 span:Optimizer.step#SGD.step", at + 500, at + 600);
+    }
+    script.call(0, "def:main:8 span:epoch", 1_000, 4_000);
+    let trace = one(&script.end());
+    let steps: Vec<(i64, i64)> = trace.steps.iter().map(|s| (s.start, s.end)).collect();
+    assert_eq!(steps, [(10, 600), (600, 1_600), (1_600, 2_600)]);
+    assert_eq!(outline(&trace, 0)[..2], ["train.py(1): main* 0..3000", "  epoch 0..3000"]);
+    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+}
+
+/// Numbers count per thread: the same one on two threads means two operators.
+#[test]
+fn backward_nodes_find_the_thread_of_their_forward_operator() {
+    let mut script = Script::new(process(7, None));
+    for (id, torch_id) in [(0, 1), (1, 2), (2, 3)] {
+        script.thread(id, 70 + id, torch_id);
+    }
+    for (thread, name) in [(0, "aten::mul"), (1, "aten::exp")] {
+        script.last_number = 0;
+        script.number(thread, 5, 0);
+        script.call(thread, name, 1_000 + i64::from(thread), 1_100);
+    }
+    script.last_number = 0;
+    for (forward, name) in [(1, "bwd:MulBackward0"), (2, "bwd:ExpBackward0")] {
+        script.number(2, 5, forward);
+        let at = 2_000 + 100 * i64::try_from(forward).unwrap();
+        script.call(2, name, at, at + 50);
+    }
+    let trace = one(&script.end());
+    let pairs: Vec<_> = trace.backward.iter().map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
+    assert_eq!(pairs, [("aten::mul", "MulBackward0"), ("aten::exp", "ExpBackward0")]);
+}
+
+/// Samples of the launcher alone make no trace beside those of the ranks.
+#[test]
+fn launchers_are_no_rank() {
+    let mut launcher = Script::new(process(1, None));
+    launcher.thread(0, 1, 0);
+    let node = launcher.node(0, "def:wait:3");
+    launcher.records.push(Record::Sample { thread: 0, node, delta_ns: 1_500, metric: Metric::CpuTime, value: 10 });
+    let rank = |pid: u32, rank: u32, ended: bool| {
+        let mut script = Script::new(process(pid, Some(rank)));
+        script.thread(0, pid, 1);
+        script.call(0, "aten::add", 2_000, 2_010);
+        if ended { script.end() } else { written(&script.records) }
+    };
+    let (launcher, zero, one) = (launcher.end(), rank(2, 0, true), rank(3, 1, false));
+    let set = traces_of("job", [("1.slr", &launcher[..]), ("2.slr", &zero), ("3.slr", &one)]);
+    let told = |code: &str| set.traces.iter().map(|t| (t.meta.rank, t.report.count_of(code))).collect::<Vec<_>>();
+    assert_eq!(told("without_rank"), [(Some(0), 1), (Some(1), 0)]);
+    assert_eq!(told("process_killed"), [(Some(0), 0), (Some(1), 1)], "said of the rank that it happened to");
+}
+
+#[test]
 fn ranks_are_traces_and_share_a_clock() {
     let file = |pid: u32, rank: Option<u32>, at: i64| {
         let mut script = Script::new(process(pid, rank));

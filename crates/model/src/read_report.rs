@@ -97,6 +97,17 @@ impl ReadReport {
         }
     }
 
+    /// Adds another report to this one.
+    pub fn merge(&mut self, other: Self) {
+        self.bytes += other.bytes;
+        self.records += other.records;
+        self.events += other.events;
+        for problem in other.problems {
+            let Problem { code, severity, message, count, offsets, example } = problem;
+            self.count_many(&code, severity, &message, count, offsets.first().copied(), &example);
+        }
+    }
+
     /// Puts the problems into their documented order.
     pub fn sort(&mut self) {
         self.problems.sort_by(|a, b| b.severity.cmp(&a.severity).then_with(|| a.code.cmp(&b.code)));

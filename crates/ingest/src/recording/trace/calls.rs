@@ -74,7 +74,12 @@ impl Calls {
         for record in reader.by_ref() {
             report.records += 1;
             match (record, &mut calls) {
-                (Record::Process(process), None) => calls = Some(Self { process: *process, ..Self::default() }),
+                (Record::Process(mut process), None) => {
+                    let bounded = |time: i64| time.clamp(-MAX_NS / 4, MAX_NS / 4);
+                    process.start_unix_ns = bounded(process.start_unix_ns);
+                    process.start_monotonic_ns = bounded(process.start_monotonic_ns);
+                    calls = Some(Self { process: *process, ..Self::default() });
+                }
                 (Record::End { .. }, Some(_)) => ended = true,
                 (Record::Lost { what, count }, Some(_)) => {
                     lost.retain(|(other, _)| *other != what);

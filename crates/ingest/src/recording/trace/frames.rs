@@ -6,6 +6,7 @@
 //! twice from one line, with nothing in between, is one span. Frames end where training steps do.
 
 use super::calls::{Call, Calls, ThreadCalls};
+use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 
 /// A span that no record states.
@@ -38,14 +39,21 @@ struct Open {
 /// Infers the frames of a thread, none of which goes on beyond one of `cuts` (ascending). Calls stand in the order of
 /// their starts, outer ones first; the result has, beside the frames, the depth of each call.
 pub(super) fn infer(calls: &Calls, thread: &ThreadCalls, cuts: &[i64]) -> (Vec<InferredFrame>, Vec<u32>) {
-    let mut inference = Inference { calls, thread, running: Vec::new(), open: Vec::new(), found: Vec::new() };
+    let mut inference = Inference {
+        calls,
+        thread,
+        running: Vec::new(),
+        nodes: FxHashMap::default(),
+        open: Vec::new(),
+        found: Vec::new(),
+    };
     let mut depths = Vec::with_capacity(thread.calls.len());
     let (mut path, mut elements) = (Vec::new(), Vec::new());
     let mut cuts = cuts.iter().copied().peekable();
     for (index, call) in thread.calls.iter().enumerate() {
-        inference.running.retain(|&at| thread.calls[at].end >= call.end && thread.calls[at].end > call.start);
-        while cuts.next_if(|&cut| cut <= call.start).is_some() {
-            inference.close(0);
+        inference.end_before(call);
+        while let Some(cut) = cuts.next_if(|&cut| cut <= call.start) {
+            inference.cut(cut);
         }
         thread.path(call.node, &mut path);
         inference.elements(&path, &mut elements);
@@ -54,6 +62,7 @@ pub(super) fn infer(calls: &Calls, thread: &ThreadCalls, cuts: &[i64]) -> (Vec<I
         depths.push(inference.open.len() as u32);
         inference.open.push(open);
         inference.running.push(index);
+        *inference.nodes.entry(call.node).or_default() += 1;
     }
     inference.close(0);
     (inference.found, depths)
@@ -64,12 +73,40 @@ struct Inference<'a> {
     thread: &'a ThreadCalls,
     /// Calls that run at the moment, outermost first.
     running: Vec<usize>,
+    /// How many of them stand at a node.
+    nodes: FxHashMap<u32, u32>,
     /// What is around the last call, outermost first, and that call.
     open: Vec<Open>,
     found: Vec<InferredFrame>,
 }
 
 impl Inference<'_> {
+    /// Takes calls out that are over when `call` begins. Those that run end no sooner the further out they are.
+    fn end_before(&mut self, call: &Call) {
+        while let Some(&last) = self.running.last() {
+            let Call { end, node, .. } = self.thread.calls[last];
+            if end >= call.end && end > call.start {
+                break;
+            }
+            self.running.pop();
+            if let Some(count) = self.nodes.get_mut(&node) {
+                *count -= 1;
+            }
+        }
+    }
+
+    /// Ends the functions that are open, but for those around a call that goes on.
+    fn cut(&mut self, at: i64) {
+        let goes_on = |open: &Open| matches!(open.element, Element::Call(call) if self.thread.calls[call].end > at);
+        let from = self.open.iter().rposition(goes_on).map_or(0, |innermost| innermost + 1);
+        self.close(from);
+    }
+
+    /// Whether a call runs.
+    fn runs(&self, at: usize) -> bool {
+        self.running.binary_search(&at).is_ok()
+    }
+
     /// What is around a call with this path (itself left out). Calls on the path that do not run are no part of it: they
     /// were not recorded, or they are the forward operators above a backward node.
     fn elements(&self, path: &[u32], elements: &mut Vec<Element>) {
@@ -88,7 +125,7 @@ impl Inference<'_> {
                 }
                 // The node itself, or its record is missing: it runs where the thread is, as far as that is known.
                 None => {
-                    let ended = |open: &Open| matches!(open.element, Element::Call(at) if !self.running.contains(&at));
+                    let ended = |open: &Open| matches!(open.element, Element::Call(at) if !self.runs(at));
                     elements.extend(self.open.iter().take_while(|open| !ended(open)).map(|open| open.element));
                     running.nth(self.running.len());
                 }
@@ -97,6 +134,10 @@ impl Inference<'_> {
         for &node in above.get(begin.map_or(0, |begin| begin + 1)..).unwrap_or(&[]) {
             match self.key(node) {
                 Some(FrameKey::Operator { .. } | FrameKey::Backward { .. } | FrameKey::Span { .. }) => {
+                    // Asked first: most calls on a path run, those that do not would be looked for in vain.
+                    if !self.nodes.get(&node).is_some_and(|&count| count > 0) {
+                        continue;
+                    }
                     let found = running.clone().position(|at| self.thread.calls[at].node == node);
                     if let Some(at) = found.and_then(|skip| running.nth(skip)) {
                         elements.push(Element::Call(at));

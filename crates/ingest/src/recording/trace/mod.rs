@@ -13,20 +13,37 @@ use crate::places::Places;
 use crate::{Error, ReadOptions, problems, resolve};
 use calls::Calls;
 use rows::Rows;
-use stackline_model::{ReadReport, Trace, TraceSet};
+use stackline_model::{LinkTable, ReadReport, StrId, Trace, TraceSet};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Clocks of processes that differ by less were set anew in between; by more, they are of other machines.
 const SAME_MACHINE_NS: i64 = 1_000_000_000;
 
+/// What was read of one stream.
+struct Stream {
+    start: i64,
+    pid: u32,
+    calls: Option<Calls>,
+    report: ReadReport,
+}
+
+impl Stream {
+    fn read(name: &str, file: &[u8]) -> Self {
+        let mut report = ReadReport::default();
+        let (start, pid) = began(file);
+        let calls = Calls::read(name, file, &mut report);
+        Self { start, pid, calls, report }
+    }
+}
+
 /// The traces of a recording in `trace` mode: one per rank, in their order; one of all processes if there are no ranks.
 ///
 /// # Errors
 /// If there are no streams, if none can be read, or if none of them has single calls.
 pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error> {
-    let mut report = ReadReport::default();
-    let mut processes: Vec<(i64, u32, Calls)> = Vec::new();
+    let mut read = Vec::new();
     let paths = streams(run)?;
     if paths.is_empty() {
         return Err(Error::NoStreams { path: run.to_owned() });
@@ -41,49 +58,68 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
                 if let Some(progress) = &options.progress {
                     progress(file.len() as u64);
                 }
-                let (start, pid) = began(&file);
-                processes.extend(Calls::read(&name, &file, &mut report).map(|calls| (start, pid, calls)));
+                read.push(Stream::read(&name, &file));
             }
-            Err(error) => problems::UNREADABLE_STREAM.count(&mut report, None, &format!("{name}: {error}")),
+            Err(error) => {
+                let mut report = ReadReport::default();
+                problems::UNREADABLE_STREAM.count(&mut report, None, &format!("{name}: {error}"));
+                read.push(Stream { start: i64::MAX, pid: u32::MAX, calls: None, report });
+            }
         }
     }
     let name = run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
-    let set = traces(&name, processes, report, options);
+    let set = traces(&name, read, options);
+    if options.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
     if set.traces.is_empty() { Err(Error::NoSingleCalls { path: run.to_owned() }) } else { Ok(set) }
 }
 
 /// The traces of streams in memory, each with a name for the read report; none if there are no single calls.
 pub fn traces_of<'a>(name: &str, streams: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> TraceSet {
-    let mut report = ReadReport::default();
-    let mut processes = Vec::new();
-    for (stream, file) in streams {
-        let (start, pid) = began(file);
-        processes.extend(Calls::read(stream, file, &mut report).map(|calls| (start, pid, calls)));
-    }
-    traces(name, processes, report, &ReadOptions::default())
+    let read = streams.into_iter().map(|(name, file)| Stream::read(name, file)).collect();
+    traces(name, read, &ReadOptions::default())
 }
 
-/// One trace per rank, of processes with their beginnings and numbers. The report of the whole recording is in the
-/// first trace.
-fn traces(name: &str, mut processes: Vec<(i64, u32, Calls)>, report: ReadReport, options: &ReadOptions) -> TraceSet {
-    processes.sort_by_key(|&(start, pid, _)| (start, pid));
-    let processes: Vec<Calls> = processes.into_iter().map(|(_, _, calls)| calls).collect();
+/// One trace per rank, each with what is to be said of its streams; what belongs to no rank is said of the first trace.
+fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet {
+    read.sort_by_key(|stream| (stream.start, stream.pid));
+    let (mut reports, mut processes) = (Vec::new(), Vec::new());
+    for stream in read {
+        reports.push((stream.calls.as_ref().and_then(|calls| calls.process.rank), stream.report));
+        processes.extend(stream.calls);
+    }
+    let has_ranks = processes.iter().any(|calls| calls.process.rank.is_some() && calls.has_events());
     let offsets = offsets(&processes);
-    let base = offsets.iter().zip(&processes).map(|(offset, calls)| offset + calls.process.start_monotonic_ns).min();
-    let base = base.unwrap_or(0);
+    let begins = offsets.iter().zip(&processes);
+    let base = begins.map(|(offset, calls)| offset + calls.process.start_monotonic_ns).min().unwrap_or(0);
     let mut ranks: BTreeMap<Option<u32>, Vec<(i64, Calls)>> = BTreeMap::new();
-    for (offset, calls) in offsets.into_iter().zip(processes).filter(|(_, calls)| calls.has_events()) {
-        ranks.entry(calls.process.rank).or_default().push((offset - base, calls));
+    let mut rest = ReadReport::default();
+    for (offset, calls) in offsets.into_iter().zip(processes) {
+        let rank = calls.process.rank;
+        if has_ranks && rank.is_none() && !calls.has_calls() {
+            if calls.has_events() {
+                problems::WITHOUT_RANK.count(&mut rest, None, &calls.process.command.join(" "));
+            }
+        } else if calls.has_events() {
+            ranks.entry(rank).or_default().push((offset - base, calls));
+        }
+    }
+    let mut found: BTreeMap<Option<u32>, ReadReport> =
+        ranks.keys().map(|&rank| (rank, ReadReport::default())).collect();
+    for (rank, report) in reports {
+        found.get_mut(&rank).unwrap_or(&mut rest).merge(report);
+    }
+    if let Some(first) = found.values_mut().next() {
+        first.merge(rest);
     }
     let several = ranks.len() > 1;
-    let mut report = Some(report);
     let mut traces = Vec::new();
-    for (rank, processes) in ranks {
+    for ((rank, processes), report) in ranks.into_iter().zip(found.into_values()) {
         let label = match rank {
             Some(rank) if several => format!("{name}:rank{rank}"),
             _ => name.to_owned(),
         };
-        let report = report.take().unwrap_or_default();
         traces.push(trace(label, base, rank, processes, report, options));
     }
     TraceSet { traces }
@@ -92,7 +128,8 @@ fn traces(name: &str, mut processes: Vec<(i64, u32, Calls)>, report: ReadReport,
 /// What to add to times of each process to have ns since 1970. Processes of one machine share a clock, whatever was done
 /// to the system's time meanwhile.
 fn offsets(processes: &[Calls]) -> Vec<i64> {
-    let own = |calls: &Calls| calls.process.start_unix_ns.saturating_sub(calls.process.start_monotonic_ns);
+    // Bounded where they are read.
+    let own = |calls: &Calls| calls.process.start_unix_ns - calls.process.start_monotonic_ns;
     let first = processes.first().map_or(0, own);
     let offset = |calls| if own(calls).abs_diff(first) < SAME_MACHINE_NS.unsigned_abs() { first } else { own(calls) };
     processes.iter().map(offset).collect()
@@ -114,15 +151,31 @@ fn trace(
     if let Some(rank) = rank {
         trace.meta.entries.push(("distributedInfo".to_owned(), format!("{{\"rank\":{rank}}}")));
     }
-    for (offset, mut calls) in processes {
-        Rows::new(&mut trace, offset).add(&mut calls);
+    let (mut backward, mut has_numbers) = (LinkTable::default(), false);
+    // Of several processes that train, one after the other or at once, the busiest has the steps.
+    let training = (0..processes.len()).max_by_key(|&at| (steps::count(&processes[at].1), Reverse(at)));
+    for (at, (offset, mut calls)) in processes.into_iter().enumerate() {
+        let mut rows = Rows::new(&mut trace, offset);
+        rows.add(&mut calls, training == Some(at));
+        for (from, to) in rows.backward() {
+            backward.push(from, to, StrId::NONE);
+        }
+        has_numbers |= rows.has_numbers();
     }
     resolve::resolve(&mut trace, Vec::new(), &Places::default(), options);
     trace.meta.format = "recording".to_owned();
+    // Recorded, thread by thread: nothing is left to guess.
+    if has_numbers {
+        trace.backward = backward;
+    }
     trace
 }
 
 impl Calls {
+    fn has_calls(&self) -> bool {
+        self.threads.iter().any(|thread| !thread.calls.is_empty())
+    }
+
     fn has_events(&self) -> bool {
         self.threads.iter().any(|thread| !thread.calls.is_empty() || !thread.samples.is_empty())
     }

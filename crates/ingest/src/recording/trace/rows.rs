@@ -3,6 +3,7 @@
 use super::calls::{Call, Calls, Sample, ThreadCalls};
 use super::frames::InferredFrame;
 use super::{frames, steps};
+use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
     AttrValue, EventId, EventKind, INFERRED, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
@@ -21,6 +22,10 @@ pub(super) struct Rows<'a> {
     script_folder: String,
     /// The stack of each node of the current thread.
     stacks: Vec<Option<StackId>>,
+    /// The last forward operator with each number, by torch's id of its thread and the number.
+    forward: FxHashMap<(i64, i64), EventId>,
+    /// Backward nodes with what they ask for.
+    asking: Vec<((i64, i64), EventId)>,
 }
 
 /// Folders that installed packages lie in.
@@ -60,11 +65,32 @@ struct Row {
 impl<'a> Rows<'a> {
     /// `offset` is what makes ns since the trace's base of times of this process.
     pub(super) fn new(trace: &'a mut Trace, offset: i64) -> Self {
-        Self { trace, offset, names: Vec::new(), script_folder: String::new(), stacks: Vec::new() }
+        Self {
+            trace,
+            offset,
+            names: Vec::new(),
+            script_folder: String::new(),
+            stacks: Vec::new(),
+            forward: FxHashMap::default(),
+            asking: Vec::new(),
+        }
     }
 
-    /// Adds everything that happened in the process.
-    pub(super) fn add(&mut self, calls: &mut Calls) {
+    /// Forward operators and the backward nodes that autograd made of them, by node.
+    pub(super) fn backward(&self) -> Vec<(EventId, EventId)> {
+        let pair = |(asked, to): &((i64, i64), EventId)| Some((*self.forward.get(asked)?, *to));
+        let mut pairs: Vec<(EventId, EventId)> = self.asking.iter().filter_map(pair).collect();
+        pairs.sort_unstable_by_key(|&(from, to)| (to, from));
+        pairs
+    }
+
+    /// Whether any call had a number.
+    pub(super) fn has_numbers(&self) -> bool {
+        !self.forward.is_empty() || !self.asking.is_empty()
+    }
+
+    /// Adds everything that happened in the process; `has_steps` says whether its steps are those of the trace.
+    pub(super) fn add(&mut self, calls: &mut Calls, has_steps: bool) {
         for thread in &mut calls.threads {
             // A call ends before the one that made it, and is written first: of equal spans the last is the outermost.
             thread.calls.reverse();
@@ -76,7 +102,7 @@ impl<'a> Rows<'a> {
         let process = self.trace.tracks.process(pid);
         let command = self.trace.strings.intern(&calls.process.command.join(" "));
         self.trace.tracks.processes[process.index()].name = command;
-        let steps = steps::infer(calls);
+        let steps = steps::infer(calls).filter(|_| has_steps);
         for (index, thread) in calls.threads.iter().enumerate() {
             if thread.calls.is_empty() && thread.samples.is_empty() {
                 continue;
@@ -116,6 +142,13 @@ impl<'a> Rows<'a> {
             let (row, attrs, node) = self.describe(calls, thread, &span);
             let event = self.push(row, start, end - start, track, &attrs);
             self.attach(calls, thread, event, node);
+            if let Span::Call(Call { sequence: Some(sequence), .. }) = span {
+                match sequence.forward_thread {
+                    // Operators that made no node have the number of the next one that did: the last one counts.
+                    0 => drop(self.forward.insert((thread.thread.torch_id.cast_signed(), sequence.number), event)),
+                    forward => self.asking.push(((forward, sequence.number), event)),
+                }
+            }
         }
     }
 

@@ -57,21 +57,59 @@ fn begin(thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
     Some(within(first, one).find(|call| again.contains(&call.node)).map_or(first, |call| call.start))
 }
 
-/// Name and end of each outermost span of an optimizer, in their order; where a span of the user is around it that began
-/// since the last one, that span's end. Calls stand in the order of their starts.
+/// How many spans of optimizers a process has.
+pub(super) fn count(calls: &Calls) -> usize {
+    let is_optimizer =
+        |thread: &ThreadCalls, call: &Call| name(calls, thread, call).is_some_and(|name| is_optimizer(calls, name));
+    let of = |thread: &ThreadCalls| thread.calls.iter().filter(|call| is_optimizer(thread, call)).count();
+    calls.threads.iter().map(of).sum()
+}
+
+/// The name of a call that is a span.
+fn name(calls: &Calls, thread: &ThreadCalls, call: &Call) -> Option<u32> {
+    let &(_, frame) = thread.nodes.get(call.node as usize)?;
+    match calls.frames.get(frame as usize) {
+        Some(&FrameKey::Span { name }) => Some(name),
+        _ => None,
+    }
+}
+
+fn is_optimizer(calls: &Calls, name: u32) -> bool {
+    calls.text(name).starts_with(OPTIMIZER)
+}
+
+/// A span of an optimizer, and the spans around it, outermost first.
+struct Optimizer {
+    name: u32,
+    end: i64,
+    around: Vec<(i64, i64)>,
+}
+
+/// Name and end of each outermost span of an optimizer, in their order; where a span of the user is around it that holds
+/// no other of its name and began since the last one, that span's end. Calls stand in the order of their starts.
 fn optimizers(calls: &Calls, thread: &ThreadCalls) -> Vec<(u32, i64)> {
-    let mut found: Vec<(u32, i64)> = Vec::new();
-    let mut around: Vec<&Call> = Vec::new();
+    let mut all: Vec<Optimizer> = Vec::new();
+    let mut running: Vec<(i64, i64)> = Vec::new();
     for call in &thread.calls {
-        let frame = thread.nodes.get(call.node as usize).and_then(|&(_, frame)| calls.frames.get(frame as usize));
-        let Some(&FrameKey::Span { name }) = frame else { continue };
-        around.retain(|span| span.end >= call.end);
-        let last = found.last().map_or(i64::MIN, |&(_, end)| end);
-        if call.end > last && calls.text(name).starts_with(OPTIMIZER) {
-            let outer = around.iter().find(|span| span.start >= last);
-            found.push((name, outer.map_or(call.end, |span| span.end)));
+        let Some(name) = name(calls, thread, call) else { continue };
+        while running.last().is_some_and(|&(_, end)| end < call.end || end <= call.start) {
+            running.pop();
         }
-        around.push(call);
+        let inside = all.last().is_some_and(|last| call.end <= last.end);
+        if !inside && is_optimizer(calls, name) {
+            all.push(Optimizer { name, end: call.end, around: running.clone() });
+        }
+        running.push((call.start, call.end));
+    }
+    let mut found: Vec<(u32, i64)> = Vec::new();
+    for (at, optimizer) in all.iter().enumerate() {
+        let last = found.last().map_or(i64::MIN, |&(_, end)| end);
+        if optimizer.end <= last {
+            continue;
+        }
+        let again = all[at + 1..].iter().find(|other| other.name == optimizer.name).map_or(i64::MAX, |other| other.end);
+        let own = optimizer.around.iter().find(|&&(start, end)| start >= last && end < again);
+        found.push((optimizer.name, own.map_or(optimizer.end, |&(_, end)| end)));
     }
     found
 }
