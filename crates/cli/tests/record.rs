@@ -265,6 +265,8 @@ fn a_real_training_program_as_a_trace() {
         serde_json::from_str(&text).unwrap()
     };
 
+    let document = json(&["calls", run]);
+    assert_eq!(document["recording"]["processes"][0]["lost"], serde_json::json!([]), "what is lost cannot be equal");
     let tree = json(&["calls", run, "--view", "flat", "--metric", "call_time", "--top", "0"]);
     let operators = json(&["operators", run]);
     let (tree, operators) = (sums(&tree, "calls", "count"), sums(&operators, "operators", "calls"));

@@ -31,6 +31,9 @@ impl Name for dlmonitor::OperatorName<'_> {
     }
 }
 
+/// Names that are remembered; beyond, all are forgotten and asked for again.
+const MAX_NAMES: usize = 1 << 16;
+
 /// Names that were seen on one thread, found by their address first.
 ///
 /// Most names live as long as the process, some only as long as the call: an address is believed only after its bytes
@@ -70,6 +73,10 @@ impl Names {
 
     #[cold]
     fn look_up(&mut self, at: usize, kind: u8, name: &CStr, intern: impl FnOnce(&CStr) -> u32) -> u32 {
+        // Spans may have a new name each time.
+        if self.by_name.len() >= MAX_NAMES {
+            self.by_name.clear();
+        }
         let frame = *self.by_name.entry((kind, name.into())).or_insert_with(|| intern(name));
         self.by_address[at] = Slot { address: name.as_ptr() as usize, kind, frame, name: name.into() };
         frame

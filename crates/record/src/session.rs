@@ -200,6 +200,10 @@ impl Session {
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
+        if stream.is_none() {
+            // There is nowhere to write them.
+            drop(self.process.samples());
+        }
         if let Some(Err(error)) = stream.as_mut().map(|stream| stream.update(&self.process, &sources)) {
             self.complain(&error.to_string());
         }

@@ -174,15 +174,16 @@ impl Stream {
             }
             let start = clock::monotonic_at(call.start);
             let duration_ns = call.took_ns;
-            let written = &mut self.trees[thread as usize];
-            let start_delta_ns = start - written.last_end;
-            written.last_end = start + duration_ns.cast_signed();
+            let written = &self.trees[thread as usize];
+            let (start_delta_ns, last_number) = (start - written.last_end, written.last_number);
             if let Some((number, forward_thread)) = call.sequence.get() {
                 let number = number.cast_signed();
-                let delta = number - std::mem::replace(&mut written.last_number, number);
+                let delta = number - last_number;
                 self.push_single(&Record::Sequence { thread, delta, forward_thread })?;
+                self.trees[thread as usize].last_number = number;
             }
             self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns })?;
+            self.trees[thread as usize].last_end = start + duration_ns.cast_signed();
         }
         Ok(())
     }

@@ -56,7 +56,13 @@ pub(crate) fn frames(context: &Context<Reader<'_>>, address: u64) -> (Vec<Frame>
     let mut frames = Vec::new();
     let mut is_whole = false;
     let Ok(mut found) = context.find_frames(address).skip_all_loads() else { return (frames, false) };
-    while let Ok(Some(frame)) = found.next() {
+    loop {
+        let frame = match found.next() {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            // Half a chain would give the outermost function's name to an inner one.
+            Err(_) => return (Vec::new(), false),
+        };
         if frames.len() == MAX_INLINED {
             return (Vec::new(), false);
         }

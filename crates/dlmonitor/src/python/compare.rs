@@ -3,7 +3,7 @@
 //! This runs at every operator, once per frame. The offsets of the common versions are constants here.
 
 use super::layout::{Layout, V311, V312};
-use super::{Interpreter, PythonFrame, WATCHED_CODE};
+use super::{Interpreter, OBJECT_CLASS, PythonFrame, WATCHED_CODE, word};
 use std::sync::atomic::Ordering;
 
 /// A frame that was seen, with what tells it from a later one at the same place.
@@ -15,6 +15,8 @@ pub struct SeenFrame {
     pub fingerprint: u64,
     /// [`Interpreter::called_module`]
     pub module: usize,
+    /// The module's class: another module may lie where one was that is gone.
+    pub class: usize,
 }
 
 /// What called the outermost of the frames that were compared.
@@ -63,7 +65,9 @@ impl Interpreter {
     #[must_use]
     #[inline]
     pub fn see(&self, frame: PythonFrame) -> SeenFrame {
-        SeenFrame { frame, fingerprint: self.fingerprint(frame), module: self.called_module(frame) }
+        let module = self.called_module(frame);
+        let class = if module == 0 { 0 } else { self.class_of(module) };
+        SeenFrame { frame, fingerprint: self.fingerprint(frame), module, class }
     }
 
     /// Compares `frame` and its callers with frames that were seen before, outermost first. Those that stand where they
@@ -95,10 +99,12 @@ fn compare(
         if seen.frame.address != frame.address {
             return None;
         }
+        let module = layout.called_module(frame, watched);
         let same = seen.frame.code == frame.code
             && seen.frame.instruction == frame.instruction
             && seen.fingerprint == layout.fingerprint(frame)
-            && seen.module == layout.called_module(frame, watched);
+            && seen.module == module
+            && (module == 0 || seen.class == word(module + OBJECT_CLASS));
         if !same {
             changed.push((at, frame));
         }

@@ -14,6 +14,8 @@ pub(super) const MAX_COUNTERS: usize = 8;
 /// Kinds of `perf_event_open`.
 const HARDWARE: u32 = 0;
 const SOFTWARE: u32 = 1;
+/// Software events that happen within the kernel only: context switches and migrations.
+const IN_KERNEL: [u64; 2] = [3, 4];
 
 /// What the kernel calls the counters of [`stackline_recording::COUNTERS`], in their order: kind and number.
 const EVENTS: [(u32, u64); stackline_recording::COUNTERS.len()] = [
@@ -65,20 +67,40 @@ pub(crate) fn parse(names: &str) -> Vec<u16> {
     wanted
 }
 
+/// What a machine has of the counters that are wanted.
+#[derive(Debug, Default)]
+pub(super) struct Available {
+    pub(super) counters: Vec<u16>,
+    /// What is to be said of them, and why others are missing.
+    pub(super) remarks: String,
+}
+
 /// Which of the wanted counters this machine has, and why it lacks the others.
-pub(super) fn available(wanted: &[u16]) -> (Vec<u16>, Vec<(u16, io::Error)>) {
-    let (mut there, mut missing) = (Vec::new(), Vec::new());
+pub(super) fn available(wanted: &[u16]) -> Available {
+    let mut found = Available::default();
     for &counter in wanted {
+        let name = stackline_recording::COUNTERS.get(usize::from(counter)).copied().unwrap_or_default();
         match open(counter, 0) {
-            Ok(file) => {
-                close(file);
-                there.push(counter);
+            Ok(opened) => {
+                close_own(opened.file, opened.id);
+                let part = if opened.outside_kernel { " outside of the kernel" } else { "" };
+                found.counters.push(counter);
+                found.remarks.push_str(&format!(", {name}{part}"));
             }
-            Err(error) => missing.push((counter, error)),
+            Err(error) => found.remarks.push_str(&format!("; no {name}: {error}")),
         }
     }
-    (there, missing)
+    found
 }
+
+/// How many counters of threads found no file since the process began.
+pub(super) fn refused() -> u64 {
+    REFUSED.load(Ordering::Relaxed)
+}
+
+/// Files of counters that are open, and counters that got none.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 /// A counter of one thread; without a file (-1) it counts nothing.
 #[derive(Debug)]
@@ -104,38 +126,50 @@ impl Counters {
     /// Counts what a thread does from now on. No handler of the thread may run meanwhile.
     pub(super) fn start(&self, wanted: &[u16], tid: u32) {
         for (counter, &number) in self.0.iter().zip(wanted) {
-            let Ok(file) = open(number, tid) else { continue };
-            let Some(id) = id_of(file) else {
-                close(file);
+            let opened = if OPEN.load(Ordering::Relaxed) < most_files() { open(number, tid).ok() } else { None };
+            let Some(opened) = opened else {
+                REFUSED.fetch_add(1, Ordering::Relaxed);
                 continue;
             };
-            counter.id.store(id, Ordering::Relaxed);
+            OPEN.fetch_add(1, Ordering::Relaxed);
+            counter.id.store(opened.id, Ordering::Relaxed);
             counter.last.store(0, Ordering::Relaxed);
-            counter.file.store(file, Ordering::Release);
+            counter.file.store(opened.file, Ordering::Release);
         }
     }
 
     /// Counts no more, and gives the files back that are still ours. In a forked child, too, whose parent's files these
-    /// are.
+    /// are. No handler of the thread may be reading.
     pub(super) fn stop(&self) {
         for counter in &self.0 {
             let file = counter.file.swap(-1, Ordering::AcqRel);
-            if file >= 0 && id_of(file) == Some(counter.id.load(Ordering::Relaxed)) {
-                close(file);
+            if file >= 0 {
+                OPEN.fetch_sub(1, Ordering::Relaxed);
+                close_own(file, counter.id.load(Ordering::Relaxed));
             }
         }
     }
 
-    /// How much each of the first of `counts` counted since the last time. For the handler of the thread.
-    pub(super) fn read(&self, counts: &mut [u64]) {
-        for (counter, count) in self.0.iter().zip(counts) {
-            *count = counter.read().unwrap_or(0);
+    /// How much each of the first of `counts` counted since what [`Self::settle`] was given last, and how much in all.
+    /// For the handler of the thread.
+    pub(super) fn read(&self, counts: &mut [u64], totals: &mut [u64; MAX_COUNTERS]) {
+        for ((counter, count), total) in self.0.iter().zip(counts).zip(totals) {
+            let last = counter.last.load(Ordering::Relaxed);
+            *total = counter.total().unwrap_or(last);
+            *count = total.saturating_sub(last);
+        }
+    }
+
+    /// What was counted up to now is dealt with. For the handler of the thread.
+    pub(super) fn settle(&self, totals: &[u64; MAX_COUNTERS], counters: usize) {
+        for (counter, &total) in self.0.iter().zip(totals).take(counters) {
+            counter.last.fetch_max(total, Ordering::Relaxed);
         }
     }
 }
 
 impl Counter {
-    fn read(&self) -> Option<u64> {
+    fn total(&self) -> Option<u64> {
         let file = self.file.load(Ordering::Acquire);
         if file < 0 || id_of(file) != Some(self.id.load(Ordering::Relaxed)) {
             return None;
@@ -149,21 +183,58 @@ impl Counter {
         }
         let [value, wanted, ran] = words;
         // Where there are more counters than the processor has, they take turns.
-        let whole = if ran == 0 { 0 } else { (u128::from(value) * u128::from(wanted) / u128::from(ran)) as u64 };
-        Some(whole.saturating_sub(self.last.fetch_max(whole, Ordering::Relaxed)))
+        Some(if ran == 0 { 0 } else { (u128::from(value) * u128::from(wanted) / u128::from(ran)) as u64 })
     }
 }
 
+/// A counter's file.
+struct Opened {
+    file: i32,
+    id: u64,
+    /// Users may not count more everywhere.
+    outside_kernel: bool,
+}
+
 /// Opens a counter of a thread (0: the calling one).
-fn open(counter: u16, tid: u32) -> io::Result<i32> {
+fn open(counter: u16, tid: u32) -> io::Result<Opened> {
     let &(kind, config) = EVENTS.get(usize::from(counter)).ok_or(io::ErrorKind::NotFound)?;
     let size = size_of::<Attributes>() as u32;
     let with = |flags| Attributes { kind, size, config, read_format: FORMAT, flags, ..Attributes::default() };
-    let low = perf_event_open(&with(0), tid).or_else(|_| perf_event_open(&with(EXCLUDE_KERNEL), tid))?;
+    let (low, outside_kernel) = match perf_event_open(&with(0), tid) {
+        Ok(file) => (file, false),
+        // These happen in the kernel only: without it there would be none.
+        Err(error) if kind == SOFTWARE && IN_KERNEL.contains(&config) => return Err(error),
+        Err(_) => (perf_event_open(&with(EXCLUDE_KERNEL), tid)?, true),
+    };
+    let id = id_of(low).ok_or(io::ErrorKind::Other)?;
+    // A number that the program may soon want is not for us. If it took this one meanwhile, the file is its own.
     let high = raise(low);
-    // A number that the program may soon want is not for us.
-    close(low);
-    high
+    close_own(low, id);
+    let file = high?;
+    if id_of(file) == Some(id) {
+        return Ok(Opened { file, id, outside_kernel });
+    }
+    close(file);
+    Err(io::ErrorKind::Other.into())
+}
+
+/// How many files counters may have: a program that opens many itself must not notice.
+fn most_files() -> u64 {
+    (files_limit() / 8).min(256)
+}
+
+fn files_limit() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for writes.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    limit.rlim_cur
+}
+
+/// Closes a file if it is still the counter that it was.
+fn close_own(file: i32, id: u64) {
+    if id_of(file) == Some(id) {
+        close(file);
+    }
 }
 
 fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
@@ -181,12 +252,9 @@ fn perf_event_open(attributes: &Attributes, tid: u32) -> io::Result<i32> {
     if file < 0 { Err(io::Error::last_os_error()) } else { Ok(file as i32) }
 }
 
-/// The same file with a number in the upper half of what the process may have.
+/// The same file with a number far above those that the program has.
 fn raise(file: i32) -> io::Result<i32> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is valid for writes.
-    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    let least = (limit.rlim_cur / 2).clamp(64, 1 << 16) as libc::c_int;
+    let least = (files_limit() / 2).clamp(64, 4096) as libc::c_int;
     // SAFETY: takes no pointer; a bad number is an error.
     let high = unsafe { libc::fcntl(file, libc::F_DUPFD_CLOEXEC, least) };
     if high < 0 { Err(io::Error::last_os_error()) } else { Ok(high) }
@@ -207,7 +275,7 @@ fn close(file: i32) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Counters, available, parse};
+    use super::{Counters, MAX_COUNTERS, available, parse};
 
     #[test]
     fn names_are_those_of_the_recording() {
@@ -218,35 +286,43 @@ mod tests {
     /// Each page that is touched for the first time is a fault: at least so many are counted, whatever else happens.
     #[test]
     fn faults_of_pages_are_counted() {
-        let wanted = parse("page-faults");
-        let (there, missing) = available(&wanted);
-        if there.is_empty() {
-            assert_eq!(missing.len(), 1);
+        let there = available(&parse("page-faults"));
+        if there.counters.is_empty() {
+            assert!(there.remarks.starts_with("; no page-faults: "), "{}", there.remarks);
             return;
         }
         let counters = Counters::default();
-        counters.start(&there, 0);
-        let mut counts = [0; 1];
-        counters.read(&mut counts);
-        let pages = 300;
-        let mut memory = vec![0_u8; 4096 * pages];
-        for page in memory.chunks_mut(4096) {
-            page[0] = 1;
+        counters.start(&there.counters, 0);
+        let (mut counts, mut totals) = ([0; 1], [0; MAX_COUNTERS]);
+        counters.read(&mut counts, &mut totals);
+        counters.settle(&totals, 1);
+        let size = 300 * 4096;
+        // SAFETY: a mapping of this test, touched within its size and unmapped once.
+        unsafe {
+            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let memory = libc::mmap(std::ptr::null_mut(), size, access, kind, -1, 0);
+            assert_ne!(memory, libc::MAP_FAILED);
+            for page in 0..300 {
+                memory.cast::<u8>().add(page * 4096).write_volatile(1);
+            }
+            libc::munmap(memory, size);
         }
-        std::hint::black_box(&memory);
-        counters.read(&mut counts);
-        // Fewer only where the kernel hands out larger pages.
-        assert!(counts[0] > 0, "{counts:?}");
+        // Fewer than pages where the kernel hands out larger ones. What was not settled is counted again.
+        for _ in 0..2 {
+            counters.read(&mut counts, &mut totals);
+            assert!(counts[0] > 0, "{counts:?}");
+        }
         counters.stop();
-        counters.read(&mut counts);
+        counters.settle(&totals, 1);
+        counters.read(&mut counts, &mut totals);
         assert_eq!(counts, [0], "a counter that was stopped counts nothing");
     }
 
     #[test]
     fn a_number_that_became_another_file_is_left_alone() {
-        let (there, _) = available(&parse("page-faults"));
+        let there = available(&parse("page-faults"));
         let counters = Counters::default();
-        counters.start(&there, 0);
+        counters.start(&there.counters, 0);
         let file = counters.0[0].file.load(std::sync::atomic::Ordering::Relaxed);
         if file < 0 {
             return;
@@ -259,7 +335,7 @@ mod tests {
             assert_eq!(libc::write(ends[1], message.as_ptr().cast(), message.len()), message.len() as isize);
         }
         let mut counts = [7];
-        counters.read(&mut counts);
+        counters.read(&mut counts, &mut [0; MAX_COUNTERS]);
         assert_eq!(counts, [0]);
         counters.stop();
         let mut read = [0_u8; 32];

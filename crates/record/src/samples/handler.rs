@@ -86,7 +86,7 @@ unsafe fn take(sampler: &Sampler, record: usize, serial: u32, clock: Clock, at: 
             // SAFETY: the record is that of this thread.
             unsafe { record.sample(clock, &sampler.codes, sampler.counters.len(), at) };
         } else {
-            record.skip(clock);
+            record.skip(clock, sampler.counters.len());
         }
     }
     record.busy.store(false, Ordering::Release);

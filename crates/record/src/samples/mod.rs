@@ -21,14 +21,17 @@ use crate::process::Process;
 use codes::Codes;
 use record::ThreadRecord;
 use resolve::Resolver;
-use stackline_recording::COUNTERS;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use timer::Clock;
 use watch::Watched;
 
 /// Threads that are sampled at once.
 const MAX_THREADS: usize = 1024;
+
+/// How long to wait for handlers that run.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// The sampler of this process, null if there is none. It lives for ever: a signal may come at any time.
 static CURRENT: AtomicPtr<Sampler> = AtomicPtr::new(std::ptr::null_mut());
@@ -62,8 +65,8 @@ pub(crate) struct Sampler {
     refused: AtomicU64,
     /// Counters that are read with each sample.
     counters: Vec<u16>,
-    /// What is to be said of the others.
-    without: String,
+    /// What is to be said of them, and of those that are missing.
+    remarks: String,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -84,9 +87,7 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
         return Err("off".into());
     }
     let signal = handler::install().ok_or("no signal is free")?;
-    let (counters, missing) = counters::available(counters);
-    let name = |&counter: &u16| COUNTERS.get(usize::from(counter)).copied().unwrap_or_default();
-    let without = missing.iter().map(|(counter, error)| format!("; no {}: {error}", name(counter))).collect();
+    let counters::Available { counters, remarks } = counters::available(counters);
     let sampler: &'static Sampler = Box::leak(Box::new(Sampler {
         process: std::process::id(),
         signal,
@@ -100,7 +101,7 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
         resolver: Mutex::default(),
         refused: AtomicU64::new(0),
         counters,
-        without,
+        remarks,
     }));
     sampler.spawn_watcher().map_err(|error| format!("cannot start a thread: {error}"))?;
     CURRENT.store(std::ptr::from_ref(sampler).cast_mut(), Ordering::Release);
@@ -121,8 +122,11 @@ pub(crate) fn stop() {
         sampler.wake.notify_all();
         sampler.paused.store(true, Ordering::SeqCst);
         lock(&sampler.watched).stop();
+        // A handler that is reading keeps its thread's files.
         for (_, record) in sampler.all_records() {
-            record.counters.stop();
+            if sampler.is_quiet(record) {
+                record.counters.stop();
+            }
         }
     }
 }
@@ -137,6 +141,18 @@ impl Sampler {
     /// The sampler of this very process: the locks of a parent may be held for ever.
     fn own() -> Option<&'static Self> {
         Self::current().filter(|sampler| sampler.process == std::process::id())
+    }
+
+    /// Whether no handler uses a record, which waits for one that does a little.
+    fn is_quiet(&self, record: &ThreadRecord) -> bool {
+        let since = Instant::now();
+        while record.busy.load(Ordering::SeqCst) {
+            if since.elapsed() > PATIENCE {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
     }
 
     fn record(&self, index: usize) -> Option<&'static ThreadRecord> {
@@ -161,16 +177,14 @@ impl Sampler {
             .map(|(clock, hz)| format!("{} at {hz} Hz", names[clock as usize]))
             .collect::<Vec<_>>()
             .join(", ");
-        for &counter in &self.counters {
-            line.push_str(&format!(", {}", COUNTERS.get(usize::from(counter)).copied().unwrap_or_default()));
-        }
-        line.push_str(&self.without);
+        line.push_str(&self.remarks);
         let sum = |of: fn(&ThreadRecord) -> u64| self.all_records().map(|(_, record)| of(record)).sum::<u64>();
         let losses = [
             (sum(|record| record.losses.full.load(Ordering::Relaxed)), "found no room"),
             (sum(|record| record.losses.broken.load(Ordering::Relaxed)), "came between two Python frames"),
             (sum(|record| record.losses.lost.load(Ordering::Relaxed)), "have no more than the innermost native frame"),
             (self.refused.load(Ordering::Relaxed), "threads got no timer"),
+            (counters::refused(), "counters of threads got no file"),
         ];
         for (count, what) in losses {
             if count > 0 {

@@ -124,9 +124,9 @@ impl ThreadRecord {
             let ended = native.interrupted(at, bounds, Memory::of_thread(tid));
             self.native(ended, native.frames(), &mut found, &mut scratch.words);
         }
-        let mut counts = [0; MAX_COUNTERS];
+        let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
         let counts = counts.get_mut(..counters).unwrap_or(&mut []);
-        self.counters.read(counts);
+        self.counters.read(counts, &mut totals);
         found.counters = counts.len() as u8;
         let head = self.head(clock, operator, &mut found);
         let parts =
@@ -134,6 +134,7 @@ impl ThreadRecord {
         if self.samples.push(&parts) {
             // What found no place is part of the next interval.
             last.store(now, Ordering::Relaxed);
+            self.counters.settle(&totals, counters);
         } else {
             self.losses.full.fetch_add(1, Ordering::Relaxed);
         }
@@ -173,7 +174,10 @@ impl ThreadRecord {
     }
 
     /// The thread's time up to now shall not count: nothing is recorded at the moment.
-    pub(super) fn skip(&self, clock: Clock) {
+    pub(super) fn skip(&self, clock: Clock, counters: usize) {
+        let (mut counts, mut totals) = ([0; MAX_COUNTERS], [0; MAX_COUNTERS]);
+        self.counters.read(counts.get_mut(..counters).unwrap_or(&mut []), &mut totals);
+        self.counters.settle(&totals, counters);
         if let Some(now) = clock.now(self.tid.load(Ordering::Relaxed)) {
             self.last[clock as usize].store(now, Ordering::Relaxed);
         }

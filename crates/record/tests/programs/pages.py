@@ -3,7 +3,7 @@
 import mmap
 import time
 
-PAGES = 20_000
+PAGES = 60_000
 
 
 def touches():
@@ -13,7 +13,7 @@ def touches():
         memory.madvise(mmap.MADV_NOHUGEPAGE)
     for page in range(PAGES):
         memory[page * mmap.PAGESIZE] = 1
-    return memory
+    memory.close()
 
 
 def spins(seconds):
@@ -22,10 +22,10 @@ def spins(seconds):
         pass
 
 
-kept = []
-for _ in range(4):
+spins(0.3)
+for _ in range(3):
     spins(0.1)
-    kept.append(touches())
+    touches()
     # What was counted since the last sample counts at the next one.
     spins(0.1)
-print(4 * PAGES)
+print(3 * PAGES)

@@ -150,7 +150,10 @@ def forked():
         if child == 0:
             torch.ones(4).mul_(number)
             if number % 3 == 0:
-                os.execv("/bin/true", ["true"])
+                try:
+                    os.execv("/bin/true", ["true"])
+                except OSError:
+                    pass
             os._exit(number)
         children.append(child)
     codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]

@@ -135,7 +135,7 @@ impl Inference<'_> {
             match self.key(node) {
                 Some(FrameKey::Operator { .. } | FrameKey::Backward { .. } | FrameKey::Span { .. }) => {
                     // Asked first: most calls on a path run, those that do not would be looked for in vain.
-                    if !self.nodes.get(&node).is_some_and(|&count| count > 0) {
+                    if self.nodes.get(&node).is_none_or(|&count| count == 0) {
                         continue;
                     }
                     let found = running.clone().position(|at| self.thread.calls[at].node == node);
