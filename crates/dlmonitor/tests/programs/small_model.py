@@ -6,7 +6,7 @@ import sys
 import torch
 
 tool = ctypes.CDLL(sys.argv[1])
-large = torch.ones(400, 400)
+large = torch.ones(1600, 1600)
 
 
 def product():
