@@ -35,7 +35,8 @@ pub fn open_calls(run: &Path) -> Result<CallTree, Error> {
     Ok(symbols::named(recording::read_recording(run)?, &Symbolizer::new()))
 }
 
-/// Merges the streams of a recording, names its native code while its libraries are at hand, and keeps the result in it. The streams stay.
+/// Merges the streams of a recording, names its native code while its libraries are at hand, and keeps the result in
+/// it. The streams stay.
 ///
 /// # Errors
 /// If there are no streams, if none can be read, or if the tables cannot be written.

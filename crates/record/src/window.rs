@@ -1,11 +1,9 @@
 //! Which part of a program is recorded: by time, by training steps, or one step of so many.
 
+use stackline_recording::OPTIMIZER_STEP;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
-
-/// What names of spans begin with whose end ends a training step.
-const STEP: &[u8] = b"Optimizer.step#";
 
 /// What shall be recorded. All conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,7 +88,7 @@ impl Window {
 
     /// Whether a span of this name ends a step.
     pub(crate) fn is_step(name: &CStr) -> bool {
-        name.to_bytes().starts_with(STEP)
+        name.to_bytes().starts_with(OPTIMIZER_STEP.as_bytes())
     }
 
     /// A step ended so long after the start.

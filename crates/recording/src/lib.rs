@@ -26,4 +26,6 @@ mod chunk;
 mod record;
 
 pub use chunk::{ChunkWriter, Damage, HEADER, NotARecording, Reader};
-pub use record::{COUNTERS, FrameKey, Metric, Process, Record, Role, Source, Stats, Thread};
+pub use record::{
+    COUNTERS, FrameKey, MAX_COUNTERS, Metric, OPTIMIZER_STEP, Process, Record, Role, Source, Stats, Thread,
+};

@@ -241,6 +241,12 @@ pub enum Metric {
     Counter(u16),
 }
 
+/// What names of spans begin with whose end ends a training step: PyTorch wraps each optimizer's `step` in one.
+pub const OPTIMIZER_STEP: &str = "Optimizer.step#";
+
+/// Counters that a thread has at most.
+pub const MAX_COUNTERS: usize = 8;
+
 /// Names of counters, as `perf list` has them. New ones come last.
 pub const COUNTERS: &[&str] = &[
     "page-faults",

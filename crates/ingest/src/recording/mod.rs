@@ -6,8 +6,8 @@ mod stream;
 mod trace;
 
 use crate::{Error, problems};
-use stackline_model::{CallTree, CallTreeBuilder};
-pub use stackline_recording::COUNTERS;
+use stackline_model::{CallTree, CallTreeBuilder, ReadReport};
+pub use stackline_recording::{COUNTERS, MAX_COUNTERS};
 use stackline_recording::{Reader, Record};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -99,22 +99,27 @@ fn began(file: &[u8]) -> (i64, u32) {
 }
 
 fn add_stream(builder: &mut CallTreeBuilder, name: &str, file: &[u8]) {
-    builder.report().bytes += file.len() as u64;
-    let mut reader = match Reader::new(file) {
-        Ok(reader) => reader,
-        Err(error) => {
-            problems::UNREADABLE_STREAM.count(builder.report(), Some(0), &format!("{name}: {error}"));
-            return;
-        }
-    };
+    let Some(mut reader) = open_stream(name, file, builder.report()) else { return };
     let mut stream = Stream::default();
     for record in reader.by_ref() {
         builder.report().records += 1;
         stream.add(builder, name, record);
     }
+    note_damage(name, &reader, builder.report());
+    stream.finish(builder, name);
+}
+
+/// The records of a stream; `None`, with the reason in the report, if it is none.
+fn open_stream<'a>(name: &str, file: &'a [u8], report: &mut ReadReport) -> Option<Reader<'a>> {
+    report.bytes += file.len() as u64;
+    let unreadable = |error| problems::UNREADABLE_STREAM.count(report, Some(0), &format!("{name}: {error}"));
+    Reader::new(file).map_err(unreadable).ok()
+}
+
+/// Says what of a stream that was read could not be.
+fn note_damage(name: &str, reader: &Reader<'_>, report: &mut ReadReport) {
     if let Some(damage) = reader.damage() {
         let example = format!("{name}: the last {} bytes", damage.bytes);
-        problems::CUT_STREAM.count(builder.report(), Some(damage.at as u64), &example);
+        problems::CUT_STREAM.count(report, Some(damage.at as u64), &example);
     }
-    stream.finish(builder, name);
 }

@@ -5,11 +5,9 @@
 //! their numbers for others: so the files lie high up, and before each reading the kernel is asked whether the number is
 //! still that counter.
 
+use stackline_recording::MAX_COUNTERS;
 use std::io;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
-
-/// Counters that a thread may have.
-pub(super) const MAX_COUNTERS: usize = 8;
 
 /// Kinds of `perf_event_open`.
 const HARDWARE: u32 = 0;

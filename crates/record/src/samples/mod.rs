@@ -122,11 +122,10 @@ pub(crate) fn stop() {
         sampler.wake.notify_all();
         sampler.paused.store(true, Ordering::SeqCst);
         lock(&sampler.watched).stop();
+        sampler.wait_for_handlers();
         // A handler that is reading keeps its thread's files.
-        for (_, record) in sampler.all_records() {
-            if sampler.is_quiet(record) {
-                record.counters.stop();
-            }
+        for (_, record) in sampler.all_records().filter(|(_, record)| !record.busy.load(Ordering::SeqCst)) {
+            record.counters.stop();
         }
     }
 }
@@ -143,10 +142,10 @@ impl Sampler {
         Self::current().filter(|sampler| sampler.process == std::process::id())
     }
 
-    /// Whether no handler uses a record, which waits for one that does a little.
-    fn is_quiet(&self, record: &ThreadRecord) -> bool {
+    /// Waits a little for handlers that run; `true` if none does any more. Those that begin stay away while `paused`.
+    fn wait_for_handlers(&self) -> bool {
         let since = Instant::now();
-        while record.busy.load(Ordering::SeqCst) {
+        while self.all_records().any(|(_, record)| record.busy.load(Ordering::SeqCst)) {
             if since.elapsed() > PATIENCE {
                 return false;
             }

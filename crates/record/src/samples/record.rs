@@ -1,12 +1,13 @@
 //! What one sampled thread needs: made beforehand by the thread that watches all others, used by its signal handler.
 
 use super::codes::{Codes, UNKNOWN};
-use super::counters::{Counters, MAX_COUNTERS};
+use super::counters::Counters;
 use super::open::{Interrupted, Open};
 use super::ring::Ring;
 use super::timer::Clock;
 use dlmonitor::native::{self, Ended, MAX_NATIVE, NativeStack, Registers};
 use dlmonitor::{FrameSampler, Interpreter, MAX_SAMPLED, Memory, SampledFrame, Walk};
+use stackline_recording::MAX_COUNTERS;
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

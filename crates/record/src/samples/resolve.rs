@@ -13,10 +13,7 @@ use dlmonitor::{Memory, SampledCode};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
-/// How long to wait for handlers that run.
-const PATIENCE: Duration = Duration::from_millis(20);
 /// Trees that are kept for threads of the same name; when there are more, threads of any name get them.
 const SPARE: usize = 64;
 
@@ -200,17 +197,7 @@ impl Resolver {
     /// Empties the full table of codes, so that new ones find a place. Handlers stay away meanwhile.
     fn forget_codes(&mut self, sampler: &Sampler, process: &Process) {
         sampler.paused.store(true, Ordering::SeqCst);
-        let since = Instant::now();
-        let quiet = loop {
-            if !sampler.all_records().any(|(_, record)| record.busy.load(Ordering::SeqCst)) {
-                break true;
-            }
-            if since.elapsed() > PATIENCE {
-                break false;
-            }
-            std::thread::yield_now();
-        };
-        if quiet {
+        if sampler.wait_for_handlers() {
             self.take(sampler, process);
             sampler.codes.clear();
             self.codes.clear();

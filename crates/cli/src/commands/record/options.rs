@@ -3,11 +3,8 @@
 use crate::args::{Common, Mode, RecordArgs};
 use crate::failure::wrong_use;
 use anyhow::Result;
-use stackline_ingest::recording::COUNTERS;
+use stackline_ingest::recording::{COUNTERS, MAX_COUNTERS};
 use std::ffi::OsString;
-
-/// Counters that a recording has at most.
-const MAX_COUNTERS: usize = 8;
 
 /// What can be left out.
 const SOURCES: &[&str] = &["python", "pytorch"];

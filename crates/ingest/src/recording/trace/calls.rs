@@ -1,8 +1,9 @@
 //! The single calls and samples of one stream, with its own tables of ids.
 
 use crate::problems;
+use crate::recording::{note_damage, open_stream};
 use stackline_model::ReadReport;
-use stackline_recording::{FrameKey, Metric, Process, Reader, Record, Thread};
+use stackline_recording::{FrameKey, Metric, Process, Record, Thread};
 
 /// What a stream of a recording in `trace` mode says.
 #[derive(Debug, Default)]
@@ -61,14 +62,7 @@ const MAX_NS: i64 = 1 << 61;
 impl Calls {
     /// Reads a stream up to its first damage. `None` if it says nothing.
     pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport) -> Option<Self> {
-        report.bytes += file.len() as u64;
-        let mut reader = match Reader::new(file) {
-            Ok(reader) => reader,
-            Err(error) => {
-                problems::UNREADABLE_STREAM.count(report, Some(0), &format!("{name}: {error}"));
-                return None;
-            }
-        };
+        let mut reader = open_stream(name, file, report)?;
         let mut calls = None;
         let (mut ended, mut lost) = (false, Vec::new());
         for record in reader.by_ref() {
@@ -93,10 +87,7 @@ impl Calls {
                 (_, None) => problems::DANGLING_RECORD.count(report, None, name),
             }
         }
-        if let Some(damage) = reader.damage() {
-            let example = format!("{name}: the last {} bytes", damage.bytes);
-            problems::CUT_STREAM.count(report, Some(damage.at as u64), &example);
-        }
+        note_damage(name, &reader, report);
         match calls {
             None => problems::EMPTY_STREAM.count(report, None, name),
             Some(_) if !ended => problems::KILLED.count(report, None, name),

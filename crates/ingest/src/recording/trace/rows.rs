@@ -102,7 +102,7 @@ impl<'a> Rows<'a> {
         let process = self.trace.tracks.process(pid);
         let command = self.trace.strings.intern(&calls.process.command.join(" "));
         self.trace.tracks.processes[process.index()].name = command;
-        let steps = steps::infer(calls).filter(|_| has_steps);
+        let steps = if has_steps { steps::infer(calls) } else { None };
         for (index, thread) in calls.threads.iter().enumerate() {
             if thread.calls.is_empty() && thread.samples.is_empty() {
                 continue;

@@ -5,10 +5,7 @@ use super::calls::{Call, Calls, ThreadCalls};
 use super::frames::InferredFrame;
 use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
-use stackline_recording::FrameKey;
-
-/// What names of spans begin with whose end may end a step.
-const OPTIMIZER: &str = "Optimizer.step#";
+use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 
 /// Start and end of each step of a process, on the thread with this index; none where the program itself names steps.
 pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<(i64, i64)>)> {
@@ -75,7 +72,7 @@ fn name(calls: &Calls, thread: &ThreadCalls, call: &Call) -> Option<u32> {
 }
 
 fn is_optimizer(calls: &Calls, name: u32) -> bool {
-    calls.text(name).starts_with(OPTIMIZER)
+    calls.text(name).starts_with(OPTIMIZER_STEP)
 }
 
 /// A span of an optimizer, and the spans around it, outermost first.
