@@ -148,7 +148,7 @@ impl Stream {
             self.push(&Record::Node { thread: tree.id, id: id as u32, parent: node.parent, frame: node.frame })?;
         }
         written.nodes = nodes;
-        for (at, slot) in &tree.slots {
+        for (at, slot) in tree.slots() {
             // A node that came after the frames were written waits for the next time.
             if slot.node as usize >= nodes {
                 continue;
