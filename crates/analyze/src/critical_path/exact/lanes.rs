@@ -99,7 +99,7 @@ impl Lane {
 }
 
 /// Whether an event is a span of host time.
-fn is_span(trace: &Trace, event: EventId) -> bool {
+pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
     let kind = trace.kind(event);
     let timed = trace.events.is_plausible(event)
         && trace.events.has(event, flags::HAS_DURATION)
