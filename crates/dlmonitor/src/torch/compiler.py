@@ -59,13 +59,18 @@ class _Loader:
         return self._loader.create_module(spec)
 
     def exec_module(self, module):
+        # Beforehand: afterwards it may be a module that takes no attributes.
+        _quietly(_put_loader, module, self._loader)
         prepared = _quietly(self._before)
         try:
             self._loader.exec_module(module)
         finally:
-            module.__spec__.loader = self._loader
-            module.__loader__ = self._loader
             _quietly(self._after, module, prepared)
+
+
+def _put_loader(module, loader):
+    module.__spec__.loader = loader
+    module.__loader__ = loader
 
 
 def _quietly(action, *arguments):
@@ -212,8 +217,8 @@ def _end_down_to(entry):
 
 
 def _passing_frames():
-    """How many of the newest frames enter context managers: these frames return, what they began goes on."""
-    count, frame = 0, sys._getframe()
+    """How many of the newest frames, from the caller's on, enter context managers: they return, what they began goes on."""
+    count, frame = 0, sys._getframe(1)
     while frame is not None and (frame.f_code.co_flags & _GENERATOR or frame.f_code.co_filename in _PASSING):
         count, frame = count + 1, frame.f_back
     return count
