@@ -229,7 +229,7 @@ def _name_of(arguments):
     identity = sys.modules["torch._guards"].CompileContext.current_compile_id()
     again = getattr(identity, "frame_compile_id", None)
     code = _compiled_code()
-    trigger = getattr(getattr(arguments[0] if arguments else None, "callback_trigger", None), "name", "")
+    trigger = getattr(arguments[0] if arguments else None, "name", "")
     if code is not None:
         about = ": %s (%s:%d)" % (
             getattr(code, "co_qualname", code.co_name),
