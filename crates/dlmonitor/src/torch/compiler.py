@@ -28,18 +28,25 @@ class _Finder:
 
     def __init__(self):
         self.actions = {}
+        self._searched = set()
 
     def find_spec(self, name, path=None, target=None):
-        action = self.actions.pop(name, None)
-        if action is None:
+        if name not in self.actions or name in self._searched:
             return None
+        self._searched.add(name)
+        try:
+            return self._find_elsewhere(name, path, target)
+        finally:
+            self._searched.discard(name)
+
+    def _find_elsewhere(self, name, path, target):
         for finder in list(sys.meta_path):
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if spec.loader is not None:
-                    spec.loader = _Loader(spec.loader, *action)
+                    spec.loader = _Loader(spec.loader, self.actions)
                 return spec
         return None
 
@@ -47,10 +54,9 @@ class _Finder:
 class _Loader:
     """The module's own loader, with something to do before and after it."""
 
-    def __init__(self, loader, before, after):
+    def __init__(self, loader, actions):
         self._loader = loader
-        self._before = before
-        self._after = after
+        self._actions = actions
 
     def __getattr__(self, name):
         return getattr(self._loader, name)
@@ -61,11 +67,12 @@ class _Loader:
     def exec_module(self, module):
         # Beforehand: afterwards it may be a module that takes no attributes.
         _quietly(_put_loader, module, self._loader)
-        prepared = _quietly(self._before)
+        before, after = self._actions.pop(module.__name__, (_nothing, _nothing))
+        prepared = _quietly(before)
         try:
             self._loader.exec_module(module)
         finally:
-            _quietly(self._after, module, prepared)
+            _quietly(after, module, prepared)
 
 
 def _put_loader(module, loader):
@@ -105,11 +112,11 @@ def _replace(owner, name, make):
     return True
 
 
-# --- When it compiles ---
-
-
-def _nothing():
+def _nothing(*_):
     return None
+
+
+# --- When it compiles ---
 
 
 def _watch_compilations(module, _):
