@@ -7,7 +7,7 @@ mod support;
 use stackline_recording::FrameKey;
 use std::path::Path;
 use std::process::Command;
-use support::{Stream, here, recorded, streams, torch};
+use support::{Stream, here, interpreters, recorded, streams, torch};
 
 /// One frame of a path as a text: the name of what is no Python, the function of what is.
 fn text<'a>(stream: &'a Stream, frame: &FrameKey) -> &'a str {
@@ -178,4 +178,58 @@ fn a_torch_without_hooks_is_left_alone() {
     let state = |name: &str| stream.sources[name].clone();
     assert_eq!(state("compilations"), (false, "this PyTorch does not tell when it compiles".into()));
     assert_eq!(state("kernels"), (false, "this PyTorch does not name them".into()));
+}
+
+/// All that is known of a compilation below others: names of spans, innermost last.
+fn spans(stream: &Stream) -> Vec<(String, u64)> {
+    let path = |(path, count): (Vec<&FrameKey>, u64)| {
+        let spans = path.iter().filter(|frame| matches!(frame, FrameKey::Span { .. }));
+        (spans.map(|frame| text(stream, frame)).collect::<Vec<_>>().join(" > "), count)
+    };
+    let mut spans: Vec<_> = stream.calls().into_iter().map(path).collect();
+    spans.sort();
+    spans
+}
+
+#[test]
+fn every_python_tells_when_it_compiles() {
+    let program = here("tests/programs/fake_compiler.py");
+    let mut tried = 0;
+    for version in ["3.10", "3.11", "3.12", "3.13", "3.14"] {
+        let Some(python) = interpreters(version).into_iter().next() else { continue };
+        let run = tempfile::tempdir().unwrap();
+        let alone = Command::new(&python).arg(&program).output().unwrap();
+        let output = recorded(&python, run.path()).arg(&program).output().unwrap();
+        assert!(alone.status.success(), "{version}: {}", String::from_utf8_lossy(&alone.stderr));
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status, output.stdout, complaints.as_ref()), (alone.status, alone.stdout, ""), "{version}");
+
+        let stream = streams(run.path()).remove(0);
+        assert_eq!(stream.sources["compilations"], (true, "when PyTorch compiles, and what".into()));
+        let each = |name: &str| {
+            let name = format!("{name}: compiled (fake_compiler.py:103)");
+            [(name.clone(), 1), (format!("{name} > trace"), 1)]
+        };
+        let mut expected =
+            [each("Compile 0/0"), each("Recompile 0/1"), each("Compile 4/0"), each("Compile 5/0")].concat();
+        expected.extend([each("Compile 6/0"), each("Compile 8/0")].concat());
+        let recompiled = "Recompile 0/1: compiled (fake_compiler.py:103) > trace > Compile 3/0: lazy backward";
+        let unbalanced = "Compile 4/0: compiled (fake_compiler.py:103) > trace > never ended";
+        let odd = "Compile 6/0: compiled (fake_compiler.py:103) > trace > ";
+        let further = [recompiled, &format!("{recompiled} > trace"), unbalanced, odd, "Compile ?", "Compile ? > trace"];
+        expected.extend(further.map(|path| (path.to_owned(), 1)));
+        expected.push(("Compile 7/0: compiled (fake_compiler.py:103)".into(), 1));
+        expected.sort();
+        assert_eq!(spans(&stream), expected, "{version}");
+        // Below the function that compiles, whichever frames the word of it came through.
+        for (path, _) in stream.calls() {
+            let above: Vec<&str> = path.iter().map(|frame| text(&stream, frame)).collect();
+            let compilation = above.iter().position(|name| name.contains("ompile ")).unwrap();
+            assert_eq!(above[compilation - 1], "compile_inner", "{version}: {above:?}");
+        }
+        tried += 1;
+    }
+    if tried == 0 {
+        println!("skipped: no interpreter of 3.10 to 3.14 on the PATH or in pyenv");
+    }
 }

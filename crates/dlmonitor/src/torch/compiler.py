@@ -189,7 +189,7 @@ def _stack():
 
 
 def _begin_compilation(arguments):
-    handle = _begin(_name_of(arguments), False, _passing_frames())
+    handle = _begin(_quietly(_name_of, arguments) or "Compile ?", False, _passing_frames())
     _stack().append((None, handle))
     return handle
 
