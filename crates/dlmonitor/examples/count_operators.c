@@ -1,4 +1,4 @@
-/* A profiler in sixty lines on top of DLMonitor: counts operators and compilations, and prints how the first matrix product
+/* A small profiler on top of DLMonitor: counts operators and compilations, and prints how the first matrix product
  * was called: Python, operators and native code, in one path.
  *
  *     cc -shared -fPIC -I include examples/count_operators.c -L ../../target/release -ldlmonitor -o libcount.so
