@@ -17,6 +17,7 @@ mod python;
 mod symbols;
 mod thread;
 mod torch;
+mod versions;
 
 pub use dispatch::{Observer, interpreter};
 pub use path::{NativeFrame, PathFrame, Sources, call_path};
@@ -26,6 +27,7 @@ pub use python::{
 };
 pub use thread::{OpenOperator, Thread};
 pub use torch::{Compilation, Operator, OperatorName, Scope};
+pub use versions::{python_version, torch_version};
 
 /// Whether a source works.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -139,7 +139,9 @@ impl<'a> Exact<'a> {
 
     /// The critical path through a window that was resolved.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        let mut hops = Hops::new(window.end);
+        // A node is shown by its pieces, and the time before it.
+        let most = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() + 3 * self.graph.len() + 2;
+        let mut hops = Hops::new(window.end, most);
         walk::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
         ExactPath { window, hops }
     }
