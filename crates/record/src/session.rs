@@ -166,6 +166,12 @@ impl Session {
         if self.options.memory {
             self.note(dlmonitor::start_memory());
         }
+        if self.options.compilations {
+            dlmonitor::start_compilations();
+        }
+        if self.options.kernels {
+            dlmonitor::start_kernels();
+        }
     }
 
     /// Ends the recording and writes what is left.
@@ -204,6 +210,9 @@ impl Session {
         }
         if dlmonitor::torch_state().state.is_ok() {
             self.note(dlmonitor::torch_state());
+        }
+        for state in dlmonitor::compiler_states() {
+            self.note(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
