@@ -2,6 +2,7 @@
 //! observed times back.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
+use rustc_hash::FxHashMap;
 use stackline_analyze::critical_path::exact::{Category, Exact, WindowChoice};
 use std::path::PathBuf;
 
@@ -53,6 +54,15 @@ fn the_path_is_the_window() {
             end = hop.end;
         }
         assert_eq!(end, path.window.end, "{name}");
+        // What the path needs to its last nanosecond cannot take longer.
+        let slack: FxHashMap<u32, i64> =
+            exact.event_slacks(path.window).iter().map(|row| (row.event, row.slack_ns)).collect();
+        assert!(slack.values().all(|&ns| ns >= 0), "{name}");
+        for hop in path.hops.iter().filter(|hop| hop.rule == "record") {
+            let ends_there = trace.events.end(hop.event) == hop.end;
+            let ns = slack[&trace.events.source_index[hop.event.index()]];
+            assert!(!ends_there || ns == 0, "{name}: {} may take {ns} ns longer", trace.name(hop.event));
+        }
         let total = path.window.length_ns() as f64;
         let shares: Vec<String> = path
             .by_category()

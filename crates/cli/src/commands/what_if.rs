@@ -46,9 +46,13 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
         )
     } else {
         let prediction = what_if::predict(trace, &choice, &edits).map_err(refuse)?;
-        (tables(&prediction), extra(&prediction), head(&prediction, &choice))
+        let mut tables = tables(&prediction);
+        if common.tables.iter().any(|name| name == what_if::PATH) {
+            tables.push(what_if::path_table(trace, &prediction));
+        }
+        (tables, extra(&prediction), head(&prediction, &choice))
     };
-    let tables = session.pick(tables)?;
+    let tables = session.pick_or(tables, if args.sweep { &[] } else { &[what_if::PATH] })?;
     let head = if people { head } else { String::new() };
     let extra = if common.format == Format::Json { extra } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();

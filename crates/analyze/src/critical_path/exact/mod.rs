@@ -124,6 +124,12 @@ impl<'a> Exact<'a> {
         !self.clocks_disagree.is_empty() || self.trace.meta.clocks.iter().any(is_off)
     }
 
+    /// By how much the clock of a GPU is off from that of the host at least, in ns.
+    fn clocks_differ_ns(&self) -> i64 {
+        let off = |c: &stackline_model::DeviceClock| c.least_ns.unwrap_or(0).max(-c.most_ns.unwrap_or(0));
+        self.trace.meta.clocks.iter().map(off).max().unwrap_or(0)
+    }
+
     /// The graph.
     pub fn graph(&self) -> &ActivityGraph {
         &self.graph

@@ -155,7 +155,7 @@ impl Exact<'_> {
                 "clocks_disagree",
                 self.clocks_disagree.len() as u64,
                 "the clocks of host and GPU disagree (`stackline doctor` tells by how much), so that what lies between them \
-                 is inferred, and times across them are off by as much",
+                 is inferred, and times across them are off by as much; `stackline what-if` moves them to a likely difference",
             ),
             (
                 "overlong_operations",

@@ -113,8 +113,12 @@ impl Exact<'_> {
     }
 
     /// What a sum of times puts at the top and the path does not need: names with more than a hundredth of the window
-    /// in sum of which less than a tenth is on the path, by sum.
+    /// in sum of which less than a tenth is on the path, by sum. None where the clocks of host and GPU disagree by more
+    /// than that hundredth: slack between them means nothing then.
     pub fn large_but_harmless(&self, path: &ExactPath) -> Vec<Harmless> {
+        if self.clocks_differ_ns() > path.window.length_ns() / 100 {
+            return Vec::new();
+        }
         let slack = self.slack(path.window);
         let mut sums: FxHashMap<(bool, StrId), Sum> = FxHashMap::default();
         self.sum_gpu(path.window, &slack, &mut sums);

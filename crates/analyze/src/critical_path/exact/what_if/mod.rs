@@ -30,10 +30,10 @@ mod waits;
 
 pub use clocks::{predict, sweep};
 pub use edit::{Action, Edit};
-pub use path::NewPath;
+pub use path::{NewHop, NewPath};
 pub use selector::{Pattern, Selector, What};
 pub use sweep::{Candidate, Sweep, SweepOptions};
-pub use tables::{sweep_table, sweep_tables, tables};
+pub use tables::{PATH, path_table, sweep_table, sweep_tables, tables};
 
 use super::Exact;
 use super::graph::{NONE, NodeKind};

@@ -15,6 +15,20 @@ pub struct NewPath {
     pub by_category: [(Category, i64); 13],
     /// What has most time on it: name, category, ns; most first.
     pub top: Vec<(String, Category, i64)>,
+    /// All of it, hop by hop, each from the end of the one before (the first from the window's start); neighbours of
+    /// one cause and name are one.
+    pub hops: Vec<NewHop>,
+}
+
+/// A part of a path after an edit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NewHop {
+    /// Its end after the edit, in ns since the start of the window.
+    pub end_ns: i64,
+    /// Cause.
+    pub category: Category,
+    /// Name of the event; none for time that is no event's.
+    pub name: StrId,
 }
 
 impl NewPath {
@@ -46,6 +60,8 @@ struct Walk<'e, 'a> {
     left: i64,
     by_category: [(Category, i64); 13],
     by_name: FxHashMap<(Category, StrId), i64>,
+    /// Latest first.
+    hops: Vec<NewHop>,
 }
 
 /// The path that ends there, by replayed times.
@@ -59,6 +75,7 @@ pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[
         left: end.length,
         by_category: Category::ALL.map(|c| (c, 0)),
         by_name: FxHashMap::default(),
+        hops: Vec::new(),
     };
     walk.run(end);
     walk.charge(Category::Unknown, EventId::NONE, i64::MAX);
@@ -69,7 +86,8 @@ pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[
         .collect();
     top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.1, &a.0).cmp(&(b.1, &b.0))));
     top.truncate(TOP);
-    NewPath { by_category: walk.by_category, top }
+    walk.hops.reverse();
+    NewPath { by_category: walk.by_category, top, hops: walk.hops }
 }
 
 impl Walk<'_, '_> {
@@ -207,9 +225,12 @@ impl Walk<'_, '_> {
         if ns <= 0 {
             return;
         }
+        let name = if event.is_some() { self.exact.trace.events.name[event.index()] } else { StrId::NONE };
+        if self.hops.last().is_none_or(|later| (later.category, later.name) != (category, name)) {
+            self.hops.push(NewHop { end_ns: self.left, category, name });
+        }
         self.left -= ns;
         self.by_category[category as usize].1 += ns;
-        let name = if event.is_some() { self.exact.trace.events.name[event.index()] } else { StrId::NONE };
         *self.by_name.entry((category, name)).or_default() += ns;
     }
 }
@@ -217,6 +238,6 @@ impl Walk<'_, '_> {
 /// Time that is nobody's.
 const NAMELESS: &str = "(between spans)";
 
-fn shown(name: &str) -> &str {
+pub(super) fn shown(name: &str) -> &str {
     if name.is_empty() { NAMELESS } else { name }
 }

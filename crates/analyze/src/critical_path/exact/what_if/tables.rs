@@ -1,8 +1,9 @@
 //! Predictions and sweeps as tables.
 
 use super::Prediction;
+use super::path::shown;
 use super::sweep::{Candidate, Sweep};
-use stackline_model::{Table, Unit};
+use stackline_model::{Table, Trace, Unit};
 
 /// A share in percent; nothing of nothing.
 fn percent(ns: i64, window: i64) -> Option<f64> {
@@ -32,6 +33,21 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
         .i64("time_ns", Unit::Ns, top.iter().map(|(.., ns)| *ns))
         .f64("percent", Unit::Percent, top.iter().map(|(.., ns)| percent(*ns, found.after_ns)));
     vec![bound_by, top]
+}
+
+/// Name of the table of [`path_table`], which is large: made when it is asked for.
+pub const PATH: &str = "path";
+
+/// The path after the edits, hop by hop.
+pub fn path_table(trace: &Trace, found: &Prediction) -> Table {
+    let hops = &found.after.hops;
+    let starts = || std::iter::once(0).chain(hops.iter().map(|hop| hop.end_ns));
+    Table::new(PATH, "The path after the edits")
+        .i64("start_ns", Unit::Ns, starts().take(hops.len()))
+        .i64("end_ns", Unit::Ns, hops.iter().map(|hop| hop.end_ns))
+        .i64("dur_ns", Unit::Ns, hops.iter().zip(starts()).map(|(hop, start)| hop.end_ns - start))
+        .text("bound_by", hops.iter().map(|hop| hop.category.name().to_owned()))
+        .text("name", hops.iter().map(|hop| shown(trace.strings.get(hop.name)).to_owned()))
 }
 
 /// The edits of a sweep by gain.
