@@ -58,6 +58,23 @@ typedef struct {
     uint32_t line;     /* of a Python frame, otherwise 0 */
 } dlmonitor_frame;
 
+/* What an operator is called with. */
+typedef enum {
+    DLMONITOR_INPUT_TENSOR = 0,
+    DLMONITOR_INPUT_TENSORS = 1, /* a list of tensors; they follow, one by one */
+    DLMONITOR_INPUT_SCALAR = 2,  /* a number or a truth value */
+    DLMONITOR_INPUT_SCALARS = 3, /* a list of up to 30 of them */
+    DLMONITOR_INPUT_OTHER = 4    /* what has no shape: nothing, a tensor that is not defined, a text, a device ... */
+} dlmonitor_input_kind;
+
+typedef struct {
+    dlmonitor_input_kind kind;
+    const char *dtype;   /* of a tensor, such as "f32" or "bf16", "" if it has no name here; lives as long as the process */
+    const int64_t *dims; /* sizes of a tensor, NULL if it does not hold them itself (nested and symbolic ones); live as
+                            long as the callback. NULL of anything else */
+    size_t length;       /* number of sizes of a tensor, or of tensors that follow in a list; otherwise 0 */
+} dlmonitor_input;
+
 typedef enum {
     DLMONITOR_OK = 0,
     DLMONITOR_IN_USE = 1,       /* another profiler uses DLMonitor in this process */
@@ -77,6 +94,16 @@ dlmonitor_status dlmonitor_callback_register(dlmonitor_domain domain, dlmonitor_
 /* Writes the call path of the calling thread to `frames`, outermost first, and its whole length to `length`. A path
  * longer than `capacity` loses its innermost frames. Only from within a callback. */
 dlmonitor_status dlmonitor_callpath_get(unsigned sources, dlmonitor_frame *frames, size_t capacity, size_t *length);
+
+/* Has PyTorch hand over the inputs of operators, which costs it some time for each. Call it while no operator runs,
+ * best before dlmonitor_init, but with PyTorch loaded. Returns DLMONITOR_UNAVAILABLE if PyTorch is not loaded, or if it
+ * is not known where this version keeps its inputs: that is found out with tensors of our own, not assumed. */
+dlmonitor_status dlmonitor_inputs_enable(void);
+
+/* Writes the inputs of the operator that begins to `inputs`, in the order of its arguments, and their whole number to
+ * `length`; those beyond `capacity` are left out. Only from within a callback for DLMONITOR_OPERATOR_BEGIN, after
+ * dlmonitor_inputs_enable; otherwise DLMONITOR_UNAVAILABLE. */
+dlmonitor_status dlmonitor_inputs_get(dlmonitor_input *inputs, size_t capacity, size_t *length);
 
 /* Stops all callbacks. */
 void dlmonitor_finalize(void);

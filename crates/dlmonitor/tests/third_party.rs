@@ -60,11 +60,12 @@ fn a_tool_in_c() {
     let path = said.lines().find(|line| line.starts_with("first aten::mm")).unwrap();
     assert!(path.contains("> product:14 > aten::matmulaten::mm"), "{path}");
     assert!(!ours.contains(" 0 allocations"), "{ours}");
+    assert!(said.contains("\ncalled with 0:f32=1600x1600 0:f32=1600x1600\n"), "{said}");
 }
 
 #[test]
 fn a_tool_in_rust() {
     let Some(python) = torch() else { return };
     let said = run(&python, &built().join("examples/libslowest_operator.so"));
-    assert!(said.contains("took") && said.contains("  product ("), "{said}");
+    assert!(said.contains("(f32[1600, 1600]; f32[1600, 1600]) took") && said.contains("  product ("), "{said}");
 }

@@ -26,6 +26,8 @@ pub(crate) struct Options {
     pub(crate) pytorch: bool,
     /// Whether allocations of tensors are recorded.
     pub(crate) memory: bool,
+    /// Whether operators are told apart by the shapes and types of their inputs.
+    pub(crate) shapes: bool,
     /// Whether single calls are recorded besides the tree.
     pub(crate) trace: bool,
     /// Which part of the program is recorded.
@@ -60,6 +62,7 @@ impl Options {
             native: variable("STACKLINE_NATIVE").is_some_and(|value| value == "1"),
             pytorch: !without.split(',').any(|source| source == "pytorch"),
             memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
+            shapes: variable("STACKLINE_SHAPES").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
             trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),

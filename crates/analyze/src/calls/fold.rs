@@ -28,6 +28,27 @@ pub(super) fn fold(name: &str) -> String {
     out
 }
 
+/// Tensors of a list that are shown.
+const SHOWN: usize = 3;
+
+/// Inputs of an operator, of whose lists only the first tensors are shown: `(f32[8], f32[4], f32[2], …145), f32[8]`.
+pub(super) fn fold_inputs(inputs: &str) -> String {
+    let mut out = String::new();
+    for (at, part) in inputs.split('(').enumerate() {
+        let Some((list, rest)) = part.split_once(')').filter(|_| at > 0) else {
+            out.push_str(part);
+            continue;
+        };
+        let tensors: Vec<&str> = list.split(", ").collect();
+        let folded = match tensors.len() > SHOWN + 1 {
+            true => format!("{}, …{}", tensors[..SHOWN].join(", "), tensors.len() - SHOWN),
+            false => list.to_owned(),
+        };
+        out.extend(["(", &folded, ")", rest]);
+    }
+    out
+}
+
 /// The length of an operator's name with brackets in it, if one stands here.
 fn operator(before: &str, rest: &str) -> Option<usize> {
     let after = rest.strip_prefix("operator")?;
