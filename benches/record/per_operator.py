@@ -28,6 +28,8 @@ WAYS: dict[str, dict[str, str] | None] = {
     "waiting": {"STACKLINE_STEPS": "1000000000.."},
     "operators": {"STACKLINE_WITHOUT": "python"},
     "operators, Python": {},
+    "operators, shapes": {"STACKLINE_WITHOUT": "python", "STACKLINE_SHAPES": "1"},
+    "operators, Python, shapes": {"STACKLINE_SHAPES": "1"},
     "operators, Python, native": {"STACKLINE_NATIVE": "1"},
     "operators, Python, trace mode": {"STACKLINE_MODE": "trace", "STACKLINE_TRACE_LIMIT": "64000000"},
 }

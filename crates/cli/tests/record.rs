@@ -132,7 +132,13 @@ fn options_reach_the_recorder() {
     ];
     let untold: Vec<_> = expected.iter().filter(|line| !text.lines().any(|told| told == **line)).collect();
     assert_eq!(untold, [""; 0].iter().collect::<Vec<_>>(), "{text}");
-    for wrong in [["--after", "soon"], ["--every", "0"], ["--sample-hz", "1000000"], ["--steps", "9..3"], ["--shapes", "--without=pytorch"]] {
+    for wrong in [
+        ["--after", "soon"],
+        ["--every", "0"],
+        ["--sample-hz", "1000000"],
+        ["--steps", "9..3"],
+        ["--shapes", "--without=pytorch"],
+    ] {
         let output = record(folder.path(), &wrong, "true").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
     }

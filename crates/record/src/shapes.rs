@@ -60,7 +60,9 @@ const UNKNOWN: u64 = 5 << 32;
 fn with(hash: u64, tensor: &Tensor<'_>) -> u64 {
     let dtype = u64::from(tensor.dtype().0);
     match tensor.dims() {
-        Some(dims) => dims.iter().fold(mix(hash, dtype << 16 | dims.len() as u64), |hash, &dim| mix(hash, dim.cast_unsigned())),
+        Some(dims) => {
+            dims.iter().fold(mix(hash, dtype << 16 | dims.len() as u64), |hash, &dim| mix(hash, dim.cast_unsigned()))
+        }
         None => mix(hash, UNKNOWN | dtype),
     }
 }

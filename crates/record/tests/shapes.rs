@@ -28,7 +28,8 @@ fn run(command: &mut Command) -> Output {
 /// What ran in the span `measured`: name, `Input Dims` and `Input type`, as the trace has them.
 fn ours(trace: &Trace) -> Listing {
     let events = &trace.events;
-    let named = |at: &usize| trace.strings.get(events.name[*at]) == "measured" && events.kind[*at] == EventKind::Annotation;
+    let named =
+        |at: &usize| trace.strings.get(events.name[*at]) == "measured" && events.kind[*at] == EventKind::Annotation;
     let span = (0..events.len()).find(named).unwrap();
     let (begin, end) = (events.start[span], events.start[span] + events.dur[span]);
     let columns = ["Input Dims", "Input type"].map(|name| trace.attr(name));
@@ -39,7 +40,8 @@ fn ours(trace: &Trace) -> Listing {
             continue;
         }
         let text = |id: Option<StrId>| id.map_or("[]", |id| trace.strings.get(id)).to_owned();
-        let [dims, types] = [0, 1].map(|column: usize| text(columns[column].get(event).and_then(|value| value.text_id())));
+        let [dims, types] =
+            [0, 1].map(|column: usize| text(columns[column].get(event).and_then(|value| value.text_id())));
         *listing.entry(format!("{}\t{dims}\t{types}", trace.strings.get(events.name[at]))).or_default() += 1;
     }
     listing
@@ -109,7 +111,11 @@ fn a_training_program() {
     }
     assert_eq!(tree, single);
     let layer = "aten::addmm f32[96], f32[64,32], f32[32,96], scalar, scalar";
-    assert!(tree.contains_key(layer), "{:#?}", tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>());
+    assert!(
+        tree.contains_key(layer),
+        "{:#?}",
+        tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -123,7 +129,9 @@ fn nested_tensors() {
     let Some(folder) = compare("nested") else { return };
     let stream = &streams(folder.path())[0];
     let calls = stream.calls();
-    let unknown = |(path, _): &(Vec<&FrameKey>, u64)| operator(stream, path.last().unwrap()).is_some_and(|found| found.1.contains("f32[?]"));
+    let unknown = |(path, _): &(Vec<&FrameKey>, u64)| {
+        operator(stream, path.last().unwrap()).is_some_and(|found| found.1.contains("f32[?]"))
+    };
     assert!(calls.iter().any(unknown));
 }
 
@@ -145,13 +153,21 @@ fn shapes_that_never_come_again_stay_within_the_limit() {
     let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let code = "import torch\nvalue = torch.zeros(3000)\nfor n in range(3000): value[:n].neg()";
-    run(recorded(&python, folder.path()).env("STACKLINE_SHAPES", "1").env("STACKLINE_MAX_NODES", "500").args(["-c", code]));
+    run(recorded(&python, folder.path())
+        .env("STACKLINE_SHAPES", "1")
+        .env("STACKLINE_MAX_NODES", "500")
+        .args(["-c", code]));
     let stream = &streams(folder.path())[0];
     let calls = |name: &str| -> u64 {
         let is = |path: &[&FrameKey]| operator(stream, path.last().unwrap()).is_some_and(|found| found.0 == name);
         stream.calls().iter().filter(|(path, _)| is(path)).map(|(_, count)| count).sum()
     };
-    let rest: u64 = stream.calls().iter().filter(|(path, _)| **path.last().unwrap() == FrameKey::Overflow).map(|(_, count)| count).sum();
+    let rest: u64 = stream
+        .calls()
+        .iter()
+        .filter(|(path, _)| **path.last().unwrap() == FrameKey::Overflow)
+        .map(|(_, count)| count)
+        .sum();
     let nodes = stream.stats.keys().filter(|key| key.2 == Metric::CallTime).count();
     assert!(nodes <= 501 && calls("aten::neg") > 100, "{nodes} nodes, {} calls", calls("aten::neg"));
     assert!(calls("aten::neg") + calls("aten::slice") + rest >= 6000);

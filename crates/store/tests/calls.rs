@@ -16,6 +16,9 @@ fn rendered(tree: &CallTree) -> Vec<String> {
             CallFrame::Native { library, build_id, offset, inlined, .. } => {
                 format!("{} {} {offset} {inlined}", tree.strings.get(library), tree.strings.get(build_id))
             }
+            CallFrame::Operator { inputs, .. } | CallFrame::Backward { inputs, .. } => {
+                tree.strings.get(inputs).to_owned()
+            }
             _ => String::new(),
         };
         format!("{:?} {} {file:?} {:?} {known_by}", frame.kind(), frame.name(&tree.strings), frame.line())
@@ -34,7 +37,7 @@ fn rendered(tree: &CallTree) -> Vec<String> {
 }
 
 fn sample() -> CallTree {
-    let files = streams(&Config { ranks: 2, killed: true, ..Config::default() });
+    let files = streams(&Config { ranks: 2, killed: true, shapes: true, ..Config::default() });
     let mut tree =
         stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
     tree.processes[0].lost.push(("tree_full".to_owned(), 3));

@@ -82,13 +82,29 @@ impl Shim {
         // with `this` as first argument; a 40-byte struct goes by value on the stack.
         unsafe {
             Ok(Self {
-                empty: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Failed>(symbol(c"aoti_torch_empty_strided")?),
-                as_strided: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle, *const i64, *const i64, *mut Handle) -> Failed>(symbol(c"aoti_torch_as_strided")?),
-                delete: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> Failed>(symbol(c"aoti_torch_delete_tensor_object")?),
-                add: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(RecordFunctionCallback) -> u64>(symbol(c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE")?),
-                remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(symbol(c"_ZN2at14removeCallbackEm")?),
-                name: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u8) -> *const c_char>(symbol(c"_ZNK2at14RecordFunction4nameEv")?),
-                is_tensor_list: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const Value) -> bool>(symbol(c"_ZNK3c106IValue12isTensorListEv")?),
+                empty: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Failed,
+                >(symbol(c"aoti_torch_empty_strided")?),
+                as_strided: std::mem::transmute::<
+                    *mut c_void,
+                    unsafe extern "C" fn(Handle, *const i64, *const i64, *mut Handle) -> Failed,
+                >(symbol(c"aoti_torch_as_strided")?),
+                delete: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> Failed>(symbol(
+                    c"aoti_torch_delete_tensor_object",
+                )?),
+                add: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(RecordFunctionCallback) -> u64>(symbol(
+                    c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE",
+                )?),
+                remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(symbol(
+                    c"_ZN2at14removeCallbackEm",
+                )?),
+                name: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u8) -> *const c_char>(symbol(
+                    c"_ZNK2at14RecordFunction4nameEv",
+                )?),
+                is_tensor_list: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const Value) -> bool>(symbol(
+                    c"_ZNK3c106IValue12isTensorListEv",
+                )?),
                 undefined: of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")? as usize,
             })
         }
@@ -203,9 +219,7 @@ impl Fields {
             .collect();
         let has_sizes = |at: &usize| images.iter().all(|image| has_sizes(memory, &image.1, *at, image.2));
         let sizes = only((8..TENSOR_IMPL).step_by(8).filter(has_sizes), "sizes")?;
-        let has_type = |at: &usize| {
-            images.iter().all(|image| image.1.get(*at..at + 2) == Some(&[image.3, 0]))
-        };
+        let has_type = |at: &usize| images.iter().all(|image| image.1.get(*at..at + 2) == Some(&[image.3, 0]));
         let dtype = only((sizes + 8..TENSOR_IMPL).step_by(2).filter(has_type), "types")?;
         // Behind the type: the device, its index and whether there is one; a byte of flags, and the one that matters.
         let (device, flags) = (dtype + 2, dtype + 6);
@@ -303,7 +317,8 @@ impl Call {
     /// Whether the inputs of the call are there: the tag of lists, and where these have their elements.
     fn inputs(address: usize, expected: &Expected) -> Option<(u32, usize)> {
         let [tensor, sizes, strides, offset] = values(&expected.memory, address)?;
-        if tensor != (expected.tensor, TENSOR) || offset.1 != NONE || sizes.1 != strides.1 || !LISTS.contains(&sizes.1) {
+        if tensor != (expected.tensor, TENSOR) || offset.1 != NONE || sizes.1 != strides.1 || !LISTS.contains(&sizes.1)
+        {
             return None;
         }
         let has = |list: (usize, u32), at: usize, numbers: [i64; 2]| {
@@ -313,9 +328,9 @@ impl Call {
             (same && end == begin + 2 * size_of::<Value>()).then_some(())
         };
         // Behind the table of methods stand one counter of references, or two.
-        let places = [16, 24].into_iter().filter(|&at| {
-            has(sizes, at, expected.sizes).is_some() && has(strides, at, expected.strides).is_some()
-        });
+        let places = [16, 24]
+            .into_iter()
+            .filter(|&at| has(sizes, at, expected.sizes).is_some() && has(strides, at, expected.strides).is_some());
         Some((sizes.1, only(places, "elements").ok()?))
     }
 }
