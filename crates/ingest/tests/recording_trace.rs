@@ -362,7 +362,8 @@ fn statement() -> impl Strategy<Value = Record> {
     let time = || prop_oneof![-50_i64..200, any::<i64>()];
     let length = || prop_oneof![0_u64..100, any::<u64>()];
     prop_oneof![
-        (id(), "[a-z]{1,4}|Optimizer.step#X|f32\\[[0-9,?]{0,4}\\], scalar").prop_map(|(id, text)| Record::Text { id, text }),
+        (id(), "[a-z]{1,4}|Optimizer.step#X|f32\\[[0-9,?]{0,4}\\], scalar")
+            .prop_map(|(id, text)| Record::Text { id, text }),
         (id(), id(), 0_u8..7).prop_map(|(id, text, kind)| Record::Frame {
             id,
             key: match kind {

@@ -37,7 +37,7 @@ fn rendered(tree: &CallTree) -> Vec<String> {
 }
 
 fn sample() -> CallTree {
-    let files = streams(&Config { ranks: 2, killed: true, shapes: true, ..Config::default() });
+    let files = streams(&Config { ranks: 2, killed: true, ..Config::default() });
     let mut tree =
         stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
     tree.processes[0].lost.push(("tree_full".to_owned(), 3));
@@ -64,6 +64,17 @@ fn a_tree_comes_back() {
     let manifest = read_manifest(run.path()).unwrap();
     assert_eq!(manifest.calls.unwrap().streams, streams);
     assert!(stackline_store::is_run(run.path()) && stackline_store::is_complete(run.path()));
+}
+
+#[test]
+fn inputs_of_operators_come_back() {
+    let run = tempfile::tempdir().unwrap();
+    let files = streams(&Config { shapes: true, ..Config::default() });
+    let tree =
+        stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
+    assert!(rendered(&tree).iter().any(|line| line.contains("aten::addmm") && line.contains("f32[512], f32[64,128]")));
+    write_calls(&tree, run.path(), BTreeMap::new(), &WriteOptions::default()).unwrap();
+    assert_eq!(rendered(&read_calls(run.path()).unwrap().unwrap()), rendered(&tree));
 }
 
 #[test]

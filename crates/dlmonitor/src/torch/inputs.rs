@@ -29,8 +29,7 @@ pub(super) struct Layout {
     pub(super) is_tensor_list: unsafe extern "C" fn(*const Value) -> bool,
 }
 
-/// `IValue`'s tags of nothing, a tensor and an integer, in every version since 2.0.
-pub(super) const NONE: u32 = 0;
+/// `IValue`'s tags of a tensor and an integer, in every version since 2.0.
 pub(super) const TENSOR: u32 = 1;
 pub(super) const INT: u32 = 5;
 /// Tags of lists: until 2.6, and since there are unsigned integers among values.

@@ -6,28 +6,32 @@
 //! neither Python nor its lock are needed. All memory is read through the kernel meanwhile: what is not where it is
 //! looked for is an answer, not a crash.
 
-use super::inputs::{CUSTOM_STRIDES, INLINE, INT, LISTS, Layout, NONE, NOT_PLAIN, TENSOR, Value};
+use super::inputs::{CUSTOM_STRIDES, INLINE, INT, LISTS, Layout, NOT_PLAIN, TENSOR, Value};
 use super::{DType, RecordFunctionCallback};
 use crate::python::Memory;
 use crate::symbols::Library;
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_void};
 
 /// `AOTITorchError`: 0 if all is well.
 type Failed = i32;
 /// `AtenTensorHandle`: an `at::Tensor *`.
 type Handle = *mut *const u8;
 
+type Empty = unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Failed;
+type Reshape = unsafe extern "C" fn(Handle, *const i64, i64, *mut Handle) -> Failed;
+type IsTensorList = unsafe extern "C" fn(*const Value) -> bool;
+
 /// The functions that are needed.
 #[derive(Clone, Copy)]
 struct Shim {
-    empty: unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Failed,
-    as_strided: unsafe extern "C" fn(Handle, *const i64, *const i64, *mut Handle) -> Failed,
+    empty: Empty,
+    reshape: Reshape,
     delete: unsafe extern "C" fn(Handle) -> Failed,
     add: unsafe extern "C" fn(RecordFunctionCallback) -> u64,
     remove: unsafe extern "C" fn(u64),
-    name: unsafe extern "C" fn(*const u8) -> *const c_char,
-    is_tensor_list: unsafe extern "C" fn(*const Value) -> bool,
+    count: unsafe extern "C" fn(*const u8) -> usize,
+    is_tensor_list: IsTensorList,
     undefined: usize,
 }
 
@@ -78,34 +82,25 @@ impl Shim {
         };
         let symbol = |name| of(library, name);
         let c10 = Library::loaded(c"libc10.so").ok_or("libc10 is not loaded")?;
-        // SAFETY: the signatures of torch's `shim.h` (a C interface) and of the C++ functions that the names spell out,
-        // with `this` as first argument; a 40-byte struct goes by value on the stack.
+        let c10 = of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")?;
+        let [empty, delete] = [c"aoti_torch_empty_strided", c"aoti_torch_delete_tensor_object"].map(symbol);
+        let reshape = symbol(c"aoti_torch_cpu_reshape")?;
+        let add = symbol(c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE")?;
+        let remove = symbol(c"_ZN2at14removeCallbackEm")?;
+        let count = symbol(c"_ZNK2at14RecordFunction10num_inputsEv")?;
+        let is_tensor_list = symbol(c"_ZNK3c106IValue12isTensorListEv")?;
+        // SAFETY: the signatures of torch's `shim.h` and `c_shim_cpu.h` (C interfaces) and of the C++ functions that the
+        // names spell out, with `this` as first argument; a 40-byte struct goes by value on the stack.
         unsafe {
             Ok(Self {
-                empty: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Failed,
-                >(symbol(c"aoti_torch_empty_strided")?),
-                as_strided: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(Handle, *const i64, *const i64, *mut Handle) -> Failed,
-                >(symbol(c"aoti_torch_as_strided")?),
-                delete: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> Failed>(symbol(
-                    c"aoti_torch_delete_tensor_object",
-                )?),
-                add: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(RecordFunctionCallback) -> u64>(symbol(
-                    c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE",
-                )?),
-                remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(symbol(
-                    c"_ZN2at14removeCallbackEm",
-                )?),
-                name: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u8) -> *const c_char>(symbol(
-                    c"_ZNK2at14RecordFunction4nameEv",
-                )?),
-                is_tensor_list: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const Value) -> bool>(symbol(
-                    c"_ZNK3c106IValue12isTensorListEv",
-                )?),
-                undefined: of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")? as usize,
+                empty: std::mem::transmute::<*mut c_void, Empty>(empty?),
+                reshape: std::mem::transmute::<*mut c_void, Reshape>(reshape),
+                delete: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> Failed>(delete?),
+                add: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(RecordFunctionCallback) -> u64>(add),
+                remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(remove),
+                count: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u8) -> usize>(count),
+                is_tensor_list: std::mem::transmute::<*mut c_void, IsTensorList>(is_tensor_list),
+                undefined: c10 as usize,
             })
         }
     }
@@ -266,7 +261,6 @@ struct Expected {
     shim: Shim,
     tensor: usize,
     sizes: [i64; 2],
-    strides: [i64; 2],
 }
 
 thread_local! {
@@ -275,19 +269,20 @@ thread_local! {
 }
 
 impl Call {
-    /// Calls `aten::as_strided(tensor, sizes, strides, None)`, which only makes another view of the tensor, and looks.
-    fn watch(shim: &Shim, memory: Memory, sizes: [i64; 2]) -> Result<Self, String> {
-        let tensor = Owned::new(shim, &sizes, 6)?;
-        let strides = [sizes[1], 1];
-        EXPECTED.set(Some(Expected { memory, shim: *shim, tensor: tensor.address(), sizes, strides }));
+    /// Has a tensor seen with other sizes, which copies nothing, and looks at the operators that are called with the
+    /// tensor and these sizes: `aten::view`, in all versions up to now.
+    fn watch(shim: &Shim, memory: Memory, [rows, columns]: [i64; 2]) -> Result<Self, String> {
+        let tensor = Owned::new(shim, &[rows, columns], 6)?;
+        let sizes = [columns, rows];
+        EXPECTED.set(Some(Expected { memory, shim: *shim, tensor: tensor.address(), sizes }));
         FOUND.set(None);
         let callback = RecordFunctionCallback::new(on_call, on_end, true);
         let mut view = std::ptr::null_mut();
-        // SAFETY: the callback lives as long as the process; `shim.h`: as many sizes and strides as the tensor has, which
-        // `sizes` and `strides` hold, and where to put the result.
+        // SAFETY: the callback lives as long as the process; a tensor, sizes and their number, and where to put the
+        // result.
         let failed = unsafe {
             let handle = (shim.add)(callback);
-            let failed = (shim.as_strided)(tensor.0, sizes.as_ptr(), strides.as_ptr(), &raw mut view);
+            let failed = (shim.reshape)(tensor.0, sizes.as_ptr(), sizes.len() as i64, &raw mut view);
             (shim.remove)(handle);
             failed
         };
@@ -299,39 +294,33 @@ impl Call {
         FOUND.take().ok_or_else(|| "the inputs of operators are not where any known PyTorch has them".into())
     }
 
-    /// Looks for the inputs in a `RecordFunction`.
-    fn search(function: usize, expected: &Expected) -> Option<Self> {
+    /// Looks for so many inputs in a `RecordFunction`.
+    fn search(function: usize, count: usize, expected: &Expected) -> Option<Self> {
         let mut object = [0; RECORD_FUNCTION];
         let length = expected.memory.read(function, &mut object);
         let object = object.get(..length)?;
-        let calls = (0..length).step_by(8).filter_map(|at| {
-            let (address, count) = (word(object, at)?, word(object, at + 8)?);
-            let (list, elements) = if count == 4 { Self::inputs(address, expected)? } else { return None };
+        let mut calls = (0..length).step_by(8).filter_map(|at| {
+            let address = word(object, at).filter(|_| word(object, at + 8) == Some(count))?;
+            let (list, elements) = Self::inputs(address, expected)?;
             Some(Self { inputs: at, list, elements })
         });
-        let mut calls = calls.fuse();
         let found = calls.next();
         found.filter(|_| calls.next().is_none())
     }
 
     /// Whether the inputs of the call are there: the tag of lists, and where these have their elements.
     fn inputs(address: usize, expected: &Expected) -> Option<(u32, usize)> {
-        let [tensor, sizes, strides, offset] = values(&expected.memory, address)?;
-        if tensor != (expected.tensor, TENSOR) || offset.1 != NONE || sizes.1 != strides.1 || !LISTS.contains(&sizes.1)
-        {
+        let [tensor, (list, tag)] = values(&expected.memory, address)?;
+        if tensor != (expected.tensor, TENSOR) || !LISTS.contains(&tag) {
             return None;
         }
-        let has = |list: (usize, u32), at: usize, numbers: [i64; 2]| {
-            let (begin, end) = (expected.memory.word(list.0 + at)?, expected.memory.word(list.0 + at + 8)?);
-            let elements: [(usize, u32); 2] = values(&expected.memory, begin)?;
-            let same = elements == numbers.map(|number| (number as usize, INT));
-            (same && end == begin + 2 * size_of::<Value>()).then_some(())
+        let has_elements = |at: &usize| {
+            let [begin, end] = [0, 8].map(|more| expected.memory.word(list + at + more).unwrap_or(0));
+            let sizes = expected.sizes.map(|size| (size as usize, INT));
+            end == begin + size_of_val(&sizes) && values(&expected.memory, begin) == Some(sizes)
         };
         // Behind the table of methods stand one counter of references, or two.
-        let places = [16, 24]
-            .into_iter()
-            .filter(|&at| has(sizes, at, expected.sizes).is_some() && has(strides, at, expected.strides).is_some());
-        Some((sizes.1, only(places, "elements").ok()?))
+        Some((tag, only([16, 24].into_iter().filter(has_elements), "elements").ok()?))
     }
 }
 
@@ -353,11 +342,10 @@ unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> 
     unsafe { context.write(std::ptr::null_mut()) };
     let look = || {
         let expected = EXPECTED.get()?;
-        // SAFETY: torch gave us this `RecordFunction`; its name is a null-terminated text.
-        let name = unsafe { CStr::from_ptr((expected.shim.name)(function)) };
-        if name == c"aten::as_strided" {
-            FOUND.set(Call::search(function as usize, &expected));
-        }
+        // SAFETY: torch gave us this `RecordFunction`, whose number of arguments the function reads.
+        let count = unsafe { (expected.shim.count)(function) };
+        let found = Call::search(function as usize, count, &expected)?;
+        FOUND.set(FOUND.get().filter(|known| *known != found).is_none().then_some(found));
         Some(())
     };
     let _ = std::panic::catch_unwind(look);
