@@ -172,3 +172,22 @@ fn shapes_that_never_come_again_stay_within_the_limit() {
     assert!(nodes <= 501 && calls("aten::neg") > 100, "{nodes} nodes, {} calls", calls("aten::neg"));
     assert!(calls("aten::neg") + calls("aten::slice") + rest >= 6000);
 }
+
+/// Where a process may not read itself through the kernel, the layout cannot be found out: shapes are left out, which is
+/// said once, and all else is recorded.
+#[test]
+fn without_the_means_to_find_out_there_are_no_shapes() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, folder.path());
+    let output = run(command.env("STACKLINE_SHAPES", "1").arg(here("tests/programs/sandboxed.py")));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "6.0\n");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ours: Vec<&str> = said.lines().filter(|line| line.starts_with("stackline: ")).collect();
+    assert_eq!(ours.len(), 1, "{said}");
+    assert!(ours[0].starts_with("stackline: shapes are not recorded: this system"), "{said}");
+    let stream = &streams(folder.path())[0];
+    assert!(stream.ended && !stream.sources["shapes"].0 && stream.sources["pytorch"].0);
+    let plain = |(path, _): &(Vec<&FrameKey>, u64)| operator(stream, path.last().unwrap()) == Some(("aten::sum", ""));
+    assert!(stream.calls().iter().any(plain));
+}
