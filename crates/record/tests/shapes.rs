@@ -135,6 +135,20 @@ fn nested_tensors() {
     assert!(calls.iter().any(unknown));
 }
 
+/// PyTorch copies references to inputs for us; nothing that it computes may depend on that.
+#[test]
+fn results_are_identical_to_the_bit() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let training = here("../../python/examples/train_gpt.py");
+    let alone = run(Command::new(&python).arg(&training).args(["--steps", "5"]));
+    let mut command = recorded(&python, folder.path());
+    let watched = run(command.env("STACKLINE_SHAPES", "1").arg(&training).args(["--steps", "5"]));
+    assert_eq!(String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&alone.stdout));
+    assert_eq!(String::from_utf8_lossy(&watched.stderr), String::from_utf8_lossy(&alone.stderr));
+    assert!(streams(folder.path())[0].sources["shapes"].0);
+}
+
 /// Without the option nothing is asked for, and operators are told apart by name alone.
 #[test]
 fn without_the_option_there_are_no_shapes() {

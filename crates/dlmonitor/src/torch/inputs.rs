@@ -40,8 +40,10 @@ pub(super) const INLINE: usize = 5;
 pub(super) const NOT_PLAIN: u8 = 0b1_1000;
 /// Strides come from a method: so it is for the tensor that is not defined, by which the place of the flags is checked.
 pub(super) const CUSTOM_STRIDES: u8 = 0b100;
-/// Inputs, elements of a list and sizes that are looked at, at most.
+/// Inputs of an operator and sizes of a tensor that are looked at, at most.
 const MOST: usize = 4096;
+/// Longer lists of numbers are no such lists, as PyTorch's profiler has it.
+const LONG: usize = 30;
 
 static LAYOUT: OnceLock<Layout> = OnceLock::new();
 
@@ -161,8 +163,6 @@ impl<'a> Inputs<'a> {
                 return Input::Tensors(Tensors(elements));
             }
         }
-        // As PyTorch's profiler has it.
-        const LONG: usize = 30;
         match first {
             None => Input::Scalars,
             Some(first) if self.layout.is_scalar(first.tag) && elements.left <= LONG => Input::Scalars,
@@ -176,7 +176,7 @@ impl<'a> Inputs<'a> {
         // SAFETY: the payload of a list is the address of a `ListImpl`, which lives as long as the value, and has the
         // begin and the end of its elements there.
         let [begin, end] = unsafe { *(list.payload as *const u8).add(self.layout.elements).cast::<[usize; 2]>() };
-        let left = (end.saturating_sub(begin) / size_of::<Value>()).min(MOST);
+        let left = end.saturating_sub(begin) / size_of::<Value>();
         Inputs { next: begin as *const Value, left, layout: self.layout, call: PhantomData }
     }
 }
