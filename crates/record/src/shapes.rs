@@ -9,7 +9,7 @@ use dlmonitor::{Input, Inputs, Operator, Scope, Tensor};
 use stackline_recording::FrameKey;
 use std::fmt::Write as _;
 
-/// Keys of operators with inputs have this bit and not the one below, other keys have both or neither.
+/// Keys of operators with inputs have this bit and not the one below; those of Python frames lack it, all others have both.
 const SHAPED_KEY: u64 = 1 << 63;
 /// Tensors of one call that are looked at; of lists of more, only the number counts.
 const MOST: usize = 512;
