@@ -18,6 +18,7 @@ mod python;
 mod symbols;
 mod thread;
 mod torch;
+mod versions;
 
 pub use dispatch::{Observer, interpreter};
 pub use path::{PathFrame, Sources, call_path};
@@ -27,6 +28,7 @@ pub use python::{
 };
 pub use thread::{OpenOperator, Thread, without_signals};
 pub use torch::{DType, Input, Inputs, Operator, OperatorName, Scope, Tensor, Tensors};
+pub use versions::{python_version, torch_version};
 
 /// Whether a source works.
 #[derive(Clone, Debug, PartialEq, Eq)]
