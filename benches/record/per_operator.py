@@ -26,8 +26,11 @@ REPEATS = 400
 WAYS: dict[str, dict[str, str] | None] = {
     "none": None,
     "waiting": {"STACKLINE_STEPS": "1000000000.."},
+    "waiting, shapes": {"STACKLINE_STEPS": "1000000000..", "STACKLINE_SHAPES": "1"},
     "operators": {"STACKLINE_WITHOUT": "python"},
     "operators, Python": {},
+    "operators, shapes": {"STACKLINE_WITHOUT": "python", "STACKLINE_SHAPES": "1"},
+    "operators, Python, shapes": {"STACKLINE_SHAPES": "1"},
     "operators, Python, native": {"STACKLINE_NATIVE": "1"},
     "operators, Python, trace mode": {"STACKLINE_MODE": "trace", "STACKLINE_TRACE_LIMIT": "64000000"},
 }

@@ -49,6 +49,7 @@ def _parser() -> _Parser:
     option("--without", default="", metavar="SOURCES", help=f"what to leave out: {', '.join(SOURCES)}")
     option("--memory", action="store_true", default=None, help="allocations of tensors, too")
     option("--native", action="store_true", default=None, help="frames of native code, too")
+    option("--shapes", action="store_true", default=None, help="operators by shapes and types of their inputs")
     option("--sample-hz", type=int, metavar="N", help="samples per second of CPU time, 0 for none")
     option("--mode", choices=["profile", "trace"], help="trace: each single call, too")
     option("--steps", metavar="A..B", help="only these training steps, without B")

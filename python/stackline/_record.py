@@ -159,6 +159,7 @@ def record(
     kernels: bool | None = None,
     memory: bool | None = None,
     native: bool | None = None,
+    shapes: bool | None = None,
     sample_hz: int | None = None,
     real_hz: int | None = None,
     counters: Sequence[str] | None = None,
@@ -178,7 +179,8 @@ def record(
     ``path``: the run directory, which must not exist yet. ``python``, ``pytorch``: whether to read Python's frames and
     to record PyTorch's operators (both on). ``compilations``: when ``torch.compile`` compiles, and ``kernels``: those
     that it makes for the CPU, by name (both on; kernels only if its compiler is imported while this records).
-    ``memory``: tensors' allocations (off). ``native``: frames of native code below operators and in samples.
+    ``memory``: tensors' allocations (off). ``native``: frames of native code below operators and in samples (off).
+    ``shapes``: operators with other shapes or types of inputs are others (off).
     ``sample_hz``: samples per second of CPU time and thread, 0 for none (99);
     ``real_hz``: of wall-clock time (none). ``counters``: counters of the system and the processor that are read with
     samples, such as ``["page-faults", "cycles"]``; those that the machine lacks are left out, and said.
@@ -197,8 +199,8 @@ def record(
     """
     options = Options(
         python=python, pytorch=pytorch, compilations=compilations, kernels=kernels, memory=memory, native=native,
-        sample_hz=sample_hz, real_hz=real_hz, counters=counters, mode=mode, steps=steps, every=every, after=after,
-        duration=duration, max_nodes=max_nodes,
+        shapes=shapes, sample_hz=sample_hz, real_hz=real_hz, counters=counters, mode=mode, steps=steps, every=every,
+        after=after, duration=duration, max_nodes=max_nodes,
     )  # fmt: skip
     return Recording(path, options)
 

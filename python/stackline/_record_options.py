@@ -32,6 +32,7 @@ class Options:
     kernels: bool | None = None
     memory: bool | None = None
     native: bool | None = None
+    shapes: bool | None = None
     sample_hz: int | None = None
     real_hz: int | None = None
     counters: Sequence[str] | None = None
@@ -47,7 +48,7 @@ class Options:
         found: dict[str, str] = {}
         if any(getattr(self, name) is not None for name in SOURCES):
             found["STACKLINE_WITHOUT"] = self._without()
-        for name, switch in (("MEMORY", self.memory), ("NATIVE", self.native)):
+        for name, switch in (("MEMORY", self.memory), ("NATIVE", self.native), ("SHAPES", self.shapes)):
             if switch is not None:
                 found[f"STACKLINE_{name}"] = "1" if switch else "0"
         for name, hz in (("sample_hz", self.sample_hz), ("real_hz", self.real_hz)):

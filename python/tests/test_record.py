@@ -202,6 +202,7 @@ def test_options_become_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Options(steps="5..").environment() == {"STACKLINE_STEPS": "5.."}
     assert Options(kernels=False).environment() == {"STACKLINE_WITHOUT": "kernels"}
     assert Options(native=False, duration="2m").environment() == {"STACKLINE_NATIVE": "0", "STACKLINE_DURATION": "2m"}
+    assert Options(shapes=True, memory=False).environment() == {"STACKLINE_SHAPES": "1", "STACKLINE_MEMORY": "0"}
     monkeypatch.setenv("STACKLINE_WITHOUT", "python,native")
     assert Options(python=True, pytorch=False).environment() == {"STACKLINE_WITHOUT": "native,pytorch"}
 

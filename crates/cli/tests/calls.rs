@@ -45,6 +45,30 @@ fn the_views() {
     insta::assert_snapshot!("calls_csv", view(&["--view", "flat", "--format", "csv", "--top", "5"]));
 }
 
+/// What `record --shapes` knows tells operators apart, in every view, and in comparisons of runs that both know it.
+#[test]
+fn shapes_tell_operators_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, shapes) in [("plain", false), ("shaped", true), ("slower", true)] {
+        let slower = if name == "slower" { 3 } else { 1 };
+        write(&folder.path().join(name), &Config { shapes, slower, ..Config::default() });
+    }
+    let view = |more: &[&str]| shown(folder.path(), &[&["calls", "shaped"], more].concat());
+    insta::assert_snapshot!("calls_shapes", view(&["--focus", "aten::linear f32"]));
+    insta::assert_snapshot!("calls_shapes_flat", view(&["--view", "flat", "--hide", "py"]));
+    insta::assert_snapshot!("calls_shapes_callers", view(&["--callers-of", "^aten::addmm$", "--depth", "2"]));
+    insta::assert_snapshot!("calls_by_shapes", view(&["--by", "shapes", "--view", "flat"]));
+    insta::assert_snapshot!("calls_shapes_csv", view(&["--view", "flat", "--format", "csv", "--top", "3"]));
+    let by_operator = |run: &str| shown(folder.path(), &["calls", run, "--by", "operator", "--view", "flat"]);
+    let rows = |text: String| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(rows(by_operator("shaped")), rows(by_operator("plain")), "by name they are the same");
+    let diff = |before: &str| shown(folder.path(), &["calls", "--diff", before, "slower", "--top", "30"]);
+    assert!(diff("shaped").contains("aten::addmm  f32[512], f32[64,128], f32[128,512]"), "{}", diff("shaped"));
+    assert!(!diff("plain").contains("f32["), "{}", diff("plain"));
+    let collapsed = shown(folder.path(), &["export", "shaped", "--to", "collapsed"]);
+    assert!(collapsed.contains(";aten::addmm f32[512], f32[64,128], f32[128,512] "), "{collapsed}");
+}
+
 #[test]
 fn source_lines_stand_beside_their_costs() {
     let folder = sample();

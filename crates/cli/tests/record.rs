@@ -91,6 +91,7 @@ fn options_reach_the_recorder() {
     let options = [
         "--native",
         "--memory",
+        "--shapes",
         "--mode",
         "trace",
         "--sample-hz",
@@ -108,7 +109,7 @@ fn options_reach_the_recorder() {
         "--max-nodes",
         "9",
         "--without",
-        "python,pytorch",
+        "python",
         "--counters",
         "page-faults,cycles",
     ];
@@ -126,11 +127,18 @@ fn options_reach_the_recorder() {
         "STACKLINE_REAL_HZ=0",
         "STACKLINE_SAMPLE_HZ=50",
         "STACKLINE_STEPS=10..20",
-        "STACKLINE_WITHOUT=python,pytorch",
+        "STACKLINE_SHAPES=1",
+        "STACKLINE_WITHOUT=python",
     ];
     let untold: Vec<_> = expected.iter().filter(|line| !text.lines().any(|told| told == **line)).collect();
     assert_eq!(untold, [""; 0].iter().collect::<Vec<_>>(), "{text}");
-    for wrong in [["--after", "soon"], ["--every", "0"], ["--sample-hz", "1000000"], ["--steps", "9..3"]] {
+    for wrong in [
+        ["--after", "soon"],
+        ["--every", "0"],
+        ["--sample-hz", "1000000"],
+        ["--steps", "9..3"],
+        ["--shapes", "--without=pytorch"],
+    ] {
         let output = record(folder.path(), &wrong, "true").output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?}: {}", stderr(&output));
     }

@@ -1,5 +1,5 @@
 /* A small profiler on top of DLMonitor: counts operators and compilations, and prints how the first matrix product
- * was called: Python, operators and native code, in one path.
+ * was called, in one path of Python, operators and native code, and with what.
  *
  *     cc -shared -fPIC -I include examples/count_operators.c -L ../../target/release -ldlmonitor -o libcount.so
  *     python -c 'import ctypes, torch; count = ctypes.CDLL("./libcount.so"); count.begin(); torch.ones(3) + 1; count.report()'
@@ -12,7 +12,7 @@
 
 static atomic_long operators, allocations, compilations, running;
 static atomic_int path_wanted = 1;
-static char path[8192], compiled[256];
+static char path[8192], shapes[4096], compiled[256];
 
 static void note_path(void) {
     dlmonitor_frame frames[128];
@@ -33,6 +33,18 @@ static void note_path(void) {
     }
 }
 
+static void note_inputs(void) {
+    dlmonitor_input inputs[64];
+    size_t length = 0, at = 0;
+    if (dlmonitor_inputs_get(inputs, 64, &length) != DLMONITOR_OK)
+        return;
+    for (size_t i = 0; i < length && i < 64 && at < sizeof shapes; i++) {
+        at += (size_t)snprintf(shapes + at, sizeof shapes - at, " %d:%s", (int)inputs[i].kind, inputs[i].dtype);
+        for (size_t dim = 0; inputs[i].dims && dim < inputs[i].length && at < sizeof shapes; dim++)
+            at += (size_t)snprintf(shapes + at, sizeof shapes - at, "%c%lld", dim ? 'x' : '=', (long long)inputs[i].dims[dim]);
+    }
+}
+
 static void on_event(const dlmonitor_event *event, void *user) {
     (void)user;
     switch (event->kind) {
@@ -49,8 +61,10 @@ static void on_event(const dlmonitor_event *event, void *user) {
         break;
     case DLMONITOR_OPERATOR_BEGIN:
         atomic_fetch_add(&operators, 1);
-        if (strcmp(event->name, "aten::mm") == 0 && atomic_exchange(&path_wanted, 0))
+        if (strcmp(event->name, "aten::mm") == 0 && atomic_exchange(&path_wanted, 0)) {
             note_path();
+            note_inputs();
+        }
         break;
     default:
         break;
@@ -60,13 +74,16 @@ static void on_event(const dlmonitor_event *event, void *user) {
 int begin(void) {
     if (dlmonitor_api_version() != DLMONITOR_API_VERSION)
         return -1;
-    dlmonitor_status status = dlmonitor_init();
+    dlmonitor_status status = dlmonitor_inputs_enable();
+    if (status != DLMONITOR_OK)
+        fputs("the inputs of operators are not known\n", stderr);
+    status = dlmonitor_init();
     return status == DLMONITOR_OK ? (int)dlmonitor_callback_register(DLMONITOR_FRAMEWORK, on_event, NULL) : (int)status;
 }
 
 void report(void) {
     dlmonitor_finalize();
-    printf("%ld operators, %ld allocations\nfirst aten::mm:%s\n", operators, allocations, path);
+    printf("%ld operators, %ld allocations\nfirst aten::mm:%s\ncalled with%s\n", operators, allocations, path, shapes);
     printf("%ld compilations, %ld of them unfinished; last: %s\n", compilations + running, running, compiled);
     fflush(stdout);
 }

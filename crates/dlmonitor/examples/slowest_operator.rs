@@ -1,4 +1,5 @@
-//! A profiler on top of `DLMonitor`, in Rust: which operator took longest, and what called it; and what was compiled.
+//! A profiler on top of `DLMonitor`, in Rust: which operator took longest, with what inputs, and what called it; and what
+//! was compiled.
 //!
 //! ```text
 //! cargo build --release -p stackline-dlmonitor --example slowest_operator
@@ -9,7 +10,7 @@
 #![allow(unsafe_code, reason = "functions that Python calls by name")]
 #![allow(clippy::print_stdout, reason = "an example")]
 
-use dlmonitor::{Compilation, Observer, OpenOperator, Operator, PathFrame, Sources, Thread, call_path, clock};
+use dlmonitor::{Compilation, Input, Observer, OpenOperator, Operator, PathFrame, Sources, Thread, call_path, clock};
 use std::sync::Mutex;
 
 /// ns, name, and the path that led there.
@@ -20,10 +21,21 @@ static COMPILED: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
 
 struct Slowest;
 
+/// The tensors that an operator is called with: `f32[2, 3]; i64[4]`.
+fn inputs(operator: &Operator) -> String {
+    let tensors = operator.inputs().into_iter().flatten().filter_map(|input| match input {
+        Input::Tensor(tensor) => Some(format!("{}{:?}", tensor.dtype(), tensor.dims().unwrap_or_default())),
+        Input::Tensors(tensors) => Some(format!("{} tensors", tensors.len())),
+        _ => None,
+    });
+    tensors.collect::<Vec<_>>().join("; ")
+}
+
 impl Observer for Slowest {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
         if let Some(opened) = thread.open.last_mut() {
-            let name: Box<String> = Box::new(operator.name().text().to_string_lossy().into_owned());
+            let name = operator.name().text().to_string_lossy();
+            let name: Box<String> = Box::new(format!("{name}({})", inputs(operator)));
             opened.client = [clock::ticks(), Box::into_raw(name) as u64, 0, 0];
         }
     }
@@ -62,10 +74,11 @@ impl Observer for Slowest {
 pub extern "C" fn begin() -> i32 {
     let first = dlmonitor::init(Box::new(Slowest));
     let python = dlmonitor::start_python().state;
+    let shapes = dlmonitor::start_shapes().state;
     let torch = dlmonitor::start_torch().state;
     let native = dlmonitor::start_native().state;
     dlmonitor::start_compilations();
-    i32::from(!first || python.is_err() || torch.is_err() || native.is_err())
+    i32::from(!first || [python, shapes, torch, native].iter().any(Result::is_err))
 }
 
 /// Prints what was found.

@@ -7,8 +7,8 @@
  * Callbacks run on the program's own threads, between its own instructions: they must not block, run operators, or
  * take Python's lock. All functions may be called from any thread.
  *
- * Version 2 added compilations, native frames and dlmonitor_api_version; dlmonitor_frame is larger than it was, so that
- * tools have to be compiled anew.
+ * Version 2 added compilations, native frames, inputs of operators and dlmonitor_api_version; dlmonitor_frame is larger
+ * than it was, so that tools have to be compiled anew.
  */
 #ifndef DLMONITOR_H
 #define DLMONITOR_H
@@ -80,6 +80,23 @@ typedef struct {
                           its symbols tell the function, which takes too long within a callback */
 } dlmonitor_frame;
 
+/* What an operator is called with. */
+typedef enum {
+    DLMONITOR_INPUT_TENSOR = 0,
+    DLMONITOR_INPUT_TENSORS = 1, /* a list of tensors; they follow, one by one */
+    DLMONITOR_INPUT_SCALAR = 2,  /* a number or a truth value */
+    DLMONITOR_INPUT_SCALARS = 3, /* a list of up to 30 of them */
+    DLMONITOR_INPUT_OTHER = 4    /* what has no shape: nothing, a tensor that is not defined, a text, a device ... */
+} dlmonitor_input_kind;
+
+typedef struct {
+    dlmonitor_input_kind kind;
+    const char *dtype;   /* of a tensor, such as "f32" or "bf16", "" if it has no name here; lives as long as the process */
+    const int64_t *dims; /* sizes of a tensor, NULL if it does not hold them itself (nested and symbolic ones); live as
+                            long as the callback. NULL of anything else */
+    size_t length;       /* number of sizes of a tensor, or of tensors that follow in a list; otherwise 0 */
+} dlmonitor_input;
+
 typedef enum {
     DLMONITOR_OK = 0,
     DLMONITOR_IN_USE = 1,       /* another profiler uses DLMonitor in this process */
@@ -105,6 +122,16 @@ dlmonitor_status dlmonitor_callback_register(dlmonitor_domain domain, dlmonitor_
  * Sources are integrated: an operator stands below the Python frame and the native frame that called it and above what it
  * calls. Frames of the callback and of DLMonitor are left out; so are those of the operator's begin when it begins. */
 dlmonitor_status dlmonitor_callpath_get(unsigned sources, dlmonitor_frame *frames, size_t capacity, size_t *length);
+
+/* Has PyTorch hand over the inputs of operators, which costs it some time for each. Call it while no operator runs,
+ * best before dlmonitor_init, but with PyTorch loaded. Returns DLMONITOR_UNAVAILABLE if PyTorch is not loaded, or if it
+ * is not known where this version keeps its inputs: that is found out with tensors of our own, not assumed. */
+dlmonitor_status dlmonitor_inputs_enable(void);
+
+/* Writes the inputs of the operator that begins to `inputs`, in the order of its arguments, and their whole number to
+ * `length`; those beyond `capacity` are left out. Only from within a callback for DLMONITOR_OPERATOR_BEGIN, after
+ * dlmonitor_inputs_enable; otherwise DLMONITOR_UNAVAILABLE. */
+dlmonitor_status dlmonitor_inputs_get(dlmonitor_input *inputs, size_t capacity, size_t *length);
 
 /* Stops all callbacks. */
 void dlmonitor_finalize(void);

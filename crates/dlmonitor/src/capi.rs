@@ -1,5 +1,6 @@
 //! The C interface (`include/dlmonitor.h`), for tools that are not written in Rust.
 
+use crate::capi_inputs;
 use crate::dispatch::Observer;
 use crate::path::{PathFrame, Sources, call_path};
 use crate::thread::{OpenOperator, Thread};
@@ -133,7 +134,7 @@ impl Observer for Forward {
             is_backward: c_int::from(operator.scope() == Scope::Backward),
             ..NOTHING
         };
-        call_on(thread, &event);
+        capi_inputs::of(operator, || call_on(thread, &event));
     }
 
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {

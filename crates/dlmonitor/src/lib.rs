@@ -7,6 +7,7 @@
 #![allow(unsafe_code, reason = "FFI: each module that needs it says why it is sound")]
 
 pub mod capi;
+pub mod capi_inputs;
 pub mod clock;
 mod dispatch;
 mod fork;
@@ -25,8 +26,8 @@ pub use python::{
     Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,
     SeenFrame, Walk,
 };
-pub use thread::{OpenOperator, Thread};
-pub use torch::{Compilation, Operator, OperatorName, Scope};
+pub use thread::{OpenOperator, Thread, without_signals};
+pub use torch::{Compilation, DType, Input, Inputs, Operator, OperatorName, Scope, Tensor, Tensors};
 pub use versions::{python_version, torch_version};
 
 /// Whether a source works.
@@ -67,6 +68,12 @@ pub fn start_native() -> SourceState {
 /// Reports `PyTorch` operators from now on; for the hook on the import of `torch._C`.
 pub fn start_torch() -> SourceState {
     SourceState { name: "pytorch", state: torch::start().map(|()| "operators".into()) }
+}
+
+/// Reports operators with their inputs ([`Operator::inputs`]); before [`start_torch`]. `PyTorch` then puts the inputs of
+/// each operator together, which costs time.
+pub fn start_shapes() -> SourceState {
+    SourceState { name: "shapes", state: torch::start_inputs() }
 }
 
 /// Reports allocations of `PyTorch`'s CPU allocator from now on; after [`start_torch`].

@@ -95,6 +95,19 @@ pub(crate) fn forked() {
     with(|thread| *thread = Thread { open: Vec::with_capacity(64), ..Thread::default() });
 }
 
+/// Runs `action` with all signals blocked, so that a thread that it makes never takes one from the program.
+pub fn without_signals<R>(action: impl FnOnce() -> R) -> R {
+    // SAFETY: both sets are initialised by the calls before they are read.
+    unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+        let result = action();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, null_mut());
+        result
+    }
+}
+
 unsafe extern "C" fn ended(thread: *mut c_void) {
     THREAD.set(null_mut());
     // SAFETY: `create` leaked this box, and pthread calls the destructor once, on the thread that it belongs to.

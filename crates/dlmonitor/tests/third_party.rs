@@ -70,6 +70,7 @@ fn a_tool_in_c() {
     assert_eq!(number(ours), number(theirs), "{said}");
     assert!(!ours.contains(" 0 allocations"), "{ours}");
     assert!(said.contains("0 compilations, 0 of them unfinished"), "{said}");
+    assert!(said.contains("\ncalled with 0:f32=1600x1600 0:f32=1600x1600\n"), "{said}");
 }
 
 /// Python above, then what the interpreter called, with operators below the functions that called them.
@@ -133,6 +134,6 @@ fn compilations_begin_and_end() {
 fn a_tool_in_rust() {
     let Some(python) = torch() else { return };
     let said = run(&python, "small_model.py", &built().join("examples/libslowest_operator.so"));
-    assert!(said.contains("took") && said.contains("  product ("), "{said}");
+    assert!(said.contains("(f32[1600, 1600]; f32[1600, 1600]) took") && said.contains("  product ("), "{said}");
     assert!(said.contains("in ") && said.contains("libtorch_python.so"), "{said}");
 }

@@ -88,6 +88,8 @@ fn record() -> impl Strategy<Value = Record> {
             first_line
         }),
         id().prop_map(|name| FrameKey::Operator { name }),
+        (id(), id()).prop_map(|(name, inputs)| FrameKey::ShapedOperator { name, inputs }),
+        (id(), id()).prop_map(|(name, inputs)| FrameKey::ShapedBackward { name, inputs }),
         (id(), any::<u64>()).prop_map(|(library, offset)| FrameKey::Native { library, offset }),
         any::<u64>().prop_map(|address| FrameKey::Unmapped { address }),
         Just(FrameKey::Overflow),

@@ -362,14 +362,17 @@ fn statement() -> impl Strategy<Value = Record> {
     let time = || prop_oneof![-50_i64..200, any::<i64>()];
     let length = || prop_oneof![0_u64..100, any::<u64>()];
     prop_oneof![
-        (id(), "[a-z]{1,4}|Optimizer.step#X").prop_map(|(id, text)| Record::Text { id, text }),
-        (id(), id(), 0_u8..5).prop_map(|(id, text, kind)| Record::Frame {
+        (id(), "[a-z]{1,4}|Optimizer.step#X|f32\\[[0-9,?]{0,4}\\], scalar")
+            .prop_map(|(id, text)| Record::Text { id, text }),
+        (id(), id(), 0_u8..7).prop_map(|(id, text, kind)| Record::Frame {
             id,
             key: match kind {
                 0 => FrameKey::Python { function: text, file: text, line: 3, first_line: 1 },
                 1 => FrameKey::Backward { name: text },
                 2 => FrameKey::Span { name: text },
                 3 => FrameKey::Module { path: text, class: text },
+                4 => FrameKey::ShapedOperator { name: text, inputs: text },
+                5 => FrameKey::ShapedBackward { name: text, inputs: text },
                 _ => FrameKey::Operator { name: text },
             },
         }),
@@ -394,6 +397,37 @@ fn statement() -> impl Strategy<Value = Record> {
             value
         }),
     ]
+}
+
+/// As the profiler of PyTorch has them in its traces, so that analyses that group by them work on recordings.
+#[test]
+fn inputs_become_the_attributes_that_pytorch_s_profiler_writes() {
+    let cases = [
+        ("f32[4,32]", "[[4,32]]", r#"["float"]"#),
+        ("(bf16[2], i64[])", r"[[[2],[]]]", r#"["TensorList"]"#),
+        ("(f32[2], -)", "[[]]", r#"[""]"#),
+        ("f32[?]", "[[]]", r#"[""]"#),
+        ("scalar", "[[]]", r#"["Scalar"]"#),
+        ("scalars", "[[]]", r#"["ScalarList"]"#),
+        ("-", "[[]]", r#"[""]"#),
+        ("…", "", ""),
+    ];
+    for (inputs, dims, types) in cases {
+        let mut script = Script::new(process(1, None));
+        script.thread(0, 1, 0);
+        let name = script.text("aten::op");
+        let inputs_text = script.text(inputs);
+        script.records.push(Record::Frame { id: 0, key: FrameKey::ShapedOperator { name, inputs: inputs_text } });
+        script.records.push(Record::Node { thread: 0, id: 1, parent: 0, frame: 0 });
+        script.records.push(Record::Event { thread: 0, node: 1, start_delta_ns: 2_000, duration_ns: 5 });
+        let trace = one(&script.end());
+        let attr = |name: &str| {
+            let value = trace.attr(name).get(EventId(0)).and_then(|value| value.text_id());
+            value.map_or("", |id| trace.strings.get(id)).to_owned()
+        };
+        assert_eq!((attr("Input Dims").as_str(), attr("Input type").as_str()), (dims, types), "{inputs}");
+        assert_eq!(trace.strings.get(trace.events.name[0]), "aten::op");
+    }
 }
 
 proptest! {

@@ -1,7 +1,12 @@
 //! Texts and frames of the whole process, each once.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Record};
+
+/// Inputs of operators that are told apart at most, and what stands for all others: the shapes of some programs differ
+/// from call to call.
+const MAX_INPUTS: usize = 1 << 16;
+const OTHER_INPUTS: &str = "…";
 
 /// What was interned so far, in the order of ids.
 #[derive(Debug, Default)]
@@ -10,6 +15,8 @@ pub(crate) struct Frames {
     frames: FxHashMap<FrameKey, u32>,
     /// By the number of the module.
     libraries: FxHashMap<u32, u32>,
+    /// Texts about inputs of operators.
+    inputs: FxHashSet<u32>,
     /// Everything as records; a writer remembers how far it came.
     records: Vec<Record>,
 }
@@ -23,6 +30,17 @@ impl Frames {
         let id = self.texts.len() as u32;
         self.texts.insert(text.into(), id);
         self.records.push(Record::Text { id, text: text.into() });
+        id
+    }
+
+    /// The id of a text about inputs, or that of the one for all that found no place.
+    pub(crate) fn inputs(&mut self, text: &str) -> u32 {
+        let known = self.texts.get(text).is_some_and(|id| self.inputs.contains(id));
+        let is_full = !known && self.inputs.len() >= MAX_INPUTS;
+        let id = self.text(if is_full { OTHER_INPUTS } else { text });
+        if !is_full {
+            self.inputs.insert(id);
+        }
         id
     }
 
@@ -58,5 +76,21 @@ impl Frames {
     /// The records from the `from`-th on; they define what nodes refer to.
     pub(crate) fn records(&self, from: usize) -> &[Record] {
         self.records.get(from..).unwrap_or(&[])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Frames, MAX_INPUTS};
+
+    #[test]
+    fn inputs_beyond_the_limit_share_a_text() {
+        let mut frames = Frames::default();
+        let mut of = |size: usize| frames.inputs(&format!("f32[{size}]"));
+        let first = of(0);
+        assert_eq!((1..MAX_INPUTS).map(&mut of).filter(|&id| id == first).count(), 0);
+        let (other, another) = (of(MAX_INPUTS), of(MAX_INPUTS + 1));
+        assert_eq!((other, of(0)), (another, first), "and known ones stay what they are");
+        assert_eq!(frames.text("…"), other);
     }
 }

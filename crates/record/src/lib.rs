@@ -18,6 +18,7 @@ mod process;
 mod recorder;
 mod samples;
 mod session;
+mod shapes;
 mod state;
 mod stream;
 mod trail;

@@ -30,6 +30,8 @@ pub(crate) struct Options {
     pub(crate) kernels: bool,
     /// Whether allocations of tensors are recorded.
     pub(crate) memory: bool,
+    /// Whether operators are told apart by the shapes and types of their inputs.
+    pub(crate) shapes: bool,
     /// Whether single calls are recorded besides the tree.
     pub(crate) trace: bool,
     /// Which part of the program is recorded.
@@ -67,6 +69,7 @@ impl Options {
             compilations: with("compilations"),
             kernels: with("kernels"),
             memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
+            shapes: variable("STACKLINE_SHAPES").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
             trace_limit: variable("STACKLINE_TRACE_LIMIT").and_then(|value| value.parse().ok()).unwrap_or(TRACE_LIMIT),

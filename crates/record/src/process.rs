@@ -41,6 +41,8 @@ pub(crate) struct Process {
     limit: u32,
     /// Whether single calls are recorded, too.
     trace: bool,
+    /// Whether operators are told apart by the shapes of their inputs.
+    shapes: bool,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
 }
@@ -51,8 +53,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Process {
-    /// A process without threads, whose trees may grow to `limit` nodes each; `trace` keeps single calls, too.
-    pub(crate) fn new(limit: u32, trace: bool) -> Self {
+    /// A process without threads, whose trees may grow to `limit` nodes each; `trace` keeps single calls, too, and `shapes` tells
+    /// operators apart by the shapes of their inputs.
+    pub(crate) fn new(limit: u32, trace: bool, shapes: bool) -> Self {
         let mut frames = Frames::default();
         let overflow = frames.frame(FrameKey::Overflow);
         Self {
@@ -65,6 +68,7 @@ impl Process {
             overflow,
             limit,
             trace,
+            shapes,
             samples: Mutex::default(),
         }
     }
@@ -102,7 +106,7 @@ impl Process {
         }
         let id = trees.len() as u32;
         let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
-        let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox));
+        let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox, self.shapes));
         trees.push(Registered {
             thread: Thread { id, tid, torch_id: 0, name },
             tree: Arc::clone(&state.tree.shared),

@@ -6,7 +6,7 @@ use crate::recorder::{DEFAULT_LIMIT, Recorder};
 use crate::state::State;
 use crate::stream::Stream;
 use crate::window::Window;
-use dlmonitor::{SourceState, clock};
+use dlmonitor::{SourceState, clock, without_signals};
 use stackline_recording::{Role, Source};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -41,7 +41,7 @@ pub(crate) struct Session {
 impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         Box::leak(Box::new(Self {
-            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.trace),
+            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.trace, options.shapes),
             window: Window::new(options.window.clone()),
             start_ns: clock::monotonic_ns(),
             options,
@@ -158,6 +158,13 @@ impl Session {
             return;
         }
         dlmonitor::native::renew();
+        if self.options.shapes {
+            let shapes = dlmonitor::start_shapes();
+            if let Err(reason) = &shapes.state {
+                say(&format!("shapes are not recorded: {reason}"));
+            }
+            self.note(shapes);
+        }
         self.note(dlmonitor::start_torch());
         if let Some(version) = dlmonitor::torch_version() {
             // Torch is imported once.
@@ -229,11 +236,10 @@ impl Session {
         }
     }
 
-    /// One line, once: the program that is watched has its own things to say.
-    #[expect(clippy::print_stderr, reason = "the one line that a recorder may say")]
+    /// Once: the program that is watched has its own things to say.
     fn complain(&self, reason: &str) {
         if !self.complained.swap(true, Ordering::Relaxed) {
-            eprintln!("stackline: cannot write the recording: {reason}; the program goes on without it");
+            say(&format!("cannot write the recording: {reason}; the program goes on without it"));
         }
     }
 
@@ -264,17 +270,9 @@ impl Session {
     }
 }
 
-/// Runs `action` with all signals blocked, so that a thread that it makes never takes one from the program.
-pub(crate) fn without_signals<R>(action: impl FnOnce() -> R) -> R {
-    // SAFETY: both sets are initialised by the calls before they are read.
-    unsafe {
-        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let result = action();
-        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-        result
-    }
+#[expect(clippy::print_stderr, reason = "the one line that a recorder may say")]
+fn say(line: &str) {
+    eprintln!("stackline: {line}");
 }
 
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {

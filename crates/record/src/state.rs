@@ -6,6 +6,7 @@ use crate::natives::Natives;
 use crate::paths::{Paths, SPAN};
 use crate::process::Process;
 use crate::samples::Open;
+use crate::shapes;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
 use dlmonitor::{Compilation, OpenOperator, Operator, PythonFrame, Scope};
 use rustc_hash::FxHashMap;
@@ -35,10 +36,12 @@ pub(crate) struct State {
     pub(crate) published: &'static Open,
     /// If native frames are on.
     natives: Option<Natives>,
+    /// Whether operators are told apart by the shapes of their inputs.
+    shapes: bool,
 }
 
 impl State {
-    pub(crate) fn new(process: usize, tree: Owner, outbox: Option<Outbox>) -> Self {
+    pub(crate) fn new(process: usize, tree: Owner, outbox: Option<Outbox>, shapes: bool) -> Self {
         Self {
             natives: (dlmonitor::native::generation() > 0).then(Natives::new),
             process,
@@ -51,6 +54,7 @@ impl State {
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,
+            shapes,
         }
     }
 
@@ -78,7 +82,7 @@ impl State {
             && let Some(forward) = self.forward_node(process, operator)
         {
             let parent = self.native(process, (forward, frame), open, opened, None);
-            return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
+            return self.child(process, parent, operator, scope, frame);
         }
         let mut newest = None;
         if scope == Scope::User {
@@ -88,7 +92,7 @@ impl State {
         }
         let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
         let parent = self.native(process, (parent, frame), open, opened, newest);
-        let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
+        let node = self.child(process, parent, operator, scope, frame);
         if scope == Scope::Function
             && let Some(sequence) = operator.sequence_number()
         {
@@ -110,6 +114,18 @@ impl State {
         let frame = process.operator_frame(Scope::User, compilation.name);
         opened.client[0] = SPAN;
         let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
+        self.tree.child(parent, Key::frame(frame), process.overflow, || frame)
+    }
+
+    /// The node of an operator below `parent`; `frame` is its frame without its inputs.
+    #[inline]
+    fn child(&mut self, process: &Process, parent: NodeId, operator: &Operator, scope: Scope, frame: u32) -> NodeId {
+        if self.shapes
+            && scope != Scope::User
+            && let Some(key) = shapes::key(operator, frame)
+        {
+            return self.tree.child(parent, key, process.overflow, || process.shaped_frame(operator, scope));
+        }
         self.tree.child(parent, Key::frame(frame), process.overflow, || frame)
     }
 

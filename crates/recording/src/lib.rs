@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk;
+pub mod inputs;
 mod record;
 
 pub use chunk::{ChunkWriter, Damage, HEADER, NotARecording, Reader};

@@ -217,13 +217,27 @@ pub enum FrameKey {
         /// The address.
         address: u64,
     },
-    /// Shapes and types of the operator's inputs, a text such as `float32[4, 32]`.
+    /// Never written; it keeps the numbers of those that follow.
     Inputs {
-        /// The text.
+        /// A text.
         inputs: u32,
     },
     /// What found no place in a full tree.
     Overflow,
+    /// A framework operator, by name and by the shapes and types of its inputs.
+    ShapedOperator {
+        /// Its name.
+        name: u32,
+        /// A text as [`crate::inputs`] explains it.
+        inputs: u32,
+    },
+    /// A backward node of autograd, by name and by the shapes and types of its inputs.
+    ShapedBackward {
+        /// Its name.
+        name: u32,
+        /// A text as [`crate::inputs`] explains it.
+        inputs: u32,
+    },
 }
 
 /// What is measured at nodes of the tree.

@@ -16,6 +16,9 @@ fn rendered(tree: &CallTree) -> Vec<String> {
             CallFrame::Native { library, build_id, offset, inlined, .. } => {
                 format!("{} {} {offset} {inlined}", tree.strings.get(library), tree.strings.get(build_id))
             }
+            CallFrame::Operator { inputs, .. } | CallFrame::Backward { inputs, .. } => {
+                tree.strings.get(inputs).to_owned()
+            }
             _ => String::new(),
         };
         format!("{:?} {} {file:?} {:?} {known_by}", frame.kind(), frame.name(&tree.strings), frame.line())
@@ -61,6 +64,17 @@ fn a_tree_comes_back() {
     let manifest = read_manifest(run.path()).unwrap();
     assert_eq!(manifest.calls.unwrap().streams, streams);
     assert!(stackline_store::is_run(run.path()) && stackline_store::is_complete(run.path()));
+}
+
+#[test]
+fn inputs_of_operators_come_back() {
+    let run = tempfile::tempdir().unwrap();
+    let files = streams(&Config { shapes: true, ..Config::default() });
+    let tree =
+        stackline_ingest::recording::read_streams(files.iter().map(|(name, file)| (name.as_str(), file.as_slice())));
+    assert!(rendered(&tree).iter().any(|line| line.contains("aten::addmm") && line.contains("f32[512], f32[64,128]")));
+    write_calls(&tree, run.path(), BTreeMap::new(), &WriteOptions::default()).unwrap();
+    assert_eq!(rendered(&read_calls(run.path()).unwrap().unwrap()), rendered(&tree));
 }
 
 #[test]

@@ -25,11 +25,13 @@ pub struct Config {
     pub killed: bool,
     /// The model's feed-forward layer takes this many times as long: something for a comparison to find.
     pub slower: u64,
+    /// Whether operators are told apart by the shapes of their inputs.
+    pub shapes: bool,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { seed: 1, steps: 10, ranks: 1, worker: true, killed: false, slower: 1 }
+        Self { seed: 1, steps: 10, ranks: 1, worker: true, killed: false, slower: 1, shapes: false }
     }
 }
 
@@ -82,7 +84,8 @@ fn training(config: &Config, rank: u32, pid: u32, lasted_ns: Option<u64>) -> Vec
         for call in script::STEP {
             let slow = if call.path.contains("feed_forward") { config.slower } else { 1 };
             let thread = if call.path.contains("backward:") { autograd } else { main };
-            let node = stream.path(thread, call.path);
+            let path = if config.shapes { script::shaped(call.path) } else { call.path.to_owned() };
+            let node = stream.path(thread, &path);
             let own = rng.jitter(call.ns, 20).max(1).cast_unsigned() * slow;
             stream.add(thread, node, Metric::OperatorTime, own);
             stream.add(thread, node, Metric::CallTime, own + call.below_ns.cast_unsigned() * slow);

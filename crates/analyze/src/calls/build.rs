@@ -51,12 +51,13 @@ impl Builder {
     fn labels(&mut self, tree: &CallTree, options: &ViewOptions) -> Labels {
         // Optimised native code jumps between lines: its functions are what one looks for.
         let by_line = |frame: &CallFrame| options.by_line && !matches!(frame, CallFrame::Native { .. });
-        let labels: Vec<CallLabel> = tree.frames.iter().map(|f| CallLabel::of(tree, f, by_line(f))).collect();
-        // Patterns see lines, whether or not they tell frames apart.
-        let texts: Vec<String> = tree.frames.iter().map(|f| CallLabel::of(tree, f, true).whole()).collect();
+        let label = |frame| CallLabel::of(tree, frame, by_line(frame), options.by_inputs);
+        let labels: Vec<CallLabel> = tree.frames.iter().map(label).collect();
+        // Patterns see lines and inputs, whether or not they tell frames apart.
+        let whole: Vec<CallLabel> = tree.frames.iter().map(|frame| CallLabel::whole(tree, frame)).collect();
         let matching = |pattern: &Option<regex_lite::Regex>| {
-            let matches = |text: &String| pattern.as_ref().is_some_and(|pattern| pattern.is_match(text));
-            texts.iter().map(matches).collect()
+            let matches = |label: &CallLabel| pattern.as_ref().is_some_and(|pattern| label.matches(pattern));
+            whole.iter().map(matches).collect()
         };
         let (hidden, focused, wanted) =
             (matching(&options.hide), matching(&options.focus), matching(&options.callers_of));

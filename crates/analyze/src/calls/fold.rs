@@ -28,6 +28,37 @@ pub(super) fn fold(name: &str) -> String {
     out
 }
 
+/// Tensors of a list that are shown.
+const SHOWN: usize = 3;
+
+/// Inputs of an operator, of whose lists only the first tensors are shown: `(f32[8], f32[4], f32[2], …145), f32[8]`.
+pub(super) fn fold_inputs(inputs: &str) -> String {
+    let mut out = String::new();
+    for (at, part) in inputs.split('(').enumerate() {
+        if at > 0 {
+            out.push('(');
+        }
+        let Some((list, rest)) = part.split_once(')').filter(|_| at > 0) else {
+            out.push_str(part);
+            continue;
+        };
+        let mut tensors: Vec<&str> = list.split(", ").collect();
+        // Those that were not recorded one by one.
+        let more: usize = tensors.last().and_then(|last| last.strip_prefix('+')?.parse().ok()).unwrap_or(0);
+        tensors.truncate(tensors.len() - usize::from(more > 0));
+        let folded = match tensors.len() + more > SHOWN + 1 {
+            true => format!(
+                "{}, …{}",
+                tensors[..SHOWN.min(tensors.len())].join(", "),
+                tensors.len().saturating_sub(SHOWN) + more
+            ),
+            false => list.to_owned(),
+        };
+        out.extend([&folded, ")", rest]);
+    }
+    out
+}
+
 /// The length of an operator's name with brackets in it, if one stands here.
 fn operator(before: &str, rest: &str) -> Option<usize> {
     let after = rest.strip_prefix("operator")?;
@@ -76,8 +107,21 @@ fn bracketed(rest: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::fold;
+    use super::{fold, fold_inputs};
     use proptest::prelude::*;
+
+    #[test]
+    fn long_lists_of_tensors_are_folded() {
+        for (inputs, folded) in [
+            ("f32[4], i64[]", "f32[4], i64[]"),
+            ("(a[1], b[2], c[3], d[4]), e[]", "(a[1], b[2], c[3], d[4]), e[]"),
+            ("x[], (a[1], b[2], c[3], d[4], e[5]), (y[]), z[]", "x[], (a[1], b[2], c[3], …2), (y[]), z[]"),
+            ("(a[1], b[2], c[3], d[4], +7)", "(a[1], b[2], c[3], …8)"),
+            ("(a[1", "(a[1"),
+        ] {
+            assert_eq!(fold_inputs(inputs), folded);
+        }
+    }
 
     #[test]
     fn arguments_are_folded() {

@@ -16,6 +16,8 @@ pub enum Grouping {
     Phase,
     /// The innermost operator.
     Operator,
+    /// The innermost operator with the shapes and types of its inputs.
+    Shapes,
     /// The innermost module.
     Module,
     /// The innermost span.
@@ -37,6 +39,10 @@ impl Grouping {
             Self::Operator => innermost(tree, node, |frame| {
                 matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. })
                     .then(|| frame.name(&tree.strings))
+            }),
+            Self::Shapes => innermost(tree, node, |frame| {
+                matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. })
+                    .then(|| frame.title(&tree.strings))
             }),
             Self::Module => innermost(tree, node, |frame| {
                 matches!(frame, CallFrame::Module { .. }).then(|| frame.name(&tree.strings))
@@ -64,7 +70,7 @@ impl Grouping {
             Self::Process => "process",
             Self::Rank => "rank",
             Self::Phase => "phase",
-            Self::Operator => "operator",
+            Self::Operator | Self::Shapes => "operator",
             Self::Module => "module",
             Self::Span => "span",
             Self::Function | Self::File => "Python frame",

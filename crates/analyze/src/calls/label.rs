@@ -1,6 +1,7 @@
 //! What a node of a view is called: the same text in every run, so that runs can be compared.
 
-use super::fold::fold;
+use super::fold::{fold, fold_inputs};
+use regex_lite::Regex;
 use stackline_model::{CallFrame, CallTree};
 
 /// A label.
@@ -10,6 +11,8 @@ pub struct CallLabel {
     pub kind: &'static str,
     /// Function, operator, group.
     pub name: String,
+    /// Shapes and types of the tensors that an operator is called with; empty if they are not known, or not asked for.
+    pub inputs: String,
     /// File of the source, or the library; empty if there is none.
     pub file: String,
     /// Line, 0 if there is none.
@@ -18,10 +21,11 @@ pub struct CallLabel {
 
 impl CallLabel {
     /// The label of a frame.
-    pub fn of(tree: &CallTree, frame: &CallFrame, by_line: bool) -> Self {
+    pub fn of(tree: &CallTree, frame: &CallFrame, by_line: bool, by_inputs: bool) -> Self {
         Self {
             kind: frame.kind().name(),
             name: frame.name(&tree.strings),
+            inputs: if by_inputs { frame.tensors(&tree.strings) } else { String::new() },
             file: frame.file().map_or_else(String::new, |file| tree.strings.get(file).to_owned()),
             line: frame.line().filter(|_| by_line).unwrap_or(0),
         }
@@ -32,15 +36,24 @@ impl CallLabel {
         Self { kind: "group", name, ..Self::default() }
     }
 
-    /// What patterns are matched with: name, and file and line in full.
-    pub fn whole(&self) -> String {
-        self.text(&self.name, &self.file)
+    /// The label of a frame with all that is known of it, which is what patterns see.
+    pub fn whole(tree: &CallTree, frame: &CallFrame) -> Self {
+        Self::of(tree, frame, true, true)
+    }
+
+    /// Whether a pattern matches: the name with file and line in full, or an operator's name with its inputs or without.
+    pub fn matches(&self, pattern: &Regex) -> bool {
+        let whole = self.text(&self.name, &self.file);
+        pattern.is_match(&whole) || !self.inputs.is_empty() && pattern.is_match(&format!("{whole} {}", self.inputs))
     }
 
     /// For people: with the file's name only, and without a library's where the name holds it; long names of C++ with
-    /// their arguments folded.
+    /// their arguments folded, and long lists of tensors, too.
     pub fn short(&self) -> String {
         let file = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
+        if !self.inputs.is_empty() {
+            return format!("{}  {}", self.name, fold_inputs(&self.inputs));
+        }
         if self.kind != "native" {
             return self.text(&self.name, file);
         }

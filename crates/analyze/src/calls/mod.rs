@@ -51,13 +51,15 @@ pub struct ViewOptions {
     pub callers_of: Option<Regex>,
     /// Whether lines tell Python frames apart; otherwise their functions do.
     pub by_line: bool,
+    /// Whether shapes and types of their inputs tell operators apart, where they are known.
+    pub by_inputs: bool,
 }
 
 impl ViewOptions {
     /// Everything of a metric, top-down.
     pub fn new(metric: CallMetric) -> Self {
-        let (shape, by_line) = (Shape::TopDown, true);
-        Self { metric, shape, by: None, focus: None, hide: None, callers_of: None, by_line }
+        let (shape, by_line, by_inputs) = (Shape::TopDown, true, true);
+        Self { metric, shape, by: None, focus: None, hide: None, callers_of: None, by_line, by_inputs }
     }
 }
 
@@ -114,9 +116,11 @@ pub fn view(tree: &CallTree, options: &ViewOptions) -> CallView {
 }
 
 /// A view of `after` beside that of `before`: the same labels stand in the same place. Functions are compared, not
-/// lines, which move when a program is changed.
+/// lines, which move when a program is changed; inputs of operators tell them apart if both runs know them.
 pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> CallView {
-    let options = ViewOptions { by_line: false, ..options.clone() };
+    let has_inputs = |tree: &CallTree| tree.frames.iter().any(|frame| !frame.tensors(&tree.strings).is_empty());
+    let by_inputs = options.by_inputs && has_inputs(before) && has_inputs(after);
+    let options = ViewOptions { by_line: false, by_inputs, ..options.clone() };
     let mut builder = build::Builder::new();
     let metric = match options.metric {
         CallMetric::Counter(name) => {

@@ -40,6 +40,10 @@ pub fn view_table(view: &CallView) -> Table {
         0 => table,
         many => table.note(format!("{many} smaller or deeper rows are left out.")),
     };
+    let table = match view.labels.iter().any(|label| !label.inputs.is_empty()) {
+        true => table.text("inputs", labels.iter().map(|label| some(&label.inputs))),
+        false => table,
+    };
     if view.before.is_none() {
         return table;
     }

@@ -16,7 +16,7 @@ fn tree(hits: &[(&str, u64)]) -> CallTree {
             let name = builder.text(&letter.to_string());
             let file = builder.text("dir/a.py");
             let python = CallFrame::Python { function: name, file, line: letter as u32, first_line: 1 };
-            let frame = if letter.is_uppercase() { python } else { CallFrame::Operator { name } };
+            let frame = if letter.is_uppercase() { python } else { CallFrame::operator(name) };
             let frame = builder.frame(frame);
             builder.child(node, frame)
         });
@@ -112,9 +112,9 @@ fn phases() {
         let node = path.split(' ').fold(CallTree::ROOT, |node, text| {
             let name = builder.text(&text.trim_start_matches(['~', ':']).replace('_', " "));
             let frame = match text.chars().next() {
-                Some('~') => CallFrame::Backward { name },
+                Some('~') => CallFrame::Backward { name, inputs: stackline_model::StrId::NONE },
                 Some(':') => CallFrame::Span { name },
-                _ => CallFrame::Operator { name },
+                _ => CallFrame::Operator { name, inputs: stackline_model::StrId::NONE },
             };
             let frame = builder.frame(frame);
             builder.child(node, frame)

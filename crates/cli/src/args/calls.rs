@@ -12,6 +12,7 @@ Examples:
   stackline record -- python train.py --epochs 1
   stackline record -o slow.stackline -- torchrun --nproc-per-node 2 train.py
   stackline record --memory --steps 10..20 -- python train.py
+  stackline record --shapes --mode trace -- python train.py
   stackline record --without python --sample-hz 0 -- python train.py";
 
 pub(crate) const CALLS_EXAMPLE: &str =
@@ -22,6 +23,7 @@ Examples:
   stackline calls train.stackline --view flat --top 20
   stackline calls train.stackline --callers-of '^aten::copy_$'
   stackline calls train.stackline --by phase --depth 3
+  stackline calls train.stackline --by shapes --view flat
   stackline calls train.stackline --focus attention --hide 'site-packages'
   stackline calls train.stackline --lines --metric cpu_time
   stackline calls --diff before.stackline after.stackline
@@ -40,6 +42,9 @@ pub(crate) struct RecordArgs {
     /// Record how much memory tensors take, and where.
     #[arg(long)]
     pub(crate) memory: bool,
+    /// Tell operators apart by the shapes and types of their inputs.
+    #[arg(long)]
+    pub(crate) shapes: bool,
     /// How much to keep [default: profile].
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
@@ -152,6 +157,8 @@ pub(crate) enum By {
     Phase,
     /// Operators (the innermost of a path).
     Operator,
+    /// Operators with the shapes and types of their inputs, as `record --shapes` knows them (the innermost).
+    Shapes,
     /// Instances of modules (the innermost).
     Module,
     /// Spans that the program named (the innermost).

@@ -104,7 +104,7 @@ fn options(tree: &CallTree, args: &CallsArgs, metric: CallMetric) -> Result<View
     };
     let callers_of = pattern(&args.callers_of)?;
     if let (Some(pattern), Some(text)) = (&callers_of, &args.callers_of) {
-        let known = |frame| pattern.is_match(&calls::CallLabel::of(tree, frame, true).whole());
+        let known = |frame| calls::CallLabel::whole(tree, frame).matches(pattern);
         if !tree.frames.iter().any(known) {
             return Err(wrong_use(format!("no frame matches {text:?}; --view flat lists them")));
         }
@@ -125,6 +125,7 @@ fn grouping(by: By) -> Grouping {
         By::Rank => Grouping::Rank,
         By::Phase => Grouping::Phase,
         By::Operator => Grouping::Operator,
+        By::Shapes => Grouping::Shapes,
         By::Module => Grouping::Module,
         By::Span => Grouping::Span,
         By::Function => Grouping::Function,

@@ -1,20 +1,24 @@
 //! `PyTorch` operators, through `at::addGlobalCallback` of the stock libraries: no header, no C++, no build per version.
 //!
 //! Names come from an exported function. Sequence numbers, scopes and forward threads are inline in `RecordFunction`;
-//! their offsets depend on version and ABI and are found by watching the first operators (see [`fields`]).
+//! their offsets depend on version and ABI and are found by watching the first operators (see [`fields`]). Inputs are
+//! found by a call of our own (see [`probe`]).
 
 pub(crate) mod compiler;
 mod fields;
+mod inputs;
 pub(crate) mod memory;
 mod operator;
+mod probe;
 
 use crate::symbols::Library;
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use compiler::Compilation;
 pub(crate) use fields::{describe, look, settled};
+pub use inputs::{DType, Input, Inputs, Tensor, Tensors};
 pub use operator::{Operator, OperatorName, Scope};
 
 /// What `at::addGlobalCallback` takes by value: `at::RecordFunctionCallback`, identical from 2.1 to 2.15.
@@ -27,6 +31,26 @@ struct RecordFunctionCallback {
     needs_inputs: u8,
     needs_outputs: u8,
     needs_ids: u8,
+}
+
+impl RecordFunctionCallback {
+    /// For all calls of operators, backward nodes and spans.
+    fn new(
+        start: unsafe extern "C" fn(*mut *mut c_void, *const u8) -> *mut *mut c_void,
+        end: unsafe extern "C" fn(*const u8, *mut c_void),
+        inputs: bool,
+    ) -> Self {
+        Self {
+            start,
+            end,
+            sampling_probability: 1.0,
+            // FUNCTION, BACKWARD_FUNCTION, USER_SCOPE.
+            scopes: [1, 1, 0, 0, 0, 0, 0, 1, 0, 0],
+            needs_inputs: u8::from(inputs),
+            needs_outputs: 0,
+            needs_ids: 0,
+        }
+    }
 }
 
 /// The functions of `libtorch_cpu` that are used.
@@ -42,6 +66,8 @@ pub(crate) struct Functions {
 static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
 /// Handle of the registered callback, 0 if there is none.
 static REGISTERED: AtomicU64 = AtomicU64::new(0);
+/// Whether operators shall be reported with their inputs.
+static INPUTS: AtomicBool = AtomicBool::new(false);
 
 /// The functions, once [`start`] found them.
 #[inline]
@@ -91,24 +117,34 @@ pub(crate) fn start() -> Result<(), String> {
             FUNCTIONS.get_or_init(|| found)
         }
     };
-    // FUNCTION, BACKWARD_FUNCTION, USER_SCOPE.
-    let callback = RecordFunctionCallback {
-        start: on_start,
-        end: on_end,
-        sampling_probability: 1.0,
-        scopes: [1, 1, 0, 0, 0, 0, 0, 1, 0, 0],
-        needs_inputs: 0,
-        needs_outputs: 0,
-        needs_ids: 0,
-    };
+    let callback = RecordFunctionCallback::new(on_start, on_end, INPUTS.load(Ordering::Acquire));
     // SAFETY: the struct has torch's layout, and both callbacks live as long as the process.
     let handle = unsafe { (functions.add)(callback) };
     REGISTERED.store(handle, Ordering::Release);
     Ok(())
 }
 
+/// Has operators reported with their inputs from now on, or from [`start`] on. Call it while no operator runs.
+///
+/// # Errors
+/// A sentence that says why their inputs cannot be read; they are reported without.
+pub(crate) fn start_inputs() -> Result<String, String> {
+    let layout = match inputs::Layout::current() {
+        Some(layout) => layout,
+        None => probe::run(Library::loaded(c"libtorch_cpu.so").ok_or("PyTorch is not loaded")?)?.set(),
+    };
+    if REGISTERED.load(Ordering::Acquire) != 0 && !INPUTS.load(Ordering::Acquire) {
+        stop();
+        INPUTS.store(true, Ordering::Release);
+        start()?;
+    }
+    INPUTS.store(true, Ordering::Release);
+    Ok(layout.describe())
+}
+
 /// Stops reporting. Operators that run now still end silently.
 pub(crate) fn stop() {
+    INPUTS.store(false, Ordering::Release);
     let handle = REGISTERED.swap(0, Ordering::AcqRel);
     if let (Some(functions), true) = (FUNCTIONS.get(), handle != 0) {
         // SAFETY: the handle came from `add` and was not removed since.

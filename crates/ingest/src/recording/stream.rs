@@ -150,8 +150,8 @@ impl Stream {
             FrameKey::Python { function, file, line, first_line } => {
                 CallFrame::Python { function: self.text(function)?, file: self.text(file)?, line, first_line }
             }
-            FrameKey::Operator { name } => CallFrame::Operator { name: self.text(name)? },
-            FrameKey::Backward { name } => CallFrame::Backward { name: self.text(name)? },
+            FrameKey::Operator { name } => CallFrame::operator(self.text(name)?),
+            FrameKey::Backward { name } => CallFrame::backward(self.text(name)?),
             FrameKey::Span { name } => CallFrame::Span { name: self.text(name)? },
             FrameKey::Module { path, class } => CallFrame::Module { path: self.text(path)?, class: self.text(class)? },
             FrameKey::Native { library, offset } => {
@@ -159,8 +159,13 @@ impl Stream {
                 CallFrame::native(library, build_id, offset)
             }
             FrameKey::Unmapped { address } => CallFrame::Unmapped { process, address },
-            FrameKey::Inputs { inputs } => CallFrame::Inputs { inputs: self.text(inputs)? },
             FrameKey::Overflow => CallFrame::Overflow,
+            FrameKey::ShapedOperator { name, inputs } => {
+                CallFrame::Operator { name: self.text(name)?, inputs: self.text(inputs)? }
+            }
+            FrameKey::ShapedBackward { name, inputs } => {
+                CallFrame::Backward { name: self.text(name)?, inputs: self.text(inputs)? }
+            }
             _ => {
                 problems::UNKNOWN_STATEMENT.count(builder.report(), None, "");
                 CallFrame::Span { name: builder.text("(a frame of a kind that this Stackline does not know)") }

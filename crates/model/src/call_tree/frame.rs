@@ -23,11 +23,16 @@ pub enum CallFrame {
     Operator {
         /// Its name.
         name: StrId,
+        /// Shapes and types of its inputs, in the order of the call: `f32[4,32], (f32[8]), scalar, -`; [`StrId::NONE`]
+        /// if they were not recorded.
+        inputs: StrId,
     },
     /// A backward node of autograd; it stands below the operator that it differentiates.
     Backward {
         /// Its name.
         name: StrId,
+        /// As of an operator.
+        inputs: StrId,
     },
     /// A span that the user or a library named.
     Span {
@@ -66,11 +71,6 @@ pub enum CallFrame {
         /// The address.
         address: u64,
     },
-    /// Shapes and types of an operator's inputs.
-    Inputs {
-        /// As text.
-        inputs: StrId,
-    },
     /// What found no place in a full tree.
     Overflow,
 }
@@ -92,15 +92,13 @@ pub enum CallFrameKind {
     Native,
     /// See [`CallFrame::Unmapped`].
     Unmapped,
-    /// See [`CallFrame::Inputs`].
-    Inputs,
     /// See [`CallFrame::Overflow`].
     Overflow,
 }
 
 impl CallFrameKind {
     /// All kinds.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::Python,
         Self::Operator,
         Self::Backward,
@@ -108,7 +106,6 @@ impl CallFrameKind {
         Self::Module,
         Self::Native,
         Self::Unmapped,
-        Self::Inputs,
         Self::Overflow,
     ];
 
@@ -122,7 +119,6 @@ impl CallFrameKind {
             Self::Module => "module",
             Self::Native => "native",
             Self::Unmapped => "unmapped",
-            Self::Inputs => "inputs",
             Self::Overflow => "overflow",
         }
     }
@@ -150,19 +146,27 @@ impl CallFrame {
             Self::Module { .. } => CallFrameKind::Module,
             Self::Native { .. } => CallFrameKind::Native,
             Self::Unmapped { .. } => CallFrameKind::Unmapped,
-            Self::Inputs { .. } => CallFrameKind::Inputs,
             Self::Overflow => CallFrameKind::Overflow,
         }
     }
 
-    /// What it is called, without where it is: function, operator, `libc.so.6+0x1234`.
+    /// An operator, of whose inputs nothing is known.
+    pub fn operator(name: StrId) -> Self {
+        Self::Operator { name, inputs: StrId::NONE }
+    }
+
+    /// A backward node, of whose inputs nothing is known.
+    pub fn backward(name: StrId) -> Self {
+        Self::Backward { name, inputs: StrId::NONE }
+    }
+
+    /// What it is called, without where it is and what with: function, operator, `libc.so.6+0x1234`.
     pub fn name(&self, strings: &StringTable) -> String {
         match *self {
             Self::Python { function: name, .. }
-            | Self::Operator { name }
-            | Self::Backward { name }
-            | Self::Span { name }
-            | Self::Inputs { inputs: name } => strings.get(name).to_owned(),
+            | Self::Operator { name, .. }
+            | Self::Backward { name, .. }
+            | Self::Span { name } => strings.get(name).to_owned(),
             Self::Module { path, class } => match (strings.get(path), strings.get(class)) {
                 (path, "") => path.to_owned(),
                 ("", class) => class.to_owned(),
@@ -176,6 +180,25 @@ impl CallFrame {
             Self::Unmapped { address, .. } => format!("{address:#x}"),
             Self::Overflow => "(no place left in the tree)".to_owned(),
         }
+    }
+
+    /// Shapes and types of the tensors among an operator's inputs, as text; empty if there are none, or if they are not
+    /// known. Numbers and what has no shape are left out: `f32[4,32], f32[32]`.
+    pub fn tensors(&self, strings: &StringTable) -> String {
+        match *self {
+            Self::Operator { inputs, .. } | Self::Backward { inputs, .. } => tensors(strings.get(inputs)),
+            _ => String::new(),
+        }
+    }
+
+    /// What it is called and, of an operator, with what: `aten::mm f32[4,32], f32[32,8]`.
+    pub fn title(&self, strings: &StringTable) -> String {
+        let (mut title, tensors) = (self.name(strings), self.tensors(strings));
+        if !tensors.is_empty() {
+            title.push(' ');
+            title.push_str(&tensors);
+        }
+        title
     }
 
     /// File of the source or else the library, `None` for frames that have none.
@@ -200,12 +223,49 @@ impl CallFrame {
         let none = StrId::NONE;
         match *self {
             Self::Python { function, file, .. } => [function, file, none, none],
-            Self::Operator { name } | Self::Backward { name } | Self::Span { name } | Self::Inputs { inputs: name } => {
-                [name, none, none, none]
-            }
+            Self::Operator { name, inputs } | Self::Backward { name, inputs } => [name, inputs, none, none],
+            Self::Span { name } => [name, none, none, none],
             Self::Module { path, class } => [path, class, none, none],
             Self::Native { library, build_id, function, file, .. } => [library, build_id, function, file],
             Self::Unmapped { .. } | Self::Overflow => [none; 4],
+        }
+    }
+}
+
+/// The tensors and lists of tensors in a text about inputs; `…` stands for what was not told apart any more.
+fn tensors(inputs: &str) -> String {
+    let mut kept = String::new();
+    let mut depth = 0_usize;
+    for part in inputs.split(", ") {
+        // A list has the separator in it, too.
+        let inside = depth > 0;
+        depth += part.matches('(').count();
+        depth = depth.saturating_sub(part.matches(')').count());
+        if inside || part.contains(['[', '(', '…']) {
+            if !kept.is_empty() {
+                kept.push_str(", ");
+            }
+            kept.push_str(part);
+        }
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::tensors;
+
+    #[test]
+    fn tensors_are_kept_and_the_rest_is_left_out() {
+        for (inputs, kept) in [
+            ("", ""),
+            ("scalar, -, scalars", ""),
+            ("f32[], scalar, f32[4,32], -", "f32[], f32[4,32]"),
+            ("scalar, (f32[8], -, f32[?], +3), -", "(f32[8], -, f32[?], +3)"),
+            ("(), (-), scalar", "(), (-)"),
+            ("…", "…"),
+        ] {
+            assert_eq!(tensors(inputs), kept, "{inputs}");
         }
     }
 }

@@ -26,7 +26,7 @@ fn build(hits: &[Hit]) -> CallTree {
     for (path, thread, second, value) in hits {
         let node = path.iter().fold(CallTree::ROOT, |node, part| {
             let name = builder.text(&part.to_string());
-            let frame = builder.frame(CallFrame::Operator { name });
+            let frame = builder.frame(CallFrame::operator(name));
             builder.child(node, frame)
         });
         builder.add(node, threads[usize::from(*thread)], metric(*second), &CallStats::of(*value));
@@ -131,7 +131,7 @@ fn times_of_calls_do_not_add_up() {
     let line = builder.child(CallTree::ROOT, python);
     let mut operator = |name: &str, parent| {
         let name = builder.text(name);
-        let frame = builder.frame(CallFrame::Operator { name });
+        let frame = builder.frame(CallFrame::operator(name));
         builder.child(parent, frame)
     };
     let outer = operator("outer", line);
@@ -159,7 +159,7 @@ fn broken_handles_are_found() {
     assert!(broken(|tree| tree.metrics.node[0] = CallNodeId(9)).is_err());
     assert!(broken(|tree| tree.metrics.thread[0] = CallThreadId(9)).is_err());
     assert!(broken(|tree| tree.threads[0].process = CallProcessId(9)).is_err());
-    assert!(broken(|tree| tree.frames[0] = CallFrame::Operator { name: crate::StrId(99) }).is_err());
+    assert!(broken(|tree| tree.frames[0] = CallFrame::operator(crate::StrId(99))).is_err());
     assert!(broken(|tree| tree.nodes.frame[0] = CallFrameId(0)).is_err());
 }
 

@@ -50,7 +50,7 @@ impl Watched {
 
 impl Sampler {
     pub(super) fn spawn_watcher(&'static self) -> io::Result<()> {
-        crate::session::without_signals(|| {
+        dlmonitor::without_signals(|| {
             std::thread::Builder::new().name("stackline-cpu".into()).stack_size(256 << 10).spawn(move || self.watch())
         })
         .map(drop)

@@ -83,8 +83,8 @@ fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), E
                     line: line[row].unwrap_or(0),
                     first_line: first_line[row].unwrap_or(0),
                 },
-                CallFrameKind::Operator => CallFrame::Operator { name },
-                CallFrameKind::Backward => CallFrame::Backward { name },
+                CallFrameKind::Operator => CallFrame::Operator { name, inputs: detail },
+                CallFrameKind::Backward => CallFrame::Backward { name, inputs: detail },
                 CallFrameKind::Span => CallFrame::Span { name },
                 CallFrameKind::Module => CallFrame::Module { path: name, class: detail },
                 CallFrameKind::Native => CallFrame::Native {
@@ -99,7 +99,6 @@ fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), E
                 CallFrameKind::Unmapped => {
                     CallFrame::Unmapped { process: CallProcessId(process[row].unwrap_or(0)), address: offset }
                 }
-                CallFrameKind::Inputs => CallFrame::Inputs { inputs: name },
                 CallFrameKind::Overflow => CallFrame::Overflow,
             });
         }

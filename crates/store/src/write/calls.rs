@@ -136,10 +136,10 @@ fn row(frame: &CallFrame) -> Row {
         CallFrame::Python { function, file, line, first_line } => {
             Row { name: function, file, line: Some(line), first_line: Some(first_line), ..Row::default() }
         }
-        CallFrame::Operator { name }
-        | CallFrame::Backward { name }
-        | CallFrame::Span { name }
-        | CallFrame::Inputs { inputs: name } => Row { name, ..Row::default() },
+        CallFrame::Operator { name, inputs } | CallFrame::Backward { name, inputs } => {
+            Row { name, detail: inputs, ..Row::default() }
+        }
+        CallFrame::Span { name } => Row { name, ..Row::default() },
         CallFrame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
         CallFrame::Native { library, build_id, offset, function, file, line, inlined } => Row {
             name: function,

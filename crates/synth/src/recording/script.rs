@@ -1,5 +1,6 @@
 //! What the made-up program calls. A path is its frames, outermost first, between `|`: `FUNCTION@FILE:LINE` is Python,
 //! `module:PATH/CLASS`, `backward:NAME`, `span:NAME` and `native:LIBRARY+OFFSET` are what they say, all else is an operator.
+//! Behind the name of an operator or backward node may stand `#` and its inputs.
 
 /// A call of each step.
 pub(super) struct Call {
@@ -101,3 +102,26 @@ pub(super) const LOADING: &[Call] = &[
     call(load!("Text.__getitem__@train.py:31|aten::slice"), 5_000, 0, 0),
     call(load!("collate@collate.py:130|aten::stack"), 26_000, 0, 8_192),
 ];
+
+/// Inputs of operators, in the feed-forward layer and elsewhere.
+const INPUTS: &[(&str, &str, &str)] = &[
+    ("aten::zero_", "f32[128]", "f32[128]"),
+    ("aten::linear", "f32[64,128], f32[512,128], f32[512]", "f32[64,128], f32[128,128], f32[128]"),
+    (
+        "aten::addmm",
+        "f32[512], f32[64,128], f32[128,512], scalar, scalar",
+        "f32[128], f32[64,128], f32[128,128], scalar, scalar",
+    ),
+    ("aten::mm", "f32[512,64], f32[64,128]", "f32[128,64], f32[64,128]"),
+    ("backward:AddmmBackward0", "f32[64,512]", "f32[64,128]"),
+];
+
+/// The same path with the inputs of those operators that have some.
+pub(super) fn shaped(path: &str) -> String {
+    let wide = path.contains("feed_forward");
+    let part = |part: &str| match INPUTS.iter().find(|(name, ..)| *name == part) {
+        Some((name, in_wide, elsewhere)) => format!("{name}#{}", if wide { in_wide } else { elsewhere }),
+        None => part.to_owned(),
+    };
+    path.split('|').map(part).collect::<Vec<_>>().join("|")
+}

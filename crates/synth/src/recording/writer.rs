@@ -93,7 +93,10 @@ impl StreamWriter {
 
     fn key(&mut self, text: &str) -> FrameKey {
         if let Some(name) = text.strip_prefix("backward:") {
-            return FrameKey::Backward { name: self.text(name) };
+            return match name.split_once('#') {
+                Some((name, inputs)) => FrameKey::ShapedBackward { name: self.text(name), inputs: self.text(inputs) },
+                None => FrameKey::Backward { name: self.text(name) },
+            };
         }
         if let Some(name) = text.strip_prefix("span:") {
             return FrameKey::Span { name: self.text(name) };
@@ -112,7 +115,10 @@ impl StreamWriter {
             let (function, file) = (self.text(function), self.text(file));
             return FrameKey::Python { function, file, line, first_line: line.saturating_sub(3) };
         }
-        FrameKey::Operator { name: self.text(text) }
+        match text.split_once('#') {
+            Some((name, inputs)) => FrameKey::ShapedOperator { name: self.text(name), inputs: self.text(inputs) },
+            None => FrameKey::Operator { name: self.text(text) },
+        }
     }
 
     /// The node at the end of a path.

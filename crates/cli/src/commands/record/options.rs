@@ -26,12 +26,16 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     if common.rank.is_some() {
         return Err(wrong_use("record takes all ranks; `stackline calls --by rank` tells them apart"));
     }
+    if args.shapes && args.without.iter().any(|name| name == "pytorch") {
+        return Err(wrong_use("--shapes are those of PyTorch's operators, which --without pytorch leaves out"));
+    }
     let mut variables: Vec<(&'static str, OsString)> = Vec::new();
     let mut set = |name, value: Option<String>| variables.extend(value.map(|value| (name, value.into())));
     let number = |value: Option<u32>| value.map(|value| value.to_string());
     set("STACKLINE_WITHOUT", (!args.without.is_empty()).then(|| args.without.join(",")));
     set("STACKLINE_NATIVE", args.native.then(|| "1".to_owned()));
     set("STACKLINE_MEMORY", args.memory.then(|| "1".to_owned()));
+    set("STACKLINE_SHAPES", args.shapes.then(|| "1".to_owned()));
     set("STACKLINE_MODE", args.mode.map(|mode| mode_name(mode).to_owned()));
     set("STACKLINE_SAMPLE_HZ", number(args.sample_hz));
     set("STACKLINE_REAL_HZ", number(args.real_hz));

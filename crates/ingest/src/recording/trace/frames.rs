@@ -133,7 +133,13 @@ impl Inference<'_> {
         }
         for &node in above.get(begin.map_or(0, |begin| begin + 1)..).unwrap_or(&[]) {
             match self.key(node) {
-                Some(FrameKey::Operator { .. } | FrameKey::Backward { .. } | FrameKey::Span { .. }) => {
+                Some(
+                    FrameKey::Operator { .. }
+                    | FrameKey::ShapedOperator { .. }
+                    | FrameKey::Backward { .. }
+                    | FrameKey::ShapedBackward { .. }
+                    | FrameKey::Span { .. },
+                ) => {
                     // Asked first: most calls on a path run, those that do not would be looked for in vain.
                     if self.nodes.get(&node).is_none_or(|&count| count == 0) {
                         continue;
@@ -163,7 +169,7 @@ impl Inference<'_> {
     }
 
     fn is_backward(&self, node: u32) -> bool {
-        matches!(self.key(node), Some(FrameKey::Backward { .. }))
+        matches!(self.key(node), Some(FrameKey::Backward { .. } | FrameKey::ShapedBackward { .. }))
     }
 
     fn key(&self, node: u32) -> Option<&FrameKey> {

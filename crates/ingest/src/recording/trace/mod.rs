@@ -5,6 +5,7 @@
 
 mod calls;
 mod frames;
+mod inputs;
 mod rows;
 mod steps;
 

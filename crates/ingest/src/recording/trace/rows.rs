@@ -2,6 +2,7 @@
 
 use super::calls::{Call, Calls, Sample, ThreadCalls};
 use super::frames::InferredFrame;
+use super::inputs::Inputs;
 use super::{frames, steps};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
@@ -18,6 +19,8 @@ pub(super) struct Rows<'a> {
     offset: i64,
     /// The frame of each frame id, as a name.
     names: Vec<Option<StrId>>,
+    /// The attributes about inputs of each frame id, once they were asked for.
+    inputs: Vec<Option<Option<Inputs>>>,
     /// Where the program's own files lie, with a slash at the end; empty if that is not known.
     script_folder: String,
     /// The stack of each node of the current thread.
@@ -69,6 +72,7 @@ impl<'a> Rows<'a> {
             trace,
             offset,
             names: Vec::new(),
+            inputs: Vec::new(),
             script_folder: String::new(),
             stacks: Vec::new(),
             forward: FxHashMap::default(),
@@ -97,6 +101,7 @@ impl<'a> Rows<'a> {
             thread.calls.sort_by_key(|call| (call.start, Reverse(call.end)));
         }
         self.names = vec![None; calls.frames.len()];
+        self.inputs = vec![None; calls.frames.len()];
         self.script_folder = script_folder(calls);
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
@@ -180,6 +185,9 @@ impl<'a> Rows<'a> {
                     false => row(name, "cpu_op", EventKind::Operator),
                 };
                 let mut attrs = Vec::new();
+                if let Some(inputs) = self.inputs(calls, frame) {
+                    attrs.extend(inputs.attrs());
+                }
                 if let Some(sequence) = call.sequence {
                     attrs.push(("Sequence number", AttrValue::Int(sequence.number)));
                     attrs.push(("Fwd thread id", AttrValue::Int(sequence.forward_thread)));
@@ -267,6 +275,18 @@ impl<'a> Rows<'a> {
         name
     }
 
+    /// What is known of the inputs of an operator.
+    fn inputs(&mut self, calls: &Calls, frame: u32) -> Option<Inputs> {
+        let known = self.inputs.get(frame as usize).copied().flatten();
+        known.unwrap_or_else(|| {
+            let found = Inputs::of(calls, frame, &mut self.trace.strings);
+            if let Some(place) = self.inputs.get_mut(frame as usize) {
+                *place = Some(found);
+            }
+            found
+        })
+    }
+
     /// A frame as stacks name it: functions with the line that was running.
     fn line_name(&mut self, calls: &Calls, frame: u32) -> StrId {
         let text = self.name(calls, frame, |_, line| line);
@@ -279,9 +299,11 @@ impl<'a> Rows<'a> {
             FrameKey::Python { function, file, line, first_line } => {
                 format!("{}({}): {}", self.short(calls.text(file)), line_of(first_line, line), calls.text(function))
             }
-            FrameKey::Operator { name } | FrameKey::Backward { name } | FrameKey::Span { name } => {
-                calls.text(name).to_owned()
-            }
+            FrameKey::Operator { name }
+            | FrameKey::ShapedOperator { name, .. }
+            | FrameKey::Backward { name }
+            | FrameKey::ShapedBackward { name, .. }
+            | FrameKey::Span { name } => calls.text(name).to_owned(),
             FrameKey::Module { path, class } => {
                 format!("{MODULE_PREFIX} {} {}", calls.text(class), calls.text(path)).trim_end().to_owned()
             }
@@ -290,7 +312,6 @@ impl<'a> Rows<'a> {
                 format!("{}+{offset:#x}", path.rsplit('/').next().unwrap_or(path))
             }
             FrameKey::Unmapped { address } => format!("{address:#x}"),
-            FrameKey::Inputs { inputs } => calls.text(inputs).to_owned(),
             FrameKey::Overflow => "(no place left in the tree)".to_owned(),
             _ => "(unknown)".to_owned(),
         }
@@ -313,8 +334,8 @@ impl<'a> Rows<'a> {
 fn category(key: Option<&FrameKey>) -> &'static str {
     match key {
         Some(FrameKey::Python { .. }) => "python",
-        Some(FrameKey::Operator { .. }) => "operator",
-        Some(FrameKey::Backward { .. }) => "backward",
+        Some(FrameKey::Operator { .. } | FrameKey::ShapedOperator { .. }) => "operator",
+        Some(FrameKey::Backward { .. } | FrameKey::ShapedBackward { .. }) => "backward",
         Some(FrameKey::Span { .. }) => "span",
         Some(FrameKey::Module { .. }) => "module",
         Some(FrameKey::Native { .. } | FrameKey::Unmapped { .. }) => "native",

@@ -40,7 +40,7 @@ fn weighted(tree: &CallTree, metric: CallMetric) -> Vec<Weighted> {
 
 /// What a frame is called in one text: Python with file and line, as py-spy has it.
 fn title(tree: &CallTree, frame: &CallFrame) -> String {
-    let name = frame.name(&tree.strings);
+    let name = frame.title(&tree.strings);
     match *frame {
         CallFrame::Python { file, line, .. } => {
             let file = tree.strings.get(file);

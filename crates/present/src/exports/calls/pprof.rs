@@ -161,7 +161,7 @@ fn line(
     profile: &mut Profile,
     texts: &mut Texts,
 ) -> Line {
-    let name = texts.id(&frame.name(&tree.strings));
+    let name = texts.id(&frame.title(&tree.strings));
     let filename = frame.file().map_or(0, |file| texts.id(tree.strings.get(file)));
     let next = profile.function.len() as u64 + 1;
     let function = *functions.entry((name, filename)).or_insert(next);

@@ -93,7 +93,7 @@ fn frames(tree: &CallTree) -> (Vec<Frame<'_>>, Vec<u32>) {
     let mut ids: FxHashMap<Frame<'_>, u32> = FxHashMap::default();
     let id = |frame: &CallFrame| {
         let shown = Frame {
-            name: frame.name(&tree.strings),
+            name: frame.title(&tree.strings),
             file: frame.file().map(|file| tree.strings.get(file)),
             line: frame.line(),
         };

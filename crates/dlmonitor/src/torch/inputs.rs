@@ -1,0 +1,325 @@
+//! Inputs of operators: shapes and types of tensors, read from the `c10::IValue`s that torch holds for callbacks.
+//!
+//! Everything here lies inline in torch's objects, and where depends on its version. [`super::probe`] finds it out with
+//! tensors and a call of its own, and nothing is read without its word.
+
+use super::Operator;
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+/// Offsets in bytes, and what else [`super::probe`] found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// In `RecordFunction`: address and number of the inputs.
+    pub(super) inputs: usize,
+    /// The tag of lists in `IValue`; those of other kinds stand at fixed distances from it.
+    pub(super) list: u32,
+    /// In `c10::detail::ListImpl`: the `std::vector<IValue>`.
+    pub(super) elements: usize,
+    /// In `c10::TensorImpl`: the number of sizes, and then the sizes or, if they are more than five, their address.
+    pub(super) sizes: usize,
+    /// In `c10::TensorImpl`: the type, two bytes.
+    pub(super) dtype: usize,
+    /// In `c10::TensorImpl`: the byte with [`NOT_PLAIN`].
+    pub(super) flags: usize,
+    /// Address of the tensor that is not defined.
+    pub(super) undefined: usize,
+    /// `c10::IValue::isTensorList() const`.
+    pub(super) is_tensor_list: unsafe extern "C" fn(*const Value) -> bool,
+}
+
+/// `IValue`'s tags of a tensor and an integer, in every version since 2.0.
+pub(super) const TENSOR: u32 = 1;
+pub(super) const INT: u32 = 5;
+/// Tags of lists: until 2.6, and since there are unsigned integers among values.
+pub(super) const LISTS: std::ops::RangeInclusive<u32> = 13..=14;
+/// Sizes that a tensor holds itself; more are elsewhere.
+pub(super) const INLINE: usize = 5;
+/// Sizes are symbols, or come from a method (`sizes_strides_policy_`): what the tensor itself holds says nothing.
+pub(super) const NOT_PLAIN: u8 = 0b1_1000;
+/// Strides come from a method: so it is for the tensor that is not defined, by which the place of the flags is checked.
+pub(super) const CUSTOM_STRIDES: u8 = 0b100;
+/// Inputs of an operator and sizes of a tensor that are looked at, at most.
+const MOST: usize = 4096;
+/// Longer lists of numbers are no such lists, as PyTorch's profiler has it.
+const LONG: usize = 30;
+
+static LAYOUT: OnceLock<Layout> = OnceLock::new();
+
+/// `c10::IValue`: 16 bytes in every version.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Value {
+    pub(super) payload: usize,
+    pub(super) tag: u32,
+    rest: u32,
+}
+
+impl Layout {
+    /// What was found, once it was.
+    #[inline]
+    pub(super) fn current() -> Option<&'static Self> {
+        LAYOUT.get()
+    }
+
+    pub(super) fn set(self) -> &'static Self {
+        LAYOUT.get_or_init(|| self)
+    }
+
+    /// Whether values with this tag are numbers: floating, complex or whole, symbols of such, truth values. Unsigned
+    /// integers, which newer versions have after the whole ones, do not count there.
+    #[inline]
+    fn is_scalar(&self, tag: u32) -> bool {
+        matches!(tag, 3..=5) || (self.list - 7..=self.list - 4).contains(&tag)
+    }
+
+    /// One line about what was found.
+    pub(super) fn describe(&self) -> String {
+        let Self { inputs, sizes, dtype, list, .. } = self;
+        format!("inputs at {inputs}, lists with tag {list}, sizes at {sizes}, types at {dtype}")
+    }
+}
+
+/// One input of an operator.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A tensor.
+    Tensor(Tensor<'a>),
+    /// A list of tensors.
+    Tensors(Tensors<'a>),
+    /// A number or a truth value.
+    Scalar,
+    /// A list of numbers; the profiler of `PyTorch` calls so those with at most 30.
+    Scalars,
+    /// What has no shape: nothing, a tensor that is not defined, a text, a device, a longer list …
+    Other,
+}
+
+/// The inputs of an operator that begins now, in the order of its arguments.
+#[derive(Clone, Debug)]
+pub struct Inputs<'a> {
+    next: *const Value,
+    left: usize,
+    layout: &'static Layout,
+    call: PhantomData<&'a Operator>,
+}
+
+/// A tensor, for as long as the call begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Tensor<'a> {
+    tensor: *const u8,
+    layout: &'static Layout,
+    call: PhantomData<&'a Operator>,
+}
+
+/// The tensors of a list; `None` stands for those that are not defined.
+#[derive(Clone, Debug)]
+pub struct Tensors<'a>(Inputs<'a>);
+
+/// A type of the elements of tensors: the number of a `c10::ScalarType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DType(pub u8);
+
+impl Operator {
+    /// Its inputs, if [`crate::start_shapes`] found how to read them. None are there where torch runs something without
+    /// telling what with.
+    #[must_use]
+    #[inline]
+    pub fn inputs(&self) -> Option<Inputs<'_>> {
+        let layout = Layout::current()?;
+        let (first, count) = (self.word(layout.inputs), self.word(layout.inputs + 8));
+        let left = if first == 0 { 0 } else { (count as usize).min(MOST) };
+        Some(Inputs { next: first as *const Value, left, layout, call: PhantomData })
+    }
+}
+
+impl<'a> Inputs<'a> {
+    #[inline]
+    fn value(&mut self) -> Option<&'a Value> {
+        self.left = self.left.checked_sub(1)?;
+        // SAFETY: torch keeps the values for as long as callbacks for the begin of the call run, which `'a` does not
+        // outlive; there were so many of them left.
+        let value = unsafe { &*self.next };
+        // SAFETY: at most one past the last.
+        self.next = unsafe { self.next.add(1) };
+        Some(value)
+    }
+
+    #[inline]
+    fn tensor(&self, value: &Value) -> Option<Tensor<'a>> {
+        let defined = value.tag == TENSOR && value.payload != 0 && value.payload != self.layout.undefined;
+        defined.then_some(Tensor { tensor: value.payload as *const u8, layout: self.layout, call: PhantomData })
+    }
+
+    #[inline]
+    fn list(&self, value: &'a Value) -> Input<'a> {
+        let elements = self.elements(value);
+        let first = elements.clone().value();
+        // Only such lists may be of tensors; whether they are says their type: there are lists of tensors or nothing.
+        if first.is_none_or(|first| first.tag == TENSOR) {
+            // SAFETY: a function of torch that reads the value, which is a list.
+            if unsafe { (self.layout.is_tensor_list)(value) } {
+                return Input::Tensors(Tensors(elements));
+            }
+        }
+        match first {
+            None => Input::Scalars,
+            Some(first) if self.layout.is_scalar(first.tag) && elements.left <= LONG => Input::Scalars,
+            Some(_) => Input::Other,
+        }
+    }
+
+    /// The elements of a list.
+    #[inline]
+    fn elements(&self, list: &'a Value) -> Inputs<'a> {
+        // SAFETY: the payload of a list is the address of a `ListImpl`, which lives as long as the value, and has the
+        // begin and the end of its elements there.
+        let [begin, end] = unsafe { *(list.payload as *const u8).add(self.layout.elements).cast::<[usize; 2]>() };
+        let left = end.saturating_sub(begin) / size_of::<Value>();
+        Inputs { next: begin as *const Value, left, layout: self.layout, call: PhantomData }
+    }
+}
+
+impl<'a> Iterator for Inputs<'a> {
+    type Item = Input<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Input<'a>> {
+        let value = self.value()?;
+        Some(match value.tag {
+            TENSOR => self.tensor(value).map_or(Input::Other, Input::Tensor),
+            tag if tag == self.layout.list => self.list(value),
+            tag if self.layout.is_scalar(tag) => Input::Scalar,
+            _ => Input::Other,
+        })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Inputs<'_> {}
+
+impl<'a> Iterator for Tensors<'a> {
+    type Item = Option<Tensor<'a>>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Option<Tensor<'a>>> {
+        let value = self.0.value()?;
+        Some(self.0.tensor(value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.size_hint()
+    }
+}
+
+impl ExactSizeIterator for Tensors<'_> {}
+
+impl<'a> Tensor<'a> {
+    /// The type of its elements.
+    #[must_use]
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        // SAFETY: `tensor` is a `TensorImpl`, which the value that it came from keeps alive.
+        DType(unsafe { self.tensor.add(self.layout.dtype).read() })
+    }
+
+    /// Its sizes; `None` if the tensor itself does not hold them (nested tensors, symbolic shapes, classes that answer
+    /// by a method).
+    #[must_use]
+    #[inline]
+    pub fn dims(&self) -> Option<&'a [i64]> {
+        // SAFETY: as in `dtype`: one byte and one word of the object.
+        let (flags, count) = unsafe {
+            (
+                self.tensor.add(self.layout.flags).read(),
+                self.tensor.add(self.layout.sizes).cast::<usize>().read_unaligned(),
+            )
+        };
+        if flags & NOT_PLAIN != 0 || count > MOST {
+            return None;
+        }
+        // SAFETY: behind the number of sizes stand the sizes, or the address of so many. The tensor keeps both; a
+        // program that resizes it on another thread at this moment would have PyTorch itself read what is gone.
+        unsafe {
+            let held = self.tensor.add(self.layout.sizes + 8);
+            let sizes = if count <= INLINE { held.cast() } else { held.cast::<*const i64>().read_unaligned() };
+            (!sizes.is_null()).then(|| std::slice::from_raw_parts(sizes, count))
+        }
+    }
+}
+
+/// Names by number.
+const DTYPES: [Option<&CStr>; 46] = {
+    let mut names = [None; 46];
+    let known = [
+        c"u8",
+        c"i8",
+        c"i16",
+        c"i32",
+        c"i64",
+        c"f16",
+        c"f32",
+        c"f64",
+        c"c32",
+        c"c64",
+        c"c128",
+        c"bool",
+        c"qi8",
+        c"qu8",
+        c"qi32",
+        c"bf16",
+        c"qu4x2",
+        c"qu2x4",
+        c"bits1x8",
+        c"bits2x4",
+        c"bits4x2",
+        c"bits8",
+        c"bits16",
+        c"f8_e5m2",
+        c"f8_e4m3fn",
+        c"f8_e5m2fnuz",
+        c"f8_e4m3fnuz",
+        c"u16",
+        c"u32",
+        c"u64",
+    ];
+    let mut at = 0;
+    while at < known.len() {
+        names[at] = Some(known[at]);
+        at += 1;
+    }
+    names[44] = Some(c"f8_e8m0fnu");
+    names[45] = Some(c"f4_e2m1fn_x2");
+    names
+};
+
+impl DType {
+    /// A short name such as `f32`, `bf16`, `i64` or `bool`; `None` for types that this version does not know.
+    #[must_use]
+    pub fn name(self) -> Option<&'static str> {
+        DTYPES.get(usize::from(self.0)).copied().flatten().and_then(|name| name.to_str().ok())
+    }
+
+    /// The same for C, empty if there is none.
+    pub(crate) fn c_name(self) -> &'static CStr {
+        DTYPES.get(usize::from(self.0)).copied().flatten().unwrap_or(c"")
+    }
+
+    /// All types that have names.
+    pub fn named() -> impl Iterator<Item = Self> {
+        (0..DTYPES.len() as u8).map(Self).filter(|dtype| dtype.name().is_some())
+    }
+}
+
+impl std::fmt::Display for DType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "dtype{}", self.0),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! Finds out how inputs of operators are to be read: with tensors whose shapes are known because they are made here, and
+//! with one call of an operator whose inputs are known.
+//!
+//! Tensors are made by functions with a C interface that stays the same over versions (those that compiled models use),
+//! and the call is watched by a callback of its own, on a thread of its own: nothing of the program is touched, and
+//! neither Python nor its lock are needed. All memory is read through the kernel meanwhile: what is not where it is
+//! looked for is an answer, not a crash.
+
+use super::inputs::{CUSTOM_STRIDES, INLINE, INT, LISTS, Layout, NOT_PLAIN, TENSOR, Value};
+use super::{DType, RecordFunctionCallback};
+use crate::python::Memory;
+use crate::symbols::Library;
+use std::cell::Cell;
+use std::ffi::{CStr, c_void};
+
+/// `AOTITorchError`: 0 if all is well.
+type Failed = i32;
+/// `AtenTensorHandle`: an `at::Tensor *`.
+type Handle = *mut *const u8;
+
+type Empty = unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Failed;
+type Reshape = unsafe extern "C" fn(Handle, *const i64, i64, *mut Handle) -> Failed;
+type IsTensorList = unsafe extern "C" fn(*const Value) -> bool;
+
+/// The functions that are needed.
+#[derive(Clone, Copy)]
+struct Shim {
+    empty: Empty,
+    reshape: Reshape,
+    delete: unsafe extern "C" fn(Handle) -> Failed,
+    add: unsafe extern "C" fn(RecordFunctionCallback) -> u64,
+    remove: unsafe extern "C" fn(u64),
+    count: unsafe extern "C" fn(*const u8) -> usize,
+    is_tensor_list: IsTensorList,
+    undefined: usize,
+}
+
+/// Types by the functions that tell their numbers.
+const TYPES: [(&CStr, &str); 8] = [
+    (c"aoti_torch_dtype_float32", "f32"),
+    (c"aoti_torch_dtype_float64", "f64"),
+    (c"aoti_torch_dtype_bfloat16", "bf16"),
+    (c"aoti_torch_dtype_float16", "f16"),
+    (c"aoti_torch_dtype_int64", "i64"),
+    (c"aoti_torch_dtype_int32", "i32"),
+    (c"aoti_torch_dtype_uint8", "u8"),
+    (c"aoti_torch_dtype_bool", "bool"),
+];
+
+/// Sizes and types of the tensors that are made: none, inline, and more than fit inline.
+const KNOWN: [(&[i64], u8); 7] = [
+    (&[], 6),
+    (&[3], 4),
+    (&[5, 2], 15),
+    (&[2, 7, 3], 1),
+    (&[2, 1, 5, 3, 2], 11),
+    (&[3, 1, 2, 1, 5, 2], 7),
+    (&[1, 2, 3, 2, 1, 1, 4], 0),
+];
+
+/// Bytes that are looked at, of a `RecordFunction` and of a `TensorImpl`.
+const RECORD_FUNCTION: usize = 384;
+const TENSOR_IMPL: usize = 256;
+
+/// How inputs are to be read in the torch that is loaded.
+///
+/// # Errors
+/// A sentence that says why that is not known.
+pub(super) fn run(library: Library) -> Result<Layout, String> {
+    let shim = Shim::find(library)?;
+    check_types(library)?;
+    let thread = crate::thread::without_signals(|| std::thread::Builder::new().spawn(move || find(&shim)));
+    let found = thread.map_err(|error| format!("no thread to find the layout of tensors: {error}"))?;
+    found.join().map_err(|_| "finding the layout of tensors failed".to_owned())?
+}
+
+impl Shim {
+    fn find(library: Library) -> Result<Self, String> {
+        let of = |library: Library, name: &CStr| {
+            let symbol = library.symbol(name).map(std::ptr::NonNull::as_ptr);
+            symbol.ok_or_else(|| format!("this PyTorch has no {}", name.to_string_lossy()))
+        };
+        let symbol = |name| of(library, name);
+        let c10 = Library::loaded(c"libc10.so").ok_or("libc10 is not loaded")?;
+        let c10 = of(c10, c"_ZN3c1019UndefinedTensorImpl10_singletonE")?;
+        let [empty, delete] = [c"aoti_torch_empty_strided", c"aoti_torch_delete_tensor_object"].map(symbol);
+        let reshape = symbol(c"aoti_torch_cpu_reshape")?;
+        let add = symbol(c"_ZN2at22addThreadLocalCallbackENS_22RecordFunctionCallbackE")?;
+        let remove = symbol(c"_ZN2at14removeCallbackEm")?;
+        let count = symbol(c"_ZNK2at14RecordFunction10num_inputsEv")?;
+        let is_tensor_list = symbol(c"_ZNK3c106IValue12isTensorListEv")?;
+        // SAFETY: the signatures of torch's `shim.h` and `c_shim_cpu.h` (C interfaces) and of the C++ functions that the
+        // names spell out, with `this` as first argument; a 40-byte struct goes by value on the stack.
+        unsafe {
+            Ok(Self {
+                empty: std::mem::transmute::<*mut c_void, Empty>(empty?),
+                reshape: std::mem::transmute::<*mut c_void, Reshape>(reshape),
+                delete: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(Handle) -> Failed>(delete?),
+                add: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(RecordFunctionCallback) -> u64>(add),
+                remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(remove),
+                count: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u8) -> usize>(count),
+                is_tensor_list: std::mem::transmute::<*mut c_void, IsTensorList>(is_tensor_list),
+                undefined: c10 as usize,
+            })
+        }
+    }
+}
+
+/// The numbers of types are those that we have names for.
+fn check_types(library: Library) -> Result<(), String> {
+    for (function, name) in TYPES {
+        let symbol = library.symbol(function).ok_or("this PyTorch does not tell its types")?;
+        // SAFETY: a function of torch's C interface that takes nothing and returns a number.
+        let number = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> i32>(symbol.as_ptr())() };
+        if u8::try_from(number).ok().and_then(|number| DType(number).name()) != Some(name) {
+            return Err(format!("{name} is type {number} in this PyTorch"));
+        }
+    }
+    Ok(())
+}
+
+/// On the thread of its own.
+fn find(shim: &Shim) -> Result<Layout, String> {
+    let memory = Memory::of_this_thread();
+    if !memory.works() {
+        return Err("this system does not let a process read its own memory through the kernel".into());
+    }
+    let tensor = Fields::find(shim, &memory)?;
+    let first = Call::watch(shim, memory, [3, 2])?;
+    let second = Call::watch(shim, memory, [2, 5])?;
+    if first != second {
+        return Err(format!("two calls do not agree: {first:?}, {second:?}"));
+    }
+    Ok(Layout {
+        inputs: first.inputs,
+        list: first.list,
+        elements: first.elements,
+        sizes: tensor.sizes,
+        dtype: tensor.dtype,
+        flags: tensor.flags,
+        undefined: shim.undefined,
+        is_tensor_list: shim.is_tensor_list,
+    })
+}
+
+/// A tensor of ours.
+struct Owned<'a>(Handle, &'a Shim);
+
+impl<'a> Owned<'a> {
+    /// On the CPU, dense, not filled.
+    fn new(shim: &'a Shim, sizes: &[i64], dtype: u8) -> Result<Self, String> {
+        let strides = strides(sizes);
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: `shim.h`: so many sizes and strides, a type, the CPU (0), and where to put the new tensor.
+        let failed = unsafe {
+            (shim.empty)(sizes.len() as i64, sizes.as_ptr(), strides.as_ptr(), dtype.into(), 0, 0, &raw mut handle)
+        };
+        if failed != 0 || handle.is_null() { Err("no tensor could be made".into()) } else { Ok(Self(handle, shim)) }
+    }
+
+    /// Address of the `TensorImpl`.
+    fn address(&self) -> usize {
+        // SAFETY: an `at::Tensor` is a pointer to it.
+        unsafe { *self.0 as usize }
+    }
+}
+
+impl Drop for Owned<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the handle came from the shim and is not used again.
+        unsafe { (self.1.delete)(self.0) };
+    }
+}
+
+fn strides(sizes: &[i64]) -> Vec<i64> {
+    (0..sizes.len()).map(|at| sizes[at + 1..].iter().product()).collect()
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(usize::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The only element.
+fn only(mut found: impl Iterator<Item = usize>, what: &str) -> Result<usize, String> {
+    match (found.next(), found.next()) {
+        (Some(one), None) => Ok(one),
+        _ => Err(format!("the {what} of tensors are not where any known PyTorch has them")),
+    }
+}
+
+/// Where `TensorImpl` has what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fields {
+    sizes: usize,
+    dtype: usize,
+    flags: usize,
+}
+
+impl Fields {
+    fn find(shim: &Shim, memory: &Memory) -> Result<Self, String> {
+        let mut tensors = Vec::new();
+        for (sizes, dtype) in KNOWN {
+            tensors.push((Owned::new(shim, sizes, dtype)?, sizes, dtype));
+        }
+        let read = |address: usize| {
+            let mut bytes = vec![0; TENSOR_IMPL];
+            let length = memory.read(address, &mut bytes);
+            bytes.truncate(length);
+            bytes
+        };
+        let images: Vec<(usize, Vec<u8>, &[i64], u8)> = tensors
+            .iter()
+            .map(|(tensor, sizes, dtype)| (tensor.address(), read(tensor.address()), *sizes, *dtype))
+            .collect();
+        let has_sizes = |at: &usize| images.iter().all(|image| has_sizes(memory, &image.1, *at, image.2));
+        let sizes = only((8..TENSOR_IMPL).step_by(8).filter(has_sizes), "sizes")?;
+        let has_type = |at: &usize| images.iter().all(|image| image.1.get(*at..at + 2) == Some(&[image.3, 0]));
+        let dtype = only((sizes + 8..TENSOR_IMPL).step_by(2).filter(has_type), "types")?;
+        // Behind the type: the device, its index and whether there is one; a byte of flags, and the one that matters.
+        let (device, flags) = (dtype + 2, dtype + 6);
+        let plain = |bytes: &[u8]| {
+            bytes.get(device) == Some(&0)
+                && bytes.get(device + 2) == Some(&1)
+                && bytes.get(flags).is_some_and(|flags| flags & (NOT_PLAIN | CUSTOM_STRIDES) == 0)
+        };
+        let undefined = read(shim.undefined);
+        let known = undefined.get(device + 2) == Some(&0)
+            && undefined.get(flags).is_some_and(|flags| flags & (NOT_PLAIN | CUSTOM_STRIDES) == CUSTOM_STRIDES);
+        if !known || !images.iter().all(|image| plain(&image.1)) {
+            return Err("the flags of tensors are not where any known PyTorch has them".into());
+        }
+        Ok(Self { sizes, dtype, flags })
+    }
+}
+
+/// Whether a tensor has these sizes there.
+fn has_sizes(memory: &Memory, tensor: &[u8], at: usize, sizes: &[i64]) -> bool {
+    if word(tensor, at) != Some(sizes.len()) {
+        return false;
+    }
+    let expected: Vec<u8> = sizes.iter().flat_map(|size| size.to_le_bytes()).collect();
+    if sizes.len() <= INLINE {
+        return tensor.get(at + 8..at + 8 + expected.len()) == Some(&expected);
+    }
+    let mut held = vec![0; expected.len()];
+    word(tensor, at + 8).is_some_and(|address| memory.read(address, &mut held) == held.len()) && held == expected
+}
+
+/// Where a call has its inputs, and lists their elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Call {
+    inputs: usize,
+    list: u32,
+    elements: usize,
+}
+
+/// What the callback on this thread shall find.
+#[derive(Clone, Copy)]
+struct Expected {
+    memory: Memory,
+    shim: Shim,
+    tensor: usize,
+    sizes: [i64; 2],
+}
+
+thread_local! {
+    static EXPECTED: Cell<Option<Expected>> = const { Cell::new(None) };
+    static FOUND: Cell<Option<Call>> = const { Cell::new(None) };
+}
+
+impl Call {
+    /// Has a tensor seen with other sizes, which copies nothing, and looks at the operators that are called with the
+    /// tensor and these sizes: `aten::view`, in all versions up to now.
+    fn watch(shim: &Shim, memory: Memory, [rows, columns]: [i64; 2]) -> Result<Self, String> {
+        let tensor = Owned::new(shim, &[rows, columns], 6)?;
+        let sizes = [columns, rows];
+        EXPECTED.set(Some(Expected { memory, shim: *shim, tensor: tensor.address(), sizes }));
+        FOUND.set(None);
+        let callback = RecordFunctionCallback::new(on_call, on_end, true);
+        let mut view = std::ptr::null_mut();
+        // SAFETY: the callback lives as long as the process; a tensor, sizes and their number, and where to put the
+        // result.
+        let failed = unsafe {
+            let handle = (shim.add)(callback);
+            let failed = (shim.reshape)(tensor.0, sizes.as_ptr(), sizes.len() as i64, &raw mut view);
+            (shim.remove)(handle);
+            failed
+        };
+        EXPECTED.set(None);
+        if failed != 0 || view.is_null() {
+            return Err("no operator could be called".into());
+        }
+        drop(Owned(view, shim));
+        FOUND.take().ok_or_else(|| "the inputs of operators are not where any known PyTorch has them".into())
+    }
+
+    /// Looks for so many inputs in a `RecordFunction`.
+    fn search(function: usize, count: usize, expected: &Expected) -> Option<Self> {
+        let mut object = [0; RECORD_FUNCTION];
+        let length = expected.memory.read(function, &mut object);
+        let object = object.get(..length)?;
+        let mut calls = (0..length).step_by(8).filter_map(|at| {
+            let address = word(object, at).filter(|_| word(object, at + 8) == Some(count))?;
+            let (list, elements) = Self::inputs(address, expected)?;
+            Some(Self { inputs: at, list, elements })
+        });
+        let found = calls.next();
+        found.filter(|_| calls.next().is_none())
+    }
+
+    /// Whether the inputs of the call are there: the tag of lists, and where these have their elements.
+    fn inputs(address: usize, expected: &Expected) -> Option<(u32, usize)> {
+        let [tensor, (list, tag)] = values(&expected.memory, address)?;
+        if tensor != (expected.tensor, TENSOR) || !LISTS.contains(&tag) {
+            return None;
+        }
+        let has_elements = |at: &usize| {
+            let [begin, end] = [0, 8].map(|more| expected.memory.word(list + at + more).unwrap_or(0));
+            let sizes = expected.sizes.map(|size| (size as usize, INT));
+            end == begin + size_of_val(&sizes) && values(&expected.memory, begin) == Some(sizes)
+        };
+        // Behind the table of methods stand one counter of references, or two.
+        Some((tag, only([16, 24].into_iter().filter(has_elements), "elements").ok()?))
+    }
+}
+
+/// So many values: payload and tag.
+fn values<const N: usize>(memory: &Memory, address: usize) -> Option<[(usize, u32); N]> {
+    let mut bytes = vec![0; N * size_of::<Value>()];
+    if memory.read(address, &mut bytes) != bytes.len() {
+        return None;
+    }
+    let mut found = [(0, 0); N];
+    for (at, value) in found.iter_mut().enumerate() {
+        *value = (word(&bytes, at * 16)?, word(&bytes, at * 16 + 8)? as u32);
+    }
+    Some(found)
+}
+
+unsafe extern "C" fn on_call(context: *mut *mut c_void, function: *const u8) -> *mut *mut c_void {
+    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; we keep no context.
+    unsafe { context.write(std::ptr::null_mut()) };
+    let look = || {
+        let expected = EXPECTED.get()?;
+        // SAFETY: torch gave us this `RecordFunction`, whose number of arguments the function reads.
+        let count = unsafe { (expected.shim.count)(function) };
+        let found = Call::search(function as usize, count, &expected)?;
+        FOUND.set(FOUND.get().filter(|known| *known != found).is_none().then_some(found));
+        Some(())
+    };
+    let _ = std::panic::catch_unwind(look);
+    context
+}
+
+unsafe extern "C" fn on_end(_function: *const u8, _context: *mut c_void) {}

@@ -1,0 +1,181 @@
+//! Operators told apart by the shapes and types of their inputs.
+//!
+//! Below one node, an operator with such inputs is found by a hash of them: nothing is allocated nor locked as long as
+//! the same shapes come again. Only for a new node they become a text ([`stackline_recording::inputs`]).
+
+use crate::process::Process;
+use crate::tree::Key;
+use dlmonitor::{Input, Inputs, Operator, Scope, Tensor};
+use stackline_recording::FrameKey;
+use std::fmt::Write as _;
+
+/// Keys of operators with inputs have this bit and not the one below; those of Python frames lack it, all others have both.
+const SHAPED_KEY: u64 = 1 << 63;
+/// Tensors of one call that are looked at; of lists of more, only the number counts.
+const MOST: usize = 512;
+
+/// The key of an operator that begins now, whose frame without its inputs is `frame`. `None` if it has no inputs.
+#[inline]
+pub(crate) fn key(operator: &Operator, frame: u32) -> Option<Key> {
+    let inputs = operator.inputs().filter(|inputs| inputs.len() > 0)?;
+    Some(Key(hash(inputs), SHAPED_KEY | u64::from(frame)))
+}
+
+/// Two calls with the same hash would be taken for one: 64 bits of which all depend on everything.
+#[inline]
+fn hash(inputs: Inputs<'_>) -> u64 {
+    let mut hash = 0x243f_6a88_85a3_08d3;
+    let mut left = MOST;
+    for input in inputs {
+        match input {
+            Input::Tensor(tensor) => {
+                hash = with(hash, &tensor);
+                left = left.saturating_sub(1);
+            }
+            Input::Tensors(tensors) => {
+                hash = mix(hash, LIST | tensors.len() as u64);
+                let taken = tensors.len().min(left);
+                left -= taken;
+                for tensor in tensors.take(taken) {
+                    hash = tensor.map_or_else(|| mix(hash, OTHER), |tensor| with(hash, &tensor));
+                }
+            }
+            Input::Scalar => hash = mix(hash, SCALAR),
+            Input::Scalars => hash = mix(hash, SCALARS),
+            Input::Other => hash = mix(hash, OTHER),
+        }
+    }
+    hash
+}
+
+/// What is hashed of inputs besides sizes: other than any [`shape`].
+const LIST: u64 = 1 << 32;
+const SCALAR: u64 = 2 << 32;
+const SCALARS: u64 = 3 << 32;
+const OTHER: u64 = 4 << 32;
+const UNKNOWN: u64 = 5 << 32;
+
+/// A tensor's type and sizes.
+#[inline]
+fn with(hash: u64, tensor: &Tensor<'_>) -> u64 {
+    let dtype = u64::from(tensor.dtype().0);
+    match tensor.dims() {
+        Some(dims) => {
+            dims.iter().fold(mix(hash, dtype << 16 | dims.len() as u64), |hash, &dim| mix(hash, dim.cast_unsigned()))
+        }
+        None => mix(hash, UNKNOWN | dtype),
+    }
+}
+
+#[inline]
+fn mix(hash: u64, word: u64) -> u64 {
+    let mixed = u128::from(hash ^ word) * u128::from(0x9e37_79b9_7f4a_7c15_u64);
+    (mixed >> 64) as u64 ^ mixed as u64
+}
+
+/// All of it as text.
+fn text(inputs: Inputs<'_>) -> String {
+    let mut text = String::new();
+    let mut left = MOST;
+    for input in inputs {
+        separate(&mut text);
+        match input {
+            Input::Tensor(tensor) => {
+                write_tensor(&mut text, &tensor);
+                left = left.saturating_sub(1);
+            }
+            Input::Tensors(tensors) => {
+                let (taken, more) = (tensors.len().min(left), tensors.len().saturating_sub(left));
+                left -= taken;
+                text.push('(');
+                for tensor in tensors.take(taken) {
+                    separate(&mut text);
+                    match tensor {
+                        Some(tensor) => write_tensor(&mut text, &tensor),
+                        None => text.push('-'),
+                    }
+                }
+                if more > 0 {
+                    separate(&mut text);
+                    let _ = write!(text, "+{more}");
+                }
+                text.push(')');
+            }
+            Input::Scalar => text.push_str("scalar"),
+            Input::Scalars => text.push_str("scalars"),
+            Input::Other => text.push('-'),
+        }
+    }
+    text
+}
+
+fn separate(text: &mut String) {
+    if !text.is_empty() && !text.ends_with('(') {
+        text.push_str(", ");
+    }
+}
+
+fn write_tensor(text: &mut String, tensor: &Tensor<'_>) {
+    let _ = write!(text, "{}[", tensor.dtype());
+    match tensor.dims() {
+        None => text.push('?'),
+        Some(dims) => {
+            for (at, dim) in dims.iter().enumerate() {
+                let _ = write!(text, "{}{dim}", if at > 0 { "," } else { "" });
+            }
+        }
+    }
+    text.push(']');
+}
+
+impl Process {
+    /// The frame of an operator that begins now, by name and inputs.
+    #[cold]
+    pub(crate) fn shaped_frame(&self, operator: &Operator, scope: Scope) -> u32 {
+        let text = operator.inputs().map(text).unwrap_or_default();
+        self.intern(|frames| {
+            let name = frames.text(&operator.name().text().to_string_lossy());
+            let inputs = frames.inputs(&text);
+            match scope {
+                Scope::Backward => FrameKey::ShapedBackward { name, inputs },
+                _ => FrameKey::ShapedOperator { name, inputs },
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mix;
+    use dlmonitor::DType;
+    use stackline_recording::inputs::{Input, parse, type_name};
+
+    #[test]
+    fn every_type_that_is_written_is_read_and_has_pytorch_s_name() {
+        assert!(DType::named().count() > 30);
+        for dtype in DType::named() {
+            let text = format!("{dtype}[2,3]");
+            let (inputs, _) = parse(&text).unwrap();
+            let [Input::Tensor(tensor)] = &inputs[..] else { panic!("{text}: {inputs:?}") };
+            assert!(type_name(tensor.dtype).is_some(), "{text}");
+        }
+    }
+
+    #[test]
+    fn hashes_depend_on_order_and_on_each_bit() {
+        let of = |words: &[u64]| words.iter().fold(7, |hash, &word| mix(hash, word));
+        let base = [6 << 16 | 2, 4, 32];
+        let mut all = vec![of(&base), of(&base[..2]), of(&[base[0], 32, 4])];
+        for at in 0..3 {
+            for bit in 0..63 {
+                let mut other = base;
+                other[at] ^= 1 << bit;
+                all.push(of(&other));
+            }
+        }
+        let count = all.len();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+}

@@ -1,0 +1,207 @@
+//! Shapes and types of inputs against those that PyTorch's own profiler records, and what they make of trees.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
+
+mod support;
+
+use stackline_engine::OpenOptions;
+use stackline_model::{EventKind, StrId, Trace};
+use stackline_recording::{FrameKey, Metric};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use support::{Stream, here, recorded, streams, torch};
+
+/// How often something was seen: an operator with its inputs.
+type Listing = BTreeMap<String, u64>;
+
+fn program() -> PathBuf {
+    here("tests/programs/shapes.py")
+}
+
+fn run(command: &mut Command) -> Output {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output
+}
+
+/// What ran in the span `measured`: name, `Input Dims` and `Input type`, as the trace has them.
+fn ours(trace: &Trace) -> Listing {
+    let events = &trace.events;
+    let named =
+        |at: &usize| trace.strings.get(events.name[*at]) == "measured" && events.kind[*at] == EventKind::Annotation;
+    let span = (0..events.len()).find(named).unwrap();
+    let (begin, end) = (events.start[span], events.start[span] + events.dur[span]);
+    let columns = ["Input Dims", "Input type"].map(|name| trace.attr(name));
+    let mut listing = Listing::new();
+    for event in trace.events.ids() {
+        let at = event.index();
+        if events.kind[at] != EventKind::Operator || !(begin..=end).contains(&events.start[at]) {
+            continue;
+        }
+        let text = |id: Option<StrId>| id.map_or("[]", |id| trace.strings.get(id)).to_owned();
+        let [dims, types] =
+            [0, 1].map(|column: usize| text(columns[column].get(event).and_then(|value| value.text_id())));
+        *listing.entry(format!("{}\t{dims}\t{types}", trace.strings.get(events.name[at]))).or_default() += 1;
+    }
+    listing
+}
+
+fn theirs(python: &Path, name: &str) -> Listing {
+    let output = run(Command::new(python).arg(program()).args([name, "profile"]));
+    let line = |line: &str| {
+        let (count, what) = line.split_once('\t').unwrap();
+        (what.to_owned(), count.parse().unwrap())
+    };
+    String::from_utf8(output.stdout).unwrap().lines().map(line).collect()
+}
+
+fn open(run: &Path) -> Trace {
+    let mut set = stackline_engine::open(&[run.to_owned()], &OpenOptions::default()).unwrap();
+    assert_eq!(set.traces.len(), 1);
+    set.traces.remove(0)
+}
+
+/// Records a program with shapes and compares what its trace says of inputs; returns the run.
+fn compare(name: &str) -> Option<tempfile::TempDir> {
+    let python = torch()?;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, folder.path());
+    run(command.env("STACKLINE_SHAPES", "1").env("STACKLINE_MODE", "trace").arg(program()).arg(name));
+    let (on, detail) = &streams(folder.path())[0].sources["shapes"];
+    assert!(on, "{detail}");
+    let (ours, theirs) = (ours(&open(folder.path())), theirs(&python, name));
+    let other = |one: &Listing, other: &Listing| -> Vec<(String, u64)> {
+        let differs = |(what, count): &(&String, &u64)| other.get(*what) != Some(*count);
+        one.iter().filter(differs).take(8).map(|(what, &count)| (what.clone(), count)).collect()
+    };
+    let (missing, extra) = (other(&theirs, &ours), other(&ours, &theirs));
+    assert!(missing.is_empty() && extra.is_empty(), "PyTorch's profiler has {missing:#?}\nwe have {extra:#?}");
+    assert!(theirs.len() > 5, "{theirs:?}");
+    Some(folder)
+}
+
+/// Name and inputs of an operator or backward node.
+fn operator<'a>(stream: &'a Stream, key: &FrameKey) -> Option<(&'a str, &'a str)> {
+    match *key {
+        FrameKey::Operator { name } | FrameKey::Backward { name } => Some((stream.text(name), "")),
+        FrameKey::ShapedOperator { name, inputs } | FrameKey::ShapedBackward { name, inputs } => {
+            Some((stream.text(name), stream.text(inputs)))
+        }
+        _ => None,
+    }
+}
+
+#[test]
+fn a_training_program() {
+    let Some(folder) = compare("gpt") else { return };
+    let stream = &streams(folder.path())[0];
+    // The tree says the same as the single calls.
+    let mut single = Listing::new();
+    for &(thread, node, _) in &stream.events {
+        if let Some((name, inputs)) = stream.path(thread, node).last().and_then(|key| operator(stream, key)) {
+            *single.entry(format!("{name} {inputs}")).or_default() += 1;
+        }
+    }
+    let mut tree = Listing::new();
+    for (path, count) in stream.calls() {
+        if let Some((name, inputs)) = operator(stream, path.last().unwrap()) {
+            *tree.entry(format!("{name} {inputs}")).or_default() += count;
+        }
+    }
+    assert_eq!(tree, single);
+    let layer = "aten::addmm f32[96], f32[64,32], f32[32,96], scalar, scalar";
+    assert!(
+        tree.contains_key(layer),
+        "{:#?}",
+        tree.keys().filter(|key| key.starts_with("aten::addmm ")).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn every_kind_of_input() {
+    compare("every");
+}
+
+/// Of tensors that hold no sizes of their own the profiler says nothing; the tree keeps their types.
+#[test]
+fn nested_tensors() {
+    let Some(folder) = compare("nested") else { return };
+    let stream = &streams(folder.path())[0];
+    let calls = stream.calls();
+    let unknown = |(path, _): &(Vec<&FrameKey>, u64)| {
+        operator(stream, path.last().unwrap()).is_some_and(|found| found.1.contains("f32[?]"))
+    };
+    assert!(calls.iter().any(unknown));
+}
+
+/// PyTorch copies references to inputs for us; nothing that it computes may depend on that.
+#[test]
+fn results_are_identical_to_the_bit() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let training = here("../../python/examples/train_gpt.py");
+    let alone = run(Command::new(&python).arg(&training).args(["--steps", "5"]));
+    let mut command = recorded(&python, folder.path());
+    let watched = run(command.env("STACKLINE_SHAPES", "1").arg(&training).args(["--steps", "5"]));
+    assert_eq!(String::from_utf8_lossy(&watched.stdout), String::from_utf8_lossy(&alone.stdout));
+    assert_eq!(String::from_utf8_lossy(&watched.stderr), String::from_utf8_lossy(&alone.stderr));
+    assert!(streams(folder.path())[0].sources["shapes"].0);
+}
+
+/// Without the option nothing is asked for, and operators are told apart by name alone.
+#[test]
+fn without_the_option_there_are_no_shapes() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    run(recorded(&python, folder.path()).arg(program()).arg("gpt"));
+    let stream = &streams(folder.path())[0];
+    assert!(!stream.sources.contains_key("shapes"));
+    let shaped = |key: &&FrameKey| matches!(key, FrameKey::ShapedOperator { .. } | FrameKey::ShapedBackward { .. });
+    assert!(stream.calls().iter().all(|(path, _)| !path.iter().any(shaped)));
+}
+
+/// Shapes that differ from call to call fill a tree up to its limit and no further, and every call is counted.
+#[test]
+fn shapes_that_never_come_again_stay_within_the_limit() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let code = "import torch\nvalue = torch.zeros(3000)\nfor n in range(3000): value[:n].neg()";
+    run(recorded(&python, folder.path())
+        .env("STACKLINE_SHAPES", "1")
+        .env("STACKLINE_MAX_NODES", "500")
+        .args(["-c", code]));
+    let stream = &streams(folder.path())[0];
+    let calls = |name: &str| -> u64 {
+        let is = |path: &[&FrameKey]| operator(stream, path.last().unwrap()).is_some_and(|found| found.0 == name);
+        stream.calls().iter().filter(|(path, _)| is(path)).map(|(_, count)| count).sum()
+    };
+    let rest: u64 = stream
+        .calls()
+        .iter()
+        .filter(|(path, _)| **path.last().unwrap() == FrameKey::Overflow)
+        .map(|(_, count)| count)
+        .sum();
+    let nodes = stream.stats.keys().filter(|key| key.2 == Metric::CallTime).count();
+    assert!(nodes <= 501 && calls("aten::neg") > 100, "{nodes} nodes, {} calls", calls("aten::neg"));
+    assert!(calls("aten::neg") + calls("aten::slice") + rest >= 6000);
+}
+
+/// Where a process may not read itself through the kernel, the layout cannot be found out: shapes are left out, which is
+/// said once, and all else is recorded.
+#[test]
+fn without_the_means_to_find_out_there_are_no_shapes() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, folder.path());
+    let output = run(command.env("STACKLINE_SHAPES", "1").arg(here("tests/programs/sandboxed.py")));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "6.0\n");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let ours: Vec<&str> = said.lines().filter(|line| line.starts_with("stackline: ")).collect();
+    assert_eq!(ours.len(), 1, "{said}");
+    assert!(ours[0].starts_with("stackline: shapes are not recorded: this system"), "{said}");
+    let stream = &streams(folder.path())[0];
+    assert!(stream.ended && !stream.sources["shapes"].0 && stream.sources["pytorch"].0);
+    let plain = |(path, _): &(Vec<&FrameKey>, u64)| operator(stream, path.last().unwrap()) == Some(("aten::sum", ""));
+    assert!(stream.calls().iter().any(plain));
+}
