@@ -9,7 +9,7 @@ use object::elf::{
     SHF_COMPRESSED, SHT_NOBITS, SectionHeader64,
 };
 use object::read::elf::{
-    CompressionHeader as _, ElfFile64, NoteIterator, ProgramHeader as _, SectionHeader as _, SymbolTable,
+    CompressionHeader as _, ElfFile64, FileHeader as _, NoteIterator, ProgramHeader as _, SectionHeader as _, SymbolTable,
 };
 use object::{LittleEndian, SectionIndex};
 use std::borrow::Cow;
@@ -75,13 +75,8 @@ impl<'a> Elf<'a> {
 
     fn named_sections(&self) -> BTreeMap<&'a [u8], &'a Section> {
         let mut sections = BTreeMap::new();
-        let header = self.file.elf_header();
-        let names = header.e_shstrndx.get(ENDIAN);
-        let names = self.strings(SectionIndex(if names == object::elf::SHN_XINDEX.0 {
-            self.file.elf_section_table().iter().next().map_or(0, |first| first.sh_link(ENDIAN) as usize)
-        } else {
-            names.into()
-        }));
+        let names = self.file.elf_header().section_strings_index(ENDIAN, self.bytes);
+        let names = names.map(|section| self.strings(section)).unwrap_or_default();
         for section in self.file.elf_section_table().iter() {
             let name = names.name(section.sh_name(ENDIAN), MAX_SECTION_NAME);
             if let Some(name) = name.filter(|name| name.starts_with(b".")) {

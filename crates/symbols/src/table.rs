@@ -122,7 +122,7 @@ fn code<'a>(
     let section = file.file.elf_section_table().section(SectionIndex(symbol.st_shndx(ENDIAN).0.into())).ok()?;
     let is_code = section.sh_flags(ENDIAN) & SHF_EXECINSTR == SHF_EXECINSTR;
     // Marks of ARM (`$x`), and labels that compilers made.
-    let is_name = || is_function || !matches!(work.name(strings, symbol), Some([b'$' | b'.', ..] | []) | None);
+    let mut is_name = || is_function || !matches!(work.name(strings, symbol), Some([b'$' | b'.', ..] | []) | None);
     (is_code && is_name()).then_some((section, is_function))
 }
 

@@ -288,10 +288,9 @@ impl FrameSampler {
             if self.memory.gather(ranges.get(..batch.len())?, self.heads.get_mut(..length)?) != length {
                 return None;
             }
-            for (frame, head) in batch.iter_mut().zip(self.heads.chunks_exact(HEAD)) {
-                if word(head, 8)? != self.types.code {
-                    return None;
-                }
+            let mut heads = self.heads.chunks_exact(HEAD).take(batch.len());
+            if !heads.all(|head| word(head, 8) == Some(self.types.code)) {
+                return None;
             }
             let tables = self.tables.get_mut(..batch.len() * TABLE)?;
             if layout.code_version.is_none() {
