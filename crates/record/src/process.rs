@@ -69,11 +69,12 @@ impl Process {
         }
     }
 
-    /// The id of a frame, made from texts that are interned with it.
-    pub(crate) fn intern(&self, key: impl FnOnce(&mut Frames) -> FrameKey) -> u32 {
+    /// The id of a frame, made from texts that are interned with it. If whoever asks has no place for a new frame, it is
+    /// not interned, and neither are its texts: it counts as overflow.
+    pub(crate) fn intern(&self, full: bool, key: impl FnOnce(&mut Frames) -> FrameKey) -> u32 {
         let mut frames = lock(&self.frames);
-        if frames.len() >= MAX_FRAMES {
-            return self.overflow;
+        if full || frames.len() >= MAX_FRAMES {
+            return frames.known(key).unwrap_or(self.overflow);
         }
         let key = key(&mut frames);
         frames.frame(key)

@@ -1,6 +1,7 @@
 //! What one thread needs to put an operator into its tree.
 
 use crate::events::Outbox;
+use crate::frames::Frames;
 use crate::names::Names;
 use crate::natives::Natives;
 use crate::paths::{Paths, SPAN};
@@ -73,12 +74,14 @@ impl State {
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let frame = self.names.frame(scope as u8, &operator.name(), |name| process.operator_frame(scope, name));
+        let frame = self.names.frame(scope as u8, &operator.name(), |name| {
+            process.operator_frame(self.tree.is_full(), scope, name)
+        });
         if scope == Scope::Backward
             && let Some(forward) = self.forward_node(process, operator)
         {
             let parent = self.native(process, (forward, frame), open, opened, None);
-            return self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
+            return self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame);
         }
         let mut newest = None;
         if scope == Scope::User {
@@ -88,7 +91,7 @@ impl State {
         }
         let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
         let parent = self.native(process, (parent, frame), open, opened, newest);
-        let node = self.tree.child(parent, Key::frame(frame), process.overflow, || frame);
+        let node = self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame);
         if scope == Scope::Function
             && let Some(sequence) = operator.sequence_number()
         {
@@ -163,7 +166,7 @@ impl State {
         let path = shared.path(node);
         let copy = path
             .into_iter()
-            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, || frame));
+            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, |_| frame));
         self.copied.insert((id, node), copy);
         Some(copy)
     }
@@ -172,8 +175,8 @@ impl State {
 impl Process {
     /// The frame of an operator.
     #[cold]
-    fn operator_frame(&self, scope: Scope, name: &std::ffi::CStr) -> u32 {
-        self.intern(|frames| {
+    fn operator_frame(&self, full: bool, scope: Scope, name: &std::ffi::CStr) -> u32 {
+        self.intern(full, |frames| {
             let name = frames.text(&name.to_string_lossy());
             match scope {
                 Scope::Backward => FrameKey::Backward { name },
@@ -185,8 +188,8 @@ impl Process {
 
     /// The frame of a line of Python.
     #[cold]
-    pub(crate) fn python_frame(&self, line: &dlmonitor::PythonLine) -> u32 {
-        self.intern(|frames| FrameKey::Python {
+    pub(crate) fn python_frame(&self, full: bool, line: &dlmonitor::PythonLine) -> u32 {
+        self.intern(full, |frames| FrameKey::Python {
             function: frames.text(&line.function),
             file: frames.text(&line.file),
             line: line.line,
@@ -195,10 +198,18 @@ impl Process {
     }
 
     /// The frame of a module that is called.
-    pub(crate) fn module_frame(&self, module: usize, class: usize, name: impl FnOnce() -> String) -> u32 {
-        self.modules.frame(module, class, |path| {
+    pub(crate) fn module_frame(
+        &self,
+        full: bool,
+        (module, class): (usize, usize),
+        name: impl FnOnce() -> String,
+    ) -> u32 {
+        let frame = self.modules.frame(module, class, |path| {
             let class = name();
-            self.intern(|frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) })
-        })
+            let key = |frames: &mut Frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) };
+            // Another tree may have room for it.
+            Some(self.intern(full, key)).filter(|&frame| frame != self.overflow)
+        });
+        frame.unwrap_or(self.overflow)
     }
 }

@@ -179,10 +179,22 @@ impl Owner {
         }
     }
 
-    /// The child of `parent` with this key; if there is none, one is made with the frame that `frame` returns.
-    /// `overflow` is the frame of the node that takes what finds no place.
+    /// Whether there is no room for another node.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= self.limit as usize
+    }
+
+    /// The child of `parent` with this key; if there is none, one is made with the frame that `frame` returns. That is
+    /// told whether the tree is full: then it shall return what is known already, and otherwise `overflow`, the frame of
+    /// the node that takes what finds no place.
     #[inline]
-    pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce() -> u32) -> NodeId {
+    pub(crate) fn child(
+        &mut self,
+        parent: NodeId,
+        key: Key,
+        overflow: u32,
+        frame: impl FnOnce(bool) -> u32,
+    ) -> NodeId {
         let last = self.entries[parent.0 as usize].last_child;
         let cached = &self.entries[last as usize];
         if last != 0 && cached.key == key {
@@ -201,16 +213,18 @@ impl Owner {
     }
 
     #[cold]
-    fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce() -> u32) -> NodeId {
-        let frame = frame();
-        if let Some(&node) = self.by_frame.get(&(parent.0, frame)) {
+    fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
+        let full = self.is_full();
+        let frame = frame(full);
+        let known = self.by_frame.get(&(parent.0, frame)).filter(|_| !full || frame != overflow);
+        if let Some(&node) = known {
             if self.aliases.len() >= MAX_ALIASES {
                 self.aliases.clear();
             }
             self.aliases.insert((parent.0, key), node);
             return NodeId(node);
         }
-        if self.entries.len() >= self.limit as usize {
+        if full {
             self.overflows.fetch_add(1, Ordering::Relaxed);
             if self.overflow == 0 {
                 self.overflow = self.push(ROOT.0, Key::frame(overflow), overflow);
@@ -329,7 +343,7 @@ mod tests {
             let mut owner = Owner::new(0, u32::MAX);
             let mut truth: HashMap<Vec<u64>, Stats> = HashMap::new();
             for (path, value) in &calls {
-                let node = path.iter().fold(ROOT, |node, &key| owner.child(node, Key(key, 1), 0, || key as u32));
+                let node = path.iter().fold(ROOT, |node, &key| owner.child(node, Key(key, 1), 0, |_| key as u32));
                 owner.add_call(node, *value, value * 2);
                 truth.entry(path.clone()).or_default().add(*value);
             }
@@ -348,9 +362,9 @@ mod tests {
     #[test]
     fn a_full_tree_counts_what_it_leaves_out() {
         let mut owner = Owner::new(0, 3);
-        let nodes: Vec<_> = (0..10).map(|key| owner.child(ROOT, Key(key, 0), 77, || key as u32)).collect();
+        let nodes: Vec<_> = (0..10).map(|key| owner.child(ROOT, Key(key, 0), 77, |_| key as u32)).collect();
         assert_eq!(owner.shared.path(nodes[9]), [77]);
-        assert_eq!(owner.child(ROOT, Key(0, 0), 77, || 0), nodes[0]);
+        assert_eq!(owner.child(ROOT, Key(0, 0), 77, |_| 0), nodes[0]);
         assert_eq!(owner.overflows.load(std::sync::atomic::Ordering::Relaxed), 8);
     }
 
@@ -359,7 +373,7 @@ mod tests {
         let mut owner = Owner::new(0, 10);
         let mut looked_at = 0;
         let mut child = |owner: &mut Owner, parent, key| {
-            owner.child(parent, Key(key, 0), 77, || {
+            owner.child(parent, Key(key, 0), 77, |_| {
                 looked_at += 1;
                 5
             })
@@ -378,7 +392,7 @@ mod tests {
     #[test]
     fn values_are_read_from_one_moment() {
         let mut owner = Owner::new(0, 10);
-        let node = owner.child(ROOT, Key(1, 0), 0, || 5);
+        let node = owner.child(ROOT, Key(1, 0), 0, |_| 5);
         owner.add_call(node, 3, 3);
         let shared = std::sync::Arc::clone(&owner.shared);
         let reader = std::thread::spawn(move || {
@@ -401,7 +415,7 @@ mod tests {
     #[test]
     fn the_last_operator_with_a_number_is_its_forward() {
         let mut owner = Owner::new(0, 10);
-        let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, || 0));
+        let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, |_| 0));
         owner.remember_forward(7, outer);
         owner.remember_forward(7, inner);
         assert_eq!(owner.shared.forward(7), Some(inner));
