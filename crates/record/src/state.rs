@@ -9,9 +9,8 @@ use crate::process::Process;
 use crate::samples::Open;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
 use dlmonitor::{OpenOperator, Operator, PythonFrame, Scope};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Metric};
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// A thread's recorder.
@@ -148,15 +147,29 @@ impl State {
         self.tree.remember_forward(sequence, node);
     }
 
+    /// Gets to know the tree of a forward thread, and forgets those that nobody else knows any more: their threads ended.
+    #[cold]
+    fn meet(&mut self, process: &Process, thread: u64) -> Option<()> {
+        let shared = process.thread_by_torch_id(thread)?;
+        self.forward.retain(|_, known| Arc::strong_count(known) > 1);
+        self.forward.insert(thread, shared);
+        let known: FxHashSet<u32> = self.forward.values().map(|shared| shared.id).collect();
+        self.copied.retain(|(id, _), _| known.contains(id));
+        Some(())
+    }
+
     /// The node, in this tree, of the forward operator that a backward node belongs to.
     fn forward_node(&mut self, process: &Process, operator: &Operator) -> Option<NodeId> {
         let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
         if thread == self.torch_id {
-            return self.tree.shared.forward(sequence);
+            return self.tree.forward(sequence);
         }
-        let shared = match self.forward.entry(thread) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert(process.thread_by_torch_id(thread)?),
+        let shared = match self.forward.get(&thread) {
+            Some(shared) => shared,
+            None => {
+                self.meet(process, thread)?;
+                self.forward.get(&thread)?
+            }
         };
         let node = shared.forward(sequence)?;
         if let Some(&copy) = self.copied.get(&(shared.id, node)) {
@@ -169,6 +182,12 @@ impl State {
             .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, |_| frame));
         self.copied.insert((id, node), copy);
         Some(copy)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.published.give_back();
     }
 }
 

@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use stackline_recording::{Metric, Stats};
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// A node of the tree of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,8 +66,8 @@ pub(crate) struct Shared {
     pub(crate) slots: boxcar::Vec<Arc<Slot>>,
     /// Odd while the owner changes a slot.
     version: AtomicU64,
-    /// Which node ran the forward operator of a sequence number: low half the number, high half the node.
-    sequences: OnceLock<Box<[AtomicU64]>>,
+    /// What the owner remembers of forward operators, as long as there is an owner.
+    sequences: OnceLock<Weak<[AtomicU64]>>,
 }
 
 impl Shared {
@@ -75,6 +75,17 @@ impl Shared {
         let nodes = boxcar::Vec::new();
         nodes.push(Node { parent: 0, frame: u32::MAX });
         Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
+    }
+
+    /// What is left of a tree when everything in it was written: its number.
+    pub(crate) fn emptied(&self) -> Self {
+        Self {
+            id: self.id,
+            nodes: boxcar::Vec::new(),
+            slots: boxcar::Vec::new(),
+            version: AtomicU64::new(0),
+            sequences: OnceLock::new(),
+        }
     }
 
     /// The values of a slot, all from the same moment.
@@ -100,9 +111,7 @@ impl Shared {
 
     /// The node that ran the forward operator with this number on this thread, if it is remembered.
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
-        let entry = self.sequences.get()?[sequence as usize % SEQUENCES].load(Ordering::Acquire);
-        let node = (entry >> 32) as u32;
-        (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
+        forward(&self.sequences.get()?.upgrade()?, sequence)
     }
 
     /// Frames from the root (left out) to a node.
@@ -116,6 +125,14 @@ impl Shared {
         frames.reverse();
         frames
     }
+}
+
+/// The node that is remembered for a number.
+#[inline]
+fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
+    let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
+    let node = (entry >> 32) as u32;
+    (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
 }
 
 /// What a child is found by, below its parent.
@@ -150,6 +167,9 @@ pub(crate) struct Owner {
     by_frame: FxHashMap<(u32, u32), u32>,
     aliases: FxHashMap<(u32, Key), u32>,
     limit: u32,
+    /// Which node ran the forward operator of a sequence number: low half the number, high half the node. Empty until
+    /// there is one.
+    sequences: Arc<[AtomicU64]>,
     /// The node that stands for all that found no place, 0 if there is room.
     overflow: u32,
     /// How often something found no place.
@@ -174,6 +194,7 @@ impl Owner {
             by_frame: FxHashMap::default(),
             aliases: FxHashMap::default(),
             limit,
+            sequences: Arc::new([]),
             overflow: 0,
             overflows: Arc::default(),
         }
@@ -282,15 +303,24 @@ impl Owner {
 
     /// Remembers which node runs the forward operator of a sequence number. The last one with a number counts.
     #[inline]
-    pub(crate) fn remember_forward(&self, sequence: u64, node: NodeId) {
+    pub(crate) fn remember_forward(&mut self, sequence: u64, node: NodeId) {
+        if self.sequences.is_empty() {
+            self.sequences = (0..SEQUENCES).map(|_| AtomicU64::new(0)).collect();
+            let _ = self.shared.sequences.set(Arc::downgrade(&self.sequences));
+        }
         let entry = u64::from(node.0) << 32 | u64::from(sequence as u32);
-        let sequences = self.shared.sequences.get_or_init(|| (0..SEQUENCES).map(|_| AtomicU64::new(0)).collect());
-        sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
+        self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
+    }
+
+    /// As [`Shared::forward`], for the owner.
+    #[inline]
+    pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
+        forward(&self.sequences, sequence)
     }
 
     /// Forgets all sequence numbers: another thread takes the tree over.
     pub(crate) fn forget_forward(&self) {
-        for entry in self.shared.sequences.get().into_iter().flatten() {
+        for entry in self.sequences.iter() {
             if entry.load(Ordering::Relaxed) != 0 {
                 entry.store(0, Ordering::Relaxed);
             }
@@ -418,9 +448,13 @@ mod tests {
         let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, |_| 0));
         owner.remember_forward(7, outer);
         owner.remember_forward(7, inner);
-        assert_eq!(owner.shared.forward(7), Some(inner));
+        assert_eq!((owner.shared.forward(7), owner.forward(7)), (Some(inner), Some(inner)));
         assert_eq!(owner.shared.forward(8), None);
         owner.forget_forward();
         assert_eq!(owner.shared.forward(7), None);
+        owner.remember_forward(7, outer);
+        let shared = std::sync::Arc::clone(&owner.shared);
+        drop(owner);
+        assert_eq!(shared.forward(7), None, "nobody owns the tree any more");
     }
 }

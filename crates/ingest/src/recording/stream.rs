@@ -114,6 +114,7 @@ impl Stream {
             }
             // Events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
+            Record::Machine { .. } | Record::Window { .. } => {}
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }

@@ -48,7 +48,15 @@ impl Resolver {
         let ended = std::mem::take(&mut lock(&sampler.watched).ended);
         self.take(sampler, process);
         for &index in &ended {
-            self.spare.extend(self.trees.remove(&index));
+            let tree = self.trees.remove(&index);
+            if process.traces() {
+                // Nobody gets it: single samples say which thread they are of by their tree.
+                if let Some(tree) = tree {
+                    process.end_tree(tree.owner.shared.id);
+                }
+            } else {
+                self.spare.extend(tree);
+            }
             if let Some(record) = sampler.record(index) {
                 record.counters.stop();
                 record.tid.store(0, Ordering::Release);
@@ -103,8 +111,7 @@ impl Resolver {
         let name = name.unwrap_or_else(|| lock(&record.name).clone());
         let same = self.spare.iter().position(|tree| tree.name == name);
         let any = (self.spare.len() > SPARE).then_some(0);
-        // Single samples say which thread they are of by their tree.
-        if let Some(at) = same.or(any).filter(|_| !process.traces()) {
+        if let Some(at) = same.or(any) {
             let mut tree = self.spare.swap_remove(at);
             process.rename(tree.owner.shared.id, tid, &name);
             tree.name = name;
