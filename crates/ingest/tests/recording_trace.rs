@@ -253,8 +253,8 @@ fn steps_of_windows_have_their_numbers_and_end_with_them() {
     let numbers: Vec<i64> = steps(&twice, &["SGD", "Adam"]).iter().map(|step| step.0).collect();
     assert_eq!(numbers, [0, 10, 11, 12]);
     // By time, in the middle of a step: that one is none.
-    let late = [change(1_000, 0, false, true), change(8_000, 7, true, false), change(15_000, 9, false, false)];
-    assert_eq!(steps(&late, &["SGD"])[..], [(8, 9_540, 10_710)]);
+    let late = [change(1_000, 0, false, true), change(8_000, 7, true, false), change(30_000, 10, false, false)];
+    assert_eq!(steps(&late, &["SGD"])[..], [(8, 9_540, 10_540), (9, 10_540, 20_540)]);
 }
 
 /// A function that is called for each step, told apart by what its caller does in between, ends its step.
@@ -430,8 +430,12 @@ fn statement() -> impl Strategy<Value = Record> {
                 _ => FrameKey::Operator { name: text },
             },
         }),
-        (time(), any::<(u64, bool, bool)>())
-            .prop_map(|(at_ns, (step, open, at_step))| Record::Window { at_ns, step, open, at_step }),
+        (time(), any::<(u64, bool, bool)>()).prop_map(|(at_ns, (step, open, at_step))| Record::Window {
+            at_ns,
+            step,
+            open,
+            at_step
+        }),
         (id(), any::<u32>()).prop_map(|(id, tid)| Record::Thread(Thread { id, tid, ..Thread::default() })),
         (id(), id(), id(), id()).prop_map(|(thread, id, parent, frame)| Record::Node { thread, id, parent, frame }),
         (id(), time(), any::<u64>()).prop_map(|(thread, delta, forward_thread)| Record::Sequence {

@@ -96,10 +96,9 @@ impl Api {
             Some(Self {
                 none: find(c"_Py_NoneStruct")? as usize,
                 increment: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(find(c"Py_IncRef")?),
-                parse: std::mem::transmute::<
-                    *mut c_void,
-                    unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int,
-                >(find(c"PyArg_ParseTuple")?),
+                parse: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int>(
+                    find(c"PyArg_ParseTuple")?,
+                ),
                 text: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(find(
                     c"PyUnicode_FromString",
                 )?),
@@ -195,9 +194,8 @@ unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void)
     let [mut known, mut module, mut reference] = [null_mut::<c_void>(); 3];
     let Some(api) = API.get() else { return null_mut() };
     // SAFETY: the format asks for two or three objects. The caller holds the GIL and the tuple.
-    let parsed = unsafe {
-        (api.parse)(arguments, c"OO|O".as_ptr(), &raw mut known, &raw mut module, &raw mut reference)
-    };
+    let parsed =
+        unsafe { (api.parse)(arguments, c"OO|O".as_ptr(), &raw mut known, &raw mut module, &raw mut reference) };
     if parsed == 0 {
         // Python's error is set.
         return null_mut();
@@ -228,8 +226,7 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
     let Some(api) = API.get() else { return null_mut() };
     // SAFETY: the format asks for two objects and a text in between. The caller holds the GIL and the tuple, which keeps
     // what it points to alive.
-    let parsed =
-        unsafe { (api.parse)(arguments, c"OsO".as_ptr(), &raw mut parent, &raw mut name, &raw mut child) };
+    let parsed = unsafe { (api.parse)(arguments, c"OsO".as_ptr(), &raw mut parent, &raw mut name, &raw mut child) };
     if parsed == 0 {
         // Python's error is set.
         return null_mut();

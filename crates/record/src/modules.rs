@@ -80,12 +80,7 @@ impl Modules {
 
     /// The frame of the calls of a module; if it is not known, it is what `intern` makes of the module's path, if it
     /// makes something.
-    pub(crate) fn frame(
-        &self,
-        module: usize,
-        class: usize,
-        intern: impl FnOnce(&str) -> Option<u32>,
-    ) -> Option<u32> {
+    pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> Option<u32>) -> Option<u32> {
         let mut known = self.lock();
         let version = self.version();
         if let Some(named) = known.get(&module).and_then(|known| known.named)

@@ -73,9 +73,9 @@ impl State {
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let frame = self.names.frame(scope as u8, &operator.name(), |name| {
-            process.operator_frame(self.tree.is_full(), scope, name)
-        });
+        let frame = self
+            .names
+            .frame(scope as u8, &operator.name(), |name| process.operator_frame(self.tree.is_full(), scope, name));
         if scope == Scope::Backward
             && let Some(forward) = self.forward_node(process, operator)
         {

@@ -238,7 +238,8 @@ impl Ground<'_> {
         let (process, interpreter) = (self.process, self.interpreter);
         let parent = if seen.module == 0 { parent } else { self.module_child(parent, seen.module) };
         let key = Key(seen.frame.instruction as u64, seen.fingerprint & !OTHER_KEY);
-        self.tree.child(parent, key, process.overflow, |full| process.python_frame(full, &interpreter.describe(seen.frame)))
+        self.tree
+            .child(parent, key, process.overflow, |full| process.python_frame(full, &interpreter.describe(seen.frame)))
     }
 
     fn module_child(&mut self, parent: NodeId, module: usize) -> NodeId {

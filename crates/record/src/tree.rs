@@ -209,13 +209,7 @@ impl Owner {
     /// told whether the tree is full: then it shall return what is known already, and otherwise `overflow`, the frame of
     /// the node that takes what finds no place.
     #[inline]
-    pub(crate) fn child(
-        &mut self,
-        parent: NodeId,
-        key: Key,
-        overflow: u32,
-        frame: impl FnOnce(bool) -> u32,
-    ) -> NodeId {
+    pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let last = self.entries[parent.0 as usize].last_child;
         let cached = &self.entries[last as usize];
         if last != 0 && cached.key == key {

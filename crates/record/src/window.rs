@@ -198,7 +198,10 @@ mod tests {
         let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true);
         window.step_ended(Duration::ZERO);
         window.look(Duration::from_secs(2));
-        assert_eq!(window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(), [(1, true, false)]);
+        assert_eq!(
+            window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),
+            [(1, true, false)]
+        );
         assert_eq!(Window::new(Wanted::default(), true).changes(0), [], "all of the program is wanted");
     }
 }

@@ -32,8 +32,8 @@ fn threads_that_ended_leave_nothing_behind() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let grown: f64 = said.trim().parse().unwrap();
         println!("{mode}: {grown:.1} MB for {MORE} threads");
-        // A thread has numbers of forward operators of 1 MB alone.
-        assert!(grown < 100.0, "{mode}: {grown} MB");
+        // Each thread has numbers of forward operators of 1 MB, and some wait for the writer.
+        assert!(grown < 300.0, "{mode}: {grown} MB");
         // Nothing of what they did is missing.
         let records = records(run.path());
         let calls = records.iter().filter(|record| matches!(record, Record::Event { .. })).count();
@@ -57,7 +57,9 @@ fn a_full_tree_keeps_no_new_names() {
     let texts = count(|record| matches!(record, Record::Text { .. }));
     println!("{frames} frames, {texts} texts");
     assert!((50..150).contains(&frames) && texts < 300, "{frames} frames, {texts} texts");
-    let full = records.iter().any(|record| matches!(record, Record::Lost { what, count } if what == "tree_full" && *count > 3000));
+    let full = records
+        .iter()
+        .any(|record| matches!(record, Record::Lost { what, count } if what == "tree_full" && *count > 3000));
     assert!(full, "what found no place is counted");
 }
 

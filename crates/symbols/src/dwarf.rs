@@ -100,9 +100,8 @@ impl<'a> DebugInfo<'a> {
         if let Some(shared) = &self.shared {
             shared.borrow(&mut add);
         }
-        let [ranges, others] = [ranges, others].map(|bytes| {
-            Meter::new(bytes.saturating_mul(READ_TIMES).saturating_add(READ_ANYWAY), STACK_USED)
-        });
+        let [ranges, others] = [ranges, others]
+            .map(|bytes| Meter::new(bytes.saturating_mul(READ_TIMES).saturating_add(READ_ANYWAY), STACK_USED));
         Meters { ranges, others }
     }
 

@@ -9,7 +9,8 @@ use object::elf::{
     SHF_COMPRESSED, SHT_NOBITS, SectionHeader64,
 };
 use object::read::elf::{
-    CompressionHeader as _, ElfFile64, FileHeader as _, NoteIterator, ProgramHeader as _, SectionHeader as _, SymbolTable,
+    CompressionHeader as _, ElfFile64, FileHeader as _, NoteIterator, ProgramHeader as _, SectionHeader as _,
+    SymbolTable,
 };
 use object::{LittleEndian, SectionIndex};
 use std::borrow::Cow;

@@ -167,9 +167,11 @@ fn what_is_packed_as_compilers_do_it_is_read() {
     let info = unit(0, &[root.0, entries.0, vec![0]].concat());
     let mut encoder = ZlibEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(&info).unwrap();
-    let made = Made::new()
-        .section(".debug_abbrev", [abbreviations.0, vec![0]].concat())
-        .packed(".debug_info", &encoder.finish().unwrap(), info.len() as u64);
+    let made = Made::new().section(".debug_abbrev", [abbreviations.0, vec![0]].concat()).packed(
+        ".debug_info",
+        &encoder.finish().unwrap(),
+        info.len() as u64,
+    );
     assert_eq!(names(&ask(&made.finish())), ["unpacked"]);
 }
 

@@ -1,9 +1,9 @@
 //! From the calls of a process to rows of a trace.
 
 use super::calls::{Call, Calls, Sample, ThreadCalls};
+use super::frames;
 use super::frames::InferredFrame;
 use super::steps::{self, Step};
-use super::frames;
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
