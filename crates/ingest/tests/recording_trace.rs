@@ -237,19 +237,13 @@ fn steps_of_windows_have_their_numbers_and_end_with_them() {
         let trace = one(&script.end());
         trace.steps.iter().map(|s| (s.number, s.start + 1_000, s.end + 1_000)).collect::<Vec<_>>()
     };
-    // Two steps of each ten, of which the last goes on; the window closes within the end of its last step.
-    let every = [
-        change(1_000, 0, true, true),
-        change(2_530, 1, false, true),
-        change(8_900, 10, true, true),
-        change(10_530, 12, false, true),
-        change(19_000, 20, true, true),
-    ];
+    // Two of ten steps; the window closes within the end of its last step.
+    let at = [(1_000, 0, true), (2_530, 1, false), (8_900, 10, true), (10_530, 12, false), (19_000, 20, true)];
+    let every = at.map(|(at, n, open)| change(at, n, open, true));
     let expected = [(0, 2_000, 2_540), (10, 8_900, 9_540), (11, 9_540, 10_540), (20, 19_000, 20_540)];
     assert_eq!(steps(&every, &["SGD"]), expected);
     // The recorder counts the steps of both optimizers.
-    let twice = [(1_000, 0, true), (2_580, 2, false), (8_900, 20, true), (30_000, 26, false)]
-        .map(|(at, step, open)| change(at, step, open, true));
+    let twice = [(1_000, 0, true), (2_580, 2, false), (8_900, 20, true)].map(|(at, n, open)| change(at, n, open, true));
     let numbers: Vec<i64> = steps(&twice, &["SGD", "Adam"]).iter().map(|step| step.0).collect();
     assert_eq!(numbers, [0, 10, 11, 12]);
     // By time, in the middle of a step: that one is none.

@@ -216,9 +216,9 @@ fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
 /// compiled again and again gets all of them again, for functions whose lines differ.
 #[inline(always)]
 fn unnumbered([lines, name, file]: [usize; 3], first_line: u32, [length, begin]: [usize; 2]) -> u64 {
-    let texts = (lines as u64 ^ (name as u64).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let table = (begin as u64 ^ (file as u64).rotate_left(24)).wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
-    texts ^ table.rotate_left(29) ^ u64::from(first_line) << 32 ^ length as u64
+    // Each at bits of its own as far as they differ: addresses in their lower half, lengths in few bits.
+    let addresses = (lines as u64).rotate_left(20) ^ (name as u64).rotate_left(41) ^ (file as u64).rotate_left(62);
+    addresses ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)
 }
 
 /// Version of the interpreter in this process.

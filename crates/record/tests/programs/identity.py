@@ -34,7 +34,7 @@ for number in range(int(sys.argv[2])):
     if kind == 0:
         name = "function_%d" % number
     elif kind == 1:
-        file = "/tmp/file_%d.py" % number
+        file = "file_%d.py" % number
     elif kind == 2:
         gap = number % 50
     source = "def %s():\n%s check()\n" % (name, "\n" * gap)
