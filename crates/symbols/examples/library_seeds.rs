@@ -1,4 +1,4 @@
-//! Writes seed inputs for the fuzz target `symbols`: `cargo run -p stackline-symbols --example fuzz_seeds -- FOLDER`.
+//! Writes seed inputs for the fuzz target `symbols`: `cargo run -p stackline-symbols --example library_seeds -- FOLDER`.
 #![allow(clippy::print_stderr, reason = "a program for people")]
 
 #[path = "../tests/support/made.rs"]
@@ -20,7 +20,7 @@ fn write(folder: &Path) -> std::io::Result<()> {
 
 fn main() -> ExitCode {
     let Some(folder) = std::env::args_os().nth(1) else {
-        eprintln!("usage: fuzz_seeds FOLDER");
+        eprintln!("usage: library_seeds FOLDER");
         return ExitCode::from(2);
     };
     match write(Path::new(&folder)) {
