@@ -9,6 +9,7 @@ import sys
 from typing import Any, NoReturn
 
 from ._record import free_name, record
+from ._record_options import SOURCES
 
 _ABOUT = """Records a cell, or with a single % a statement. Options of the latter end with a double dash:
 
@@ -45,7 +46,7 @@ def _parser() -> _Parser:
     )
     option = parser.add_argument
     option("-o", "--output", default="notebook.stackline", metavar="RUN", help="run directory; numbered if it is taken")
-    option("--without", default="", metavar="SOURCES", help="what to leave out: python, pytorch")
+    option("--without", default="", metavar="SOURCES", help=f"what to leave out: {', '.join(SOURCES)}")
     option("--memory", action="store_true", default=None, help="allocations of tensors, too")
     option("--native", action="store_true", default=None, help="frames of native code, too")
     option("--sample-hz", type=int, metavar="N", help="samples per second of CPU time, 0 for none")
@@ -75,8 +76,9 @@ def register(shell: Any) -> None:
         if not code.strip():
             _wrong("there is nothing to run")
         left_out = {name for name in arguments.pop("without").split(",") if name}
-        if left_out - {"python", "pytorch"}:
-            _wrong(f"--without knows python and pytorch, not {', '.join(sorted(left_out))}")
+        if left_out - set(SOURCES):
+            unknown = ", ".join(sorted(left_out - set(SOURCES)))
+            _wrong(f"--without knows {', '.join(SOURCES)}, not {unknown}")
         arguments |= {name: False for name in left_out}
         path = free_name(arguments.pop("output"))
         try:

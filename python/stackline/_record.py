@@ -155,6 +155,8 @@ def record(
     *,
     python: bool | None = None,
     pytorch: bool | None = None,
+    compilations: bool | None = None,
+    kernels: bool | None = None,
     memory: bool | None = None,
     native: bool | None = None,
     sample_hz: int | None = None,
@@ -174,8 +176,10 @@ def record(
     imported before, may be imported later, or not at all.
 
     ``path``: the run directory, which must not exist yet. ``python``, ``pytorch``: whether to read Python's frames and
-    to record PyTorch's operators (both on). ``memory``: tensors' allocations (off). ``native``: frames of native code
-    below operators and in samples. ``sample_hz``: samples per second of CPU time and thread, 0 for none (99);
+    to record PyTorch's operators (both on). ``compilations``: when ``torch.compile`` compiles, and ``kernels``: those
+    that it makes for the CPU, by name (both on; kernels only if its compiler is imported while this records).
+    ``memory``: tensors' allocations (off). ``native``: frames of native code below operators and in samples.
+    ``sample_hz``: samples per second of CPU time and thread, 0 for none (99);
     ``real_hz``: of wall-clock time (none). ``counters``: counters of the system and the processor that are read with
     samples, such as ``["page-faults", "cycles"]``; those that the machine lacks are left out, and said.
     ``mode``: ``"profile"`` keeps one tree, whose size does not depend on how long the program runs; ``"trace"`` keeps
@@ -192,8 +196,9 @@ def record(
     on stderr.
     """
     options = Options(
-        python=python, pytorch=pytorch, memory=memory, native=native, sample_hz=sample_hz, real_hz=real_hz,
-        counters=counters, mode=mode, steps=steps, every=every, after=after, duration=duration, max_nodes=max_nodes,
+        python=python, pytorch=pytorch, compilations=compilations, kernels=kernels, memory=memory, native=native,
+        sample_hz=sample_hz, real_hz=real_hz, counters=counters, mode=mode, steps=steps, every=every, after=after,
+        duration=duration, max_nodes=max_nodes,
     )  # fmt: skip
     return Recording(path, options)
 

@@ -13,6 +13,8 @@ from ._analyses import Steps
 _UNITS_S = {"": 1.0, "s": 1.0, "ms": 1e-3, "m": 60.0, "min": 60.0, "h": 3600.0}
 # Beyond, a program does little else than being looked at.
 _MOST_HZ = 10_000
+# What can be left out.
+SOURCES = ("python", "pytorch", "compilations", "kernels")
 # As the recorder knows them.
 COUNTERS = (
     "page-faults", "major-faults", "context-switches", "cpu-migrations", "cycles", "instructions", "cache-references",
@@ -26,6 +28,8 @@ class Options:
 
     python: bool | None = None
     pytorch: bool | None = None
+    compilations: bool | None = None
+    kernels: bool | None = None
     memory: bool | None = None
     native: bool | None = None
     sample_hz: int | None = None
@@ -41,7 +45,7 @@ class Options:
     def environment(self) -> dict[str, str]:
         """The variables to set. Raises ``ValueError`` for what makes no sense."""
         found: dict[str, str] = {}
-        if (self.python, self.pytorch) != (None, None):
+        if any(getattr(self, name) is not None for name in SOURCES):
             found["STACKLINE_WITHOUT"] = self._without()
         for name, switch in (("MEMORY", self.memory), ("NATIVE", self.native)):
             if switch is not None:
@@ -69,7 +73,8 @@ class Options:
     def _without(self) -> str:
         """The sources to leave out: those that the environment names, unless they are asked for here."""
         without = [name for name in os.environ.get("STACKLINE_WITHOUT", "").split(",") if name]
-        for name, switch in (("python", self.python), ("pytorch", self.pytorch)):
+        for name in SOURCES:
+            switch = getattr(self, name)
             if switch is not None:
                 without = [other for other in without if other != name] + ([] if switch else [name])
         return ",".join(without)

@@ -200,6 +200,7 @@ def test_options_become_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Options(steps=3).environment() == {"STACKLINE_STEPS": "3..3"}
     assert Options(steps="..5", every=10).environment() == {"STACKLINE_STEPS": "0..5", "STACKLINE_EVERY": "10"}
     assert Options(steps="5..").environment() == {"STACKLINE_STEPS": "5.."}
+    assert Options(kernels=False).environment() == {"STACKLINE_WITHOUT": "kernels"}
     assert Options(native=False, duration="2m").environment() == {"STACKLINE_NATIVE": "0", "STACKLINE_DURATION": "2m"}
     monkeypatch.setenv("STACKLINE_WITHOUT", "python,native")
     assert Options(python=True, pytorch=False).environment() == {"STACKLINE_WITHOUT": "native,pytorch"}

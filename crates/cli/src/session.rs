@@ -82,8 +82,14 @@ impl<'a> Session<'a> {
 
     /// The tables that the user asked for with `--table`; all without it.
     pub(crate) fn pick(&self, tables: Vec<Table>) -> Result<Vec<Table>> {
+        self.pick_or(tables, &[])
+    }
+
+    /// The same; a message also names tables that are made only if they are wanted.
+    pub(crate) fn pick_or(&self, tables: Vec<Table>, on_demand: &[&str]) -> Result<Vec<Table>> {
         let wanted = &self.common.tables;
-        let names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
+        let mut names: Vec<&str> = tables.iter().map(|t| t.name.as_str()).collect();
+        names.extend(on_demand.iter().filter(|name| !tables.iter().any(|t| t.name == **name)));
         if let Some(name) = wanted.iter().find(|w| !names.contains(&w.as_str())) {
             let near = did_you_mean(name, names.iter().copied());
             return Err(wrong_use(format!("no table {name:?} here{near} There are: {}", names.join(", "))));

@@ -235,6 +235,13 @@ fn a_real_training_program() {
     for name in ["aten::addmm", "AddmmBackward0", "aten::scaled_dot_product_attention"] {
         assert!(rows.iter().any(|row| row["name"] == name), "{name}");
     }
+    let versions = Command::new(&python)
+        .args(["-c", "import platform, torch; print(platform.python_version(), torch.__version__)"])
+        .output()
+        .unwrap();
+    let process = &document["recording"]["processes"][0];
+    let recorded = format!("{} {}", process["python"].as_str().unwrap(), process["torch"].as_str().unwrap());
+    assert_eq!(recorded, String::from_utf8_lossy(&versions.stdout).trim());
     let tree = common::stdout(&["calls", run, "--focus", "AddmmBackward0", "--top", "0"]);
     assert!(tree.contains("train_gpt.py:"), "backward operators stand below the Python of their forward ones:\n{tree}");
 }

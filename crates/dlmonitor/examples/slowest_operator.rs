@@ -1,4 +1,4 @@
-//! A profiler on top of `DLMonitor`, in Rust: which operator took longest, and what called it.
+//! A profiler on top of `DLMonitor`, in Rust: which operator took longest, and what called it; and what was compiled.
 //!
 //! ```text
 //! cargo build --release -p stackline-dlmonitor --example slowest_operator
@@ -9,11 +9,14 @@
 #![allow(unsafe_code, reason = "functions that Python calls by name")]
 #![allow(clippy::print_stdout, reason = "an example")]
 
-use dlmonitor::{Observer, OpenOperator, Operator, PathFrame, Sources, Thread, call_path, clock};
+use dlmonitor::{Compilation, Observer, OpenOperator, Operator, PathFrame, Sources, Thread, call_path, clock};
 use std::sync::Mutex;
 
 /// ns, name, and the path that led there.
 static SLOWEST: Mutex<(u64, String, Vec<PathFrame>)> = Mutex::new((0, String::new(), Vec::new()));
+
+/// What was compiled, and how long that took, ns.
+static COMPILED: Mutex<Vec<(String, u64)>> = Mutex::new(Vec::new());
 
 struct Slowest;
 
@@ -32,7 +35,24 @@ impl Observer for Slowest {
         if let Ok(mut slowest) = SLOWEST.lock()
             && took > slowest.0
         {
-            *slowest = (took, *name, call_path(thread, Sources { python: true, operators: false }));
+            *slowest = (took, *name, call_path(thread, Sources { python: true, operators: false, native: true }));
+        }
+    }
+
+    fn compilation_begins(&self, compilation: &Compilation<'_>, thread: &mut Thread) {
+        if let Some(opened) = thread.open.last_mut().filter(|_| !compilation.is_phase) {
+            let name: Box<String> = Box::new(compilation.name.to_string_lossy().into_owned());
+            opened.client = [clock::ticks(), Box::into_raw(name) as u64, 0, 0];
+        }
+    }
+
+    fn compilation_ends(&self, ended: &OpenOperator, _: &mut Thread) {
+        if ended.client[1] != 0 {
+            // SAFETY: `compilation_begins` made this box, and a compilation ends once.
+            let name = unsafe { Box::from_raw(ended.client[1] as *mut String) };
+            if let Ok(mut compiled) = COMPILED.lock() {
+                compiled.push((*name, clock::ns(clock::ticks() - ended.client[0])));
+            }
         }
     }
 }
@@ -43,18 +63,30 @@ pub extern "C" fn begin() -> i32 {
     let first = dlmonitor::init(Box::new(Slowest));
     let python = dlmonitor::start_python().state;
     let torch = dlmonitor::start_torch().state;
-    i32::from(!first || python.is_err() || torch.is_err())
+    let native = dlmonitor::start_native().state;
+    dlmonitor::start_compilations();
+    i32::from(!first || python.is_err() || torch.is_err() || native.is_err())
 }
 
 /// Prints what was found.
 #[unsafe(no_mangle)]
 pub extern "C" fn report() {
     dlmonitor::finalize();
+    if let Ok(compiled) = COMPILED.lock() {
+        for (name, took) in &*compiled {
+            println!("{name} took {took} ns");
+        }
+    }
     if let Ok(slowest) = SLOWEST.lock() {
         println!("{} took {} ns", slowest.1, slowest.0);
         for frame in &slowest.2 {
-            if let PathFrame::Python(line) = frame {
-                println!("  {} ({}:{})", line.function, line.file, line.line);
+            match frame {
+                PathFrame::Python(line) => println!("  {} ({}:{})", line.function, line.file, line.line),
+                PathFrame::Native(native) => {
+                    let library = native.module.as_ref().map(|module| module.path.display().to_string());
+                    println!("  {:#x} in {}", native.address, library.unwrap_or_default());
+                }
+                PathFrame::Operator(_) => {}
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::dispatch::Observer;
 use crate::path::{PathFrame, Sources, call_path};
 use crate::thread::{OpenOperator, Thread};
-use crate::torch::{Operator, Scope};
+use crate::torch::{Compilation, Operator, Scope};
 use std::collections::HashSet;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -30,6 +30,8 @@ pub struct Frame {
     name: *const c_char,
     file: *const c_char,
     line: u32,
+    address: u64,
+    offset: u64,
 }
 
 /// `dlmonitor_status`.
@@ -56,6 +58,17 @@ const OPERATOR_BEGIN: c_int = 0;
 const OPERATOR_END: c_int = 1;
 const ALLOCATE: c_int = 2;
 const FREE: c_int = 3;
+const COMPILATION_BEGIN: c_int = 4;
+const COMPILATION_END: c_int = 5;
+const PHASE_BEGIN: c_int = 6;
+const PHASE_END: c_int = 7;
+/// `dlmonitor_frame_kind`.
+const PYTHON_FRAME: c_int = 0;
+const OPERATOR_FRAME: c_int = 1;
+const NATIVE_FRAME: c_int = 2;
+const COMPILATION_FRAME: c_int = 3;
+/// `DLMONITOR_API_VERSION`.
+const VERSION: c_uint = 2;
 /// Callbacks that may be registered.
 const MOST: usize = 8;
 
@@ -127,6 +140,20 @@ impl Observer for Forward {
         call_on(thread, &Event { kind: OPERATOR_END, handle: ended.handle as u64, ..NOTHING });
     }
 
+    fn compilation_begins(&self, compilation: &Compilation<'_>, thread: &mut Thread) {
+        let (name, is_phase) = (interned(compilation.name).as_ptr(), compilation.is_phase);
+        if let Some(opened) = thread.open.last_mut() {
+            opened.client = [name as u64, u64::from(is_phase), 0, 0];
+        }
+        let kind = if is_phase { PHASE_BEGIN } else { COMPILATION_BEGIN };
+        call_on(thread, &Event { kind, name, handle: compilation.handle as u64, ..NOTHING });
+    }
+
+    fn compilation_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
+        let kind = if ended.client[1] == 1 { PHASE_END } else { COMPILATION_END };
+        call_on(thread, &Event { kind, name: name_of(ended), handle: ended.handle as u64, ..NOTHING });
+    }
+
     fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
         call_on(thread, &Event { kind: ALLOCATE, address: address as u64, bytes, ..NOTHING });
     }
@@ -134,6 +161,12 @@ impl Observer for Forward {
     fn freed(&self, address: usize, thread: &mut Thread) {
         call_on(thread, &Event { kind: FREE, address: address as u64, ..NOTHING });
     }
+}
+
+/// The name that was kept when it began; empty if it began before there was anybody to keep it.
+fn name_of(open: &OpenOperator) -> *const c_char {
+    let name = open.client[0] as *const c_char;
+    if name.is_null() { c"".as_ptr() } else { name }
 }
 
 /// The text, kept for the life of the process.
@@ -162,7 +195,15 @@ pub extern "C" fn dlmonitor_init() -> Status {
         return Status::Unavailable;
     }
     let _ = crate::start_memory();
+    let _ = crate::start_native();
+    crate::start_compilations();
     Status::Ok
+}
+
+/// `dlmonitor_api_version`.
+#[unsafe(no_mangle)]
+pub extern "C" fn dlmonitor_api_version() -> c_uint {
+    VERSION
 }
 
 /// `dlmonitor_callback_register`.
@@ -200,23 +241,38 @@ pub unsafe extern "C" fn dlmonitor_callpath_get(
     if frames.is_null() || length.is_null() {
         return Status::Unsupported;
     }
-    let path = call_path(thread, Sources { python: sources & 1 != 0, operators: sources & 2 != 0 });
+    let path =
+        call_path(thread, Sources { python: sources & 1 != 0, operators: sources & 2 != 0, native: sources & 4 != 0 });
     for (at, frame) in path.iter().take(capacity).enumerate() {
-        let frame = match frame {
-            PathFrame::Python(line) => {
-                Frame { kind: 0, name: c_text(&line.function), file: c_text(&line.file), line: line.line }
-            }
-            PathFrame::Operator(index) => {
-                let name = thread.open.get(*index).map_or(0, |open| open.client[0]) as *const c_char;
-                Frame { kind: 1, name: if name.is_null() { c"".as_ptr() } else { name }, file: c"".as_ptr(), line: 0 }
-            }
-        };
         // SAFETY: `at` is below `capacity`.
-        unsafe { frames.add(at).write(frame) };
+        unsafe { frames.add(at).write(c_frame(thread, frame)) };
     }
     // SAFETY: not null, and valid by contract.
     unsafe { length.write(path.len()) };
     Status::Ok
+}
+
+fn c_frame(thread: &Thread, frame: &PathFrame) -> Frame {
+    let none = Frame { kind: 0, name: c"".as_ptr(), file: c"".as_ptr(), line: 0, address: 0, offset: 0 };
+    match frame {
+        PathFrame::Python(line) => {
+            let (name, file) = (c_text(&line.function), c_text(&line.file));
+            Frame { kind: PYTHON_FRAME, name, file, line: line.line, ..none }
+        }
+        PathFrame::Operator(index) => {
+            let open = thread.open.get(*index);
+            let is_compilation = open.is_some_and(OpenOperator::is_compilation);
+            let kind = if is_compilation { COMPILATION_FRAME } else { OPERATOR_FRAME };
+            Frame { kind, name: open.map_or(none.name, name_of), ..none }
+        }
+        PathFrame::Native(native) => {
+            let address = native.address as u64;
+            let (file, offset) = native.module.as_ref().map_or((none.file, 0), |module| {
+                (c_text(&module.path.to_string_lossy()), address - module.range.start as u64)
+            });
+            Frame { kind: NATIVE_FRAME, file, address, offset, ..none }
+        }
+    }
 }
 
 fn c_text(text: &str) -> *const c_char {

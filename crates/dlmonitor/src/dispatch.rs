@@ -2,10 +2,11 @@
 
 use crate::thread::{self, OpenOperator, Thread};
 use crate::torch;
-use crate::{Operator, python};
+use crate::{Compilation, Operator, python};
+use std::ffi::CStr;
 use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// A profiler. Its methods run on the threads of the watched program, between the program's own instructions: they must
 /// not block, run operators or take the GIL, and should take no longer than a few hundred nanoseconds. A panic turns all
@@ -16,6 +17,11 @@ pub trait Observer: Send + Sync {
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread);
     /// An operator ends; its entry was taken off the shadow stack.
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread);
+    /// `torch.compile` begins to compile, or comes to a phase of that; the last of [`Thread::open`] is its entry on the
+    /// shadow stack. The caller holds Python's lock.
+    fn compilation_begins(&self, _compilation: &Compilation<'_>, _thread: &mut Thread) {}
+    /// A compilation ends, or a phase of one; its entry was taken off the shadow stack.
+    fn compilation_ends(&self, _ended: &OpenOperator, _thread: &mut Thread) {}
     /// Memory for a tensor was allocated.
     fn allocated(&self, _address: usize, _bytes: u64, _thread: &mut Thread) {}
     /// Memory of a tensor is about to be freed.
@@ -30,6 +36,8 @@ pub trait Observer: Send + Sync {
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static INTERPRETER: OnceLock<python::Interpreter> = OnceLock::new();
+/// Compilations and phases up to now.
+static COMPILATIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// The interpreter whose frames operators carry, if Python frames are on.
 #[must_use]
@@ -79,11 +87,18 @@ fn begin(observer: &dyn Observer, operator: Operator) {
     thread::with(|thread| {
         let python = interpreter().and_then(python::Interpreter::newest);
         thread.open.push(OpenOperator { handle: operator.handle(), python, client: [0; 4] });
+        thread.begins = true;
         observer.operator_begins(&operator, thread);
+        thread.begins = false;
     });
 }
 
 pub(crate) fn operator_ends(handle: usize) {
+    end(handle, |observer, ended, thread| observer.operator_ends(ended, thread));
+}
+
+#[inline]
+fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Thread)) {
     // An operator that began before `activate(false)` ends on the shadow stack all the same.
     guarded(|| {
         thread::with(|thread| {
@@ -91,10 +106,33 @@ pub(crate) fn operator_ends(handle: usize) {
             if thread.close(handle, &mut ended)
                 && let Some(observer) = observer()
             {
-                observer.operator_ends(&ended, thread);
+                tell(observer, &ended, thread);
             }
         });
     });
+}
+
+/// A compilation begins, or a phase of one. The newest `passing` Python frames only lead to this: they return while it
+/// goes on. Returns its handle, 0 if nobody observes.
+pub(crate) fn compilation_begins(name: &CStr, is_phase: bool, passing: u32) -> usize {
+    let Some(observer) = observer() else { return 0 };
+    let handle = COMPILATIONS.fetch_add(1, Ordering::Relaxed) << 1 | 1;
+    guarded(|| {
+        thread::with(|thread| {
+            let python = interpreter().and_then(|interpreter| {
+                (0..passing).try_fold(interpreter.newest()?, |frame, _| interpreter.caller(frame))
+            });
+            thread.open.push(OpenOperator { handle, python, client: [0; 4] });
+            thread.begins = true;
+            observer.compilation_begins(&Compilation { handle, name, is_phase }, thread);
+            thread.begins = false;
+        });
+    });
+    handle
+}
+
+pub(crate) fn compilation_ends(handle: usize) {
+    end(handle, |observer, ended, thread| observer.compilation_ends(ended, thread));
 }
 
 pub(crate) fn allocated(address: usize, bytes: u64) {

@@ -17,15 +17,17 @@ mod python;
 mod symbols;
 mod thread;
 mod torch;
+mod versions;
 
 pub use dispatch::{Observer, interpreter};
-pub use path::{PathFrame, Sources, call_path};
+pub use path::{NativeFrame, PathFrame, Sources, call_path};
 pub use python::{
     Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,
     SeenFrame, Walk,
 };
 pub use thread::{OpenOperator, Thread};
-pub use torch::{Operator, OperatorName, Scope};
+pub use torch::{Compilation, Operator, OperatorName, Scope};
+pub use versions::{python_version, torch_version};
 
 /// Whether a source works.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +74,24 @@ pub fn start_memory() -> SourceState {
     SourceState { name: "memory", state: torch::memory::start().map(|()| "allocations of the CPU allocator".into()) }
 }
 
+/// Reports compilations by `torch.compile` from now on, whether its compiler was imported or will be; after
+/// [`start_torch`]. Waits for Python's lock. [`compiler_states`] says what became of it.
+pub fn start_compilations() {
+    torch::compiler::start_compilations();
+}
+
+/// Has the kernels named that `torch.compile` makes for the CPU, so that they are reported as operators. This is an
+/// option of the compiler (`cpp.enable_kernel_profile`): the code of kernels changes, not what they compute. It has an
+/// effect if the compiler is imported after this. Waits for Python's lock. [`compiler_states`] says what became of it.
+pub fn start_kernels() {
+    torch::compiler::start_kernels();
+}
+
+/// How compilations and kernels are reported; nothing as long as the program does not import `PyTorch`'s compiler.
+pub fn compiler_states() -> impl Iterator<Item = &'static SourceState> {
+    torch::compiler::states()
+}
+
 /// `PyTorch`'s id of the calling thread, by which backward nodes name the thread of their forward operator; 0 without
 /// `PyTorch`.
 #[must_use]
@@ -99,4 +119,5 @@ pub fn finalize() {
     dispatch::activate(false);
     torch::stop();
     torch::memory::stop();
+    torch::compiler::stop();
 }

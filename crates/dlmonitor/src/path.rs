@@ -1,16 +1,21 @@
-//! Call paths of the calling thread: Python frames with the operators in between.
+//! Call paths of the calling thread: Python frames, operators and native frames, in one (`DeepContext`, section 4.1).
 
 use crate::dispatch::interpreter;
+use crate::native::{self, Ended, Module, NativeStack, Registers, Segment};
 use crate::python::{PythonFrame, PythonLine};
-use crate::thread::Thread;
+use crate::thread::{OpenOperator, Thread};
+use std::ops::Range;
+use std::sync::Arc;
 
 /// Which frames a path shall have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
     /// Python frames.
     pub python: bool,
-    /// Open operators.
+    /// Open operators, and compilations that run.
     pub operators: bool,
+    /// Native frames from the interpreter to here, after [`crate::start_native`].
+    pub native: bool,
 }
 
 /// One frame of a path.
@@ -20,18 +25,44 @@ pub enum PathFrame {
     Python(PythonLine),
     /// An operator that runs, by its place on the shadow stack.
     Operator(usize),
+    /// A function of C, C++, Rust or the like.
+    Native(NativeFrame),
+}
+
+/// A native function that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NativeFrame {
+    /// An address within the call that it waits for. Which function that is, the symbols of the module say.
+    pub address: usize,
+    /// The library, or the program, that it lies in; `None` if it was made at run time.
+    pub module: Option<Arc<Module>>,
+}
+
+/// What a thread needs to walk its stack.
+#[derive(Debug)]
+pub(crate) struct Walker {
+    stack: NativeStack,
+    /// Where the thread's stack ends.
+    end: usize,
 }
 
 /// The path that leads to this moment, outermost frame first. Call it from within a callback only.
 ///
 /// An operator stands below the Python frames that were running when it began, and above those that it led to (a
-/// backward hook, a custom function).
+/// backward hook, a custom function). Native frames are those between here and the innermost Python frame, or the
+/// beginning of the thread: what is beyond is known as Python frames. They are integrated by their addresses on the
+/// stack, where operators lie, too: an operator stands below the native frame that called it. Frames of `DLMonitor` and
+/// of the tool are left out.
 #[must_use]
 pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
-    let frames = if sources.python { python_frames() } else { Vec::new() };
+    let newest = interpreter().and_then(crate::Interpreter::newest);
+    let frames = if sources.python { python_frames(newest) } else { Vec::new() };
+    let native = if sources.native { native_frames(thread, newest) } else { Vec::new() };
+    let among = native.first().map_or(thread.open.len(), |first| first.0.start);
+
     let mut path = Vec::with_capacity(frames.len() + thread.open.len());
     let mut placed = 0;
-    for (index, open) in thread.open.iter().enumerate() {
+    for (index, open) in thread.open.iter().enumerate().take(among) {
         let entered = open.python.and_then(|entered| frames.iter().rposition(|frame| frame.address == entered.address));
         let upto = entered.map_or(placed, |at| placed.max(at + 1));
         path.extend(frames[placed..upto].iter().map(describe));
@@ -41,13 +72,84 @@ pub fn call_path(thread: &Thread, sources: Sources) -> Vec<PathFrame> {
         }
     }
     path.extend(frames[placed..].iter().map(describe));
+    for (operators, addresses) in native {
+        path.extend(addresses.into_iter().rev().map(native_frame));
+        path.extend(operators.filter(|_| sources.operators).map(PathFrame::Operator));
+    }
     path
 }
 
+/// Native frames, innermost first in each segment, and the operators below them; segments outermost first.
+fn native_frames(thread: &Thread, newest: Option<PythonFrame>) -> Vec<(Range<usize>, Vec<usize>)> {
+    let at = Registers::here();
+    let Ok(mut walker) = thread.walker.try_borrow_mut() else { return Vec::new() };
+    let walker = walker.get_or_insert_with(|| {
+        let end = native::stack_bounds().map_or(0, |(_, end)| end);
+        Box::new(Walker { stack: NativeStack::new(), end })
+    });
+    let mark = interpreter().map_or(0, |interpreter| interpreter.stack_mark(newest));
+    let mut segments = walker.segments(&thread.open, at, mark);
+    if let Some((_, innermost)) = segments.last_mut() {
+        if thread.begins {
+            // What runs now belongs to its begin.
+            innermost.clear();
+        } else {
+            leave_out_own(innermost);
+        }
+    }
+    segments
+}
+
+impl Walker {
+    fn segments(&mut self, open: &[OpenOperator], at: Registers, mark: usize) -> Vec<(Range<usize>, Vec<usize>)> {
+        let limit = if (at.sp..self.end).contains(&mark) { mark } else { self.end };
+        // Operators on this part of the stack, innermost first; where objects on the heap were made is not known.
+        let here = |open: &OpenOperator| (at.sp..limit).contains(&open.handle);
+        let places: Vec<usize> = (0..open.len()).rev().filter(|&index| here(&open[index])).collect();
+        let mut segments = Vec::with_capacity(places.len() + 1);
+        let (mut from, mut below) = (at.sp, open.len()..open.len());
+        for bound in places.into_iter().map(Some).chain([None]) {
+            let handle = bound.map_or(0, |index| open[index].handle);
+            let segment = Segment { at, from, bounds: [handle, mark], end: self.end };
+            let ended = self.walk(&segment);
+            segments.push((below, self.stack.frames().to_vec()));
+            let (Some(index), Some(Ended::AtBound)) = (bound, ended) else { break };
+            (from, below) = (handle, index..segments.last().map_or(open.len(), |inner| inner.0.start));
+        }
+        segments.reverse();
+        segments
+    }
+
+    /// Walks a segment. If that comes to nothing known, libraries may have been loaded since.
+    fn walk(&mut self, segment: &Segment) -> Option<Ended> {
+        let ended = self.stack.above(segment);
+        let unknown = |address: &usize| native::module_at(*address).is_none();
+        if ended != Some(Ended::Lost) && !self.stack.frames().iter().any(unknown) {
+            return ended;
+        }
+        native::renew();
+        self.stack.above(segment)
+    }
+}
+
+/// The frames of the callback: from here to the last one of this library's.
+fn leave_out_own(frames: &mut Vec<usize>) {
+    let Some(own) = native::module_at(leave_out_own as *const () as usize) else { return };
+    // Between the hook and here there are a tool and the standard library at most.
+    const MOST: usize = 24;
+    if let Some(last) = frames.iter().take(MOST).rposition(|address| own.range.contains(address)) {
+        frames.drain(..=last);
+    }
+}
+
+fn native_frame(address: usize) -> PathFrame {
+    PathFrame::Native(NativeFrame { address, module: native::module_at(address) })
+}
+
 /// Outermost first.
-fn python_frames() -> Vec<PythonFrame> {
+fn python_frames(newest: Option<PythonFrame>) -> Vec<PythonFrame> {
     let Some(interpreter) = interpreter() else { return Vec::new() };
-    let mut frames: Vec<_> = std::iter::successors(interpreter.newest(), |&frame| interpreter.caller(frame)).collect();
+    let mut frames: Vec<_> = std::iter::successors(newest, |&frame| interpreter.caller(frame)).collect();
     frames.reverse();
     frames
 }

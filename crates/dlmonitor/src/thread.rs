@@ -1,12 +1,13 @@
 //! What is known of each thread: the operators that run on it (the shadow stack), and room for one client's state.
 
+use crate::path::Walker;
 use crate::python::PythonFrame;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
-/// An operator that began on this thread and did not end yet.
+/// An operator, or a compilation, that began on this thread and did not end yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOperator {
     /// What tells the call from others ([`crate::Operator::handle`]): an address on the C stack below which its callees
@@ -16,6 +17,14 @@ pub struct OpenOperator {
     pub python: Option<PythonFrame>,
     /// Room for the observer: whatever it wants to find again when the operator ends.
     pub client: [u64; 4],
+}
+
+impl OpenOperator {
+    /// Whether it is a compilation or a phase of one ([`crate::Compilation`]). Its handle is no address: those are even.
+    #[must_use]
+    pub fn is_compilation(&self) -> bool {
+        self.handle % 2 == 1
+    }
 }
 
 /// A thread that ran at least one operator.
@@ -28,6 +37,10 @@ pub struct Thread {
     pub client: Option<NonNull<c_void>>,
     /// Operators whose begin or end was seen on another thread only.
     pub strays: u64,
+    /// Whether the last of `open` begins at this moment: nothing ran in it yet.
+    pub(crate) begins: bool,
+    /// What walks the thread's stack, once it was asked to.
+    pub(crate) walker: RefCell<Option<Box<Walker>>>,
 }
 
 thread_local! {

@@ -20,20 +20,18 @@ fn built() -> PathBuf {
     std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
 }
 
-/// Runs the program with the tool and returns what it printed.
-fn run(python: &Path, tool: &Path) -> String {
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/small_model.py");
+/// Runs a program with the tool and returns what it printed.
+fn run(python: &Path, program: &str, tool: &Path) -> String {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
     let output = Command::new(python).arg(program).arg(tool).output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     said
 }
 
-#[test]
-fn a_tool_in_c() {
-    let Some(python) = torch() else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let tool = folder.path().join("libcount.so");
+/// The example in C, compiled into `folder`.
+fn tool_in_c(folder: &Path) -> PathBuf {
+    let tool = folder.join("libcount.so");
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let libraries = built().join("deps");
     let status = Command::new("cc")
@@ -48,7 +46,20 @@ fn a_tool_in_c() {
         .status()
         .unwrap();
     assert!(status.success());
-    let said = run(&python, &tool);
+    tool
+}
+
+/// What stands after `label` in its line.
+fn line<'a>(said: &'a str, label: &str) -> &'a str {
+    let found = said.lines().find_map(|line| line.split_once(label).map(|(_, rest)| rest));
+    found.unwrap_or_else(|| panic!("no {label:?} in {said}"))
+}
+
+#[test]
+fn a_tool_in_c() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(&python, "small_model.py", &tool_in_c(folder.path()));
     let mut words = said.split_whitespace();
     assert_eq!(words.next(), Some("result"), "{said}");
     let (ours, theirs) = (
@@ -57,14 +68,71 @@ fn a_tool_in_c() {
     );
     let number = |line: &str| line.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap();
     assert_eq!(number(ours), number(theirs), "{said}");
-    let path = said.lines().find(|line| line.starts_with("first aten::mm")).unwrap();
-    assert!(path.contains("> product:14 > aten::matmulaten::mm"), "{path}");
     assert!(!ours.contains(" 0 allocations"), "{ours}");
+    assert!(said.contains("0 compilations, 0 of them unfinished"), "{said}");
+}
+
+/// Python above, then what the interpreter called, with operators below the functions that called them.
+#[test]
+fn a_call_path_of_three_sources() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(&python, "small_model.py", &tool_in_c(folder.path()));
+    let path: Vec<&str> = line(&said, "first aten::mm: > ").split(" > ").collect();
+    let at = |name: &str| path.iter().position(|frame| *frame == name).unwrap_or_else(|| panic!("{name}: {path:?}"));
+    let (product, matmul, mm) = (at("product:14"), at("aten::matmul"), at("aten::mm"));
+    assert_eq!(path[..=product], ["<module>:28", "work:19", "product:14"]);
+    assert_eq!(mm + 1, path.len(), "nothing runs in an operator that begins: {path:?}");
+    // The binding of torch.matmul is in libtorch_python; the dispatcher and the kernels are in libtorch_cpu.
+    let libraries = |frames: &[&str]| -> Vec<String> {
+        frames.iter().map(|frame| frame.rsplit_once('+').unwrap_or_else(|| panic!("{path:?}")).0.to_owned()).collect()
+    };
+    let (binding, inside) = (libraries(&path[product + 1..matmul]), libraries(&path[matmul + 1..mm]));
+    assert!(binding.iter().any(|name| name == "libtorch_python.so"), "{path:?}");
+    assert!(!inside.is_empty() && inside.iter().all(|name| name == "libtorch_cpu.so"), "{path:?}");
+    for frame in &path[product + 1..] {
+        assert!(!frame.contains("dlmonitor") && !frame.contains("libcount"), "{path:?}");
+    }
+    // Offsets are those of the functions that the path is about.
+    let names = functions(&python, "libtorch_cpu.so", &path[matmul + 1..mm]);
+    assert!(names.iter().any(|name| name.contains("matmul")), "{names:#?}");
+    assert!(names.iter().all(|name| name.contains("at::") || name.contains("c10::")), "{names:#?}");
+}
+
+/// The functions of a library of PyTorch at what is written `library+0xoffset`.
+fn functions(python: &Path, library: &str, frames: &[&str]) -> Vec<String> {
+    let code = "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])";
+    let output = Command::new(python).args(["-c", code]).output().unwrap();
+    let path = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim()).join("lib").join(library);
+    let content = stackline_symbols::content(&path);
+    let library = stackline_symbols::Library { path, build_id: Vec::new(), content };
+    let offset = |frame: &&str| u64::from_str_radix(frame.rsplit_once("+0x").unwrap().1, 16).unwrap();
+    let offsets: Vec<u64> = frames.iter().map(offset).collect();
+    let names = stackline_symbols::Symbolizer::new().names(&library, &offsets).frames;
+    names.into_iter().map(|frames| frames.into_iter().next().unwrap_or_default().function).collect()
+}
+
+#[test]
+fn compilations_begin_and_end() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let said = run(&python, "compiled_model.py", &tool_in_c(folder.path()));
+    assert_eq!(line(&said, "compilations, "), "0 of them unfinished; last: Compile 0/0: double (compiled_model.py:12)");
+    // `double` twice, `refused` and what is left of it as often as Dynamo tries, `double` once more.
+    let count: u32 = said.lines().find_map(|line| line.split_once(" compilations")?.0.parse().ok()).unwrap();
+    assert!((3..12).contains(&count), "{said}");
+    assert!(said.contains("refused 2.0"), "{said}");
+
+    let said = run(&python, "compiled_model.py", &built().join("examples/libslowest_operator.so"));
+    let compiled: Vec<&str> = said.lines().filter(|line| line.contains("double (compiled_model.py:12) took")).collect();
+    let names: Vec<&str> = compiled.iter().map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(names, ["Compile 0/0", "Recompile 0/1", "Compile 0/0"], "{said}");
 }
 
 #[test]
 fn a_tool_in_rust() {
     let Some(python) = torch() else { return };
-    let said = run(&python, &built().join("examples/libslowest_operator.so"));
+    let said = run(&python, "small_model.py", &built().join("examples/libslowest_operator.so"));
     assert!(said.contains("took") && said.contains("  product ("), "{said}");
+    assert!(said.contains("in ") && said.contains("libtorch_python.so"), "{said}");
 }

@@ -107,6 +107,7 @@ fn record() -> impl Strategy<Value = Record> {
         (id(), key).prop_map(|(id, key)| Record::Frame { id, key }),
         (id(), id()).prop_map(|(id, path)| Record::Library { id, path, build_id: vec![1] }),
         (id(), any::<u64>()).prop_map(|(library, hash)| Record::LibraryContent { library, hash }),
+        "[0-9.]{0,8}".prop_map(|version| Record::Torch { version }),
         (id(), id(), id(), id()).prop_map(|(thread, id, parent, frame)| Record::Node { thread, id, parent, frame }),
         (id(), id(), metric, stats).prop_map(|(thread, node, metric, stats)| Record::Stats {
             thread,

@@ -5,3 +5,34 @@ pub const STEP_PREFIX: &str = "ProfilerStep#";
 
 /// What names of Python frames that are calls of modules begin with; the module's name follows, behind a space.
 pub const MODULE_PREFIX: &str = "nn.Module:";
+
+/// What names of spans begin with in which `torch.compile` compiles: `Compile 0/0: function (file:line)`, with the number
+/// that Dynamo gives the function and how often it was compiled before.
+pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
+
+/// Whether a span is a compilation ([`COMPILATION_PREFIXES`]), and not one of the user's that is called like it.
+#[must_use]
+pub fn is_compilation(span: &str) -> bool {
+    let number = COMPILATION_PREFIXES.iter().find_map(|prefix| span.strip_prefix(prefix));
+    let number = number.and_then(|rest| rest.split(':').next()).unwrap_or_default();
+    // `!1/0/0` is a graph of compiled autograd's, `0/0_1` a second attempt.
+    let of_number = |c: char| c.is_ascii_digit() || matches!(c, '/' | '!' | '_' | '-');
+    number.contains('/') && number.chars().all(of_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_compilation;
+
+    #[test]
+    fn compilations_have_numbers() {
+        for name in
+            ["Compile 0/0: f (a.py:1)", "Recompile 12/3: f (a.py:1)", "Compile 0/0", "Compile !1/0/0_1: lazy backward"]
+        {
+            assert!(is_compilation(name), "{name}");
+        }
+        for name in ["Compile", "Compile ", "Compile model", "Compile a/b: c", "compile 0/0", "Recompiled 0/0", "0/0"] {
+            assert!(!is_compilation(name), "{name}");
+        }
+    }
+}

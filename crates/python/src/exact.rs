@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::critical_path::exact::{
-    Exact, ExactReport, HOPS, HOPS_TITLE, WindowChoice, hops_tables, spread, tables,
+    Exact, ExactReport, HOPS, HOPS_TITLE, WindowChoice, hops_tables, spread, tables, with_rows,
 };
 use stackline_engine::Watch;
 use stackline_model::Table;
@@ -47,7 +47,7 @@ pub(crate) fn exact_path(
         let exact = Exact::new(&set.traces[at]);
         let path = exact.path(&choice)?;
         let report = exact.report(&path);
-        let tables = tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths()));
+        let tables = with_rows(tables(&report, &exact.large_but_harmless(&path), &spread(&exact.step_paths())));
         // As text only for as long as it takes to put it into Arrow memory.
         let hops = exact.hop_reports(&path);
         let hops: Result<_, _> = hops_tables(&hops, BATCH_ROWS).map(|part| table_batch(&part)).collect();

@@ -24,6 +24,10 @@ pub(crate) struct Options {
     pub(crate) native: bool,
     /// Whether operators of `PyTorch` are recorded.
     pub(crate) pytorch: bool,
+    /// Whether compilations by `torch.compile` are recorded.
+    pub(crate) compilations: bool,
+    /// Whether the kernels that it makes for the CPU are given names, so that they are recorded.
+    pub(crate) kernels: bool,
     /// Whether allocations of tensors are recorded.
     pub(crate) memory: bool,
     /// Whether single calls are recorded besides the tree.
@@ -54,11 +58,14 @@ impl Options {
             variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ)
         };
         let without = variable("STACKLINE_WITHOUT").unwrap_or_default();
+        let with = |name: &str| !without.split(',').any(|source| source == name);
         Some(Self {
             run: PathBuf::from(run),
-            python: !without.split(',').any(|source| source == "python"),
+            python: with("python"),
             native: variable("STACKLINE_NATIVE").is_some_and(|value| value == "1"),
-            pytorch: !without.split(',').any(|source| source == "pytorch"),
+            pytorch: with("pytorch"),
+            compilations: with("compilations"),
+            kernels: with("kernels"),
             memory: variable("STACKLINE_MEMORY").is_some_and(|value| value == "1"),
             trace: variable("STACKLINE_MODE").is_some_and(|mode| mode == "trace"),
             window: window(&variable),
@@ -91,7 +98,7 @@ mod tests {
         assert_eq!(read(&[("STACKLINE_RECORD", "")]), None);
         let options =
             read(&[("STACKLINE_RECORD", "/r"), ("STACKLINE_WITHOUT", "native,python"), ("RANK", "3")]).unwrap();
-        assert!(!options.python);
+        assert!(!options.python && options.pytorch && options.compilations && options.kernels);
         assert_eq!((options.rank, options.max_nodes), (Some(3), None));
         assert_eq!((options.samples.cpu, options.samples.real), (99, 0));
         let options =

@@ -5,7 +5,7 @@ use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
 use crate::window::Window;
-use dlmonitor::{Observer, OpenOperator, Operator, Scope, Thread, clock};
+use dlmonitor::{Compilation, Observer, OpenOperator, Operator, Scope, Thread, clock};
 use stackline_recording::Metric;
 use std::ptr::NonNull;
 
@@ -89,66 +89,100 @@ fn add_here(session: &'static Session, thread: &mut Thread, metric: Metric, valu
     thread.open = open;
 }
 
+/// Puts what begins now into the tree, if the window is open: `place` finds its node and its number of autograd. `step`
+/// is [`STEP`] if its end ends a training step, or 0.
+#[inline]
+fn begin(
+    session: &'static Session,
+    thread: &mut Thread,
+    step: u64,
+    place: impl FnOnce(&mut State, &[OpenOperator], &mut OpenOperator) -> (NodeId, u64),
+) {
+    if !session.window.is_open() {
+        if let Some(opened) = thread.open.last_mut() {
+            opened.client[NODE] = step;
+        }
+        return;
+    }
+    if is_left_over(session, thread) {
+        let opened = thread.open.pop();
+        leave(thread);
+        thread.open.clear();
+        thread.open.extend(opened);
+    }
+    let mut open = std::mem::take(&mut thread.open);
+    if let Some((opened, outer)) = open.split_last_mut() {
+        let state = state(session, thread);
+        let (node, sequence) = place(state, outer, opened);
+        state.published.begins(outer.len(), node.0, opened);
+        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0, sequence];
+    }
+    thread.open = open;
+}
+
+/// Adds the times of what ended.
+#[inline]
+fn end(session: &'static Session, ended: &OpenOperator, thread: &mut Thread) {
+    if ended.client[NODE] & STEP != 0 {
+        session.step_ended();
+    }
+    // It began before the window opened.
+    if ended.client[START] == 0 || left_over(session, thread) {
+        return;
+    }
+    let took = clock::ticks().saturating_sub(ended.client[START]);
+    if let Some(caller) = thread.open.last_mut() {
+        caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took);
+    }
+    let own = took.saturating_sub(ended.client[INSIDE]);
+    let node = NodeId(ended.client[NODE] as u32);
+    let open = std::mem::take(&mut thread.open);
+    let state = state(session, thread);
+    state.published.ends(&open);
+    state.tree.add_call(node, clock::ns(own), clock::ns(took));
+    if let Some(outbox) = &mut state.outbox
+        && outbox.post(Call {
+            start: ended.client[START],
+            took_ns: clock::ns(took),
+            node,
+            sequence: Sequence(ended.client[SEQUENCE]),
+        })
+    {
+        session.wake_writer();
+    }
+    thread.open = open;
+}
+
 impl Observer for Recorder {
     #[inline]
     fn operator_begins(&self, operator: &Operator, thread: &mut Thread) {
         let Some(session) = Session::current() else { return };
         let scope = operator.scope();
         let step = if scope == Scope::User && Window::is_step(operator.name().text()) { STEP } else { 0 };
-        if !session.window.is_open() {
-            if let Some(opened) = thread.open.last_mut() {
-                opened.client[NODE] = step;
-            }
-            return;
-        }
-        if is_left_over(session, thread) {
-            let opened = thread.open.pop();
-            leave(thread);
-            thread.open.clear();
-            thread.open.extend(opened);
-        }
-        let mut open = std::mem::take(&mut thread.open);
-        if let Some((opened, outer)) = open.split_last_mut() {
-            let state = state(session, thread);
+        begin(session, thread, step, |state, outer, opened| {
             let node = state.begin(&session.process, operator, scope, outer, opened);
-            state.published.begins(outer.len(), node.0, opened);
-            let sequence = if state.outbox.is_some() { sequence(operator, scope).0 } else { 0 };
-            opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0, sequence];
-        }
-        thread.open = open;
+            (node, if state.outbox.is_some() { sequence(operator, scope).0 } else { 0 })
+        });
     }
 
     #[inline]
     fn operator_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
+        if let Some(session) = Session::current() {
+            end(session, ended, thread);
+        }
+    }
+
+    fn compilation_begins(&self, compilation: &Compilation<'_>, thread: &mut Thread) {
         let Some(session) = Session::current() else { return };
-        if ended.client[NODE] & STEP != 0 {
-            session.step_ended();
+        begin(session, thread, 0, |state, outer, opened| {
+            (state.begin_compilation(&session.process, compilation, outer, opened), 0)
+        });
+    }
+
+    fn compilation_ends(&self, ended: &OpenOperator, thread: &mut Thread) {
+        if let Some(session) = Session::current() {
+            end(session, ended, thread);
         }
-        // It began before the window opened.
-        if ended.client[START] == 0 || left_over(session, thread) {
-            return;
-        }
-        let took = clock::ticks().saturating_sub(ended.client[START]);
-        if let Some(caller) = thread.open.last_mut() {
-            caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took);
-        }
-        let own = took.saturating_sub(ended.client[INSIDE]);
-        let node = NodeId(ended.client[NODE] as u32);
-        let open = std::mem::take(&mut thread.open);
-        let state = state(session, thread);
-        state.published.ends(&open);
-        state.tree.add_call(node, clock::ns(own), clock::ns(took));
-        if let Some(outbox) = &mut state.outbox
-            && outbox.post(Call {
-                start: ended.client[START],
-                took_ns: clock::ns(took),
-                node,
-                sequence: Sequence(ended.client[SEQUENCE]),
-            })
-        {
-            session.wake_writer();
-        }
-        thread.open = open;
     }
 
     fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {

@@ -10,7 +10,7 @@ use dlmonitor::{SourceState, clock};
 use stackline_recording::{Role, Source};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
-use std::sync::{Condvar, Mutex, Once, PoisonError};
+use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// At most this much is lost when the process is killed.
@@ -30,6 +30,8 @@ pub(crate) struct Session {
     started: Once,
     stream: Mutex<Option<Stream>>,
     sources: Mutex<Vec<Source>>,
+    /// Version of `PyTorch`, once it is imported.
+    torch: OnceLock<String>,
     stopped: Mutex<bool>,
     wake: Condvar,
     /// Whether the user was told that the stream cannot be written.
@@ -47,6 +49,7 @@ impl Session {
             started: Once::new(),
             stream: Mutex::new(None),
             sources: Mutex::new(sources),
+            torch: OnceLock::new(),
             stopped: Mutex::new(false),
             wake: Condvar::new(),
             complained: AtomicBool::new(false),
@@ -156,8 +159,18 @@ impl Session {
         }
         dlmonitor::native::renew();
         self.note(dlmonitor::start_torch());
+        if let Some(version) = dlmonitor::torch_version() {
+            // Torch is imported once.
+            drop(self.torch.set(version));
+        }
         if self.options.memory {
             self.note(dlmonitor::start_memory());
+        }
+        if self.options.compilations {
+            dlmonitor::start_compilations();
+        }
+        if self.options.kernels {
+            dlmonitor::start_kernels();
         }
     }
 
@@ -199,13 +212,20 @@ impl Session {
         if dlmonitor::torch_state().state.is_ok() {
             self.note(dlmonitor::torch_state());
         }
+        for state in dlmonitor::compiler_states() {
+            self.note(state.clone());
+        }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.is_none() {
             // There is nowhere to write them.
             drop(self.process.samples());
         }
-        if let Some(Err(error)) = stream.as_mut().map(|stream| stream.update(&self.process, &self.window, &sources)) {
+        let written = stream.as_mut().map(|stream| {
+            self.torch.get().map_or(Ok(()), |version| stream.torch(version))?;
+            stream.update(&self.process, &self.window, &sources)
+        });
+        if let Some(Err(error)) = written {
             self.complain(&error.to_string());
         }
         // What could not be written will not be held back for better times.
@@ -310,8 +330,8 @@ fn describe_process(options: &Options, role: Role) -> stackline_recording::Proce
         role: if is_worker(&command) { Role::Spawn } else { role },
         rank: options.rank,
         command,
-        python: String::new(),
-        torch: String::new(),
+        python: dlmonitor::python_version().unwrap_or_default(),
+        torch: dlmonitor::torch_version().unwrap_or_default(),
         recorder: env!("CARGO_PKG_VERSION").into(),
     }
 }

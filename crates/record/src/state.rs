@@ -8,7 +8,7 @@ use crate::paths::{Paths, SPAN};
 use crate::process::Process;
 use crate::samples::Open;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
-use dlmonitor::{OpenOperator, Operator, PythonFrame, Scope};
+use dlmonitor::{Compilation, OpenOperator, Operator, PythonFrame, Scope};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Metric};
 use std::sync::Arc;
@@ -97,6 +97,22 @@ impl State {
             self.remember(process, sequence, node);
         }
         node
+    }
+
+    /// The node of a compilation that begins now, or of a phase of one: it outlives the frames that lead to it, as spans
+    /// do.
+    #[cold]
+    pub(crate) fn begin_compilation(
+        &mut self,
+        process: &Process,
+        compilation: &Compilation<'_>,
+        open: &[OpenOperator],
+        opened: &mut OpenOperator,
+    ) -> NodeId {
+        let frame = process.operator_frame(self.tree.is_full(), Scope::User, compilation.name);
+        opened.client[0] = SPAN;
+        let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
+        self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
     /// The node of the native frames below `parent`, if they are on. `newest` is the newest Python frame, if that is

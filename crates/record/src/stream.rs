@@ -112,6 +112,18 @@ impl Stream {
         }
     }
 
+    /// Says which `PyTorch` the process has, unless that was said.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn torch(&mut self, version: &str) -> io::Result<()> {
+        if self.head.torch == version {
+            return Ok(());
+        }
+        version.clone_into(&mut self.head.torch);
+        self.push(&Record::Torch { version: version.to_owned() })
+    }
+
     /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`.
     pub(crate) fn end(&mut self, monotonic_ns: i64) -> io::Result<()> {
         let at_ns = (monotonic_ns - self.head.start_monotonic_ns).max(0).cast_unsigned();
@@ -175,7 +187,7 @@ impl Stream {
             self.push(&Record::Node { thread: tree.id, id: id as u32, parent: node.parent, frame: node.frame })?;
         }
         written.nodes = nodes;
-        for (at, slot) in &tree.slots {
+        for (at, slot) in tree.slots() {
             // A node that came after the frames were written waits for the next time.
             if slot.node as usize >= nodes {
                 continue;

@@ -24,8 +24,10 @@ pub(crate) struct Node {
     pub(crate) frame: u32,
 }
 
-/// The values of one metric at one node.
+/// The values of one metric at one node: a line of the processor's cache, since finding it there is what adding to it
+/// costs.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Slot {
     pub(crate) node: u32,
     pub(crate) metric: Metric,
@@ -63,7 +65,7 @@ pub(crate) struct Shared {
     /// Its number within the process.
     pub(crate) id: u32,
     pub(crate) nodes: boxcar::Vec<Node>,
-    pub(crate) slots: boxcar::Vec<Arc<Slot>>,
+    slots: boxcar::Vec<Arc<[Slot]>>,
     /// Odd while the owner changes a slot.
     version: AtomicU64,
     /// What the owner remembers of forward operators, as long as there is an owner.
@@ -86,6 +88,12 @@ impl Shared {
             version: AtomicU64::new(0),
             sequences: OnceLock::new(),
         }
+    }
+
+    /// All slots, each under a number that it keeps.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, &Slot)> {
+        // There are one or two at a place.
+        self.slots.iter().flat_map(|(at, slots)| slots.iter().enumerate().map(move |(nth, slot)| (2 * at + nth, slot)))
     }
 
     /// The values of a slot, all from the same moment.
@@ -146,14 +154,16 @@ impl Key {
     }
 }
 
+/// Two of them fill a line of the processor's cache.
 #[derive(Debug)]
+#[repr(align(32))]
 struct Entry {
     parent: u32,
-    key: Key,
     /// The child that was asked for last: mostly it is asked for again.
     last_child: u32,
+    key: Key,
     /// Slots of the metrics [`Metric::OperatorTime`] and [`Metric::CallTime`]; other metrics have a table of their own.
-    slots: Option<[Arc<Slot>; 2]>,
+    slots: Option<Arc<[Slot; 2]>>,
 }
 
 /// A tree, for the thread that it belongs to.
@@ -268,8 +278,8 @@ impl Owner {
     pub(crate) fn add_call(&mut self, node: NodeId, own_ns: u64, call_ns: u64) {
         let entry = &mut self.entries[node.0 as usize];
         let [own, call] = match &mut entry.slots {
-            Some(slots) => slots,
-            none => none.insert(make_slots(&self.shared, node)),
+            Some(slots) => &**slots,
+            none => &**none.insert(make_slots(&self.shared, node)),
         };
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);
@@ -281,7 +291,7 @@ impl Owner {
 
     /// A place for the values of another metric at a node, for [`Self::add_value`]; the caller remembers it.
     pub(crate) fn make_slot(&mut self, node: NodeId, metric: Metric) -> u32 {
-        self.shared.slots.push(Arc::new(Slot::new(node.0, metric))) as u32
+        self.shared.slots.push(Arc::new([Slot::new(node.0, metric)])) as u32
     }
 
     /// Adds one value.
@@ -289,7 +299,7 @@ impl Owner {
         let version = self.shared.version.load(Ordering::Relaxed);
         self.shared.version.store(version + 1, Ordering::Relaxed);
         fence(Ordering::Release);
-        if let Some(slot) = self.shared.slots.get(slot as usize) {
+        if let Some([slot, ..]) = self.shared.slots.get(slot as usize).map(|slots| &**slots) {
             add(slot, value);
         }
         self.shared.version.store(version + 2, Ordering::Release);
@@ -323,12 +333,10 @@ impl Owner {
 }
 
 #[cold]
-fn make_slots(shared: &Shared, node: NodeId) -> [Arc<Slot>; 2] {
-    [Metric::OperatorTime, Metric::CallTime].map(|metric| {
-        let slot = Arc::new(Slot::new(node.0, metric));
-        shared.slots.push(Arc::clone(&slot));
-        slot
-    })
+fn make_slots(shared: &Shared, node: NodeId) -> Arc<[Slot; 2]> {
+    let slots = Arc::new([Metric::OperatorTime, Metric::CallTime].map(|metric| Slot::new(node.0, metric)));
+    shared.slots.push(Arc::<[Slot; 2]>::clone(&slots));
+    slots
 }
 
 /// Plain loads and stores: only the owner writes.
@@ -372,7 +380,7 @@ mod tests {
                 truth.entry(path.clone()).or_default().add(*value);
             }
             let mut seen = 0;
-            for (_, slot) in &owner.shared.slots {
+            for (_, slot) in owner.shared.slots() {
                 if slot.metric == stackline_recording::Metric::OperatorTime {
                     let path: Vec<u64> = owner.shared.path(super::NodeId(slot.node)).into_iter().map(u64::from).collect();
                     prop_assert_eq!(Some(&owner.shared.read(slot)), truth.get(&path));
@@ -420,7 +428,7 @@ mod tests {
         owner.add_call(node, 3, 3);
         let shared = std::sync::Arc::clone(&owner.shared);
         let reader = std::thread::spawn(move || {
-            let slot = shared.slots.get(0).unwrap();
+            let slot = shared.slots().next().unwrap().1;
             loop {
                 let stats = shared.read(slot);
                 assert_eq!(stats.sum, stats.count * 3);

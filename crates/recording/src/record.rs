@@ -111,6 +111,11 @@ pub enum Record {
         /// A hash of parts of its content (`dlmonitor::native::Module::content`).
         hash: u64,
     },
+    /// `PyTorch` was imported after the stream began.
+    Torch {
+        /// Its version.
+        version: String,
+    },
     /// The machine that the process ran on; it comes right after the process.
     Machine {
         /// A hash of the kernel's id of this boot (`/proc/sys/kernel/random/boot_id`) and of the clock's namespace:
@@ -149,7 +154,7 @@ pub struct Process {
     pub command: Vec<String>,
     /// Version of the interpreter, e.g. `3.11.7`; empty if there is none.
     pub python: String,
-    /// Version of PyTorch; empty as long as it is not imported.
+    /// Version of PyTorch; empty if it was not imported by then, see [`Record::Torch`].
     pub torch: String,
     /// Version of this recorder.
     pub recorder: String,

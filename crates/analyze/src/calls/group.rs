@@ -1,5 +1,6 @@
 //! What values can be split by.
 
+use stackline_model::names::is_compilation;
 use stackline_model::{CallFrame, CallNodeId, CallRole, CallThreadId, CallTree};
 
 /// What to split values by.
@@ -11,7 +12,7 @@ pub enum Grouping {
     Process,
     /// Ranks of a distributed job.
     Rank,
-    /// Backward, optimizer, and the rest.
+    /// Compilation, backward, optimizer, and the rest.
     Phase,
     /// The innermost operator.
     Operator,
@@ -79,8 +80,12 @@ fn phase(tree: &CallTree, node: CallNodeId) -> &'static str {
     let mut phase = "forward and other";
     for frame in tree.path(node).into_iter().filter_map(|node| tree.frame(node)) {
         match *frame {
-            CallFrame::Backward { .. } => return "backward",
-            CallFrame::Span { name } if tree.strings.get(name).starts_with("Optimizer.") => phase = "optimizer",
+            // Also of the backward graph, which is compiled when it runs first.
+            CallFrame::Span { name } if is_compilation(tree.strings.get(name)) => return "compilation",
+            CallFrame::Backward { .. } => phase = "backward",
+            CallFrame::Span { name } if phase != "backward" && tree.strings.get(name).starts_with("Optimizer.") => {
+                phase = "optimizer";
+            }
             _ => {}
         }
     }

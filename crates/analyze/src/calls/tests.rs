@@ -92,6 +92,40 @@ fn groups_stand_first() {
     assert_eq!(rows(&tree_by), ["dir/a.py 2 0", " C 2 0", "  x 2 2"]);
 }
 
+/// What a path is part of: frames by name, those of the backward graph with a `~`, spans with a `:` in front.
+#[test]
+fn phases() {
+    let mut builder = CallTreeBuilder::new();
+    let process = builder.process(CallProcess::default());
+    let name = builder.text("main");
+    let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
+    let paths = [
+        ("a", 1),
+        ("a ~b", 2),
+        (":Optimizer.step#SGD.step a", 4),
+        ("~b :Optimizer.step#SGD.step a", 8),
+        (":Compile_0/0 a", 16),
+        ("~b :Compile_0/0:_lazy_backward a", 32),
+        (":Compile_me a", 64),
+    ];
+    for (path, value) in paths {
+        let node = path.split(' ').fold(CallTree::ROOT, |node, text| {
+            let name = builder.text(&text.trim_start_matches(['~', ':']).replace('_', " "));
+            let frame = match text.chars().next() {
+                Some('~') => CallFrame::Backward { name },
+                Some(':') => CallFrame::Span { name },
+                _ => CallFrame::Operator { name },
+            };
+            let frame = builder.frame(frame);
+            builder.child(node, frame)
+        });
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+    }
+    let by = ViewOptions { by: Some(Grouping::Phase), shape: Shape::Flat, ..options() };
+    let expected = ["forward and other 65 65", "compilation 48 48", "backward 10 10", "optimizer 4 4"];
+    assert_eq!(rows(&view(&builder.finish(), &by)), expected);
+}
+
 #[test]
 fn a_comparison_shows_what_changed_most_first() {
     let (before, after) = (tree(&[("Ax", 10), ("Ay", 3)]), tree(&[("Ax", 11), ("Az", 5), ("Ay", 3)]));

@@ -59,6 +59,11 @@ pub enum CriticalPathError {
         /// Last instance.
         to: usize,
     },
+    /// The window has no length.
+    #[error(
+        "the window begins and ends at the same nanosecond, so that nothing is in it; choose another step or annotation"
+    )]
+    EmptyWindow,
     /// Nothing in the window is an operator, a runtime call or launched GPU work.
     #[error(
         "the {} ({window_ns} ns, {rows} events) holds no operator, runtime call or launched GPU work with successors; {}",

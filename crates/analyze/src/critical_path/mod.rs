@@ -96,7 +96,8 @@ impl WarningCode {
                 "synchronisations of the device wait for the GPU work that ended last only: streams times calls are too many"
             }
             Self::LastStepLeftOut => {
-                "profiler step, the last one, is left out as incomplete, by HTA's rule; include_last_profiler_step keeps it"
+                "profiler step, the last one, is left out as incomplete, by HTA's rule; \
+                 --include-last-profiler-step (in Python include_last_profiler_step=True) keeps it"
             }
             Self::WhatIfUnmatched => "what-if edits select nothing, so they change nothing",
             Self::InferredWait => {

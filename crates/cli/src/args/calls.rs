@@ -30,7 +30,8 @@ Examples:
 /// Arguments of `record`.
 #[derive(Args, Debug)]
 pub(crate) struct RecordArgs {
-    /// Leave these sources out, separated by commas: python (frames of Python), pytorch (operators).
+    /// Leave these sources out, separated by commas: python (frames of Python), pytorch (all of PyTorch), compilations
+    /// (when torch.compile compiles), kernels (names of kernels that it makes for the CPU).
     #[arg(long, value_name = "SOURCES", value_delimiter = ',')]
     pub(crate) without: Vec<String>,
     /// Record native frames, too: C and C++ between Python and operators.

@@ -6,6 +6,7 @@
 
 mod compare;
 mod describe;
+pub(crate) mod embedded;
 mod fault;
 mod layout;
 mod lines;

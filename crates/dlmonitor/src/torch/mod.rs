@@ -3,6 +3,7 @@
 //! Names come from an exported function. Sequence numbers, scopes and forward threads are inline in `RecordFunction`;
 //! their offsets depend on version and ABI and are found by watching the first operators (see [`fields`]).
 
+pub(crate) mod compiler;
 mod fields;
 pub(crate) mod memory;
 mod operator;
@@ -12,6 +13,7 @@ use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+pub use compiler::Compilation;
 pub(crate) use fields::{describe, look, settled};
 pub use operator::{Operator, OperatorName, Scope};
 

@@ -105,12 +105,14 @@ impl<'a> OperatorName<'a> {
         unsafe { CStr::from_ptr(self.text) }
     }
 
-    /// Whether it is this one; cheaper than to compare texts.
+    /// Whether it is the text before the first null byte of `name`, or begins with `name` if that has none; cheaper than
+    /// to compare texts, whose length has to be looked for.
     #[must_use]
     #[inline]
-    pub fn is(self, name: &CStr) -> bool {
-        // SAFETY: both are null-terminated texts that live as long as the call.
-        unsafe { libc::strcmp(self.text, name.as_ptr()) == 0 }
+    pub fn is(self, name: &[u8]) -> bool {
+        // SAFETY: a null-terminated text that lives as long as the call, of which nothing behind that byte is read, and
+        // nothing behind the end of `name` either.
+        unsafe { libc::strncmp(self.text, name.as_ptr().cast(), name.len()) == 0 }
     }
 
     /// Where it stands; another call may have another name at the same address.

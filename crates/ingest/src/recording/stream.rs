@@ -112,6 +112,7 @@ impl Stream {
                 known.lasted_ns = Some(at_ns);
                 self.ended = true;
             }
+            Record::Torch { version } => known.torch = version,
             // Events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
             Record::Machine { .. } | Record::Window { .. } => {}

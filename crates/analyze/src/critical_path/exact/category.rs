@@ -120,24 +120,50 @@ pub(super) struct Categories<'a> {
     names: &'a Names,
     types: NameTypes<'a>,
     gaps: &'a [Gap],
-    uncertain: &'a FxHashSet<EventId>,
+    may_wait: MayWait<'a>,
     /// Per event whether it is part of loading data.
     loads: Around,
+}
+
+/// Spans of host time that may have been a wait.
+pub(super) struct MayWait<'a> {
+    trace: &'a Trace,
+    names: &'a Names,
+    uncertain: &'a FxHashSet<EventId>,
     /// Whether a span is inferred.
     inferred: AttrColumn<'a>,
 }
 
+impl MayWait<'_> {
+    /// Whether a thread whose innermost span this is (none: it is in a gap) may wait there for what is not in the trace,
+    /// or was there already.
+    pub(super) fn span(&self, event: EventId) -> bool {
+        event.is_none()
+            || self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
+            || self.uncertain.contains(&event)
+            || is_annotation(self.trace, event)
+            || self.inferred.get(event).is_some()
+    }
+}
+
+impl Exact<'_> {
+    /// Which host time may have been a wait.
+    pub(super) fn may_wait(&self) -> MayWait<'_> {
+        let Exact { trace, names, uncertain, .. } = self;
+        MayWait { trace, names, uncertain, inferred: trace.attr(INFERRED) }
+    }
+}
+
 impl<'a> Categories<'a> {
     pub(super) fn new(exact: &'a Exact<'_>) -> Self {
-        let Exact { trace, names, gaps, uncertain, .. } = exact;
+        let Exact { trace, names, gaps, .. } = exact;
         Self {
             trace,
             names,
             types: NameTypes::new(trace, RULES),
             gaps,
-            uncertain,
+            may_wait: exact.may_wait(),
             loads: Around::new(trace),
-            inferred: trace.attr(INFERRED),
         }
     }
 
@@ -168,12 +194,7 @@ impl<'a> Categories<'a> {
             _ if is_annotation(self.trace, event) => Category::HostPython,
             _ => Category::HostOperator,
         };
-        // What the thread waited for there is not in the trace, or was there already.
-        let may_wait = self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
-            || self.uncertain.contains(&event)
-            || is_annotation(self.trace, event)
-            || self.inferred.get(event).is_some();
-        (category, if may_wait { Evidence::Inferred } else { Evidence::Exact })
+        (category, if self.may_wait.span(event) { Evidence::Inferred } else { Evidence::Exact })
     }
 
     fn of_gap(&self, lane_index: usize) -> (Category, Evidence) {

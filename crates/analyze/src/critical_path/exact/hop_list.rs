@@ -1,41 +1,54 @@
-//! The hops of a path, packed: a long path has one for every few events of the trace.
+//! The hops of a path, packed: a long path has more of them than the trace has events.
 
 use super::category::Category;
 use super::walk::Hop;
 use crate::critical_path::gpu_order::Evidence;
 use stackline_model::{EventId, TrackId};
 
-/// Hops without gap or overlap. Each begins where the one before it ends, so that only ends are kept; columns, so that
-/// nothing is spent on alignment: 23 bytes a hop instead of 48.
+/// Hops without gap or overlap: 10 bytes each, and 24 for each run of hops of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hops {
     /// Start of the first one.
     from: i64,
-    /// Latest first, as the walk finds them; so are the other columns.
-    end: Vec<i64>,
-    node: Vec<u32>,
+    /// Latest first, as the walk finds them; so are the columns.
+    runs: Vec<Run>,
+    /// How long before the end of its run each one ends, in ns. Each begins where the one before it ends.
+    before_end: Vec<u32>,
     event: Vec<EventId>,
-    track: Vec<TrackId>,
-    category: Vec<Category>,
-    evidence: Vec<Evidence>,
-    rule: Vec<u8>,
-    /// The rules that occur. There are a few dozen.
-    rules: Vec<&'static str>,
+    cause: Vec<u16>,
+    /// The causes that occur. There are a few dozen.
+    causes: Vec<Cause>,
+}
+
+/// Hops of one node that follow one another within the time that a column can tell.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Run {
+    /// End of the last one, in ns since the trace's base.
+    end: i64,
+    /// Its row.
+    row: u32,
+    node: u32,
+    track: TrackId,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Cause {
+    category: Category,
+    evidence: Evidence,
+    rule: &'static str,
 }
 
 impl Hops {
-    /// No hops, of a path that ends at `end`.
-    pub(super) fn new(end: i64) -> Self {
+    /// No hops, of a path that ends at `end`; there will be at most `most`.
+    pub(super) fn new(end: i64, most: usize) -> Self {
         Self {
             from: end,
-            end: Vec::new(),
-            node: Vec::new(),
-            event: Vec::new(),
-            track: Vec::new(),
-            category: Vec::new(),
-            evidence: Vec::new(),
-            rule: Vec::new(),
-            rules: Vec::new(),
+            runs: Vec::new(),
+            // Columns that grow leave holes as large as they are; what is not filled takes no memory.
+            before_end: Vec::with_capacity(most),
+            event: Vec::with_capacity(most),
+            cause: Vec::with_capacity(most),
+            causes: Vec::new(),
         }
     }
 
@@ -43,46 +56,50 @@ impl Hops {
     pub(super) fn push_front(&mut self, hop: &Hop) {
         debug_assert_eq!((hop.end, hop.start <= hop.end), (self.from, true), "a gap or an overlap");
         self.from = hop.start;
-        let rule = self.rules.iter().position(|&r| r == hop.rule).unwrap_or_else(|| {
-            self.rules.push(hop.rule);
-            self.rules.len() - 1
+        let run = self.runs.last().filter(|run| (run.node, run.track) == (hop.node, hop.track));
+        let before_end = run.and_then(|run| u32::try_from(run.end - hop.end).ok());
+        if before_end.is_none() {
+            self.runs.push(Run { end: hop.end, row: self.len() as u32, node: hop.node, track: hop.track });
+        }
+        let cause = Cause { category: hop.category, evidence: hop.evidence, rule: hop.rule };
+        let known = self.causes.iter().position(|&c| c == cause);
+        let known = known.unwrap_or_else(|| {
+            self.causes.push(cause);
+            self.causes.len() - 1
         });
-        debug_assert!(rule <= usize::from(u8::MAX), "more rules than a byte counts");
-        self.end.push(hop.end);
-        self.node.push(hop.node);
+        self.before_end.push(before_end.unwrap_or(0));
         self.event.push(hop.event);
-        self.track.push(hop.track);
-        self.category.push(hop.category);
-        self.evidence.push(hop.evidence);
-        self.rule.push(rule as u8);
+        self.cause.push(known as u16);
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.end.len()
+        self.event.len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.end.is_empty()
+        self.event.is_empty()
     }
 
-    /// The hop at a position in time order.
-    ///
-    /// # Panics
-    /// If there is none.
-    pub fn at(&self, position: usize) -> Hop {
-        let row = self.len() - 1 - position;
-        Hop {
-            start: self.end.get(row + 1).copied().unwrap_or(self.from),
-            end: self.end[row],
-            category: self.category[row],
-            track: self.track[row],
-            event: self.event[row],
-            evidence: self.evidence[row],
-            rule: self.rules[usize::from(self.rule[row])],
-            node: self.node[row],
-        }
+    /// The run of a row.
+    fn run_of(&self, row: usize) -> usize {
+        self.runs.partition_point(|run| run.row as usize <= row) - 1
+    }
+
+    /// When the hop in a row of a run ends.
+    fn end(&self, row: usize, run: usize) -> i64 {
+        self.runs[run].end - i64::from(self.before_end[row])
+    }
+
+    /// The hop in a row of a run.
+    fn hop(&self, row: usize, run: usize) -> Hop {
+        let Cause { category, evidence, rule } = self.causes[usize::from(self.cause[row])];
+        let Run { node, track, .. } = self.runs[run];
+        let is_last_row = self.runs.get(run + 1).is_some_and(|next| next.row as usize == row + 1);
+        let before = run + usize::from(is_last_row);
+        let start = if row + 1 < self.len() { self.end(row + 1, before) } else { self.from };
+        Hop { start, end: self.end(row, run), category, track, event: self.event[row], evidence, rule, node }
     }
 
     /// Length of the hop at a position in time order, in ns.
@@ -91,38 +108,61 @@ impl Hops {
     /// If there is none.
     pub fn length_ns(&self, position: usize) -> i64 {
         let row = self.len() - 1 - position;
-        self.end[row] - self.end.get(row + 1).copied().unwrap_or(self.from)
+        let hop = self.hop(row, self.run_of(row));
+        hop.end - hop.start
     }
 
     /// All hops in time order.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = Hop> + ExactSizeIterator + '_ {
-        (0..self.len()).map(|position| self.at(position))
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Hop> + '_ {
+        let mut run = self.runs.len();
+        (0..self.len()).rev().map(move |row| {
+            if self.runs.get(run).is_none_or(|current| current.row as usize > row) {
+                run -= 1;
+            }
+            self.hop(row, run)
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
-    #[test]
-    fn hops_come_back_as_they_were() {
-        let hop = |start, end, rule, node| Hop {
-            start,
-            end,
-            category: Category::HostPython,
-            track: TrackId::NONE,
-            event: EventId::NONE,
-            evidence: Evidence::Exact,
-            rule,
-            node,
-        };
-        let all = [hop(-5, 3, "gap", 7), hop(3, 4, "innermost_span", 8), hop(4, 90, "gap", u32::MAX)];
-        let mut hops = Hops::new(90);
-        assert!(hops.is_empty());
-        for latest_first in all.iter().rev() {
-            hops.push_front(latest_first);
+    /// Lengths about as long as a run can tell, few nodes, all rules.
+    fn hops() -> impl Strategy<Value = Vec<Hop>> {
+        let length = prop_oneof![0..1000i64, (i64::from(u32::MAX) - 2)..(i64::from(u32::MAX) + 3)];
+        let one = (length, 0..3u32, 0..2u32, 0..13usize, any::<bool>(), 0..3usize);
+        proptest::collection::vec(one, 0..50).prop_map(|all| {
+            let mut start = -5;
+            let hop = |(length, node, event, category, is_exact, rule): (i64, u32, u32, usize, bool, usize)| {
+                let end = start + length;
+                Hop {
+                    start: std::mem::replace(&mut start, end),
+                    end,
+                    category: Category::ALL[category],
+                    track: TrackId(node / 2),
+                    event: EventId(event),
+                    evidence: if is_exact { Evidence::Exact } else { Evidence::Inferred },
+                    rule: ["gap", "record", "innermost_span"][rule],
+                    node,
+                }
+            };
+            all.into_iter().map(hop).collect()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn hops_come_back_as_they_were(all in hops()) {
+            let mut packed = Hops::new(all.last().map_or(0, |hop| hop.end), all.len());
+            for latest_first in all.iter().rev() {
+                packed.push_front(latest_first);
+            }
+            prop_assert_eq!(packed.is_empty(), all.is_empty());
+            prop_assert_eq!(&packed.iter().collect::<Vec<_>>(), &all);
+            let lengths: Vec<i64> = (0..packed.len()).map(|position| packed.length_ns(position)).collect();
+            prop_assert_eq!(lengths, all.iter().map(|hop| hop.end - hop.start).collect::<Vec<_>>());
         }
-        assert_eq!(hops.iter().collect::<Vec<_>>(), all);
-        assert_eq!((hops.len(), hops.length_ns(2)), (3, 86));
     }
 }

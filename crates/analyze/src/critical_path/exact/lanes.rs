@@ -2,8 +2,10 @@
 
 use stackline_model::{EventId, EventKind, Key, Trace, TrackId, TrackKind, flags};
 
-/// From `start` to the start of the next piece, `event` was the innermost span; none in gaps.
+/// From `start` to the start of the next piece, `event` was the innermost span; none in gaps. Packed, since there are
+/// more of them than events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, packed(4))]
 pub(super) struct Piece {
     pub(super) start: i64,
     pub(super) event: EventId,
@@ -97,7 +99,7 @@ impl Lane {
 }
 
 /// Whether an event is a span of host time.
-fn is_span(trace: &Trace, event: EventId) -> bool {
+pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
     let kind = trace.kind(event);
     let timed = trace.events.is_plausible(event)
         && trace.events.has(event, flags::HAS_DURATION)

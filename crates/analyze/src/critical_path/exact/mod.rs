@@ -29,10 +29,10 @@ pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
 pub use hop_list::Hops;
 pub use hops::{HopReport, HopReports, Stretch};
 pub use report::{ExactReport, ExactWarning};
-pub use slack::Harmless;
+pub use slack::{EventSlack, Harmless};
 pub use steps::{StepPath, StepSpread, spread};
 pub use story::Chapter;
-pub use tables::{HOPS, HOPS_TITLE, hops_table, hops_tables, tables};
+pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, hops_table, hops_tables, slack_table, tables, with_rows};
 pub use threads::ThreadRule;
 pub use walk::{ExactPath, Hop};
 pub use window::{Window, WindowChoice};
@@ -139,7 +139,9 @@ impl<'a> Exact<'a> {
 
     /// The critical path through a window that was resolved.
     pub fn path_of(&self, window: Window) -> ExactPath {
-        let mut hops = Hops::new(window.end);
+        // A node is shown by its pieces, and the time before it.
+        let most = self.lanes.iter().map(|lane| lane.pieces.len()).sum::<usize>() + 3 * self.graph.len() + 2;
+        let mut hops = Hops::new(window.end, most);
         walk::walk(self, &mut Categories::new(self), window, |hop| hops.push_front(&hop));
         ExactPath { window, hops }
     }

@@ -1,6 +1,7 @@
 //! Slack: how much longer something could take without moving the end of a window.
 
 use super::graph::NONE;
+use super::lanes::is_span;
 use super::walk::ExactPath;
 use super::{Exact, NodeKind, Window};
 use rustc_hash::FxHashMap;
@@ -24,6 +25,23 @@ pub struct Harmless {
     pub min_slack_ns: i64,
     /// The median slack, in ns.
     pub median_slack_ns: i64,
+}
+
+/// How much longer an event could take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EventSlack<'a> {
+    /// Position in the source's event list.
+    pub event: u32,
+    /// Its name.
+    pub name: &'a str,
+    /// What it is.
+    pub kind: EventKind,
+    /// Start in ns since the start of the window.
+    pub start_ns: i64,
+    /// Its length in ns.
+    pub dur_ns: i64,
+    /// How much later it may end without moving the end of the window, in ns.
+    pub slack_ns: i64,
 }
 
 /// What is summed per name.
@@ -62,6 +80,36 @@ impl Exact<'_> {
         let first = from as usize + ends.partition_point(|&e| e <= start);
         let nodes = (first..to as usize).take_while(|&n| self.graph.start[n] < end);
         nodes.map(|n| slack[n]).min().unwrap_or(0)
+    }
+
+    /// The slack of everything that runs in a window: GPU operations, and spans of threads (of these the least slack of
+    /// all that runs in them, so that of a frame around everything is 0). By start, then as in the source.
+    pub fn event_slacks(&self, window: Window) -> Vec<EventSlack<'_>> {
+        let (slack, events) = (self.slack(window), &self.trace.events);
+        let inside = |event: EventId| events.start[event.index()] < window.end && events.end(event) > window.start;
+        let row = |event: EventId, slack_ns: i64| EventSlack {
+            event: events.source_index[event.index()],
+            name: self.trace.name(event),
+            kind: self.trace.kind(event),
+            start_ns: events.start[event.index()] - window.start,
+            dur_ns: events.dur[event.index()],
+            slack_ns,
+        };
+        let operations = (0..self.graph.len() as u32).filter_map(|node| {
+            let event = self.trace.gpu.event[self.graph.gpu(node)?.index()];
+            inside(event).then(|| row(event, slack[node as usize]))
+        });
+        let spans = self.lanes.iter().enumerate().flat_map(|(lane, of)| {
+            let spans = self.trace.track_events(of.track).iter().filter(|&&e| is_span(self.trace, e) && inside(e));
+            spans.map(move |&e| (lane, e))
+        });
+        let spans = spans.map(|(lane, event)| {
+            let (start, end) = (events.start[event.index()].max(window.start), events.end(event).min(window.end));
+            row(event, self.slack_of_span(&slack, lane, start, end))
+        });
+        let mut rows: Vec<EventSlack<'_>> = operations.chain(spans).collect();
+        rows.sort_unstable_by_key(|row| (row.start_ns, row.event));
+        rows
     }
 
     /// What a sum of times puts at the top and the path does not need: names with more than a hundredth of the window

@@ -235,6 +235,7 @@ struct Told {
     /// Of the longest stretches the first.
     longest: (i64, EventId, Category),
     /// Outside of places: time by name of operator or frame.
+    /// Under none that of time without either.
     owners: FxHashMap<StrId, i64>,
     hops: usize,
 }
@@ -274,9 +275,9 @@ impl Told {
                 exact.trace.kind(*e) == EventKind::PythonFunction && !exact.trace.name(*e).starts_with('<')
             };
             let [operator, frame, event] = [stretch.operator, stretch.frame, stretch.event].map(EventId::some);
-            if let Some(event) = operator.or(event.filter(is_frame)).or(frame) {
-                *self.owners.entry(exact.trace.events.name[event.index()]).or_default() += length;
-            }
+            let owner = operator.or(event.filter(is_frame)).or(frame);
+            let name = owner.map_or(StrId::NONE, |owner| exact.trace.events.name[owner.index()]);
+            *self.owners.entry(name).or_default() += length;
         }
     }
 
@@ -313,7 +314,8 @@ impl Told {
             None => {
                 let names = self.owners.iter().map(|(&name, &ns)| (exact.trace.strings.get(name), ns));
                 let most = names.max_by_key(|&(name, ns)| (ns, Reverse(name)));
-                most.unwrap_or(("(no operator or frame)", run.length()))
+                let (name, ns) = most.unwrap_or(("", run.length()));
+                (if name.is_empty() { "(no operator or frame)" } else { name }, ns)
             }
         };
         let name = name.strip_prefix("nn.Module: ").unwrap_or(name);

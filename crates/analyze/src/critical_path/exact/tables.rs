@@ -1,9 +1,31 @@
 //! The exact path as tables.
 
-use super::{ExactReport, Harmless, HopReport, HopReports, StepSpread};
+use super::{EventSlack, ExactReport, Harmless, HopReport, HopReports, StepSpread};
 use stackline_model::{Table, Unit};
 
-/// All tables of a path but that of its hops; without rows, those of slack and of steps are left out.
+/// Tables that a path may have besides those of [`tables`], each large: made when they are asked for.
+pub const ON_DEMAND: [&str; 2] = [HOPS, SLACK];
+
+/// Name of the table of [`slack_table`].
+pub const SLACK: &str = "slack";
+
+/// Tables for people who asked for none by name: those without rows say nothing.
+pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
+    tables.into_iter().filter(|table| table.rows() > 0).collect()
+}
+
+/// How much longer each event could take.
+pub fn slack_table(rows: &[EventSlack<'_>]) -> Table {
+    Table::new(SLACK, "How much longer each event could take without moving the end")
+        .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
+        .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
+        .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
+        .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
+        .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
+        .text("name", rows.iter().map(|r| r.name.to_owned()))
+}
+
+/// All tables of a path but those of [`ON_DEMAND`]; those of slack by name and of steps may have no rows.
 pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread]) -> Vec<Table> {
     let mut causes: Vec<(&&str, &i64)> = report.bound_by_ns.iter().collect();
     causes.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
@@ -25,14 +47,7 @@ pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread])
         .f64("percent", Unit::Percent, top.iter().map(|s| s.percent))
         .f64("weight_us", Unit::Us, top.iter().map(|s| s.weight_us))
         .i64("hops", Unit::None, top.iter().map(|s| s.edges as i64));
-    let mut tables = vec![bound_by, story, top];
-    if !harmless.is_empty() {
-        tables.push(harmless_table(harmless));
-    }
-    if !steps.is_empty() {
-        tables.push(steps_table(steps));
-    }
-    tables
+    vec![bound_by, story, top, harmless_table(harmless), steps_table(steps)]
 }
 
 fn harmless_table(rows: &[Harmless]) -> Table {
@@ -84,6 +99,7 @@ fn table_of(hops: &[HopReport<'_>]) -> Table {
     Table::new(HOPS, HOPS_TITLE)
         .i64("start_ns", Unit::Ns, hops().map(|h| h.start_ns))
         .i64("end_ns", Unit::Ns, hops().map(|h| h.end_ns))
+        .i64("dur_ns", Unit::Ns, hops().map(|h| h.end_ns - h.start_ns))
         .text("category", hops().map(|h| h.category.name().to_owned()))
         .text("track", hops().map(|h| h.track.to_owned()))
         .i64("event", Unit::None, hops().map(|h| h.event.map(i64::from)))

@@ -48,13 +48,14 @@ impl Exact<'_> {
     /// Resolves a choice.
     ///
     /// # Errors
-    /// If the trace has no work, no such step or annotation, or too few of them.
+    /// If the trace has no work, no such step or annotation, or too few of them, or if they take no time.
     pub fn window(&self, choice: &WindowChoice) -> Result<Window, CriticalPathError> {
-        match choice {
-            WindowChoice::Whole => self.whole(),
-            WindowChoice::Steps(first, last) => self.steps(*first, *last),
-            WindowChoice::Annotation { text, instances } => self.annotation(text, *instances),
-        }
+        let window = match choice {
+            WindowChoice::Whole => return self.whole(),
+            WindowChoice::Steps(first, last) => self.steps(*first, *last)?,
+            WindowChoice::Annotation { text, instances } => self.annotation(text, *instances)?,
+        };
+        if window.length_ns() > 0 { Ok(window) } else { Err(CriticalPathError::EmptyWindow) }
     }
 
     /// A window per step, in time order.

@@ -33,13 +33,19 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
     let harmless = graph.large_but_harmless(&path);
     let steps = spread(&graph.step_paths());
     let mut all = exact::tables(&report, &harmless, &steps);
+    if common.tables.is_empty() {
+        all = exact::with_rows(all);
+    }
+    if common.tables.iter().any(|name| name == exact::SLACK) {
+        all.push(exact::slack_table(&graph.event_slacks(path.window)));
+    }
     let people = common.format == Format::Table && common.tables.is_empty();
     // Documents have the hops under a key of their own.
     if common.format == Format::Csv || common.tables.iter().any(|t| t == exact::HOPS) && common.format == Format::Table
     {
         all.push(exact::hops_table(&hops));
     }
-    let tables = session.pick(all)?;
+    let tables = session.pick_or(all, &exact::ON_DEMAND)?;
     let head = if people { head(&report, &choice) } else { String::new() };
     let extra = if common.format == Format::Json { extra(&report, &hops, &harmless, &steps)? } else { Vec::new() };
     let shown = (people && common.limit.is_none()).then(|| tables.iter().map(short).collect());
@@ -114,7 +120,8 @@ pub(in crate::commands) fn in_words(choice: &WindowChoice) -> String {
         WindowChoice::Whole => "the whole trace".to_owned(),
         WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
         WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),
-        WindowChoice::Annotation { text, .. } => format!("{text:?}"),
+        WindowChoice::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),
+        WindowChoice::Annotation { text, instances: (a, b) } => format!("{text:?}, instances {a} to {b}"),
     }
 }
 

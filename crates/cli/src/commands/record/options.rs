@@ -7,7 +7,7 @@ use stackline_ingest::recording::{COUNTERS, MAX_COUNTERS};
 use std::ffi::OsString;
 
 /// What can be left out.
-const SOURCES: &[&str] = &["python", "pytorch"];
+const SOURCES: &[&str] = &["python", "pytorch", "compilations", "kernels"];
 
 /// The variables; what was not typed is left to the environment.
 pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'static str, OsString)>> {

@@ -4,7 +4,7 @@ use super::super::Exact;
 use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::edit::{Action, Edit};
 use super::effects::repeats;
-use super::host_time::{Cut, HostTime};
+use super::host_time::{Cut, HostTime, cuts_without_waits};
 use super::index::{Index, Stretch};
 use super::replay::{Changes, GONE, Plan};
 use super::select::{Selected, select};
@@ -24,6 +24,8 @@ pub(super) struct Applied {
     pub(super) notes: Vec<String>,
     /// The same where batches come as soon as they are asked for, if the edits leave open whether they do.
     pub(super) unpinned: Option<Box<Applied>>,
+    /// The same where host time that may have been a wait stays as it is, if the edits shorten such time.
+    pub(super) stubborn: Option<Box<Applied>>,
 }
 
 pub(super) struct Applier<'a, 'e> {
@@ -82,14 +84,20 @@ pub(super) fn apply<'e>(
             "the trace does not show the workers of the loader: batches come when they came, at best as soon as asked for"
                 .to_owned(),
         );
-        let (mut changes, host) = (changes.clone(), HostTime::new(exact.lanes.len(), cuts.clone()));
-        host.apply(exact, plan, &mut changes);
-        Box::new(Applied { changes, host, counts: counts.clone(), notes: Vec::new(), unpinned: None })
+        variant((exact, plan), &changes, cuts.clone(), &counts)
     });
     cuts.extend(pins);
+    let stubborn = cuts_without_waits(exact, &cuts).map(|cuts| variant((exact, plan), &changes, cuts, &counts));
     let host = HostTime::new(exact.lanes.len(), cuts);
     host.apply(exact, plan, &mut changes);
-    Ok(Applied { changes, host, counts, notes, unpinned })
+    Ok(Applied { changes, host, counts, notes, unpinned, stubborn })
+}
+
+/// The same edits with other changes of host time, for bounds.
+fn variant((exact, plan): (&Exact<'_>, &Plan), changes: &Changes, cuts: Vec<Cut>, counts: &[usize]) -> Box<Applied> {
+    let (mut changes, host) = (changes.clone(), HostTime::new(exact.lanes.len(), cuts));
+    host.apply(exact, plan, &mut changes);
+    Box::new(Applied { changes, host, counts: counts.to_vec(), notes: Vec::new(), unpinned: None, stubborn: None })
 }
 
 impl Applier<'_, '_> {
@@ -214,16 +222,18 @@ impl Applier<'_, '_> {
         self.scale_lags(selected, 0.0);
     }
 
-    /// Lags of a category that bind.
+    /// Lags of categories that bind.
     fn scale_lags(&mut self, selected: &Selected, factor: f64) {
-        let Some(category) = selected.lags else { return };
+        if selected.lags.is_empty() {
+            return;
+        }
         let graph = &self.exact.graph;
         for at in 0..self.plan.len() as u32 {
             let node = self.plan.node[at as usize];
             for i in self.plan.range(at) {
                 let edge = self.plan.edge(i);
                 let (lag, is_binding) = (edge.observed, edge.edge == graph.binding[node as usize]);
-                let of_this = |e: &InEdge| super::super::category::of_lag(e.dependency, lag) == category;
+                let of_this = |e: &InEdge| selected.lags.contains(&super::super::category::of_lag(e.dependency, lag));
                 let less = lag - scaled(lag, factor);
                 if is_binding && lag > 0 && less != 0 && graph.edges.get(edge.edge as usize).is_some_and(of_this) {
                     self.changes.set_slack(at, i, less);

@@ -55,7 +55,7 @@ impl Edit {
         let target = &self.selector.as_ref()?.target;
         let is_span =
             matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
-        let is_gpu = matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(..));
+        let is_gpu = matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_));
         match self.action {
             Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
                 Some("a factor is a number from 0 to 1000")

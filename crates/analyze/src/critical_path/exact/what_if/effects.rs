@@ -71,13 +71,13 @@ impl Applier<'_, '_> {
             match (edit.action, &selector.target) {
                 (Action::Scale(1.0), _) => "times 1 is as before",
                 (Action::Overlap, _) => "nothing on the GPU waits for it",
-                (_, Target::Category(_)) => "no time of this cause holds anything up",
-                (Action::SetNs(_), Target::Names(What::Kernel | What::Collective, _) | Target::Stream(..)) => {
+                (_, Target::Categories(_)) => "no time of this cause holds anything up",
+                (Action::SetNs(_), Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_)) => {
                     "it takes that long already"
                 }
                 (
                     _,
-                    Target::Names(What::Kernel | What::Collective | What::Sync | What::Wait, _) | Target::Stream(..),
+                    Target::Names(What::Kernel | What::Collective | What::Sync | What::Wait, _) | Target::Stream(_),
                 ) => "it takes no time",
                 _ => "its thread does no work of its own there: it waits, and a wait ends when what it waits for ends",
             }

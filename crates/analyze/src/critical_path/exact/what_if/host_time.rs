@@ -72,6 +72,32 @@ impl Segment {
     }
 }
 
+/// Cuts that shorten no time that may have been a wait: what ended it is not in the trace, and an edit may not touch it.
+/// `None` if there is no such time in them.
+pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<Cut>> {
+    let may_wait = exact.may_wait();
+    let mut kept = Vec::with_capacity(cuts.len());
+    let mut found = false;
+    for cut in cuts {
+        let lane = &exact.lanes[cut.lane as usize];
+        let first = lane.piece_at(cut.from).unwrap_or(0);
+        if cut.factor >= 1.0 {
+            kept.push(*cut);
+            continue;
+        }
+        let inside = (first..lane.pieces.len()).take_while(|&piece| lane.pieces[piece].start < cut.to);
+        for piece in inside {
+            let (from, to) = (lane.pieces[piece].start.max(cut.from), lane.piece_end(piece).min(cut.to));
+            if may_wait.span(lane.pieces[piece].event) {
+                found |= from < to;
+            } else if from < to {
+                kept.push(Cut { from, to, ..*cut });
+            }
+        }
+    }
+    found.then_some(kept)
+}
+
 /// Cuts of one lane by start, to disjoint segments in which the factors are multiplied.
 fn merged(cuts: &[Cut]) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();

@@ -188,7 +188,8 @@ impl WhatIf<'_, '_> {
         let before = measured.window.length_ns();
         let moves = |shifts: &[i64]| shifts.iter().any(|&shift| shift != 0);
         let mut moved = moves(shifts);
-        let worst = self.end_after(measured, applied, Mode::Pessimistic, shifts, stop).length;
+        let cautious = applied.stubborn.as_deref().unwrap_or(applied);
+        let worst = self.end_after(measured, cautious, Mode::Pessimistic, shifts, stop).length;
         moved |= moves(shifts);
         let mut doubt = self.doubt(applied, shifts);
         let favoured = applied.unpinned.as_deref().unwrap_or(applied);

@@ -10,7 +10,7 @@ use super::stop::Stop;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, StrId};
 
 /// What an edit is about.
@@ -24,8 +24,8 @@ pub(super) struct Selected {
     pub(super) calls: Vec<EventId>,
     /// Nodes of ways back from waits.
     pub(super) returns: Vec<u32>,
-    /// Lags of this category.
-    pub(super) lags: Option<Category>,
+    /// Lags of these categories.
+    pub(super) lags: Vec<Category>,
     /// Whether the stretches are modules or annotations, whose GPU work belongs to them.
     pub(super) owns_gpu: bool,
     /// How many events, operations or stretches were found.
@@ -47,8 +47,8 @@ pub(super) fn select(
             let whole = whole.map(|(whole, _)| named(exact, index, (*what, &whole), stop));
             whole.filter(|found| found.count > 0).unwrap_or_else(|| named(exact, index, (*what, pattern), stop))
         }
-        Target::Stream(device, stream) => of_stream(exact, index, *device, *stream),
-        Target::Category(category) => of_category(exact, *category, stop),
+        Target::Stream(pattern) => of_stream(exact, index, pattern),
+        Target::Categories(categories) => of_categories(exact, categories, stop),
     };
     if selected.count == 0 {
         let nearest = names_like(exact, index, selector);
@@ -170,28 +170,36 @@ fn waiting_calls(exact: &Exact<'_>, index: &Index, what: What) -> Vec<EventId> {
     calls
 }
 
-fn of_stream(exact: &Exact<'_>, index: &Index, device: Option<i32>, stream: i64) -> Selected {
+fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
     let rows = &exact.trace.gpu;
-    let wanted = |i: &usize| rows.stream[*i] == stream && device.is_none_or(|d| rows.device[*i] == d);
-    let nodes = (0..rows.len()).filter(wanted).map(|i| index.gpu_node[i]);
+    let with_device = pattern.text().contains('/');
+    // There are few streams and many operations.
+    let mut known: FxHashMap<(i32, i64), bool> = FxHashMap::default();
+    let mut wanted = |i: &usize| {
+        let (device, stream) = (rows.device[*i], rows.stream[*i]);
+        *known.entry((device, stream)).or_insert_with(|| {
+            pattern.matches(&if with_device { format!("{device}/{stream}") } else { stream.to_string() })
+        })
+    };
+    let nodes = (0..rows.len()).filter(&mut wanted).map(|i| index.gpu_node[i]);
     let gpu: Vec<u32> = nodes.filter(|&n| n != super::super::graph::NONE).collect();
     Selected { count: gpu.len(), gpu, ..Selected::default() }
 }
 
-fn of_category(exact: &Exact<'_>, category: Category, stop: Stop<'_>) -> Selected {
+fn of_categories(exact: &Exact<'_>, wanted: &[Category], stop: Stop<'_>) -> Selected {
     let graph = &exact.graph;
     let mut categories = Categories::new(exact);
-    let mut found = Selected { lags: Some(category), ..Selected::default() };
+    let mut found = Selected { lags: wanted.to_vec(), ..Selected::default() };
     for node in 0..graph.len() as u32 {
         let kind = graph.kind[node as usize];
         match kind {
             NodeKind::Gpu => {
                 let event = exact.trace.gpu.event[graph.place[node as usize] as usize];
-                if categories.of_gpu(event) == category {
+                if wanted.contains(&categories.of_gpu(event)) {
                     found.gpu.push(node);
                 }
             }
-            NodeKind::SyncReturn | NodeKind::Resume if Categories::of_return(kind) == category => {
+            NodeKind::SyncReturn | NodeKind::Resume if wanted.contains(&Categories::of_return(kind)) => {
                 found.returns.push(node);
             }
             _ => {}
@@ -202,30 +210,30 @@ fn of_category(exact: &Exact<'_>, category: Category, stop: Stop<'_>) -> Selecte
             if stop.is_asked_at(i) {
                 break;
             }
-            if lane.piece_end(i) < i64::MAX && categories.of_host(number, piece.event).0 == category {
+            if lane.piece_end(i) < i64::MAX && wanted.contains(&categories.of_host(number, piece.event).0) {
                 found.stretches.push((number as u32, piece.start, lane.piece_end(i)));
             }
         }
     }
-    let is_lag = matches!(category, Category::GpuQueue | Category::LaunchLatency | Category::ThreadHandover);
-    found.count = found.gpu.len() + found.returns.len() + found.stretches.len() + usize::from(is_lag);
+    let is_lag = |c: &&Category| matches!(c, Category::GpuQueue | Category::LaunchLatency | Category::ThreadHandover);
+    found.count = found.gpu.len() + found.returns.len() + found.stretches.len() + wanted.iter().filter(is_lag).count();
     found
 }
 
 /// Names of the wanted kind that look like the pattern of a selector that found nothing.
 fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<String> {
     match &selector.target {
-        Target::Stream(..) => {
+        Target::Stream(_) => {
             let rows = &exact.trace.gpu;
             let mut streams: Vec<(i32, i64)> = rows.device.iter().copied().zip(rows.stream.iter().copied()).collect();
             streams.sort_unstable();
             streams.dedup();
             streams.into_iter().take(8).map(|(d, s)| format!("stream:{d}/{s}")).collect()
         }
-        Target::Category(_) => {
+        Target::Categories(_) => {
             let occur = Category::ALL
                 .into_iter()
-                .filter(|&c| c != Category::Unknown && of_category(exact, c, Stop::NEVER).count > 0);
+                .filter(|&c| c != Category::Unknown && of_categories(exact, &[c], Stop::NEVER).count > 0);
             occur.map(|c| format!("category:{}", c.name())).collect()
         }
         Target::Names(what @ (What::Sync | What::Wait), pattern) => {

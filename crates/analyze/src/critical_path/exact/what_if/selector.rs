@@ -47,8 +47,10 @@ pub struct Selector {
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     Names(What, Pattern),
-    Stream(Option<i32>, i64),
-    Category(Category),
+    /// Of numbers, such as `7`, or of device and number, such as `0/7`.
+    Stream(Pattern),
+    /// In the order of [`Category::ALL`].
+    Categories(Vec<Category>),
 }
 
 const KINDS: &[(&str, What)] = &[
@@ -71,7 +73,7 @@ impl What {
 
 impl Selector {
     /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
-    /// `sync:` and `wait:`; `stream:7`, `stream:0/7` (device and stream); `category:gpu_compute`.
+    /// `sync:`, `wait:`, `stream:` (`7`, or with its device `0/7`) and `category:` (`gpu_compute`).
     ///
     /// # Errors
     /// If the text is none of these.
@@ -79,7 +81,7 @@ impl Selector {
         let fail = |reason: String| CriticalPathError::InvalidEdit { text: text.to_owned(), reason };
         let (kind, rest) = text.split_once(':').ok_or_else(|| fail(grammar()))?;
         let target = match kind {
-            "stream" => stream(rest).ok_or_else(|| fail("a stream is 7, or 0/7 with its device".to_owned()))?,
+            "stream" => Target::Stream(stream(rest).map_err(fail)?),
             "category" => category(rest).map_err(fail)?,
             _ => {
                 let &(_, what) = KINDS.iter().find(|(name, _)| *name == kind).ok_or_else(|| fail(grammar()))?;
@@ -114,23 +116,35 @@ fn grammar() -> String {
     format!("write WHAT:NAME, where WHAT is {kinds}, stream or category, and NAME may hold * or be ~REGEX")
 }
 
-fn stream(text: &str) -> Option<Target> {
-    match text.split_once('/') {
-        Some((device, stream)) => Some(Target::Stream(Some(device.parse().ok()?), stream.parse().ok()?)),
-        None => Some(Target::Stream(None, text.parse().ok()?)),
+fn stream(text: &str) -> Result<Pattern, String> {
+    let is_number = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_digit() || matches!(c, '*' | '-'));
+    if text.starts_with('~') || text.split('/').count() <= 2 && text.split('/').all(is_number) {
+        return glob_or_regex(text);
     }
+    Err("a stream is 7, or 0/7 with its device, where * stands for any digits, or ~REGEX".to_owned())
 }
 
 fn category(text: &str) -> Result<Target, String> {
-    let known = Category::ALL.into_iter().filter(|&c| c != Category::Unknown);
-    let names: Vec<&str> = known.map(Category::name).collect();
-    let found = Category::from_name(text).filter(|&c| c != Category::Unknown);
-    found.map(Target::Category).ok_or_else(|| format!("there is no such category; there are {}", names.join(", ")))
+    let known: Vec<Category> = Category::ALL.into_iter().filter(|&c| c != Category::Unknown).collect();
+    let pattern = glob_or_regex(text)?;
+    let found: Vec<Category> = known.iter().copied().filter(|c| pattern.matches(c.name())).collect();
+    if found.is_empty() {
+        let names: Vec<&str> = known.into_iter().map(Category::name).collect();
+        return Err(format!("there is no such category; there are {}", names.join(", ")));
+    }
+    Ok(Target::Categories(found))
+}
+
+fn glob_or_regex(text: &str) -> Result<Pattern, String> {
+    match text.strip_prefix('~') {
+        Some(regex) => Regex::new(regex).map(Pattern::Regex).map_err(|e| format!("not a regular expression: {e}")),
+        None => Ok(Pattern::Glob(text.to_owned())),
+    }
 }
 
 fn pattern(what: What, text: &str) -> Result<Pattern, String> {
-    if let Some(regex) = text.strip_prefix('~') {
-        return Regex::new(regex).map(Pattern::Regex).map_err(|e| format!("not a regular expression: {e}"));
+    if text.starts_with('~') {
+        return glob_or_regex(text);
     }
     if text.is_empty() {
         return Err("the name is missing; * stands for all".to_owned());
@@ -245,9 +259,16 @@ mod tests {
 
     #[test]
     fn selectors() {
-        assert!(matches!(Selector::parse("stream:0/7").unwrap().target, Target::Stream(Some(0), 7)));
-        assert!(matches!(Selector::parse("stream:7").unwrap().target, Target::Stream(None, 7)));
-        assert!(matches!(Selector::parse("category:gpu_copy").unwrap().target, Target::Category(Category::GpuCopy)));
+        for text in ["stream:0/7", "stream:7", "stream:*", "stream:0/*", "stream:~^2", "stream:-1"] {
+            assert!(matches!(Selector::parse(text).unwrap().target, Target::Stream(_)), "{text}");
+        }
+        let categories = |text: &str| match Selector::parse(text).unwrap().target {
+            Target::Categories(found) => found,
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(categories("category:gpu_copy"), [Category::GpuCopy]);
+        assert_eq!(categories("category:gpu_*").len(), 4);
+        assert_eq!(categories("category:~^host_(python|runtime)$"), [Category::HostRuntime, Category::HostPython]);
         assert!(matches!(
             Selector::parse("kernel:~a|b").unwrap().target,
             Target::Names(What::Kernel, Pattern::Regex(_))

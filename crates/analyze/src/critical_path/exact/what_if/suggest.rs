@@ -254,7 +254,7 @@ mod tests {
             node: 0,
         };
         let window = crate::critical_path::exact::Window { start: 0, end: 200, anchor: 0 };
-        let mut hops = Hops::new(200);
+        let mut hops = Hops::new(200, 8);
         for latest_first in [hop(100, 200), hop(5, 100), hop(0, 5)] {
             hops.push_front(&latest_first);
         }

@@ -1,0 +1,131 @@
+//! A job of several ranks that `torchrun` starts, recorded.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+mod common;
+
+use common::stackline;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A job that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(400);
+
+/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the test is skipped, but not in CI.
+fn torch() -> Option<PathBuf> {
+    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
+    if python.is_none() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs STACKLINE_TORCH (python/torch_env.py)");
+        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
+    }
+    python
+}
+
+/// `python -m torch.distributed.run` with two ranks that meet at a free port of this machine; `torchrun` is a script
+/// that does the same.
+fn torchrun(command: &mut Command, program: &[&str]) -> Output {
+    let job = ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node", "2"];
+    command.args(job).args(program).env("OMP_NUM_THREADS", "1");
+    // Whatever network interface the machine has, gloo shall use its own.
+    command.env("GLOO_SOCKET_IFNAME", "lo");
+    for inherited in ["RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"] {
+        command.env_remove(inherited);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    command.stdout(File::create(file("stdout")).unwrap()).stderr(File::create(file("stderr")).unwrap());
+    let mut child = command.spawn().unwrap();
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if began.elapsed() > PATIENCE {
+            // The launcher passes it on, and torchrun ends its ranks.
+            let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+            let _ = child.wait();
+            panic!("the job hangs: {}", std::fs::read_to_string(file("stderr")).unwrap());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let read = |name| std::fs::read(file(name)).unwrap();
+    Output { status, stdout: read("stdout"), stderr: read("stderr") }
+}
+
+/// `stackline record … -- PYTHON`, in a folder of its own.
+fn record(python: &Path, run: &Path) -> Command {
+    // Built with this test, of which its package is a dependency.
+    let recorder = std::env::current_exe().unwrap().with_file_name("libstackline_record.so");
+    let mut command = stackline(&["record", "-o", run.to_str().unwrap(), "--", python.to_str().unwrap()]);
+    command.env("STACKLINE_RECORDER", recorder);
+    command
+}
+
+#[test]
+fn ranks_are_told_apart() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("job.stackline");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/ranks.py");
+    let output = torchrun(&mut record(&python, &run), &[program.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    // rank R pid P parent Q
+    let numbers = |line: &str| line.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<u64>>();
+    let truth: BTreeMap<u64, (u64, u64)> =
+        said.lines().map(numbers).map(|line| (line[0], (line[1], line[2]))).collect();
+    assert_eq!(truth.keys().copied().collect::<Vec<_>>(), [0, 1], "{said}");
+
+    let run = run.to_str().unwrap();
+    let json = |arguments: &[&str]| -> serde_json::Value {
+        let text = common::stdout(&[&["calls", run, "--format", "json", "--top", "0"], arguments].concat());
+        serde_json::from_str(&text).unwrap()
+    };
+    let document = json(&["--by", "rank"]);
+    let processes = document["recording"]["processes"].as_array().unwrap();
+    let ranks: BTreeMap<u64, (u64, u64)> = processes
+        .iter()
+        .filter_map(|process| {
+            let number = |name: &str| process[name].as_u64();
+            Some((number("rank")?, (number("pid")?, number("parent_pid")?)))
+        })
+        .collect();
+    assert_eq!(ranks, truth, "each rank once, with its process and who started it");
+    // The one that started them is the command itself, and no rank.
+    let launchers: Vec<_> = processes.iter().filter(|process| process["pid"] == truth[&0].1).collect();
+    assert_eq!(launchers.len(), 1, "{processes:?}");
+    assert!(launchers[0]["rank"].is_null() && launchers[0]["role"] == "main", "{launchers:?}");
+    assert!(processes.iter().all(|process| process["lost"] == serde_json::json!([])), "{processes:?}");
+
+    // Work of each, below its own rank: rank 1 multiplies twice as often.
+    let rows = document["tables"]["calls"]["rows"].as_array().unwrap();
+    let parents: BTreeMap<u64, &serde_json::Value> =
+        rows.iter().map(|row| (row["node"].as_u64().unwrap(), row)).collect();
+    let mut products: BTreeMap<String, u64> = BTreeMap::new();
+    for row in rows.iter().filter(|row| row["name"] == "aten::mm") {
+        let mut top = row;
+        while let Some(parent) = top["parent"].as_u64().and_then(|parent| parents.get(&parent)) {
+            top = parent;
+        }
+        *products.entry(top["name"].as_str().unwrap().to_owned()).or_default() += row["count"].as_u64().unwrap();
+    }
+    let expected = [("rank 0", 10), ("rank 1", 20)].map(|(name, count)| (name.to_owned(), count));
+    assert_eq!(products.into_iter().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_job_that_fails_fails_likewise() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("fails.py");
+    std::fs::write(&program, "import os, sys; sys.exit(5 if os.environ['RANK'] == '1' else 0)").unwrap();
+    let program = program.to_str().unwrap();
+    let alone = torchrun(&mut Command::new(&python), &[program]);
+    let recorded = torchrun(&mut record(&python, &folder.path().join("job.stackline")), &[program]);
+    assert!(!alone.status.success());
+    assert_eq!(recorded.status, alone.status, "{}", String::from_utf8_lossy(&recorded.stderr));
+    assert!(String::from_utf8_lossy(&recorded.stderr).contains("exitcode  : 5"), "what torchrun says is seen");
+}

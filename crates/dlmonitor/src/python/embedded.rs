@@ -1,0 +1,212 @@
+//! Python that runs inside the interpreter for our sake: some things are only said there.
+//!
+//! By the plain C API, whose functions are looked up by name: nothing is linked.
+
+use crate::symbols;
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+type Object = *mut c_void;
+/// What Python calls: `self` is null, the arguments are a tuple.
+pub(crate) type Function = unsafe extern "C" fn(Object, Object) -> Object;
+
+/// `PyMethodDef` of the stable ABI.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Method {
+    name: *const c_char,
+    function: Function,
+    flags: c_int,
+    doc: *const c_char,
+}
+
+// SAFETY: its pointers are to constants.
+unsafe impl Sync for Method {}
+
+impl Method {
+    const METH_VARARGS: c_int = 1;
+
+    /// A function that Python knows by this name.
+    pub(crate) const fn new(name: &'static CStr, function: Function) -> Self {
+        Self { name: name.as_ptr(), function, flags: Self::METH_VARARGS, doc: c"".as_ptr() }
+    }
+}
+
+/// A piece of Python, and its globals once it ran.
+#[derive(Debug)]
+pub(crate) struct Embedded {
+    file: &'static CStr,
+    source: &'static CStr,
+    methods: &'static [Method],
+    globals: AtomicPtr<c_void>,
+}
+
+impl Embedded {
+    /// `source` may call `methods`; `file` is its name in tracebacks.
+    pub(crate) const fn new(file: &'static CStr, source: &'static CStr, methods: &'static [Method]) -> Self {
+        Self { file, source, methods, globals: AtomicPtr::new(null_mut()) }
+    }
+
+    /// Calls one of its functions, which takes nothing; runs the source first if that has not been done. Waits for
+    /// Python's lock.
+    ///
+    /// # Errors
+    /// A sentence: there is no interpreter, or it raised something.
+    pub(crate) fn call(&self, function: &CStr) -> Result<(), String> {
+        let python = Python::find().ok_or("no Python interpreter runs in this process")?;
+        // SAFETY: the interpreter is initialised; the state is given back below.
+        let state = unsafe { (python.ensure)() };
+        // SAFETY: this thread holds the GIL now.
+        let done = unsafe { self.call_locked(&python, function) };
+        // SAFETY: as it was acquired.
+        unsafe { (python.release)(state) };
+        done
+    }
+
+    /// As [`Self::call`], but does nothing if the calling thread does not hold Python's lock or the source never ran.
+    pub(crate) fn call_if_locked(&self, function: &CStr) {
+        let Some(python) = Python::find() else { return };
+        // SAFETY: it takes nothing, and may be called at any time while there is an interpreter.
+        if !self.globals.load(Ordering::Acquire).is_null() && unsafe { (python.check)() } != 0 {
+            // SAFETY: the GIL is held.
+            let _ = unsafe { self.call_locked(&python, function) };
+        }
+    }
+
+    /// # Safety
+    /// The caller holds the GIL.
+    unsafe fn call_locked(&self, python: &Python, function: &CStr) -> Result<(), String> {
+        // SAFETY: by contract; references are borrowed from the globals, which live for ever.
+        unsafe {
+            let mut globals = self.globals.load(Ordering::Acquire);
+            if globals.is_null() {
+                globals = self.run(python)?;
+                self.globals.store(globals, Ordering::Release);
+            }
+            let callable = (python.get_item)(globals, function.as_ptr());
+            let result = if callable.is_null() { null_mut() } else { (python.call_object)(callable, null_mut()) };
+            python.taken(result).map(|result| (python.decrease)(result))
+        }
+    }
+
+    /// # Safety
+    /// The caller holds the GIL.
+    unsafe fn run(&self, python: &Python) -> Result<Object, String> {
+        const FILE_INPUT: c_int = 257;
+        // SAFETY: by contract. All texts are null-terminated, methods are static; what is created here is released,
+        // but for the globals.
+        unsafe {
+            let globals = python.taken((python.new_dict)())?;
+            let builtins = (python.builtins)();
+            (python.set_item)(globals, c"__builtins__".as_ptr(), builtins);
+            let name = python.taken((python.new_text)(self.file.as_ptr()))?;
+            (python.set_item)(globals, c"__name__".as_ptr(), name);
+            (python.decrease)(name);
+            for method in self.methods {
+                let made = python.taken((python.new_function)(method, null_mut(), null_mut()))?;
+                (python.set_item)(globals, method.name, made);
+                (python.decrease)(made);
+            }
+            let code = python.taken((python.compile)(self.source.as_ptr(), self.file.as_ptr(), FILE_INPUT))?;
+            let result = (python.evaluate)(code, globals, globals);
+            (python.decrease)(code);
+            python.taken(result).map(|result| {
+                (python.decrease)(result);
+                globals
+            })
+        }
+    }
+}
+
+/// Takes a tuple of arguments apart, as `PyArg_ParseTuple` does; null with Python's error set becomes an early return.
+macro_rules! arguments {
+    ($tuple:expr, $format:expr, $($place:expr),+) => {{
+        type Parse = unsafe extern "C" fn(*mut std::ffi::c_void, *const std::ffi::c_char, ...) -> std::ffi::c_int;
+        let Some(parse) = crate::symbols::global(c"PyArg_ParseTuple") else { return std::ptr::null_mut() };
+        // SAFETY: the signature of `PyArg_ParseTuple`; the interpreter passes a tuple and holds its lock, and the caller
+        // of this macro says with the format what the places are.
+        let parsed = unsafe {
+            std::mem::transmute::<*mut std::ffi::c_void, Parse>(parse.as_ptr())($tuple, $format.as_ptr(), $($place),+)
+        };
+        if parsed == 0 {
+            return std::ptr::null_mut();
+        }
+    }};
+}
+pub(crate) use arguments;
+
+/// A number, for a [`Function`] to return.
+pub(crate) fn number(value: u64) -> Object {
+    let Some(make) = symbols::global(c"PyLong_FromUnsignedLongLong") else { return null_mut() };
+    // SAFETY: its signature; the interpreter that called holds its lock.
+    unsafe { std::mem::transmute::<Object, unsafe extern "C" fn(u64) -> Object>(make.as_ptr())(value) }
+}
+
+/// The functions of the C API that are used.
+struct Python {
+    ensure: unsafe extern "C" fn() -> c_int,
+    release: unsafe extern "C" fn(c_int),
+    check: unsafe extern "C" fn() -> c_int,
+    new_dict: unsafe extern "C" fn() -> Object,
+    get_item: unsafe extern "C" fn(Object, *const c_char) -> Object,
+    set_item: unsafe extern "C" fn(Object, *const c_char, Object) -> c_int,
+    new_text: unsafe extern "C" fn(*const c_char) -> Object,
+    new_function: unsafe extern "C" fn(*const Method, Object, Object) -> Object,
+    builtins: unsafe extern "C" fn() -> Object,
+    compile: unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> Object,
+    evaluate: unsafe extern "C" fn(Object, Object, Object) -> Object,
+    call_object: unsafe extern "C" fn(Object, Object) -> Object,
+    clear_error: unsafe extern "C" fn(),
+    decrease: unsafe extern "C" fn(Object),
+}
+
+impl Python {
+    /// `None` if no interpreter runs here, or it ends.
+    fn find() -> Option<Self> {
+        // SAFETY: the signatures of the stable ABI, of functions that every supported version exports.
+        unsafe {
+            let running: unsafe extern "C" fn() -> c_int = function(c"Py_IsInitialized")?;
+            if running() == 0 {
+                return None;
+            }
+            Some(Self {
+                ensure: function(c"PyGILState_Ensure")?,
+                release: function(c"PyGILState_Release")?,
+                check: function(c"PyGILState_Check")?,
+                new_dict: function(c"PyDict_New")?,
+                get_item: function(c"PyDict_GetItemString")?,
+                set_item: function(c"PyDict_SetItemString")?,
+                new_text: function(c"PyUnicode_FromString")?,
+                new_function: function(c"PyCFunction_NewEx")?,
+                builtins: function(c"PyEval_GetBuiltins")?,
+                compile: function(c"Py_CompileString")?,
+                evaluate: function(c"PyEval_EvalCode")?,
+                call_object: function(c"PyObject_CallObject")?,
+                clear_error: function(c"PyErr_Clear")?,
+                decrease: function(c"Py_DecRef")?,
+            })
+        }
+    }
+
+    /// What a function returned; its error is cleared if it returned null.
+    ///
+    /// # Safety
+    /// The caller holds the GIL.
+    unsafe fn taken(&self, object: Object) -> Result<Object, String> {
+        if object.is_null() {
+            // SAFETY: by contract.
+            unsafe { (self.clear_error)() };
+            return Err("Python raised an error".into());
+        }
+        Ok(object)
+    }
+}
+
+/// # Safety
+/// `F` is the type of the function with this name.
+unsafe fn function<F: Copy>(name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<NonNull<c_void>>()) };
+    // SAFETY: by contract; a function pointer is as large as any other, as asserted.
+    symbols::global(name).map(|address| unsafe { std::mem::transmute_copy(&address) })
+}

@@ -1,0 +1,95 @@
+//! `torch.compile`: when it compiles and what, and the kernels that it makes for the CPU.
+//!
+//! PyTorch says so in Python only: `compiler.py` listens there. Compiled regions are operators like others, and so are
+//! kernels once they were asked to be named.
+
+use crate::SourceState;
+use crate::python::embedded::{Embedded, Method, arguments, number};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::null;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// A compilation, or a part of one, that begins now.
+#[derive(Clone, Copy, Debug)]
+pub struct Compilation<'a> {
+    /// What tells it from others and from operators that run at the same time, see
+    /// [`crate::OpenOperator::is_compilation`].
+    pub handle: usize,
+    /// For people: `Compile 0/0: function (file:line)`, with Dynamo's id; `Recompile` if that function was compiled
+    /// before. The name that PyTorch gave it if it is a phase.
+    pub name: &'a CStr,
+    /// Whether it is a phase of the compilation around it.
+    pub is_phase: bool,
+}
+
+const SOURCE: &CStr = match CStr::from_bytes_with_nul(concat!(include_str!("compiler.py"), "\0").as_bytes()) {
+    Ok(source) => source,
+    Err(_) => panic!("the source contains a null"),
+};
+static PYTHON: Embedded = Embedded::new(c"<stackline>", SOURCE, &METHODS);
+static METHODS: [Method; 3] = [Method::new(c"_begin", begin), Method::new(c"_end", end), Method::new(c"_say", say)];
+
+/// Names of the sources, by the numbers that Python has for them.
+const NAMES: [&str; 2] = ["compilations", "kernels"];
+/// What is known of them; replaced as a whole, and then leaked: it happens once.
+static STATES: [AtomicPtr<SourceState>; NAMES.len()] = [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
+
+fn put(source: usize, state: Result<String, String>) {
+    if let (Some(&name), Some(place)) = (NAMES.get(source), STATES.get(source)) {
+        place.store(Box::into_raw(Box::new(SourceState { name, state })), Ordering::Release);
+    }
+}
+
+/// What is known of both sources; nothing as long as the program does not import PyTorch's compiler.
+pub(crate) fn states() -> impl Iterator<Item = &'static SourceState> {
+    // SAFETY: null, or a leaked box.
+    STATES.iter().filter_map(|state| unsafe { state.load(Ordering::Acquire).as_ref() })
+}
+
+/// Reports compilations from now on.
+pub(crate) fn start_compilations() {
+    if let Err(reason) = PYTHON.call(c"compilations") {
+        put(0, Err(reason));
+    }
+}
+
+/// Has kernels named from now on.
+pub(crate) fn start_kernels() {
+    if let Err(reason) = PYTHON.call(c"kernels") {
+        put(1, Err(reason));
+    }
+}
+
+/// Stops listening, if the calling thread holds Python's lock; otherwise what is heard leads to nothing.
+pub(crate) fn stop() {
+    PYTHON.call_if_locked(c"stop");
+}
+
+/// `_begin(name, is_phase, passing frames)`; returns the handle.
+unsafe extern "C" fn begin(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
+    let (mut name, mut is_phase, mut passing) = (null::<c_char>(), 0 as c_int, 0 as c_uint);
+    arguments!(tuple, c"spI", &raw mut name, &raw mut is_phase, &raw mut passing);
+    // SAFETY: a null-terminated text that the tuple keeps alive.
+    let name = unsafe { CStr::from_ptr(name) };
+    number(crate::dispatch::compilation_begins(name, is_phase != 0, passing) as u64)
+}
+
+/// `_end(handle)`.
+unsafe extern "C" fn end(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
+    let mut handle = 0_u64;
+    arguments!(tuple, c"K", &raw mut handle);
+    if handle != 0 {
+        crate::dispatch::compilation_ends(handle as usize);
+    }
+    number(0)
+}
+
+/// `_say(source, on, detail)`.
+unsafe extern "C" fn say(_: *mut c_void, tuple: *mut c_void) -> *mut c_void {
+    let (mut source, mut on, mut detail) = (0 as c_uint, 0 as c_int, null::<c_char>());
+    arguments!(tuple, c"Ips", &raw mut source, &raw mut on, &raw mut detail);
+    // SAFETY: a null-terminated text that the tuple keeps alive.
+    let detail = unsafe { CStr::from_ptr(detail) }.to_string_lossy().into_owned();
+    put(source as usize, if on != 0 { Ok(detail) } else { Err(detail) });
+    number(0)
+}

@@ -1,0 +1,67 @@
+//! Which interpreter and which `PyTorch` run in this process.
+
+use crate::symbols::global;
+use std::ffi::{CStr, c_char, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Version of the interpreter of this process, such as `3.11.7`; none if it has none.
+#[must_use]
+pub fn python_version() -> Option<String> {
+    let function = global(c"Py_GetVersion")?;
+    // SAFETY: the function of CPython's stable ABI, which takes nothing and may be called at any time.
+    let text = unsafe {
+        std::mem::transmute::<*mut c_void, unsafe extern "C" fn() -> *const c_char>(function.as_ptr())().as_ref()?
+    };
+    // SAFETY: it returns a null-terminated text that is never freed.
+    let text = unsafe { CStr::from_ptr(text) }.to_str().ok()?;
+    text.split_whitespace().next().map(str::to_owned)
+}
+
+/// Version of `PyTorch` in this process, such as `2.9.0+cpu`; none as long as its operators are not watched, or if its
+/// package does not say. Reads a file.
+#[must_use]
+pub fn torch_version() -> Option<String> {
+    let functions = crate::torch::functions()?;
+    let library = library_of(functions.name as *const c_void)?;
+    // .../torch/lib/libtorch_cpu.so
+    let package = library.parent()?.parent()?;
+    stated(&std::fs::read_to_string(package.join("version.py")).ok()?)
+}
+
+/// The file that an address was loaded from.
+fn library_of(address: *const c_void) -> Option<PathBuf> {
+    // SAFETY: all-zero is a value of this struct of pointers.
+    let mut found: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for; the struct is valid for writing.
+    if unsafe { libc::dladdr(address, &raw mut found) } == 0 || found.dli_fname.is_null() {
+        return None;
+    }
+    // SAFETY: a null-terminated name that lives as long as the library, which is never unloaded.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
+    Some(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes())).to_owned())
+}
+
+/// What the generated file `torch/version.py` says in `__version__ = '...'`.
+fn stated(text: &str) -> Option<String> {
+    let line = text.lines().find_map(|line| line.strip_prefix("__version__"))?;
+    let (_, value) = line.split_once('=')?;
+    let version = value.trim().trim_matches(['\'', '"']);
+    (!version.is_empty() && version.len() < 100).then(|| version.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stated;
+
+    #[test]
+    fn versions_are_read_as_the_package_states_them() {
+        let generated =
+            "from typing import Optional\n\n__all__ = ['__version__']\n__version__ = '2.15.0+cu132'\ndebug = False\n";
+        assert_eq!(stated(generated).as_deref(), Some("2.15.0+cu132"));
+        assert_eq!(stated("__version__: str = \"2.6.0\"").as_deref(), Some("2.6.0"));
+        for text in ["", "__version__", "__version__ = ''", "version = '1'"] {
+            assert_eq!(stated(text), None, "{text}");
+        }
+    }
+}
