@@ -219,6 +219,38 @@ fn steps_end_with_the_optimizer_and_begin_with_what_comes_again() {
     assert_eq!(trains, 3, "neighbouring calls of one line are told apart where a step ends");
 }
 
+#[test]
+fn steps_of_windows_have_their_numbers_and_end_with_them() {
+    let change = |at_ns, step, open, at_step| Record::Window { at_ns, step, open, at_step };
+    let steps = |changes: &[Record], optimizers: &[&str]| {
+        let mut script = Script::new(process(7, None));
+        script.thread(0, 70, 1);
+        for start in [2_000, 9_000, 10_000, 20_000] {
+            script.call(0, "def:main:10 def:train:5 aten::mm", start, start + 400);
+            for (at, name) in optimizers.iter().enumerate() {
+                let (path, at) = (format!("def:main:10 span:Optimizer.step#{name}.step"), start + 500 + 50 * at as i64);
+                script.call(0, &path, at, at + 40);
+            }
+            script.call(0, "def:main:10 def:train:7 aten::item", start + 700, start + 710);
+        }
+        script.records.extend_from_slice(changes);
+        let trace = one(&script.end());
+        trace.steps.iter().map(|s| (s.number, s.start + 1_000, s.end + 1_000)).collect::<Vec<_>>()
+    };
+    // Two of ten steps; the window closes within the end of its last step.
+    let at = [(1_000, 0, true), (2_530, 1, false), (8_900, 10, true), (10_530, 12, false), (19_000, 20, true)];
+    let every = at.map(|(at, n, open)| change(at, n, open, true));
+    let expected = [(0, 2_000, 2_540), (10, 8_900, 9_540), (11, 9_540, 10_540), (20, 19_000, 20_540)];
+    assert_eq!(steps(&every, &["SGD"]), expected);
+    // The recorder counts the steps of both optimizers.
+    let twice = [(1_000, 0, true), (2_580, 2, false), (8_900, 20, true)].map(|(at, n, open)| change(at, n, open, true));
+    let numbers: Vec<i64> = steps(&twice, &["SGD", "Adam"]).iter().map(|step| step.0).collect();
+    assert_eq!(numbers, [0, 10, 11, 12]);
+    // By time, in the middle of a step: that one is none.
+    let late = [change(1_000, 0, false, true), change(8_000, 7, true, false), change(30_000, 10, false, false)];
+    assert_eq!(steps(&late, &["SGD"])[..], [(8, 9_540, 10_540), (9, 10_540, 20_540)]);
+}
+
 /// A function that is called for each step, told apart by what its caller does in between, ends its step.
 #[test]
 fn what_a_function_does_after_the_optimizer_is_in_the_step() {
@@ -334,6 +366,25 @@ fn ranks_are_traces_and_share_a_clock() {
 }
 
 #[test]
+fn processes_of_one_boot_share_a_clock() {
+    let told = |boots: [Option<u64>; 2], second: i64| {
+        let files = [(2_u32, 0), (3, second)].map(|(pid, later)| {
+            let mut script = Script::new(Process { start_unix_ns: 5_000_000 + later, ..process(pid, None) });
+            script.records.extend(boots[pid as usize - 2].map(|boot| Record::Machine { boot }));
+            script.thread(0, pid, 1);
+            script.call(0, "aten::add", 2_000, 2_010);
+            script.end()
+        });
+        let set = traces_of("job", [("2.slr", &files[0][..]), ("3.slr", &files[1])]);
+        set.traces[0].events.start[1] - set.traces[0].events.start[0]
+    };
+    let minute = 60_000_000_000;
+    assert_eq!(told([Some(1), Some(1)], minute), 0, "the system's time was set anew");
+    assert_eq!(told([Some(1), Some(2)], 500_000), 500_000, "two machines, booted within a second");
+    assert_eq!([told([None, Some(2)], 500_000), told([None, None], minute)], [0, minute], "old streams");
+}
+
+#[test]
 fn samples_are_points_with_what_they_stand_for() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
@@ -375,6 +426,12 @@ fn statement() -> impl Strategy<Value = Record> {
                 5 => FrameKey::ShapedBackward { name: text, inputs: text },
                 _ => FrameKey::Operator { name: text },
             },
+        }),
+        (time(), any::<(u64, bool, bool)>()).prop_map(|(at_ns, (step, open, at_step))| Record::Window {
+            at_ns,
+            step,
+            open,
+            at_step
         }),
         (id(), any::<u32>()).prop_map(|(id, tid)| Record::Thread(Thread { id, tid, ..Thread::default() })),
         (id(), id(), id(), id()).prop_map(|(thread, id, parent, frame)| Record::Node { thread, id, parent, frame }),

@@ -5,6 +5,7 @@ fails there stands aside with one line on stderr. ``stackline.record`` begins an
 process knows of one recording at most, whoever asked for it.
 """
 
+import _functools
 import _weakref
 import os
 import sys
@@ -74,7 +75,7 @@ def _frames_are_right():
         # It knows that it cannot read them, and will say why.
         return True
     frame, name = sys._getframe(), "co_qualname" if sys.version_info >= (3, 11) else "co_name"
-    for function, file, _, first_line in seen:
+    for function, file, _, first_line, _ in seen:
         code = frame.f_code if frame is not None else None
         if code is None or [getattr(code, name), code.co_filename, str(code.co_firstlineno)] != [function, file, first_line]:
             return False
@@ -104,15 +105,12 @@ def _put_module(parent, name, child):
         _recorder.put_module(parent, name, child)
         for module in (parent, child):
             if id(module) not in _modules:
-                _modules[id(module)] = _weakref.ref(module, lambda _, gone=id(module): _forget_module(gone))
+                # No Python code: an interrupt that comes just then would be raised in it, and be lost.
+                forget = _functools.partial(_recorder.forget_module, _modules, id(module))
+                _modules[id(module)] = _weakref.ref(module, forget)
     except Exception:
         # A name that is no text, a class without weak references: it is called without a name, or with its last one.
         pass
-
-
-def _forget_module(gone):
-    if _modules.pop(gone, None) is not None and _recorder is not None:
-        _recorder.forget_module(gone)
 
 
 def _watch_modules():

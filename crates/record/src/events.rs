@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Calls that wait for the writer at most, per thread. It is woken when half of them do.
 const WAITING: usize = 1 << 17;
+/// Room that a thread has for them until it needs more: most threads are short.
+const FIRST: usize = 1 << 11;
 
 /// A call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,21 +62,24 @@ pub(crate) struct TimedSample {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     calls: rtrb::Producer<Call>,
-    lost: Arc<AtomicU64>,
+    /// Room of the ring.
+    room: usize,
+    inbox: Inbox,
 }
 
 /// The writer's end.
 #[derive(Clone, Debug)]
 pub(crate) struct Inbox {
-    calls: Arc<Mutex<rtrb::Consumer<Call>>>,
+    /// The thread's rings, the one that it posts to last. Locked by the thread only when it takes a larger one.
+    rings: Arc<Mutex<Vec<rtrb::Consumer<Call>>>>,
     lost: Arc<AtomicU64>,
 }
 
 /// Both ends for one thread.
 pub(crate) fn mailbox() -> (Outbox, Inbox) {
-    let (producer, consumer) = rtrb::RingBuffer::new(WAITING);
-    let lost = Arc::new(AtomicU64::new(0));
-    (Outbox { calls: producer, lost: Arc::clone(&lost) }, Inbox { calls: Arc::new(Mutex::new(consumer)), lost })
+    let (calls, consumer) = rtrb::RingBuffer::new(FIRST);
+    let inbox = Inbox { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
+    (Outbox { calls, room: FIRST, inbox: inbox.clone() }, inbox)
 }
 
 impl Outbox {
@@ -82,18 +87,39 @@ impl Outbox {
     #[inline]
     pub(crate) fn post(&mut self, call: Call) -> bool {
         if self.calls.push(call).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
+            return self.post_elsewhere(call);
         }
-        self.calls.slots() == WAITING / 2
+        self.calls.slots() == self.room / 2
+    }
+
+    /// Posts to a larger ring, if there is none yet.
+    #[cold]
+    fn post_elsewhere(&mut self, call: Call) -> bool {
+        if self.room == WAITING {
+            self.inbox.lost.fetch_add(1, Ordering::Relaxed);
+            return false;
+        }
+        let (calls, consumer) = rtrb::RingBuffer::new(WAITING);
+        self.inbox.rings.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
+        (self.calls, self.room) = (calls, WAITING);
+        self.post(call);
+        true
     }
 }
 
 impl Inbox {
     /// Takes all that was posted.
     pub(crate) fn take(&self) -> Vec<Call> {
-        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = calls.slots();
-        calls.read_chunk(waiting).map(|chunk| chunk.into_iter().collect()).unwrap_or_default()
+        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = Vec::new();
+        for ring in rings.iter_mut() {
+            let waiting = ring.slots();
+            taken.extend(ring.read_chunk(waiting).into_iter().flatten());
+        }
+        // Nothing more comes from those that are not the last one.
+        let outgrown = rings.len().saturating_sub(1);
+        rings.drain(..outgrown);
+        taken
     }
 
     /// How many calls found no room.
@@ -104,17 +130,19 @@ impl Inbox {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Sequence, WAITING, mailbox};
+    use super::{Call, FIRST, Sequence, WAITING, mailbox};
     use crate::tree::NodeId;
 
     #[test]
     fn calls_arrive_in_order_and_what_is_too_much_is_counted() {
         let (mut outbox, inbox) = mailbox();
         let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default() };
-        let wakes = (0..WAITING as u64 + 5).filter(|&start| outbox.post(call(start))).count();
-        assert_eq!(wakes, 1, "woken once, half-way");
+        let room = FIRST + WAITING;
+        let wakes: Vec<u64> = (0..room as u64 + 5).filter(|&start| outbox.post(call(start))).collect();
+        let half_way = [FIRST / 2 - 1, FIRST, FIRST + WAITING / 2 - 1].map(|at| at as u64);
+        assert_eq!(wakes, half_way, "woken half-way, and when the first room was too small");
         let taken = inbox.take();
-        assert_eq!((taken.len(), inbox.lost()), (WAITING, 5));
+        assert_eq!((taken.len(), inbox.lost()), (room, 5));
         assert!(taken.iter().enumerate().all(|(at, taken)| *taken == call(at as u64)));
         assert!(!outbox.post(call(0)) && inbox.take() == [call(0)]);
     }

@@ -8,6 +8,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
 /// `PyMethodDef` of the stable ABI.
 #[repr(C)]
@@ -67,6 +68,52 @@ static DEFINITION: Static<Definition> = Static(std::cell::UnsafeCell::new(Defini
     slots: [null_mut(); 4],
 }));
 
+/// What is called of the interpreter, looked up while it loads this library, and never again: `dlsym` takes the lock of
+/// the dynamic linker, which another thread may hold that loads a library whose constructor waits for the GIL.
+struct Api {
+    none: usize,
+    increment: unsafe extern "C" fn(*mut c_void),
+    parse: unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int,
+    text: unsafe extern "C" fn(*const c_char) -> *mut c_void,
+    delete: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
+    clear: unsafe extern "C" fn(),
+    number: unsafe extern "C" fn(*mut c_void) -> u64,
+}
+
+static API: OnceLock<Api> = OnceLock::new();
+
+impl Api {
+    fn find() -> Option<Self> {
+        let find = |name: &CStr| {
+            // SAFETY: the name is null-terminated.
+            let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+            (!found.is_null()).then_some(found)
+        };
+        // SAFETY: these are the signatures of `void Py_IncRef(PyObject *)`, `int PyArg_ParseTuple(PyObject *, const char
+        // *, ...)`, `PyObject *PyUnicode_FromString(const char *)`, `int PyDict_DelItem(PyObject *, PyObject *)`, `void
+        // PyErr_Clear(void)` and `unsigned long long PyLong_AsUnsignedLongLong(PyObject *)`, all of the stable ABI.
+        unsafe {
+            Some(Self {
+                none: find(c"_Py_NoneStruct")? as usize,
+                increment: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(find(c"Py_IncRef")?),
+                parse: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int>(
+                    find(c"PyArg_ParseTuple")?,
+                ),
+                text: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(find(
+                    c"PyUnicode_FromString",
+                )?),
+                delete: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>(
+                    find(c"PyDict_DelItem")?,
+                ),
+                clear: std::mem::transmute::<*mut c_void, unsafe extern "C" fn()>(find(c"PyErr_Clear")?),
+                number: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void) -> u64>(find(
+                    c"PyLong_AsUnsignedLongLong",
+                )?),
+            })
+        }
+    }
+}
+
 /// Called by the interpreter when it imports the module.
 ///
 /// # Safety
@@ -75,9 +122,8 @@ static DEFINITION: Static<Definition> = Static(std::cell::UnsafeCell::new(Defini
 pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
     // SAFETY: the name is null-terminated.
     let create = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyModule_Create2".as_ptr()) };
-    if create.is_null() {
-        return null_mut();
-    }
+    let Some(api) = Api::find().filter(|_| !create.is_null()) else { return null_mut() };
+    let _ = API.set(api);
     // SAFETY: the signature of `PyObject *PyModule_Create2(PyModuleDef *, int)`.
     let create =
         unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, c_int) -> *mut c_void>(create) };
@@ -88,16 +134,10 @@ pub unsafe extern "C" fn PyInit__stackline_record() -> *mut c_void {
 
 /// `None`, with a reference of its own.
 fn none() -> *mut c_void {
-    // SAFETY: the names are null-terminated; `_Py_NoneStruct` and `Py_IncRef` exist in every interpreter, whose lock
-    // the caller holds.
-    unsafe {
-        let none = libc::dlsym(libc::RTLD_DEFAULT, c"_Py_NoneStruct".as_ptr());
-        let increment = libc::dlsym(libc::RTLD_DEFAULT, c"Py_IncRef".as_ptr());
-        if !increment.is_null() {
-            std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(increment)(none);
-        }
-        none
-    }
+    let Some(api) = API.get() else { return null_mut() };
+    // SAFETY: `_Py_NoneStruct` lives for ever; the caller holds the GIL.
+    unsafe { (api.increment)(api.none as *mut c_void) };
+    api.none as *mut c_void
 }
 
 /// Runs `action` without letting a panic out; what fails is said in one line.
@@ -146,25 +186,32 @@ unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mu
     none()
 }
 
-/// The module whose `id` is the argument is gone.
+/// The module whose `id` is the second argument is gone: its entry in the dictionary that is the first one goes, too. A
+/// third argument, the weak reference that calls this, is not looked at.
+///
+/// Nothing here runs Python code: an exception that a signal raised there would be the reference's, and lost.
 unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
-    type Parse = unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int;
-    let mut address = 0_u64;
-    // SAFETY: the name is null-terminated.
-    let parse = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyArg_ParseTuple".as_ptr()) };
-    if parse.is_null() {
-        return none();
-    }
-    // SAFETY: the signature of `PyArg_ParseTuple`; the format asks for one unsigned 64-bit number. The caller holds the
-    // GIL and the tuple.
-    let parsed = unsafe {
-        let parse = std::mem::transmute::<*mut c_void, Parse>(parse);
-        parse(arguments, c"K".as_ptr(), &raw mut address)
-    };
+    let [mut known, mut module, mut reference] = [null_mut::<c_void>(); 3];
+    let Some(api) = API.get() else { return null_mut() };
+    // SAFETY: the format asks for two or three objects. The caller holds the GIL and the tuple.
+    let parsed =
+        unsafe { (api.parse)(arguments, c"OO|O".as_ptr(), &raw mut known, &raw mut module, &raw mut reference) };
     if parsed == 0 {
         // Python's error is set.
         return null_mut();
     }
+    // SAFETY: both objects live as long as the tuple, and any object may be asked: what is no dictionary, holds no such
+    // key or is no number sets an error, which is cleared. The caller holds the GIL.
+    let address = unsafe {
+        if (api.delete)(known, module) != 0 {
+            (api.clear)();
+        }
+        let address = (api.number)(module);
+        if address == u64::MAX {
+            (api.clear)();
+        }
+        address
+    };
     guarded(|| {
         if let Some(session) = Session::current() {
             session.process.modules.forget(address as usize);
@@ -175,19 +222,11 @@ unsafe extern "C" fn forget_module(_module: *mut c_void, arguments: *mut c_void)
 
 /// A module (first argument) has a child (third) under a name (second).
 unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
-    type Parse = unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int;
     let (mut parent, mut name, mut child) = (null_mut::<c_void>(), std::ptr::null::<c_char>(), null_mut::<c_void>());
-    // SAFETY: the name is null-terminated.
-    let parse = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyArg_ParseTuple".as_ptr()) };
-    if parse.is_null() {
-        return none();
-    }
-    // SAFETY: the signature of `PyArg_ParseTuple`; the format asks for two objects and a text in between. The caller
-    // holds the GIL and the tuple, which keeps what it points to alive.
-    let parsed = unsafe {
-        let parse = std::mem::transmute::<*mut c_void, Parse>(parse);
-        parse(arguments, c"OsO".as_ptr(), &raw mut parent, &raw mut name, &raw mut child)
-    };
+    let Some(api) = API.get() else { return null_mut() };
+    // SAFETY: the format asks for two objects and a text in between. The caller holds the GIL and the tuple, which keeps
+    // what it points to alive.
+    let parsed = unsafe { (api.parse)(arguments, c"OsO".as_ptr(), &raw mut parent, &raw mut name, &raw mut child) };
     if parsed == 0 {
         // Python's error is set.
         return null_mut();
@@ -202,8 +241,8 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
     })
 }
 
-/// The Python frames of the caller as the recorder sees them, one a line, newest first: function, file, line and first
-/// line of the function, separated by tabs. For self-tests.
+/// The Python frames of the caller as the recorder sees them, one a line, newest first: function, file, line, first line
+/// of the function, and what tells its code from other code at the same address, separated by tabs. For self-tests.
 unsafe extern "C" fn frames(_module: *mut c_void, _arguments: *mut c_void) -> *mut c_void {
     let listing = std::panic::catch_unwind(|| {
         let Ok(interpreter) = dlmonitor::Interpreter::find() else { return String::new() };
@@ -211,16 +250,14 @@ unsafe extern "C" fn frames(_module: *mut c_void, _arguments: *mut c_void) -> *m
         let mut next = interpreter.newest();
         while let Some(frame) = next {
             let line = interpreter.describe(frame);
-            let _ = writeln!(listing, "{}\t{}\t{}\t{}", line.function, line.file, line.line, line.first_line);
+            let fingerprint = interpreter.fingerprint(frame);
+            let (function, file, first_line) = (line.function, line.file, line.first_line);
+            let _ = writeln!(listing, "{function}\t{file}\t{}\t{first_line}\t{fingerprint}", line.line);
             next = interpreter.caller(frame);
         }
         listing
     });
-    // SAFETY: the name is null-terminated.
-    let text = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"PyUnicode_FromString".as_ptr()) };
-    let (Ok(Ok(listing)), false) = (listing.map(CString::new), text.is_null()) else { return none() };
-    // SAFETY: the signature of `PyObject *PyUnicode_FromString(const char *)`; the caller holds the GIL.
-    unsafe {
-        std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(text)(listing.as_ptr())
-    }
+    let (Ok(Ok(listing)), Some(api)) = (listing.map(CString::new), API.get()) else { return none() };
+    // SAFETY: a null-terminated text; the caller holds the GIL.
+    unsafe { (api.text)(listing.as_ptr()) }
 }

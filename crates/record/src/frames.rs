@@ -19,13 +19,21 @@ pub(crate) struct Frames {
     inputs: FxHashSet<u32>,
     /// Everything as records; a writer remembers how far it came.
     records: Vec<Record>,
+    /// Whether nothing new is interned at the moment.
+    closed: bool,
 }
+
+/// The id of what is not known, and is not interned.
+const UNKNOWN: u32 = u32::MAX;
 
 impl Frames {
     /// The id of a text.
     pub(crate) fn text(&mut self, text: &str) -> u32 {
         if let Some(&id) = self.texts.get(text) {
             return id;
+        }
+        if self.closed {
+            return UNKNOWN;
         }
         let id = self.texts.len() as u32;
         self.texts.insert(text.into(), id);
@@ -38,7 +46,7 @@ impl Frames {
         let known = self.texts.get(text).is_some_and(|id| self.inputs.contains(id));
         let is_full = !known && self.inputs.len() >= MAX_INPUTS;
         let id = self.text(if is_full { OTHER_INPUTS } else { text });
-        if !is_full {
+        if !is_full && !self.closed {
             self.inputs.insert(id);
         }
         id
@@ -48,6 +56,9 @@ impl Frames {
     pub(crate) fn library(&mut self, module: &dlmonitor::native::Module) -> u32 {
         if let Some(&id) = self.libraries.get(&module.id) {
             return id;
+        }
+        if self.closed {
+            return UNKNOWN;
         }
         let id = self.libraries.len() as u32;
         let path = self.text(&module.path.to_string_lossy());
@@ -68,6 +79,15 @@ impl Frames {
         id
     }
 
+    /// The id of a frame that is known already; nothing of it is interned.
+    pub(crate) fn known(&mut self, key: impl FnOnce(&mut Self) -> FrameKey) -> Option<u32> {
+        self.closed = true;
+        let key = key(self);
+        self.closed = false;
+        // What is known refers to nothing that is not.
+        self.frames.get(&key).copied()
+    }
+
     /// How many frames there are.
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
@@ -82,6 +102,7 @@ impl Frames {
 #[cfg(test)]
 mod tests {
     use super::{Frames, MAX_INPUTS};
+    use stackline_recording::FrameKey;
 
     #[test]
     fn inputs_beyond_the_limit_share_a_text() {
@@ -92,5 +113,21 @@ mod tests {
         let (other, another) = (of(MAX_INPUTS), of(MAX_INPUTS + 1));
         assert_eq!((other, of(0)), (another, first), "and known ones stay what they are");
         assert_eq!(frames.text("…"), other);
+    }
+
+    #[test]
+    fn what_is_only_looked_up_is_not_kept() {
+        let mut frames = Frames::default();
+        let name = frames.text("known");
+        let known = frames.frame(FrameKey::Span { name });
+        let before = frames.records(0).len();
+        for number in 0..1000 {
+            let name = format!("new {number}");
+            assert_eq!(frames.known(|frames| FrameKey::Span { name: frames.text(&name) }), None);
+        }
+        assert_eq!(frames.known(|frames| FrameKey::Operator { name: frames.text("known") }), None);
+        assert_eq!(frames.known(|frames| FrameKey::Span { name: frames.text("known") }), Some(known));
+        assert_eq!((frames.len(), frames.records(0).len()), (1, before));
+        assert_eq!(frames.text("kept again"), 1);
     }
 }

@@ -78,21 +78,22 @@ impl Modules {
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The frame of the calls of a module; if it is not known, it is what `intern` makes of the module's path.
-    pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> u32) -> u32 {
+    /// The frame of the calls of a module; if it is not known, it is what `intern` makes of the module's path, if it
+    /// makes something.
+    pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> Option<u32>) -> Option<u32> {
         let mut known = self.lock();
         let version = self.version();
         if let Some(named) = known.get(&module).and_then(|known| known.named)
             && named.version == version
             && named.class == class
         {
-            return named.frame;
+            return Some(named.frame);
         }
-        let frame = intern(&path(&known, module));
+        let frame = intern(&path(&known, module))?;
         if known.len() < MAX_UNTOLD || known.contains_key(&module) {
             known.entry(module).or_insert_with(|| self.unnamed()).named = Some(Named { version, class, frame });
         }
-        frame
+        Some(frame)
     }
 
     fn lock(&self) -> MutexGuard<'_, FxHashMap<usize, Known>> {
@@ -168,11 +169,12 @@ mod tests {
             let mut asked = None;
             let frame = modules.frame(20, class, |path| {
                 asked = Some(path.to_owned());
-                id
+                Some(id)
             });
             assert_eq!(asked.as_deref(), wanted);
-            frame
+            frame.unwrap()
         };
+        assert_eq!(modules.frame(20, 5, |_| None), None, "and nothing is remembered");
         assert_eq!(frame(5, 1, Some("a")), 1);
         assert_eq!(frame(5, 2, None), 1);
         assert_eq!(frame(6, 3, Some("a")), 3, "another class");

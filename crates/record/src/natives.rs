@@ -108,14 +108,16 @@ fn hash(frames: &[usize]) -> u64 {
 fn native_child(tree: &mut Owner, process: &Process, parent: NodeId, address: usize) -> NodeId {
     let module = native::module_at(address);
     let tag = NATIVE_KEY | module.as_ref().map_or(0, |module| u64::from(module.id) + 1);
-    tree.child(parent, Key(address as u64, tag), process.overflow, || process.native_frame(address, module.as_deref()))
+    tree.child(parent, Key(address as u64, tag), process.overflow, |full| {
+        process.native_frame(full, address, module.as_deref())
+    })
 }
 
 impl Process {
     /// The frame of a native address, which lies in `module` if it is known.
     #[cold]
-    pub(crate) fn native_frame(&self, address: usize, module: Option<&native::Module>) -> u32 {
-        self.intern(|frames| match module {
+    pub(crate) fn native_frame(&self, full: bool, address: usize, module: Option<&native::Module>) -> u32 {
+        self.intern(full, |frames| match module {
             Some(module) => FrameKey::Native {
                 library: frames.library(module),
                 offset: address.wrapping_sub(module.range.start) as u64,

@@ -14,6 +14,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Frames that are told apart at most: beyond, they all are one.
 const MAX_FRAMES: usize = 1 << 20;
 
+/// Threads that ended and wait for the writer before it is woken, in `trace` mode.
+const MANY_ENDED: usize = 64;
+
 /// A tree and the thread that fills it.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
@@ -24,6 +27,22 @@ pub(crate) struct Registered {
     pub(crate) inbox: Option<Inbox>,
 }
 
+impl Registered {
+    fn new(thread: Thread, owner: &Owner, inbox: Option<Inbox>) -> Self {
+        Self { thread, tree: Arc::clone(&owner.shared), overflows: Arc::clone(&owner.overflows), inbox }
+    }
+}
+
+/// What threads left that ended, in `trace` mode.
+#[derive(Debug, Default)]
+struct Ended {
+    /// Trees to which nothing new comes.
+    trees: Vec<u32>,
+    /// What those that are gone had lost.
+    lost_calls: u64,
+    overflows: u64,
+}
+
 /// The recorder's state of one process. A forked child makes its own.
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -32,6 +51,9 @@ pub(crate) struct Process {
     /// Trees whose threads ended, for the next threads.
     #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
     free: Mutex<Vec<Box<State>>>,
+    ended: Mutex<Ended>,
+    /// The count of trees that are gone.
+    nothing: Arc<AtomicU32>,
     by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
     pub(crate) modules: Modules,
     pub(crate) live: Live,
@@ -62,6 +84,8 @@ impl Process {
             frames: Mutex::new(frames),
             trees: Mutex::default(),
             free: Mutex::default(),
+            ended: Mutex::default(),
+            nothing: Arc::default(),
             by_torch_id: Mutex::default(),
             modules: Modules::default(),
             live: Live::default(),
@@ -73,11 +97,12 @@ impl Process {
         }
     }
 
-    /// The id of a frame, made from texts that are interned with it.
-    pub(crate) fn intern(&self, key: impl FnOnce(&mut Frames) -> FrameKey) -> u32 {
+    /// The id of a frame, made from texts that are interned with it. If whoever asks has no place for a new frame, it is
+    /// not interned, and neither are its texts: it counts as overflow.
+    pub(crate) fn intern(&self, full: bool, key: impl FnOnce(&mut Frames) -> FrameKey) -> u32 {
         let mut frames = lock(&self.frames);
-        if frames.len() >= MAX_FRAMES {
-            return self.overflow;
+        if full || frames.len() >= MAX_FRAMES {
+            return frames.known(key).unwrap_or(self.overflow);
         }
         let key = key(&mut frames);
         frames.frame(key)
@@ -107,12 +132,7 @@ impl Process {
         let id = trees.len() as u32;
         let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
         let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox, self.shapes));
-        trees.push(Registered {
-            thread: Thread { id, tid, torch_id: 0, name },
-            tree: Arc::clone(&state.tree.shared),
-            overflows: Arc::clone(&state.tree.overflows),
-            inbox,
-        });
+        trees.push(Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree, inbox));
         state.published.enter(tid);
         state
     }
@@ -121,12 +141,8 @@ impl Process {
     pub(crate) fn add_tree(&self, tid: u32, name: String) -> Owner {
         let mut trees = lock(&self.trees);
         let owner = Owner::new(trees.len() as u32, self.limit);
-        trees.push(Registered {
-            thread: Thread { id: owner.shared.id, tid, torch_id: 0, name },
-            tree: Arc::clone(&owner.shared),
-            overflows: Arc::clone(&owner.overflows),
-            inbox: None,
-        });
+        let thread = Thread { id: owner.shared.id, tid, torch_id: 0, name };
+        trees.push(Registered::new(thread, &owner, None));
         owner
     }
 
@@ -142,19 +158,45 @@ impl Process {
         std::ptr::from_ref(self) as usize
     }
 
-    /// Takes the state of a thread that ends.
-    pub(crate) fn leave_thread(&self, mut state: Box<State>) {
+    /// Takes the state of a thread that ends; `true` if the writer should come.
+    pub(crate) fn leave_thread(&self, mut state: Box<State>) -> bool {
         if state.process != self.address() {
             // Of a recording that ended.
-            return;
+            return false;
         }
         lock(&self.by_torch_id).remove(&state.torch_id);
         // Single calls say which thread they are of by their tree.
         if self.trace {
-            return;
+            return self.end_tree(state.tree.shared.id);
         }
         state.hand_over();
         lock(&self.free).push(state);
+        false
+    }
+
+    /// Nothing new comes to a tree, in `trace` mode; `true` if so many wait for the writer that it should come.
+    pub(crate) fn end_tree(&self, tree: u32) -> bool {
+        let mut ended = lock(&self.ended);
+        ended.trees.push(tree);
+        ended.trees.len() >= MANY_ENDED
+    }
+
+    /// Trees that ended since this was asked last. After the next samples were taken out and everything was written, they
+    /// may go: [`Self::release`].
+    pub(crate) fn leaving(&self) -> Vec<u32> {
+        std::mem::take(&mut lock(&self.ended).trees)
+    }
+
+    /// Frees what trees hold that ended and were written.
+    pub(crate) fn release(&self, leaving: &[u32]) {
+        let (mut trees, mut ended) = (lock(&self.trees), lock(&self.ended));
+        for &tree in leaving {
+            let Some(registered) = trees.get_mut(tree as usize) else { continue };
+            ended.overflows += u64::from(registered.overflows.load(Ordering::Relaxed));
+            registered.overflows = Arc::clone(&self.nothing);
+            ended.lost_calls += registered.inbox.take().map_or(0, |inbox| inbox.lost());
+            registered.tree = Arc::new(registered.tree.emptied());
+        }
     }
 
     /// Makes a thread known by torch's id, under which backward nodes ask for it.
@@ -189,12 +231,16 @@ impl Process {
 
     /// How many calls found no room on their way to the writer.
     pub(crate) fn lost_calls(&self) -> u64 {
-        lock(&self.trees).iter().filter_map(|registered| registered.inbox.as_ref()).map(Inbox::lost).sum()
+        let alive: u64 =
+            lock(&self.trees).iter().filter_map(|registered| registered.inbox.as_ref()).map(Inbox::lost).sum();
+        alive + lock(&self.ended).lost_calls
     }
 
     /// How often something found no place in a tree.
     pub(crate) fn overflows(&self) -> u64 {
-        lock(&self.trees).iter().map(|registered| u64::from(registered.overflows.load(Ordering::Relaxed))).sum()
+        let count = |registered: &Registered| u64::from(registered.overflows.load(Ordering::Relaxed));
+        let alive: u64 = lock(&self.trees).iter().map(count).sum();
+        alive + lock(&self.ended).overflows
     }
 }
 

@@ -62,8 +62,10 @@ fn leave(thread: &mut Thread) {
         // SAFETY: `state` leaked this box, and `client` was its only copy.
         let state = unsafe { Box::from_raw(state.cast::<State>().as_ptr()) };
         state.published.enter(0);
-        if let Some(session) = Session::current() {
-            session.process.leave_thread(state);
+        if let Some(session) = Session::current()
+            && session.process.leave_thread(state)
+        {
+            session.wake_writer();
         }
     }
 }

@@ -42,7 +42,7 @@ impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         Box::leak(Box::new(Self {
             process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.trace, options.shapes),
-            window: Window::new(options.window.clone()),
+            window: Window::new(options.window.clone(), options.trace),
             start_ns: clock::monotonic_ns(),
             options,
             role,
@@ -212,6 +212,7 @@ impl Session {
 
     fn update(&self) {
         dlmonitor::native::renew();
+        let leaving = self.process.leaving();
         if let Some(samples) = crate::samples::drain(&self.process) {
             self.note(SourceState { name: "samples", state: Ok(samples) });
         }
@@ -229,11 +230,16 @@ impl Session {
         }
         let written = stream.as_mut().map(|stream| {
             self.torch.get().map_or(Ok(()), |version| stream.torch(version))?;
-            stream.update(&self.process, &sources)
+            stream.update(&self.process, &self.window, &sources)
         });
         if let Some(Err(error)) = written {
             self.complain(&error.to_string());
         }
+        // What could not be written will not be held back for better times.
+        if let Some(stream) = stream.as_mut() {
+            stream.forget(&leaving);
+        }
+        self.process.release(&leaving);
     }
 
     /// Once: the program that is watched has its own things to say.
@@ -278,16 +284,27 @@ fn say(line: &str) {
 fn create_stream(options: &Options, head: stackline_recording::Process) -> Result<Stream, String> {
     let folder = options.run.join("streams");
     std::fs::create_dir_all(&folder).map_err(|error| format!("cannot make {}: {error}", folder.display()))?;
-    let pid = head.pid;
+    let (pid, boot) = (head.pid, boot());
     let mut attempt = 0;
     loop {
         // Process ids come round again.
         let path: PathBuf = folder.join(format!("{pid}-{attempt}.slr"));
-        match Stream::create(&path, head.clone(), options.trace_limit) {
+        match Stream::create(&path, (head.clone(), boot), options.trace_limit) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists && attempt < 1000 => attempt += 1,
             other => return other.map_err(|error| format!("cannot make {}: {error}", path.display())),
         }
     }
+}
+
+/// What processes have in common that share a clock: a hash of the kernel's id of this boot and of the namespace of its
+/// clocks. `None` if the system does not say.
+fn boot() -> Option<u64> {
+    let id = std::fs::read("/proc/sys/kernel/random/boot_id").ok()?;
+    // Older kernels have one for all.
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    let bytes = id.iter().chain(namespace.as_os_str().as_encoded_bytes());
+    // FNV-1a.
+    Some(bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
 }
 
 /// Whether a command line is that of a process that `multiprocessing` started.

@@ -131,9 +131,9 @@ fn write_tensor(text: &mut String, tensor: &Tensor<'_>) {
 impl Process {
     /// The frame of an operator that begins now, by name and inputs.
     #[cold]
-    pub(crate) fn shaped_frame(&self, operator: &Operator, scope: Scope) -> u32 {
+    pub(crate) fn shaped_frame(&self, full: bool, operator: &Operator, scope: Scope) -> u32 {
         let text = operator.inputs().map(text).unwrap_or_default();
-        self.intern(|frames| {
+        self.intern(full, |frames| {
             let name = frames.text(&operator.name().text().to_string_lossy());
             let inputs = frames.inputs(&text);
             match scope {

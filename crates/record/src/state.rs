@@ -1,6 +1,7 @@
 //! What one thread needs to put an operator into its tree.
 
 use crate::events::Outbox;
+use crate::frames::Frames;
 use crate::names::Names;
 use crate::natives::Natives;
 use crate::paths::{Paths, SPAN};
@@ -9,9 +10,8 @@ use crate::samples::Open;
 use crate::shapes;
 use crate::tree::{Key, NodeId, Owner, ROOT, Shared};
 use dlmonitor::{Compilation, OpenOperator, Operator, PythonFrame, Scope};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_recording::{FrameKey, Metric};
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 /// A thread's recorder.
@@ -77,7 +77,9 @@ impl State {
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let frame = self.names.frame(scope as u8, &operator.name(), |name| process.operator_frame(scope, name));
+        let frame = self
+            .names
+            .frame(scope as u8, &operator.name(), |name| process.operator_frame(self.tree.is_full(), scope, name));
         if scope == Scope::Backward
             && let Some(forward) = self.forward_node(process, operator)
         {
@@ -111,10 +113,10 @@ impl State {
         open: &[OpenOperator],
         opened: &mut OpenOperator,
     ) -> NodeId {
-        let frame = process.operator_frame(Scope::User, compilation.name);
+        let frame = process.operator_frame(self.tree.is_full(), Scope::User, compilation.name);
         opened.client[0] = SPAN;
         let parent = self.paths.node(&mut self.tree, process, open, opened.python.as_ref());
-        self.tree.child(parent, Key::frame(frame), process.overflow, || frame)
+        self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
     /// The node of an operator below `parent`; `frame` is its frame without its inputs.
@@ -124,9 +126,9 @@ impl State {
             && scope != Scope::User
             && let Some(key) = shapes::key(operator, frame)
         {
-            return self.tree.child(parent, key, process.overflow, || process.shaped_frame(operator, scope));
+            return self.tree.child(parent, key, process.overflow, |full| process.shaped_frame(full, operator, scope));
         }
-        self.tree.child(parent, Key::frame(frame), process.overflow, || frame)
+        self.tree.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
     /// The node of the native frames below `parent`, if they are on. `newest` is the newest Python frame, if that is
@@ -177,15 +179,29 @@ impl State {
         self.tree.remember_forward(sequence, node);
     }
 
+    /// Gets to know the tree of a forward thread, and forgets those that nobody else knows any more: their threads ended.
+    #[cold]
+    fn meet(&mut self, process: &Process, thread: u64) -> Option<()> {
+        let shared = process.thread_by_torch_id(thread)?;
+        self.forward.retain(|_, known| Arc::strong_count(known) > 1);
+        self.forward.insert(thread, shared);
+        let known: FxHashSet<u32> = self.forward.values().map(|shared| shared.id).collect();
+        self.copied.retain(|(id, _), _| known.contains(id));
+        Some(())
+    }
+
     /// The node, in this tree, of the forward operator that a backward node belongs to.
     fn forward_node(&mut self, process: &Process, operator: &Operator) -> Option<NodeId> {
         let (thread, sequence) = (operator.forward_thread()?, operator.sequence_number()?);
         if thread == self.torch_id {
-            return self.tree.shared.forward(sequence);
+            return self.tree.forward(sequence);
         }
-        let shared = match self.forward.entry(thread) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => unknown.insert(process.thread_by_torch_id(thread)?),
+        let shared = match self.forward.get(&thread) {
+            Some(shared) => shared,
+            None => {
+                self.meet(process, thread)?;
+                self.forward.get(&thread)?
+            }
         };
         let node = shared.forward(sequence)?;
         if let Some(&copy) = self.copied.get(&(shared.id, node)) {
@@ -195,17 +211,23 @@ impl State {
         let path = shared.path(node);
         let copy = path
             .into_iter()
-            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, || frame));
+            .fold(ROOT, |node, frame| self.tree.child(node, Key::frame(frame), process.overflow, |_| frame));
         self.copied.insert((id, node), copy);
         Some(copy)
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        self.published.give_back();
     }
 }
 
 impl Process {
     /// The frame of an operator.
     #[cold]
-    fn operator_frame(&self, scope: Scope, name: &std::ffi::CStr) -> u32 {
-        self.intern(|frames| {
+    fn operator_frame(&self, full: bool, scope: Scope, name: &std::ffi::CStr) -> u32 {
+        self.intern(full, |frames| {
             let name = frames.text(&name.to_string_lossy());
             match scope {
                 Scope::Backward => FrameKey::Backward { name },
@@ -217,8 +239,8 @@ impl Process {
 
     /// The frame of a line of Python.
     #[cold]
-    pub(crate) fn python_frame(&self, line: &dlmonitor::PythonLine) -> u32 {
-        self.intern(|frames| FrameKey::Python {
+    pub(crate) fn python_frame(&self, full: bool, line: &dlmonitor::PythonLine) -> u32 {
+        self.intern(full, |frames| FrameKey::Python {
             function: frames.text(&line.function),
             file: frames.text(&line.file),
             line: line.line,
@@ -227,10 +249,18 @@ impl Process {
     }
 
     /// The frame of a module that is called.
-    pub(crate) fn module_frame(&self, module: usize, class: usize, name: impl FnOnce() -> String) -> u32 {
-        self.modules.frame(module, class, |path| {
+    pub(crate) fn module_frame(
+        &self,
+        full: bool,
+        (module, class): (usize, usize),
+        name: impl FnOnce() -> String,
+    ) -> u32 {
+        let frame = self.modules.frame(module, class, |path| {
             let class = name();
-            self.intern(|frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) })
-        })
+            let key = |frames: &mut Frames| FrameKey::Module { path: frames.text(path), class: frames.text(&class) };
+            // Another tree may have room for it.
+            Some(self.intern(full, key)).filter(|&frame| frame != self.overflow)
+        });
+        frame.unwrap_or(self.overflow)
     }
 }

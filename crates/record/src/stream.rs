@@ -2,6 +2,7 @@
 
 use crate::events::{Call, Inbox, TimedSample};
 use crate::process::{Process, Registered};
+use crate::window::{Change, Window};
 use dlmonitor::clock;
 use stackline_recording::{ChunkWriter, HEADER, Record, Source};
 use std::collections::BTreeMap;
@@ -34,6 +35,10 @@ pub(crate) struct Stream {
     path: PathBuf,
     file: File,
     head: stackline_recording::Process,
+    /// What processes of the same machine have in common.
+    boot: Option<u64>,
+    /// Changes of the window that were written.
+    changes: usize,
     chunk: ChunkWriter,
     records: usize,
     trees: Vec<Written>,
@@ -54,12 +59,18 @@ impl Stream {
     ///
     /// # Errors
     /// If the file cannot be made.
-    pub(crate) fn create(path: &Path, head: stackline_recording::Process, calls_left: u64) -> io::Result<Self> {
+    pub(crate) fn create(
+        path: &Path,
+        (head, boot): (stackline_recording::Process, Option<u64>),
+        calls_left: u64,
+    ) -> io::Result<Self> {
         let file = OpenOptions::new().append(true).create_new(true).open(path)?;
         let mut stream = Self {
             path: path.to_owned(),
             file,
             head,
+            boot,
+            changes: 0,
             chunk: ChunkWriter::new(),
             records: 0,
             trees: Vec::new(),
@@ -73,6 +84,9 @@ impl Stream {
         stream.write(&HEADER)?;
         // At once: whatever becomes of the process, the stream says whose it is.
         stream.push(&Record::Process(Box::new(stream.head.clone())))?;
+        if let Some(boot) = boot {
+            stream.push(&Record::Machine { boot })?;
+        }
         stream.send()?;
         Ok(stream)
     }
@@ -81,12 +95,21 @@ impl Stream {
     ///
     /// # Errors
     /// If the file cannot be written; what was written before stays readable.
-    pub(crate) fn update(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
+    pub(crate) fn update(&mut self, process: &Process, window: &Window, sources: &[Source]) -> io::Result<()> {
         // Single calls stand in the file once, and must stay there.
         if !process.traces() && self.bytes > COMPACT.max(4 * self.whole) {
-            self.start_anew(process, sources)?;
+            self.start_anew(process, window, sources)?;
         }
-        self.append(process, sources)
+        self.append(process, window, sources)
+    }
+
+    /// Nothing more comes of these trees.
+    pub(crate) fn forget(&mut self, trees: &[u32]) {
+        for &tree in trees {
+            if let Some(written) = self.trees.get_mut(tree as usize) {
+                written.counts = Vec::new();
+            }
+        }
     }
 
     /// Says which `PyTorch` the process has, unless that was said.
@@ -108,7 +131,7 @@ impl Stream {
         self.send()
     }
 
-    fn append(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
+    fn append(&mut self, process: &Process, window: &Window, sources: &[Source]) -> io::Result<()> {
         // Calls, then nodes, then frames: each refers to what exists by then.
         let samples = process.samples();
         let trees = process.trees();
@@ -126,6 +149,10 @@ impl Stream {
             }
         }
         self.sources = sources.to_vec();
+        for Change { at, step, open, at_step } in window.changes(self.changes) {
+            self.push(&Record::Window { at_ns: clock::monotonic_at(at), step, open, at_step })?;
+            self.changes += 1;
+        }
         for (index, (registered, nodes)) in trees.iter().zip(nodes).enumerate() {
             self.append_tree(index, registered, nodes)?;
         }
@@ -233,11 +260,11 @@ impl Stream {
     }
 
     /// Writes everything to a new file and lets it take the place of the old one.
-    fn start_anew(&mut self, process: &Process, sources: &[Source]) -> io::Result<()> {
+    fn start_anew(&mut self, process: &Process, window: &Window, sources: &[Source]) -> io::Result<()> {
         let beside = self.path.with_extension("new");
         let _ = std::fs::remove_file(&beside);
-        let mut anew = Self::create(&beside, self.head.clone(), self.calls_left)?;
-        anew.append(process, sources)?;
+        let mut anew = Self::create(&beside, (self.head.clone(), self.boot), self.calls_left)?;
+        anew.append(process, window, sources)?;
         std::fs::rename(&beside, &self.path)?;
         anew.path.clone_from(&self.path);
         anew.whole = anew.bytes;

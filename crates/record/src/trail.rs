@@ -238,12 +238,14 @@ impl Ground<'_> {
         let (process, interpreter) = (self.process, self.interpreter);
         let parent = if seen.module == 0 { parent } else { self.module_child(parent, seen.module) };
         let key = Key(seen.frame.instruction as u64, seen.fingerprint & !OTHER_KEY);
-        self.tree.child(parent, key, process.overflow, || process.python_frame(&interpreter.describe(seen.frame)))
+        self.tree
+            .child(parent, key, process.overflow, |full| process.python_frame(full, &interpreter.describe(seen.frame)))
     }
 
     fn module_child(&mut self, parent: NodeId, module: usize) -> NodeId {
         let class = self.interpreter.class_of(module);
-        let frame = self.process.module_frame(module, class, || self.interpreter.class_name(class));
-        self.tree.child(parent, Key::frame(frame), self.process.overflow, || frame)
+        let name = || self.interpreter.class_name(class);
+        let frame = self.process.module_frame(self.tree.is_full(), (module, class), name);
+        self.tree.child(parent, Key::frame(frame), self.process.overflow, |_| frame)
     }
 }

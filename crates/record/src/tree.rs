@@ -8,7 +8,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use stackline_recording::{Metric, Stats};
 use std::hash::Hasher;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// A node of the tree of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,8 +68,8 @@ pub(crate) struct Shared {
     slots: boxcar::Vec<Arc<[Slot]>>,
     /// Odd while the owner changes a slot.
     version: AtomicU64,
-    /// Which node ran the forward operator of a sequence number: low half the number, high half the node.
-    sequences: OnceLock<Box<[AtomicU64]>>,
+    /// What the owner remembers of forward operators, as long as there is an owner.
+    sequences: OnceLock<Weak<[AtomicU64]>>,
 }
 
 impl Shared {
@@ -77,6 +77,17 @@ impl Shared {
         let nodes = boxcar::Vec::new();
         nodes.push(Node { parent: 0, frame: u32::MAX });
         Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
+    }
+
+    /// What is left of a tree when everything in it was written: its number.
+    pub(crate) fn emptied(&self) -> Self {
+        Self {
+            id: self.id,
+            nodes: boxcar::Vec::new(),
+            slots: boxcar::Vec::new(),
+            version: AtomicU64::new(0),
+            sequences: OnceLock::new(),
+        }
     }
 
     /// All slots, each under a number that it keeps.
@@ -108,9 +119,7 @@ impl Shared {
 
     /// The node that ran the forward operator with this number on this thread, if it is remembered.
     pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
-        let entry = self.sequences.get()?[sequence as usize % SEQUENCES].load(Ordering::Acquire);
-        let node = (entry >> 32) as u32;
-        (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
+        forward(&self.sequences.get()?.upgrade()?, sequence)
     }
 
     /// Frames from the root (left out) to a node.
@@ -124,6 +133,14 @@ impl Shared {
         frames.reverse();
         frames
     }
+}
+
+/// The node that is remembered for a number.
+#[inline]
+fn forward(sequences: &[AtomicU64], sequence: u64) -> Option<NodeId> {
+    let entry = sequences.get(sequence as usize % SEQUENCES)?.load(Ordering::Acquire);
+    let node = (entry >> 32) as u32;
+    (node != 0 && entry as u32 == sequence as u32).then_some(NodeId(node))
 }
 
 /// What a child is found by, below its parent.
@@ -160,6 +177,9 @@ pub(crate) struct Owner {
     by_frame: FxHashMap<(u32, u32), u32>,
     aliases: FxHashMap<(u32, Key), u32>,
     limit: u32,
+    /// Which node ran the forward operator of a sequence number: low half the number, high half the node. Empty until
+    /// there is one.
+    sequences: Arc<[AtomicU64]>,
     /// The node that stands for all that found no place, 0 if there is room.
     overflow: u32,
     /// How often something found no place.
@@ -184,15 +204,22 @@ impl Owner {
             by_frame: FxHashMap::default(),
             aliases: FxHashMap::default(),
             limit,
+            sequences: Arc::new([]),
             overflow: 0,
             overflows: Arc::default(),
         }
     }
 
-    /// The child of `parent` with this key; if there is none, one is made with the frame that `frame` returns.
-    /// `overflow` is the frame of the node that takes what finds no place.
+    /// Whether there is no room for another node.
+    pub(crate) fn is_full(&self) -> bool {
+        self.entries.len() >= self.limit as usize
+    }
+
+    /// The child of `parent` with this key; if there is none, one is made with the frame that `frame` returns. That is
+    /// told whether the tree is full: then it shall return what is known already, and otherwise `overflow`, the frame of
+    /// the node that takes what finds no place.
     #[inline]
-    pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce() -> u32) -> NodeId {
+    pub(crate) fn child(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
         let last = self.entries[parent.0 as usize].last_child;
         let cached = &self.entries[last as usize];
         if last != 0 && cached.key == key {
@@ -211,16 +238,18 @@ impl Owner {
     }
 
     #[cold]
-    fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce() -> u32) -> NodeId {
-        let frame = frame();
-        if let Some(&node) = self.by_frame.get(&(parent.0, frame)) {
+    fn insert(&mut self, parent: NodeId, key: Key, overflow: u32, frame: impl FnOnce(bool) -> u32) -> NodeId {
+        let full = self.is_full();
+        let frame = frame(full);
+        let known = self.by_frame.get(&(parent.0, frame)).filter(|_| !full || frame != overflow);
+        if let Some(&node) = known {
             if self.aliases.len() >= MAX_ALIASES {
                 self.aliases.clear();
             }
             self.aliases.insert((parent.0, key), node);
             return NodeId(node);
         }
-        if self.entries.len() >= self.limit as usize {
+        if full {
             self.overflows.fetch_add(1, Ordering::Relaxed);
             if self.overflow == 0 {
                 self.overflow = self.push(ROOT.0, Key::frame(overflow), overflow);
@@ -278,15 +307,24 @@ impl Owner {
 
     /// Remembers which node runs the forward operator of a sequence number. The last one with a number counts.
     #[inline]
-    pub(crate) fn remember_forward(&self, sequence: u64, node: NodeId) {
+    pub(crate) fn remember_forward(&mut self, sequence: u64, node: NodeId) {
+        if self.sequences.is_empty() {
+            self.sequences = (0..SEQUENCES).map(|_| AtomicU64::new(0)).collect();
+            let _ = self.shared.sequences.set(Arc::downgrade(&self.sequences));
+        }
         let entry = u64::from(node.0) << 32 | u64::from(sequence as u32);
-        let sequences = self.shared.sequences.get_or_init(|| (0..SEQUENCES).map(|_| AtomicU64::new(0)).collect());
-        sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
+        self.sequences[sequence as usize % SEQUENCES].store(entry, Ordering::Release);
+    }
+
+    /// As [`Shared::forward`], for the owner.
+    #[inline]
+    pub(crate) fn forward(&self, sequence: u64) -> Option<NodeId> {
+        forward(&self.sequences, sequence)
     }
 
     /// Forgets all sequence numbers: another thread takes the tree over.
     pub(crate) fn forget_forward(&self) {
-        for entry in self.shared.sequences.get().into_iter().flatten() {
+        for entry in self.sequences.iter() {
             if entry.load(Ordering::Relaxed) != 0 {
                 entry.store(0, Ordering::Relaxed);
             }
@@ -337,7 +375,7 @@ mod tests {
             let mut owner = Owner::new(0, u32::MAX);
             let mut truth: HashMap<Vec<u64>, Stats> = HashMap::new();
             for (path, value) in &calls {
-                let node = path.iter().fold(ROOT, |node, &key| owner.child(node, Key(key, 1), 0, || key as u32));
+                let node = path.iter().fold(ROOT, |node, &key| owner.child(node, Key(key, 1), 0, |_| key as u32));
                 owner.add_call(node, *value, value * 2);
                 truth.entry(path.clone()).or_default().add(*value);
             }
@@ -356,9 +394,9 @@ mod tests {
     #[test]
     fn a_full_tree_counts_what_it_leaves_out() {
         let mut owner = Owner::new(0, 3);
-        let nodes: Vec<_> = (0..10).map(|key| owner.child(ROOT, Key(key, 0), 77, || key as u32)).collect();
+        let nodes: Vec<_> = (0..10).map(|key| owner.child(ROOT, Key(key, 0), 77, |_| key as u32)).collect();
         assert_eq!(owner.shared.path(nodes[9]), [77]);
-        assert_eq!(owner.child(ROOT, Key(0, 0), 77, || 0), nodes[0]);
+        assert_eq!(owner.child(ROOT, Key(0, 0), 77, |_| 0), nodes[0]);
         assert_eq!(owner.overflows.load(std::sync::atomic::Ordering::Relaxed), 8);
     }
 
@@ -367,7 +405,7 @@ mod tests {
         let mut owner = Owner::new(0, 10);
         let mut looked_at = 0;
         let mut child = |owner: &mut Owner, parent, key| {
-            owner.child(parent, Key(key, 0), 77, || {
+            owner.child(parent, Key(key, 0), 77, |_| {
                 looked_at += 1;
                 5
             })
@@ -386,7 +424,7 @@ mod tests {
     #[test]
     fn values_are_read_from_one_moment() {
         let mut owner = Owner::new(0, 10);
-        let node = owner.child(ROOT, Key(1, 0), 0, || 5);
+        let node = owner.child(ROOT, Key(1, 0), 0, |_| 5);
         owner.add_call(node, 3, 3);
         let shared = std::sync::Arc::clone(&owner.shared);
         let reader = std::thread::spawn(move || {
@@ -409,12 +447,16 @@ mod tests {
     #[test]
     fn the_last_operator_with_a_number_is_its_forward() {
         let mut owner = Owner::new(0, 10);
-        let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, || 0));
+        let [outer, inner] = [1, 2].map(|key| owner.child(ROOT, Key(key, 0), 0, |_| 0));
         owner.remember_forward(7, outer);
         owner.remember_forward(7, inner);
-        assert_eq!(owner.shared.forward(7), Some(inner));
+        assert_eq!((owner.shared.forward(7), owner.forward(7)), (Some(inner), Some(inner)));
         assert_eq!(owner.shared.forward(8), None);
         owner.forget_forward();
         assert_eq!(owner.shared.forward(7), None);
+        owner.remember_forward(7, outer);
+        let shared = std::sync::Arc::clone(&owner.shared);
+        drop(owner);
+        assert_eq!(shared.forward(7), None, "nobody owns the tree any more");
     }
 }

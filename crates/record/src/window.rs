@@ -1,8 +1,10 @@
 //! Which part of a program is recorded: by time, by training steps, or one step of so many.
 
+use dlmonitor::clock;
 use stackline_recording::OPTIMIZER_STEP;
 use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What shall be recorded. All conditions must hold.
@@ -66,18 +68,46 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
 }
 
+/// That recording began or paused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// When, in ticks.
+    pub(crate) at: u64,
+    /// Steps that had ended by then.
+    pub(crate) step: u64,
+    /// Whether it began.
+    pub(crate) open: bool,
+    /// Whether that was where a step ended, or at the very beginning.
+    pub(crate) at_step: bool,
+}
+
+/// What a step or the time may change, one at a time.
+#[derive(Debug, Default)]
+struct Past {
+    /// Steps that ended.
+    step: u64,
+    /// Changes so far, if they are kept.
+    changes: Vec<Change>,
+}
+
 /// Whether the program is in the part that is wanted.
 #[derive(Debug)]
 pub(crate) struct Window {
     wanted: Wanted,
     open: AtomicBool,
-    step: AtomicU64,
+    past: Mutex<Past>,
+    /// Whether changes are kept for the stream, and all of the program is not wanted anyway.
+    kept: bool,
 }
 
 impl Window {
-    pub(crate) fn new(wanted: Wanted) -> Self {
-        let open = AtomicBool::new(wanted.holds(0, Duration::ZERO));
-        Self { wanted, open, step: AtomicU64::new(0) }
+    /// `keep` has the changes kept, the first state as the first of them.
+    pub(crate) fn new(wanted: Wanted, keep: bool) -> Self {
+        let kept = keep && wanted != Wanted::default();
+        let open = wanted.holds(0, Duration::ZERO);
+        let first = Change { at: clock::ticks(), step: 0, open, at_step: true };
+        let past = Past { step: 0, changes: if kept { vec![first] } else { Vec::new() } };
+        Self { wanted, open: AtomicBool::new(open), past: Mutex::new(past), kept }
     }
 
     /// Whether to record now.
@@ -93,14 +123,30 @@ impl Window {
 
     /// A step ended so long after the start.
     pub(crate) fn step_ended(&self, elapsed: Duration) {
-        self.step.fetch_add(1, Ordering::Relaxed);
-        self.look(elapsed);
+        let mut past = self.past();
+        past.step += 1;
+        self.change(&mut past, elapsed, true);
     }
 
     /// Time passed.
     pub(crate) fn look(&self, elapsed: Duration) {
-        let step = self.step.load(Ordering::Relaxed);
-        self.open.store(self.wanted.holds(step, elapsed), Ordering::Relaxed);
+        self.change(&mut self.past(), elapsed, false);
+    }
+
+    /// The changes from the `from`-th on.
+    pub(crate) fn changes(&self, from: usize) -> Vec<Change> {
+        self.past().changes.get(from..).unwrap_or(&[]).to_vec()
+    }
+
+    fn past(&self) -> MutexGuard<'_, Past> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, past: &mut Past, elapsed: Duration, at_step: bool) {
+        let open = self.wanted.holds(past.step, elapsed);
+        if self.open.swap(open, Ordering::Relaxed) != open && self.kept {
+            past.changes.push(Change { at: clock::ticks(), step: past.step, open, at_step });
+        }
     }
 }
 
@@ -126,14 +172,19 @@ mod tests {
 
     #[test]
     fn steps_and_times_open_and_close_it() {
-        let window = Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap());
+        let window = Window::new(wanted(Some("2..3"), None, Some("1500ms"), Some("2s")).unwrap(), true);
         let mut open = Vec::new();
         for second in 0..6 {
             open.push(window.is_open());
             window.step_ended(Duration::from_secs(second));
         }
         assert_eq!(open, [false, false, false, true, false, false]);
-        let window = Window::new(wanted(None, Some("3"), None, None).unwrap());
+        let changes: Vec<_> = window.changes(0).iter().map(|c| (c.step, c.open, c.at_step)).collect();
+        assert_eq!(changes, [(0, false, true), (3, true, true), (4, false, true)]);
+        assert_eq!(window.changes(2), window.changes(0)[2..]);
+        window.look(Duration::from_secs(2));
+        assert_eq!(window.changes(3), [], "step 6 is none of those that are wanted");
+        let window = Window::new(wanted(None, Some("3"), None, None).unwrap(), false);
         let steps: Vec<bool> = (0..7)
             .map(|_| {
                 let open = window.is_open();
@@ -142,6 +193,15 @@ mod tests {
             })
             .collect();
         assert_eq!(steps, [true, false, false, true, false, false, true]);
-        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap()).is_open());
+        assert_eq!(window.changes(0), [], "nobody asked for them");
+        assert!(Window::new(wanted(Some("..5"), None, None, None).unwrap(), true).is_open());
+        let window = Window::new(wanted(None, None, Some("1s"), None).unwrap(), true);
+        window.step_ended(Duration::ZERO);
+        window.look(Duration::from_secs(2));
+        assert_eq!(
+            window.changes(1).iter().map(|c| (c.step, c.open, c.at_step)).collect::<Vec<_>>(),
+            [(1, true, false)]
+        );
+        assert_eq!(Window::new(Wanted::default(), true).changes(0), [], "all of the program is wanted");
     }
 }

@@ -28,6 +28,29 @@ fn check(version: &str) {
     assert_eq!(differences, 0, "{said}");
 }
 
+/// Code that lies where other code was is not taken for it.
+fn tell_apart(version: &str) {
+    let Some(python) = interpreters(version).pop() else {
+        println!("skipped: no CPython {version} on PATH or in pyenv");
+        return;
+    };
+    let program = here("tests/programs/identity.py");
+    let output = Command::new(&python).arg(program).arg(recorder()).arg("40000").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let numbers: Vec<u64> = said.split_whitespace().map(|number| number.parse().unwrap()).collect();
+    println!("{version}: {numbers:?}");
+    assert!(numbers[0] > 1000, "addresses were used again: {numbers:?}");
+    assert_eq!(numbers[1], 0, "{numbers:?}");
+}
+
+#[test]
+fn code_at_an_address_that_is_used_again() {
+    for version in ["3.10", "3.11", "3.12", "3.13"] {
+        tell_apart(version);
+    }
+}
+
 #[test]
 fn cpython_3_10() {
     check("3.10");

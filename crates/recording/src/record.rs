@@ -116,6 +116,23 @@ pub enum Record {
         /// Its version.
         version: String,
     },
+    /// The machine that the process ran on; it comes right after the process.
+    Machine {
+        /// A hash of the kernel's id of this boot (`/proc/sys/kernel/random/boot_id`) and of the clock's namespace:
+        /// processes with the same one share `CLOCK_MONOTONIC`.
+        boot: u64,
+    },
+    /// Recording began or paused, in `trace` mode and only where a part of the program was asked for.
+    Window {
+        /// When, `CLOCK_MONOTONIC`.
+        at_ns: i64,
+        /// How many training steps had ended by then: the number of the one that runs.
+        step: u64,
+        /// Whether it began.
+        open: bool,
+        /// Whether that was where a step ended, or the start of the process.
+        at_step: bool,
+    },
 }
 
 /// A watched process.

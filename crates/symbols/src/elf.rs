@@ -1,34 +1,96 @@
 //! What is needed of an ELF file.
+//!
+//! Its tables may be made to deceive: thousands of headers that name the same bytes, names without an end, sections
+//! that unpack to any size. So each table is gone through once, names are looked at up to a length, and what is unpacked
+//! has one budget for the whole file.
 
-use object::elf::{FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64};
-use object::read::elf::{ElfFile64, ElfSection64, ProgramHeader as _, SymbolTable};
-use object::{CompressionFormat, LittleEndian, Object as _, ObjectSection as _};
+use object::elf::{
+    ELFCOMPRESS_ZLIB, ELFCOMPRESS_ZSTD, FileHeader64, NT_GNU_BUILD_ID, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64,
+    SHF_COMPRESSED, SHT_NOBITS, SectionHeader64,
+};
+use object::read::elf::{
+    CompressionHeader as _, ElfFile64, FileHeader as _, NoteIterator, ProgramHeader as _, SectionHeader as _,
+    SymbolTable,
+};
+use object::{LittleEndian, SectionIndex};
 use std::borrow::Cow;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Decompressed sections are read up to this length.
-const MAX_SECTION: u64 = 4 << 30;
+/// Sections of one file that are packed are read up to this length in all,
+const MAX_UNPACKED: u64 = 4 << 30;
+/// and up to so many times the file's own, which compilers stay far below,
+const MAX_RATIO: u64 = 32;
+/// but to this one in any case.
+const UNPACKED_ANYWAY: u64 = 64 << 20;
+/// Notes of one file that are looked at: real ones have a handful.
+const MAX_NOTES: usize = 1024;
+/// Longest name of a section that is asked for.
+const MAX_SECTION_NAME: usize = 32;
+/// Name and checksum: the size of what introduces a section that is packed in the older way.
+const OLD_HEADER: usize = 12;
 const PAGE: u64 = 4096;
 
 /// Order of bytes: little-endian on all that can be recorded.
 pub(crate) const ENDIAN: LittleEndian = LittleEndian;
 
-type Section<'a, 'b> = ElfSection64<'a, 'b, LittleEndian>;
+type Section = SectionHeader64<LittleEndian>;
 
 /// A symbol table.
 pub(crate) type Symbols<'a> = SymbolTable<'a, FileHeader64<LittleEndian>>;
+
+/// A table of names.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Strings<'a>(&'a [u8]);
+
+impl<'a> Strings<'a> {
+    /// The name at an offset; `None` if it is longer than that, or has no end.
+    pub(crate) fn name(self, at: u32, longest: usize) -> Option<&'a [u8]> {
+        let rest = self.0.get(at as usize..)?;
+        let rest = rest.get(..=longest).unwrap_or(rest);
+        Some(&rest[..rest.iter().position(|&byte| byte == 0)?])
+    }
+}
 
 /// An ELF file of 64 bits.
 #[derive(Debug)]
 pub(crate) struct Elf<'a> {
     pub(crate) file: ElfFile64<'a, LittleEndian>,
     bytes: &'a [u8],
+    /// The sections with names that somebody could ask for; of several with one name, the first.
+    sections: BTreeMap<&'a [u8], &'a Section>,
+    /// Bytes that may still be unpacked.
+    unpack: Cell<u64>,
 }
 
 impl<'a> Elf<'a> {
     /// Parses the headers; `None` if they make no sense.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
-        Some(Self { file: ElfFile64::parse(bytes).ok()?, bytes })
+        let unpack = (bytes.len() as u64).saturating_mul(MAX_RATIO).clamp(UNPACKED_ANYWAY, MAX_UNPACKED);
+        let file = ElfFile64::parse(bytes).ok()?;
+        let mut elf = Self { file, bytes, sections: BTreeMap::new(), unpack: Cell::new(unpack) };
+        elf.sections = elf.named_sections();
+        Some(elf)
+    }
+
+    fn named_sections(&self) -> BTreeMap<&'a [u8], &'a Section> {
+        let mut sections = BTreeMap::new();
+        let names = self.file.elf_header().section_strings_index(ENDIAN, self.bytes);
+        let names = names.map(|section| self.strings(section)).unwrap_or_default();
+        for section in self.file.elf_section_table().iter() {
+            let name = names.name(section.sh_name(ENDIAN), MAX_SECTION_NAME);
+            if let Some(name) = name.filter(|name| name.starts_with(b".")) {
+                sections.entry(name).or_insert(section);
+            }
+        }
+        sections
+    }
+
+    /// The names in a section, of symbols or of other sections.
+    pub(crate) fn strings(&self, section: SectionIndex) -> Strings<'a> {
+        let section = self.file.elf_section_table().section(section);
+        Strings(section.ok().and_then(|section| section.data(ENDIAN, self.bytes).ok()).unwrap_or_default())
     }
 
     fn headers(&self) -> &'a [ProgramHeader64<LittleEndian>] {
@@ -61,43 +123,42 @@ impl<'a> Elf<'a> {
     /// Whether one of its notes is this build id. Tools that edit files leave stale ones: some are only in the segments,
     /// some only in the sections.
     pub(crate) fn has_build_id(&self, wanted: &[u8]) -> bool {
-        let in_sections = self.file.build_id().ok().flatten();
-        let is_wanted = |id: &[u8]| id.get(..wanted.len()) == Some(wanted) && (id.len() == wanted.len());
-        in_sections.is_some_and(is_wanted) || self.segment_build_ids().any(is_wanted)
+        self.build_ids().any(|id| id == wanted)
     }
 
     /// Its build id.
     pub(crate) fn build_id(&self) -> Option<&'a [u8]> {
-        let in_sections = self.file.build_id().ok().flatten();
-        in_sections.or_else(|| self.segment_build_ids().next()).filter(|id| !id.is_empty())
+        self.build_ids().find(|id| !id.is_empty())
     }
 
-    fn segment_build_ids(&self) -> impl Iterator<Item = &'a [u8]> {
-        let all = self.headers().iter().filter_map(|header| header.notes(ENDIAN, self.bytes).ok().flatten());
-        all.filter_map(|mut notes| {
-            while let Ok(Some(note)) = notes.next() {
-                if note.name() == b"GNU" && note.n_type(ENDIAN) == NT_GNU_BUILD_ID {
-                    return Some(note.desc());
-                }
-            }
-            None
-        })
+    /// The first of each section with notes, and then of each segment.
+    fn build_ids(&self) -> impl Iterator<Item = &'a [u8]> {
+        let sections = self.file.elf_section_table().iter();
+        let sections = sections.filter_map(|section| section.notes(ENDIAN, self.bytes).ok().flatten());
+        let segments = self.headers().iter().filter_map(|header| header.notes(ENDIAN, self.bytes).ok().flatten());
+        let mut left = MAX_NOTES;
+        sections.chain(segments).filter_map(move |notes| build_id(notes, &mut left))
     }
 
     /// The name of a separate debug file, and its checksum.
     pub(crate) fn debug_link(&self) -> Option<(&'a [u8], u32)> {
-        self.file.gnu_debuglink().ok().flatten()
+        let data = self.data(".gnu_debuglink")?;
+        let end = data.iter().position(|&byte| byte == 0)?;
+        let checksum = data.get((end + 1).next_multiple_of(4)..)?.first_chunk()?;
+        Some((&data[..end], u32::from_le_bytes(*checksum)))
     }
 
     /// The path of a file that several debug files share, and its build id.
     pub(crate) fn shared_debug_link(&self) -> Option<(&'a [u8], &'a [u8])> {
-        self.file.gnu_debugaltlink().ok().flatten()
+        let data = self.data(".gnu_debugaltlink")?;
+        let end = data.iter().position(|&byte| byte == 0)?;
+        Some((&data[..end], &data[end + 1..]))
     }
 
     /// Whether it describes its source.
     pub(crate) fn has_debug_info(&self) -> bool {
         self.find(".debug_info")
-            .is_some_and(|section| section.compressed_data().is_ok_and(|packed| !packed.data.is_empty()))
+            .is_some_and(|(section, _)| section.sh_type(ENDIAN) != SHT_NOBITS && section.sh_size(ENDIAN) > 0)
     }
 
     /// Tables of symbols: all, and those that the dynamic linker knows.
@@ -105,34 +166,61 @@ impl<'a> Elf<'a> {
         [self.file.elf_symbol_table(), self.file.elf_dynamic_symbol_table()]
     }
 
-    /// A section, or its older packed form (`.zdebug_…`), which the library finds only with a feature that brings a
-    /// decompressor of its own.
-    fn find(&self, name: &str) -> Option<Section<'a, '_>> {
-        self.file.section_by_name(name).or_else(|| self.file.section_by_name(&name.replacen(".debug_", ".zdebug_", 1)))
+    /// A section, or its older packed form (`.zdebug_…`), and whether it is that.
+    fn find(&self, name: &str) -> Option<(&'a Section, bool)> {
+        let find = |name: &str| self.sections.get(name.as_bytes()).copied();
+        let old = || Some((find(&name.replacen(".debug_", ".zdebug_", 1))?, true));
+        find(name).map(|section| (section, false)).or_else(old)
     }
 
-    /// A section's bytes, decompressed if they have to; `None` if it has none.
+    fn data(&self, name: &str) -> Option<&'a [u8]> {
+        self.find(name)?.0.data(ENDIAN, self.bytes).ok()
+    }
+
+    /// A section's bytes, decompressed if they have to; `None` if it has none, or is too large with those before it.
     pub(crate) fn section(&self, name: &str) -> Option<Cow<'a, [u8]>> {
-        let section = self.find(name)?;
-        let packed = section.compressed_data().ok()?;
-        let bytes = match packed.format {
-            CompressionFormat::None => Cow::Borrowed(packed.data),
-            CompressionFormat::Zlib => {
-                Cow::Owned(unpack(flate2::read::ZlibDecoder::new(packed.data), packed.uncompressed_size)?)
-            }
-            CompressionFormat::Zstandard => Cow::Owned(unpack(
-                zstd::stream::read::Decoder::with_buffer(packed.data).ok()?,
-                packed.uncompressed_size,
-            )?),
-            _ => return None,
+        let (section, is_old) = self.find(name)?;
+        let data = section.data(ENDIAN, self.bytes).ok()?;
+        let bytes = if is_old {
+            let (header, packed) = data.split_at_checked(OLD_HEADER)?;
+            let size = header.strip_prefix(b"ZLIB")?.first_chunk().copied().map(u64::from_be_bytes)?;
+            Cow::Owned(self.unpack(flate2::read::ZlibDecoder::new(packed), size)?)
+        } else if section.sh_flags(ENDIAN) & SHF_COMPRESSED == SHF_COMPRESSED {
+            let (header, at, length) = section.compression(ENDIAN, self.bytes).ok()??;
+            let packed = self.bytes.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(length).ok()?)?;
+            let size = header.ch_size(ENDIAN);
+            Cow::Owned(match header.ch_type(ENDIAN) {
+                ELFCOMPRESS_ZLIB => self.unpack(flate2::read::ZlibDecoder::new(packed), size)?,
+                ELFCOMPRESS_ZSTD => self.unpack(zstd::stream::read::Decoder::with_buffer(packed).ok()?, size)?,
+                _ => return None,
+            })
+        } else {
+            Cow::Borrowed(data)
         };
         (!bytes.is_empty()).then_some(bytes)
     }
+
+    /// Grows with what really comes: the size that a file promises may be anything.
+    fn unpack(&self, stream: impl Read, size: u64) -> Option<Vec<u8>> {
+        let left = self.unpack.get();
+        if size > left {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        let outcome = stream.take(size).read_to_end(&mut bytes);
+        // What came to nothing has cost as much.
+        self.unpack.set(left.saturating_sub(bytes.len() as u64));
+        (outcome.is_ok() && bytes.len() as u64 == size).then_some(bytes)
+    }
 }
 
-/// Grows with what really comes: the size that a file promises may be anything.
-fn unpack(stream: impl Read, size: u64) -> Option<Vec<u8>> {
-    let mut bytes = Vec::new();
-    stream.take(size.min(MAX_SECTION)).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 == size).then_some(bytes)
+/// The build id among notes, of which so many may be looked at.
+fn build_id<'a>(mut notes: NoteIterator<'a, FileHeader64<LittleEndian>>, left: &mut usize) -> Option<&'a [u8]> {
+    while let Ok(Some(note)) = notes.next() {
+        *left = left.checked_sub(1)?;
+        if note.name() == b"GNU" && note.n_type(ENDIAN) == NT_GNU_BUILD_ID {
+            return Some(note.desc());
+        }
+    }
+    None
 }

@@ -19,11 +19,12 @@ mod elf;
 mod fingerprint;
 #[expect(unsafe_code, reason = "maps files")]
 mod map;
+mod meter;
 mod table;
 
 pub use demangle::demangle;
 
-use dwarf::DebugInfo;
+use dwarf::{Chain, DebugInfo};
 use elf::Elf;
 use map::{Mapped, map};
 use std::path::{Path, PathBuf};
@@ -116,24 +117,33 @@ impl Symbolizer {
             None => by_id,
         };
         let separate_elf = separate.as_ref().and_then(|found| Elf::parse(&found.bytes));
-        let Some(base) = elf.as_ref().or(separate_elf.as_ref()).and_then(Elf::base) else {
-            return Names { state, frames: vec![Vec::new(); offsets.len()] };
-        };
-        let addresses: Vec<u64> = offsets.iter().map(|offset| base.wrapping_add(*offset)).collect();
-        let tables: Vec<&Elf<'_>> = elf.iter().chain(&separate_elf).collect();
-        let symbols = table::names(&tables, &addresses);
+        let files: Vec<&Elf<'_>> = elf.iter().chain(&separate_elf).collect();
         let debug = match (&elf, &separate_elf, &separate) {
-            (Some(elf), _, _) if has_debug_info => DebugInfo::load(elf, &library.path, &self.debug_folders),
-            (_, Some(elf), Some(found)) => DebugInfo::load(elf, &found.path, &self.debug_folders),
+            (Some(elf), _, _) if has_debug_info => Some(DebugInfo::load(elf, &library.path, &self.debug_folders)),
+            (_, Some(elf), Some(found)) => Some(DebugInfo::load(elf, &found.path, &self.debug_folders)),
             _ => None,
         };
-        let context = debug.as_ref().and_then(DebugInfo::context);
-        let each = addresses.iter().zip(symbols).map(|(&address, symbol)| {
-            let (frames, is_whole) = context.as_ref().map(|c| dwarf::frames(c, address)).unwrap_or_default();
-            with_symbol(frames, symbol.filter(|_| !is_whole))
-        });
-        Names { state, frames: each.collect() }
+        Names { state, frames: chains(&files, debug.as_ref(), offsets) }
     }
+}
+
+/// Names of offsets in a library that is in memory, byte for byte as its file is, and known to be the right one:
+/// [`Names::frames`]. Other files are not looked for.
+#[must_use]
+pub fn names_in(bytes: &[u8], offsets: &[u64]) -> Vec<Vec<Frame>> {
+    let Some(elf) = Elf::parse(bytes) else { return vec![Vec::new(); offsets.len()] };
+    let debug = elf.has_debug_info().then(|| DebugInfo::of(&elf));
+    chains(&[&elf], debug.as_ref(), offsets)
+}
+
+/// The functions at each offset, by the symbol tables of files and by debug information.
+fn chains(files: &[&Elf<'_>], debug: Option<&DebugInfo<'_>>, offsets: &[u64]) -> Vec<Vec<Frame>> {
+    let Some(base) = files.first().and_then(|elf| elf.base()) else { return vec![Vec::new(); offsets.len()] };
+    let addresses: Vec<u64> = offsets.iter().map(|offset| base.wrapping_add(*offset)).collect();
+    let symbols = table::names(files, &addresses);
+    let frames = debug.map_or_else(|| vec![Chain::default(); addresses.len()], |debug| debug.frames(&addresses));
+    let each = frames.into_iter().zip(symbols);
+    each.map(|((frames, is_whole), symbol)| with_symbol(frames, symbol.filter(|_| !is_whole))).collect()
 }
 
 /// The hash by which a library without build id is known: [`Library::content`] of the file as it is now.

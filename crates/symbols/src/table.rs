@@ -1,13 +1,37 @@
 //! Functions by symbol tables: one pass over a table for all addresses, so that nothing has to be kept of it.
 
-use crate::elf::{ENDIAN, Elf, Symbols};
+use crate::elf::{ENDIAN, Elf, Strings};
 use object::elf::{SHF_EXECINSTR, STB_GLOBAL, STB_WEAK, STT_FUNC, STT_GNU_IFUNC, STT_NOTYPE, SectionHeader64, Sym64};
 use object::read::elf::{SectionHeader as _, Sym as _};
 use object::{LittleEndian, SectionIndex};
 use std::cmp::Reverse;
 
-/// Comparisons of symbols with addresses, per table: a table that needs more was made to deceive.
+/// What a table may cost, in bytes of names and comparisons of symbols with addresses, besides so much for each symbol
+/// and address: a table that needs more was made to deceive, and the rest of it is left out.
 const MAX_WORK: usize = 1 << 26;
+const WORK_PER_ROW: usize = 256;
+/// Longest name.
+const MAX_NAME: usize = 64 << 10;
+
+/// What a table may still cost.
+struct Work(usize);
+
+impl Work {
+    /// Takes so much of it; `None` if it is used up.
+    fn take(&mut self, cost: usize) -> Option<()> {
+        let left = self.0.checked_sub(cost);
+        self.0 = left.unwrap_or(0);
+        left.map(|_| ())
+    }
+
+    fn name<'a>(&mut self, strings: Strings<'a>, symbol: &Sym64<LittleEndian>) -> Option<&'a [u8]> {
+        // What would cost more than is left is not looked at.
+        let name = strings.name(symbol.st_name(ENDIAN), MAX_NAME.min(self.0));
+        // One without an end was looked at as far as it may go.
+        self.take(name.map_or(MAX_NAME, <[u8]>::len) + 1)?;
+        name
+    }
+}
 
 /// A symbol that names an address. The greatest one names it best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,24 +59,24 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
     let mut unsized_symbols = Vec::new();
     for file in files {
         for table in file.symbol_tables() {
-            let mut work = 0;
+            let strings = file.strings(table.string_section());
+            let rows = table.len().saturating_add(addresses.len());
+            let mut work = Work(MAX_WORK.saturating_add(rows.saturating_mul(WORK_PER_ROW)));
             for symbol in table.symbols() {
-                let Some((section, is_function)) = code(file, table, symbol) else { continue };
+                let Some((section, is_function)) = code(file, strings, symbol, &mut work) else { continue };
                 let (start, size) = (symbol.st_value(ENDIAN), symbol.st_size(ENDIAN));
                 let first = sorted.partition_point(|&address| address < start);
                 let Some(latest) = starts.get_mut(first) else { continue };
                 *latest = start.max(*latest);
                 if size == 0 {
-                    unsized_symbols.push((table, symbol, section, is_function, first));
+                    unsized_symbols.push((strings, symbol, section, is_function, first));
                     continue;
                 }
                 let end = start.saturating_add(size);
                 for (address, best) in sorted[first..].iter().zip(&mut best[first..]) {
-                    work += 1;
-                    if *address >= end || work > MAX_WORK {
+                    if *address >= end || consider(best, strings, symbol, is_function, &mut work).is_none() {
                         break;
                     }
-                    consider(best, table, symbol, is_function);
                 }
             }
         }
@@ -60,16 +84,16 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
     for at in 1..starts.len() {
         starts[at] = starts[at].max(starts[at - 1]);
     }
-    let mut work = 0;
-    for (table, symbol, section, is_function, first) in unsized_symbols {
+    let rows = unsized_symbols.len().saturating_add(addresses.len());
+    let mut work = Work(MAX_WORK.saturating_add(rows.saturating_mul(WORK_PER_ROW)));
+    for (strings, symbol, section, is_function, first) in unsized_symbols {
         let start = symbol.st_value(ENDIAN);
         let end = section.sh_addr(ENDIAN).saturating_add(section.sh_size(ENDIAN));
         for at in first..sorted.len() {
-            work += 1;
-            if starts[at] != start || sorted[at] >= end || work > MAX_WORK {
+            let ends = starts[at] != start || sorted[at] >= end;
+            if ends || consider(&mut best[at], strings, symbol, is_function, &mut work).is_none() {
                 break;
             }
-            consider(&mut best[at], table, symbol, is_function);
         }
     }
     let mut names = vec![None; addresses.len()];
@@ -82,8 +106,9 @@ pub(crate) fn names<'a>(files: &[&Elf<'a>], addresses: &[u64]) -> Vec<Option<&'a
 /// The section of code that a symbol lies in, and whether it is a function; `None` if it is none.
 fn code<'a>(
     file: &Elf<'a>,
-    table: &Symbols<'a>,
+    strings: Strings<'a>,
     symbol: &Sym64<LittleEndian>,
+    work: &mut Work,
 ) -> Option<(&'a SectionHeader64<LittleEndian>, bool)> {
     let is_function = match symbol.st_type() {
         STT_FUNC | STT_GNU_IFUNC => true,
@@ -97,25 +122,25 @@ fn code<'a>(
     let section = file.file.elf_section_table().section(SectionIndex(symbol.st_shndx(ENDIAN).0.into())).ok()?;
     let is_code = section.sh_flags(ENDIAN) & SHF_EXECINSTR == SHF_EXECINSTR;
     // Marks of ARM (`$x`), and labels that compilers made.
-    let is_name = is_function || !matches!(table.symbol_name(ENDIAN, symbol).ok()?, [b'$' | b'.', ..] | []);
-    (is_code && is_name).then_some((section, is_function))
+    let mut is_name = || is_function || !matches!(work.name(strings, symbol), Some([b'$' | b'.', ..] | []) | None);
+    (is_code && is_name()).then_some((section, is_function))
 }
 
+/// Whether a symbol names an address better than what does so far; `None` when no more work may be done.
 fn consider<'a>(
     best: &mut Option<Candidate<'a>>,
-    table: &Symbols<'a>,
+    strings: Strings<'a>,
     symbol: &Sym64<LittleEndian>,
     is_function: bool,
-) {
+    work: &mut Work,
+) -> Option<()> {
+    work.take(1)?;
     let (sized, start) = (symbol.st_size(ENDIAN) > 0, symbol.st_value(ENDIAN));
     // Names are looked at only where they decide.
     if best.is_some_and(|best| (best.sized, best.start, best.is_function) > (sized, start, is_function)) {
-        return;
+        return Some(());
     }
-    let Ok(name) = table.symbol_name(ENDIAN, symbol) else { return };
-    if name.is_empty() {
-        return;
-    }
+    let Some(name) = work.name(strings, symbol).filter(|name| !name.is_empty()) else { return Some(()) };
     let candidate = Candidate {
         sized,
         start,
@@ -130,4 +155,5 @@ fn consider<'a>(
         name: Reverse(name),
     };
     *best = (*best).max(Some(candidate));
+    Some(())
 }

@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
+#[path = "support/made.rs"]
+mod made;
 mod support;
 
 use proptest::prelude::*;
-use stackline_symbols::{Library, Symbolizer, content};
+use stackline_symbols::{Library, Symbolizer, content, names_in};
+use std::time::{Duration, Instant};
 use support::{Folder, build_id, functions, have};
 
 /// Asks for names in a file of these bytes, as whoever recorded it.
@@ -71,4 +74,36 @@ fn damaged_libraries_have_an_answer() {
             })
             .unwrap();
     }
+}
+
+/// The most memory that this process ever had, in kB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+/// Files of a few kB, of which each byte decides something: whatever becomes of them, the answer comes soon and is small.
+#[test]
+fn damaged_made_files_have_an_answer_within_bounds() {
+    let files = [made::with_lines(), made::inlined(5).finish(), made::inlined(40).finish()];
+    let offsets = [0, made::CODE, made::CODE + 8, made::CODE + 64, made::CODE + 0x900, u64::MAX];
+    let mut runner =
+        proptest::test_runner::TestRunner::new(ProptestConfig { cases: 4000, ..ProptestConfig::default() });
+    let anywhere =
+        proptest::collection::vec((0.0..1.0, prop_oneof![any::<u8>(), Just(0), Just(0xff), 1_u8..16]), 1..12);
+    runner
+        .run(&(0..files.len(), anywhere), |(file, changes)| {
+            let before = Instant::now();
+            let names = names_in(&damaged(&files[file], &changes, 1.0), &offsets);
+            prop_assert_eq!(names.len(), offsets.len());
+            prop_assert!(before.elapsed() < Duration::from_secs(20), "{:?}", before.elapsed());
+            Ok(())
+        })
+        .unwrap();
+    assert!(peak() < 2 << 20, "{} kB", peak());
+    // What is whole says all there is.
+    let names = names_in(&files[0], &[made::CODE + 0x900]).remove(0);
+    let names: Vec<_> = names.iter().map(|f| (f.function.as_str(), f.file.as_str(), f.line)).collect();
+    assert_eq!(names, [("f()", "folder/file.c", 9)]);
 }

@@ -50,6 +50,9 @@ impl Common {
                 code_first_line: layout.code_first_line,
                 code_lines: layout.code_lines,
                 code_version: layout.code_version,
+                code_file: if layout.code_version.is_none() { layout.code_file } else { common.code_file },
+                code_name: if layout.code_version.is_none() { layout.code_name } else { common.code_name },
+                bytes_data: if layout.code_version.is_none() { layout.bytes_data } else { common.bytes_data },
                 ..common
             };
             alike == common
@@ -127,6 +130,7 @@ mod tests {
         let of = |minor| Layout::of((3, minor), None).ok().and_then(|layout| Common::of(&layout));
         assert_eq!([10, 11, 12, 13].map(of), [None, Some(Common::V311), Some(Common::V312), Some(Common::V312)]);
         assert_eq!(Common::of(&Layout { frame_locals: 88, ..V312 }), None);
-        assert_eq!(Common::of(&Layout { code_file: 88, ..V311 }), Some(Common::V311));
+        assert_eq!(Common::of(&Layout { code_file: 88, ..V311 }), None, "it tells code objects apart");
+        assert_eq!(Common::of(&Layout { code_file: 88, ..V312 }), Some(Common::V312), "they have numbers");
     }
 }

@@ -27,6 +27,8 @@ const FRAME: usize = 112;
 const HEAD: usize = 160;
 /// Bytes of a text or bytes object that are read to know what follows.
 const OBJECT: usize = 80;
+/// And of a table of lines, to tell its code object from others.
+const TABLE: usize = 40;
 /// Bytes of a name and of a table of lines that are copied at most.
 const MAX_TEXT: usize = 2048;
 const MAX_LINES: usize = 32 << 10;
@@ -86,6 +88,8 @@ pub struct FrameSampler {
     window_start: usize,
     window_end: usize,
     heads: Box<[u8]>,
+    /// Beginnings of the tables of lines of code objects that have no numbers.
+    tables: Box<[u8]>,
     frames: Box<[SampledFrame]>,
     count: usize,
     mark: usize,
@@ -131,6 +135,7 @@ impl FrameSampler {
             window_start: 0,
             window_end: 0,
             heads: vec![0; HEAD * MAX_RANGES].into(),
+            tables: vec![0; TABLE * MAX_RANGES].into(),
             frames: vec![SampledFrame::default(); MAX_SAMPLED].into(),
             count: 0,
             mark: 0,
@@ -283,11 +288,22 @@ impl FrameSampler {
             if self.memory.gather(ranges.get(..batch.len())?, self.heads.get_mut(..length)?) != length {
                 return None;
             }
-            for (frame, head) in batch.iter_mut().zip(self.heads.chunks_exact(HEAD)) {
-                if word(head, 8)? != self.types.code {
+            let mut heads = self.heads.chunks_exact(HEAD).take(batch.len());
+            if !heads.all(|head| word(head, 8) == Some(self.types.code)) {
+                return None;
+            }
+            let tables = self.tables.get_mut(..batch.len() * TABLE)?;
+            if layout.code_version.is_none() {
+                for (range, head) in ranges.iter_mut().zip(self.heads.chunks_exact(HEAD)).take(batch.len()) {
+                    *range = (word(head, layout.code_lines)?, TABLE);
+                }
+                if self.memory.gather(ranges.get(..batch.len())?, tables) != tables.len() {
                     return None;
                 }
-                frame.fingerprint = fingerprint(layout, head)?;
+            }
+            let heads = self.heads.chunks_exact(HEAD).zip(tables.chunks_exact(TABLE));
+            for (frame, (head, table)) in batch.iter_mut().zip(heads) {
+                frame.fingerprint = fingerprint(layout, head, table)?;
             }
         }
         Some(())
@@ -299,7 +315,13 @@ impl FrameSampler {
     pub fn copy_code(&mut self, interpreter: &Interpreter, frame: &SampledFrame) -> Option<&[u64]> {
         let layout = &interpreter.layout;
         let mut head = [0; HEAD];
-        if self.memory.read(frame.code, &mut head) != HEAD || fingerprint(layout, &head)? != frame.fingerprint {
+        if self.memory.read(frame.code, &mut head) != HEAD {
+            return None;
+        }
+        let mut table_head = [0; TABLE];
+        if self.memory.read(word(&head, layout.code_lines)?, &mut table_head) != TABLE
+            || fingerprint(layout, &head, &table_head)? != frame.fingerprint
+        {
             return None;
         }
         let objects = [layout.code_name, layout.code_file, layout.code_lines].map(|offset| word(&head, offset));
@@ -380,14 +402,17 @@ fn frame(layout: &Layout, address: usize, bytes: &[u8]) -> Option<Option<Sampled
     Some(Some(SampledFrame { address, code, offset, ..SampledFrame::default() }))
 }
 
-/// As [`Interpreter::fingerprint`].
-fn fingerprint(layout: &Layout, head: &[u8]) -> Option<u64> {
-    let version = match layout.code_version {
-        Some(offset) => half(head, offset)?,
-        None => 0,
-    };
-    let lines = word(head, layout.code_lines)? as u64;
-    Some(lines.rotate_left(20) ^ u64::from(half(head, layout.code_first_line)?) << 32 ^ u64::from(version))
+/// As [`Interpreter::fingerprint`], of the beginnings of a code object and of its table of lines.
+fn fingerprint(layout: &Layout, head: &[u8], table: &[u8]) -> Option<u64> {
+    let (lines, first_line) = (word(head, layout.code_lines)?, half(head, layout.code_first_line)?);
+    Some(match layout.code_version {
+        Some(offset) => super::numbered(lines, first_line, half(head, offset)?),
+        None => super::unnumbered(
+            [lines, word(head, layout.code_name)?, word(head, layout.code_file)?],
+            first_line,
+            [word(table, super::BYTES_LENGTH)?, word(table, layout.bytes_data)?],
+        ),
+    })
 }
 
 fn fits(layout: &Layout) -> bool {
@@ -402,7 +427,8 @@ fn fits(layout: &Layout) -> bool {
         Instruction::Pointer(offset) | Instruction::Index(offset) => offset,
     };
     let frame = [layout.frame_code, layout.frame_previous, instruction, layout.frame_owner.map_or(0, |owner| owner.0)];
-    code.iter().all(|&offset| offset + 8 <= HEAD) && frame.iter().all(|&offset| offset + 8 <= FRAME)
+    let table = layout.bytes_data + 8 <= TABLE;
+    table && code.iter().all(|&offset| offset + 8 <= HEAD) && frame.iter().all(|&offset| offset + 8 <= FRAME)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<usize> {

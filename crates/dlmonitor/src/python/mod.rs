@@ -39,6 +39,8 @@ static WATCHED_CODE: AtomicUsize = AtomicUsize::new(0);
 /// `ob_type` of objects and `tp_name` of classes, the same in all supported versions.
 const OBJECT_CLASS: usize = 8;
 const CLASS_NAME: usize = 24;
+/// `ob_size` of objects of variable length.
+const BYTES_LENGTH: usize = 16;
 
 /// The interpreter of this process.
 #[derive(Clone, Copy, Debug)]
@@ -161,9 +163,16 @@ impl Layout {
     #[inline(always)]
     fn fingerprint(&self, frame: PythonFrame) -> u64 {
         let first_line = half_word(frame.code + self.code_first_line);
-        let version = self.code_version.map_or(0, |offset| half_word(frame.code + offset));
-        let lines = word(frame.code + self.code_lines) as u64;
-        lines.rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
+        let lines = word(frame.code + self.code_lines);
+        match self.code_version {
+            Some(offset) => numbered(lines, first_line, half_word(frame.code + offset)),
+            None => unnumbered(
+                [lines, word(frame.code + self.code_name), word(frame.code + self.code_file)],
+                first_line,
+                // The table of lines is never null, and a bytes object has room for these, however short it is.
+                [word(lines + BYTES_LENGTH), word(lines + self.bytes_data)],
+            ),
+        }
     }
 
     #[inline(always)]
@@ -195,6 +204,22 @@ impl Layout {
         };
         PythonFrame { address, code, instruction }
     }
+}
+
+/// What tells a code object with a number of its own from others at the same address.
+#[inline(always)]
+fn numbered(lines: usize, first_line: u32, version: u32) -> u64 {
+    (lines as u64).rotate_left(20) ^ u64::from(first_line) << 32 ^ u64::from(version)
+}
+
+/// The same for one without a number (3.10 and 3.11): where its table of lines, its name and the name of its file lie,
+/// where it begins, and the length of the table and its first eight bytes. Addresses alone are not enough: code that is
+/// compiled again and again gets all of them again, for functions whose lines differ.
+#[inline(always)]
+fn unnumbered([lines, name, file]: [usize; 3], first_line: u32, [length, begin]: [usize; 2]) -> u64 {
+    // Each at bits of its own as far as they differ: addresses in their lower half, lengths in few bits.
+    let addresses = (lines as u64).rotate_left(20) ^ (name as u64).rotate_left(41) ^ (file as u64).rotate_left(62);
+    addresses ^ begin as u64 ^ u64::from(first_line) << 32 ^ (length as u64).rotate_left(12)
 }
 
 /// Version of the interpreter in this process.

@@ -115,6 +115,7 @@ impl Stream {
             Record::Torch { version } => known.torch = version,
             // Events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
+            Record::Machine { .. } | Record::Window { .. } => {}
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::paths::SPAN;
 use dlmonitor::OpenOperator;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 /// Operators below which samples land at most; what is nested deeper counts for the last of them.
 const DEPTH: usize = 48;
@@ -39,7 +39,9 @@ pub(crate) struct Interrupted {
 pub(crate) struct Open {
     /// The thread, 0 if there is none at the moment.
     tid: AtomicU32,
-    tree: u32,
+    tree: AtomicU32,
+    /// Whether the next tree may have it.
+    free: AtomicBool,
     depth: AtomicU32,
     entries: [Entry; DEPTH],
     next: AtomicPtr<Open>,
@@ -48,8 +50,19 @@ pub(crate) struct Open {
 impl Open {
     /// Room for a thread that records into `tree`.
     pub(crate) fn register(tree: u32) -> &'static Self {
+        if let Some(open) = all().find(|open| open.free.swap(false, Ordering::AcqRel)) {
+            open.tree.store(tree, Ordering::Release);
+            return open;
+        }
         let entries = std::array::from_fn(|_| Entry::default());
-        let open = Self { tid: AtomicU32::new(0), tree, depth: AtomicU32::new(0), entries, next: AtomicPtr::default() };
+        let open = Self {
+            tid: AtomicU32::new(0),
+            tree: AtomicU32::new(tree),
+            free: AtomicBool::new(false),
+            depth: AtomicU32::new(0),
+            entries,
+            next: AtomicPtr::default(),
+        };
         let open: &'static mut Self = Box::leak(Box::new(open));
         let address = std::ptr::from_mut(open);
         let _ = FIRST.fetch_update(Ordering::AcqRel, Ordering::Acquire, |first| {
@@ -63,6 +76,12 @@ impl Open {
     pub(crate) fn enter(&self, tid: u32) {
         self.depth.store(0, Ordering::Relaxed);
         self.tid.store(tid, Ordering::Release);
+    }
+
+    /// Its tree has no thread any more, and gets none.
+    pub(crate) fn give_back(&self) {
+        self.enter(0);
+        self.free.store(true, Ordering::Release);
     }
 
     /// An operator begins inside `outer` others.
@@ -118,7 +137,7 @@ impl Open {
             return None;
         }
         Some(Interrupted {
-            tree: self.tree,
+            tree: self.tree.load(Ordering::Relaxed),
             node: node as u32,
             span: node & SPAN != 0,
             python: (python != 0).then(|| (python, entry.code.load(Ordering::Relaxed))),
@@ -178,6 +197,24 @@ mod tests {
         assert_eq!(handle(), Some(30), "the middle one ended first");
         open.enter(0);
         assert_eq!(open.innermost(70_000_001), None);
+    }
+
+    #[test]
+    fn what_was_given_back_is_used_again() {
+        let open = Open::register(5);
+        open.enter(70_000_003);
+        open.give_back();
+        // Other tests take them as well.
+        let others: Vec<_> = (0..50).map(|_| Open::register(9)).collect();
+        let distinct: std::collections::HashSet<_> = others.iter().map(|open| std::ptr::from_ref(*open)).collect();
+        assert_eq!(distinct.len(), others.len());
+        for other in &others {
+            other.enter(70_000_004);
+            other.begins(0, 4, &operator(4));
+            assert_eq!(other.innermost(70_000_004).map(|found| found.tree), Some(9));
+            other.enter(0);
+        }
+        assert!(!open.free.load(std::sync::atomic::Ordering::Acquire), "taken by somebody");
     }
 
     #[test]

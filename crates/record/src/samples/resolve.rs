@@ -48,7 +48,15 @@ impl Resolver {
         let ended = std::mem::take(&mut lock(&sampler.watched).ended);
         self.take(sampler, process);
         for &index in &ended {
-            self.spare.extend(self.trees.remove(&index));
+            let tree = self.trees.remove(&index);
+            if process.traces() {
+                // Nobody gets it: single samples say which thread they are of by their tree.
+                if let Some(tree) = tree {
+                    process.end_tree(tree.owner.shared.id);
+                }
+            } else {
+                self.spare.extend(tree);
+            }
             if let Some(record) = sampler.record(index) {
                 record.counters.stop();
                 record.tid.store(0, Ordering::Release);
@@ -103,8 +111,7 @@ impl Resolver {
         let name = name.unwrap_or_else(|| lock(&record.name).clone());
         let same = self.spare.iter().position(|tree| tree.name == name);
         let any = (self.spare.len() > SPARE).then_some(0);
-        // Single samples say which thread they are of by their tree.
-        if let Some(at) = same.or(any).filter(|_| !process.traces()) {
+        if let Some(at) = same.or(any) {
             let mut tree = self.spare.swap_remove(at);
             process.rename(tree.owner.shared.id, tid, &name);
             tree.name = name;
@@ -121,6 +128,7 @@ impl Resolver {
         if head.cut {
             node = tree.child(process, node, process.overflow);
         }
+        let full = tree.owner.is_full();
         let (python, rest) = frames.split_at(frames.len().min(head.python as usize));
         let mut modules = rest.chunks_exact(MODULE).take(usize::from(head.modules)).rev().peekable();
         for (index, &word) in python.iter().enumerate().rev() {
@@ -129,15 +137,15 @@ impl Resolver {
                 continue;
             }
             if let Some(&[_, module, class]) = module {
-                let frame = Self::module(process, module as usize, class as usize);
+                let frame = Self::module(process, full, (module as usize, class as usize));
                 node = tree.child(process, node, frame);
             }
-            let frame = self.line(process, word);
+            let frame = self.line(process, full, word);
             node = tree.child(process, node, frame);
         }
         let native = frames.len().saturating_sub(usize::from(head.native));
         for &address in frames.get(native..).unwrap_or(&[]).iter().rev() {
-            let frame = self.native(process, address);
+            let frame = self.native(process, full, address);
             node = tree.child(process, node, frame);
         }
         let metric = match head.clock {
@@ -152,12 +160,12 @@ impl Resolver {
     }
 
     /// The frame of a line of Python, by the word that a handler wrote.
-    fn line(&mut self, process: &Process, word: u64) -> u32 {
+    fn line(&mut self, process: &Process, full: bool, word: u64) -> u32 {
         let number = (word >> 32) as u32;
         let word = if number == UNKNOWN { u64::MAX } else { word };
         let code = self.codes.get(&number);
-        *self.lines.entry(word).or_insert_with(|| {
-            process.intern(|frames| match code {
+        remembered(&mut self.lines, word, process.overflow, || {
+            process.intern(full, |frames| match code {
                 Some(code) => FrameKey::Python {
                     function: frames.text(&code.function),
                     file: frames.text(&code.file),
@@ -173,8 +181,8 @@ impl Resolver {
     }
 
     /// The frame of a module. Its class is mostly alive when its samples are read; otherwise it has no name.
-    fn module(process: &Process, module: usize, class: usize) -> u32 {
-        process.module_frame(module, class, || {
+    fn module(process: &Process, full: bool, (module, class): (usize, usize)) -> u32 {
+        process.module_frame(full, (module, class), || {
             let memory = Memory::of_this_thread();
             let name = dlmonitor::interpreter().and_then(|interpreter| interpreter.sampled_class_name(&memory, class));
             name.unwrap_or_default()
@@ -182,16 +190,15 @@ impl Resolver {
     }
 
     /// The frame of a native address.
-    fn native(&mut self, process: &Process, address: u64) -> u32 {
+    fn native(&mut self, process: &Process, full: bool, address: u64) -> u32 {
         // An address may belong to another library tomorrow.
         if self.generation != native::generation() {
             self.generation = native::generation();
             self.natives.clear();
         }
-        *self
-            .natives
-            .entry(address)
-            .or_insert_with(|| process.native_frame(address as usize, native::module_at(address as usize).as_deref()))
+        remembered(&mut self.natives, address, process.overflow, || {
+            process.native_frame(full, address as usize, native::module_at(address as usize).as_deref())
+        })
     }
 
     /// Empties the full table of codes, so that new ones find a place. Handlers stay away meanwhile.
@@ -209,9 +216,22 @@ impl Resolver {
     }
 }
 
+/// The frame that is remembered, or what `frame` finds. That something found no place is not remembered: another tree may
+/// have one.
+fn remembered(known: &mut FxHashMap<u64, u32>, key: u64, overflow: u32, frame: impl FnOnce() -> u32) -> u32 {
+    if let Some(&frame) = known.get(&key) {
+        return frame;
+    }
+    let frame = frame();
+    if frame != overflow {
+        known.insert(key, frame);
+    }
+    frame
+}
+
 impl Tree {
     fn child(&mut self, process: &Process, parent: NodeId, frame: u32) -> NodeId {
-        self.owner.child(parent, Key::frame(frame), process.overflow, || frame)
+        self.owner.child(parent, Key::frame(frame), process.overflow, |_| frame)
     }
 
     /// Where a node of another tree stands in this one.

@@ -14,6 +14,19 @@ pub(super) struct Calls {
     /// Path of each library, a text.
     pub(super) libraries: Vec<u32>,
     pub(super) threads: Vec<ThreadCalls>,
+    /// What processes that share a clock have in common, if the stream says so.
+    pub(super) boot: Option<u64>,
+    /// When recording began and paused; empty if it always went on.
+    pub(super) windows: Vec<Change>,
+}
+
+/// That recording began or paused ([`Record::Window`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    pub(super) at: i64,
+    pub(super) step: u64,
+    pub(super) open: bool,
+    pub(super) at_step: bool,
 }
 
 /// What happened on one thread. Operators and samples of a thread have a tree each, so that a thread of the program may
@@ -58,6 +71,8 @@ pub(super) struct Sample {
 
 /// Times beyond this are damage: sums of those below cannot overflow.
 const MAX_NS: i64 = 1 << 61;
+/// Numbers of steps beyond this, too.
+const MAX_STEP: u64 = 1 << 53;
 
 impl Calls {
     /// Reads a stream up to its first damage. `None` if it says nothing.
@@ -135,6 +150,15 @@ impl Calls {
             }
             Record::Sample { thread, node, delta_ns, metric, value } => {
                 self.threads.get_mut(thread as usize)?.sample(node, delta_ns, metric, value)
+            }
+            Record::Machine { boot } => {
+                self.boot = Some(boot);
+                Some(())
+            }
+            Record::Window { at_ns, step, open, at_step } => {
+                let at = time(0, at_ns).filter(|&at| self.windows.last().is_none_or(|last| last.at <= at))?;
+                self.windows.push(Change { at, step: step.min(MAX_STEP), open, at_step });
+                Some(())
             }
             // The tree's affair; kinds that are not known were counted with the tree.
             _ => Some(()),

@@ -19,7 +19,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Clocks of processes that differ by less were set anew in between; by more, they are of other machines.
+/// Of streams that do not name their machine: clocks of processes that differ by less were set anew in between; by more,
+/// they are of other machines.
 const SAME_MACHINE_NS: i64 = 1_000_000_000;
 
 /// What was read of one stream.
@@ -131,9 +132,12 @@ fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet 
 fn offsets(processes: &[Calls]) -> Vec<i64> {
     // Bounded where they are read.
     let own = |calls: &Calls| calls.process.start_unix_ns - calls.process.start_monotonic_ns;
-    let first = processes.first().map_or(0, own);
-    let offset = |calls| if own(calls).abs_diff(first) < SAME_MACHINE_NS.unsigned_abs() { first } else { own(calls) };
-    processes.iter().map(offset).collect()
+    let share = |a: &Calls, b: &Calls| match (a.boot, b.boot) {
+        (Some(a), Some(b)) => a == b,
+        _ => own(a).abs_diff(own(b)) < SAME_MACHINE_NS.unsigned_abs(),
+    };
+    let first = |calls| own(processes.iter().find(|other| share(other, calls)).unwrap_or(calls));
+    processes.iter().map(first).collect()
 }
 
 fn trace(

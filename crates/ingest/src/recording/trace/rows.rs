@@ -1,9 +1,10 @@
 //! From the calls of a process to rows of a trace.
 
 use super::calls::{Call, Calls, Sample, ThreadCalls};
+use super::frames;
 use super::frames::InferredFrame;
 use super::inputs::Inputs;
-use super::{frames, steps};
+use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
@@ -51,7 +52,7 @@ fn script_folder(calls: &Calls) -> String {
 
 /// A span of a thread, before it is a row.
 enum Span<'a> {
-    Step(i64),
+    Step(u64),
     Frame(&'a InferredFrame),
     Call(&'a Call),
 }
@@ -128,16 +129,17 @@ impl<'a> Rows<'a> {
         track
     }
 
-    fn spans(&mut self, calls: &Calls, thread: &ThreadCalls, steps: &[(i64, i64)], track: TrackId) {
+    fn spans(&mut self, calls: &Calls, thread: &ThreadCalls, steps: &[Step], track: TrackId) {
         let (mut inferred, mut depths) = frames::infer(calls, thread, &[]);
         let steps = steps::extend(steps, &inferred);
-        if let Some(&(begin, _)) = steps.first() {
-            let cuts: Vec<i64> = std::iter::once(begin).chain(steps.iter().map(|&(_, end)| end)).collect();
+        if !steps.is_empty() {
+            let mut cuts: Vec<i64> = steps.iter().flat_map(|step| [step.start, step.end]).collect();
+            cuts.dedup();
             (inferred, depths) = frames::infer(calls, thread, &cuts);
         }
         let mut spans: Vec<(i64, Reverse<i64>, u32, Span<'_>)> = Vec::new();
-        for (number, &(start, end)) in steps.iter().enumerate() {
-            spans.push((start, Reverse(end), 0, Span::Step(number as i64)));
+        for &Step { number, start, end, .. } in &steps {
+            spans.push((start, Reverse(end), 0, Span::Step(number)));
         }
         spans.extend(inferred.iter().map(|f| (f.start, Reverse(f.end), f.depth + 1, Span::Frame(f))));
         let called = thread.calls.iter().zip(depths);

@@ -1,14 +1,25 @@
 //! Training steps, inferred: a step ends where an optimizer's does, as `record --steps` counts them. Where a program has
 //! several optimizers, a step ends with the last one before the first comes again.
 
-use super::calls::{Call, Calls, ThreadCalls};
+use super::calls::{Call, Calls, Change, ThreadCalls};
 use super::frames::InferredFrame;
 use rustc_hash::FxHashSet;
 use stackline_model::names::STEP_PREFIX;
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 
-/// Start and end of each step of a process, on the thread with this index; none where the program itself names steps.
-pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<(i64, i64)>)> {
+/// A training step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Step {
+    /// How many there were before it, recorded or not.
+    pub(super) number: u64,
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// Where recording paused after it, if it is the last one before that.
+    pause: Option<i64>,
+}
+
+/// The steps of a process, on the thread with this index; none where the program itself names steps.
+pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     if calls.texts.iter().any(|text| text.starts_with(STEP_PREFIX)) {
         return None;
     }
@@ -18,28 +29,61 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<(i64, i64)>)> {
     let first = spans.first()?.0;
     let ends = spans.iter().enumerate().filter(|(at, _)| spans.get(at + 1).is_none_or(|next| next.0 == first));
     let ends: Vec<i64> = ends.map(|(_, &(_, end))| end).collect();
-    let mut from = begin(calls.threads.get(at)?, &ends)?;
-    Some((at, ends.into_iter().map(|end| (std::mem::replace(&mut from, end), end)).collect()))
+    let first = begin(calls.threads.get(at)?, &ends)?;
+    if calls.windows.is_empty() {
+        return Some((at, steps(first, 0, &ends, None)));
+    }
+    // The recorder counts each optimizer's step.
+    let names: FxHashSet<u32> = spans.iter().map(|&(name, _)| name).collect();
+    let mut found = Vec::new();
+    for (window, opened) in calls.windows.iter().enumerate().filter(|(_, change)| change.open) {
+        let pause = calls.windows.get(window + 1).map(|closed| closed.at);
+        let next = calls.windows[window + 1..].iter().find(|change| change.open).map_or(i64::MAX, |next| next.at);
+        // What began before a pause may end in it.
+        let within = ends.partition_point(|&end| end <= opened.at)..ends.partition_point(|&end| end <= next);
+        found.extend(in_window(opened, (window == 0).then_some(first), names.len() as u64, &ends[within], pause));
+    }
+    Some((at, found))
+}
+
+/// The whole steps of a window. One that it began in the middle of is none. `first` is where the first step of all
+/// begins, if that is in this window.
+fn in_window(opened: &Change, first: Option<i64>, optimizers: u64, ends: &[i64], pause: Option<i64>) -> Vec<Step> {
+    let number = opened.step / optimizers.max(1);
+    match ends {
+        [cut, ends @ ..] if !opened.at_step => steps(*cut, number + 1, ends, pause),
+        _ => steps(first.unwrap_or(opened.at), number, ends, pause),
+    }
+}
+
+/// Steps that follow each other, from `start` to each of `ends`.
+fn steps(mut start: i64, first: u64, ends: &[i64], pause: Option<i64>) -> Vec<Step> {
+    let step = |(number, (at, &end))| {
+        let pause = pause.filter(|_| at + 1 == ends.len());
+        Step { number, start: std::mem::replace(&mut start, end), end, pause }
+    };
+    (first..).zip(ends.iter().enumerate()).map(step).collect()
 }
 
 /// Lets each step last as long as the outermost function that began in it and called the optimizer: what that does
-/// afterwards belongs to the step. Not where that would take the next optimizer in.
-pub(super) fn extend(steps: &[(i64, i64)], frames: &[InferredFrame]) -> Vec<(i64, i64)> {
+/// afterwards belongs to the step. Not where that would take the next optimizer in, nor beyond a pause of recording.
+pub(super) fn extend(steps: &[Step], frames: &[InferredFrame]) -> Vec<Step> {
     let mut frames: Vec<&InferredFrame> = frames.iter().collect();
     frames.sort_by_key(|frame| frame.start);
-    let mut extended: Vec<(i64, i64)> = Vec::with_capacity(steps.len());
-    for (at, &(start, end)) in steps.iter().enumerate() {
-        let start = extended.last().map_or(start, |last| last.1);
-        let limit = match steps.get(at + 1) {
-            Some(&(_, next)) => next - 1,
+    let mut extended: Vec<Step> = Vec::with_capacity(steps.len());
+    for (at, step) in steps.iter().enumerate() {
+        let start = extended.last().map_or(step.start, |last| step.start.max(last.end));
+        let limit = match (step.pause, steps.get(at + 1)) {
+            (Some(pause), _) => pause,
+            (None, Some(next)) => next.end - 1,
             // Of an only step, nobody knows what is around it.
-            None if at == 0 => end,
-            None => i64::MAX,
+            (None, None) if at == 0 => step.end,
+            (None, None) => i64::MAX,
         };
         let from = frames.partition_point(|frame| frame.start < start);
-        let began = frames[from..].iter().take_while(|frame| frame.start < end);
-        let around = began.map(|frame| frame.end).filter(|&last| last > end && last <= limit);
-        extended.push((start, around.max().unwrap_or(end)));
+        let began = frames[from..].iter().take_while(|frame| frame.start < step.end);
+        let around = began.map(|frame| frame.end).filter(|&last| last > step.end && last <= limit);
+        extended.push(Step { start, end: around.max().unwrap_or(step.end), ..*step });
     }
     extended
 }

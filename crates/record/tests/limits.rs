@@ -1,0 +1,104 @@
+//! What a recording may take of memory, and what it may not keep from the program.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
+
+mod support;
+
+use stackline_recording::{Reader, Record};
+use std::path::{Path, PathBuf};
+use support::{here, interpreters, recorded, torch};
+
+/// All records of a run with one stream.
+fn records(run: &Path) -> Vec<Record> {
+    let paths: Vec<PathBuf> = run.join("streams").read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(paths.len(), 1);
+    let bytes = std::fs::read(&paths[0]).unwrap();
+    let mut reader = Reader::new(&bytes).unwrap();
+    let records = reader.by_ref().collect();
+    assert!(reader.damage().is_none());
+    records
+}
+
+#[test]
+fn threads_that_ended_leave_nothing_behind() {
+    let Some(python) = torch() else { return };
+    const MORE: usize = 1000;
+    for mode in ["profile", "trace"] {
+        let run = tempfile::tempdir().unwrap();
+        let mut command = recorded(&python, run.path());
+        command.env("STACKLINE_MODE", mode).env("STACKLINE_SAMPLE_HZ", "99");
+        let output = command.arg(here("tests/programs/threads.py")).arg(MORE.to_string()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let grown: f64 = said.trim().parse().unwrap();
+        println!("{mode}: {grown:.1} MB for {MORE} threads");
+        // Each thread has numbers of forward operators of 1 MB, and some wait for the writer.
+        assert!(grown < 300.0, "{mode}: {grown} MB");
+        // Nothing of what they did is missing.
+        let records = records(run.path());
+        let calls = records.iter().filter(|record| matches!(record, Record::Event { .. })).count();
+        let lost: Vec<_> = records.iter().filter(|record| matches!(record, Record::Lost { .. })).collect();
+        assert!(lost.is_empty(), "{lost:?}");
+        assert_eq!(mode == "trace", calls > MORE * 20 * 4, "{calls} calls");
+    }
+}
+
+#[test]
+fn a_full_tree_keeps_no_new_names() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let mut command = recorded(&python, run.path());
+    command.env("STACKLINE_MAX_NODES", "100").arg(here("tests/programs/names.py"));
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let records = records(run.path());
+    let count = |is: fn(&Record) -> bool| records.iter().filter(|record| is(record)).count();
+    let frames = count(|record| matches!(record, Record::Frame { .. }));
+    let texts = count(|record| matches!(record, Record::Text { .. }));
+    println!("{frames} frames, {texts} texts");
+    assert!((50..150).contains(&frames) && texts < 300, "{frames} frames, {texts} texts");
+    let full = records
+        .iter()
+        .any(|record| matches!(record, Record::Lost { what, count } if what == "tree_full" && *count > 3000));
+    assert!(full, "what found no place is counted");
+}
+
+#[test]
+fn an_interrupt_reaches_the_program_when_a_module_dies() {
+    for version in ["3.10", "3.11", "3.12", "3.13"] {
+        let Some(python) = interpreters(version).pop() else {
+            println!("skipped: no CPython {version} on PATH or in pyenv");
+            continue;
+        };
+        let run = tempfile::tempdir().unwrap();
+        let output = recorded(&python, run.path()).arg(here("tests/programs/interrupted.py")).output().unwrap();
+        let said = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+        assert!(output.status.success(), "{version}: {said:?}");
+        assert_eq!(said, ["50\n", ""], "{version}");
+    }
+}
+
+#[test]
+fn windows_are_written_with_the_numbers_of_their_steps() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = "import torch\nweight = torch.zeros(4, requires_grad=True)\n\
+                   optimizer = torch.optim.SGD([weight], lr=0.1)\n\
+                   for step in range(8):\n    weight.sum().backward()\n    optimizer.step()\n    optimizer.zero_grad()\n";
+    let mut command = recorded(&python, run.path());
+    command.env("STACKLINE_MODE", "trace").env("STACKLINE_EVERY", "3").args(["-c", program]);
+    assert!(command.output().unwrap().status.success());
+    let records = records(run.path());
+    assert!(matches!(records[1], Record::Machine { .. }), "{:?}", records[1]);
+    let changes: Vec<(u64, bool, bool, i64)> = records
+        .iter()
+        .filter_map(|record| match *record {
+            Record::Window { at_ns, step, open, at_step } => Some((step, open, at_step, at_ns)),
+            _ => None,
+        })
+        .collect();
+    let told: Vec<_> = changes.iter().map(|change| (change.0, change.1, change.2)).collect();
+    let expected = [(0, true), (1, false), (3, true), (4, false), (6, true), (7, false)];
+    assert_eq!(told, expected.map(|(step, open)| (step, open, true)));
+    assert!(changes.is_sorted_by_key(|change| change.3));
+}

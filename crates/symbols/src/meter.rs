@@ -1,0 +1,131 @@
+//! Bounds on what debug information may cost.
+//!
+//! Its parts refer to each other by offsets, so that a small file can have one list read a million times, and functions
+//! that are inlined into each other deeper than any stack. Readers check neither. So each byte that one asks for is
+//! counted against what whole sections are worth, and how far the stack has grown is looked at on the way: beyond either
+//! bound all reading fails, as it does at the end of a section.
+
+use gimli::{EndianSlice, LittleEndian, Reader, ReaderOffsetId};
+use std::borrow::Cow;
+use std::cell::Cell;
+
+/// What a section or several may still be read, in bytes, and how deep.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    left: Cell<u64>,
+    /// The lowest address that the stack may reach: stacks grow downwards on all that can be recorded.
+    lowest: usize,
+}
+
+impl Meter {
+    /// So many bytes, and so much more stack than now.
+    pub(crate) fn new(bytes: u64, stack: usize) -> Self {
+        Self { left: Cell::new(bytes), lowest: here().saturating_sub(stack) }
+    }
+
+    /// Lets so many bytes more be read.
+    pub(crate) fn add(&self, bytes: u64) {
+        self.left.set(self.left.get().saturating_add(bytes));
+    }
+
+    fn charge(&self, bytes: usize, at: ReaderOffsetId) -> gimli::Result<()> {
+        let left = self.left.get().checked_sub(bytes as u64).filter(|_| here() >= self.lowest);
+        // What failed once fails from then on, however little is asked for.
+        self.left.set(left.unwrap_or(0));
+        left.map(|_| ()).ok_or(gimli::Error::UnexpectedEof(at))
+    }
+}
+
+/// An address in the stack as it is now.
+#[inline(never)]
+fn here() -> usize {
+    let here = 0_u8;
+    std::ptr::from_ref(std::hint::black_box(&here)).addr()
+}
+
+/// Bytes of a section.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Metered<'a> {
+    bytes: EndianSlice<'a, LittleEndian>,
+    meter: &'a Meter,
+}
+
+impl<'a> Metered<'a> {
+    pub(crate) fn new(bytes: &'a [u8], meter: &'a Meter) -> Self {
+        Self { bytes: EndianSlice::new(bytes, LittleEndian), meter }
+    }
+
+    fn charge(&self, bytes: usize) -> gimli::Result<()> {
+        self.meter.charge(bytes, self.bytes.offset_id())
+    }
+}
+
+impl Reader for Metered<'_> {
+    type Endian = LittleEndian;
+    type Offset = usize;
+
+    fn endian(&self) -> LittleEndian {
+        LittleEndian
+    }
+
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn empty(&mut self) {
+        self.bytes.empty();
+    }
+
+    fn truncate(&mut self, len: usize) -> gimli::Result<()> {
+        self.bytes.truncate(len)
+    }
+
+    fn offset_from(&self, base: &Self) -> usize {
+        self.bytes.offset_from(base.bytes)
+    }
+
+    fn offset_id(&self) -> ReaderOffsetId {
+        self.bytes.offset_id()
+    }
+
+    fn lookup_offset_id(&self, id: ReaderOffsetId) -> Option<usize> {
+        self.bytes.lookup_offset_id(id)
+    }
+
+    fn find(&self, byte: u8) -> gimli::Result<usize> {
+        let found = Reader::find(&self.bytes, byte);
+        self.charge(found.as_ref().map_or(self.bytes.len(), |at| at + 1))?;
+        found
+    }
+
+    fn skip(&mut self, len: usize) -> gimli::Result<()> {
+        // What is passed over costs nothing, but to ask does.
+        self.charge(1)?;
+        self.bytes.skip(len)
+    }
+
+    fn split(&mut self, len: usize) -> gimli::Result<Self> {
+        self.charge(1)?;
+        Ok(Self { bytes: Reader::split(&mut self.bytes, len)?, ..*self })
+    }
+
+    fn to_slice(&self) -> gimli::Result<Cow<'_, [u8]>> {
+        self.charge(self.bytes.len())?;
+        self.bytes.to_slice()
+    }
+
+    fn to_string(&self) -> gimli::Result<Cow<'_, str>> {
+        self.charge(self.bytes.len())?;
+        Reader::to_string(&self.bytes)
+    }
+
+    fn to_string_lossy(&self) -> gimli::Result<Cow<'_, str>> {
+        self.charge(self.bytes.len())?;
+        Reader::to_string_lossy(&self.bytes)
+    }
+
+    fn read_slice(&mut self, buf: &mut [u8]) -> gimli::Result<()> {
+        self.charge(buf.len())?;
+        self.bytes.read_slice(buf)
+    }
+}
