@@ -57,7 +57,6 @@ fn the_path_is_the_window() {
         // What the path needs to its last nanosecond cannot take longer.
         let slack: FxHashMap<u32, i64> =
             exact.event_slacks(path.window).iter().map(|row| (row.event, row.slack_ns)).collect();
-        assert!(slack.values().all(|&ns| ns >= 0), "{name}");
         for hop in path.hops.iter().filter(|hop| hop.rule == "record") {
             let ends_there = trace.events.end(hop.event) == hop.end;
             let ns = slack[&trace.events.source_index[hop.event.index()]];

@@ -46,15 +46,16 @@ pub(super) fn fold_inputs(inputs: &str) -> String {
         // Those that were not recorded one by one.
         let more: usize = tensors.last().and_then(|last| last.strip_prefix('+')?.parse().ok()).unwrap_or(0);
         tensors.truncate(tensors.len() - usize::from(more > 0));
-        let folded = match tensors.len() + more > SHOWN + 1 {
-            true => format!(
-                "{}, …{}",
-                tensors[..SHOWN.min(tensors.len())].join(", "),
-                tensors.len().saturating_sub(SHOWN) + more
-            ),
-            false => list.to_owned(),
-        };
-        out.extend([&folded, ")", rest]);
+        let left = tensors.len().saturating_sub(SHOWN).saturating_add(more);
+        if more > 0 || left > 1 {
+            let left = format!("…{left}");
+            tensors.truncate(SHOWN);
+            tensors.push(&left);
+            out.push_str(&tensors.join(", "));
+        } else {
+            out.push_str(list);
+        }
+        out.extend([")", rest]);
     }
     out
 }
@@ -117,6 +118,8 @@ mod tests {
             ("(a[1], b[2], c[3], d[4]), e[]", "(a[1], b[2], c[3], d[4]), e[]"),
             ("x[], (a[1], b[2], c[3], d[4], e[5]), (y[]), z[]", "x[], (a[1], b[2], c[3], …2), (y[]), z[]"),
             ("(a[1], b[2], c[3], d[4], +7)", "(a[1], b[2], c[3], …8)"),
+            ("(+7)", "(…7)"),
+            ("(+18446744073709551615)", "(…18446744073709551615)"),
             ("(a[1", "(a[1"),
         ] {
             assert_eq!(fold_inputs(inputs), folded);

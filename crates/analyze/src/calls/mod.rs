@@ -120,7 +120,8 @@ pub fn view(tree: &CallTree, options: &ViewOptions) -> CallView {
 pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> CallView {
     let has_inputs = |tree: &CallTree| tree.frames.iter().any(|frame| !frame.tensors(&tree.strings).is_empty());
     let by_inputs = options.by_inputs && has_inputs(before) && has_inputs(after);
-    let options = ViewOptions { by_line: false, by_inputs, ..options.clone() };
+    let by = options.by.map(|by| if by == Grouping::Shapes && !by_inputs { Grouping::Operator } else { by });
+    let options = ViewOptions { by_line: false, by_inputs, by, ..options.clone() };
     let mut builder = build::Builder::new();
     let metric = match options.metric {
         CallMetric::Counter(name) => {

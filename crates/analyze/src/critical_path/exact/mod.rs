@@ -126,7 +126,12 @@ impl<'a> Exact<'a> {
 
     /// By how much the clock of a GPU is off from that of the host at least, in ns.
     fn clocks_differ_ns(&self) -> i64 {
-        let off = |c: &stackline_model::DeviceClock| c.least_ns.unwrap_or(0).max(-c.most_ns.unwrap_or(0));
+        // Farther apart is a wrong record, not a clock.
+        const MOST_NS: i64 = 1_000_000_000_000;
+        let off = |c: &stackline_model::DeviceClock| {
+            let bounds = [c.least_ns.unwrap_or(0), c.most_ns.map_or(0, i64::wrapping_neg)];
+            bounds.into_iter().filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
+        };
         self.trace.meta.clocks.iter().map(off).max().unwrap_or(0)
     }
 

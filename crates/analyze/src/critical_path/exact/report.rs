@@ -95,7 +95,7 @@ impl Exact<'_> {
             inferred_by_rule_ns: path.inferred_by_rule(),
             top: self.top_names(path),
             story,
-            warnings: self.warnings(),
+            warnings: self.warnings_of(path),
         }
     }
 
@@ -135,6 +135,18 @@ impl Exact<'_> {
             edges,
         };
         sums.into_iter().take(TOP).map(share).collect()
+    }
+
+    /// The same, and what that means for this path.
+    fn warnings_of(&self, path: &ExactPath) -> Vec<ExactWarning> {
+        let mut warnings = self.warnings();
+        warnings.extend(self.slack_is_unknown(path.window).then_some(ExactWarning {
+            code: "slack_unknown",
+            count: 1,
+            message: "what is large but harmless is not told: the clocks of host and GPU are too far apart for slack \
+                      between them",
+        }));
+        warnings
     }
 
     /// What had to be corrected or could not be explained.

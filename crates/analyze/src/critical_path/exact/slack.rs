@@ -57,9 +57,11 @@ impl Exact<'_> {
     /// depends on may last until the window ends; nodes that end after the window have none that matters: 0.
     pub fn slack(&self, window: Window) -> Vec<i64> {
         let graph = &self.graph;
-        let mut late: Vec<i64> = graph.end.iter().map(|&end| end.max(window.end)).collect();
+        // What ends after the window holds nothing in it back.
+        let unbound = |end: i64| if end > window.end { i64::MAX / 2 } else { window.end };
+        let mut late: Vec<i64> = graph.end.iter().map(|&end| unbound(end)).collect();
         if window.anchor != NONE {
-            late[window.anchor as usize] = late[window.anchor as usize].min(graph.end[window.anchor as usize]);
+            late[window.anchor as usize] = graph.end[window.anchor as usize];
         }
         for &node in graph.order.iter().rev() {
             let dur = graph.end[node as usize] - graph.start[node as usize];
@@ -70,7 +72,8 @@ impl Exact<'_> {
                 *slot = (*slot).min(bound);
             }
         }
-        late.iter().zip(&graph.end).map(|(late, end)| (late - end).max(0)).collect()
+        let of = |(&late, &end): (&i64, &i64)| (late.min(window.end) - end).max(0);
+        late.iter().zip(&graph.end).map(of).collect()
     }
 
     /// Slack of a host span in ns: the least of the nodes in which it runs.
@@ -79,7 +82,8 @@ impl Exact<'_> {
         let ends = &self.graph.end[from as usize..to as usize];
         let first = from as usize + ends.partition_point(|&e| e <= start);
         let nodes = (first..to as usize).take_while(|&n| self.graph.start[n] < end);
-        nodes.map(|n| slack[n]).min().unwrap_or(0)
+        // A span inside a wait has no node: what comes behind the wait counts.
+        nodes.map(|n| slack[n]).min().or_else(|| slack[..to as usize].get(first).copied()).unwrap_or(0)
     }
 
     /// The slack of everything that runs in a window: GPU operations, and spans of threads (of these the least slack of
@@ -112,11 +116,16 @@ impl Exact<'_> {
         rows
     }
 
+    /// Whether the clocks of host and GPU disagree by more than a hundredth of a window.
+    pub fn slack_is_unknown(&self, window: Window) -> bool {
+        self.clocks_differ_ns() > window.length_ns() / 100
+    }
+
     /// What a sum of times puts at the top and the path does not need: names with more than a hundredth of the window
     /// in sum of which less than a tenth is on the path, by sum. None where the clocks of host and GPU disagree by more
     /// than that hundredth: slack between them means nothing then.
     pub fn large_but_harmless(&self, path: &ExactPath) -> Vec<Harmless> {
-        if self.clocks_differ_ns() > path.window.length_ns() / 100 {
+        if self.slack_is_unknown(path.window) {
             return Vec::new();
         }
         let slack = self.slack(path.window);

@@ -6,23 +6,29 @@ use stackline_model::{Table, Unit};
 /// Tables that a path may have besides those of [`tables`], each large: made when they are asked for.
 pub const ON_DEMAND: [&str; 2] = [HOPS, SLACK];
 
+const HARMLESS: &str = "large_but_harmless";
+const STEPS: &str = "steps";
+
 /// Name of the table of [`slack_table`].
 pub const SLACK: &str = "slack";
 
-/// Tables for people who asked for none by name: those without rows say nothing.
+/// Tables where none was asked for by name: those of slack by name and of steps say nothing without rows.
 pub fn with_rows(tables: Vec<Table>) -> Vec<Table> {
-    tables.into_iter().filter(|table| table.rows() > 0).collect()
+    let says_nothing = |table: &Table| table.rows() == 0 && matches!(table.name.as_str(), HARMLESS | STEPS);
+    tables.into_iter().filter(|table| !says_nothing(table)).collect()
 }
 
-/// How much longer each event could take.
-pub fn slack_table(rows: &[EventSlack<'_>]) -> Table {
-    Table::new(SLACK, "How much longer each event could take without moving the end")
+/// How much longer each event could take; `is_unknown` where clocks that disagree leave it open
+/// ([`super::Exact::slack_is_unknown`]).
+pub fn slack_table(rows: &[EventSlack<'_>], is_unknown: bool) -> Table {
+    let table = Table::new(SLACK, "How much longer each event could take without moving the end")
         .i64("start_ns", Unit::Ns, rows.iter().map(|r| r.start_ns))
         .i64("dur_ns", Unit::Ns, rows.iter().map(|r| r.dur_ns))
         .i64("slack_ns", Unit::Ns, rows.iter().map(|r| r.slack_ns))
         .text("kind", rows.iter().map(|r| r.kind.name().to_owned()))
         .i64("event", Unit::None, rows.iter().map(|r| i64::from(r.event)))
-        .text("name", rows.iter().map(|r| r.name.to_owned()))
+        .text("name", rows.iter().map(|r| r.name.to_owned()));
+    if is_unknown { table.note("The clocks of host and GPU are too far apart for slack between them.") } else { table }
 }
 
 /// All tables of a path but those of [`ON_DEMAND`]; those of slack by name and of steps may have no rows.
@@ -51,7 +57,7 @@ pub fn tables(report: &ExactReport, harmless: &[Harmless], steps: &[StepSpread])
 }
 
 fn harmless_table(rows: &[Harmless]) -> Table {
-    Table::new("large_but_harmless", "Large but harmless: much time in sum, little of it on the path")
+    Table::new(HARMLESS, "Large but harmless: much time in sum, little of it on the path")
         .text("name", rows.iter().map(|h| h.name.clone()))
         .text("resource", rows.iter().map(|h| h.resource.to_owned()))
         .i64("calls", Unit::None, rows.iter().map(|h| h.calls as i64))
@@ -63,7 +69,7 @@ fn harmless_table(rows: &[Harmless]) -> Table {
 
 fn steps_table(rows: &[StepSpread]) -> Table {
     let name = |s: &StepSpread| s.category.map_or("step", |c| c.name()).to_owned();
-    Table::new("steps", "Over all steps")
+    Table::new(STEPS, "Over all steps")
         .text("bound_by", rows.iter().map(name))
         .i64("min_ns", Unit::Ns, rows.iter().map(|s| s.min_ns))
         .i64("median_ns", Unit::Ns, rows.iter().map(|s| s.median_ns))

@@ -37,7 +37,7 @@ pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
         all = exact::with_rows(all);
     }
     if common.tables.iter().any(|name| name == exact::SLACK) {
-        all.push(exact::slack_table(&graph.event_slacks(path.window)));
+        all.push(exact::slack_table(&graph.event_slacks(path.window), graph.slack_is_unknown(path.window)));
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     // Documents have the hops under a key of their own.

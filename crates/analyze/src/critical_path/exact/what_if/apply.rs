@@ -77,7 +77,12 @@ pub(super) fn apply<'e>(
         counts.push(count);
     }
     let asks_for_workers = edits.iter().any(|e| matches!(e.action, Action::MoreWorkers(_)));
-    let pins = if asks_for_workers { Vec::new() } else { applier.pins() };
+    let pins = |cuts: &[Cut]| if asks_for_workers { Vec::new() } else { applier.pins(cuts) };
+    let stubborn = cuts_without_waits(exact, &applier.cuts).map(|mut cuts| {
+        cuts.extend(pins(&cuts));
+        variant((exact, plan), &applier.changes, cuts, &counts)
+    });
+    let pins = pins(&applier.cuts);
     let Applier { mut changes, mut notes, mut cuts, .. } = applier;
     let unpinned = (!pins.is_empty()).then(|| {
         notes.push(
@@ -87,7 +92,6 @@ pub(super) fn apply<'e>(
         variant((exact, plan), &changes, cuts.clone(), &counts)
     });
     cuts.extend(pins);
-    let stubborn = cuts_without_waits(exact, &cuts).map(|cuts| variant((exact, plan), &changes, cuts, &counts));
     let host = HostTime::new(exact.lanes.len(), cuts);
     host.apply(exact, plan, &mut changes);
     Ok(Applied { changes, host, counts, notes, unpinned, stubborn })

@@ -170,12 +170,12 @@ impl Applier<'_, '_> {
 
     /// Workers that are not in the trace go on as they did, whatever becomes of the thread that waits for their batches:
     /// what it gains before such a wait it waits longer, as far as the cuts of its own time tell.
-    pub(super) fn pins(&self) -> Vec<Cut> {
+    pub(super) fn pins(&self, cuts: &[Cut]) -> Vec<Cut> {
         let mut pins = Vec::new();
-        if self.cuts.is_empty() {
+        if cuts.is_empty() {
             return pins;
         }
-        let host = HostTime::new(self.exact.lanes.len(), self.cuts.clone());
+        let host = HostTime::new(self.exact.lanes.len(), cuts.to_vec());
         for (number, lane) in (0u32..).zip(&self.exact.lanes) {
             let (mut gained, mut since) = (0, lane.start());
             for (i, piece) in lane.pieces.iter().enumerate() {

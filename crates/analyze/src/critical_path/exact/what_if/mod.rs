@@ -188,10 +188,13 @@ impl WhatIf<'_, '_> {
         let before = measured.window.length_ns();
         let moves = |shifts: &[i64]| shifts.iter().any(|&shift| shift != 0);
         let mut moved = moves(shifts);
-        let cautious = applied.stubborn.as_deref().unwrap_or(applied);
-        let worst = self.end_after(measured, cautious, Mode::Pessimistic, shifts, stop).length;
+        let mut worst = self.end_after(measured, applied, Mode::Pessimistic, shifts, stop).length;
         moved |= moves(shifts);
         let mut doubt = self.doubt(applied, shifts);
+        if let Some(stubborn) = applied.stubborn.as_deref() {
+            worst = worst.max(self.end_after(measured, stubborn, Mode::Pessimistic, shifts, stop).length);
+            doubt.longer = doubt.longer.max(self.doubt(stubborn, shifts).longer);
+        }
         let favoured = applied.unpinned.as_deref().unwrap_or(applied);
         let best = self.end_after(measured, favoured, Mode::Optimistic, shifts, stop).length;
         moved |= moves(shifts);

@@ -1,0 +1,60 @@
+//! How much longer events could take, in a trace small enough to know it by hand.
+#![allow(clippy::unwrap_used, clippy::panic, reason = "test code outside test functions")]
+
+mod critical_path_support;
+
+use critical_path_support::Mini;
+use serde_json::json;
+use stackline_analyze::critical_path::CriticalPathError;
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
+use std::collections::BTreeMap;
+
+/// A thread that launches three kernels and waits for none; times in µs.
+fn trace() -> stackline_model::Trace {
+    let mut t = Mini::default();
+    let thread = (10, 10);
+    t.push("python_function", "train.py(1): main", thread, (0, 200), json!({}));
+    t.push("user_annotation", "first", thread, (0, 100), json!({}));
+    t.push("user_annotation", "nothing", thread, (150, 0), json!({}));
+    for (correlation, (name, stream, (start, dur))) in
+        (0..).zip([("a", 7, (15, 25)), ("c", 7, (41, 79)), ("b", 8, (30, 60))])
+    {
+        let launch = (3 * correlation + 1, 2);
+        t.push("cuda_runtime", "cudaLaunchKernel", thread, launch, json!({ "correlation": correlation }));
+        let args = json!({ "stream": stream, "correlation": correlation, "device": 0 });
+        t.push("kernel", name, (0, stream), (start, dur), args);
+    }
+    t.trace()
+}
+
+fn annotation(text: &str) -> WindowChoice {
+    WindowChoice::Annotation { text: text.to_owned(), instances: (0, 0) }
+}
+
+/// Slack of what has one of these names, in µs.
+fn slack_us(choice: &WindowChoice) -> BTreeMap<String, i64> {
+    let trace = trace();
+    let exact = Exact::new(&trace);
+    let rows = exact.event_slacks(exact.window(choice).unwrap());
+    rows.iter().map(|row| (row.name.to_owned(), row.slack_ns / 1000)).collect()
+}
+
+#[test]
+fn what_nothing_waits_for_may_last_until_the_end() {
+    let whole = slack_us(&WindowChoice::Whole);
+    // `c` follows `a` on its stream after 1 µs, and may be late as a whole.
+    assert_eq!((whole["a"], whole["b"], whole["c"]), (80, 110, 80));
+    assert_eq!(whole["train.py(1): main"], 0);
+}
+
+#[test]
+fn what_goes_on_after_the_window_holds_nothing_in_it_back() {
+    let first = slack_us(&annotation("first"));
+    assert_eq!((first["a"], first["b"], first["c"]), (60, 10, 0));
+}
+
+#[test]
+fn a_window_of_no_length_is_refused() {
+    let trace = trace();
+    assert_eq!(Exact::new(&trace).window(&annotation("nothing")), Err(CriticalPathError::EmptyWindow));
+}
