@@ -23,7 +23,8 @@ fn built() -> PathBuf {
 /// Runs a program with the tool and returns what it printed.
 fn run(python: &Path, program: &str, tool: &Path) -> String {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(program);
-    let output = Command::new(python).arg(program).arg(tool).output().unwrap();
+    // Cargo's search path may hold an older build of the library.
+    let output = Command::new(python).arg(program).arg(tool).env_remove("LD_LIBRARY_PATH").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}\n{said}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
     said

@@ -15,9 +15,9 @@ pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
 pub fn is_compilation(span: &str) -> bool {
     let number = COMPILATION_PREFIXES.iter().find_map(|prefix| span.strip_prefix(prefix));
     let number = number.and_then(|rest| rest.split(':').next()).unwrap_or_default();
-    // `!1/0/0` is a graph of compiled autograd's, `0/0_1` a second attempt.
+    // `?` is one whose number is not known, `!1/0/0` is a graph of compiled autograd's, `0/0_1` a second attempt.
     let of_number = |c: char| c.is_ascii_digit() || matches!(c, '/' | '!' | '_' | '-');
-    number.contains('/') && number.chars().all(of_number)
+    number == "?" || number.contains('/') && number.chars().all(of_number)
 }
 
 #[cfg(test)]
@@ -26,9 +26,14 @@ mod tests {
 
     #[test]
     fn compilations_have_numbers() {
-        for name in
-            ["Compile 0/0: f (a.py:1)", "Recompile 12/3: f (a.py:1)", "Compile 0/0", "Compile !1/0/0_1: lazy backward"]
-        {
+        for name in [
+            "Compile ?",
+            "Compile ?: f (a.py:1)",
+            "Compile 0/0: f (a.py:1)",
+            "Recompile 12/3: f (a.py:1)",
+            "Compile 0/0",
+            "Compile !1/0/0_1: lazy backward",
+        ] {
             assert!(is_compilation(name), "{name}");
         }
         for name in ["Compile", "Compile ", "Compile model", "Compile a/b: c", "compile 0/0", "Recompiled 0/0", "0/0"] {

@@ -6,6 +6,8 @@ use stackline_recording::{FrameKey, Record};
 /// Inputs of operators that are told apart at most, and what stands for all others: the shapes of some programs differ
 /// from call to call.
 const MAX_INPUTS: usize = 1 << 16;
+/// And so many bytes: a batch of tensors of all lengths has another long text at each step.
+const MAX_INPUTS_BYTES: usize = 8 << 20;
 const OTHER_INPUTS: &str = "…";
 
 /// What was interned so far, in the order of ids.
@@ -17,6 +19,7 @@ pub(crate) struct Frames {
     libraries: FxHashMap<u32, u32>,
     /// Texts about inputs of operators.
     inputs: FxHashSet<u32>,
+    inputs_bytes: usize,
     /// Everything as records; a writer remembers how far it came.
     records: Vec<Record>,
     /// Whether nothing new is interned at the moment.
@@ -44,10 +47,11 @@ impl Frames {
     /// The id of a text about inputs, or that of the one for all that found no place.
     pub(crate) fn inputs(&mut self, text: &str) -> u32 {
         let known = self.texts.get(text).is_some_and(|id| self.inputs.contains(id));
-        let is_full = !known && self.inputs.len() >= MAX_INPUTS;
+        let has_room = self.inputs.len() < MAX_INPUTS && self.inputs_bytes + text.len() <= MAX_INPUTS_BYTES;
+        let is_full = !known && !has_room;
         let id = self.text(if is_full { OTHER_INPUTS } else { text });
-        if !is_full && !self.closed {
-            self.inputs.insert(id);
+        if !is_full && !self.closed && self.inputs.insert(id) {
+            self.inputs_bytes += text.len();
         }
         id
     }

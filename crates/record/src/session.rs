@@ -220,7 +220,10 @@ impl Session {
             self.note(dlmonitor::torch_state());
         }
         for state in dlmonitor::compiler_states() {
-            self.note(state.clone());
+            // An earlier recording of this process may have had them.
+            if if state.name == "kernels" { self.options.kernels } else { self.options.compilations } {
+                self.note(state.clone());
+            }
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);

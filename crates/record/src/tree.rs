@@ -69,7 +69,7 @@ pub(crate) struct Shared {
     /// Odd while the owner changes a slot.
     version: AtomicU64,
     /// What the owner remembers of forward operators, as long as there is an owner.
-    sequences: OnceLock<Weak<[AtomicU64]>>,
+    sequences: OnceLock<Weak<Box<[AtomicU64]>>>,
 }
 
 impl Shared {
@@ -179,7 +179,8 @@ pub(crate) struct Owner {
     limit: u32,
     /// Which node ran the forward operator of a sequence number: low half the number, high half the node. Empty until
     /// there is one.
-    sequences: Arc<[AtomicU64]>,
+    /// Boxed, so that it goes with its owner, whoever still holds the way to it.
+    sequences: Arc<Box<[AtomicU64]>>,
     /// The node that stands for all that found no place, 0 if there is room.
     overflow: u32,
     /// How often something found no place.
@@ -204,7 +205,7 @@ impl Owner {
             by_frame: FxHashMap::default(),
             aliases: FxHashMap::default(),
             limit,
-            sequences: Arc::new([]),
+            sequences: Arc::default(),
             overflow: 0,
             overflows: Arc::default(),
         }
@@ -252,7 +253,8 @@ impl Owner {
         if full {
             self.overflows.fetch_add(1, Ordering::Relaxed);
             if self.overflow == 0 {
-                self.overflow = self.push(ROOT.0, Key::frame(overflow), overflow);
+                // Under a key that nobody asks for: who finds no place is counted each time.
+                self.overflow = self.push(ROOT.0, Key(u64::MAX, u64::MAX), overflow);
             }
             return NodeId(self.overflow);
         }
@@ -309,7 +311,7 @@ impl Owner {
     #[inline]
     pub(crate) fn remember_forward(&mut self, sequence: u64, node: NodeId) {
         if self.sequences.is_empty() {
-            self.sequences = (0..SEQUENCES).map(|_| AtomicU64::new(0)).collect();
+            self.sequences = Arc::new((0..SEQUENCES).map(|_| AtomicU64::new(0)).collect());
             let _ = self.shared.sequences.set(Arc::downgrade(&self.sequences));
         }
         let entry = u64::from(node.0) << 32 | u64::from(sequence as u32);
@@ -398,6 +400,8 @@ mod tests {
         assert_eq!(owner.shared.path(nodes[9]), [77]);
         assert_eq!(owner.child(ROOT, Key(0, 0), 77, |_| 0), nodes[0]);
         assert_eq!(owner.overflows.load(std::sync::atomic::Ordering::Relaxed), 8);
+        assert_eq!(owner.child(ROOT, Key::frame(77), 77, |_| 77), nodes[9]);
+        assert_eq!(owner.overflows.load(std::sync::atomic::Ordering::Relaxed), 9, "its own frame has no place either");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 use crate::symbols;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 type Object = *mut c_void;
@@ -58,7 +59,7 @@ impl Embedded {
         // SAFETY: the interpreter is initialised; the state is given back below.
         let state = unsafe { (python.ensure)() };
         // SAFETY: this thread holds the GIL now.
-        let done = unsafe { self.call_locked(&python, function) };
+        let done = unsafe { self.call_locked(python, function) };
         // SAFETY: as it was acquired.
         unsafe { (python.release)(state) };
         done
@@ -70,7 +71,7 @@ impl Embedded {
         // SAFETY: it takes nothing, and may be called at any time while there is an interpreter.
         if !self.globals.load(Ordering::Acquire).is_null() && unsafe { (python.check)() } != 0 {
             // SAFETY: the GIL is held.
-            let _ = unsafe { self.call_locked(&python, function) };
+            let _ = unsafe { self.call_locked(python, function) };
         }
     }
 
@@ -122,13 +123,10 @@ impl Embedded {
 /// Takes a tuple of arguments apart, as `PyArg_ParseTuple` does; null with Python's error set becomes an early return.
 macro_rules! arguments {
     ($tuple:expr, $format:expr, $($place:expr),+) => {{
-        type Parse = unsafe extern "C" fn(*mut std::ffi::c_void, *const std::ffi::c_char, ...) -> std::ffi::c_int;
-        let Some(parse) = crate::symbols::global(c"PyArg_ParseTuple") else { return std::ptr::null_mut() };
+        let Some(parse) = crate::python::embedded::parse() else { return std::ptr::null_mut() };
         // SAFETY: the signature of `PyArg_ParseTuple`; the interpreter passes a tuple and holds its lock, and the caller
         // of this macro says with the format what the places are.
-        let parsed = unsafe {
-            std::mem::transmute::<*mut std::ffi::c_void, Parse>(parse.as_ptr())($tuple, $format.as_ptr(), $($place),+)
-        };
+        let parsed = unsafe { parse($tuple, $format.as_ptr(), $($place),+) };
         if parsed == 0 {
             return std::ptr::null_mut();
         }
@@ -136,15 +134,30 @@ macro_rules! arguments {
 }
 pub(crate) use arguments;
 
-/// A number, for a [`Function`] to return.
-pub(crate) fn number(value: u64) -> Object {
-    let Some(make) = symbols::global(c"PyLong_FromUnsignedLongLong") else { return null_mut() };
-    // SAFETY: its signature; the interpreter that called holds its lock.
-    unsafe { std::mem::transmute::<Object, unsafe extern "C" fn(u64) -> Object>(make.as_ptr())(value) }
+/// `PyArg_ParseTuple`.
+pub(crate) type Parse = unsafe extern "C" fn(Object, *const c_char, ...) -> c_int;
+
+/// `PyArg_ParseTuple`, if a piece of Python ran.
+pub(crate) fn parse() -> Option<Parse> {
+    PYTHON.get().map(|python| python.parse)
 }
 
-/// The functions of the C API that are used.
+/// A number, for a [`Function`] to return.
+pub(crate) fn number(value: u64) -> Object {
+    // SAFETY: the interpreter that called holds its lock.
+    PYTHON.get().map_or(null_mut(), |python| unsafe { (python.number)(value) })
+}
+
+/// The functions of the C API that are used, looked up once: looking takes the lock of the dynamic linker, which another
+/// thread may hold that loads a library whose constructor waits for Python's.
 struct Python {
+    running: unsafe extern "C" fn() -> c_int,
+    parse: Parse,
+    number: unsafe extern "C" fn(u64) -> Object,
+    /// Where the class of `KeyboardInterrupt` is.
+    interrupt: *const Object,
+    is_error: unsafe extern "C" fn(Object) -> c_int,
+    set_interrupt: unsafe extern "C" fn(),
     ensure: unsafe extern "C" fn() -> c_int,
     release: unsafe extern "C" fn(c_int),
     check: unsafe extern "C" fn() -> c_int,
@@ -161,16 +174,37 @@ struct Python {
     decrease: unsafe extern "C" fn(Object),
 }
 
+// SAFETY: its one pointer is to a variable of the interpreter that is set before a library can be loaded by it.
+unsafe impl Send for Python {}
+// SAFETY: as above; nobody writes there.
+unsafe impl Sync for Python {}
+
+static PYTHON: OnceLock<Python> = OnceLock::new();
+
 impl Python {
     /// `None` if no interpreter runs here, or it ends.
-    fn find() -> Option<Self> {
+    fn find() -> Option<&'static Self> {
+        let python = match PYTHON.get() {
+            Some(python) => python,
+            None => {
+                let found = Self::look_up()?;
+                PYTHON.get_or_init(|| found)
+            }
+        };
+        // SAFETY: it takes nothing and may be called at any time.
+        (unsafe { (python.running)() } != 0).then_some(python)
+    }
+
+    fn look_up() -> Option<Self> {
         // SAFETY: the signatures of the stable ABI, of functions that every supported version exports.
         unsafe {
-            let running: unsafe extern "C" fn() -> c_int = function(c"Py_IsInitialized")?;
-            if running() == 0 {
-                return None;
-            }
             Some(Self {
+                running: function(c"Py_IsInitialized")?,
+                parse: function(c"PyArg_ParseTuple")?,
+                number: function(c"PyLong_FromUnsignedLongLong")?,
+                interrupt: symbols::global(c"PyExc_KeyboardInterrupt")?.as_ptr().cast(),
+                is_error: function(c"PyErr_ExceptionMatches")?,
+                set_interrupt: function(c"PyErr_SetInterrupt")?,
                 ensure: function(c"PyGILState_Ensure")?,
                 release: function(c"PyGILState_Release")?,
                 check: function(c"PyGILState_Check")?,
@@ -189,14 +223,21 @@ impl Python {
         }
     }
 
-    /// What a function returned; its error is cleared if it returned null.
+    /// What a function returned; its error is cleared if it returned null, but for an interrupt, which comes again.
     ///
     /// # Safety
     /// The caller holds the GIL.
     unsafe fn taken(&self, object: Object) -> Result<Object, String> {
         if object.is_null() {
-            // SAFETY: by contract.
-            unsafe { (self.clear_error)() };
+            // SAFETY: by contract; the class is set while there is an interpreter.
+            unsafe {
+                // Somebody pressed Ctrl-C just then: that is for the program.
+                let is_interrupt = (self.is_error)(*self.interrupt) != 0;
+                (self.clear_error)();
+                if is_interrupt {
+                    (self.set_interrupt)();
+                }
+            }
             return Err("Python raised an error".into());
         }
         Ok(object)

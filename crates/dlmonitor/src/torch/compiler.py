@@ -301,7 +301,8 @@ def kernels():
 
 
 def stop():
-    """Leaves PyTorch as it was, where nobody else changed it meanwhile."""
+    """Leaves PyTorch as it was, where nobody else changed it meanwhile. But kernels go on to be named: the option cannot
+    be taken back for all threads, and kernels that have names keep them anyway."""
     if _finder is not None:
         _finder.actions.clear()
         if _finder in sys.meta_path:

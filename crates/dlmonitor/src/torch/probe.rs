@@ -62,6 +62,9 @@ const KNOWN: [(&[i64], u8); 7] = [
 const RECORD_FUNCTION: usize = 384;
 const TENSOR_IMPL: usize = 256;
 
+/// It takes some milliseconds, unless it hangs.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// How inputs are to be read in the torch that is loaded.
 ///
 /// # Errors
@@ -69,9 +72,13 @@ const TENSOR_IMPL: usize = 256;
 pub(super) fn run(library: Library) -> Result<Layout, String> {
     let shim = Shim::find(library)?;
     check_types(library)?;
-    let thread = crate::thread::without_signals(|| std::thread::Builder::new().spawn(move || find(&shim)));
-    let found = thread.map_err(|error| format!("no thread to find the layout of tensors: {error}"))?;
-    found.join().map_err(|_| "finding the layout of tensors failed".to_owned())?
+    let (sender, found) = std::sync::mpsc::channel();
+    // Nobody may be there any more to take it.
+    let look = move || drop(sender.send(find(&shim)));
+    crate::thread::without_signals(|| std::thread::Builder::new().spawn(look))
+        .map_err(|error| format!("no thread to find the layout of tensors: {error}"))?;
+    // The caller holds Python's lock, and an operator that the program made its own may wait for it.
+    found.recv_timeout(PATIENCE).map_err(|_| "finding the layout of tensors failed, or took too long".to_owned())?
 }
 
 impl Shim {

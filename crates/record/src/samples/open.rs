@@ -51,6 +51,8 @@ impl Open {
     /// Room for a thread that records into `tree`.
     pub(crate) fn register(tree: u32) -> &'static Self {
         if let Some(open) = all().find(|open| open.free.swap(false, Ordering::AcqRel)) {
+            // Handles are addresses, which come again: those of the thread before are forgotten.
+            open.entries.iter().for_each(|entry| entry.handle.store(0, Ordering::Relaxed));
             open.tree.store(tree, Ordering::Release);
             return open;
         }
