@@ -1,5 +1,11 @@
 //! How much longer events could take, in a trace small enough to know it by hand.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test code outside test functions")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "test code outside test functions"
+)]
 
 mod critical_path_support;
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod steps;
+
 use proptest::prelude::*;
 use stackline_ingest::recording::traces_of;
 use stackline_model::{EventId, EventKind, INFERRED, Trace};
@@ -198,112 +200,6 @@ fn backward_nodes_belong_to_no_function_of_the_forward_pass() {
     assert_eq!(outline(&trace, 0), expected);
     let pairs: Vec<_> = trace.backward.iter().map(|(from, to, _)| (trace.name(from), trace.name(to))).collect();
     assert_eq!(pairs, [("aten::mul", "MulBackward0")]);
-}
-
-#[test]
-fn steps_end_with_the_optimizer_and_begin_with_what_comes_again() {
-    let mut script = Script::new(process(7, None));
-    script.thread(0, 70, 1);
-    script.call(0, "def:main:3 aten::randn", 1_000, 1_900);
-    for step in 0..3 {
-        let at = 2_000 + 1_000 * step;
-        script.call(0, "def:main:10 def:train:5 aten::mm", at, at + 400);
-        script.call(0, "def:main:10 def:train:6 span:Optimizer.step#SGD.step", at + 500, at + 600);
-    }
-    script.call(0, "def:main:12 aten::save", 6_000, 6_100);
-    let trace = one(&script.end());
-    let steps: Vec<(i64, i64, i64)> = trace.steps.iter().map(|s| (s.number, s.start, s.end)).collect();
-    assert_eq!(steps, [(0, 1_000, 1_600), (1, 1_600, 2_600), (2, 2_600, 3_600)]);
-    assert!(trace.report.is_clean(), "nothing crosses a step: {:?}", trace.report.problems);
-    let trains = outline(&trace, 0).into_iter().filter(|line| line.contains(": train*")).count();
-    assert_eq!(trains, 3, "neighbouring calls of one line are told apart where a step ends");
-}
-
-#[test]
-fn steps_of_windows_have_their_numbers_and_end_with_them() {
-    let change = |at_ns, step, open, at_step| Record::Window { at_ns, step, open, at_step };
-    let steps = |changes: &[Record], optimizers: &[&str]| {
-        let mut script = Script::new(process(7, None));
-        script.thread(0, 70, 1);
-        for start in [2_000, 9_000, 10_000, 20_000] {
-            script.call(0, "def:main:10 def:train:5 aten::mm", start, start + 400);
-            for (at, name) in optimizers.iter().enumerate() {
-                let (path, at) = (format!("def:main:10 span:Optimizer.step#{name}.step"), start + 500 + 50 * at as i64);
-                script.call(0, &path, at, at + 40);
-            }
-            script.call(0, "def:main:10 def:train:7 aten::item", start + 700, start + 710);
-        }
-        script.records.extend_from_slice(changes);
-        let trace = one(&script.end());
-        trace.steps.iter().map(|s| (s.number, s.start + 1_000, s.end + 1_000)).collect::<Vec<_>>()
-    };
-    // Two of ten steps; the window closes within the end of its last step.
-    let at = [(1_000, 0, true), (2_530, 1, false), (8_900, 10, true), (10_530, 12, false), (19_000, 20, true)];
-    let every = at.map(|(at, n, open)| change(at, n, open, true));
-    let expected = [(0, 2_000, 2_540), (10, 8_900, 9_540), (11, 9_540, 10_540), (20, 19_000, 20_540)];
-    assert_eq!(steps(&every, &["SGD"]), expected);
-    // The recorder counts the steps of both optimizers.
-    let twice = [(1_000, 0, true), (2_580, 2, false), (8_900, 20, true)].map(|(at, n, open)| change(at, n, open, true));
-    let numbers: Vec<i64> = steps(&twice, &["SGD", "Adam"]).iter().map(|step| step.0).collect();
-    assert_eq!(numbers, [0, 10, 11, 12]);
-    // By time, in the middle of a step: that one is none.
-    let late = [change(1_000, 0, false, true), change(8_000, 7, true, false), change(30_000, 10, false, false)];
-    assert_eq!(steps(&late, &["SGD"])[..], [(8, 9_540, 10_540), (9, 10_540, 20_540)]);
-}
-
-/// A function that is called for each step, told apart by what its caller does in between, ends its step.
-#[test]
-fn what_a_function_does_after_the_optimizer_is_in_the_step() {
-    let mut script = Script::new(process(7, None));
-    script.thread(0, 70, 1);
-    for step in 0..3 {
-        let at = 2_000 + 1_000 * step;
-        script.call(0, "def:main:9 aten::stack", at, at + 50);
-        script.call(0, "def:main:10 def:train:5 aten::mm", at + 100, at + 400);
-        script.call(0, "def:main:10 def:train:6 span:Optimizer.step#SGD.step", at + 500, at + 600);
-        script.call(0, "def:main:10 def:train:7 aten::item", at + 700, at + 710);
-    }
-    script.call(0, "def:main:12 aten::save", 6_000, 6_100);
-    let trace = one(&script.end());
-    let steps: Vec<(i64, i64)> = trace.steps.iter().map(|s| (s.start, s.end)).collect();
-    assert_eq!(steps, [(1_000, 1_710), (1_710, 2_710), (2_710, 3_710)]);
-    let trains = outline(&trace, 0).into_iter().filter(|line| line.contains(": train*")).count();
-    assert_eq!(trains, 3);
-    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
-}
-
-#[test]
-fn a_span_of_the_user_around_the_optimizer_is_in_the_step() {
-    let mut script = Script::new(process(7, None));
-    script.thread(0, 70, 1);
-    for step in 0..2 {
-        let at = 1_000 + 1_000 * step;
-        script.call(0, "def:main:9 span:iteration aten::mm", at + 10, at + 400);
-        script.call(0, "def:main:9 span:iteration span:Optimizer.step#SGD.step", at + 500, at + 600);
-        script.call(0, "def:main:9 span:iteration aten::item", at + 700, at + 710);
-        script.call(0, "def:main:9 span:iteration", at, at + 800);
-    }
-    let trace = one(&script.end());
-    let steps: Vec<(i64, i64)> = trace.steps.iter().map(|s| (s.start, s.end)).collect();
-    assert_eq!(steps, [(0, 800), (800, 1_800)]);
-    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
-}
-
-#[test]
-fn a_span_around_all_steps_is_no_step() {
-    let mut script = Script::new(process(7, None));
-    script.thread(0, 70, 1);
-    for step in 0..3 {
-        let at = 1_000 + 1_000 * step;
-        script.call(0, "def:main:8 span:epoch def:train:9 aten::mm", at + 10, at + 400);
-        script.call(0, "def:main:8 span:epoch def:train:9 span:Optimizer.step#SGD.step", at + 500, at + 600);
-    }
-    script.call(0, "def:main:8 span:epoch", 1_000, 4_000);
-    let trace = one(&script.end());
-    let steps: Vec<(i64, i64)> = trace.steps.iter().map(|s| (s.start, s.end)).collect();
-    assert_eq!(steps, [(10, 600), (600, 1_600), (1_600, 2_600)]);
-    assert_eq!(outline(&trace, 0)[..2], ["train.py(1): main* 0..3000", "  epoch 0..3000"]);
-    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
 }
 
 /// Numbers count per thread: the same one on two threads means two operators.
