@@ -48,7 +48,7 @@ fn hash(inputs: Inputs<'_>) -> u64 {
     hash
 }
 
-/// What is hashed of inputs besides sizes: other than any [`shape`].
+/// What is hashed of inputs besides sizes: other than any shape.
 const LIST: u64 = 1 << 32;
 const SCALAR: u64 = 2 << 32;
 const SCALARS: u64 = 3 << 32;
