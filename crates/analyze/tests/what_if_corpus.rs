@@ -56,7 +56,7 @@ fn bounds_hold_the_prediction_and_sweeps_do_not_depend_on_threads() {
                     assert!(text.ends_with('2') || gain.ns >= 0, "{name} {text} {gain:?}");
                     assert_eq!(p.after.by_category.iter().map(|(_, ns)| ns).sum::<i64>(), p.after_ns, "{name} {text}");
                     let (mut at, mut sums) = (0, p.after.by_category.map(|(category, _)| (category, 0)));
-                    for hop in &p.after.hops {
+                    for hop in &p.hops_after {
                         assert!(hop.end_ns > at, "{name} {text}: {hop:?} after {at}");
                         sums[hop.category as usize].1 += hop.end_ns - std::mem::replace(&mut at, hop.end_ns);
                     }

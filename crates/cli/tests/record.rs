@@ -4,10 +4,10 @@
 
 mod common;
 
-use common::stackline;
+use common::{recorder, stackline, torch};
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// `stackline record … -- sh -c SCRIPT` in a folder of its own. What is no Python never asks for the recorder.
@@ -206,23 +206,9 @@ fn runs_are_named_after_the_script_and_a_free_number() {
     }
 }
 
-/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the test is skipped, but not in CI.
-fn torch() -> Option<(PathBuf, PathBuf)> {
-    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
-    let ci = std::env::var("CI").as_deref() == Ok("true");
-    let Some(python) = python else {
-        assert!(!ci, "CI needs STACKLINE_TORCH (python/torch_env.py)");
-        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
-        return None;
-    };
-    // Built with this test, of which its package is a dependency.
-    let recorder = std::env::current_exe().unwrap().with_file_name("libstackline_record.so");
-    Some((python, recorder))
-}
-
 #[test]
 fn a_real_training_program() {
-    let Some((python, recorder)) = torch() else { return };
+    let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/examples/train_gpt.py");
     let run = folder.path().join("gpt.stackline");
@@ -230,7 +216,8 @@ fn a_real_training_program() {
     let steps = ["--steps", "5"];
     let alone = Command::new(&python).arg(&program).args(steps).output().unwrap();
     let mut command = stackline(&["record", "-o", run, "--"]);
-    let recorded = command.arg(&python).arg(&program).args(steps).env("STACKLINE_RECORDER", recorder).output().unwrap();
+    let recorded =
+        command.arg(&python).arg(&program).args(steps).env("STACKLINE_RECORDER", recorder()).output().unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
     let losses = |output: &Output| -> Vec<String> {
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -266,13 +253,13 @@ fn sums(document: &serde_json::Value, table: &str, value: &str) -> std::collecti
 /// A recording of single calls opens in the analyses of traces, and says there what its tree says.
 #[test]
 fn a_real_training_program_as_a_trace() {
-    let Some((python, recorder)) = torch() else { return };
+    let Some(python) = torch() else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python/examples/train_gpt.py");
     let run = folder.path().join("gpt.stackline");
     let run = run.to_str().unwrap();
     let mut command = stackline(&["record", "--mode", "trace", "-o", run, "--"]);
-    command.arg(&python).arg(&program).args(["--steps", "6"]).env("STACKLINE_RECORDER", recorder);
+    command.arg(&python).arg(&program).args(["--steps", "6"]).env("STACKLINE_RECORDER", recorder());
     let recorded = command.output().unwrap();
     assert!(recorded.status.success(), "{}", stderr(&recorded));
     let json = |arguments: &[&str]| -> serde_json::Value {

@@ -4,25 +4,15 @@
 
 mod common;
 
-use common::stackline;
+use common::{recorder, stackline, torch};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 /// A job that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(400);
-
-/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the test is skipped, but not in CI.
-fn torch() -> Option<PathBuf> {
-    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
-    if python.is_none() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs STACKLINE_TORCH (python/torch_env.py)");
-        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
-    }
-    python
-}
 
 /// `python -m torch.distributed.run` with two ranks that meet at a free port of this machine; `torchrun` is a script
 /// that does the same.
@@ -57,10 +47,8 @@ fn torchrun(command: &mut Command, program: &[&str]) -> Output {
 
 /// `stackline record … -- PYTHON`, in a folder of its own.
 fn record(python: &Path, run: &Path) -> Command {
-    // Built with this test, of which its package is a dependency.
-    let recorder = std::env::current_exe().unwrap().with_file_name("libstackline_record.so");
     let mut command = stackline(&["record", "-o", run.to_str().unwrap(), "--", python.to_str().unwrap()]);
-    command.env("STACKLINE_RECORDER", recorder);
+    command.env("STACKLINE_RECORDER", recorder());
     command
 }
 

@@ -219,11 +219,13 @@ impl Session {
         if dlmonitor::torch_state().state.is_ok() {
             self.note(dlmonitor::torch_state());
         }
-        for state in dlmonitor::compiler_states() {
-            // An earlier recording of this process may have had them.
-            if if state.name == "kernels" { self.options.kernels } else { self.options.compilations } {
-                self.note(state.clone());
-            }
+        // An earlier recording of this process may have had others.
+        let is_wanted = |state: &&SourceState| match state.name {
+            "kernels" => self.options.kernels,
+            _ => self.options.compilations,
+        };
+        for state in dlmonitor::compiler_states().filter(is_wanted) {
+            self.note(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);

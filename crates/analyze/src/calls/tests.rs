@@ -112,9 +112,9 @@ fn phases() {
         let node = path.split(' ').fold(CallTree::ROOT, |node, text| {
             let name = builder.text(&text.trim_start_matches(['~', ':']).replace('_', " "));
             let frame = match text.chars().next() {
-                Some('~') => CallFrame::Backward { name, inputs: stackline_model::StrId::NONE },
+                Some('~') => CallFrame::backward(name),
                 Some(':') => CallFrame::Span { name },
-                _ => CallFrame::Operator { name, inputs: stackline_model::StrId::NONE },
+                _ => CallFrame::operator(name),
             };
             let frame = builder.frame(frame);
             builder.child(node, frame)

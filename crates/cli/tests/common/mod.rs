@@ -1,5 +1,5 @@
 //! Running the binary, and finding the corpus.
-#![allow(dead_code, clippy::print_stderr, reason = "not every test file uses everything")]
+#![allow(dead_code, clippy::print_stderr, clippy::print_stdout, reason = "not every test file uses everything")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "test code outside test functions")]
 
 use std::path::{Path, PathBuf};
@@ -29,6 +29,21 @@ pub(crate) fn failure(args: &[&str]) -> (Option<i32>, String) {
     let output = run(args);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{args:?}");
     (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// A Python with PyTorch, as `python/torch_env.py` makes it; where there is none the test is skipped, but not in CI.
+pub(crate) fn torch() -> Option<PathBuf> {
+    let python = std::env::var_os("STACKLINE_TORCH").map(PathBuf::from);
+    if python.is_none() {
+        assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs STACKLINE_TORCH (python/torch_env.py)");
+        println!("skipped: STACKLINE_TORCH names no Python with PyTorch (python/torch_env.py makes one)");
+    }
+    python
+}
+
+/// The recorder that was built with this test, of which its package is a dependency.
+pub(crate) fn recorder() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libstackline_record.so")
 }
 
 /// A trace of the corpus, or `None` where there is no corpus (an error in CI).

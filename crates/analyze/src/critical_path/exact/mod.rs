@@ -46,9 +46,17 @@ use enclosing::Enclosing;
 use lanes::Lane;
 use names::Names;
 use rustc_hash::FxHashSet;
-use stackline_model::{EventId, GpuId, Key, Trace};
+use stackline_model::{DeviceClock, EventId, GpuId, Key, Trace};
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
+
+/// A greater difference is a wrong record, not a clock, in ns: 1,000 s.
+const MOST_NS: i64 = 1_000_000_000_000;
+
+/// By how much the clock of a device is off from the host's at least, in ns; 0 where it may be right.
+fn off_ns(clock: &DeviceClock) -> i64 {
+    clock.least_ns.unwrap_or(0).max(clock.most_ns.map_or(0, i64::saturating_neg)).max(0)
+}
 
 /// A trace with its dependency graph, ready for paths, slack and what-if.
 pub struct Exact<'a> {
@@ -118,21 +126,12 @@ impl<'a> Exact<'a> {
 
     /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.
     pub fn clocks_disagree(&self) -> bool {
-        let is_off = |c: &stackline_model::DeviceClock| {
-            c.least_ns.is_some_and(|ns| ns > ROUNDING_NS) || c.most_ns.is_some_and(|ns| ns < -ROUNDING_NS)
-        };
-        !self.clocks_disagree.is_empty() || self.trace.meta.clocks.iter().any(is_off)
+        !self.clocks_disagree.is_empty() || self.trace.meta.clocks.iter().any(|clock| off_ns(clock) > ROUNDING_NS)
     }
 
-    /// By how much the clock of a GPU is off from that of the host at least, in ns.
+    /// The most of [`off_ns`] over all devices, wrong records left out.
     fn clocks_differ_ns(&self) -> i64 {
-        // Farther apart is a wrong record, not a clock.
-        const MOST_NS: i64 = 1_000_000_000_000;
-        let off = |c: &stackline_model::DeviceClock| {
-            let bounds = [c.least_ns.unwrap_or(0), c.most_ns.map_or(0, i64::wrapping_neg)];
-            bounds.into_iter().filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
-        };
-        self.trace.meta.clocks.iter().map(off).max().unwrap_or(0)
+        self.trace.meta.clocks.iter().map(off_ns).filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
     }
 
     /// The graph.

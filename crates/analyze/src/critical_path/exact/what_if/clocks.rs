@@ -7,7 +7,7 @@
 use super::sweep::{Sweep, SweepOptions};
 use super::{Edit, Gain, Prediction};
 use crate::critical_path::CriticalPathError;
-use crate::critical_path::exact::{Exact, WindowChoice};
+use crate::critical_path::exact::{Exact, MOST_NS, WindowChoice};
 use stackline_model::{DeviceClock, Trace};
 
 /// How long the quickest launch of a trace takes at most from its call to its operation, and the quickest way back from a
@@ -15,8 +15,6 @@ use stackline_model::{DeviceClock, Trace};
 const QUICKEST_NS: i64 = 20_000;
 /// How long they usually take, in ns.
 const USUAL_NS: i64 = 4_000;
-/// A greater difference is a wrong record, not a clock, in ns: 1,000 s.
-const MOST_NS: i64 = 1_000_000_000_000;
 
 /// What may have to be added to the times of a device, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -79,12 +79,12 @@ pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<
     let mut kept = Vec::with_capacity(cuts.len());
     let mut found = false;
     for cut in cuts {
-        let lane = &exact.lanes[cut.lane as usize];
-        let first = lane.piece_at(cut.from).unwrap_or(0);
         if cut.factor >= 1.0 {
             kept.push(*cut);
             continue;
         }
+        let lane = &exact.lanes[cut.lane as usize];
+        let first = lane.piece_at(cut.from).unwrap_or(0);
         let inside = (first..lane.pieces.len()).take_while(|&piece| lane.pieces[piece].start < cut.to);
         for piece in inside {
             let (from, to) = (lane.pieces[piece].start.max(cut.from), lane.piece_end(piece).min(cut.to));

@@ -84,6 +84,9 @@ pub struct Prediction {
     pub before: NewPath,
     /// The path after the edits.
     pub after: NewPath,
+    /// All of the path after the edits, each hop from the end of the one before (the first from the window's start);
+    /// neighbours of one cause and name are one.
+    pub hops_after: Vec<NewHop>,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
 }
@@ -136,11 +139,12 @@ impl WhatIf<'_, '_> {
         let mut applied = apply(self.exact, (&self.plan, &self.index), edits, Stop::NEVER)?;
         let mut shifts = Vec::new();
         let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER);
-        let after = path::path(self.exact, &self.plan, &applied, &shifts, end);
+        let mut hops_after = Vec::new();
+        let after = path::path(self.exact, &self.plan, (&applied, &shifts), end, Some(&mut hops_after));
         let gain = self.gain(&measured, &applied, end.length, &mut shifts, Stop::NEVER);
         let none = apply(self.exact, (&self.plan, &self.index), &[], Stop::NEVER)?;
         let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts, Stop::NEVER);
-        let before = path::path(self.exact, &self.plan, &none, &shifts, observed);
+        let before = path::path(self.exact, &self.plan, (&none, &shifts), observed, None);
         let mut notes = std::mem::take(&mut applied.notes);
         let taken = self.taken_off(&measured, &applied);
         notes.extend(self.exact.clocks_disagree().then(|| CLOCKS_DISAGREE.to_owned()));
@@ -155,6 +159,7 @@ impl WhatIf<'_, '_> {
             edits: names.zip(applied.counts.iter().copied()).collect(),
             before,
             after,
+            hops_after,
             notes,
         })
     }

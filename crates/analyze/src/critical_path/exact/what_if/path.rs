@@ -15,9 +15,6 @@ pub struct NewPath {
     pub by_category: [(Category, i64); 13],
     /// What has most time on it: name, category, ns; most first.
     pub top: Vec<(String, Category, i64)>,
-    /// All of it, hop by hop, each from the end of the one before (the first from the window's start); neighbours of
-    /// one cause and name are one.
-    pub hops: Vec<NewHop>,
 }
 
 /// A part of a path after an edit.
@@ -60,12 +57,18 @@ struct Walk<'e, 'a> {
     left: i64,
     by_category: [(Category, i64); 13],
     by_name: FxHashMap<(Category, StrId), i64>,
-    /// Latest first.
-    hops: Vec<NewHop>,
+    /// Latest first, if they are wanted.
+    hops: Option<&'e mut Vec<NewHop>>,
 }
 
-/// The path that ends there, by replayed times.
-pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[i64], end: End) -> NewPath {
+/// The path that ends there, by replayed times. Its hops come into `hops`, if they are wanted.
+pub(super) fn path(
+    exact: &Exact<'_>,
+    plan: &Plan,
+    (applied, shifts): (&Applied, &[i64]),
+    end: End,
+    hops: Option<&mut Vec<NewHop>>,
+) -> NewPath {
     let mut walk = Walk {
         exact,
         plan,
@@ -75,7 +78,7 @@ pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[
         left: end.length,
         by_category: Category::ALL.map(|c| (c, 0)),
         by_name: FxHashMap::default(),
-        hops: Vec::new(),
+        hops,
     };
     walk.run(end);
     walk.charge(Category::Unknown, EventId::NONE, i64::MAX);
@@ -86,8 +89,10 @@ pub(super) fn path(exact: &Exact<'_>, plan: &Plan, applied: &Applied, shifts: &[
         .collect();
     top.sort_by(|a, b| b.2.cmp(&a.2).then_with(|| (a.1, &a.0).cmp(&(b.1, &b.0))));
     top.truncate(TOP);
-    walk.hops.reverse();
-    NewPath { by_category: walk.by_category, top, hops: walk.hops }
+    if let Some(hops) = walk.hops {
+        hops.reverse();
+    }
+    NewPath { by_category: walk.by_category, top }
 }
 
 impl Walk<'_, '_> {
@@ -226,8 +231,10 @@ impl Walk<'_, '_> {
             return;
         }
         let name = if event.is_some() { self.exact.trace.events.name[event.index()] } else { StrId::NONE };
-        if self.hops.last().is_none_or(|later| (later.category, later.name) != (category, name)) {
-            self.hops.push(NewHop { end_ns: self.left, category, name });
+        if let Some(hops) = &mut self.hops
+            && hops.last().is_none_or(|later| (later.category, later.name) != (category, name))
+        {
+            hops.push(NewHop { end_ns: self.left, category, name });
         }
         self.left -= ns;
         self.by_category[category as usize].1 += ns;

@@ -40,7 +40,7 @@ pub const PATH: &str = "path";
 
 /// The path after the edits, hop by hop.
 pub fn path_table(trace: &Trace, found: &Prediction) -> Table {
-    let hops = &found.after.hops;
+    let hops = &found.hops_after;
     let starts = || std::iter::once(0).chain(hops.iter().map(|hop| hop.end_ns));
     Table::new(PATH, "The path after the edits")
         .i64("start_ns", Unit::Ns, starts().take(hops.len()))
