@@ -1,4 +1,5 @@
-//! Time of each registered analysis, of the critical paths and of what-if on a training trace of our own generator.
+//! Time of each registered analysis, of the critical paths and of what-if on a training trace of our own generator, or on
+//! the trace that the variable `STACKLINE_BENCH_TRACE` names.
 #![allow(missing_docs, reason = "criterion's macros")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
@@ -10,8 +11,14 @@ use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::Trace;
 use std::hint::black_box;
 
-/// A training of 40 steps.
+/// The trace that is asked for; else a training of 40 steps.
 fn training() -> Trace {
+    if let Some(path) = std::env::var_os("STACKLINE_BENCH_TRACE") {
+        return match stackline_ingest::read_paths(&[path.into()], &ReadOptions::default()) {
+            Ok(mut set) => set.traces.remove(0),
+            Err(error) => panic!("{error}"),
+        };
+    }
     let demo = stackline_synth::demo::generate(&stackline_synth::demo::Config { steps: 40, ..Default::default() });
     match read_bytes("demo", demo.as_bytes(), &ReadOptions::default()) {
         Ok(trace) => trace,

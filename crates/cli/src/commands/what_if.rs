@@ -45,11 +45,13 @@ pub(crate) fn run(args: &WhatIfArgs, common: &Common) -> Result<()> {
             sweep_head(&sweep, &choice),
         )
     } else {
-        let prediction = what_if::predict(trace, &choice, &edits).map_err(refuse)?;
-        let mut tables = tables(&prediction);
-        if common.tables.iter().any(|name| name == what_if::PATH) {
-            tables.push(what_if::path_table(trace, &prediction));
-        }
+        let (prediction, path) = if common.tables.iter().any(|name| name == what_if::PATH) {
+            let (prediction, hops) = what_if::predict_with_hops(trace, &choice, &edits).map_err(refuse)?;
+            (prediction, Some(what_if::path_table(trace, &hops)))
+        } else {
+            (what_if::predict(trace, &choice, &edits).map_err(refuse)?, None)
+        };
+        let tables = tables(&prediction).into_iter().chain(path).collect();
         (tables, extra(&prediction), head(&prediction, &choice))
     };
     let tables = session.pick_or(tables, if args.sweep { &[] } else { &[what_if::PATH] })?;

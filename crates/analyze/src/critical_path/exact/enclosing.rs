@@ -4,6 +4,7 @@ use super::names::{Names, bits};
 use super::threads::is_annotation;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, EventKind, Trace};
+use std::sync::OnceLock;
 
 /// Places nest deeper than any reader needs to know.
 pub(super) const DEPTH: usize = 12;
@@ -11,7 +12,8 @@ pub(super) const DEPTH: usize = 12;
 /// By event: itself or the innermost event around it of a kind.
 pub(super) struct Enclosing {
     operator: Vec<EventId>,
-    frame: Vec<EventId>,
+    /// Made when first asked for: only those who tell of hops want it.
+    frame: OnceLock<Vec<EventId>>,
     /// Annotations and modules.
     place: Vec<EventId>,
     /// By place that lies deeper than [`DEPTH`]: the innermost of the outermost ones around it.
@@ -25,11 +27,10 @@ const ONLY_WAITS: u8 = 2;
 
 impl Enclosing {
     pub(super) fn new(trace: &Trace, names: &Names) -> Self {
-        let none = || vec![EventId::NONE; trace.events.len()];
         let mut found = Self {
-            operator: none(),
-            frame: none(),
-            place: none(),
+            operator: vec![EventId::NONE; trace.events.len()],
+            frame: OnceLock::new(),
+            place: vec![EventId::NONE; trace.events.len()],
             shown: FxHashMap::default(),
             inside: vec![0; trace.events.len()],
         };
@@ -48,7 +49,7 @@ impl Enclosing {
         let at = event.index();
         if let Some(parent) = trace.events.parent[at].some() {
             let parent = parent.index();
-            (self.operator[at], self.frame[at]) = (self.operator[parent], self.frame[parent]);
+            self.operator[at] = self.operator[parent];
             (self.place[at], self.inside[at]) = (self.place[parent], self.inside[parent]);
         }
         let known = names.of(trace, event);
@@ -56,10 +57,8 @@ impl Enclosing {
             self.inside[at] |= if known & bit != 0 { here } else { 0 };
         }
         let kind = trace.kind(event);
-        match kind {
-            EventKind::Operator => self.operator[at] = event,
-            EventKind::PythonFunction => self.frame[at] = event,
-            _ => {}
+        if kind == EventKind::Operator {
+            self.operator[at] = event;
         }
         let is_module = kind == EventKind::PythonFunction && trace.name(event).starts_with("nn.Module: ");
         if is_module || is_annotation(trace, event) {
@@ -78,8 +77,8 @@ impl Enclosing {
     }
 
     /// The event if it is a Python frame, else the innermost one around it.
-    pub(super) fn frame(&self, event: EventId) -> EventId {
-        self.frame[event.index()]
+    pub(super) fn frame(&self, trace: &Trace, event: EventId) -> EventId {
+        self.frame.get_or_init(|| frames(trace))[event.index()]
     }
 
     /// Whether the event is, or lies in, a span that loads data.
@@ -92,13 +91,10 @@ impl Enclosing {
         self.inside[event.index()] & ONLY_WAITS != 0
     }
 
-    /// An event of either kind and those of its kind around it, innermost first.
-    pub(super) fn chain<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
-        let of_kind = match event.some().map(|e| trace.kind(e)) {
-            Some(EventKind::Operator) => &self.operator,
-            _ => &self.frame,
-        };
-        std::iter::successors(event.some(), |e| of_kind[trace.events.parent[e.index()].some()?.index()].some())
+    /// The event if it is an operator, and the operators around it, innermost first.
+    pub(super) fn operators<'a>(&'a self, trace: &'a Trace, event: EventId) -> impl Iterator<Item = EventId> + 'a {
+        let innermost = event.some().and_then(|e| self.operator[e.index()].some());
+        std::iter::successors(innermost, |e| self.operator[trace.events.parent[e.index()].some()?.index()].some())
     }
 
     /// The innermost annotation or module around an event, itself included.
@@ -129,6 +125,19 @@ impl Enclosing {
         let outer = |e: &EventId| self.place[trace.events.parent[e.index()].some()?.index()].some();
         std::iter::successors(place.some(), outer)
     }
+}
+
+/// By event: itself or the innermost Python frame around it.
+fn frames(trace: &Trace) -> Vec<EventId> {
+    let mut frames = vec![EventId::NONE; trace.events.len()];
+    for track in trace.tracks.ids() {
+        for &event in trace.track_events(track) {
+            let outer = trace.events.parent[event.index()].some().map(|parent| frames[parent.index()]);
+            let is_frame = trace.kind(event) == EventKind::PythonFunction;
+            frames[event.index()] = if is_frame { event } else { outer.unwrap_or(EventId::NONE) };
+        }
+    }
+    frames
 }
 
 /// Spans around each event (annotations, operators, Python frames): of the outermost [`Spans::DEPTH`] ones the innermost.

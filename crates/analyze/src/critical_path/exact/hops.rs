@@ -159,7 +159,7 @@ impl Exact<'_> {
         }
         let encloses =
             |e: &EventId| events.start[e.index()] <= events.start[b.index()] && events.end(b) <= events.end(*e);
-        self.enclosing().chain(self.trace, a).find(encloses).into()
+        self.enclosing().operators(self.trace, a).find(encloses).into()
     }
 
     /// Innermost operator and Python frame of an event: itself, around it, or around the launch of GPU work.
@@ -169,7 +169,7 @@ impl Exact<'_> {
         }
         match self.trace.gpu.of_event(event) {
             Some(gpu) => (self.trace.gpu.operator[gpu.index()], self.trace.gpu.python[gpu.index()]),
-            None => (self.enclosing().operator(event), self.enclosing().frame(event)),
+            None => (self.enclosing().operator(event), self.enclosing().frame(self.trace, event)),
         }
     }
 

@@ -5,7 +5,7 @@
 //! difference, and the bounds of the gain hold for the least and the greatest one, too.
 
 use super::sweep::{Sweep, SweepOptions};
-use super::{Edit, Gain, Prediction};
+use super::{Edit, Gain, NewHop, Prediction};
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::{Exact, MOST_NS, WindowChoice};
 use stackline_model::{DeviceClock, Trace};
@@ -112,17 +112,42 @@ impl Gain {
 /// Of an edit that finds nothing to change.
 const NO_GAIN: Gain = Gain { ns: 0, low_ns: 0, high_ns: 0 };
 
-/// Predicts what edits, made together, do to a window of a trace; where its clocks disagree, with its times put right.
+/// Predicts what edits, made together, do to a window of a trace ([`super::WhatIf::predict`]); where its clocks disagree,
+/// with its times put right.
 ///
 /// # Errors
 /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
 pub fn predict(trace: &Trace, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
+    predict_hops(trace, choice, edits, None)
+}
+
+/// The same, with all of the path after the edits: each hop from the end of the one before (the first from the window's
+/// start), neighbours of one cause and name as one.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_with_hops(
+    trace: &Trace,
+    choice: &WindowChoice,
+    edits: &[Edit],
+) -> Result<(Prediction, Vec<NewHop>), CriticalPathError> {
+    let mut hops = Vec::new();
+    let found = predict_hops(trace, choice, edits, Some(&mut hops))?;
+    Ok((found, hops))
+}
+
+fn predict_hops(
+    trace: &Trace,
+    choice: &WindowChoice,
+    edits: &[Edit],
+    hops: Option<&mut Vec<NewHop>>,
+) -> Result<Prediction, CriticalPathError> {
     let exact = Exact::new(trace);
     let corrected = if exact.clocks_disagree() { Corrected::new(trace) } else { None };
-    let Some(mut corrected) = corrected else { return exact.what_if().predict(choice, edits) };
+    let Some(mut corrected) = corrected else { return exact.what_if().predict_hops(choice, edits, hops) };
     drop(exact);
     corrected.move_to(|s| s.likely);
-    let mut found = Exact::new(&corrected.trace).what_if().predict(choice, edits)?;
+    let mut found = Exact::new(&corrected.trace).what_if().predict_hops(choice, edits, hops)?;
     for end in [|s: &Shift| s.least, |s: &Shift| s.most] {
         corrected.move_to(end);
         let other = match Exact::new(&corrected.trace).what_if().gain_of(choice, edits) {

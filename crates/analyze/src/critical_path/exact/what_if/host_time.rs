@@ -22,17 +22,17 @@ struct Segment {
 }
 
 /// Per lane its scaled segments: disjoint, by time.
-pub(super) struct HostTime(Vec<Vec<Segment>>);
+pub(super) struct HostTime(Vec<Box<[Segment]>>);
 
 impl HostTime {
     pub(super) fn new(lanes: usize, mut cuts: Vec<Cut>) -> Self {
         cuts.sort_unstable_by(|a, b| {
             (a.lane, a.from, a.to).cmp(&(b.lane, b.from, b.to)).then(a.factor.total_cmp(&b.factor))
         });
-        let mut segments = vec![Vec::new(); lanes];
+        let mut segments = vec![Box::default(); lanes];
         for of_lane in cuts.chunk_by(|a, b| a.lane == b.lane) {
             if let Some(list) = segments.get_mut(of_lane[0].lane as usize) {
-                *list = merged(of_lane);
+                *list = merged(of_lane).into();
             }
         }
         Self(segments)
@@ -91,7 +91,10 @@ pub(super) fn cuts_without_waits(exact: &Exact<'_>, cuts: &[Cut]) -> Option<Vec<
             if may_wait.span(lane.pieces[piece].event) {
                 found |= from < to;
             } else if from < to {
-                kept.push(Cut { from, to, ..*cut });
+                match kept.last_mut().filter(|last| (last.lane, last.to, last.factor) == (cut.lane, from, cut.factor)) {
+                    Some(last) => last.to = to,
+                    None => kept.push(Cut { from, to, ..*cut }),
+                }
             }
         }
     }
@@ -131,7 +134,7 @@ mod tests {
         let time = HostTime::new(1, vec![cut(10, 30, 0.5), cut(15, 20, 0.0), cut(40, 50, 2.0)]);
         let segment = |from, to, factor| Segment { from, to, factor };
         let expected = vec![segment(10, 15, 0.5), segment(15, 20, 0.0), segment(20, 30, 0.5), segment(40, 50, 2.0)];
-        assert_eq!(time.0[0], expected);
+        assert_eq!(*time.0[0], *expected);
         assert_eq!(time.change(0, 0, 100), -2 - 5 - 5 + 10);
         assert_eq!(time.change(0, 16, 18), -2);
         assert_eq!(time.change(0, 30, 40), 0);

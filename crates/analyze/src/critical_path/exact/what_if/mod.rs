@@ -28,7 +28,7 @@ mod tables;
 mod turns;
 mod waits;
 
-pub use clocks::{predict, sweep};
+pub use clocks::{predict, predict_with_hops, sweep};
 pub use edit::{Action, Edit};
 pub use path::{NewHop, NewPath};
 pub use selector::{Pattern, Selector, What};
@@ -84,9 +84,6 @@ pub struct Prediction {
     pub before: NewPath,
     /// The path after the edits.
     pub after: NewPath,
-    /// All of the path after the edits, each hop from the end of the one before (the first from the window's start);
-    /// neighbours of one cause and name are one.
-    pub hops_after: Vec<NewHop>,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
 }
@@ -135,12 +132,22 @@ impl WhatIf<'_, '_> {
     /// # Errors
     /// If there is no such window, an edit's selector finds nothing, or edits contradict each other.
     pub fn predict(&self, choice: &WindowChoice, edits: &[Edit]) -> Result<Prediction, CriticalPathError> {
+        self.predict_hops(choice, edits, None)
+    }
+
+    /// The same. If `hops` are wanted, they get all of the path after the edits: each from the end of the one before (the
+    /// first from the window's start), neighbours of one cause and name as one.
+    fn predict_hops(
+        &self,
+        choice: &WindowChoice,
+        edits: &[Edit],
+        hops: Option<&mut Vec<NewHop>>,
+    ) -> Result<Prediction, CriticalPathError> {
         let measured = self.measured(choice)?;
         let mut applied = apply(self.exact, (&self.plan, &self.index), edits, Stop::NEVER)?;
         let mut shifts = Vec::new();
         let end = self.end_after(&measured, &applied, Mode::Usual, &mut shifts, Stop::NEVER);
-        let mut hops_after = Vec::new();
-        let after = path::path(self.exact, &self.plan, (&applied, &shifts), end, Some(&mut hops_after));
+        let after = path::path(self.exact, &self.plan, (&applied, &shifts), end, hops);
         let gain = self.gain(&measured, &applied, end.length, &mut shifts, Stop::NEVER);
         let none = apply(self.exact, (&self.plan, &self.index), &[], Stop::NEVER)?;
         let observed = self.end_after(&measured, &none, Mode::Usual, &mut shifts, Stop::NEVER);
@@ -159,7 +166,6 @@ impl WhatIf<'_, '_> {
             edits: names.zip(applied.counts.iter().copied()).collect(),
             before,
             after,
-            hops_after,
             notes,
         })
     }

@@ -210,8 +210,13 @@ fn of_categories(exact: &Exact<'_>, wanted: &[Category], stop: Stop<'_>) -> Sele
             if stop.is_asked_at(i) {
                 break;
             }
-            if lane.piece_end(i) < i64::MAX && wanted.contains(&categories.of_host(number, piece.event).0) {
-                found.stretches.push((number as u32, piece.start, lane.piece_end(i)));
+            let (lane_number, end) = (number as u32, lane.piece_end(i));
+            if end == i64::MAX || !wanted.contains(&categories.of_host(number, piece.event).0) {
+                continue;
+            }
+            match found.stretches.last_mut() {
+                Some(last) if (last.0, last.2) == (lane_number, piece.start) => last.2 = end,
+                _ => found.stretches.push((lane_number, piece.start, end)),
             }
         }
     }

@@ -28,8 +28,8 @@ pub(super) struct Planned {
     pub(super) suggestion: Suggestion,
     /// Their time, in ns.
     pub(super) on_path_ns: i64,
-    /// Positions on the path, ascending.
-    pub(super) hops: Vec<u32>,
+    /// Positions on the path: disjoint runs (first, behind the last), ascending.
+    pub(super) hops: Vec<(u32, u32)>,
     /// Others of its kind around it that are about the same part of the path.
     pub(super) also: Vec<Suggestion>,
 }
@@ -52,8 +52,7 @@ impl Planned {
         if differ(self.on_path_ns, other.on_path_ns) {
             return false;
         }
-        let time = |i: &u32| path.hops.length_ns(*i as usize);
-        let shared: i64 = self.hops.iter().filter(|i| other.hops.binary_search(i).is_ok()).map(time).sum();
+        let shared = shared_ns(&self.hops, &other.hops, |i| path.hops.length_ns(i));
         !differ(shared, self.on_path_ns.max(other.on_path_ns))
     }
 
@@ -61,6 +60,21 @@ impl Planned {
     fn nests(&self) -> bool {
         matches!(self.suggestion, Suggestion::Operator(_) | Suggestion::Module(_))
     }
+}
+
+/// Time of hops that are in both of two lists of runs.
+fn shared_ns(a: &[(u32, u32)], b: &[(u32, u32)], length_ns: impl Fn(usize) -> i64) -> i64 {
+    let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
+    let mut ns = 0;
+    while let (Some(&&(from_a, to_a)), Some(&&(from_b, to_b))) = (a.peek(), b.peek()) {
+        ns += (from_a.max(from_b)..to_a.min(to_b)).map(|i| length_ns(i as usize)).sum::<i64>();
+        if to_a <= to_b {
+            a.next()
+        } else {
+            b.next()
+        };
+    }
+    ns
 }
 
 /// Of operators and of modules that are about the same part of the path, the innermost stands for all. `planned`: most time
@@ -73,7 +87,8 @@ pub(super) fn fold(planned: Vec<Planned>, path: &ExactPath, stop: Stop<'_>) -> V
         if stop.is_asked_at(turn) {
             break;
         }
-        let longest = plan.hops.iter().copied().max_by_key(|i| (length(i), std::cmp::Reverse(*i)));
+        let hops = plan.hops.iter().flat_map(|&(from, to)| from..to);
+        let longest = hops.max_by_key(|i| (length(i), std::cmp::Reverse(*i)));
         let Some(longest) = longest.filter(|_| plan.nests()) else {
             groups.push(vec![plan]);
             continue;
@@ -119,7 +134,7 @@ pub(super) fn fair_share(planned: Vec<Planned>, most: usize) -> (Vec<Planned>, u
 impl WhatIf<'_, '_> {
     /// What the path suggests, with its time on the path: most first.
     pub(super) fn suggestions(&self, path: &ExactPath, stop: Stop<'_>) -> Vec<Planned> {
-        let mut found: FxHashMap<Suggestion, (i64, Vec<u32>)> = FxHashMap::default();
+        let mut found: FxHashMap<Suggestion, (i64, Vec<(u32, u32)>)> = FxHashMap::default();
         let mut seen = Vec::new();
         for (i, hop) in (0u32..).zip(path.hops.iter()) {
             if stop.is_asked_at(i as usize) {
@@ -132,13 +147,19 @@ impl WhatIf<'_, '_> {
             for &suggestion in &seen {
                 let (ns, hops) = found.entry(suggestion).or_default();
                 *ns += hop.end - hop.start;
-                hops.push(i);
+                match hops.last_mut().filter(|(_, to)| *to == i) {
+                    Some((_, to)) => *to += 1,
+                    None => hops.push((i, i + 1)),
+                }
             }
         }
         let mut all: Vec<Planned> = found
             .into_iter()
             .filter(|(suggestion, _)| !self.is_nameless(*suggestion))
-            .map(|(suggestion, (on_path_ns, hops))| Planned { suggestion, on_path_ns, hops, also: Vec::new() })
+            .map(|(suggestion, (on_path_ns, mut hops))| {
+                hops.shrink_to_fit();
+                Planned { suggestion, on_path_ns, hops, also: Vec::new() }
+            })
             .collect();
         all.sort_unstable_by_key(|plan| (std::cmp::Reverse(plan.on_path_ns), plan.suggestion));
         all
@@ -181,7 +202,7 @@ impl WhatIf<'_, '_> {
             return;
         }
         let enclosing = self.exact.enclosing();
-        let operators = enclosing.chain(trace, enclosing.operator(event)).take(NEAREST);
+        let operators = enclosing.operators(trace, event).take(NEAREST);
         // Old traces record steps as operators.
         found.extend(operators.filter(|&e| !is_annotation(trace, e)).map(|e| Suggestion::Operator(name(e))));
         self.modules_around(event, found);
@@ -203,7 +224,7 @@ impl WhatIf<'_, '_> {
     fn name_of_sync(&self, call: EventId) -> StrId {
         let trace = self.exact.trace;
         let enclosing = self.exact.enclosing();
-        let outermost = enclosing.chain(trace, enclosing.operator(call)).take(NEAREST).last();
+        let outermost = enclosing.operators(trace, call).take(NEAREST).last();
         trace.events.name[outermost.unwrap_or(call).index()]
     }
 
@@ -259,16 +280,24 @@ mod tests {
             hops.push_front(&latest_first);
         }
         let path = ExactPath { window, hops };
-        let module = |i, on_path_ns, hops: &[u32]| Planned {
-            hops: hops.to_vec(),
+        let module = |i, on_path_ns, hops: (u32, u32)| Planned {
+            hops: vec![hops],
             ..planned(Suggestion::Module(StrId::new(i)), on_path_ns)
         };
         // Around both; around the first two hops; inside that; the last hop.
-        let all = vec![module(0, 200, &[0, 1, 2]), module(3, 100, &[2]), module(1, 100, &[0, 1]), module(2, 95, &[1])];
+        let all = vec![module(0, 200, (0, 3)), module(3, 100, (2, 3)), module(1, 100, (0, 2)), module(2, 95, (1, 2))];
         let found = fold(all, &path, Stop::NEVER);
         let kept: Vec<_> = found.iter().map(|p| (p.suggestion, p.also.clone())).collect();
         let of = |i| Suggestion::Module(StrId::new(i));
         assert_eq!(kept, [(of(0), vec![]), (of(3), vec![]), (of(2), vec![of(1)])]);
+    }
+
+    #[test]
+    fn shared_time_is_that_of_hops_in_both() {
+        let length = |i: usize| 10i64.pow(i as u32);
+        assert_eq!(shared_ns(&[(0, 3), (5, 6)], &[(2, 4), (4, 6)], length), 100_100);
+        assert_eq!(shared_ns(&[(0, 6)], &[(1, 2), (3, 4)], length), 1_010);
+        assert_eq!(shared_ns(&[], &[(1, 2)], length) + shared_ns(&[(1, 2)], &[(2, 3)], length), 0);
     }
 
     #[test]

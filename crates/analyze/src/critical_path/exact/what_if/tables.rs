@@ -1,8 +1,8 @@
 //! Predictions and sweeps as tables.
 
-use super::Prediction;
 use super::path::shown;
 use super::sweep::{Candidate, Sweep};
+use super::{NewHop, Prediction};
 use stackline_model::{Table, Trace, Unit};
 
 /// A share in percent; nothing of nothing.
@@ -39,8 +39,7 @@ pub fn tables(found: &Prediction) -> Vec<Table> {
 pub const PATH: &str = "path";
 
 /// The path after the edits, hop by hop.
-pub fn path_table(trace: &Trace, found: &Prediction) -> Table {
-    let hops = &found.hops_after;
+pub fn path_table(trace: &Trace, hops: &[NewHop]) -> Table {
     let starts = || std::iter::once(0).chain(hops.iter().map(|hop| hop.end_ns));
     Table::new(PATH, "The path after the edits")
         .i64("start_ns", Unit::Ns, starts().take(hops.len()))
