@@ -134,6 +134,11 @@ impl<'a> Exact<'a> {
         self.trace.meta.clocks.iter().map(off_ns).filter(|&ns| ns < MOST_NS).max().unwrap_or(0)
     }
 
+    /// The trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.trace
+    }
+
     /// The graph.
     pub fn graph(&self) -> &ActivityGraph {
         &self.graph

@@ -186,7 +186,8 @@ pub fn sweep(
         }
         corrected.move_to(end);
         let exact = Exact::new(&corrected.trace);
-        let gains = exact.what_if().gains_of(choice, &edits, options.threads, stop)?;
+        let alone: Vec<_> = edits.iter().map(std::slice::from_ref).collect();
+        let gains = exact.what_if().gains_of(choice, &alone, options.threads, stop)?;
         for (candidate, gain) in found.candidates.iter_mut().zip(gains) {
             candidate.gain.widen(gain.unwrap_or(NO_GAIN));
         }
@@ -199,6 +200,36 @@ pub fn sweep(
     };
     found.notes.push(corrected.note() + stopped);
     Ok(found)
+}
+
+/// What each list of edits gains, those of a list made together ([`super::WhatIf::gains_of`]); where the clocks of the trace
+/// disagree, with its times put right. `None` for those that cannot be made.
+///
+/// # Errors
+/// If there is no such window.
+pub fn gains<E: AsRef<[Edit]> + Sync>(
+    exact: &Exact<'_>,
+    choice: &WindowChoice,
+    lists: &[E],
+    threads: usize,
+) -> Result<Vec<Option<Gain>>, CriticalPathError> {
+    let corrected = if exact.clocks_disagree() { Corrected::new(exact.trace()) } else { None };
+    let Some(mut corrected) = corrected else { return exact.what_if().gains_of(choice, lists, threads, &|| false) };
+    let mut found: Option<Vec<Option<Gain>>> = None;
+    for moment in [|s: &Shift| s.likely, |s: &Shift| s.least, |s: &Shift| s.most] {
+        corrected.move_to(moment);
+        let gains = Exact::new(&corrected.trace).what_if().gains_of(choice, lists, threads, &|| false)?;
+        let Some(found) = &mut found else {
+            found = Some(gains);
+            continue;
+        };
+        for (gain, other) in found.iter_mut().zip(gains) {
+            if let Some(gain) = gain {
+                gain.widen(other.unwrap_or(NO_GAIN));
+            }
+        }
+    }
+    Ok(found.unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -43,7 +43,15 @@ impl Edit {
     /// # Errors
     /// If the action cannot be done to such things, or the selector cannot be understood.
     pub fn new(action: Action, selector: &str) -> Result<Self, CriticalPathError> {
-        let edit = Self { action, selector: Some(Selector::parse(selector)?) };
+        Self::on(action, Selector::parse(selector)?)
+    }
+
+    /// An edit of what a selector means.
+    ///
+    /// # Errors
+    /// If the action cannot be done to such things.
+    pub fn on(action: Action, selector: Selector) -> Result<Self, CriticalPathError> {
+        let edit = Self { action, selector: Some(selector) };
         match edit.refusal() {
             Some(reason) => Err(CriticalPathError::RefusedEdit { text: edit.to_string(), reason: reason.to_owned() }),
             None => Ok(edit),
@@ -53,9 +61,12 @@ impl Edit {
     /// Why the action cannot be done to what is selected.
     fn refusal(&self) -> Option<&'static str> {
         let target = &self.selector.as_ref()?.target;
-        let is_span =
-            matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
-        let is_gpu = matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_));
+        // Events say themselves what they are: those that an action cannot be done to are left as they are.
+        let are_events = matches!(target, Target::Events(_));
+        let is_span = are_events
+            || matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
+        let is_gpu =
+            are_events || matches!(target, Target::Names(What::Kernel | What::Collective, _) | Target::Stream(_));
         match self.action {
             Action::Scale(factor) if !(factor.is_finite() && (0.0..=1000.0).contains(&factor)) => {
                 Some("a factor is a number from 0 to 1000")

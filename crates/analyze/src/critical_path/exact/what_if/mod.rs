@@ -28,7 +28,7 @@ mod tables;
 mod turns;
 mod waits;
 
-pub use clocks::{predict, predict_with_hops, sweep};
+pub use clocks::{gains, predict, predict_with_hops, sweep};
 pub use edit::{Action, Edit};
 pub use path::{NewHop, NewPath};
 pub use selector::{Pattern, Selector, What};

@@ -49,6 +49,7 @@ pub(super) fn select(
         }
         Target::Stream(pattern) => of_stream(exact, index, pattern),
         Target::Categories(categories) => of_categories(exact, categories, stop),
+        Target::Events(events) => of_events(exact, index, events),
     };
     if selected.count == 0 {
         let nearest = names_like(exact, index, selector);
@@ -186,6 +187,30 @@ fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
     Selected { count: gpu.len(), gpu, ..Selected::default() }
 }
 
+/// Operations of GPUs, calls that wait, and of all else the time on its thread; with their GPU work if all of it are modules
+/// and annotations.
+fn of_events(exact: &Exact<'_>, index: &Index, events: &[EventId]) -> Selected {
+    let trace = exact.trace;
+    let mut found = Selected { owns_gpu: true, ..Selected::default() };
+    let waiting: FxHashSet<EventId> = index.sync_nodes.iter().map(|(_, call)| *call).collect();
+    for &event in events {
+        let kind = trace.kind(event);
+        if kind.is_gpu_work() {
+            found.gpu.extend(node(exact, index, event));
+        } else if waiting.contains(&event) {
+            found.calls.push(event);
+        } else if let Some(lane) = index.lane(trace, event).filter(|_| trace.events.dur[event.index()] > 0) {
+            found.stretches.push((lane, trace.events.start[event.index()], trace.events.end(event)));
+            let owns = kind == EventKind::Annotation || module_name(trace.name(event)).is_some();
+            found.owns_gpu &= owns;
+        }
+    }
+    found.owns_gpu &= !found.stretches.is_empty() && found.gpu.is_empty();
+    found.count = found.gpu.len() + found.calls.len() + found.stretches.len();
+    found.stretches = outermost(std::mem::take(&mut found.stretches));
+    found
+}
+
 fn of_categories(exact: &Exact<'_>, wanted: &[Category], stop: Stop<'_>) -> Selected {
     let graph = &exact.graph;
     let mut categories = Categories::new(exact);
@@ -235,6 +260,7 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             streams.dedup();
             streams.into_iter().take(8).map(|(d, s)| format!("stream:{d}/{s}")).collect()
         }
+        Target::Events(_) => Vec::new(),
         Target::Categories(_) => {
             let occur = Category::ALL
                 .into_iter()

@@ -3,6 +3,8 @@
 use super::super::category::Category;
 use crate::critical_path::CriticalPathError;
 use regex_lite::Regex;
+use stackline_model::EventId;
+use std::sync::Arc;
 
 /// What the pattern of a selector is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub(super) enum Target {
     Stream(Pattern),
     /// In the order of [`Category::ALL`].
     Categories(Vec<Category>),
+    /// These and no others.
+    Events(Arc<[EventId]>),
 }
 
 const KINDS: &[(&str, What)] = &[
@@ -89,6 +93,11 @@ impl Selector {
             }
         };
         Ok(Self { text: text.to_owned(), target })
+    }
+
+    /// These events, under a text for people, which cannot be parsed: operations of GPUs, calls that wait, spans of threads.
+    pub fn of_events(text: impl Into<String>, events: impl Into<Arc<[EventId]>>) -> Self {
+        Self { text: text.into(), target: Target::Events(events.into()) }
     }
 
     /// The pattern that only the name itself fits, as it was typed; none for regular expressions, and for modules, which

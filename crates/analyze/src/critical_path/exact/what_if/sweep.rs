@@ -112,7 +112,7 @@ impl WhatIf<'_, '_> {
         let (planned, left_out) = fair_share(suggested, options.candidates);
         let try_one = |plan: &Planned| {
             let edit = self.edit(plan.suggestion)?;
-            let (gain, count) = self.gain_of_one(&measured, &edit, stop)?;
+            let (gain, count) = self.gain_of_these(&measured, std::slice::from_ref(&edit), stop)?;
             let names = plan.also.iter().filter_map(|&s| self.edit(s)).map(|e| e.to_string());
             let candidate =
                 Candidate { edit: edit.to_string(), on_path_ns: plan.on_path_ns, count, gain, also: names.collect() };
@@ -126,26 +126,31 @@ impl WhatIf<'_, '_> {
         Ok((Sweep { window_ns, candidates, planned, tried, left_out, interrupted, notes: Vec::new() }, edits))
     }
 
-    /// What each edit alone gains; none of those that cannot be made, or after being asked to stop.
-    pub(super) fn gains_of(
+    /// What each list of edits gains, those of a list made together; none of those that cannot be made, or after being asked
+    /// to stop.
+    ///
+    /// # Errors
+    /// If there is no such window.
+    pub fn gains_of<E: AsRef<[Edit]> + Sync>(
         &self,
         choice: &WindowChoice,
-        edits: &[Edit],
+        lists: &[E],
         threads: usize,
         stop: &(dyn Fn() -> bool + Sync),
     ) -> Result<Vec<Option<Gain>>, CriticalPathError> {
         let measured = self.measured(choice)?;
-        let gain = |edit: &Edit| Some(self.gain_of_one(&measured, edit, Stop::when(stop)).map(|(gain, _)| gain));
-        Ok(in_parallel(edits, threads, gain))
+        let gain =
+            |edits: &E| Some(self.gain_of_these(&measured, edits.as_ref(), Stop::when(stop)).map(|(gain, _)| gain));
+        Ok(in_parallel(lists, threads, gain))
     }
 
-    /// What an edit gains, and how many events it is about. A suggestion that cannot be made, such as workers that cannot be
-    /// told, is none; so is what was not finished.
-    fn gain_of_one(&self, measured: &Measured, edit: &Edit, stop: Stop<'_>) -> Option<(Gain, usize)> {
+    /// What edits, made together, gain, and how many events the first one is about. A suggestion that cannot be made, such as
+    /// workers that cannot be told, is none; so is what was not finished.
+    fn gain_of_these(&self, measured: &Measured, edits: &[Edit], stop: Stop<'_>) -> Option<(Gain, usize)> {
         if stop.is_asked() {
             return None;
         }
-        let applied = apply(self.exact, (&self.plan, &self.index), std::slice::from_ref(edit), stop).ok()?;
+        let applied = apply(self.exact, (&self.plan, &self.index), edits, stop).ok()?;
         let mut shifts = Vec::new();
         let after = self.end_after(measured, &applied, Mode::Usual, &mut shifts, stop).length;
         let gain = self.gain(measured, &applied, after, &mut shifts, stop);

@@ -1,0 +1,145 @@
+//! What a rule found.
+
+use super::place::Place;
+use super::rule::Rule;
+use crate::critical_path::exact::what_if::{Edit, Gain};
+use stackline_model::{EventId, Unit};
+
+/// How sure it is that the trace shows what is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Support {
+    /// Records say so.
+    Exact,
+    /// Records say so of a part.
+    Partial,
+    /// It follows from a rule.
+    Inferred,
+}
+
+impl Support {
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Partial => "partial",
+            Self::Inferred => "inferred",
+        }
+    }
+}
+
+/// How sure it is that the change helps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Confidence {
+    /// It nearly always does.
+    High,
+    /// It mostly does.
+    Medium,
+    /// It is worth a look.
+    Low,
+}
+
+impl Confidence {
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Medium => "medium",
+            Self::Low => "low",
+        }
+    }
+}
+
+/// What a finding rests on: a number, with its unit.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Fact {
+    /// What was measured, in words.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Unit of the value.
+    pub unit: Unit,
+}
+
+impl Fact {
+    /// How many.
+    pub fn count(name: &'static str, count: usize) -> Self {
+        Self { name, value: count as f64, unit: Unit::None }
+    }
+
+    /// A time given in ns, in µs.
+    pub fn time(name: &'static str, ns: i64) -> Self {
+        Self { name, value: ns as f64 / 1e3, unit: Unit::Us }
+    }
+}
+
+/// What a change is worth, as its rule proposes it.
+#[derive(Clone, Debug)]
+pub enum Worth {
+    /// These edits, made together: their gain is computed by replay.
+    Edits(Vec<Edit>),
+    /// Replay cannot express the change: per step, in ns, by the model that is named.
+    Model {
+        /// Least, likely and most.
+        gain: Gain,
+        /// How it was estimated, in a sentence.
+        model: &'static str,
+    },
+    /// It is about the measurement itself: nothing is gained by a repair but better numbers.
+    None,
+}
+
+/// What a rule proposes.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// What is wrong, in one line, with its numbers.
+    pub title: String,
+    /// Where.
+    pub place: Place,
+    /// The events that show it.
+    pub events: Vec<EventId>,
+    /// What it rests on.
+    pub facts: Vec<Fact>,
+    /// Whether records say so.
+    pub support: Support,
+    /// Whether the change helps.
+    pub confidence: Confidence,
+    /// What it is worth.
+    pub worth: Worth,
+}
+
+/// What to change, where, and what it gains.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// The rule that found it.
+    pub rule: &'static Rule,
+    /// What is wrong, in one line, with its numbers.
+    pub title: String,
+    /// Where.
+    pub place: Place,
+    /// The events that show it, ascending.
+    pub events: Vec<EventId>,
+    /// What it rests on.
+    pub facts: Vec<Fact>,
+    /// Whether records say so.
+    pub support: Support,
+    /// Whether the change helps.
+    pub confidence: Confidence,
+    /// What the change alone gains per step, in ns; none where nothing is gained by it.
+    pub gain: Option<Gain>,
+    /// The part of that which is left once all findings above it are mended, per step, in ns.
+    pub on_top_ns: Option<i64>,
+    /// How the gain was found: `replay`, or the model in a sentence.
+    pub method: &'static str,
+    /// The edits whose replay it is, as text.
+    pub edits: Vec<String>,
+}
+
+/// The method of gains that are replayed.
+pub const REPLAY: &str = "replay";
+
+impl Finding {
+    /// The predicted gain, in ns per step; 0 where there is none.
+    pub fn gain_ns(&self) -> i64 {
+        self.gain.map_or(0, |gain| gain.ns)
+    }
+}

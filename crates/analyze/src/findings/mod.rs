@@ -1,0 +1,21 @@
+//! Findings: what to change, where, and what it gains.
+//!
+//! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
+//! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
+
+mod finding;
+mod place;
+mod rank;
+mod rule;
+pub mod rules;
+mod settings;
+mod subject;
+mod tables;
+
+pub use finding::{Confidence, Draft, Fact, Finding, REPLAY, Support, Worth};
+pub use place::Place;
+pub use rank::{Findings, Options, Unchecked, find};
+pub use rule::{Area, Need, Rule, Setting};
+pub use settings::{Settings, SettingsError};
+pub use subject::Subject;
+pub use tables::{FINDINGS, UNCHECKED, evidence, tables};

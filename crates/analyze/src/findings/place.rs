@@ -1,0 +1,216 @@
+//! Where in a program an event comes from.
+
+use stackline_model::names::MODULE_PREFIX;
+use stackline_model::{EventId, EventKind, StrId, Trace};
+
+/// A place in a program; parts that the trace does not tell are none.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// File, as the trace names it.
+    pub file: Option<String>,
+    /// Line in it, from 1: the one that ran where stacks are recorded, else the function's first.
+    pub line: Option<u32>,
+    /// Python function.
+    pub function: Option<String>,
+    /// Innermost module, such as `nn.Module: Linear_3`.
+    pub module: Option<String>,
+    /// Outermost operator.
+    pub operator: Option<String>,
+}
+
+/// Parts of paths of code that nobody who trains a model would change.
+const LIBRARIES: &[&str] = &[
+    "site-packages/",
+    "dist-packages/",
+    "torch/",
+    "torchvision/",
+    "transformers/",
+    "diffusers/",
+    "accelerate/",
+    "lightning/",
+    "deepspeed/",
+    "numpy/",
+    "jax/",
+    "lib/python3",
+    "threading.py",
+    "contextlib.py",
+    "runpy.py",
+    "<frozen",
+    "<built-in",
+    "<method",
+    "<string>",
+];
+
+/// A frame such as `train.py(12): step` in its parts.
+fn frame(name: &str) -> Option<(&str, u32, &str)> {
+    let (file, rest) = name.rsplit_once("): ").map_or((name, ""), |(head, function)| (head, function));
+    let (file, line) = file.rsplit_once('(')?;
+    (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))
+}
+
+/// Whether a frame's file is the user's own code.
+fn is_own(file: &str) -> bool {
+    !LIBRARIES.iter().any(|library| match library.strip_suffix('/') {
+        // Traces shorten paths to what lies below `sys.path`.
+        Some(_) => file.starts_with(library) || file.contains(&format!("/{library}")),
+        None => file.contains(library),
+    })
+}
+
+/// What a name is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NameKind {
+    Module,
+    OwnFrame,
+    LibraryFrame,
+    Other,
+}
+
+fn kind_of(name: &str) -> NameKind {
+    if name.starts_with(MODULE_PREFIX) {
+        return NameKind::Module;
+    }
+    match frame(name) {
+        Some((file, ..)) if is_own(file) => NameKind::OwnFrame,
+        Some(_) => NameKind::LibraryFrame,
+        None => NameKind::Other,
+    }
+}
+
+/// A place by names of a trace: events of one place have the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct PlaceKey {
+    frame: StrId,
+    module: StrId,
+    operator: StrId,
+}
+
+/// Finds the places of many events.
+pub(super) struct Places<'a> {
+    trace: &'a Trace,
+    /// By name.
+    kinds: Vec<NameKind>,
+}
+
+impl<'a> Places<'a> {
+    pub(super) fn new(trace: &'a Trace) -> Self {
+        Self { trace, kinds: trace.strings.iter().map(kind_of).collect() }
+    }
+
+    fn kind(&self, name: StrId) -> NameKind {
+        self.kinds.get(name.index()).copied().unwrap_or(NameKind::Other)
+    }
+
+    /// The place of an event: of GPU work that of its launch.
+    pub(super) fn key(&self, event: EventId) -> PlaceKey {
+        let trace = self.trace;
+        let event = launch_of(trace, event);
+        let mut key = PlaceKey { frame: StrId::NONE, module: StrId::NONE, operator: StrId::NONE };
+        let mut library_frame = StrId::NONE;
+        for at in std::iter::once(event).chain(trace.ancestors(event)) {
+            let name = trace.events.name[at.index()];
+            match (trace.kind(at), self.kind(name)) {
+                (EventKind::Operator, _) => key.operator = name,
+                (EventKind::PythonFunction, NameKind::Module) if key.module.is_none() => key.module = name,
+                (EventKind::PythonFunction, NameKind::OwnFrame) => {
+                    key.frame = name;
+                    break;
+                }
+                (EventKind::PythonFunction, NameKind::LibraryFrame) if library_frame.is_none() => library_frame = name,
+                _ => {}
+            }
+        }
+        if let Some(frame) = self.own_frame_of_stack(event) {
+            key.frame = frame;
+        } else if key.frame.is_none() {
+            key.frame = library_frame;
+        }
+        key
+    }
+
+    /// The innermost frame of the user's own code in the stack of an event or of the innermost one around it that has one:
+    /// stacks know the line that was running.
+    fn own_frame_of_stack(&self, event: EventId) -> Option<StrId> {
+        let stacks = &self.trace.stacks;
+        if stacks.event.is_empty() {
+            return None;
+        }
+        let stack_of = |e: EventId| stacks.event.binary_search(&e).ok().and_then(|i| stacks.stack[i].some());
+        let stack = std::iter::once(event).chain(self.trace.ancestors(event)).find_map(stack_of)?;
+        let frames = std::iter::successors(Some(stack), |s| stacks.parent[s.index()].some());
+        frames.map(|s| stacks.frame[s.index()]).find(|&name| self.kind(name) == NameKind::OwnFrame)
+    }
+
+    /// A place in words.
+    pub(super) fn place(&self, key: PlaceKey) -> Place {
+        let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
+        let mut place = Place { module: text(key.module), operator: text(key.operator), ..Place::default() };
+        let name = text(key.frame).unwrap_or_default();
+        if let Some((file, line, function)) = frame(&name) {
+            place.file = Some(file.to_owned());
+            place.line = (line > 0).then_some(line);
+            place.function = Some(function.to_owned());
+        }
+        place
+    }
+}
+
+impl Place {
+    /// In one line: `train.py:12 in step`, or what else is known.
+    pub fn text(&self) -> String {
+        let mut text = match (&self.file, self.line) {
+            (Some(file), Some(line)) => format!("{file}:{line}"),
+            (Some(file), None) => file.clone(),
+            _ => {
+                let known: Vec<&str> =
+                    [&self.module, &self.operator].into_iter().flatten().map(String::as_str).collect();
+                return known.join(", ");
+            }
+        };
+        if let Some(function) = &self.function {
+            text.push_str(" in ");
+            text.push_str(function);
+        }
+        text
+    }
+}
+
+/// The launch of GPU work, else the event itself.
+fn launch_of(trace: &Trace, event: EventId) -> EventId {
+    let Some(gpu) = trace.gpu.of_event(event) else { return event };
+    let (launch, operator) = (trace.gpu.launch[gpu.index()], trace.gpu.operator[gpu.index()]);
+    launch.some().or(operator.some()).unwrap_or(event)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_in_parts() {
+        assert_eq!(frame("src/train.py(12): step"), Some(("src/train.py", 12, "step")));
+        assert_eq!(frame("a(b).py(3): <lambda>"), Some(("a(b).py", 3, "<lambda>")));
+        assert_eq!(frame("<built-in function linear>"), None);
+        assert_eq!(frame("train.py(x): f"), None);
+    }
+
+    #[test]
+    fn own_code() {
+        assert!(is_own("train.py") && is_own("/home/me/torchbench/run.py") && is_own("my_torch/a.py"));
+        assert!(!is_own("torch/nn/modules/linear.py") && !is_own("/usr/lib/python3.11/queue.py"));
+        assert!(!is_own("/venv/lib/python3.11/site-packages/timm/a.py"));
+    }
+
+    #[test]
+    fn places_in_one_line() {
+        let place = Place {
+            file: Some("train.py".to_owned()),
+            line: Some(3),
+            function: Some("step".to_owned()),
+            ..Place::default()
+        };
+        assert_eq!(place.text(), "train.py:3 in step");
+        let place = Place { operator: Some("aten::item".to_owned()), ..Place::default() };
+        assert_eq!(place.text(), "aten::item");
+    }
+}

@@ -1,0 +1,174 @@
+//! What a rule is.
+
+use super::finding::Draft;
+use super::subject::Subject;
+use stackline_model::{EventKind, Trace};
+
+/// What a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Area {
+    /// The host keeps the GPU waiting.
+    Host,
+    /// Waits of the host for the GPU.
+    Synchronization,
+    /// Loading and preparing of data.
+    Data,
+    /// Kernels that could be fewer or faster.
+    Kernels,
+    /// Copies between and on host and GPU.
+    Copies,
+    /// Communication between ranks.
+    Communication,
+    /// Allocation of memory.
+    Memory,
+    /// Whether the numbers can be trusted.
+    Measurement,
+}
+
+impl Area {
+    /// Every area, in the order of lists.
+    pub const ALL: [Self; 8] = [
+        Self::Host,
+        Self::Synchronization,
+        Self::Data,
+        Self::Kernels,
+        Self::Copies,
+        Self::Communication,
+        Self::Memory,
+        Self::Measurement,
+    ];
+
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Synchronization => "synchronization",
+            Self::Data => "data",
+            Self::Kernels => "kernels",
+            Self::Copies => "copies",
+            Self::Communication => "communication",
+            Self::Memory => "memory",
+            Self::Measurement => "measurement",
+        }
+    }
+}
+
+/// What a trace must hold for a rule to say anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Need {
+    /// Operations of a GPU.
+    GpuWork,
+    /// Calls of the runtime or driver.
+    RuntimeCalls,
+    /// Operators of a framework.
+    Operators,
+    /// Python frames.
+    PythonFrames,
+    /// Two or more steps.
+    Steps,
+    /// Shapes of operators' inputs.
+    Shapes,
+    /// Which backward operator belongs to which forward operator.
+    BackwardLinks,
+    /// Samples of instructions with the reasons of their stalls.
+    InstructionSamples,
+    /// Collective communication.
+    Collectives,
+}
+
+impl Need {
+    /// What is missing, and how to get it: the end of a sentence that begins with "the trace has".
+    pub fn missing(self) -> &'static str {
+        match self {
+            Self::GpuWork => "no GPU operations",
+            Self::RuntimeCalls => "no calls of the GPU's runtime",
+            Self::Operators => "no operators",
+            Self::PythonFrames => {
+                "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
+            }
+            Self::Steps => "fewer than two steps (torch.profiler: call step() after each)",
+            Self::Shapes => "no shapes (torch.profiler: record_shapes=True; or `stackline record --shapes`)",
+            Self::BackwardLinks => "no links from forward to backward operators",
+            Self::InstructionSamples => "no samples of GPU instructions",
+            Self::Collectives => "no collectives",
+        }
+    }
+
+    /// Whether a trace holds it.
+    pub fn is_met(self, trace: &Trace) -> bool {
+        let any = |wanted: &dyn Fn(EventKind) -> bool| trace.events.kind.iter().any(|&kind| wanted(kind));
+        match self {
+            Self::GpuWork => !trace.gpu.is_empty(),
+            Self::RuntimeCalls => any(&EventKind::is_api_call),
+            Self::Operators => any(&|kind| kind == EventKind::Operator),
+            Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
+            Self::Steps => trace.steps.len() >= 2,
+            Self::Shapes => trace.key("Input Dims").is_some(),
+            Self::BackwardLinks => !trace.backward.is_empty(),
+            Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
+            Self::Collectives => {
+                let mut types = crate::kernel_type::NameTypes::new(trace, crate::kernel_type::RULES);
+                trace.gpu.event.iter().any(|&e| types.of_event(e) == crate::kernel_type::KernelType::Communication)
+            }
+        }
+    }
+}
+
+/// The argument of kernels that holds their stalls by reason, in samples: `{"memory_dependency": 120, …}`.
+pub(super) const STALL_REASON: &str = "stall_reasons";
+
+/// A number that says when a rule fires.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    /// Name after the rule's code: `SL001.share` for `share`.
+    pub name: &'static str,
+    /// Without a choice of the user.
+    pub default: f64,
+    /// Least and greatest sensible value.
+    pub range: (f64, f64),
+    /// What it means, with its unit.
+    pub about: &'static str,
+}
+
+/// One registered rule.
+#[derive(Clone, Copy)]
+pub struct Rule {
+    /// Stable code, such as `SL001`.
+    pub code: &'static str,
+    /// Stable name in words, such as `hotspot`.
+    pub name: &'static str,
+    /// What it is about.
+    pub area: Area,
+    /// What it finds, in one line.
+    pub about: &'static str,
+    /// Why that costs time.
+    pub why: &'static str,
+    /// What to do.
+    pub advice: &'static str,
+    /// A few lines of code before and after.
+    pub example: (&'static str, &'static str),
+    /// What the change costs.
+    pub cost: &'static str,
+    /// When the finding is wrong.
+    pub wrong_when: &'static str,
+    /// Where it comes from: paper and section, or the field's.
+    pub source: &'static str,
+    /// What it cannot do without.
+    pub needs: &'static [Need],
+    /// Its settings.
+    pub settings: &'static [Setting],
+    /// Looks at a trace.
+    pub check: fn(&Subject<'_>) -> Vec<Draft>,
+}
+
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rule({} {})", self.code, self.name)
+    }
+}
+
+impl PartialEq for Rule {
+    fn eq(&self, other: &Self) -> bool {
+        self.code == other.code
+    }
+}

@@ -1,0 +1,77 @@
+//! SL004: the host waits for the GPU in the middle of the work.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL004",
+    name: "host-sync",
+    area: Area::Synchronization,
+    about: "the host waits for the GPU: item(), cpu(), nonzero(), synchronize(), copies from memory that is not pinned",
+    why: "While the host waits it launches nothing, and when the GPU is done it has nothing to do until the next launch.",
+    advice: "Keep values on the GPU: no .item(), print or `if tensor` in each step; gather them and read them every so many \
+             steps, or with a copy that does not block.",
+    example: ("total += loss.item()", "total += loss.detach()  # .item() once, at the end"),
+    cost: "a few lines; values are known some steps later",
+    wrong_when: "The value decides what the program does next. The GPU may have been behind anyway: then the gain says 0.",
+    source: "field practice; DeepContext 4.3, CPU latency analysis",
+    needs: &[Need::GpuWork, Need::RuntimeCalls],
+    settings: &[Setting {
+        name: "wait_us",
+        default: 5.0,
+        range: (0.0, 1e6),
+        about: "least time of a call that counts as a wait, in µs",
+    }],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let waits = |name: &str| {
+        use CallKind::{DeviceSync, EventSync, StreamSync};
+        matches!(kind_of_name(name), Some(DeviceSync | EventSync | StreamSync))
+    };
+    let least = (subject.setting("wait_us") * 1e3) as i64;
+    let mut calls = subject.named(&[EventKind::Runtime, EventKind::Driver], waits);
+    calls.retain(|&call| subject.dur(call) >= least && !is_end_of_recording(subject, call));
+    let by_place = subject.by_place(&calls).into_iter();
+    by_place
+        .filter_map(|(place, of)| {
+            let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
+            let edit = subject.edit(Action::Remove, format!("wait:{what}"), &of)?;
+            let per_step = of.len() as f64 / subject.steps() as f64;
+            Some(Draft {
+                title: format!("{} waits for the GPU {}", super::short(&what), times(per_step)),
+                place,
+                facts: vec![
+                    Fact::count("waits", of.len()),
+                    Fact::time("waiting, a step", subject.per_step(subject.total(&of))),
+                ],
+                events: of,
+                support: Support::Exact,
+                confidence: Confidence::High,
+                worth: Worth::Edits(vec![edit]),
+            })
+        })
+        .collect()
+}
+
+fn times(per_step: f64) -> String {
+    match per_step {
+        n if n < 0.95 => "in some steps".to_owned(),
+        n if n < 1.5 => "in each step".to_owned(),
+        n => format!("{n:.0} times a step"),
+    }
+}
+
+/// Profilers wait for the GPU before they end: outside of all operators and frames, behind all launches.
+fn is_end_of_recording(subject: &Subject<'_>, call: EventId) -> bool {
+    let trace = subject.trace();
+    let is_bare = !trace
+        .ancestors(call)
+        .any(|e| matches!(trace.kind(e), EventKind::Operator | EventKind::Annotation | EventKind::PythonFunction));
+    let end = trace.events.end(call);
+    is_bare && !trace.gpu.launch.iter().any(|launch| launch.some().is_some_and(|l| trace.events.start[l.index()] > end))
+}

@@ -1,0 +1,54 @@
+//! SL001: one kernel takes a large part of the GPU's time.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::Unit;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL001",
+    name: "hotspot",
+    area: Area::Kernels,
+    about: "a kernel takes a large part of the GPU's time",
+    why: "What takes most of the time is where an improvement counts most.",
+    advice: "Look for a faster way to do the same: a lower precision, a fused or tuned kernel, a better shape, less work.",
+    example: ("y = x.float() @ w.float()", "y = x @ w  # both bfloat16: tensor cores"),
+    cost: "depends on the kernel",
+    wrong_when: "The kernel is as fast as the hardware allows. The gain shown is that of half its time, not what is possible.",
+    source: "DeepContext 4.3, hotspot identification",
+    needs: &[Need::GpuWork],
+    settings: &[Setting {
+        name: "share",
+        default: 20.0,
+        range: (0.0, 100.0),
+        about: "least part of the GPU's busy time that is a hotspot, in percent",
+    }],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let events: Vec<_> = subject.gpu(|_| true).into_iter().map(|g| trace.gpu.event[g.index()]).collect();
+    let total = subject.total(&events);
+    let share = |ns: i64| 100.0 * ns as f64 / total.max(1) as f64;
+    let hot =
+        subject.by_name(&events).into_iter().filter(|(_, of)| share(subject.total(of)) >= subject.setting("share"));
+    let draft = |(name, of): (&str, Vec<_>)| {
+        let ns = subject.total(&of);
+        let edit = subject.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
+        let (place, _) = subject.by_place(&of).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+        Some(Draft {
+            title: format!("{} takes {:.0} % of the GPU's time; if it took half", super::short(name), share(ns)),
+            place,
+            facts: vec![
+                Fact::count("calls", of.len()),
+                Fact { name: "share of the GPU's time", value: share(ns), unit: Unit::Percent },
+                Fact::time("mean", ns / of.len().max(1) as i64),
+            ],
+            events: of,
+            support: Support::Exact,
+            confidence: Confidence::Low,
+            worth: Worth::Edits(vec![edit]),
+        })
+    };
+    hot.filter_map(draft).collect()
+}

@@ -1,0 +1,59 @@
+//! SL003: kernels that only turn channels-first tensors into channels-last ones, or back.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL003",
+    name: "layout-conversion",
+    area: Area::Copies,
+    about: "kernels convert between channels-first and channels-last around convolutions",
+    why: "The fast convolutions of the GPU's libraries want channels last: tensors in the other layout are copied before and after.",
+    advice: "Keep model and input in channels_last: model.to(memory_format=torch.channels_last), and the input likewise.",
+    example: (
+        "model = UNet().cuda()\ny = model(x.cuda())",
+        "model = UNet().cuda().to(memory_format=torch.channels_last)\ny = model(x.cuda().to(memory_format=torch.channels_last))",
+    ),
+    cost: "one line for the model and one for its input; layers that do not know the layout convert back",
+    wrong_when: "A layer of the model needs channels first: then it converts instead.",
+    source: "DeepContext 6.2 (U-Net: 1.28 times)",
+    needs: &[Need::GpuWork],
+    settings: &[Setting {
+        name: "share",
+        default: 1.0,
+        range: (0.0, 100.0),
+        about: "least part of the GPU's busy time that is reported, in percent",
+    }],
+    check,
+};
+
+/// Parts of names of kernels that convert, in lower case.
+const CONVERSIONS: &[&str] =
+    &["nchwtonhwc", "nhwctonchw", "nchw2nhwc", "nhwc2nchw", "batched_transpose", "transpose_nchw"];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let busy: Vec<_> = subject.gpu(|_| true).into_iter().map(|g| trace.gpu.event[g.index()]).collect();
+    let converts = subject.named(&[stackline_model::EventKind::Kernel], |name| {
+        let name = name.to_ascii_lowercase();
+        CONVERSIONS.iter().any(|part| name.contains(part))
+    });
+    let (ns, total) = (subject.total(&converts), subject.total(&busy));
+    let share = 100.0 * ns as f64 / total.max(1) as f64;
+    if converts.is_empty() || share < subject.setting("share") {
+        return Vec::new();
+    }
+    let Some(edit) = subject.edit(Action::Remove, "kernel:~nchwToNhwc|nhwcToNchw", &converts) else {
+        return Vec::new();
+    };
+    let place = subject.by_place(&converts).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
+    vec![Draft {
+        title: format!("{} conversions of layout take {share:.0} % of the GPU's time", converts.len()),
+        place: place.unwrap_or_default(),
+        facts: vec![Fact::count("kernels", converts.len()), Fact::time("together, a step", subject.per_step(ns))],
+        events: converts,
+        support: Support::Exact,
+        confidence: Confidence::High,
+        worth: Worth::Edits(vec![edit]),
+    }]
+}

@@ -1,0 +1,97 @@
+//! SL002: many kernels that are about as short as their launch.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::names::MODULE_PREFIX;
+use stackline_model::{EventId, EventKind, StrId};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL002",
+    name: "many-small-kernels",
+    area: Area::Kernels,
+    about: "a module or operator launches many short kernels that could be one",
+    why: "Each launch costs the host some microseconds, each kernel some to begin and end; short kernels are mostly that.",
+    advice: "Fuse them: torch.compile the module, or use a fused implementation of it.",
+    example: ("self.norm = RMSNorm(dim)", "self.norm = torch.compile(RMSNorm(dim))"),
+    cost: "compilation at the first call and for each new shape",
+    wrong_when: "The kernels cannot be fused (a matrix product, a sort), or their span also does other work between launches.",
+    source: "DeepContext 4.3 and 6.3, kernel fusion analysis",
+    needs: &[Need::GpuWork, Need::Operators],
+    settings: &[
+        Setting {
+            name: "mean_us",
+            default: 10.0,
+            range: (0.0, 1000.0),
+            about: "longest mean of kernels that are short, in µs",
+        },
+        Setting {
+            name: "kernels",
+            default: 4.0,
+            range: (2.0, 10_000.0),
+            about: "least kernels that one call launches",
+        },
+    ],
+    check,
+};
+
+/// What a span launches.
+#[derive(Default)]
+struct Launched {
+    kernels: Vec<EventId>,
+    spans: Vec<EventId>,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
+    for gpu in subject.gpu(|g| trace.kind(trace.gpu.event[g.index()]) == EventKind::Kernel) {
+        let (module, operator) = (trace.gpu.module[gpu.index()], trace.gpu.operator[gpu.index()]);
+        if let Some(span) = module.some().or_else(|| outermost(subject, operator)) {
+            by_span.entry(span).or_default().push(trace.gpu.event[gpu.index()]);
+        }
+    }
+    let mut by_name: BTreeMap<StrId, Launched> = BTreeMap::new();
+    for (span, kernels) in by_span {
+        let group = by_name.entry(trace.events.name[span.index()]).or_default();
+        group.kernels.extend(kernels);
+        group.spans.push(span);
+    }
+    by_name.into_iter().filter_map(|(name, of)| draft(subject, trace.strings.get(name), of)).collect()
+}
+
+/// The outermost operator around one, itself included.
+fn outermost(subject: &Subject<'_>, operator: EventId) -> Option<EventId> {
+    let trace = subject.trace();
+    let operator = operator.some()?;
+    let around = std::iter::once(operator).chain(trace.ancestors(operator));
+    around.filter(|&e| trace.kind(e) == EventKind::Operator).last()
+}
+
+fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, spans }: Launched) -> Option<Draft> {
+    kernels.sort_unstable();
+    let per_call = kernels.len() as f64 / spans.len().max(1) as f64;
+    let mean = subject.total(&kernels) / kernels.len().max(1) as i64;
+    if per_call < subject.setting("kernels") || mean as f64 > subject.setting("mean_us") * 1e3 {
+        return None;
+    }
+    let kind = if name.starts_with(MODULE_PREFIX) { "module" } else { "operator" };
+    let edit = subject.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
+    Some(Draft {
+        title: format!(
+            "{} launches {per_call:.0} kernels a call that take {:.1} µs each",
+            super::short(name),
+            mean as f64 / 1e3
+        ),
+        place: subject.place(spans[0]),
+        facts: vec![
+            Fact::count("kernels", kernels.len()),
+            Fact::count("calls", spans.len()),
+            Fact::time("mean of a kernel", mean),
+        ],
+        events: kernels,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

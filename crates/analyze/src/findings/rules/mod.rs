@@ -1,0 +1,44 @@
+//! Rules: one file each, registered by one line here.
+
+mod host_sync;
+mod hotspot;
+mod layout_conversion;
+mod many_small_kernels;
+
+use super::rule::Rule;
+
+/// Every rule, by code.
+pub const ALL: &[Rule] = &[hotspot::RULE, many_small_kernels::RULE, layout_conversion::RULE, host_sync::RULE];
+
+/// The rule of a code or name.
+pub fn find(code: &str) -> Option<&'static Rule> {
+    ALL.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code)
+}
+
+/// Names of kernels can be thousands of characters long: the beginning says enough.
+fn short(name: &str) -> String {
+    const CHARACTERS: usize = 48;
+    let name = name.strip_prefix(stackline_model::names::MODULE_PREFIX).unwrap_or(name).trim_start();
+    let short: String = name.chars().take(CHARACTERS).collect();
+    if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_are_unique_and_settings_make_sense() {
+        for (i, rule) in ALL.iter().enumerate() {
+            assert!(rule.code.len() == 5 && rule.code.starts_with("SL"), "{rule:?}");
+            assert!(ALL[..i].iter().all(|other| other.code < rule.code && other.name != rule.name), "{rule:?}");
+            for setting in rule.settings {
+                let (least, most) = setting.range;
+                assert!((least..=most).contains(&setting.default), "{rule:?} {}", setting.name);
+            }
+            for text in [rule.about, rule.why, rule.advice, rule.cost, rule.wrong_when, rule.source] {
+                assert!(!text.is_empty(), "{rule:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Numbers that say when rules fire.
+
+use super::rule::Rule;
+use super::rules;
+use std::collections::BTreeMap;
+
+/// Choices of the user: `SL001.share` to a number.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings(BTreeMap<String, f64>);
+
+/// A choice that cannot be made.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SettingsError {
+    /// Not `CODE.NAME=NUMBER`.
+    Malformed(String),
+    /// There is no such rule.
+    UnknownRule(String),
+    /// The rule has no such setting; it has these.
+    UnknownSetting(String, Vec<String>),
+    /// Outside of what makes sense: name, value, least, greatest.
+    OutOfRange(String, f64, f64, f64),
+}
+
+impl std::fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Malformed(text) => {
+                write!(f, "{text:?} is no setting; write CODE.NAME=NUMBER, such as SL001.share=10")
+            }
+            Self::UnknownRule(code) => write!(f, "there is no rule {code}"),
+            Self::UnknownSetting(name, known) if known.is_empty() => {
+                write!(f, "there is no setting {name}; its rule has none")
+            }
+            Self::UnknownSetting(name, known) => {
+                write!(f, "there is no setting {name}; there are {}", known.join(", "))
+            }
+            Self::OutOfRange(name, value, least, most) => {
+                write!(f, "{name}={value} is out of range; it may be {least} to {most}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+impl Settings {
+    /// Takes a choice written as `SL001.share=10`.
+    ///
+    /// # Errors
+    /// If there is no such setting, or the number is out of its range.
+    pub fn set(&mut self, text: &str) -> Result<(), SettingsError> {
+        let malformed = || SettingsError::Malformed(text.to_owned());
+        let (name, value) = text.split_once('=').ok_or_else(malformed)?;
+        let (code, short) = name.trim().split_once('.').ok_or_else(malformed)?;
+        let value: f64 = value.trim().parse().map_err(|_| malformed())?;
+        let rule = rules::find(code).ok_or_else(|| SettingsError::UnknownRule(code.to_owned()))?;
+        let Some(setting) = rule.settings.iter().find(|s| s.name == short) else {
+            let known = rule.settings.iter().map(|s| format!("{code}.{}", s.name)).collect();
+            return Err(SettingsError::UnknownSetting(name.to_owned(), known));
+        };
+        let (least, most) = setting.range;
+        if !(least..=most).contains(&value) {
+            return Err(SettingsError::OutOfRange(name.to_owned(), value, least, most));
+        }
+        self.0.insert(format!("{}.{short}", rule.code), value);
+        Ok(())
+    }
+
+    /// The value of a rule's setting; 0 if it has none of that name.
+    pub(super) fn get(&self, rule: &Rule, name: &str) -> f64 {
+        let default = || rule.settings.iter().find(|s| s.name == name).map_or(0.0, |s| s.default);
+        self.0.get(&format!("{}.{name}", rule.code)).copied().unwrap_or_else(default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_there_is_can_be_set() {
+        let rule = &rules::ALL[0];
+        let mut settings = Settings::default();
+        let setting = &rule.settings[0];
+        let name = format!("{}.{}", rule.code, setting.name);
+        settings.set(&format!("{name}={}", setting.range.1)).unwrap();
+        assert_eq!(settings.get(rule, setting.name), setting.range.1);
+        assert_eq!(Settings::default().get(rule, setting.name), setting.default);
+        for bad in ["", "share=1", "SL999.share=1", &format!("{}.none=1", rule.code), &format!("{name}=x")] {
+            assert!(settings.set(bad).is_err(), "{bad}");
+        }
+        assert!(matches!(settings.set(&format!("{name}=1e30")), Err(SettingsError::OutOfRange(..))));
+        assert!(matches!(settings.set(&format!("{name}=nan")), Err(SettingsError::OutOfRange(..))));
+    }
+}

@@ -1,0 +1,188 @@
+//! What rules look at: a trace, its path, and the stretch of it that counts.
+
+use super::place::{Place, PlaceKey, Places};
+use super::rule::Rule;
+use super::settings::Settings;
+use crate::critical_path::exact::what_if::{Action, Edit, Selector};
+use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
+use crate::kernel_type::{NameTypes, RULES};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, GpuId, StrId, Trace, flags};
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+/// What all rules share.
+pub(super) struct Ground<'a> {
+    pub(super) exact: &'a Exact<'a>,
+    pub(super) window: Window,
+    /// Steps in the window; 1 if there are none.
+    pub(super) steps: usize,
+    pub(super) settings: &'a Settings,
+    path: OnceLock<ExactPath>,
+    on_path: OnceLock<FxHashMap<EventId, i64>>,
+    places: OnceLock<Places<'a>>,
+}
+
+impl<'a> Ground<'a> {
+    pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
+        let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { exact, window, steps, settings, path, on_path, places }
+    }
+}
+
+/// A trace as one rule sees it.
+#[derive(Clone, Copy)]
+pub struct Subject<'a> {
+    ground: &'a Ground<'a>,
+    rule: &'static Rule,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn new(ground: &'a Ground<'a>, rule: &'static Rule) -> Self {
+        Self { ground, rule }
+    }
+
+    /// The trace.
+    pub fn trace(&self) -> &'a Trace {
+        self.ground.exact.trace()
+    }
+
+    /// The value of one of the rule's settings.
+    pub fn setting(&self, name: &str) -> f64 {
+        self.ground.settings.get(self.rule, name)
+    }
+
+    /// How many steps the window holds; 1 if the trace has none.
+    pub fn steps(&self) -> usize {
+        self.ground.steps
+    }
+
+    /// Start and end of what is looked at, in ns since the base.
+    pub fn window(&self) -> (i64, i64) {
+        (self.ground.window.start, self.ground.window.end)
+    }
+
+    /// Length of a step, in ns: the window's by the number of steps in it.
+    pub fn step_ns(&self) -> i64 {
+        self.ground.window.length_ns() / self.ground.steps.max(1) as i64
+    }
+
+    /// A time of the whole window in percent of it.
+    pub fn percent(&self, ns: i64) -> f64 {
+        100.0 * ns as f64 / self.ground.window.length_ns().max(1) as f64
+    }
+
+    /// A time of the whole window per step, in ns.
+    pub fn per_step(&self, ns: i64) -> i64 {
+        ns / self.ground.steps.max(1) as i64
+    }
+
+    /// The critical path through the window.
+    pub fn path(&self) -> &'a ExactPath {
+        self.ground.path.get_or_init(|| self.ground.exact.path_of(self.ground.window))
+    }
+
+    /// Time on the path by event, in ns.
+    pub fn on_path(&self) -> &'a FxHashMap<EventId, i64> {
+        self.ground.on_path.get_or_init(|| {
+            let mut by_event = FxHashMap::default();
+            for hop in self.path().hops.iter().filter(|hop| hop.event.is_some()) {
+                *by_event.entry(hop.event).or_default() += hop.end - hop.start;
+            }
+            by_event
+        })
+    }
+
+    /// Time of the path per cause, in ns.
+    pub fn path_of(&self, category: Category) -> i64 {
+        self.path().hops.iter().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
+    }
+
+    /// Whether an event lies in the window, with times that can be believed: GPU work by its launch.
+    pub fn counts(&self, event: EventId) -> bool {
+        let trace = self.trace();
+        let events = &trace.events;
+        if !events.is_plausible(event) || !events.has(event, flags::HAS_DURATION) {
+            return false;
+        }
+        let gpu = if trace.kind(event).is_gpu_work() { trace.gpu.of_event(event) } else { None };
+        let launch = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some());
+        let (from, to) = self.window();
+        (from..to).contains(&events.start[launch.unwrap_or(event).index()])
+    }
+
+    /// Events of the window of some kinds whose name passes a test; each name is tested once.
+    pub fn named(&self, kinds: &[EventKind], test: impl Fn(&str) -> bool) -> Vec<EventId> {
+        let trace = self.trace();
+        let fits: Vec<bool> = trace.strings.iter().map(test).collect();
+        let fits = |e: EventId| fits.get(trace.events.name[e.index()].index()).copied().unwrap_or(false);
+        let wanted = |e: &EventId| kinds.contains(&trace.kind(*e)) && fits(*e) && self.counts(*e);
+        trace.events.ids().filter(wanted).collect()
+    }
+
+    /// GPU operations of the window that pass a test.
+    pub fn gpu(&self, test: impl Fn(GpuId) -> bool) -> Vec<GpuId> {
+        let gpu = &self.trace().gpu;
+        gpu.ids().filter(|&g| self.counts(gpu.event[g.index()]) && test(g)).collect()
+    }
+
+    /// What names of operations say that they do.
+    pub fn kernel_types(&self) -> NameTypes<'a> {
+        NameTypes::new(self.trace(), RULES)
+    }
+
+    /// Length of an event in ns.
+    pub fn dur(&self, event: EventId) -> i64 {
+        self.trace().events.dur[event.index()]
+    }
+
+    /// Sum of lengths, in ns.
+    pub fn total(&self, events: &[EventId]) -> i64 {
+        events.iter().map(|&e| self.dur(e)).sum()
+    }
+
+    /// The innermost event around one that passes a test on kind and name, itself included.
+    pub fn around(&self, event: EventId, test: impl Fn(EventKind, &str) -> bool) -> Option<EventId> {
+        let trace = self.trace();
+        std::iter::once(event).chain(trace.ancestors(event)).find(|&e| test(trace.kind(e), trace.name(e)))
+    }
+
+    /// Events by the place that they come from (GPU work: where it was launched), in the order of the places.
+    pub fn by_place(&self, events: &[EventId]) -> Vec<(Place, Vec<EventId>)> {
+        let places = self.places();
+        let mut groups: BTreeMap<PlaceKey, Vec<EventId>> = BTreeMap::new();
+        for &event in events {
+            groups.entry(places.key(event)).or_default().push(event);
+        }
+        groups.into_iter().map(|(key, events)| (places.place(key), events)).collect()
+    }
+
+    /// The place of one event.
+    pub fn place(&self, event: EventId) -> Place {
+        self.places().place(self.places().key(event))
+    }
+
+    fn places(&self) -> &'a Places<'a> {
+        self.ground.places.get_or_init(|| Places::new(self.trace()))
+    }
+
+    /// Events by name, most time first.
+    pub fn by_name(&self, events: &[EventId]) -> Vec<(&'a str, Vec<EventId>)> {
+        let trace = self.trace();
+        let mut groups: BTreeMap<StrId, Vec<EventId>> = BTreeMap::new();
+        for &event in events {
+            groups.entry(trace.events.name[event.index()]).or_default().push(event);
+        }
+        let mut groups: Vec<_> = groups.into_iter().map(|(name, events)| (trace.strings.get(name), events)).collect();
+        groups.sort_by_key(|(name, events)| (std::cmp::Reverse(self.total(events)), *name));
+        groups
+    }
+
+    /// An edit of these events, under a text for people; none if it cannot be done to such events.
+    pub fn edit(&self, action: Action, text: impl Into<String>, events: &[EventId]) -> Option<Edit> {
+        if events.is_empty() {
+            return None;
+        }
+        Edit::on(action, Selector::of_events(text, events)).ok()
+    }
+}

@@ -1,0 +1,68 @@
+//! Findings as tables.
+
+use super::finding::Finding;
+use super::rank::Findings;
+use crate::summary::percent;
+use stackline_model::{Table, Unit};
+
+/// Name of the table of findings.
+pub const FINDINGS: &str = "findings";
+/// Name of the table of rules that could not look.
+pub const UNCHECKED: &str = "not_checked";
+
+/// What was found, and what could not be looked for.
+pub fn tables(found: &Findings) -> Vec<Table> {
+    vec![findings(found), unchecked(found)]
+}
+
+fn findings(found: &Findings) -> Table {
+    let rows = &found.findings;
+    let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(of);
+    let gain = |of: fn(&Finding) -> Option<i64>| rows.iter().map(of);
+    Table::new(FINDINGS, "What to change, by predicted gain")
+        .text("code", rows.iter().map(|f| f.rule.code.to_owned()))
+        .text("name", rows.iter().map(|f| f.rule.name.to_owned()))
+        .text("area", rows.iter().map(|f| f.rule.area.name().to_owned()))
+        .text("title", rows.iter().map(|f| f.title.clone()))
+        .text("file", text(|f| f.place.file.clone()))
+        .i64("line", Unit::None, rows.iter().map(|f| f.place.line.map(i64::from)))
+        .text("function", text(|f| f.place.function.clone()))
+        .text("module", text(|f| f.place.module.clone()))
+        .text("operator", text(|f| f.place.operator.clone()))
+        .i64("gain_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.ns)))
+        .i64("gain_low_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.low_ns)))
+        .i64("gain_high_ns", Unit::Ns, gain(|f| f.gain.map(|g| g.high_ns)))
+        .f64(
+            "gain_percent",
+            Unit::Percent,
+            rows.iter().map(|f| f.gain.and_then(|g| percent(g.ns as f64, found.step_ns as f64))),
+        )
+        .i64("on_top_ns", Unit::Ns, gain(|f| f.on_top_ns))
+        .text("method", rows.iter().map(|f| f.method.to_owned()))
+        .text("support", rows.iter().map(|f| f.support.name().to_owned()))
+        .text("confidence", rows.iter().map(|f| f.confidence.name().to_owned()))
+        .i64("events", Unit::None, rows.iter().map(|f| f.events.len() as i64))
+        .text("evidence", rows.iter().map(evidence))
+        .text("edits", rows.iter().map(|f| f.edits.join("; ")))
+        .text("advice", rows.iter().map(|f| f.rule.advice.to_owned()))
+        .text("cost", rows.iter().map(|f| f.rule.cost.to_owned()))
+}
+
+/// The facts of a finding: `kernels 120; mean 3.1 µs`.
+pub fn evidence(finding: &Finding) -> String {
+    let fact = |f: &super::Fact| {
+        let digits = if f.value.fract() == 0.0 { 0 } else { 1 };
+        let unit = f.unit.suffix();
+        let space = if unit.is_empty() { "" } else { " " };
+        format!("{} {:.digits$}{space}{unit}", f.name, f.value)
+    };
+    finding.facts.iter().map(fact).collect::<Vec<_>>().join("; ")
+}
+
+fn unchecked(found: &Findings) -> Table {
+    let rows = &found.unchecked;
+    Table::new(UNCHECKED, "Not checked")
+        .text("code", rows.iter().map(|u| u.rule.code.to_owned()))
+        .text("name", rows.iter().map(|u| u.rule.name.to_owned()))
+        .text("missing", rows.iter().map(|u| format!("the trace has {}", u.need.missing())))
+}

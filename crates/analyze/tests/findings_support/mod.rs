@@ -1,0 +1,143 @@
+//! Small programs as traces, to see what rules say of them.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use serde_json::{Value, json};
+use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::Trace;
+
+/// A trace in the making: one process, thread 1, device 0; times in µs.
+#[derive(Default)]
+pub(crate) struct Program {
+    events: Vec<Value>,
+    correlation: i64,
+    /// Where the host is.
+    pub(crate) now: i64,
+    /// When each stream is free.
+    streams: Vec<i64>,
+}
+
+impl Program {
+    pub(crate) fn new() -> Self {
+        Self { streams: vec![0; 64], ..Self::default() }
+    }
+
+    /// Any complete event of the thread.
+    pub(crate) fn span(&mut self, cat: &str, name: &str, ts: i64, dur: i64, args: Value) {
+        self.thread_span(1, (cat, name), (ts, dur), args);
+    }
+
+    /// Any complete event of a thread.
+    pub(crate) fn thread_span(&mut self, tid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) {
+        self.events.push(
+            json!({"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}),
+        );
+    }
+
+    /// What `inside` does, within an operator.
+    pub(crate) fn op(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
+        self.op_with(name, json!({}), inside);
+    }
+
+    /// The same with arguments, such as `Input Dims`.
+    pub(crate) fn op_with(&mut self, name: &str, args: Value, inside: impl FnOnce(&mut Self)) {
+        self.within("cpu_op", name, args, inside);
+    }
+
+    /// What `inside` does, within a Python function such as `train.py(3): step`, or a module such as `nn.Module: Linear_0`.
+    pub(crate) fn python(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
+        self.within("python_function", name, json!({}), inside);
+    }
+
+    /// What `inside` does, within a user's annotation.
+    pub(crate) fn annotation(&mut self, name: &str, inside: impl FnOnce(&mut Self)) {
+        self.within("user_annotation", name, json!({}), inside);
+    }
+
+    /// A step.
+    pub(crate) fn step(&mut self, number: usize, inside: impl FnOnce(&mut Self)) {
+        self.annotation(&format!("ProfilerStep#{number}"), inside);
+    }
+
+    fn within(&mut self, cat: &str, name: &str, args: Value, inside: impl FnOnce(&mut Self)) {
+        let from = self.now;
+        self.now += 1;
+        inside(self);
+        self.now += 1;
+        self.span(cat, name, from, self.now - from, args);
+    }
+
+    /// The host works for some time.
+    pub(crate) fn work(&mut self, us: i64) {
+        self.now += us;
+    }
+
+    /// Launches a kernel on stream 7; the call takes 5 µs, the kernel starts 3 µs after it began at the earliest.
+    pub(crate) fn kernel(&mut self, name: &str, us: i64) {
+        self.launch(("cudaLaunchKernel", "kernel"), name, us, 7, json!({}));
+    }
+
+    /// Launches GPU work by a call; `cat` is `kernel`, `gpu_memcpy` or `gpu_memset`.
+    pub(crate) fn launch(&mut self, (call, cat): (&str, &str), name: &str, us: i64, stream: usize, mut args: Value) {
+        self.correlation += 1;
+        let start = self.streams[stream].max(self.now + 8);
+        self.streams[stream] = start + us;
+        self.span("cuda_runtime", call, self.now, 5, json!({"correlation": self.correlation}));
+        args["correlation"] = json!(self.correlation);
+        args["stream"] = json!(stream);
+        args["device"] = json!(0);
+        self.events.push(
+            json!({"ph": "X", "cat": cat, "name": name, "pid": 0, "tid": stream, "ts": start, "dur": us, "args": args}),
+        );
+        self.now += 6;
+    }
+
+    /// Waits for all streams by a call.
+    pub(crate) fn sync(&mut self, call: &str) {
+        let end = self.streams.iter().copied().max().unwrap_or(0).max(self.now) + 4;
+        self.correlation += 1;
+        self.span("cuda_runtime", call, self.now, end - self.now, json!({"correlation": self.correlation}));
+        self.now = end + 1;
+    }
+
+    /// The trace.
+    pub(crate) fn trace(&self) -> Trace {
+        let text = json!({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100"}],
+            "traceEvents": self.events});
+        read_bytes("program.json", text.to_string().as_bytes(), &ReadOptions::default()).unwrap()
+    }
+
+    /// What rules find.
+    pub(crate) fn findings(&self) -> Findings {
+        find(&self.trace(), &[])
+    }
+
+    /// What one rule finds.
+    pub(crate) fn of(&self, code: &str) -> Vec<Finding> {
+        self.findings().findings.into_iter().filter(|f| f.rule.code == code).collect()
+    }
+}
+
+/// What rules find in a trace, with some settings.
+pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
+    let mut options = Options { settings: Settings::default(), ..Options::default() };
+    for setting in settings {
+        options.settings.set(setting).unwrap();
+    }
+    findings::find(trace, &options).unwrap()
+}
+
+/// A finding as text for snapshots.
+pub(crate) fn text(findings: &[Finding]) -> String {
+    let one = |f: &Finding| {
+        let gain = f.gain.map_or("-".to_owned(), |g| format!("{} ns ({} to {})", g.ns, g.low_ns, g.high_ns));
+        let (code, place) = (f.rule.code, f.place.text());
+        let evidence = findings::evidence(f);
+        format!(
+            "{code} {}\n  at {place}\n  gain {gain} by {}\n  {evidence}\n  {:?} {:?}\n",
+            f.title, f.method, f.support, f.confidence
+        )
+    };
+    findings.iter().map(one).collect()
+}
