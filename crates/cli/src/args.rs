@@ -1,10 +1,13 @@
 //! What can be typed. The help texts here are the reference that `docs/cli` is generated from.
 
 mod calls;
+mod findings;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
 use calls::{CALLS_EXAMPLE, RECORD_EXAMPLE};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use findings::FINDINGS_EXAMPLE;
+pub(crate) use findings::{Document, FindingsArgs};
 use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
 
@@ -25,6 +28,7 @@ pub(crate) struct Cli {
 
 const ROOT_EXAMPLE: &str = "Examples:
   stackline report trace.json.gz
+  stackline findings trace.json.gz
   stackline critical-path trace.json.gz --annotation 'ProfilerStep#5'
   stackline import ranks/ -o job.stackline && stackline collectives job.stackline --format json
 
@@ -93,6 +97,9 @@ pub(crate) enum Command {
     /// Tell in a screenful where the time goes.
     #[command(after_help = "Example:\n  stackline report trace.json.gz --fail-on 'idle>30%'")]
     Report(ReportArgs),
+    /// Tell what to change, where, and what it gains.
+    #[command(after_help = FINDINGS_EXAMPLE)]
+    Findings(Box<FindingsArgs>),
     /// Find the chain of work that the time depends on.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
@@ -352,6 +359,7 @@ impl Command {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Report(_) => "report",
+            Self::Findings(_) => "findings",
             Self::CriticalPath(_) => "critical-path",
             Self::WhatIf(_) => "what-if",
             Self::Record(_) => "record",

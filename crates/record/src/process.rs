@@ -17,6 +17,10 @@ const MAX_FRAMES: usize = 1 << 20;
 /// Threads that ended and wait for the writer before it is woken, in `trace` mode.
 const MANY_ENDED: usize = 64;
 
+/// So many threads that ended keep their trees. Beyond, the next threads go on with them: memory is bounded by how many run at
+/// once, not by how many there were.
+const KEPT_TREES: usize = 64;
+
 /// A tree and the thread that fills it.
 #[derive(Clone, Debug)]
 pub(crate) struct Registered {
@@ -118,17 +122,25 @@ impl Process {
         lock(&self.trees).clone()
     }
 
-    /// A state for the calling thread: that of one that ended, or a new one.
+    /// A state for the calling thread: a new one, or, once many threads ended, that of one of them.
     pub(crate) fn enter_thread(&self) -> Box<State> {
         let (tid, name) = (current_tid(), current_name());
         let mut trees = lock(&self.trees);
-        if let Some(mut state) = lock(&self.free).pop() {
+        let mut free = lock(&self.free);
+        // The first thread is one that people look for.
+        if free.len() >= KEPT_TREES
+            && tid != std::process::id()
+            && let Some(mut state) = free.pop()
+        {
+            drop(free);
             if let Some(registered) = trees.get_mut(state.tree.shared.id as usize) {
+                let name = format!("{name} and threads before it");
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
             state.enter(tid);
             return state;
         }
+        drop(free);
         let id = trees.len() as u32;
         let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
         let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox, self.shapes));

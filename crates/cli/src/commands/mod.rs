@@ -6,6 +6,7 @@ mod doctor;
 mod export;
 mod export_calls;
 mod fail_on;
+mod findings;
 mod generate;
 mod import;
 mod overlay;
@@ -27,6 +28,10 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
     match &cli.command {
         Command::Report(args) => {
             let held = report::run(args, common)?;
+            return Ok(if held { CONDITION_HELD } else { DONE });
+        }
+        Command::Findings(args) => {
+            let held = findings::run(args, common)?;
             return Ok(if held { CONDITION_HELD } else { DONE });
         }
         Command::CriticalPath(args) => critical_path::run(args, common)?,

@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod csv;
+pub mod findings;
 pub mod human;
 pub mod json;
 pub mod terminal;

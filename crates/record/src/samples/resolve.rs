@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
 use std::sync::atomic::Ordering;
 
-/// Trees that are kept for threads of the same name; when there are more, threads of any name get them.
+/// Trees of threads that ended which stay theirs; when there are more, threads that come get them.
 const SPARE: usize = 64;
 
 /// The samples of one thread.
@@ -109,11 +109,10 @@ impl Resolver {
             return tree;
         }
         let name = name.unwrap_or_else(|| lock(&record.name).clone());
-        let same = self.spare.iter().position(|tree| tree.name == name);
-        let any = (self.spare.len() > SPARE).then_some(0);
-        if let Some(at) = same.or(any) {
-            let mut tree = self.spare.swap_remove(at);
-            process.rename(tree.owner.shared.id, tid, &name);
+        if self.spare.len() > SPARE && tid != std::process::id() {
+            let same = self.spare.iter().position(|tree| tree.name.starts_with(&name));
+            let mut tree = self.spare.swap_remove(same.unwrap_or(0));
+            process.rename(tree.owner.shared.id, tid, &format!("{name} and threads before it"));
             tree.name = name;
             return tree;
         }

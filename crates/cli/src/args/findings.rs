@@ -1,0 +1,63 @@
+//! What `findings` understands.
+
+use super::Inputs;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of lines `CODE [PATH]`, or the comment
+# stackline: ignore[SL004] in the line itself or the one above.
+
+Examples:
+  stackline findings trace.json.gz
+  stackline findings trace.json.gz --top 3 --set SL001.share=40
+  stackline findings trace.json.gz --as sarif -o findings.sarif
+  stackline findings trace.json.gz --format json -o before.json
+  stackline findings new.json.gz --baseline before.json --fail-on new --fail-on 'gain>5%'";
+
+/// Arguments of `findings`.
+#[derive(Args, Debug)]
+pub(crate) struct FindingsArgs {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// How many to show; 0 shows all.
+    #[arg(long, value_name = "N", value_parser = super::parse_count, default_value_t = 10, allow_negative_numbers = true)]
+    pub(crate) top: usize,
+    /// Leave out what gains less than this much of a step, in percent.
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
+    pub(crate) min_gain: f64,
+    /// Change when a rule fires, such as SL001.share=40; may be repeated. docs/findings lists the settings.
+    #[arg(long, value_name = "CODE.NAME=NUMBER")]
+    pub(crate) set: Vec<String>,
+    /// Write a document for other tools.
+    #[arg(long = "as", value_enum, conflicts_with = "format")]
+    pub(crate) document: Option<Document>,
+    /// Findings of an earlier run (--format json): what is new, gone, changed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Findings not to show, a line each: CODE, or CODE and a path where * stands for any text.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) ignore: Option<PathBuf>,
+    /// Where the program's files are, to look for comments in them [default: the current directory].
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) source: Option<PathBuf>,
+    /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline); may be
+    /// repeated.
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) fail_on: Vec<String>,
+}
+
+/// A document for other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Document {
+    /// Markdown, for a pull request.
+    Markdown,
+    /// SARIF 2.1.0, which editors and code hosts show at the lines.
+    Sarif,
+    /// JUnit XML, which build servers show as tests.
+    Junit,
+}
+
+fn parse_percent(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
+    percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(|| format!("{text:?} is no share; write 0 to 100"))
+}

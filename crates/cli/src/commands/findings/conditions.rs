@@ -1,0 +1,86 @@
+//! `--fail-on` of findings.
+
+use crate::failure::wrong_use;
+use anyhow::Result;
+use stackline_analyze::findings::{Finding, Findings};
+use stackline_present::findings::Change;
+
+/// A condition such as `gain>5%`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Condition {
+    /// Any finding that was not in the baseline.
+    New,
+    /// A finding gains more than this much of a step, in percent.
+    Gain(f64),
+    /// All together gain more than this much of a step, in percent.
+    Together(f64),
+    /// There are more findings than this.
+    Count(f64),
+}
+
+impl Condition {
+    /// Reads a condition.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let form = || {
+            wrong_use(format!(
+                "cannot understand --fail-on {text:?}; write 'gain>5%', 'together>10%', 'count>3' or new"
+            ))
+        };
+        if text.trim() == "new" {
+            return Ok(Self::New);
+        }
+        let (what, limit) = text.split_once('>').ok_or_else(form)?;
+        let limit: f64 = limit.trim().trim_end_matches('%').trim_end().parse().map_err(|_| form())?;
+        if !limit.is_finite() || limit < 0.0 {
+            return Err(form());
+        }
+        match what.trim() {
+            "gain" => Ok(Self::Gain(limit)),
+            "together" => Ok(Self::Together(limit)),
+            "count" => Ok(Self::Count(limit)),
+            _ => Err(form()),
+        }
+    }
+
+    pub(super) fn needs_baseline(&self) -> bool {
+        *self == Self::New
+    }
+
+    /// Why it holds, in words; none if it does not.
+    pub(super) fn holds(&self, found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Option<String> {
+        let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
+        match *self {
+            Self::New => {
+                let new = listed.iter().find(|(_, change)| *change == Some(Change::New))?.0;
+                Some(format!("new: {} {}", new.rule.code, new.title))
+            }
+            Self::Gain(limit) => {
+                let most = listed.iter().map(|(finding, _)| *finding).max_by_key(|finding| finding.gain_ns())?;
+                let gain = percent(most.gain_ns());
+                (gain > limit).then(|| format!("{} gains {gain:.1} %, more than {limit} %", most.rule.code))
+            }
+            Self::Together(limit) => {
+                let gain = percent(found.together?.ns);
+                (gain > limit).then(|| format!("all together gain {gain:.1} %, more than {limit} %"))
+            }
+            Self::Count(limit) => {
+                (listed.len() as f64 > limit).then(|| format!("{} findings, more than {limit}", listed.len()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Condition;
+
+    #[test]
+    fn conditions_as_text() {
+        assert_eq!(Condition::parse("gain>5%").unwrap(), Condition::Gain(5.0));
+        assert_eq!(Condition::parse(" together > 10 %").unwrap(), Condition::Together(10.0));
+        assert_eq!(Condition::parse("new").unwrap(), Condition::New);
+        for bad in ["", "gain", "gain>x", "gain<5", "gain>-1", "gain>inf", "loss>3"] {
+            assert!(Condition::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

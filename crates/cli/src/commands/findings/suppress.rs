@@ -1,0 +1,144 @@
+//! Findings that nobody wants to see: by a file, or by comments in the program.
+
+use crate::failure::{did_you_mean, unreadable, wrong_use};
+use anyhow::Result;
+use stackline_analyze::findings::{Finding, rules};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What is not to be shown.
+#[derive(Debug, Default)]
+pub(super) struct Suppressions {
+    lines: Vec<Line>,
+    /// Name of the file that they are from.
+    file: String,
+    source: PathBuf,
+    /// Lines of the program's files, those that could be read.
+    files: RefCell<BTreeMap<String, Option<Vec<String>>>>,
+}
+
+#[derive(Debug, PartialEq)]
+struct Line {
+    number: usize,
+    code: &'static str,
+    /// Where; none: everywhere.
+    path: Option<String>,
+}
+
+impl Suppressions {
+    /// Reads a file of lines `CODE [PATH]`.
+    ///
+    /// # Errors
+    /// If it cannot be read, or names a code that no rule has: such a line would never do anything.
+    pub(super) fn read(file: Option<&Path>, source: Option<&Path>) -> Result<Self> {
+        let source = source.unwrap_or_else(|| Path::new(".")).to_owned();
+        let Some(file) = file else { return Ok(Self { source, ..Self::default() }) };
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| unreadable(format!("{name}: cannot read what to ignore: {error}")))?;
+        let lines = parse(&text).map_err(|reason| wrong_use(format!("{name}: {reason}")))?;
+        Ok(Self { lines, file: name, source, ..Self::default() })
+    }
+
+    /// Where it was asked not to show a finding; none if it was not.
+    pub(super) fn of(&self, finding: &Finding) -> Option<String> {
+        let code = finding.rule.code;
+        let file = finding.place.file.as_deref().unwrap_or_default();
+        let fits = |line: &&Line| line.code == code && line.path.as_deref().is_none_or(|path| matches(path, file));
+        if let Some(line) = self.lines.iter().find(fits) {
+            return Some(format!("{}:{}", self.file, line.number));
+        }
+        let line = finding.place.line? as usize;
+        let mut files = self.files.borrow_mut();
+        let text = files.entry(file.to_owned()).or_insert_with(|| lines_of(&self.source, file)).as_ref()?;
+        // The line itself, or a line above it that is nothing but the comment.
+        let above = line.checked_sub(2).and_then(|i| text.get(i)).filter(|text| text.trim_start().starts_with('#'));
+        let asks =
+            |text: &&String| codes(text).is_some_and(|codes| codes.is_empty() || codes.iter().any(|c| c == code));
+        let found = text.get(line.wrapping_sub(1)).into_iter().chain(above).any(|text| asks(&text));
+        found.then(|| format!("comment at {file}:{line}"))
+    }
+}
+
+fn lines_of(source: &Path, file: &str) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(source.join(file)).ok()?;
+    Some(text.lines().map(str::to_owned).collect())
+}
+
+fn parse(text: &str) -> Result<Vec<Line>, String> {
+    let mut lines = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        let Some(code) = line.split_whitespace().next() else { continue };
+        let Some(rule) = rules::find(code) else {
+            let near = did_you_mean(code, rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]));
+            return Err(format!("line {number}: there is no finding {code:?}{near}"));
+        };
+        let path = line[code.len()..].trim();
+        lines.push(Line { number, code: rule.code, path: (!path.is_empty()).then(|| path.to_owned()) });
+    }
+    Ok(lines)
+}
+
+/// Codes of a comment `# stackline: ignore[SL004, SL012]`; empty for all, none if there is no such comment.
+fn codes(line: &str) -> Option<Vec<String>> {
+    let (_, comment) = line.split_once('#')?;
+    let rest = comment.split_once("stackline:")?.1.trim_start().strip_prefix("ignore")?;
+    let Some(list) = rest.trim_start().strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
+        return Some(Vec::new());
+    };
+    let known =
+        |code: &str| rules::find(code.trim()).map_or_else(|| code.trim().to_owned(), |rule| rule.code.to_owned());
+    Some(list.0.split(',').map(known).filter(|code| !code.is_empty()).collect())
+}
+
+/// Whether a path fits a pattern in which `*` stands for any text: all of it, or its end from a folder on.
+fn matches(pattern: &str, path: &str) -> bool {
+    let mut parts = pattern.split('*').peekable();
+    let first = parts.next().unwrap_or_default();
+    let starts = path.match_indices(first).map(|(at, _)| at);
+    let mut at_folder = starts.filter(|&at| at == 0 || path[..at].ends_with('/'));
+    at_folder.any(|at| {
+        let mut rest = &path[at + first.len()..];
+        let mut parts = parts.clone();
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                return rest.ends_with(part);
+            }
+            match rest.find(part) {
+                Some(found) => rest = &rest[found + part.len()..],
+                None => return false,
+            }
+        }
+        rest.is_empty()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_name_codes() {
+        assert_eq!(codes("x = y.item()  # stackline: ignore[SL004]"), Some(vec!["SL004".to_owned()]));
+        assert_eq!(codes("# stackline: ignore[host-sync, SL001] why"), Some(vec!["SL004".into(), "SL001".into()]));
+        assert_eq!(codes("x  # stackline: ignore"), Some(Vec::new()));
+        assert_eq!(codes("stackline: ignore[SL004]"), None);
+        assert_eq!(codes("x  # noqa"), None);
+    }
+
+    #[test]
+    fn files_name_codes_and_paths() {
+        let lines = parse("# all\nSL004\nhost-sync  src/*.py  # theirs\n\n").unwrap();
+        assert_eq!(lines[0], Line { number: 2, code: "SL004", path: None });
+        assert_eq!(lines[1], Line { number: 3, code: "SL004", path: Some("src/*.py".to_owned()) });
+        assert!(parse("SL999").unwrap_err().contains("line 1"));
+    }
+
+    #[test]
+    fn paths_fit_from_a_folder_on() {
+        assert!(matches("train.py", "src/train.py") && matches("src/*.py", "a/src/b/c.py") && matches("*", "x"));
+        assert!(!matches("train.py", "src/retrain.py") && !matches("src/*.py", "src/a.pyx"));
+    }
+}

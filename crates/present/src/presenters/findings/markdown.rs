@@ -1,0 +1,87 @@
+//! Findings as Markdown, for a pull request.
+
+use super::{Change, Shown, gain, length, place, signed, together};
+use stackline_analyze::findings::{Finding, evidence};
+
+/// Findings as Markdown.
+pub fn markdown(shown: &Shown<'_>) -> String {
+    let found = shown.found;
+    let count = shown.listed.len() + shown.more;
+    let mut out = format!("### Stackline: {count} finding{}\n\n", if count == 1 { "" } else { "s" });
+    out.push_str(&format!("{}.", capital(&length(found))));
+    if let Some(all) = together(found).filter(|_| count > 1) {
+        out.push(' ');
+        out.push_str(&all);
+    }
+    out.push_str("\n\n");
+    if !shown.listed.is_empty() {
+        out.push_str("| gain | where | what |\n|---|---|---|\n");
+        for (finding, change) in shown.listed {
+            out.push_str(&row(shown, finding, *change));
+        }
+        out.push('\n');
+    }
+    for (finding, _) in shown.listed {
+        out.push_str(&details(finding));
+    }
+    for title in shown.gone {
+        out.push_str(&format!("- Gone: {}\n", escaped(title)));
+    }
+    for (finding, by) in shown.suppressed {
+        out.push_str(&format!("- Ignored ({}): {} {}\n", escaped(by), finding.rule.code, escaped(&finding.title)));
+    }
+    out
+}
+
+fn row(shown: &Shown<'_>, finding: &Finding, change: Option<Change>) -> String {
+    let change = match change {
+        Some(Change::New) => "**new** ".to_owned(),
+        Some(Change::Changed(before)) => format!("(before: {}) ", signed(before)),
+        _ => String::new(),
+    };
+    let gain = gain(shown.found, finding).unwrap_or_else(|| "-".to_owned());
+    format!("| {gain} | {} | {change}{} {} |\n", code(&place(finding)), finding.rule.code, escaped(&finding.title))
+}
+
+fn details(finding: &Finding) -> String {
+    let rule = finding.rule;
+    let (before, after) = rule.example;
+    format!(
+        "<details><summary>{} {}: {}</summary>\n\n{} {}\n\nEvidence: {} ({}, confidence {}).\n\n```python\n# before\n{before}\n# after\n{after}\n```\n\n</details>\n\n",
+        rule.code,
+        rule.name,
+        escaped(&finding.title),
+        rule.why,
+        rule.advice,
+        escaped(&evidence(finding)),
+        finding.support.name(),
+        finding.confidence.name(),
+    )
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
+/// Names of a trace as plain text within a table.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '|' | '*' | '_' | '`' | '[' | ']' | '\\' => out.extend(['\\', c]),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '&' => out.push_str("&amp;"),
+            c if c.is_control() => out.push(' '),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text as code within a table.
+fn code(text: &str) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
+    format!("`{}`", text.replace('|', "\\|"))
+}

@@ -1,0 +1,101 @@
+//! Findings for people, pull requests, editors and test reports: one file per form.
+
+mod junit;
+mod markdown;
+mod sarif;
+mod text;
+
+pub use junit::junit;
+pub use markdown::markdown;
+pub use sarif::sarif;
+pub use text::text;
+
+use super::human;
+use stackline_analyze::findings::{Finding, Findings};
+
+/// What is shown of findings.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// All of them.
+    pub found: &'a Findings,
+    /// Those to show, in their order, each with what it is beside an earlier run.
+    pub listed: &'a [(&'a Finding, Option<Change>)],
+    /// Findings of an earlier run that are gone: their titles.
+    pub gone: &'a [String],
+    /// Findings that were asked not to be shown, with where that was asked.
+    pub suppressed: &'a [(&'a Finding, String)],
+    /// Left out by `--top`.
+    pub more: usize,
+}
+
+/// A finding beside an earlier run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It was not there.
+    New,
+    /// It was there, and gained about the same.
+    Same,
+    /// It was there, and gained another amount: then, in ns per step.
+    Changed(i64),
+}
+
+impl Change {
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Same => "same",
+            Self::Changed(_) => "changed",
+        }
+    }
+}
+
+/// `12.3 %` of a step.
+fn percent(found: &Findings, ns: i64) -> String {
+    let share = 100.0 * ns as f64 / found.step_ns.max(1) as f64;
+    format!("{share:.1} %")
+}
+
+/// `595 µs a step (41.2 %; 40.8 % to 41.3 %)`, or nothing where nothing is gained.
+fn gain(found: &Findings, finding: &Finding) -> Option<String> {
+    let gain = finding.gain?;
+    let per = if found.steps > 0 { " a step" } else { "" };
+    Some(format!(
+        "{}{per} ({}; {} to {})",
+        signed(gain.ns),
+        percent(found, gain.ns),
+        percent(found, gain.low_ns),
+        percent(found, gain.high_ns)
+    ))
+}
+
+fn signed(ns: i64) -> String {
+    if ns < 0 { format!("-{}", human::duration(-ns)) } else { human::duration(ns) }
+}
+
+/// How long what was looked at takes.
+fn length(found: &Findings) -> String {
+    match found.steps {
+        0 => format!("the trace takes {}", human::duration(found.step_ns)),
+        1 => format!("its step takes {}", human::duration(found.step_ns)),
+        n => format!("a step takes {} (mean of {n})", human::duration(found.step_ns)),
+    }
+}
+
+/// What all gain together, in a sentence; nothing for none.
+fn together(found: &Findings) -> Option<String> {
+    let all = found.together.filter(|all| all.ns > 0)?;
+    Some(format!(
+        "All together gain {} ({}), at least {}, at most {}.",
+        signed(all.ns),
+        percent(found, all.ns),
+        percent(found, all.low_ns),
+        percent(found, all.high_ns)
+    ))
+}
+
+/// Where a finding is, or that it is about all of the program.
+fn place(finding: &Finding) -> String {
+    let place = finding.place.text();
+    if place.is_empty() { "(all of the program)".to_owned() } else { place }
+}
