@@ -47,26 +47,36 @@ impl Paths {
         open: &[OpenOperator],
         newest: Option<&PythonFrame>,
     ) -> NodeId {
+        let known = |open: &&OpenOperator| open.client[START] != 0;
         // One that began before the window opened has no node.
-        let enclosing = open.last().filter(|open| open.client[START] != 0);
-        let below = enclosing.map_or(ROOT, |open| NodeId(open.client[0] as u32));
+        let Some(innermost) = open.last().filter(known) else {
+            let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return ROOT };
+            return self.whole(&mut Ground { tree, process, interpreter }, newest).unwrap_or(ROOT);
+        };
+        let below = NodeId(innermost.client[0] as u32);
         let (Some(newest), Some(interpreter)) = (newest, dlmonitor::interpreter()) else { return below };
         let mut ground = Ground { tree, process, interpreter };
-        let Some(enclosing) = enclosing else {
-            return self.trail(0).node(&mut ground, ROOT, newest, Outer::Root).unwrap_or(ROOT);
-        };
-        let outer = match &enclosing.python {
-            None => Outer::Root,
-            Some(entered) if entered == newest => return below,
-            Some(entered) if enclosing.client[0] & SPAN != 0 => Outer::With(entered),
-            // The operator is still being called by this frame: it stands above the operator already.
-            Some(entered) => Outer::Before(entered),
-        };
-        match self.trail(open.len()).node(&mut ground, below, newest, outer) {
-            Some(node) => node,
-            // The frame that opened the span is gone, and nobody knows what it had in common with these.
-            None => self.trail(0).node(&mut ground, ROOT, newest, Outer::Root).unwrap_or(below),
+        // The frame that opened a span may be gone, as with `ExitStack`: what has nothing in common with it any more stands
+        // beside it, in what is around both.
+        for depth in (1..=open.len()).rev() {
+            let Some(enclosing) = open.get(depth - 1).filter(known) else { break };
+            let below = NodeId(enclosing.client[0] as u32);
+            let outer = match &enclosing.python {
+                None => Outer::Root,
+                Some(entered) if entered == newest => return below,
+                Some(entered) if enclosing.client[0] & SPAN != 0 => Outer::With(entered),
+                // The operator is still being called by this frame: it stands above the operator already.
+                Some(entered) => Outer::Before(entered),
+            };
+            if let Some(node) = self.trail(depth).node(&mut ground, below, newest, outer) {
+                return node;
+            }
         }
+        self.whole(&mut ground, newest).unwrap_or(below)
+    }
+
+    fn whole(&mut self, ground: &mut Ground<'_>, newest: &PythonFrame) -> Option<NodeId> {
+        self.trail(0).node(ground, ROOT, newest, Outer::Root)
     }
 
     #[inline]

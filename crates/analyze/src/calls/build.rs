@@ -32,6 +32,8 @@ struct Place {
     from: usize,
     /// Whether its own frame is shown, rather than hidden.
     own: bool,
+    /// Whether a caller that is shown holds it.
+    nested: bool,
 }
 
 impl Builder {
@@ -75,7 +77,7 @@ impl Builder {
             }
             let place = place(tree, node, &labels, options, &measured);
             // Times of calls within calls are no part of the whole.
-            if place.as_ref().is_none_or(|place| place.from == 0) || options.metric.adds_up() {
+            if options.metric.adds_up() || !is_nested(tree, node, &measured) {
                 self.totals[usize::from(before)].merge(stats);
             }
             if let Some(place) = place {
@@ -94,20 +96,20 @@ impl Builder {
         before: bool,
     ) {
         let group = options.by.map(|by: Grouping| self.label(CallLabel::group(by.name(tree, at.0, at.1))));
-        let Place { mut path, from, own } = place;
+        let Place { mut path, from, own, nested } = place;
         match options.shape {
             Shape::Flat => return self.put_flat(&path[from..], group, own, stats, before),
-            Shape::TopDown => self.count(0, stats, before, from == 0),
+            Shape::TopDown => self.count(0, stats, before, !nested),
             Shape::BottomUp | Shape::Callers => {
                 path.reverse();
-                self.count(0, stats, before, from == 0);
+                self.count(0, stats, before, !nested);
             }
         }
         let up = options.shape != Shape::TopDown;
         let mut row = 0;
         if let Some(group) = group {
             row = self.child(row, group);
-            self.count(row, stats, before, from == 0);
+            self.count(row, stats, before, !nested);
         }
         for (depth, &label) in path.iter().enumerate() {
             row = self.child(row, label);
@@ -184,6 +186,11 @@ impl Builder {
     }
 }
 
+/// Whether a node lies below another one that was measured.
+fn is_nested(tree: &CallTree, node: CallNodeId, measured: &[bool]) -> bool {
+    tree.path(node).into_iter().any(|at| at != node && measured[at.index()])
+}
+
 /// Where a value of a node is put; `None` if it is not shown.
 fn place(
     tree: &CallTree,
@@ -192,7 +199,7 @@ fn place(
     options: &ViewOptions,
     measured: &[bool],
 ) -> Option<Place> {
-    let mut place = Place { path: Vec::new(), from: 0, own: true };
+    let mut place = Place { path: Vec::new(), from: 0, own: true, nested: false };
     let (mut focused, mut wanted) = (options.focus.is_none(), None);
     for at in tree.path(node) {
         let frame = tree.nodes.frame[at.index()].index();
@@ -204,8 +211,10 @@ fn place(
         if place.own {
             place.path.push(labels.of_frame[frame]);
         }
-        if at != node && measured[at.index()] && !options.metric.adds_up() {
+        // Only a caller whose own time is shown holds this one.
+        if at != node && measured[at.index()] && focused && !options.metric.adds_up() {
             place.from = place.path.len();
+            place.nested = true;
         }
     }
     if options.shape == Shape::Callers {

@@ -81,6 +81,34 @@ fn focus_and_hide() {
     assert_eq!(rows(&hidden), ["x 15 10", "C 2 0", " x 2 2", "z 1 1"]);
 }
 
+/// Times of calls hold those within them: whatever is shown, the whole is the sum of the outermost.
+#[test]
+fn call_times_are_shares_of_the_outermost() {
+    let mut builder = CallTreeBuilder::new();
+    let process = builder.process(CallProcess::default());
+    let name = builder.text("main");
+    let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
+    let mut at = CallTree::ROOT;
+    for (name, ns) in [("outer", 100), ("inner", 60), ("core", 50)] {
+        let frame = CallFrame::operator(builder.text(name));
+        let frame = builder.frame(frame);
+        at = builder.child(at, frame);
+        builder.add(at, thread, CallMetric::CallTime, &CallStats::of(ns));
+    }
+    let tree = builder.finish();
+    let options = || ViewOptions::new(CallMetric::CallTime);
+    let shown = |options: &ViewOptions| {
+        let view = view(&tree, options);
+        (view.total.sum, view.nodes[0].inclusive.sum, rows(&view).join(";"))
+    };
+    let (whole, root, _) = shown(&options());
+    assert_eq!((whole, root), (100, 100));
+    let focused = shown(&ViewOptions { focus: pattern("^inner"), ..options() });
+    assert_eq!(focused, (100, 60, "outer 60 0; inner 60 60;  core 50 50".to_owned()));
+    let hidden = shown(&ViewOptions { hide: pattern("^outer"), ..options() });
+    assert_eq!((hidden.0, hidden.1), (100, 100));
+}
+
 #[test]
 fn groups_stand_first() {
     let by = |by| rows(&view(&tree(HITS), &ViewOptions { by: Some(by), shape: Shape::Flat, ..options() }));
