@@ -71,6 +71,8 @@ class _Watched:
 def _frames_are_right():
     """Whether the recorder sees the frames that are running now as the interpreter does."""
     seen = [line.split("\t") for line in _recorder.frames().splitlines()]
+    if any(len(parts) != 5 for parts in seen):
+        raise ImportError("the recorder is of another version than the command that uses it: build or install both anew")
     if not seen:
         # It knows that it cannot read them, and will say why.
         return True

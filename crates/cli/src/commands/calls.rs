@@ -46,7 +46,7 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
         };
         let top = args.top.or(common.limit).unwrap_or(if people { TOP } else { 0 });
         let view = view.keep(args.depth.unwrap_or(0), top);
-        (calls::view_table(&view), text(&view, common))
+        (calls::view_table(&view), text(&view, top == 0, common))
     };
     let mut session = Session::empty(common);
     session.set = TraceSet {
@@ -181,11 +181,12 @@ pub(crate) fn processes(tree: &CallTree) -> String {
     )
 }
 
-fn text(view: &CallView, common: &Common) -> String {
+fn text(view: &CallView, all: bool, common: &Common) -> String {
     let style = style(common);
     let mut text = drawn::view(view, &style);
     if view.left_out > 0 {
-        let note = format!("{} more rows: --top 0 shows all, --depth and --focus choose.", human::count(view.left_out));
+        let how = if all { "--depth shows deeper ones" } else { "--top 0 shows all, --depth and --focus choose" };
+        let note = format!("{} more rows: {how}.", human::count(view.left_out));
         text.push_str(&terminal::note(&note, &style));
     }
     text

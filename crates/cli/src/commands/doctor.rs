@@ -177,6 +177,22 @@ const NEEDS: &[Need] = &[
     ),
 ];
 
+/// The format of traces that `record` made.
+const RECORDING: &str = "recording";
+
+/// What to do where a recording lacks something: by the name of the need.
+const RECORDED: &[(&str, &str)] = &[
+    ("gpu_operations", "`record` does not see the GPU yet: torch.profiler does"),
+    ("operators", "run work of PyTorch within what is recorded"),
+    ("launches", "`record` does not see the GPU yet: torch.profiler does"),
+    ("steps", "record an optimizer's steps, or name them: with sl.span('ProfilerStep#1')"),
+    ("python_frames", "record without --without python"),
+    ("modules", "record without --without python; modules are seen where a GPU works for them"),
+    ("shapes", "record with --shapes"),
+    ("memory", "`calls --metric allocated` shows memory of recordings with --memory"),
+    ("synchronisation_records", "`record` does not see the GPU yet: torch.profiler does"),
+];
+
 fn advice(session: &Session<'_>) -> Table {
     let traces = &session.set.traces;
     let with = |n: &Need| traces.iter().filter(|t| (n.has)(t)).count();
@@ -185,7 +201,10 @@ fn advice(session: &Session<'_>) -> Table {
         all if all == traces.len() => "there".to_owned(),
         some => format!("in {some} of {}", traces.len()),
     };
-    let advice = |n: &Need| (with(n) < traces.len()).then(|| n.advice.to_owned());
+    let is_recording = traces.iter().any(|t| t.meta.format == RECORDING);
+    let how =
+        |n: &Need| RECORDED.iter().find(|(name, _)| is_recording && *name == n.name).map_or(n.advice, |(_, how)| how);
+    let advice = |n: &Need| (with(n) < traces.len()).then(|| how(n).to_owned());
     Table::new("readiness", "What the analyses need")
         .text("what", NEEDS.iter().map(|n| n.name.to_owned()))
         .text("state", NEEDS.iter().map(state))

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let run = place.shown();
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&summary(&tree, &run)),
+        Ok(tree) => say(&summary(&tree, &run, is_part(args, common))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
             say(NOTHING)
@@ -46,21 +46,35 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
 const NOTHING: &str = "stackline: nothing was recorded: no Python process reported. Only Python can be recorded, without \
     its options -I, -S and -E, and with the environment that the command was given.";
 
+/// Whether only a part of the program was asked for.
+fn is_part(args: &RecordArgs, common: &Common) -> bool {
+    common.steps.is_some() || args.every.is_some() || args.after.is_some() || args.duration.is_some()
+}
+
 /// What was recorded, what worked, and what to do next.
-fn summary(tree: &CallTree, run: &str) -> String {
+fn summary(tree: &CallTree, run: &str, is_part: bool) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();
     for source in tree.processes.iter().flat_map(|process| &process.sources) {
         if source.on && !on.contains(&source.name.as_str()) {
             on.push(&source.name);
         }
-        let text = format!("{} off ({})", source.name, source.detail);
-        if !source.on && !off.contains(&text) {
-            off.push(text);
+        // What a source that is on lacks stands in its details, behind those that it has.
+        let lacks = source.detail.split("; ").filter(|part| source.on && part.starts_with("no "));
+        let lacking = lacks.map(|part| format!("{}: {part}", source.name));
+        let text = (!source.on).then(|| format!("{} off ({})", source.name, source.detail));
+        for text in text.into_iter().chain(lacking) {
+            if !off.contains(&text) {
+                off.push(text);
+            }
         }
     }
     let sources = if on.is_empty() { "no source on".to_owned() } else { format!("{} on", on.join(", ")) };
-    let nothing = if tree.metrics.is_empty() { "; no operator of PyTorch ran" } else { "" };
+    let nothing = match (tree.metrics.is_empty(), is_part) {
+        (false, _) => "",
+        (true, true) => "; nothing was measured: the part that was asked for may not have been reached",
+        (true, false) => "; no operator of PyTorch ran",
+    };
     let lost = if tree.report.is_clean() { "" } else { "; something was lost, as it says" };
     format!(
         "stackline: {} call paths of {} ({}). Next: stackline calls {run}{nothing}{lost}",
