@@ -6,7 +6,8 @@ mod common;
 use common::stdout;
 use std::path::PathBuf;
 
-const COMMANDS: [&str; 15] = [
+const COMMANDS: [&str; 16] = [
+    "findings",
     "report",
     "critical-path",
     "what-if",

@@ -100,6 +100,13 @@ fn ranks_are_told_apart() {
         }
         *products.entry(top["name"].as_str().unwrap().to_owned()).or_default() += row["count"].as_u64().unwrap();
     }
+    // Work that others began for it (gloo's threads) spoils nothing of what is known of each operator.
+    let document = json(&["--by", "phase", "--depth", "1"]);
+    let phases: Vec<&str> =
+        document["tables"]["calls"]["rows"].as_array().unwrap().iter().filter_map(|row| row["name"].as_str()).collect();
+    for phase in ["forward and other", "backward", "optimizer"] {
+        assert!(phases.contains(&phase), "{phases:?}");
+    }
     let expected = [("rank 0", 10), ("rank 1", 20)].map(|(name, count)| (name.to_owned(), count));
     assert_eq!(products.into_iter().collect::<Vec<_>>(), expected);
 }
