@@ -1,5 +1,8 @@
 //! Rules: one file each, registered by one line here.
 
+mod collective_not_overlapped;
+mod collective_waits;
+mod find_unused_parameters;
 mod host_sync;
 mod hotspot;
 mod layout_conversion;
@@ -8,7 +11,15 @@ mod many_small_kernels;
 use super::rule::Rule;
 
 /// Every rule, by code.
-pub const ALL: &[Rule] = &[hotspot::RULE, many_small_kernels::RULE, layout_conversion::RULE, host_sync::RULE];
+pub const ALL: &[Rule] = &[
+    hotspot::RULE,
+    many_small_kernels::RULE,
+    layout_conversion::RULE,
+    host_sync::RULE,
+    collective_not_overlapped::RULE,
+    find_unused_parameters::RULE,
+    collective_waits::RULE,
+];
 
 /// The rule of a code or name.
 pub fn find(code: &str) -> Option<&'static Rule> {

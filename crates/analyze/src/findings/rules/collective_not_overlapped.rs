@@ -1,0 +1,61 @@
+//! SL019: the critical path runs through communication.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::kernel_type::KernelType;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL019",
+    name: "collective-not-overlapped",
+    area: Area::Communication,
+    about: "work waits for collectives that could run beside it",
+    why: "While a collective runs and nothing else does, the GPU computes nothing.",
+    advice: "Start collectives earlier and let computation go on beside them: smaller buckets (bucket_cap_mb), async_op=True \
+             with wait() where the result is used, prefetching in FSDP.",
+    example: ("dist.all_reduce(grad)\nwork()", "handle = dist.all_reduce(grad, async_op=True)\nwork()\nhandle.wait()"),
+    cost: "some memory for what is in flight",
+    wrong_when: "The next computation needs the result at once. The gain shown is that of nothing but the host waiting for it.",
+    source: "CTDA-CPA, communication on the critical path; field practice",
+    needs: &[Need::GpuWork, Need::Collectives],
+    settings: &[Setting {
+        name: "share",
+        default: 1.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path that is reported, in percent",
+    }],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let mut types = subject.kernel_types();
+    let all: Vec<_> = subject.gpu(|_| true).into_iter().map(|gpu| trace.gpu.event[gpu.index()]).collect();
+    let collectives: Vec<_> = all.into_iter().filter(|&e| types.of_event(e) == KernelType::Communication).collect();
+    let on_path = subject.on_path();
+    let draft = |(name, of): (&str, Vec<_>)| {
+        let ns: i64 = of.iter().filter_map(|event| on_path.get(event)).sum();
+        if ns == 0 || subject.percent(ns) < subject.setting("share") {
+            return None;
+        }
+        let edit = subject.edit(Action::Overlap, format!("collective:{name}"), &of)?;
+        let (place, _) = subject.by_place(&of).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+        Some(Draft {
+            title: format!(
+                "{} runs with nothing beside it for {:.0} % of the time",
+                super::short(name),
+                subject.percent(ns)
+            ),
+            place,
+            facts: vec![
+                Fact::count("calls", of.len()),
+                Fact::time("on the critical path, a step", subject.per_step(ns)),
+                Fact::time("all of them, a step", subject.per_step(subject.total(&of))),
+            ],
+            events: of,
+            support: Support::Exact,
+            confidence: Confidence::Medium,
+            worth: Worth::Edits(vec![edit]),
+        })
+    };
+    subject.by_name(&collectives).into_iter().filter_map(draft).collect()
+}

@@ -1,0 +1,43 @@
+//! SL021: DistributedDataParallel looks for unused parameters in each step.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Subject, Support, Worth};
+use stackline_model::EventKind;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL021",
+    name: "find-unused-parameters",
+    area: Area::Communication,
+    about: "DistributedDataParallel looks for unused parameters in each step",
+    why: "With find_unused_parameters=True the whole graph is searched after each forward pass, and gradients are communicated \
+          later.",
+    advice: "Leave find_unused_parameters out if every parameter gets a gradient, or use static_graph=True.",
+    example: (
+        "DistributedDataParallel(model, find_unused_parameters=True)",
+        "DistributedDataParallel(model, static_graph=True)",
+    ),
+    cost: "one argument; with unused parameters and without either option, training stops with an error",
+    wrong_when: "Which parameters are used changes from step to step.",
+    source: "field practice",
+    needs: &[Need::Operators],
+    settings: &[],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let kinds = [EventKind::Operator, EventKind::Annotation];
+    let searches = subject.named(&kinds, |name| name.ends_with("search_unused_parameters"));
+    let Some(edit) = subject.edit(Action::Remove, "operator:*search_unused_parameters", &searches) else {
+        return Vec::new();
+    };
+    let ns = subject.total(&searches);
+    vec![Draft {
+        title: format!("DistributedDataParallel looks for unused parameters {} times", searches.len()),
+        place: subject.place(searches[0]),
+        facts: vec![Fact::count("searches", searches.len()), Fact::time("searching, a step", subject.per_step(ns))],
+        events: searches,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    }]
+}

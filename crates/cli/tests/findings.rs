@@ -1,0 +1,210 @@
+//! `findings`: forms of output, baselines, what is ignored, exit codes.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::{stackline, stdout};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+/// Three steps, each of which computes for `kernel_us`, waits for it on line 10 of train.py, and works on the host.
+fn trace(folder: &Path, name: &str, (waits, kernel_us): (bool, i64)) -> PathBuf {
+    let mut events = Vec::new();
+    let mut span = |cat: &str, name: &str, (ts, dur): (i64, i64), args: Value| {
+        let (pid, tid) = if cat == "kernel" { (0, 7) } else { (1, 1) };
+        events.push(
+            json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}),
+        );
+    };
+    let mut at = 1000;
+    for step in 0..3_i64 {
+        let length = if waits { kernel_us + 320 } else { kernel_us.max(340) };
+        span("user_annotation", &format!("ProfilerStep#{step}"), (at, length), json!({}));
+        span("python_function", "train.py(10): step", (at + 1, length - 2), json!({}));
+        let correlation = json!({"correlation": 2 * step + 1, "stream": 7, "device": 0});
+        span("cpu_op", "aten::mm", (at + 2, 10), json!({}));
+        span("cuda_runtime", "cudaLaunchKernel", (at + 4, 5), json!({"correlation": 2 * step + 1}));
+        span("kernel", "gemm", (at + 12, kernel_us), correlation);
+        if waits {
+            span("cpu_op", "aten::item", (at + 14, kernel_us + 4), json!({}));
+            span(
+                "cuda_runtime",
+                "cudaStreamSynchronize",
+                (at + 15, kernel_us + 2),
+                json!({"correlation": 2 * step + 2}),
+            );
+        }
+        at += length + 10;
+    }
+    let path = folder.join(name);
+    fs::write(&path, json!({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": events}).to_string())
+        .unwrap();
+    path
+}
+
+fn run(arguments: &[&str]) -> Output {
+    stackline(&[&["findings"], arguments].concat()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+struct Case {
+    folder: tempfile::TempDir,
+    waits: String,
+    repaired: String,
+}
+
+impl Case {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |path: PathBuf| path.to_str().unwrap().to_owned();
+        let waits = path(trace(folder.path(), "waits.json", (true, 300)));
+        let repaired = path(trace(folder.path(), "repaired.json", (false, 300)));
+        Self { folder, waits, repaired }
+    }
+
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::write(&path, content).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+#[test]
+fn people_see_the_place_first() {
+    let case = Case::new();
+    let shown = stdout(&["findings", &case.waits]);
+    assert!(shown.contains(" 1. train.py:10 in step  gains "), "{shown}");
+    assert!(shown.contains("SL004 host-sync: aten::item waits for the GPU in each step"), "{shown}");
+    assert!(shown.contains("Not checked: SL0"), "{shown}");
+}
+
+#[test]
+fn json_has_the_findings_as_a_table() {
+    let case = Case::new();
+    let document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
+    assert_eq!(document["schema"], "stackline/findings/1");
+    let row = &document["tables"]["findings"]["rows"][0];
+    assert_eq!((&row["code"], &row["file"], &row["line"]), (&json!("SL004"), &json!("train.py"), &json!(10)));
+    let [low, gain, high] = ["gain_low_ns", "gain_ns", "gain_high_ns"].map(|name| row[name].as_i64().unwrap());
+    assert!(low <= gain && gain <= high && gain > 200_000, "{row}");
+    assert_eq!(document["steps"], 3);
+    let again: Value =
+        serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json", "--threads", "1"])).unwrap();
+    assert_eq!(document["tables"], again["tables"], "threads never change the result");
+}
+
+/// The types of the consumer's crate are made from the official schema: what comes back the same has no unknown property
+/// and no wrong type.
+#[test]
+fn sarif_is_what_the_schema_says() {
+    let case = Case::new();
+    let ignore = case.file("ignore", "SL001\n");
+    let document: Value =
+        serde_json::from_str(&stdout(&["findings", &case.waits, "--as", "sarif", "--ignore", &ignore])).unwrap();
+    let typed: serde_sarif::sarif::Sarif = serde_json::from_value(document.clone()).unwrap();
+    assert_eq!(serde_json::to_value(typed).unwrap(), document);
+    let results = document["runs"][0]["results"].as_array().unwrap();
+    let sync = results.iter().find(|r| r["ruleId"] == "SL004").unwrap();
+    let physical = &sync["locations"][0]["physicalLocation"];
+    assert_eq!(
+        (&physical["artifactLocation"]["uri"], &physical["region"]["startLine"]),
+        (&json!("train.py"), &json!(10))
+    );
+    assert_eq!(
+        document["runs"][0]["tool"]["driver"]["rules"][sync["ruleIndex"].as_u64().unwrap() as usize]["id"],
+        "SL004"
+    );
+    let ignored = results.iter().find(|r| r["ruleId"] == "SL001").unwrap();
+    assert_eq!(ignored["suppressions"][0]["kind"], "external");
+}
+
+#[test]
+fn junit_has_a_test_per_rule() {
+    let case = Case::new();
+    let xml = stdout(&["findings", &case.waits, "--as", "junit"]);
+    let count = |text: &str| xml.matches(text).count();
+    let (cases, failures, skipped) = (count("<testcase "), count("<failure "), count("<skipped "));
+    assert!(failures >= 1 && skipped >= 1, "{xml}");
+    assert!(
+        xml.contains(&format!("tests=\"{cases}\" failures=\"{failures}\" skipped=\"{skipped}\" errors=\"0\"")),
+        "{xml}"
+    );
+    assert!(xml.contains("name=\"SL004 host-sync\""), "{xml}");
+}
+
+#[test]
+fn markdown_for_a_pull_request() {
+    let case = Case::new();
+    let text = stdout(&["findings", &case.waits, "--as", "markdown"]);
+    assert!(text.starts_with("### Stackline: "), "{text}");
+    assert!(text.contains("| `train.py:10 in step` | SL004 aten::item waits for the GPU in each step |"), "{text}");
+}
+
+#[test]
+fn a_baseline_tells_new_and_gone() {
+    let case = Case::new();
+    let (before, after) = (case.file("before.json", ""), case.file("after.json", ""));
+    stdout(&["findings", &case.waits, "--format", "json", "-o", &before]);
+    stdout(&["findings", &case.repaired, "--format", "json", "-o", &after]);
+    let gone = run(&[&case.repaired, "--baseline", &before, "--fail-on", "new"]);
+    assert_eq!(gone.status.code(), Some(0), "{}", text(&gone.stderr));
+    assert!(text(&gone.stdout).contains("Gone: SL004 aten::item waits"), "{}", text(&gone.stdout));
+    let new = run(&[&case.waits, "--baseline", &after, "--fail-on", "new"]);
+    assert_eq!(new.status.code(), Some(4));
+    assert!(text(&new.stdout).contains("SL004 host-sync (new)"), "{}", text(&new.stdout));
+    assert!(text(&new.stderr).contains("--fail-on: new: "), "{}", text(&new.stderr));
+    let same = run(&[&case.waits, "--baseline", &before, "--fail-on", "new"]);
+    assert_eq!(same.status.code(), Some(0));
+}
+
+#[test]
+fn conditions_decide_the_exit_code() {
+    let case = Case::new();
+    for (condition, code) in [("gain>5%", 4), ("gain>99%", 0), ("together>5%", 4), ("count>0", 4), ("count>50", 0)] {
+        assert_eq!(run(&[&case.waits, "--fail-on", condition]).status.code(), Some(code), "{condition}");
+    }
+}
+
+#[test]
+fn what_is_ignored_is_listed() {
+    let case = Case::new();
+    let ignore = case.file("ignore", "SL004 train.py  # known\n");
+    let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
+    assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
+    let mut program = vec![""; 12];
+    program[9] = "def step():  # stackline: ignore[SL004]";
+    case.file("train.py", &program.join("\n"));
+    let source = case.folder.path().to_str().unwrap();
+    let shown = stdout(&["findings", &case.waits, "--source", source]);
+    assert!(shown.contains("(comment at train.py:10)"), "{shown}");
+}
+
+#[test]
+fn wrong_use_is_told() {
+    let case = Case::new();
+    let unknown = case.file("ignore", "SL999\n");
+    let other = case.file("other.json", "{\"schema\": \"stackline/report/1\"}");
+    for (arguments, code, message) in [
+        (vec!["--set", "SL999.x=1"], 2, "there is no rule SL999"),
+        (vec!["--set", "SL001.share=101"], 2, "it may be 0 to 100"),
+        (vec!["--set", "SL001.size=1"], 2, "there are SL001.share"),
+        (vec!["--fail-on", "new"], 2, "needs --baseline"),
+        (vec!["--fail-on", "loss>1"], 2, "cannot understand --fail-on"),
+        (vec!["--ignore", &unknown], 2, "line 1: there is no finding \"SL999\""),
+        (vec!["--ignore", "/nowhere"], 3, "cannot read what to ignore"),
+        (vec!["--baseline", &other], 3, "no findings in it"),
+        (vec!["--min-gain", "x"], 2, "is no share"),
+        (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
+    ] {
+        let output = run(&[&[case.waits.as_str()], arguments.as_slice()].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(message), "{arguments:?}: {said}");
+    }
+}
