@@ -46,7 +46,7 @@ fn shape(path: &str, value: &Value, out: &mut Shape) {
 }
 
 /// A trace with frames, modules, several threads, collectives and waits; and each document that is promised.
-fn documents() -> Vec<(&'static str, &'static str, Shape)> {
+fn documents() -> Vec<(&'static str, String, Shape)> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("trace.json");
     let config = stackline_synth::demo::Config { layers: 2, ..Default::default() };
@@ -61,14 +61,15 @@ fn documents() -> Vec<(&'static str, &'static str, Shape)> {
         ("compare", [&of_path[..], &["--compare"]].concat()),
         ("what-if", [&of_what_if[..], &["--scale", "sync:*", "0.5", "--remove", "kernel:*nccl*"]].concat()),
         ("sweep", [&of_what_if[..], &["--sweep", "--candidates", "8"]].concat()),
+        ("findings", vec!["findings", trace, "--format", "json", "--min-gain", "0"]),
     ];
     let read = |(name, args): (&'static str, Vec<&str>)| {
         let document: Value = serde_json::from_str(&stdout(&args)).unwrap();
-        let command = if args[0] == "what-if" { "what-if" } else { "critical-path" };
+        let command = args[0];
         assert_eq!(document["schema"], format!("stackline/{command}/1"));
         let mut found = Shape::new();
         shape("", &document, &mut found);
-        (name, command, found)
+        (name, command.to_owned(), found)
     };
     commands.into_iter().map(read).collect()
 }
@@ -110,7 +111,7 @@ fn promised(section: &str) -> BTreeMap<&str, Vec<&str>> {
 fn documents_are_as_the_page_says() {
     let page = include_str!("../../../docs/schemas/README.md");
     let common = section(page, "## Keys of every document");
-    let mut seen: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    let mut seen: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for (name, command, found) in documents() {
         let of_command = section(page, &format!("## `stackline/{command}/1`"));
         let (known, promised) = (words(of_command), promised(of_command));
@@ -123,7 +124,7 @@ fn documents_are_as_the_page_says() {
             let is_common = words(common).contains(key);
             assert!(matches!(key, "" | "*") || is_common || known.contains(key), "{name}: {path} is not on the page");
             if path.matches('.').count() == 1 && !path.ends_with("[]") {
-                seen.entry(command).or_default().insert(key.to_owned());
+                seen.entry(command.clone()).or_default().insert(key.to_owned());
                 let Some(promises) = promised.get(key) else { continue };
                 let fits = |promise: &&str| types.iter().all(|of| promise.contains(of));
                 assert!(promises.iter().any(fits), "{name}: {path} is {types:?}, promised {promises:?}");

@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn own_code() {
-        assert!(is_own("train.py") && is_own("/home/me/torchbench/run.py") && is_own("my_torch/a.py"));
+        assert!(is_own("train.py") && is_own("/data/torchbench/run.py") && is_own("my_torch/a.py"));
         assert!(!is_own("torch/nn/modules/linear.py") && !is_own("/usr/lib/python3.11/queue.py"));
         assert!(!is_own("/venv/lib/python3.11/site-packages/timm/a.py"));
     }
