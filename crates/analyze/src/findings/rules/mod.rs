@@ -1,14 +1,31 @@
 //! Rules: one file each, registered by one line here.
 
+mod dataloader_starved;
+mod garbage_collection;
 mod host_sync;
 mod hotspot;
 mod layout_conversion;
 mod many_small_kernels;
+mod pageable_copies;
+mod preprocessing;
+mod recompilation;
+mod steady_allocations;
 
 use super::rule::Rule;
 
 /// Every rule, by code.
-pub const ALL: &[Rule] = &[hotspot::RULE, many_small_kernels::RULE, layout_conversion::RULE, host_sync::RULE];
+pub const ALL: &[Rule] = &[
+    hotspot::RULE,
+    many_small_kernels::RULE,
+    layout_conversion::RULE,
+    host_sync::RULE,
+    dataloader_starved::RULE,
+    preprocessing::RULE,
+    pageable_copies::RULE,
+    steady_allocations::RULE,
+    garbage_collection::RULE,
+    recompilation::RULE,
+];
 
 /// The rule of a code or name.
 pub fn find(code: &str) -> Option<&'static Rule> {

@@ -1,0 +1,184 @@
+//! Rules about the host: loading of data, copies, pauses, compilations, steps that differ.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod findings_support;
+
+use findings_support::{Program, text};
+use serde_json::json;
+use stackline_analyze::findings::Finding;
+
+/// Steps of a model: `inside` runs in each, with its number.
+fn steps(count: usize, mut inside: impl FnMut(&mut Program, usize)) -> Program {
+    let mut program = Program::new();
+    for number in 0..count {
+        program.step(number, |p| p.python("train.py(10): step", |p| inside(p, number)));
+    }
+    program
+}
+
+/// A forward pass whose result the host reads.
+fn model(p: &mut Program) {
+    p.op("aten::mm", |p| p.kernel("gemm", 400));
+    p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+}
+
+/// The one finding of a code gains what its repair gains: the difference of the lengths of a step, and that by hand.
+fn repaired(bad: &Program, good: &Program, code: &str, by_hand_us: i64) -> Vec<Finding> {
+    let found = bad.of(code);
+    assert_eq!(found.len(), 1, "{}", text(&found));
+    assert_eq!(good.of(code), [], "{}", text(&good.of(code)));
+    let saved = bad.findings().step_ns - good.findings().step_ns;
+    let gain = found[0].gain.unwrap();
+    let near = saved.abs() / 50 + 3_000;
+    assert!((gain.ns - saved).abs() <= near, "{saved}: {}", text(&found));
+    assert!((gain.ns - by_hand_us * 1000).abs() <= near, "{by_hand_us}: {}", text(&found));
+    assert!(gain.low_ns - 3_000 <= saved && saved <= gain.high_ns + 3_000, "{saved}: {}", text(&found));
+    found
+}
+
+#[test]
+fn waiting_for_data() {
+    const SINGLE: &str = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__";
+    let loads = |us: i64| {
+        steps(4, move |p, _| {
+            p.annotation(SINGLE, |p| p.op("aten::stack", |p| p.work(us)));
+            model(p);
+        })
+    };
+    let found = repaired(&loads(300), &loads(2), "SL009", 300);
+    insta::assert_snapshot!(text(&found));
+    // The GPU is busy all the while.
+    let beside = steps(4, |p, _| {
+        p.op("aten::mm", |p| p.kernel("gemm", 2000));
+        p.annotation(SINGLE, |p| p.work(300));
+        p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+    });
+    assert_eq!(beside.of("SL009"), []);
+}
+
+#[test]
+fn waiting_for_workers() {
+    const MULTI: &str = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__";
+    let waits = |us: i64| {
+        steps(6, move |p, _| {
+            p.annotation(MULTI, |p| p.work(us));
+            model(p);
+        })
+    };
+    let found = waits(900).of("SL009");
+    insta::assert_snapshot!(text(&found));
+    assert!(found[0].edits[0].starts_with("more-workers"), "{:?}", found[0].edits);
+    assert_eq!(waits(8).of("SL009"), []);
+}
+
+#[test]
+fn preparing_in_the_loader() {
+    let prepares = |us: i64, name: &str| {
+        let frame = name.to_owned();
+        steps(4, move |p, _| {
+            p.python("data.py(7): __getitem__", |p| {
+                if us > 0 {
+                    p.python(&frame, |p| {
+                        p.python("<built-in method resize of ImagingCore object at 0x7f>", |p| p.work(us));
+                    });
+                }
+            });
+            model(p);
+        })
+    };
+    const RESIZE: &str = "PIL/Image.py(2215): resize";
+    let found = repaired(&prepares(300, RESIZE), &prepares(0, RESIZE), "SL010", 304);
+    insta::assert_snapshot!(text(&found));
+    // Not of an image.
+    let other = steps(4, |p, _| {
+        p.python("layers.py(3): resize", |p| p.work(300));
+        model(p);
+    });
+    assert_eq!(other.of("SL010"), []);
+}
+
+#[test]
+fn copies_from_pageable_memory() {
+    let bytes = 1 << 20;
+    // 100 µs at 10.5 GB/s; from pinned memory at 12 GB/s 87 µs, and the host launches the kernel meanwhile.
+    let pageable = steps(4, |p, _| {
+        p.op("aten::to", |p| p.pageable(100, bytes));
+        p.op("aten::mm", |p| p.work(90));
+        model(p);
+    });
+    let pinned = steps(4, |p, _| {
+        let args = json!({"bytes": bytes});
+        let name = "Memcpy HtoD (Pinned -> Device)";
+        p.op("aten::to", |p| p.launch(("cudaMemcpyAsync", "gpu_memcpy"), name, 87, 7, args));
+        p.op("aten::mm", |p| p.work(90));
+        model(p);
+    });
+    let found = pageable.of("SL011");
+    insta::assert_snapshot!(text(&found));
+    let saved = pageable.findings().step_ns - pinned.findings().step_ns;
+    assert!((found[0].gain_ns() - saved).abs() <= saved / 10, "{saved}: {}", text(&found));
+    assert_eq!(pinned.of("SL011"), []);
+    // A number.
+    let small = steps(4, |p, _| {
+        p.op("aten::to", |p| p.pageable(2, 8));
+        model(p);
+    });
+    assert_eq!(small.of("SL011"), []);
+}
+
+#[test]
+fn memory_from_the_driver_in_later_steps() {
+    let allocates = |wanted: fn(usize) -> bool| {
+        steps(5, move |p, number| {
+            p.op("aten::empty", |p| {
+                if wanted(number) {
+                    p.call("cudaMalloc", 150);
+                }
+            });
+            model(p);
+        })
+    };
+    let found = repaired(&allocates(|_| true), &allocates(|number| number == 0), "SL024", 151 * 4 / 5);
+    insta::assert_snapshot!(text(&found));
+    // The second step still fills the caches.
+    assert_eq!(allocates(|number| number < 2).of("SL024"), []);
+}
+
+#[test]
+fn garbage() {
+    let collects = |us: i64, name: &str| {
+        let name = name.to_owned();
+        steps(4, move |p, _| {
+            if us > 0 {
+                p.python(&name, |p| p.work(us));
+            }
+            model(p);
+        })
+    };
+    const ASKED: &str = "<built-in function collect>";
+    let found = repaired(&collects(200, ASKED), &collects(0, ASKED), "SL025", 202);
+    insta::assert_snapshot!(text(&found));
+    insta::assert_snapshot!(text(&collects(200, "Python GC").of("SL025")));
+    assert_eq!(collects(200, "data.py(7): collect").of("SL025"), []);
+}
+
+#[test]
+fn compilations_in_later_steps() {
+    let compiles = |wanted: fn(usize) -> bool| {
+        steps(4, move |p, number| {
+            if wanted(number) {
+                p.op("entire_frame_compile", |p| p.op("_compile.compile_inner (dynamo_timed)", |p| p.work(400)));
+            }
+            p.op("Torch-Compiled Region: 0/0", model);
+        })
+    };
+    let found = repaired(&compiles(|_| true), &compiles(|number| number == 0), "SL026", 404 * 3 / 4);
+    insta::assert_snapshot!(text(&found));
+    let recorded = steps(4, |p, number| {
+        let name = if number == 0 { "Compile 0/0: f (m.py:3)" } else { "Recompile 0/1: f (m.py:3)" };
+        p.annotation(name, |p| p.work(200));
+        model(p);
+    });
+    assert!(text(&recorded.of("SL026")).contains("in 3 of the 3 steps"), "{}", text(&recorded.of("SL026")));
+}
