@@ -4,9 +4,10 @@
 
 mod findings_support;
 
-use findings_support::{Program, text};
+use findings_support::{Program, find, text};
 use serde_json::json;
-use stackline_analyze::findings::Finding;
+use stackline_analyze::findings::{Finding, Findings, Options};
+use stackline_ingest::ReadOptions;
 
 /// Steps of a model: `inside` runs in each, with its number.
 fn steps(count: usize, mut inside: impl FnMut(&mut Program, usize)) -> Program {
@@ -181,4 +182,35 @@ fn compilations_in_later_steps() {
         model(p);
     });
     assert!(text(&recorded.of("SL026")).contains("in 3 of the 3 steps"), "{}", text(&recorded.of("SL026")));
+}
+
+/// What the rules of this file say of a trace of the corpus, by code; none without the corpus.
+fn of_corpus(name: &str) -> Option<Findings> {
+    let Some(corpus) = std::env::var_os("STACKLINE_CORPUS") else {
+        eprintln!("skipped: STACKLINE_CORPUS is not set");
+        return None;
+    };
+    let path = std::path::Path::new(&corpus).join("kineto").join(name);
+    let trace = stackline_ingest::read_bytes(name, &std::fs::read(path).unwrap(), &ReadOptions::default()).unwrap();
+    Some(find(&trace, &[]))
+}
+
+#[test]
+fn findings_corpus_host() {
+    let Some(corpus) = std::env::var_os("STACKLINE_CORPUS") else { return };
+    let mut names: Vec<_> = std::fs::read_dir(std::path::Path::new(&corpus).join("kineto"))
+        .unwrap()
+        .map(|e| e.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    for name in names.iter().filter(|n| n.ends_with(".json.gz")) {
+        let path = std::path::Path::new(&corpus).join("kineto").join(name);
+        let Ok(trace) = stackline_ingest::read_bytes(name, &std::fs::read(path).unwrap(), &ReadOptions::default()) else { continue };
+        let mut options = Options::default();
+        options.least_percent = 0.0;
+        let Ok(found) = stackline_analyze::findings::find(&trace, &options) else { continue };
+        println!("== {name} step {} x {}", found.step_ns, found.steps);
+        let mine: Vec<_> = found.findings.into_iter().filter(|f| f.rule.code > "SL008").collect();
+        print!("{}", text(&mine));
+    }
 }
