@@ -184,6 +184,87 @@ fn compilations_in_later_steps() {
     assert!(text(&recorded.of("SL026")).contains("in 3 of the 3 steps"), "{}", text(&recorded.of("SL026")));
 }
 
+#[test]
+fn logging_in_steps() {
+    let logs = |every: usize| {
+        steps(4, move |p, number| {
+            p.op("aten::mm", |p| p.kernel("gemm", 400));
+            if number % every == 0 {
+                p.python("<built-in function print>", |p| {
+                    p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+                    p.work(100);
+                });
+            }
+            p.op("aten::mul", |p| p.work(300));
+        })
+    };
+    // Without it the host launches the next step's kernel while this one's runs: the GPU's 400 µs are what is left.
+    let found = logs(1).of("SL029");
+    insta::assert_snapshot!(text(&found));
+    let saved = logs(1).findings().step_ns - logs(100).findings().step_ns;
+    assert!(found[0].gain.unwrap().high_ns + 3_000 >= saved && found[0].gain.unwrap().low_ns <= saved, "{saved}");
+    // A progress bar's loop encloses what it counts.
+    let bar = steps(4, |p, _| p.python("tqdm/std.py(1160): __iter__", model));
+    assert_eq!(bar.of("SL029"), []);
+}
+
+#[test]
+fn steps_that_differ() {
+    let differs = |slow: fn(usize) -> bool| {
+        steps(8, move |p, number| {
+            p.op("aten::empty", |p| p.call("cudaMalloc", if slow(number) { 400 } else { 2 }));
+            model(p);
+        })
+    };
+    let found = differs(|number| number == 5).of("SL031");
+    insta::assert_snapshot!(text(&found));
+    // 398 µs in one of 8 steps.
+    assert_eq!(found[0].gain_ns(), 398_000 / 8);
+    assert_eq!(differs(|number| number % 2 == 0).of("SL031"), [], "every other step is how the program is");
+    assert_eq!(differs(|_| true).of("SL031"), []);
+}
+
+#[test]
+fn kernels_that_take_longer_at_times() {
+    let runs = |grid: fn(usize) -> i64, us: fn(usize) -> i64| {
+        steps(30, move |p, number| {
+            for _ in 0..2 {
+                let args = json!({"grid": [grid(number), 1, 1], "block": [128, 1, 1]});
+                let us = us(number);
+                p.op("aten::mm", |p| p.launch(("cudaLaunchKernel", "kernel"), "gemm", us, 7, args));
+            }
+            p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+        })
+    };
+    let odd = |number| if number == 20 { 2000 } else { 100 };
+    let found = repaired(&runs(|_| 64, odd), &runs(|_| 64, |_| 100), "SL032", 2 * 1900 / 30);
+    insta::assert_snapshot!(text(&found));
+    assert_eq!(runs(|number| if number == 20 { 999 } else { 64 }, odd).of("SL032"), [], "it was larger");
+}
+
+#[test]
+fn profilers_that_take_the_time_they_measure() {
+    let frames = |count: usize| {
+        steps(2, move |p, _| {
+            for _ in 0..count {
+                p.python("layers.py(3): f", |_| ());
+            }
+            p.work(400);
+            model(p);
+        })
+    };
+    let found = frames(4000).of("SL033");
+    insta::assert_snapshot!(text(&found));
+    assert_eq!(found[0].gain, None);
+    assert_eq!(frames(20).of("SL033"), []);
+    let overhead = steps(3, |p, _| {
+        p.span("overhead", "Activity Buffer Request", p.now, 300, json!({}));
+        p.work(300);
+        model(p);
+    });
+    assert!(text(&overhead.of("SL033")).contains("of the critical path"), "{}", text(&overhead.of("SL033")));
+}
+
 /// What the rules of this file say of a trace of the corpus, by code; none without the corpus.
 fn of_corpus(name: &str) -> Option<Findings> {
     let Some(corpus) = std::env::var_os("STACKLINE_CORPUS") else {

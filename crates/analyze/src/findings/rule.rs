@@ -64,6 +64,8 @@ pub enum Need {
     Operators,
     /// Python frames.
     PythonFrames,
+    /// A step.
+    Step,
     /// Two or more steps.
     Steps,
     /// Shapes of operators' inputs.
@@ -86,6 +88,7 @@ impl Need {
             Self::PythonFrames => {
                 "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
             }
+            Self::Step => "no steps (torch.profiler: call step() after each)",
             Self::Steps => "fewer than two steps (torch.profiler: call step() after each)",
             Self::Shapes => "no shapes (torch.profiler: record_shapes=True; or `stackline record --shapes`)",
             Self::BackwardLinks => "no links from forward to backward operators",
@@ -102,6 +105,7 @@ impl Need {
             Self::RuntimeCalls => any(&EventKind::is_api_call),
             Self::Operators => any(&|kind| kind == EventKind::Operator),
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
+            Self::Step => !trace.steps.is_empty(),
             Self::Steps => trace.steps.len() >= 2,
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),

@@ -4,12 +4,16 @@ mod dataloader_starved;
 mod garbage_collection;
 mod host_sync;
 mod hotspot;
+mod kernel_outliers;
 mod layout_conversion;
+mod logging_in_step;
 mod many_small_kernels;
 mod pageable_copies;
 mod preprocessing;
+mod profiler_overhead;
 mod recompilation;
 mod steady_allocations;
+mod unstable_steps;
 
 use super::rule::Rule;
 
@@ -25,6 +29,10 @@ pub const ALL: &[Rule] = &[
     steady_allocations::RULE,
     garbage_collection::RULE,
     recompilation::RULE,
+    logging_in_step::RULE,
+    unstable_steps::RULE,
+    kernel_outliers::RULE,
+    profiler_overhead::RULE,
 ];
 
 /// The rule of a code or name.

@@ -4,6 +4,7 @@ use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind};
 
+// Without steps nobody knows what is copied once, as a model's weights are, and what each time.
 pub(super) const RULE: Rule = Rule {
     code: "SL011",
     name: "pageable-copies",
@@ -20,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "The data is written anew on the host right before each copy: pinning it costs a copy of its own there. The \
                  bandwidth of pinned memory is that of other copies of the trace, else a setting.",
     source: "field practice",
-    needs: &[Need::GpuWork, Need::RuntimeCalls],
+    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Step],
     settings: &[
         Setting {
             name: "kib",
@@ -32,11 +33,29 @@ pub(super) const RULE: Rule = Rule {
             name: "gb_per_s",
             default: 12.0,
             range: (0.1, 1000.0),
-            about: "bandwidth of pinned memory where the trace does not show it, in GB/s: that of PCIe 3",
+            about: "bandwidth of pinned memory in GB/s, where neither other copies of the trace nor the GPU's name tell it: \
+                    that of PCIe 3",
         },
     ],
     check,
 };
+
+/// Parts of names of GPUs, and what pinned memory reaches in GB/s: about 0.8 of what their PCI Express can.
+const BY_NAME: &[(&str, f64)] = &[
+    ("H100", 50.0),
+    ("H200", 50.0),
+    ("B200", 50.0),
+    ("MI300", 50.0),
+    ("MI325", 50.0),
+    ("MI355", 50.0),
+    ("A100", 25.0),
+    ("A40", 25.0),
+    ("A10", 25.0),
+    ("L40", 25.0),
+    ("L4", 25.0),
+    ("MI210", 25.0),
+    ("MI250", 25.0),
+];
 
 /// Smaller copies do not tell the bandwidth, in bytes.
 const TELLS_BANDWIDTH: i64 = 1 << 20;
@@ -68,7 +87,12 @@ fn bandwidth(subject: &Subject<'_>, copies: &[EventId]) -> f64 {
 fn pinned_bandwidth(subject: &Subject<'_>) -> f64 {
     let mut pinned = subject.named(&[EventKind::Memcpy], |name| name.contains("Pinned -> Device"));
     pinned.retain(|&copy| bytes(subject, copy) >= TELLS_BANDWIDTH);
-    if pinned.is_empty() { subject.setting("gb_per_s") } else { bandwidth(subject, &pinned) }
+    if !pinned.is_empty() {
+        return bandwidth(subject, &pinned);
+    }
+    let devices = subject.trace().meta.entry("deviceProperties").unwrap_or_default();
+    let known = BY_NAME.iter().find(|(name, _)| devices.contains(name));
+    known.map_or_else(|| subject.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
 }
 
 fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>, pinned: f64) -> Option<Draft> {
