@@ -26,7 +26,12 @@ pub(super) const RULE: Rule = Rule {
             range: (1.5, 1000.0),
             about: "from how many times the median on a run is an outlier",
         },
-        Setting { name: "runs", default: 20.0, range: (3.0, 1e6), about: "least runs of the same size to compare with" },
+        Setting {
+            name: "runs",
+            default: 20.0,
+            range: (3.0, 1e6),
+            about: "least runs of the same size to compare with",
+        },
         Setting {
             name: "share",
             default: 5.0,

@@ -2,6 +2,7 @@
 
 mod dataloader_starved;
 mod garbage_collection;
+mod graph_breaks;
 mod host_sync;
 mod hotspot;
 mod kernel_outliers;
@@ -12,6 +13,7 @@ mod pageable_copies;
 mod preprocessing;
 mod profiler_overhead;
 mod recompilation;
+mod small_uploads;
 mod steady_allocations;
 mod unstable_steps;
 
@@ -29,7 +31,9 @@ pub const ALL: &[Rule] = &[
     steady_allocations::RULE,
     garbage_collection::RULE,
     recompilation::RULE,
+    graph_breaks::RULE,
     logging_in_step::RULE,
+    small_uploads::RULE,
     unstable_steps::RULE,
     kernel_outliers::RULE,
     profiler_overhead::RULE,

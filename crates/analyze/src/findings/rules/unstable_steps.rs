@@ -51,7 +51,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         subject.trace().steps.iter().filter(inside).map(|s| (s.number, s.start, s.end, s.event)).collect();
     let usual = median(steps.iter().map(length).collect());
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
-    let least = (usual as f64 * subject.setting("percent") / 100.0).max(deviation as f64 * subject.setting("deviations"));
+    let least =
+        (usual as f64 * subject.setting("percent") / 100.0).max(deviation as f64 * subject.setting("deviations"));
     let slow: Vec<Timed> = steps.iter().copied().filter(|s| (length(s) - usual) as f64 > least).collect();
     // Where every third step is slow, that is how the program is.
     if steps.len() < LEAST_STEPS || slow.is_empty() || slow.len() * 3 > steps.len() {
@@ -74,7 +75,8 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
     let excess: i64 = slow.iter().map(|s| length(s) - usual).sum::<i64>() / steps.len() as i64;
     let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
     let (category, name, event) = grown(subject, steps, slow, worst);
-    let others = if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
+    let others =
+        if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
     let in_what = if name.is_empty() { String::new() } else { format!(", most of it in {}", super::short(name)) };
     Draft {
         title: format!(
@@ -89,7 +91,11 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         facts: vec![
             Fact::count("slow steps", slow.len()),
             Fact::count("steps", steps.len()),
-            Fact { name: "longer by", value: 100.0 * (length(&worst) - usual) as f64 / usual.max(1) as f64, unit: Unit::Percent },
+            Fact {
+                name: "longer by",
+                value: 100.0 * (length(&worst) - usual) as f64 / usual.max(1) as f64,
+                unit: Unit::Percent,
+            },
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
