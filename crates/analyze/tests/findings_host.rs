@@ -1,6 +1,6 @@
 //! Rules about the host: loading of data, copies, pauses, compilations, steps that differ.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod findings_support;
 
@@ -312,6 +312,24 @@ fn small_tensors_made_on_the_host() {
     assert!((found[0].gain_ns() - (saved - 2_000)).abs() <= 2_000, "{saved}: {}", text(&found));
     assert_eq!(makes(|_| true, "aten::clone").of("SL030"), [], "a batch");
     assert_eq!(makes(|number| number == 2, "aten::lift_fresh").of("SL030"), [], "once");
+}
+
+#[test]
+fn clocks_that_go_down() {
+    let clocks = |low: i64, us: fn(usize) -> i64| {
+        steps(8, move |p, number| {
+            p.counter("GPU 0 SM clock (MHz)", if number < 4 { 1800 } else { low });
+            let args = json!({"grid": [64, 1, 1], "block": [128, 1, 1]});
+            p.op("aten::mm", |p| p.launch(("cudaLaunchKernel", "kernel"), "gemm", us(number), 7, args));
+            p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+        })
+    };
+    let slow = |number| if number < 4 { 400 } else { 600 };
+    let found = repaired(&clocks(1200, slow), &clocks(1800, |_| 400), "SL034", 200 * 4 / 8);
+    insta::assert_snapshot!(text(&found));
+    assert_eq!(clocks(1200, |_| 400).of("SL034"), [], "limited by memory: no kernel takes longer");
+    let without = steps(8, |p, number| p.op("aten::mm", |p| p.kernel("gemm", slow(number)))).findings();
+    assert!(without.unchecked.iter().any(|u| u.rule.code == "SL034"));
 }
 
 /// What the rules of this file say of a trace of the corpus, by code; none without the corpus.

@@ -108,6 +108,11 @@ impl Program {
         self.now += call + 1;
     }
 
+    /// A counter's new value.
+    pub(crate) fn counter(&mut self, name: &str, value: i64) {
+        self.events.push(json!({"ph": "C", "name": name, "pid": 0, "ts": self.now, "args": {"value": value}}));
+    }
+
     /// A call of the runtime that launches nothing.
     pub(crate) fn call(&mut self, name: &str, us: i64) {
         self.correlation += 1;

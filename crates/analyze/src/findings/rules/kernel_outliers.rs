@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::kernel_type::KernelType;
-use stackline_model::{AttrValue, EventId, EventKind, GpuId, StrId, Unit};
+use stackline_model::{EventId, EventKind, GpuId, StrId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -47,7 +47,7 @@ type Size = (StrId, Option<StrId>, Option<StrId>, Option<StrId>);
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let attr = |event: EventId, key: &str| trace.attr(key).get(event).and_then(AttrValue::text_id);
+    let [grid, block, dims] = ["grid", "block", "Input Dims"].map(|key| trace.attr(key));
     let mut types = subject.kernel_types();
     let mut by_size: BTreeMap<Size, Vec<EventId>> = BTreeMap::new();
     for gpu in subject.gpu(|gpu| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel) {
@@ -56,8 +56,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         if types.of_event(event) == KernelType::Communication {
             continue;
         }
-        let dims = trace.gpu.operator[gpu.index()].some().and_then(|operator| attr(operator, "Input Dims"));
-        let size = (trace.events.name[event.index()], attr(event, "grid"), attr(event, "block"), dims);
+        let dims = trace.gpu.operator[gpu.index()].some().and_then(|operator| dims.text(operator));
+        let size = (trace.events.name[event.index()], grid.text(event), block.text(event), dims);
         by_size.entry(size).or_default().push(event);
     }
     // Without any size runs cannot be compared.

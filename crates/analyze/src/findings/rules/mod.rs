@@ -15,6 +15,7 @@ mod profiler_overhead;
 mod recompilation;
 mod small_uploads;
 mod steady_allocations;
+mod throttling;
 mod unstable_steps;
 
 use super::rule::Rule;
@@ -37,6 +38,7 @@ pub const ALL: &[Rule] = &[
     unstable_steps::RULE,
     kernel_outliers::RULE,
     profiler_overhead::RULE,
+    throttling::RULE,
 ];
 
 /// The rule of a code or name.

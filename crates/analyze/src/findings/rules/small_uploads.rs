@@ -68,7 +68,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 fn small_copies(subject: &Subject<'_>) -> BTreeMap<EventId, Vec<EventId>> {
     let trace = subject.trace();
     let most = (subject.setting("kib") * 1024.0) as i64;
-    let bytes = |copy: EventId| ["bytes", "Bytes"].into_iter().find_map(|key| trace.attr(key).i64(copy));
+    let columns = ["bytes", "Bytes"].map(|key| trace.attr(key));
+    let bytes = |copy: EventId| columns.iter().find_map(|column| column.i64(copy));
     let mut found: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
     for copy in subject.named(&[EventKind::Memcpy], |name| name.contains("HtoD")) {
         let launch = trace.gpu.of_event(copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some());
