@@ -203,6 +203,8 @@ fn logging_in_steps() {
     insta::assert_snapshot!(text(&found));
     let saved = logs(1).findings().step_ns - logs(100).findings().step_ns;
     assert!(found[0].gain.unwrap().high_ns + 3_000 >= saved && found[0].gain.unwrap().low_ns <= saved, "{saved}");
+    let other = steps(4, |p, _| p.python("wandb/sdk/login.py(3): login_state", |p| p.work(300)));
+    assert_eq!(other.of("SL029"), []);
     // A progress bar's loop encloses what it counts.
     let bar = steps(4, |p, _| p.python("tqdm/std.py(1160): __iter__", model));
     assert_eq!(bar.of("SL029"), []);
@@ -283,6 +285,13 @@ fn breaks_of_compiled_functions() {
             p.op("Torch-Compiled Region: 2/0", model);
         })
     };
+    // Without the checks in the trace, a model: 30 µs each.
+    let bare = steps(4, |p, _| {
+        p.op("Torch-Compiled Region: 0/0", |p| p.op("Torch-Compiled Region: 1/0", |p| p.work(50)));
+        model(p);
+    });
+    let gain = bare.of("SL027")[0].gain.unwrap();
+    assert_eq!((gain.low_ns, gain.ns, gain.high_ns), (0, 30_000, 90_000));
     let found = compiled(true).of("SL027");
     insta::assert_snapshot!(text(&found));
     // The check takes 42 µs; what runs behind the break stays.

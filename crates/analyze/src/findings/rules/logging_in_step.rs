@@ -40,18 +40,17 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("the progress bar", &["tqdm/", "): update"]),
     ("the progress bar", &["tqdm/", "): refresh"]),
     ("the progress bar", &["tqdm/", "): display"]),
-    ("the progress bar", &["tqdm/", "): set_postfix"]),
-    ("the progress bar", &["tqdm/", "): set_description"]),
-    ("TensorBoard", &["tensorboard/writer.py(", "): add_"]),
-    ("TensorBoard", &["tensorboardX/writer.py(", "): add_"]),
+    ("the progress bar", &["tqdm/", "): set_postfix*"]),
+    ("the progress bar", &["tqdm/", "): set_description*"]),
+    ("TensorBoard", &["tensorboard/writer.py(", "): add_*"]),
+    ("TensorBoard", &["tensorboardX/writer.py(", "): add_*"]),
     ("wandb", &["wandb/", "): log"]),
-    ("mlflow", &["mlflow/", "): log_"]),
+    ("mlflow", &["mlflow/", "): log_*"]),
     ("torch.save", &["torch/serialization.py(", "): save"]),
 ];
 
 fn kind_of(name: &str) -> Option<&'static str> {
-    let all_in = |parts: &[&str]| parts.iter().all(|part| name.contains(part));
-    FRAMES.iter().find(|(_, parts)| all_in(parts)).map(|&(kind, _)| kind)
+    FRAMES.iter().find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {

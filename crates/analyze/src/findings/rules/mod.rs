@@ -54,9 +54,27 @@ fn short(name: &str) -> String {
     if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
 }
 
+/// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function: all of it, or
+/// its beginning before a `*`.
+fn fits(name: &str, parts: &[&str]) -> bool {
+    parts.iter().all(|part| match (part.starts_with("): "), part.strip_suffix('*')) {
+        (true, None) => name.ends_with(part),
+        (_, beginning) => name.contains(beginning.unwrap_or(part)),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_by_parts_of_their_names() {
+        assert!(fits("wandb/sdk/wandb_run.py(12): log", &["wandb/", "): log"]));
+        assert!(!fits("wandb/sdk/wandb_login.py(12): login", &["wandb/", "): log"]));
+        assert!(fits("mlflow/tracking/fluent.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(!fits("train.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(fits("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
+    }
 
     #[test]
     fn codes_and_names_are_unique_and_settings_make_sense() {

@@ -31,29 +31,29 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
-/// What is prepared, and parts of names of frames that do it: all parts of one entry must be there.
+/// What is prepared, and parts of names of frames that do it: see `fits`.
 const FRAMES: &[(&str, &[&str])] = &[
     ("resizing", &["built-in method resize of ImagingCore"]),
     ("resizing", &["PIL/Image.py(", "): resize"]),
     ("resizing", &["image_transforms.py(", "): resize"]),
     ("resizing", &["<built-in function resize>"]),
     ("resizing", &["transforms/functional.py(", "): resize"]),
-    ("resizing", &["transforms/v2/functional/", "): resize"]),
+    ("resizing", &["transforms/v2/functional/", "): resize*"]),
     ("decoding", &["built-in method decode of ImagingDecoder"]),
     ("decoding", &["PIL/ImageFile.py(", "): load"]),
     ("decoding", &["<built-in function imread>"]),
     ("decoding", &["<built-in function imdecode>"]),
-    ("decoding", &["torchvision/io/", "): decode_"]),
-    ("decoding", &["torchvision/io/", "): read_"]),
+    ("decoding", &["torchvision/io/", "): decode_*"]),
+    ("decoding", &["torchvision/io/", "): read_*"]),
     ("decoding", &["av.video.frame.VideoFrame", "decode"]),
     ("normalizing", &["image_transforms.py(", "): normalize"]),
     ("normalizing", &["transforms/functional.py(", "): normalize"]),
-    ("normalizing", &["transforms/v2/functional/", "): normalize"]),
+    ("normalizing", &["transforms/v2/functional/", "): normalize*"]),
     ("normalizing", &["image_transforms.py(", "): rescale"]),
     ("turning images into tensors", &["transforms/functional.py(", "): to_tensor"]),
     ("turning images into tensors", &["transforms/functional.py(", "): pil_to_tensor"]),
     ("augmenting", &["albumentations/", "): apply"]),
-    ("augmenting", &["transforms/functional.py(", "): adjust_"]),
+    ("augmenting", &["transforms/functional.py(", "): adjust_*"]),
     ("cutting text into tokens", &["tokenization_utils", "): _batch_encode_plus"]),
     ("cutting text into tokens", &["tokenization_utils", "): _encode_plus"]),
     ("preparing sound", &["librosa/", "): load"]),
@@ -78,7 +78,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 }
 
 fn kind_of(name: &str) -> Option<&'static str> {
-    FRAMES.iter().find(|(_, parts)| parts.iter().all(|part| name.contains(part))).map(|&(kind, _)| kind)
+    FRAMES.iter().find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
 }
 
 fn draft(subject: &Subject<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Draft> {

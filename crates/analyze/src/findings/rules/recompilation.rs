@@ -35,8 +35,7 @@ const COMPILES: &[&[&str]] = &[
 ];
 
 fn compiles(name: &str) -> bool {
-    is_compilation(name)
-        || COMPILES.iter().any(|parts| parts.iter().all(|part| name.contains(part))) && !name.contains("_data: ")
+    is_compilation(name) || COMPILES.iter().any(|parts| super::fits(name, parts)) && !name.contains("_data: ")
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
