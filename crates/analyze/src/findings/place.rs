@@ -1,6 +1,6 @@
 //! Where in a program an event comes from.
 
-use stackline_model::names::MODULE_PREFIX;
+use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
 /// A place in a program; parts that the trace does not tell are none.
@@ -31,6 +31,17 @@ const LIBRARIES: &[&str] = &[
     "deepspeed/",
     "numpy/",
     "jax/",
+    "PIL/",
+    "cv2/",
+    "albumentations/",
+    "librosa/",
+    "torchaudio/",
+    "tqdm/",
+    "wandb/",
+    "tensorboard/",
+    "logging/",
+    "multiprocessing/",
+    "asyncio/",
     "lib/python3",
     "threading.py",
     "contextlib.py",
@@ -63,12 +74,16 @@ enum NameKind {
     Module,
     OwnFrame,
     LibraryFrame,
+    Step,
     Other,
 }
 
 fn kind_of(name: &str) -> NameKind {
     if name.starts_with(MODULE_PREFIX) {
         return NameKind::Module;
+    }
+    if name.starts_with(STEP_PREFIX) {
+        return NameKind::Step;
     }
     match frame(name) {
         Some((file, ..)) if is_own(file) => NameKind::OwnFrame,
@@ -110,7 +125,8 @@ impl<'a> Places<'a> {
         for at in std::iter::once(event).chain(trace.ancestors(event)) {
             let name = trace.events.name[at.index()];
             match (trace.kind(at), self.kind(name)) {
-                (EventKind::Operator, _) => key.operator = name,
+                // Traces of 2021 and before have steps among the operators.
+                (EventKind::Operator, kind) if kind != NameKind::Step => key.operator = name,
                 (EventKind::PythonFunction, NameKind::Module) if key.module.is_none() => key.module = name,
                 (EventKind::PythonFunction, NameKind::OwnFrame) => {
                     key.frame = name;

@@ -64,6 +64,8 @@ pub enum Need {
     Operators,
     /// Python frames.
     PythonFrames,
+    /// A step.
+    Step,
     /// Two or more steps.
     Steps,
     /// Shapes of operators' inputs.
@@ -74,6 +76,14 @@ pub enum Need {
     InstructionSamples,
     /// Collective communication.
     Collectives,
+    /// Counters of the clocks of GPUs.
+    ClockCounters,
+}
+
+/// Whether a counter's name says that it is a clock's.
+pub(super) fn is_clock(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["clock", "freq", "mhz"].iter().any(|part| name.contains(part))
 }
 
 impl Need {
@@ -86,11 +96,13 @@ impl Need {
             Self::PythonFrames => {
                 "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
             }
+            Self::Step => "no steps (torch.profiler: call step() after each)",
             Self::Steps => "fewer than two steps (torch.profiler: call step() after each)",
             Self::Shapes => "no shapes (torch.profiler: record_shapes=True; or `stackline record --shapes`)",
             Self::BackwardLinks => "no links from forward to backward operators",
             Self::InstructionSamples => "no samples of GPU instructions",
             Self::Collectives => "no collectives",
+            Self::ClockCounters => "no counters of the GPU's clocks",
         }
     }
 
@@ -102,10 +114,17 @@ impl Need {
             Self::RuntimeCalls => any(&EventKind::is_api_call),
             Self::Operators => any(&|kind| kind == EventKind::Operator),
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
+            Self::Step => !trace.steps.is_empty(),
             Self::Steps => trace.steps.len() >= 2,
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
+            Self::ClockCounters => {
+                let is_clock: Vec<bool> = trace.strings.iter().map(is_clock).collect();
+                let name = |e: stackline_model::EventId| trace.events.name[e.index()].index();
+                let mut counters = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Counter);
+                counters.any(|e| is_clock.get(name(e)).copied().unwrap_or(false))
+            }
             Self::Collectives => {
                 let mut types = crate::kernel_type::NameTypes::new(trace, crate::kernel_type::RULES);
                 trace.gpu.event.iter().any(|&e| types.of_event(e) == crate::kernel_type::KernelType::Communication)

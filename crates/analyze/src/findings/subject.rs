@@ -6,8 +6,8 @@ use super::settings::Settings;
 use crate::critical_path::exact::what_if::{Action, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
 use crate::kernel_type::{NameTypes, RULES};
-use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, GpuId, StrId, Trace, flags};
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, EventKind, GpuId, Step, StrId, Trace, flags};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -166,6 +166,52 @@ impl<'a> Subject<'a> {
         self.ground.places.get_or_init(|| Places::new(self.trace()))
     }
 
+    /// Those of some events that lie in no other one of them.
+    pub fn outermost(&self, events: &[EventId]) -> Vec<EventId> {
+        let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), events.iter().copied().collect());
+        events.iter().copied().filter(|&e| !trace.ancestors(e).any(|around| all.contains(&around))).collect()
+    }
+
+    /// Time of the path in each of some spans and all that they enclose, in ns; spans that lie in others get none.
+    pub fn path_inside(&self, spans: &[EventId]) -> Vec<i64> {
+        let trace = self.trace();
+        let at: FxHashMap<EventId, usize> = spans.iter().enumerate().map(|(i, &span)| (span, i)).collect();
+        let mut inside = vec![0; spans.len()];
+        for hop in self.path().hops.iter().filter(|hop| hop.event.is_some()) {
+            let around = std::iter::once(hop.event).chain(trace.ancestors(hop.event));
+            if let Some(&i) = around.filter_map(|e| at.get(&e)).last() {
+                inside[i] += hop.end - hop.start;
+            }
+        }
+        inside
+    }
+
+    /// Some spans with the calls inside them that wait for the GPU: what goes if they go.
+    pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
+        use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+        use CallKind::{DeviceSync, EventSync, StreamSync};
+        let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
+        let waits = |name: &str| matches!(kind_of_name(name), Some(DeviceSync | EventSync | StreamSync));
+        let calls = self.named(&[EventKind::Runtime, EventKind::Driver], waits);
+        let inside = calls.into_iter().filter(|&call| trace.ancestors(call).any(|e| all.contains(&e)));
+        spans.iter().copied().chain(inside).collect()
+    }
+
+    /// The steps of the window behind the first one of the trace, which does what is done once.
+    pub fn later_steps(&self) -> &'a [Step] {
+        let (steps, (from, to)) = (&self.trace().steps, self.window());
+        let first = steps.partition_point(|s| s.start < from).max(1).min(steps.len());
+        let last = steps.partition_point(|s| s.start < to).max(first);
+        &steps[first..last]
+    }
+
+    /// The number in a list of steps of the one in which an event starts.
+    pub fn step_of(&self, steps: &[Step], event: EventId) -> Option<usize> {
+        let start = self.trace().events.start[event.index()];
+        let step = steps.partition_point(|s| s.start <= start).checked_sub(1)?;
+        (start < steps[step].end).then_some(step)
+    }
+
     /// Events by name, most time first.
     pub fn by_name(&self, events: &[EventId]) -> Vec<(&'a str, Vec<EventId>)> {
         let trace = self.trace();
@@ -176,6 +222,11 @@ impl<'a> Subject<'a> {
         let mut groups: Vec<_> = groups.into_iter().map(|(name, events)| (trace.strings.get(name), events)).collect();
         groups.sort_by_key(|(name, events)| (std::cmp::Reverse(self.total(events)), *name));
         groups
+    }
+
+    /// So many more workers that load data.
+    pub fn more_workers(&self, more: u32) -> Option<Edit> {
+        Edit::more_workers(more).ok()
     }
 
     /// An edit of these events, under a text for people; none if it cannot be done to such events.

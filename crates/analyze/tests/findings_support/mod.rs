@@ -93,6 +93,33 @@ impl Program {
         self.now += 6;
     }
 
+    /// Copies to the GPU on stream 7 by a call that lasts until the copy is done, as from memory that is not pinned.
+    pub(crate) fn pageable(&mut self, us: i64, bytes: i64) {
+        self.correlation += 1;
+        let start = self.streams[7].max(self.now + 8);
+        self.streams[7] = start + us;
+        let call = start + us + 2 - self.now;
+        self.span("cuda_runtime", "cudaMemcpyAsync", self.now, call, json!({"correlation": self.correlation}));
+        let args = json!({"correlation": self.correlation, "stream": 7, "device": 0, "bytes": bytes});
+        let name = "Memcpy HtoD (Pageable -> Device)";
+        self.events.push(
+            json!({"ph": "X", "cat": "gpu_memcpy", "name": name, "pid": 0, "tid": 7, "ts": start, "dur": us, "args": args}),
+        );
+        self.now += call + 1;
+    }
+
+    /// A counter's new value.
+    pub(crate) fn counter(&mut self, name: &str, value: i64) {
+        self.events.push(json!({"ph": "C", "name": name, "pid": 0, "ts": self.now, "args": {"value": value}}));
+    }
+
+    /// A call of the runtime that launches nothing.
+    pub(crate) fn call(&mut self, name: &str, us: i64) {
+        self.correlation += 1;
+        self.span("cuda_runtime", name, self.now, us, json!({"correlation": self.correlation}));
+        self.now += us + 1;
+    }
+
     /// Waits for all streams by a call.
     pub(crate) fn sync(&mut self, call: &str) {
         let end = self.streams.iter().copied().max().unwrap_or(0).max(self.now) + 4;

@@ -2,11 +2,24 @@
 
 mod collective_not_overlapped;
 mod collective_waits;
+mod dataloader_starved;
 mod find_unused_parameters;
+mod garbage_collection;
+mod graph_breaks;
 mod host_sync;
 mod hotspot;
+mod kernel_outliers;
 mod layout_conversion;
+mod logging_in_step;
 mod many_small_kernels;
+mod pageable_copies;
+mod preprocessing;
+mod profiler_overhead;
+mod recompilation;
+mod small_uploads;
+mod steady_allocations;
+mod throttling;
+mod unstable_steps;
 
 use super::rule::Rule;
 
@@ -16,9 +29,22 @@ pub const ALL: &[Rule] = &[
     many_small_kernels::RULE,
     layout_conversion::RULE,
     host_sync::RULE,
+    dataloader_starved::RULE,
+    preprocessing::RULE,
+    pageable_copies::RULE,
     collective_not_overlapped::RULE,
     find_unused_parameters::RULE,
     collective_waits::RULE,
+    steady_allocations::RULE,
+    garbage_collection::RULE,
+    recompilation::RULE,
+    graph_breaks::RULE,
+    logging_in_step::RULE,
+    small_uploads::RULE,
+    unstable_steps::RULE,
+    kernel_outliers::RULE,
+    profiler_overhead::RULE,
+    throttling::RULE,
 ];
 
 /// The rule of a code or name.
@@ -34,9 +60,27 @@ fn short(name: &str) -> String {
     if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
 }
 
+/// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function: all of it, or
+/// its beginning before a `*`.
+fn fits(name: &str, parts: &[&str]) -> bool {
+    parts.iter().all(|part| match (part.starts_with("): "), part.strip_suffix('*')) {
+        (true, None) => name.ends_with(part),
+        (_, beginning) => name.contains(beginning.unwrap_or(part)),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_by_parts_of_their_names() {
+        assert!(fits("wandb/sdk/wandb_run.py(12): log", &["wandb/", "): log"]));
+        assert!(!fits("wandb/sdk/wandb_login.py(12): login", &["wandb/", "): log"]));
+        assert!(fits("mlflow/tracking/fluent.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(!fits("train.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(fits("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
+    }
 
     #[test]
     fn codes_and_names_are_unique_and_settings_make_sense() {

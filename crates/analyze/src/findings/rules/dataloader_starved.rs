@@ -1,0 +1,90 @@
+//! SL009: the program waits for data.
+
+use crate::critical_path::exact::Category;
+use crate::critical_path::exact::what_if::{Action, Edit};
+use crate::findings::{Area, Confidence, Draft, Fact, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL009",
+    name: "dataloader-starved",
+    area: Area::Data,
+    about: "the program waits for its DataLoader, and the GPU with it",
+    why: "A batch that is not ready when it is wanted stops everything; loading can go on beside the computing.",
+    advice: "Give the DataLoader workers, or more of them (num_workers), with pin_memory and persistent_workers; make \
+             loading cheaper: see SL010.",
+    example: (
+        "loader = DataLoader(data, batch_size=64)",
+        "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
+    ),
+    cost: "one line; each worker takes a core and holds a few batches in memory",
+    wrong_when: "There are no cores left for more workers, or the disk is what is slow. With workers that the trace does \
+                 not show it is assumed that there is one: the number of workers told is for each that there is.",
+    source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
+    needs: &[],
+    settings: &[Setting {
+        name: "share",
+        default: 3.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path that loads data or waits for it, in percent",
+    }],
+    check,
+};
+
+/// More workers than this for each that there is are no sensible advice.
+const MOST_WORKERS: f64 = 16.0;
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let on_path = subject.path_of(Category::HostDataLoading);
+    let share = subject.percent(on_path);
+    let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
+    let takes = subject.outermost(&subject.named(&kinds, is_next));
+    if share < subject.setting("share") || takes.is_empty() {
+        return Vec::new();
+    }
+    let has_workers = subject.named(&kinds, |name| name.contains("_MultiProcessingDataLoaderIter"));
+    let loads_itself = has_workers.is_empty() && !takes.iter().any(|&e| waits_inside(subject, e));
+    let rest = (subject.window().1 - subject.window().0 - on_path).max(1);
+    // So many times as fast that nothing waits.
+    let workers = (on_path as f64 / rest as f64).ceil().clamp(1.0, MOST_WORKERS) as u32;
+    let Some(edit) = edit(subject, loads_itself, workers, &takes) else { return Vec::new() };
+    let how = if loads_itself { "its loading runs in the program itself" } else { "its workers are too slow" };
+    let place = subject.by_place(&takes).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
+    vec![Draft {
+        title: format!("the program waits for data {share:.0} % of the time: {how}"),
+        place: place.unwrap_or_default(),
+        facts: vec![
+            Fact::count("batches", takes.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("waiting, a step", subject.per_step(on_path)),
+            Fact::count("workers to add", workers as usize),
+        ],
+        events: takes,
+        support: Support::Exact,
+        confidence: if loads_itself { Confidence::High } else { Confidence::Medium },
+        worth: Worth::Edits(vec![edit]),
+    }]
+}
+
+/// Taking the next batch.
+fn is_next(name: &str) -> bool {
+    name.starts_with("enumerate(DataLoader)#") || name.contains("dataloader.py(") && name.ends_with("): __next__")
+}
+
+/// Whether taking a batch calls what only loaders with workers call.
+fn waits_inside(subject: &Subject<'_>, take: EventId) -> bool {
+    let trace = subject.trace();
+    let (from, to) = (trace.events.start[take.index()], trace.events.end(take));
+    let on_track = trace.track_events(trace.events.track[take.index()]);
+    let first = on_track.partition_point(|e| trace.events.start[e.index()] < from);
+    let inside = on_track[first..].iter().take_while(|e| trace.events.start[e.index()] < to);
+    inside.into_iter().any(|&e| trace.name(e).contains("_try_get_data"))
+}
+
+/// What a loader in the program itself does could all be done beside it; one with workers gets more of them.
+fn edit(subject: &Subject<'_>, loads_itself: bool, workers: u32, takes: &[EventId]) -> Option<Edit> {
+    if loads_itself {
+        return subject.edit(Action::Remove, "frame:DataLoader.__next__", takes);
+    }
+    subject.more_workers(workers)
+}

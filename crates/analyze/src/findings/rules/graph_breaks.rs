@@ -1,0 +1,110 @@
+//! SL027: `torch.compile` could not compile a function in one piece.
+
+use crate::critical_path::exact::what_if::{Action, Gain};
+use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+use std::collections::BTreeSet;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL027",
+    name: "graph-breaks",
+    area: Area::Host,
+    about: "compiled functions are cut into several pieces with Python between them",
+    why: "At each break Python goes on, looks for the code of the next piece and checks that it fits; nothing is fused \
+          across it, and no graph of the GPU can hold both sides.",
+    advice: "See where with TORCH_LOGS=graph_breaks or fullgraph=True; move prints, .item() and calls that Dynamo does not \
+             know out of the compiled function.",
+    example: (
+        "@torch.compile\ndef f(x):\n    y = x.relu()\n    print(y.sum())\n    return y * 2",
+        "@torch.compile(fullgraph=True)\ndef f(x):\n    return x.relu() * 2",
+    ),
+    cost: "a few lines for each break",
+    wrong_when: "The break is on purpose, such as around an attention that is not to be compiled. The gain shown is that of \
+                 the checks alone: what fusing across the break saves is not known.",
+    source: "field practice",
+    needs: &[],
+    settings: &[Setting {
+        name: "check_us",
+        default: 30.0,
+        range: (0.0, 1e4),
+        about: "what finding and checking the next piece takes where the trace does not show it, in µs",
+    }],
+    check,
+};
+
+/// Names of compiled pieces, of the functions that go on behind a break, of the search for the next piece.
+const REGION: &str = "Torch-Compiled Region";
+const RESUMED: &str = "torch_dynamo_resume_in_";
+const LOOKUP: &str = "TorchDynamo Cache Lookup";
+
+const MODEL: &str = "model: per break the time of one check (SL027.check_us), at most three times that";
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let spans = [EventKind::Operator, EventKind::Annotation];
+    // The function behind a break is part of the compiled one; one that is called by it and compiled by itself, too.
+    let resumed = subject.named(&[EventKind::PythonFunction], |name| {
+        name.rsplit_once("): ").is_some_and(|(_, function)| function.starts_with(RESUMED))
+    });
+    let mut breaks: Vec<EventId> = resumed;
+    if breaks.is_empty() {
+        let regions = subject.named(&spans, |name| name.starts_with(REGION));
+        let outermost: BTreeSet<EventId> = subject.outermost(&regions).into_iter().collect();
+        breaks = regions.into_iter().filter(|region| !outermost.contains(region)).collect();
+    }
+    if breaks.is_empty() {
+        return Vec::new();
+    }
+    let lookups = subject.named(&spans, |name| name.starts_with(LOOKUP));
+    let lookups = inside_regions(subject, &lookups);
+    let by_place = subject.by_place(&breaks);
+    // Which check belongs to which break is not told: they are shared out over the places.
+    let one_place = by_place.len() == 1;
+    let lookups = if one_place { lookups } else { Vec::new() };
+    by_place.into_iter().filter_map(|(place, of)| draft(subject, place, of, &lookups)).collect()
+}
+
+/// Checks within a compiled piece: those behind a break.
+fn inside_regions(subject: &Subject<'_>, lookups: &[EventId]) -> Vec<EventId> {
+    let of_region = |&lookup: &EventId| {
+        let trace = subject.trace();
+        trace.ancestors(lookup).any(|e| trace.name(e).starts_with(REGION))
+    };
+    lookups.iter().copied().filter(of_region).collect()
+}
+
+fn draft(subject: &Subject<'_>, mut place: Place, breaks: Vec<EventId>, lookups: &[EventId]) -> Option<Draft> {
+    let on_path = subject.path_inside(&subject.outermost(&breaks)).iter().filter(|&&ns| ns > 0).count();
+    let check_ns = (subject.setting("check_us") * 1e3) as i64;
+    let likely = subject.per_step(on_path as i64 * check_ns);
+    let worth = match subject.edit(Action::Remove, format!("operator:{LOOKUP}"), lookups) {
+        Some(edit) => Worth::Edits(vec![edit]),
+        None => Worth::Model { gain: Gain { ns: likely, low_ns: 0, high_ns: 3 * likely }, model: MODEL },
+    };
+    let per_step = breaks.len() as f64 / subject.steps() as f64;
+    let function = place.function.take();
+    let (origin, line) = function.as_deref().map_or((None, None), origin);
+    place.function = origin.map(str::to_owned).or(function.clone());
+    place.line = line.or(place.line);
+    place.operator = None;
+    Some(Draft {
+        title: format!("a compiled function is cut into pieces, {} in each step", counted(per_step)),
+        place,
+        facts: vec![Fact::count("breaks", breaks.len()), Fact::count("checks seen", lookups.len())],
+        events: breaks,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth,
+    })
+}
+
+fn counted(breaks: f64) -> String {
+    if breaks < 1.5 { "with a break".to_owned() } else { format!("with {breaks:.0} breaks") }
+}
+
+/// The function and line of a break: `torch_dynamo_resume_in_forward_at_12` goes on behind line 12 of `forward`.
+fn origin(function: &str) -> (Option<&str>, Option<u32>) {
+    let Some((name, line)) = function.strip_prefix(RESUMED).and_then(|rest| rest.rsplit_once("_at_")) else {
+        return (None, None);
+    };
+    (Some(name), line.parse().ok())
+}

@@ -1,0 +1,84 @@
+//! SL033: the profiler itself takes much of the time that it measures.
+
+use crate::critical_path::exact::Category;
+use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, TrackId, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL033",
+    name: "profiler-overhead",
+    area: Area::Measurement,
+    about: "the profiler takes so much time that host times cannot be trusted",
+    why: "Each recorded call costs some time of its own; where calls are short, that is most of what is seen.",
+    advice: "Record Python frames (with_stack, with_modules) only to find places, and times without; record fewer steps.",
+    example: ("profile(with_stack=True)", "profile()  # for times\nprofile(with_stack=True)  # for places"),
+    cost: "a second recording",
+    wrong_when: "The profiler is a faster one than assumed: what a frame costs is a setting.",
+    source: "field practice",
+    needs: &[],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 20.0,
+            range: (0.0, 100.0),
+            about: "least part of the window that the profiler takes, in percent",
+        },
+        Setting {
+            name: "frame_ns",
+            default: 500.0,
+            range: (0.0, 1e6),
+            about: "what the recording of a Python frame costs, in ns",
+        },
+    ],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    recorded(subject).into_iter().chain(frames(subject)).collect()
+}
+
+fn draft(title: String, facts: Vec<Fact>, events: Vec<EventId>, support: Support) -> Draft {
+    let (place, confidence, worth) = (Place::default(), Confidence::Medium, Worth::None);
+    Draft { title, place, events, facts, support, confidence, worth }
+}
+
+/// What the profiler says of itself.
+fn recorded(subject: &Subject<'_>) -> Option<Draft> {
+    let share = subject.percent(subject.path_of(Category::Profiler));
+    if share < subject.setting("share") {
+        return None;
+    }
+    let events = subject.named(&[EventKind::Overhead], |_| true);
+    let facts = vec![
+        Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+        Fact::count("pauses of the profiler", events.len()),
+    ];
+    let title = format!("the profiler's own work is {share:.0} % of the critical path");
+    Some(draft(title, facts, events, Support::Exact))
+}
+
+/// What its Python frames must have cost on the thread that has most of them.
+fn frames(subject: &Subject<'_>) -> Option<Draft> {
+    let trace = subject.trace();
+    let frames = subject.named(&[EventKind::PythonFunction], |_| true);
+    let mut per_track = vec![0usize; trace.tracks.len()];
+    for &frame in &frames {
+        per_track[trace.events.track[frame.index()].index()] += 1;
+    }
+    let (track, &most) = per_track.iter().enumerate().max_by_key(|&(i, count)| (*count, std::cmp::Reverse(i)))?;
+    let of_track: Vec<EventId> =
+        frames.into_iter().filter(|f| trace.events.track[f.index()] == TrackId::new(track)).collect();
+    let active = subject.total(&subject.outermost(&of_track)).max(1);
+    let share = (100.0 * most as f64 * subject.setting("frame_ns") / active as f64).min(100.0);
+    if of_track.is_empty() || share < subject.setting("share") {
+        return None;
+    }
+    let facts = vec![
+        Fact::count("Python frames", most),
+        Fact { name: "frames per µs", value: most as f64 * 1e3 / active as f64, unit: Unit::None },
+    ];
+    let title = format!("about {share:.0} % of the host's time may be the recording of {most} Python frames");
+    let mut found = draft(title, facts, Vec::new(), Support::Inferred);
+    found.confidence = Confidence::Low;
+    Some(found)
+}

@@ -1,0 +1,75 @@
+//! SL026: `torch.compile` still compiles in later steps.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Subject, Support, Worth};
+use stackline_model::names::is_compilation;
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL026",
+    name: "recompilation-in-steady-state",
+    area: Area::Host,
+    about: "torch.compile compiles in steps after the first",
+    why: "A compilation takes as long as many steps, and comes again with each new shape or value that the compiled code \
+          was not made for.",
+    advice: "See why with TORCH_LOGS=recompiles; torch.compile(dynamic=True) or mark_dynamic for sizes that change, padding to \
+             few sizes, no Python numbers that change in compiled code.",
+    example: ("model = torch.compile(model)", "model = torch.compile(model, dynamic=True)"),
+    cost: "one word; code for any size can be a little slower than code for one",
+    wrong_when: "All shapes have been seen soon, and the recording is of the beginning.",
+    source: "field practice",
+    needs: &[Need::Steps],
+    settings: &[],
+    check,
+};
+
+/// All parts of names of what compiles, in torch.profiler's traces.
+const COMPILES: &[&[&str]] = &[
+    &["entire_frame_compile"],
+    &["entire_backward_compile"],
+    &["_compile.compile_inner"],
+    &["torch/_dynamo/convert_frame.py(", "): _compile"],
+    &["torch/_inductor/compile_fx.py(", "): compile_fx"],
+    &["triton/compiler/compiler.py(", "): compile"],
+    &["torch/_inductor/", "): benchmark_all_configs"],
+];
+
+fn compiles(name: &str) -> bool {
+    is_compilation(name) || COMPILES.iter().any(|parts| super::fits(name, parts)) && !name.contains("_data: ")
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let steps = subject.later_steps();
+    let kinds = [EventKind::Operator, EventKind::Annotation, EventKind::PythonFunction];
+    let mut spans = subject.named(&kinds, compiles);
+    spans.retain(|&span| subject.step_of(steps, span).is_some());
+    let groups = subject.by_place(&subject.outermost(&spans)).into_iter();
+    groups.filter_map(|(place, of)| draft(subject, place, of)).collect()
+}
+
+fn draft(subject: &Subject<'_>, mut place: Place, spans: Vec<EventId>) -> Option<Draft> {
+    let steps = subject.later_steps();
+    let mut of_steps: Vec<usize> = spans.iter().filter_map(|&span| subject.step_of(steps, span)).collect();
+    of_steps.sort_unstable();
+    of_steps.dedup();
+    // The operators of a compilation say nothing of what is compiled.
+    place.operator = None;
+    let edit = subject.edit(Action::Remove, format!("operator:{}", subject.trace().name(spans[0])), &spans)?;
+    Some(Draft {
+        title: format!(
+            "torch.compile compiles in {} of the {} steps after the first, {:.0} ms each time",
+            of_steps.len(),
+            steps.len(),
+            subject.total(&spans) as f64 / 1e6 / spans.len().max(1) as f64
+        ),
+        place,
+        facts: vec![
+            Fact::count("compilations", spans.len()),
+            Fact::time("compiling, a step", subject.per_step(subject.total(&spans))),
+        ],
+        events: spans,
+        support: Support::Exact,
+        confidence: Confidence::High,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

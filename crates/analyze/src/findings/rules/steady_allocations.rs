@@ -1,0 +1,84 @@
+//! SL024: memory of the GPU is still allocated from the driver in later steps.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL024",
+    name: "allocations-in-steady-state",
+    area: Area::Memory,
+    about: "the driver is asked for memory of the GPU in steps after the first",
+    why: "Frameworks keep memory for reuse; asking the driver takes long, and giving back waits for the GPU. In steps that \
+          are all alike it means that memory is short, or in pieces, or given back by hand.",
+    advice: "No torch.cuda.empty_cache() in steps; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True for sizes that change; \
+             a smaller batch if memory runs short.",
+    example: ("for x in loader:\n    step(x)\n    torch.cuda.empty_cache()", "for x in loader:\n    step(x)"),
+    cost: "none; with a smaller batch, more steps",
+    wrong_when: "The inputs still grow, and the calls end once the largest was seen.",
+    source: "field practice",
+    needs: &[Need::RuntimeCalls, Need::Steps],
+    settings: &[Setting {
+        name: "steps",
+        default: 50.0,
+        range: (0.0, 100.0),
+        about: "least part of the steps after the first that ask for memory, in percent",
+    }],
+    check,
+};
+
+/// Calls that allocate and give back.
+const CALLS: &[&str] = &[
+    "cudaMalloc",
+    "cudaFree",
+    "cudaMallocHost",
+    "cudaHostAlloc",
+    "cudaFreeHost",
+    "cudaMallocManaged",
+    "cuMemAlloc",
+    "cuMemFree",
+    "cuMemCreate",
+    "cuMemMap",
+    "cuMemUnmap",
+    "cuMemRelease",
+    "hipMalloc",
+    "hipFree",
+    "hipHostMalloc",
+    "hipHostFree",
+    "hipExtMallocWithFlags",
+];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let is_call = |name: &str| CALLS.contains(&name.strip_suffix("_v2").unwrap_or(name));
+    let steps = subject.later_steps();
+    let mut calls = subject.named(&[EventKind::Runtime, EventKind::Driver], is_call);
+    calls.retain(|&call| subject.step_of(steps, call).is_some());
+    let mut of_steps: Vec<usize> = calls.iter().filter_map(|&call| subject.step_of(steps, call)).collect();
+    of_steps.sort_unstable();
+    of_steps.dedup();
+    let share = 100.0 * of_steps.len() as f64 / steps.len().max(1) as f64;
+    if of_steps.is_empty() || share < subject.setting("steps") {
+        return Vec::new();
+    }
+    let found = format!("in {} of the {} steps after the first", of_steps.len(), steps.len());
+    let by_place = subject.by_place(&calls).into_iter();
+    by_place.filter_map(|(place, of)| draft(subject, place, of, &found)).collect()
+}
+
+fn draft(subject: &Subject<'_>, place: crate::findings::Place, calls: Vec<EventId>, found: &str) -> Option<Draft> {
+    let names = subject.by_name(&calls);
+    let edit = subject.edit(Action::Remove, format!("call:{}", names.first()?.0), &calls)?;
+    let what: Vec<String> = names.iter().map(|(name, of)| format!("{} {name}", of.len())).collect();
+    Some(Draft {
+        title: format!("memory is asked of the driver {found}: {}", what.join(", ")),
+        place,
+        facts: vec![
+            Fact::count("calls", calls.len()),
+            Fact::time("in them, a step", subject.per_step(subject.total(&calls))),
+        ],
+        events: calls,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

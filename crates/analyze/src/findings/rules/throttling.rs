@@ -1,0 +1,114 @@
+//! SL034: the GPU's clock goes down, and kernels take longer.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::rule::is_clock;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{AttrValue, EventId, EventKind, StrId, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL034",
+    name: "throttling",
+    area: Area::Measurement,
+    about: "the clock of the GPU goes down within the window, and kernels get slower with it",
+    why: "A GPU that is too hot, or at the limit of its power, lowers its clock: the same work takes longer.",
+    advice: "Look at temperature, power limit and cooling (nvidia-smi -q -d PERFORMANCE, rocm-smi); compare runs with the \
+             clock locked (nvidia-smi -lgc).",
+    example: ("python train.py", "nvidia-smi -lgc 1410,1410\npython train.py"),
+    cost: "none in code; a locked clock may be lower than the highest one",
+    wrong_when: "The GPU had nothing to do and rested: then kernels do not take longer. Work changed at the same moment.",
+    source: "field practice",
+    needs: &[Need::GpuWork, Need::ClockCounters],
+    settings: &[
+        Setting {
+            name: "drop",
+            default: 10.0,
+            range: (1.0, 100.0),
+            about: "by how much the clock must be below its highest to be low, in percent",
+        },
+        Setting {
+            name: "slower",
+            default: 5.0,
+            range: (0.0, 1000.0),
+            about: "by how much the same kernels take longer while it is low, in percent",
+        },
+    ],
+    check,
+};
+
+/// The values of a counter over time.
+type Series = Vec<(i64, f64)>;
+
+/// So many runs of a kernel tell how long it takes.
+const RUNS: usize = 3;
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let found = clocks(subject).into_iter().filter_map(|(name, series)| draft(subject, name, &series));
+    // Of several clocks the one that tells most.
+    found.max_by(|a, b| a.facts[1].value.total_cmp(&b.facts[1].value)).into_iter().collect()
+}
+
+/// Values of clocks by counter and key, in time order.
+fn clocks<'a>(subject: &Subject<'a>) -> BTreeMap<&'a str, Series> {
+    let trace = subject.trace();
+    let mut found: BTreeMap<&str, Series> = BTreeMap::new();
+    for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Counter && is_clock(trace.name(e))) {
+        let value = trace.attrs.of(event).find_map(|(_, value)| AttrValue::as_f64(value));
+        if let Some(value) = value.filter(|v| v.is_finite() && *v > 0.0) {
+            found.entry(trace.name(event)).or_default().push((trace.events.start[event.index()], value));
+        }
+    }
+    for series in found.values_mut() {
+        series.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    }
+    found
+}
+
+fn draft(subject: &Subject<'_>, name: &str, series: &Series) -> Option<Draft> {
+    let trace = subject.trace();
+    let highest = series.iter().map(|&(_, value)| value).fold(0.0, f64::max);
+    let limit = highest * (1.0 - subject.setting("drop") / 100.0);
+    let is_low = |event: EventId| {
+        let before = series.partition_point(|&(at, _)| at <= trace.events.start[event.index()]).checked_sub(1);
+        before.is_some_and(|i| series[i].1 < limit)
+    };
+    let lowest = series.iter().map(|&(_, value)| value).fold(highest, f64::min);
+    let grid = trace.attr("grid");
+    let mut kernels: BTreeMap<(StrId, Option<StrId>), [Vec<EventId>; 2]> = BTreeMap::new();
+    for gpu in subject.gpu(|gpu| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel) {
+        let event = trace.gpu.event[gpu.index()];
+        let of = kernels.entry((trace.events.name[event.index()], grid.text(event))).or_default();
+        of[usize::from(is_low(event))].push(event);
+    }
+    let low: Vec<EventId> = kernels.values().flat_map(|[_, low]| low).copied().collect();
+    let slower = slower(subject, kernels.values())?;
+    if slower < 1.0 + subject.setting("slower") / 100.0 {
+        return None;
+    }
+    let edit = subject.edit(Action::Scale(1.0 / slower), format!("kernel:* while {name} is low"), &low)?;
+    let percent = 100.0 * (slower - 1.0);
+    Some(Draft {
+        title: format!(
+            "kernels take {percent:.0} % longer while {name} is below {limit:.0}: down to {lowest:.0} of {highest:.0}"
+        ),
+        place: crate::findings::Place::default(),
+        facts: vec![
+            Fact::count("kernels while it is low", low.len()),
+            Fact { name: "longer by", value: percent, unit: Unit::Percent },
+        ],
+        events: low,
+        support: Support::Inferred,
+        confidence: Confidence::Low,
+        worth: Worth::Edits(vec![edit]),
+    })
+}
+
+/// How many times as long the same kernels take while the clock is low; none if none ran at both clocks.
+fn slower<'k>(subject: &Subject<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<f64> {
+    let (mut is, mut would_be) = (0.0, 0.0);
+    for [high, low] in kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS) {
+        is += subject.total(low) as f64;
+        would_be += subject.total(high) as f64 / high.len() as f64 * low.len() as f64;
+    }
+    (would_be > 0.0).then(|| is / would_be)
+}

@@ -1,0 +1,139 @@
+//! SL031: some steps take longer than the others.
+
+use crate::critical_path::exact::Category;
+use crate::critical_path::exact::what_if::Gain;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, StrId, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL031",
+    name: "unstable-steps",
+    area: Area::Measurement,
+    about: "some steps take much longer than the others, and what grew in them",
+    why: "What holds up a few steps is lost in the mean of all; other ranks wait for the slow one each time.",
+    advice: "Look at the step that is named and at what grew in it: allocations, a compilation, garbage collection, data, \
+             another program on the machine.",
+    example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5:5"),
+    cost: "depends on the cause",
+    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths.",
+    source: "field practice",
+    needs: &[Need::Steps],
+    settings: &[
+        Setting {
+            name: "percent",
+            default: 15.0,
+            range: (1.0, 1000.0),
+            about: "by how much a step must be longer than the median of the steps, in percent",
+        },
+        Setting {
+            name: "deviations",
+            default: 5.0,
+            range: (0.0, 100.0),
+            about: "and by how many times the steps' median deviation from their median",
+        },
+    ],
+    check,
+};
+
+/// With fewer steps nobody knows what is usual.
+const LEAST_STEPS: usize = 4;
+
+const MODEL: &str = "model: the slow steps take the median of all";
+
+/// A step of the window: its number, start, end and event.
+type Timed = (i64, i64, i64, EventId);
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let (from, to) = subject.window();
+    let inside = |s: &&stackline_model::Step| s.start >= from && s.start < to && s.end > s.start;
+    let steps: Vec<Timed> =
+        subject.trace().steps.iter().filter(inside).map(|s| (s.number, s.start, s.end, s.event)).collect();
+    let usual = median(steps.iter().map(length).collect());
+    let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
+    let least =
+        (usual as f64 * subject.setting("percent") / 100.0).max(deviation as f64 * subject.setting("deviations"));
+    let slow: Vec<Timed> = steps.iter().copied().filter(|s| (length(s) - usual) as f64 > least).collect();
+    // Where every third step is slow, that is how the program is.
+    if steps.len() < LEAST_STEPS || slow.is_empty() || slow.len() * 3 > steps.len() {
+        return Vec::new();
+    }
+    vec![draft(subject, &steps, &slow, usual)]
+}
+
+fn length(step: &Timed) -> i64 {
+    step.2 - step.1
+}
+
+/// The lower one of two in the middle; 0 of none.
+fn median(mut values: Vec<i64>) -> i64 {
+    values.sort_unstable();
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+}
+
+fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> Draft {
+    let excess: i64 = slow.iter().map(|s| length(s) - usual).sum::<i64>() / steps.len() as i64;
+    let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
+    let (category, name, event) = grown(subject, steps, slow, worst);
+    let others =
+        if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
+    let in_what = if name.is_empty() { String::new() } else { format!(", most of it in {}", super::short(name)) };
+    Draft {
+        title: format!(
+            "step {} takes {:.1} ms, the median step {:.1} ms{others}: more {}{in_what}",
+            worst.0,
+            length(&worst) as f64 / 1e6,
+            usual as f64 / 1e6,
+            category.name().replace('_', " "),
+        ),
+        place: event.map(|event| subject.place(event)).unwrap_or_default(),
+        events: slow.iter().map(|s| s.3).collect(),
+        facts: vec![
+            Fact::count("slow steps", slow.len()),
+            Fact::count("steps", steps.len()),
+            Fact {
+                name: "longer by",
+                value: 100.0 * (length(&worst) - usual) as f64 / usual.max(1) as f64,
+                unit: Unit::Percent,
+            },
+        ],
+        support: Support::Exact,
+        confidence: Confidence::Low,
+        worth: Worth::Model { gain: Gain { ns: excess, low_ns: 0, high_ns: excess }, model: MODEL },
+    }
+}
+
+/// What the critical path of the worst step has more of than that of the usual steps: the category that grew most, the
+/// name in it that did, and its longest event there.
+fn grown<'a>(
+    subject: &Subject<'a>,
+    steps: &[Timed],
+    slow: &[Timed],
+    worst: Timed,
+) -> (Category, &'a str, Option<EventId>) {
+    let usual = (steps.len() - slow.len()).max(1) as i64;
+    // The worst step as often as there are usual ones, less those.
+    let weight = |s: &Timed| if *s == worst { usual } else { -i64::from(!slow.contains(s)) };
+    let weighed: Vec<(Timed, i64)> = steps.iter().map(|s| (*s, weight(s))).collect();
+    let mut more: BTreeMap<(Category, StrId), i64> = BTreeMap::new();
+    let mut longest: BTreeMap<StrId, (i64, EventId)> = BTreeMap::new();
+    let trace = subject.trace();
+    for hop in subject.path().hops.iter() {
+        let name = hop.event.some().map_or(StrId::NONE, |e| trace.events.name[e.index()]);
+        let first = weighed.partition_point(|(s, _)| s.2 <= hop.start);
+        for (step, weight) in weighed[first..].iter().take_while(|(s, _)| s.1 < hop.end) {
+            let ns = hop.end.min(step.2) - hop.start.max(step.1);
+            *more.entry((hop.category, name)).or_default() += ns * weight;
+            if *step == worst && hop.event.is_some() {
+                let known = longest.entry(name).or_default();
+                *known = (*known).max((ns, hop.event));
+            }
+        }
+    }
+    let of = |category: Category| -> i64 { more.iter().filter(|((c, _), _)| *c == category).map(|(_, ns)| ns).sum() };
+    let category = Category::ALL.into_iter().rev().max_by_key(|&c| of(c)).unwrap_or(Category::Unknown);
+    let names = more.iter().filter(|((c, name), _)| *c == category && name.is_some());
+    let name = names.max_by_key(|(_, ns)| **ns).map(|((_, name), _)| *name);
+    let event = name.and_then(|name| longest.get(&name)).map(|&(_, event)| event);
+    (category, name.map_or("", |name| trace.strings.get(name)), event)
+}
