@@ -3,6 +3,7 @@
 use super::place::{Place, PlaceKey, Places};
 use super::rule::Rule;
 use super::settings::Settings;
+use super::work::Launches;
 use crate::critical_path::exact::what_if::{Action, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
 use crate::kernel_type::{NameTypes, RULES};
@@ -21,12 +22,15 @@ pub(super) struct Ground<'a> {
     path: OnceLock<ExactPath>,
     on_path: OnceLock<FxHashMap<EventId, i64>>,
     places: OnceLock<Places<'a>>,
+    launches: OnceLock<Launches>,
+    gpu_ns: OnceLock<i64>,
 }
 
 impl<'a> Ground<'a> {
     pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { exact, window, steps, settings, path, on_path, places }
+        let (launches, gpu_ns) = (OnceLock::new(), OnceLock::new());
+        Self { exact, window, steps, settings, path, on_path, places, launches, gpu_ns }
     }
 }
 
@@ -160,6 +164,15 @@ impl<'a> Subject<'a> {
     /// The place of one event.
     pub fn place(&self, event: EventId) -> Place {
         self.places().place(self.places().key(event))
+    }
+
+    pub(super) fn launches(&self) -> &'a Launches {
+        self.ground.launches.get_or_init(|| Launches::new(self.trace()))
+    }
+
+    /// Length of all GPU work of the window, in ns; what runs at the same time counts each.
+    pub fn gpu_ns(&self) -> i64 {
+        *self.ground.gpu_ns.get_or_init(|| self.gpu(|_| true).iter().map(|g| self.dur(self.trace().gpu.event[g.index()])).sum())
     }
 
     fn places(&self) -> &'a Places<'a> {

@@ -2,13 +2,27 @@
 
 mod host_sync;
 mod hotspot;
+mod index_backward;
 mod layout_conversion;
 mod many_small_kernels;
+mod unfused_attention;
+mod unfused_loss;
+mod unfused_optimizer;
 
 use super::rule::Rule;
 
 /// Every rule, by code.
-pub const ALL: &[Rule] = &[hotspot::RULE, many_small_kernels::RULE, layout_conversion::RULE, host_sync::RULE];
+#[rustfmt::skip]
+pub const ALL: &[Rule] = &[
+    hotspot::RULE,
+    many_small_kernels::RULE,
+    layout_conversion::RULE,
+    host_sync::RULE,
+    index_backward::RULE,
+    unfused_loss::RULE,
+    unfused_attention::RULE,
+    unfused_optimizer::RULE,
+];
 
 /// The rule of a code or name.
 pub fn find(code: &str) -> Option<&'static Rule> {
