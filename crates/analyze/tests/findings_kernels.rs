@@ -171,3 +171,96 @@ fn cross_entropy_in_parts() {
     let no_loss = steps(|p| p.op("aten::_log_softmax", |p| p.kernel("softmax", 300)));
     assert_eq!(no_loss.of("SL013"), []);
 }
+
+/// Layers whose parameters are converted in each step.
+fn casts(parameter: bool) -> Program {
+    let shapes = json!({"Input Dims": [[8, 64], [256, 64], [256]], "Input type": ["float", "float", "float"]});
+    let cast = json!({"Input Dims": [if parameter { [256, 64] } else { [8, 64] }], "Input type": ["float"]});
+    steps(|p| {
+        p.op_with("aten::linear", shapes.clone(), |p| {
+            p.op("aten::to", |p| p.op_with("aten::_to_copy", cast.clone(), |p| p.kernel("bfloat16_copy_kernel", 90)));
+            p.op("aten::addmm", |p| p.kernel("gemm", 200));
+        });
+    })
+}
+
+#[test]
+fn parameters_converted_in_each_step() {
+    let repeated = casts(true);
+    insta::assert_snapshot!(text(&repeated.of("SL016")));
+    let once = steps(|p| p.op("aten::linear", |p| p.op("aten::addmm", |p| p.kernel("gemm", 200))));
+    assert_gain(&repeated, "SL016", &once, 1);
+    assert_eq!(casts(false).of("SL016"), [], "inputs are others in each step");
+}
+
+const REORDERS: &str = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda";
+
+fn copies(operator: &str, kernel: &str) -> Program {
+    steps(|p| {
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+        if !kernel.is_empty() {
+            p.op(operator, |p| p.op("aten::copy_", |p| p.kernel(kernel, 100)));
+        }
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+    })
+}
+
+#[test]
+fn copies_into_another_order() {
+    let reordered = copies("aten::contiguous", REORDERS);
+    insta::assert_snapshot!(text(&reordered.of("SL017")));
+    assert_gain(&reordered, "SL017", &copies("", ""), 1);
+    for (operator, kernel) in [("aten::index_copy_", REORDERS), ("aten::_to_copy", REORDERS), ("aten::clone", "Memcpy DtoD")] {
+        assert_eq!(copies(operator, kernel).of("SL017"), [], "{operator} {kernel}");
+    }
+}
+
+#[test]
+fn conversions_element_by_element() {
+    let general = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda";
+    let slow = copies("aten::_to_copy", general);
+    insta::assert_snapshot!(text(&slow.of("SL037")));
+    // 0.35 of 100 µs.
+    assert_eq!(gain(&slow, "SL037"), 35_000);
+    for kernel in [REORDERS, "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda"] {
+        assert_eq!(copies("aten::_to_copy", kernel).of("SL037"), [], "{kernel}");
+    }
+}
+
+fn product(kernel: &str, us: i64) -> Program {
+    steps(|p| {
+        p.op("aten::mm", |p| p.kernel(kernel, us));
+        p.op("aten::add", |p| p.kernel("add", 100));
+    })
+}
+
+#[test]
+fn products_without_tensor_cores() {
+    let float32 = product("ampere_sgemm_128x64_nn", 400);
+    insta::assert_snapshot!(text(&float32.of("SL018")));
+    assert_gain(&float32, "SL018", &product("ampere_bf16_s16816gemm_128x64", 200), 1);
+    for (kernel, us) in [("cutlass_80_tensorop_s1688gemm_256x64", 400), ("ampere_sgemm_32x32_sliced1x4_tn", 9)] {
+        assert_eq!(product(kernel, us).of("SL018"), [], "{kernel}");
+    }
+}
+
+fn with_backward(name: &str, forward_us: i64, backward_us: i64) -> Program {
+    let mut number = 0;
+    steps(|p| {
+        number += 1;
+        forward(p, name, number, |p| p.kernel("forward", forward_us));
+        p.op("aten::mm", |p| p.kernel("gemm", 500));
+        backward(p, "Backward0", number, |p| p.op("backward", |p| p.kernel("backward", backward_us)));
+    })
+}
+
+#[test]
+fn backward_much_slower_than_forward() {
+    let slow = with_backward("aten::embedding_bag", 50, 400);
+    insta::assert_snapshot!(text(&slow.of("SL006")));
+    // 400 µs become twice the 50 µs of the forward.
+    assert_eq!(gain(&slow, "SL006"), 300_000);
+    assert_gain(&slow, "SL006", &with_backward("aten::embedding_bag", 50, 100), 1);
+    assert_eq!(with_backward("aten::convolution", 200, 400).of("SL006"), []);
+    assert_eq!(with_backward("CheckpointFunction", 50, 400).of("SL006"), []);
+}

@@ -74,6 +74,8 @@ pub enum Need {
     InstructionSamples,
     /// Collective communication.
     Collectives,
+    /// What kind of GPU it is.
+    GpuModel,
 }
 
 impl Need {
@@ -91,6 +93,7 @@ impl Need {
             Self::BackwardLinks => "no links from forward to backward operators",
             Self::InstructionSamples => "no samples of GPU instructions",
             Self::Collectives => "no collectives",
+            Self::GpuModel => "no description of its GPUs",
         }
     }
 
@@ -105,6 +108,7 @@ impl Need {
             Self::Steps => trace.steps.len() >= 2,
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),
+            Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::Collectives => {
                 let mut types = crate::kernel_type::NameTypes::new(trace, crate::kernel_type::RULES);

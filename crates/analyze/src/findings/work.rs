@@ -71,6 +71,19 @@ impl<'a> Subject<'a> {
         operator.map_or("", |operator| trace.name(operator))
     }
 
+    /// What the trace says of its GPUs, as Kineto writes it: name, warp size and more.
+    pub fn gpus(&self) -> Vec<serde_json::Value> {
+        let text = self.trace().meta.entry("deviceProperties");
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// An argument that holds JSON, such as shapes.
+    pub fn json(&self, key: &str, event: EventId) -> Option<serde_json::Value> {
+        let trace = self.trace();
+        let value = trace.attr(key).get(event)?;
+        serde_json::from_str(value.as_str(&trace.strings)?).ok()
+    }
+
     /// The outermost operators that launch nothing but this GPU work: they go with it.
     pub fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
         let trace = self.trace();

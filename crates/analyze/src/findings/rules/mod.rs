@@ -1,10 +1,15 @@
 //! Rules: one file each, registered by one line here.
 
+mod backward_slower;
+mod copy_chains;
 mod host_sync;
 mod hotspot;
 mod index_backward;
 mod layout_conversion;
 mod many_small_kernels;
+mod no_tensor_cores;
+mod repeated_casts;
+mod slow_conversion;
 mod unfused_attention;
 mod unfused_loss;
 mod unfused_optimizer;
@@ -18,10 +23,15 @@ pub const ALL: &[Rule] = &[
     many_small_kernels::RULE,
     layout_conversion::RULE,
     host_sync::RULE,
+    backward_slower::RULE,
     index_backward::RULE,
     unfused_loss::RULE,
     unfused_attention::RULE,
     unfused_optimizer::RULE,
+    repeated_casts::RULE,
+    copy_chains::RULE,
+    no_tensor_cores::RULE,
+    slow_conversion::RULE,
 ];
 
 /// The rule of a code or name.
