@@ -110,7 +110,7 @@ fn what_fires_on_real_traces() {
         let bytes = std::fs::read(&file).unwrap();
         let trace = stackline_ingest::read_bytes(&name, &bytes, &Default::default()).unwrap();
         let at = std::time::Instant::now();
-        let Ok(found) = stackline_analyze::findings::find(&trace, &Default::default()) else { continue };
+        let Ok(found) = stackline_analyze::findings::find(&trace, &stackline_analyze::findings::Options { least_percent: -1.0, ..Default::default() }) else { continue };
         println!("== {name} step {} µs, {} steps, {:?}", found.step_ns / 1000, found.steps, at.elapsed());
         let mine = |f: &&stackline_analyze::findings::Finding| codes.as_ref().is_none_or(|c| c.iter().any(|c| c == f.rule.code));
         for f in found.findings.iter().filter(mine) {

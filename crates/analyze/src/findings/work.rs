@@ -1,8 +1,10 @@
 //! GPU work by what launched it.
 
+use super::place::Place;
 use super::subject::Subject;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
+use std::collections::BTreeMap;
 
 /// GPU work in the order in which each thread launched it: thread, start of the launch, the work.
 #[derive(Default)]
@@ -69,6 +71,24 @@ impl<'a> Subject<'a> {
         let trace = self.trace();
         let operator = trace.gpu.of_event(work).and_then(|gpu| trace.gpu.operator[gpu.index()].some());
         operator.map_or("", |operator| trace.name(operator))
+    }
+
+    /// Events by the code that they come from: calls of one function in modules of one class, such as all layers of a
+    /// network, count as one place; most time first.
+    pub fn by_code(&self, events: &[EventId]) -> Vec<(Place, Vec<EventId>)> {
+        let mut groups: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
+        for (mut place, events) in self.by_place(events) {
+            let class = |module: String| {
+                let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
+                class.strip_suffix('_').map_or(module.clone(), str::to_owned)
+            };
+            place.module = place.module.map(class);
+            groups.entry(place).or_default().extend(events);
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.iter_mut().for_each(|(_, events)| events.sort_unstable());
+        groups.sort_by_key(|(_, events)| std::cmp::Reverse(self.total(events)));
+        groups
     }
 
     /// What the trace says of its GPUs, as Kineto writes it: name, warp size and more.

@@ -39,7 +39,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         is_reordered && !is_converted
     };
     let copies: Vec<EventId> = copies.into_iter().filter(asked_for).collect();
-    subject.by_place(&copies).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
+    subject.by_code(&copies).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
 }
 
 /// Whether a kernel's name says that it copies elements one by one, without converting them.

@@ -82,7 +82,7 @@ fn draft(subject: &Subject<'_>, work: Vec<EventId>) -> Option<Draft> {
     let mut gone = subject.operators_of_nothing_else(&work);
     gone.extend(&work);
     let edit = subject.edit(Action::Remove, "operator:aten::to of parameters", &gone)?;
-    let (place, _) = subject.by_place(&work).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+    let (place, _) = subject.by_code(&work).into_iter().next()?;
     Some(Draft {
         title: format!(
             "conversions of parameters, {} a step, take {share:.0} % of the GPU's time",

@@ -36,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let conversions = subject.named(&[EventKind::Kernel], converts);
-    subject.by_place(&conversions).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
+    subject.by_code(&conversions).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
 }
 
 /// Whether a kernel's name is that of PyTorch's copy with types that are known only when it runs.

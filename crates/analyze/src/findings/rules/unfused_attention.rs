@@ -99,7 +99,7 @@ fn draft(subject: &Subject<'_>, between: Vec<EventId>, calls: &[EventId]) -> Opt
     let mut gone = subject.operators_of_nothing_else(&between);
     gone.extend(&between);
     let edit = subject.edit(Action::Remove, "operators between the products of attention", &gone)?;
-    let (place, _) = subject.by_place(calls).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+    let (place, _) = subject.by_code(calls).into_iter().next()?;
     let share = subject.percent_of_gpu(ns);
     Some(Draft {
         title: format!("attention in parts: what lies between its two products takes {share:.0} % of the GPU's time"),
