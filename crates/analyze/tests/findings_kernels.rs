@@ -110,9 +110,16 @@ fn what_fires_on_real_traces() {
         let bytes = std::fs::read(&file).unwrap();
         let trace = stackline_ingest::read_bytes(&name, &bytes, &Default::default()).unwrap();
         let at = std::time::Instant::now();
-        let Ok(found) = stackline_analyze::findings::find(&trace, &stackline_analyze::findings::Options { least_percent: -1.0, ..Default::default() }) else { continue };
+        let Ok(found) = stackline_analyze::findings::find(
+            &trace,
+            &stackline_analyze::findings::Options { least_percent: -1.0, ..Default::default() },
+        ) else {
+            continue;
+        };
         println!("== {name} step {} µs, {} steps, {:?}", found.step_ns / 1000, found.steps, at.elapsed());
-        let mine = |f: &&stackline_analyze::findings::Finding| codes.as_ref().is_none_or(|c| c.iter().any(|c| c == f.rule.code));
+        let mine = |f: &&stackline_analyze::findings::Finding| {
+            codes.as_ref().is_none_or(|c| c.iter().any(|c| c == f.rule.code))
+        };
         for f in found.findings.iter().filter(mine) {
             println!("{}", text(std::slice::from_ref(f)));
         }
@@ -210,7 +217,9 @@ fn copies_into_another_order() {
     let reordered = copies("aten::contiguous", REORDERS);
     insta::assert_snapshot!(text(&reordered.of("SL017")));
     assert_gain(&reordered, "SL017", &copies("", ""), 1);
-    for (operator, kernel) in [("aten::index_copy_", REORDERS), ("aten::_to_copy", REORDERS), ("aten::clone", "Memcpy DtoD")] {
+    for (operator, kernel) in
+        [("aten::index_copy_", REORDERS), ("aten::_to_copy", REORDERS), ("aten::clone", "Memcpy DtoD")]
+    {
         assert_eq!(copies(operator, kernel).of("SL017"), [], "{operator} {kernel}");
     }
 }
@@ -222,7 +231,8 @@ fn conversions_element_by_element() {
     insta::assert_snapshot!(text(&slow.of("SL037")));
     // 0.35 of 100 µs.
     assert_eq!(gain(&slow, "SL037"), 35_000);
-    for kernel in [REORDERS, "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda"] {
+    for kernel in [REORDERS, "void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16_copy_kernel_cuda"]
+    {
         assert_eq!(copies("aten::_to_copy", kernel).of("SL037"), [], "{kernel}");
     }
 }
@@ -263,4 +273,107 @@ fn backward_much_slower_than_forward() {
     assert_gain(&slow, "SL006", &with_backward("aten::embedding_bag", 50, 100), 1);
     assert_eq!(with_backward("aten::convolution", 200, 400).of("SL006"), []);
     assert_eq!(with_backward("CheckpointFunction", 50, 400).of("SL006"), []);
+}
+
+fn stalled(reasons: &serde_json::Value, us: i64) -> Program {
+    steps(|p| {
+        p.op("aten::mul", |p| {
+            p.launch(("cudaLaunchKernel", "kernel"), "mul", us, 7, json!({"stall_reasons": reasons}));
+        });
+        p.op("aten::mm", |p| p.kernel("gemm", 100));
+    })
+}
+
+#[test]
+fn kernels_that_stall() {
+    let memory = stalled(&json!({"memory_dependency": 600, "selected": 300, "barrier": 100}), 400);
+    insta::assert_snapshot!(text(&memory.of("SL008")));
+    // Half of 60 % of 400 µs.
+    assert_eq!(gain(&memory, "SL008"), 120_000);
+    let busy = stalled(&json!({"memory_dependency": 200, "selected": 700, "barrier": 100}), 400);
+    assert_eq!(busy.of("SL008"), []);
+    assert!(product("gemm", 100).findings().unchecked.iter().any(|u| u.rule.code == "SL008"));
+}
+
+fn blocks(threads: [i64; 3], us: i64) -> Program {
+    steps(|p| {
+        p.op("aten::mul", |p| p.launch(("cudaLaunchKernel", "kernel"), "mul", us, 7, json!({"block": threads})));
+        p.op("aten::mm", |p| p.kernel("gemm", 100));
+    })
+}
+
+#[test]
+fn blocks_that_leave_lanes_idle() {
+    let odd = blocks([48, 1, 1], 400);
+    insta::assert_snapshot!(text(&odd.of("SL035")));
+    // 48 threads take two groups of 32: 300 µs were enough.
+    assert_gain(&odd, "SL035", &blocks([64, 1, 1], 300), 1);
+    assert_eq!(gain(&blocks([4, 4, 1], 400), "SL035"), 200_000);
+    assert_eq!(blocks([8, 4, 2], 400).of("SL035"), []);
+}
+
+fn partly_compiled(kernels: &[&str]) -> Program {
+    steps(|p| {
+        for _ in 0..5 {
+            p.op("triton_poi_fused_add_0", |p| p.kernel("triton_poi_fused_add_0", 20));
+        }
+        for _ in 0..10 {
+            for kernel in kernels {
+                p.op("aten::mul", |p| p.kernel(kernel, 20));
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 20));
+        }
+    })
+}
+
+#[test]
+fn chains_beside_compiled_code() {
+    let eager = "void at::native::vectorized_elementwise_kernel<4, add>";
+    let chains = partly_compiled(&[eager, eager, eager]);
+    insta::assert_snapshot!(text(&chains.of("SL036")));
+    assert_gain(&chains, "SL036", &partly_compiled(&[eager]), 1);
+    assert_eq!(partly_compiled(&["gemm", eager, "gemm"]).of("SL036"), []);
+}
+
+fn launching(host_us: i64, kernel_us: i64) -> Program {
+    steps(|p| {
+        for _ in 0..100 {
+            p.op("aten::add", |p| {
+                p.work(host_us);
+                p.kernel("add", kernel_us);
+            });
+        }
+    })
+}
+
+#[test]
+fn launches_that_the_gpu_waits_for() {
+    let slow = launching(8, 3);
+    insta::assert_snapshot!(text(&slow.of("SL012")));
+    // 100 operators of 16 µs become 4 µs each.
+    assert!((gain(&slow, "SL012") - 1_200_000).abs() <= 20_000);
+    assert_eq!(launching(8, 25).of("SL012"), [], "the GPU has enough to do");
+    assert_eq!(launching(8, 50).of("SL012"), []);
+}
+
+fn masks(host_us: i64, launches: usize) -> Program {
+    steps(|p| {
+        p.python("train.py(30): build_mask", |p| {
+            for _ in 0..launches {
+                p.work(host_us / launches as i64);
+                p.op("aten::fill_", |p| p.kernel("fill", 5));
+            }
+        });
+        p.op("aten::mm", |p| p.kernel("gemm", 300));
+    })
+}
+
+#[test]
+fn work_of_the_host_that_all_wait_for() {
+    let slow = masks(1000, 1);
+    insta::assert_snapshot!(text(&slow.of("SL005")));
+    // Half of 1010 µs.
+    assert!((gain(&slow, "SL005") - 505_000).abs() <= 3000);
+    assert_eq!(masks(1000, 20).of("SL005"), [], "its launches are slow: another rule's");
+    assert_eq!(masks(20, 1).of("SL005"), []);
 }

@@ -172,7 +172,15 @@ impl<'a> Subject<'a> {
 
     /// Length of all GPU work of the window, in ns; what runs at the same time counts each.
     pub fn gpu_ns(&self) -> i64 {
-        *self.ground.gpu_ns.get_or_init(|| self.gpu(|_| true).iter().map(|g| self.dur(self.trace().gpu.event[g.index()])).sum())
+        *self
+            .ground
+            .gpu_ns
+            .get_or_init(|| self.gpu(|_| true).iter().map(|g| self.dur(self.trace().gpu.event[g.index()])).sum())
+    }
+
+    /// Whether an event is a call of a function of the user's own code.
+    pub fn is_own_frame(&self, event: EventId) -> bool {
+        self.places().is_own_frame(event)
     }
 
     fn places(&self) -> &'a Places<'a> {

@@ -12,7 +12,10 @@ pub(super) const RULE: Rule = Rule {
     why: "After transpose, permute, expand or slicing a tensor is not contiguous: such a copy reads and writes all of it.",
     advice: "Choose layouts in which the next operator takes the tensor as it is: einsum, a transposed weight, one permute instead \
              of several, repeat only after the product, or torch.compile, which reads in the other order while it computes.",
-    example: ("k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)", "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)"),
+    example: (
+        "k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
+        "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
+    ),
     cost: "some thought on the order of dimensions",
     wrong_when: "The next kernel needs this order and is slower without: then only a part of the gain is had.",
     source: "field practice",

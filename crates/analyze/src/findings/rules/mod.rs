@@ -1,15 +1,20 @@
 //! Rules: one file each, registered by one line here.
 
 mod backward_slower;
+mod block_size;
 mod copy_chains;
+mod eager_not_compiled;
 mod host_sync;
+mod host_work;
 mod hotspot;
 mod index_backward;
+mod launch_bound;
 mod layout_conversion;
 mod many_small_kernels;
 mod no_tensor_cores;
 mod repeated_casts;
 mod slow_conversion;
+mod stalled_kernels;
 mod unfused_attention;
 mod unfused_loss;
 mod unfused_optimizer;
@@ -23,14 +28,19 @@ pub const ALL: &[Rule] = &[
     many_small_kernels::RULE,
     layout_conversion::RULE,
     host_sync::RULE,
+    host_work::RULE,
     backward_slower::RULE,
     index_backward::RULE,
+    stalled_kernels::RULE,
+    launch_bound::RULE,
     unfused_loss::RULE,
     unfused_attention::RULE,
     unfused_optimizer::RULE,
     repeated_casts::RULE,
     copy_chains::RULE,
     no_tensor_cores::RULE,
+    block_size::RULE,
+    eager_not_compiled::RULE,
     slow_conversion::RULE,
 ];
 

@@ -12,7 +12,10 @@ pub(super) const RULE: Rule = Rule {
     why: "PyTorch's general copy kernel decides the type of each element while it runs, and loads and stores one at a time.",
     advice: "Fuse the conversion with its neighbours (torch.compile, a fused norm), keep the tensor in one type, or use a version of \
              PyTorch that has a vectorised kernel for this pair of types.",
-    example: ("x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)", "norm = torch.nn.RMSNorm(dim)  # or torch.compile"),
+    example: (
+        "x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)",
+        "norm = torch.nn.RMSNorm(dim)  # or torch.compile",
+    ),
     cost: "a few lines",
     wrong_when: "The tensor is not contiguous: then no kernel is vectorised. The gain supposes `scale` of the time.",
     source: "DeepContext table 3 (Llama 3); the scale: conversions of the same size in both directions on H100 and MI300",
