@@ -296,8 +296,13 @@ fn kernels_that_stall() {
 }
 
 fn blocks(threads: [i64; 3], us: i64) -> Program {
+    grid([4, 64, 1], threads, us)
+}
+
+fn grid(blocks: [i64; 3], threads: [i64; 3], us: i64) -> Program {
+    let args = json!({"grid": blocks, "block": threads});
     steps(|p| {
-        p.op("aten::mul", |p| p.launch(("cudaLaunchKernel", "kernel"), "mul", us, 7, json!({"block": threads})));
+        p.op("aten::mul", |p| p.launch(("cudaLaunchKernel", "kernel"), "mul", us, 7, args.clone()));
         p.op("aten::mm", |p| p.kernel("gemm", 100));
     })
 }
@@ -310,6 +315,7 @@ fn blocks_that_leave_lanes_idle() {
     assert_gain(&odd, "SL035", &blocks([64, 1, 1], 300), 1);
     assert_eq!(gain(&blocks([4, 4, 1], 400), "SL035"), 200_000);
     assert_eq!(blocks([8, 4, 2], 400).of("SL035"), []);
+    assert_eq!(grid([1, 1, 1], [1, 1, 1], 400).of("SL035"), [], "one block does not fill the GPU anyway");
 }
 
 fn partly_compiled(kernels: &[&str]) -> Program {

@@ -54,6 +54,21 @@ impl<'a> Subject<'a> {
         threads.map(of_window).collect()
     }
 
+    /// How long any GPU work ran in the window, in ns.
+    pub fn gpu_busy_ns(&self) -> i64 {
+        let trace = self.trace();
+        let (from, to) = self.window();
+        let span = |&e: &EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
+        let mut spans: Vec<(i64, i64)> = trace.gpu.event.iter().filter(|&&e| self.is_timed(e)).map(span).collect();
+        spans.sort_unstable();
+        let (mut busy, mut until) = (0, from);
+        for (start, end) in spans {
+            busy += (end - start.max(until)).max(0);
+            until = until.max(end);
+        }
+        busy
+    }
+
     /// A time of GPU work in percent of that of all GPU work of the window.
     pub fn percent_of_gpu(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.gpu_ns().max(1) as f64

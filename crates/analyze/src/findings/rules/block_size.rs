@@ -19,12 +19,20 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "The kernel is bound by memory or runs few blocks. The gain supposes that idle lanes are put to use.",
     source: "DeepContext table 3 (U-Net on MI250 and A100: threads per block)",
     needs: &[Need::GpuWork, Need::GpuModel],
-    settings: &[Setting {
-        name: "share",
-        default: 2.0,
-        range: (0.0, 100.0),
-        about: "least part of the GPU's busy time that the kernel takes, in percent",
-    }],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 2.0,
+            range: (0.0, 100.0),
+            about: "least part of the GPU's busy time that the kernel takes, in percent",
+        },
+        Setting {
+            name: "blocks",
+            default: 64.0,
+            range: (1.0, 1e9),
+            about: "least blocks of a launch: few do not fill the GPU anyway",
+        },
+    ],
     check,
 };
 
@@ -34,7 +42,10 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let hot = subject.by_name(&kernels).into_iter();
     let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
     hot.filter_map(|(name, of)| {
-        let partial = |&kernel: &EventId| threads(subject, kernel).is_some_and(|n| n > 0 && n % group != 0);
+        let partial = |&kernel: &EventId| {
+            product(subject, "block", kernel).is_some_and(|n| n > 0 && n % group != 0)
+                && product(subject, "grid", kernel).is_some_and(|n| n as f64 >= subject.setting("blocks"))
+        };
         let of: Vec<EventId> = of.into_iter().filter(partial).collect();
         draft(subject, name, of, group)
     })
@@ -54,16 +65,16 @@ fn group_size(gpus: &[Value]) -> Option<i64> {
     if let [size] = sizes[..] { size } else { None }
 }
 
-/// Threads of a block.
-fn threads(subject: &Subject<'_>, kernel: EventId) -> Option<i64> {
-    let block = subject.json("block", kernel)?;
-    block.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
+/// Threads of a block, or blocks of a grid.
+fn product(subject: &Subject<'_>, key: &str, kernel: EventId) -> Option<i64> {
+    let sizes = subject.json(key, kernel)?;
+    sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
 }
 
 fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>, group: i64) -> Option<Draft> {
     let ns = subject.total(&kernels);
     let share = subject.percent_of_gpu(ns);
-    let threads = threads(subject, *kernels.first()?)?;
+    let threads = product(subject, "block", *kernels.first()?)?;
     if share < subject.setting("share") {
         return None;
     }

@@ -44,14 +44,15 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         }
     }
     gone.sort_unstable();
-    subject.by_code(&gone).into_iter().filter_map(|(place, gone)| draft(subject, place, gone, compiled)).collect()
+    draft(subject, gone, compiled).into_iter().collect()
 }
 
-fn draft(subject: &Subject<'_>, place: crate::findings::Place, gone: Vec<EventId>, compiled: usize) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, gone: Vec<EventId>, compiled: usize) -> Option<Draft> {
     let per_step = gone.len() / subject.steps();
     if (per_step as f64) < subject.setting("kernels") {
         return None;
     }
+    let (place, _) = subject.by_code(&gone).into_iter().next()?;
     let mut all = subject.operators_of_nothing_else(&gone);
     all.extend(&gone);
     let edit = subject.edit(Action::Remove, "elementwise kernels that are not compiled", &all)?;

@@ -40,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
             name: "launch_us",
             default: 200.0,
             range: (0.0, 1e6),
-            about: "least host time per launch, in µs: below, it is the launching that is slow",
+            about: "least host time per call and launch, in µs: below, it is the launching that is slow",
         },
     ],
     check,
@@ -57,6 +57,10 @@ struct Group {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
+    // Some recordings know of the GPU only that it was called.
+    if subject.gpu_ns() == 0 {
+        return Vec::new();
+    }
     let mut by_span: FxHashMap<EventId, i64> = FxHashMap::default();
     for hop in subject.path().hops.iter().filter(|hop| hop.event.is_some()) {
         if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
@@ -93,9 +97,16 @@ fn draft(subject: &Subject<'_>, name: &str, Group { spans, on_path_ns }: Group) 
     let is_other = OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name);
     // A span that mostly calls others is not what takes the time.
     let is_own = subject.total(&spans) <= 2 * on_path_ns;
-    let per_launch = on_path_ns as f64 / 1e3 / (work.len().max(1)) as f64;
+    let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
+    // What happens once, in a trace without steps, is how a program begins.
+    let is_start = spans.len() < 2 && subject.trace().steps.is_empty();
     let is_slow = on_path_ns as f64 >= subject.setting("times") * gpu_ns as f64;
-    if is_other || !is_own || !is_slow || share < subject.setting("share") || per_launch < subject.setting("launch_us")
+    if is_start
+        || is_other
+        || !is_own
+        || !is_slow
+        || share < subject.setting("share")
+        || per_launch < subject.setting("launch_us")
     {
         return None;
     }

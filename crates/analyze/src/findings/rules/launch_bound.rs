@@ -28,6 +28,18 @@ pub(super) const RULE: Rule = Rule {
             range: (0.0, 100.0),
             about: "least part of the critical path that is the host's launching, in percent",
         },
+        Setting {
+            name: "idle",
+            default: 30.0,
+            range: (0.0, 100.0),
+            about: "least part of the time in which the GPU does nothing, in percent",
+        },
+        Setting {
+            name: "launch_us",
+            default: 200.0,
+            range: (0.0, 1e6),
+            about: "longest host time per kernel, in µs: above, it is other work of the host",
+        },
         Setting { name: "kernels", default: 30.0, range: (1.0, 1e6), about: "least kernels of a step" },
         Setting {
             name: "mean_us",
@@ -74,7 +86,9 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
     let launching: i64 =
         [HostOperator, HostPython, HostRuntime, LaunchLatency].map(|c| subject.path_of(c)).iter().sum();
     let share = subject.percent(launching);
-    if share < subject.setting("share") {
+    let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
+    let idle = 100.0 - subject.percent(subject.gpu_busy_ns());
+    if share < subject.setting("share") || idle < subject.setting("idle") || per_launch > subject.setting("launch_us") {
         return None;
     }
     let edit = subject.edit(Action::Scale(subject.setting("scale")), "operators that launch", &operators)?;
