@@ -22,7 +22,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on the work",
     wrong_when: "Recording makes it slow: Python frames cost time of their own. The gain is that of half its time.",
     source: "DeepContext 4.3, CPU latency analysis",
-    needs: &[Need::GpuWork],
+    needs: &[Need::GpuWork, Need::RuntimeCalls],
     settings: &[
         Setting {
             name: "share",
@@ -90,8 +90,15 @@ fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
     }
 }
 
+/// What a first call takes longer than the others: libraries load and tune their kernels.
+fn first_call_ns(subject: &Subject<'_>, spans: &[EventId]) -> i64 {
+    let [first, others @ ..] = spans else { return 0 };
+    let mean = subject.total(others) / others.len().max(1) as i64;
+    if others.is_empty() { 0 } else { (subject.dur(*first) - mean).max(0) }
+}
+
 fn draft(subject: &Subject<'_>, name: &str, Group { spans, on_path_ns }: Group) -> Option<Draft> {
-    let share = subject.percent(on_path_ns);
+    let share = subject.percent(on_path_ns - first_call_ns(subject, &spans).min(on_path_ns));
     let work: Vec<EventId> = spans.iter().flat_map(|&span| subject.launched_in(span)).collect();
     let gpu_ns = subject.total(&work);
     let is_other = OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name);

@@ -48,13 +48,13 @@ struct Group {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let kernels = subject.named(&[EventKind::Kernel], |name| name.contains("indexing_backward"));
-    let mut nodes: Vec<EventId> = kernels.iter().filter_map(|&kernel| backward_of_index(subject, kernel)).collect();
-    nodes.sort_unstable();
-    nodes.dedup();
+    // Which operator of a backward names its forward depends on the version: that is asked of the kernel.
+    let node = |&kernel: &EventId| Some((backward_of_index(subject, kernel)?, kernel));
+    let nodes: BTreeMap<EventId, EventId> = kernels.iter().filter_map(node).collect();
     let mut by_place: BTreeMap<Place, Group> = BTreeMap::new();
     let mut seen = FxHashSet::default();
-    for node in nodes {
-        let forward = subject.forward_of(node).filter(|&f| trace.name(f).starts_with("aten::index"));
+    for (node, kernel) in nodes {
+        let forward = subject.forward_of(kernel).filter(|&f| trace.name(f).starts_with("aten::index"));
         let group = by_place.entry(subject.place(forward.unwrap_or(node))).or_default();
         group.backward.extend(subject.launched_in(node));
         if let Some(forward) = forward.filter(|&f| seen.insert(f)) {

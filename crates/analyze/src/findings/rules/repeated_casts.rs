@@ -36,25 +36,22 @@ const LAYERS: &[&str] =
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let mut by_cast: BTreeMap<(String, Option<EventId>), Vec<EventId>> = BTreeMap::new();
-    let mut in_steps: BTreeMap<String, usize> = BTreeMap::new();
-    for work in subject.gpu(|g| trace.kind(trace.gpu.event[g.index()]).is_gpu_work()) {
-        let work = trace.gpu.event[work.index()];
-        if let Some((shape, layer)) = cast_of_parameter(subject, work) {
-            *in_steps.entry(shape.clone()).or_default() += 1;
-            by_cast.entry((shape, Some(layer))).or_default().push(work);
+    let mut by_shape: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
+    for gpu in subject.gpu(|_| true) {
+        let work = trace.gpu.event[gpu.index()];
+        if let Some(shape) = shape_of_parameter(subject, work) {
+            by_shape.entry(shape).or_default().push(work);
         }
     }
     let least = subject.steps().max(2);
-    let repeated = |shape: &String| in_steps.get(shape).is_some_and(|&count| count >= least);
-    let casts = by_cast.into_iter().filter(|((shape, _), _)| repeated(shape));
-    let mut work: Vec<EventId> = casts.flat_map(|(_, work)| work).collect();
+    let repeated = by_shape.into_values().filter(|casts| casts.len() >= least);
+    let mut work: Vec<EventId> = repeated.flatten().collect();
     work.sort_unstable();
     draft(subject, work).into_iter().collect()
 }
 
-/// If GPU work converts a parameter of a layer: its shape, and the layer's operator.
-fn cast_of_parameter(subject: &Subject<'_>, work: EventId) -> Option<(String, EventId)> {
+/// If GPU work converts a parameter of a layer: its shape.
+fn shape_of_parameter(subject: &Subject<'_>, work: EventId) -> Option<String> {
     let trace = subject.trace();
     let is_operator = |e: &EventId| trace.kind(*e) == EventKind::Operator;
     let mut around = subject.stack(work).filter(is_operator).skip_while(|&e| trace.name(e) != "aten::_to_copy");
@@ -70,7 +67,7 @@ fn cast_of_parameter(subject: &Subject<'_>, work: EventId) -> Option<(String, Ev
     let inputs = subject.json("Input Dims", layer)?;
     let inputs = inputs.as_array()?;
     let is_parameter = inputs.first() != Some(&shape) && inputs.iter().skip(1).take(2).any(|input| *input == shape);
-    is_parameter.then(|| (shape.to_string(), layer))
+    is_parameter.then(|| shape.to_string())
 }
 
 fn draft(subject: &Subject<'_>, work: Vec<EventId>) -> Option<Draft> {
