@@ -119,6 +119,9 @@ fn findings_corpus_kernels() {
         ("nvidia-h100-bert-small", "SL012", true),
         // What takes the time is tuning and loading of kernels.
         ("amd-mi300-normalization", "SL012", false),
+        ("amd-mi300-normalization", "SL005", false),
+        // The thread waits for others, without a record of it.
+        ("mtia-inference", "SL005", false),
         // The text encoders are not compiled, the transformer is.
         ("amd-mi300-sd3.5-diffusion", "SL036", true),
         // A gradient of 7.8 ms by an unaligned product, whose forward takes 0.3 ms.

@@ -46,6 +46,12 @@ impl<'a> Subject<'a> {
         self.launches().between(events.track[span.index()], from, to).iter().map(|&(.., work)| work)
     }
 
+    /// Whether the thread of an event launched GPU work in the window.
+    pub fn is_on_launching_thread(&self, event: EventId) -> bool {
+        let (from, to) = self.window();
+        !self.launches().between(self.trace().events.track[event.index()], from, to).is_empty()
+    }
+
     /// GPU work of the window, per thread in the order in which that launched it.
     pub fn launch_order(&self) -> Vec<Vec<EventId>> {
         let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);

@@ -84,7 +84,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
     let trace = subject.trace();
     match trace.kind(event) {
-        EventKind::Annotation => true,
+        // Elsewhere its time may be a wait for other threads, of which nothing is recorded.
+        EventKind::Annotation => subject.is_on_launching_thread(event),
         EventKind::PythonFunction => trace.name(event).starts_with(MODULE_PREFIX) || subject.is_own_frame(event),
         _ => false,
     }
