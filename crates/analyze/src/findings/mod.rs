@@ -11,6 +11,7 @@ pub mod rules;
 mod settings;
 mod subject;
 mod tables;
+mod work;
 
 pub use finding::{Confidence, Draft, Fact, Finding, REPLAY, Support, Worth};
 pub use place::Place;

@@ -116,6 +116,12 @@ impl<'a> Places<'a> {
         self.kinds.get(name.index()).copied().unwrap_or(NameKind::Other)
     }
 
+    /// Whether an event is a call of a function of the user's own code.
+    pub(super) fn is_own_frame(&self, event: EventId) -> bool {
+        self.trace.kind(event) == EventKind::PythonFunction
+            && self.kind(self.trace.events.name[event.index()]) == NameKind::OwnFrame
+    }
+
     /// The place of an event: of GPU work that of its launch.
     pub(super) fn key(&self, event: EventId) -> PlaceKey {
         let trace = self.trace;

@@ -78,6 +78,8 @@ pub enum Need {
     Collectives,
     /// Counters of the clocks of GPUs.
     ClockCounters,
+    /// What kind of GPU it is.
+    GpuModel,
 }
 
 /// Whether a counter's name says that it is a clock's.
@@ -103,6 +105,7 @@ impl Need {
             Self::InstructionSamples => "no samples of GPU instructions",
             Self::Collectives => "no collectives",
             Self::ClockCounters => "no counters of the GPU's clocks",
+            Self::GpuModel => "no description of its GPUs",
         }
     }
 
@@ -118,6 +121,7 @@ impl Need {
             Self::Steps => trace.steps.len() >= 2,
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),
+            Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {
                 let is_clock: Vec<bool> = trace.strings.iter().map(is_clock).collect();

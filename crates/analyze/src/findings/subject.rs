@@ -3,6 +3,7 @@
 use super::place::{Place, PlaceKey, Places};
 use super::rule::Rule;
 use super::settings::Settings;
+use super::work::Launches;
 use crate::critical_path::exact::what_if::{Action, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
 use crate::kernel_type::{NameTypes, RULES};
@@ -21,12 +22,15 @@ pub(super) struct Ground<'a> {
     path: OnceLock<ExactPath>,
     on_path: OnceLock<FxHashMap<EventId, i64>>,
     places: OnceLock<Places<'a>>,
+    launches: OnceLock<Launches>,
+    gpu_ns: OnceLock<i64>,
 }
 
 impl<'a> Ground<'a> {
     pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { exact, window, steps, settings, path, on_path, places }
+        let (launches, gpu_ns) = (OnceLock::new(), OnceLock::new());
+        Self { exact, window, steps, settings, path, on_path, places, launches, gpu_ns }
     }
 }
 
@@ -102,13 +106,19 @@ impl<'a> Subject<'a> {
     pub fn counts(&self, event: EventId) -> bool {
         let trace = self.trace();
         let events = &trace.events;
-        if !events.is_plausible(event) || !events.has(event, flags::HAS_DURATION) {
+        if !self.is_timed(event) {
             return false;
         }
         let gpu = if trace.kind(event).is_gpu_work() { trace.gpu.of_event(event) } else { None };
         let launch = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some());
         let (from, to) = self.window();
         (from..to).contains(&events.start[launch.unwrap_or(event).index()])
+    }
+
+    /// Whether an event has times that can be believed.
+    pub(super) fn is_timed(&self, event: EventId) -> bool {
+        let events = &self.trace().events;
+        events.is_plausible(event) && events.has(event, flags::HAS_DURATION)
     }
 
     /// Events of the window of some kinds whose name passes a test; each name is tested once.
@@ -160,6 +170,23 @@ impl<'a> Subject<'a> {
     /// The place of one event.
     pub fn place(&self, event: EventId) -> Place {
         self.places().place(self.places().key(event))
+    }
+
+    pub(super) fn launches(&self) -> &'a Launches {
+        self.ground.launches.get_or_init(|| Launches::new(self.trace()))
+    }
+
+    /// Length of all GPU work of the window, in ns; what runs at the same time counts each.
+    pub fn gpu_ns(&self) -> i64 {
+        *self
+            .ground
+            .gpu_ns
+            .get_or_init(|| self.gpu(|_| true).iter().map(|g| self.dur(self.trace().gpu.event[g.index()])).sum())
+    }
+
+    /// Whether an event is a call of a function of the user's own code.
+    pub fn is_own_frame(&self, event: EventId) -> bool {
+        self.places().is_own_frame(event)
     }
 
     fn places(&self) -> &'a Places<'a> {

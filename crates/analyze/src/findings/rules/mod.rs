@@ -1,24 +1,38 @@
 //! Rules: one file each, registered by one line here.
 
+mod backward_slower;
+mod block_size;
 mod collective_not_overlapped;
 mod collective_waits;
+mod copy_chains;
 mod dataloader_starved;
+mod eager_not_compiled;
 mod find_unused_parameters;
 mod garbage_collection;
 mod graph_breaks;
 mod host_sync;
+mod host_work;
 mod hotspot;
+mod index_backward;
 mod kernel_outliers;
+mod launch_bound;
 mod layout_conversion;
 mod logging_in_step;
 mod many_small_kernels;
+mod no_tensor_cores;
 mod pageable_copies;
 mod preprocessing;
 mod profiler_overhead;
 mod recompilation;
+mod repeated_casts;
+mod slow_conversion;
 mod small_uploads;
+mod stalled_kernels;
 mod steady_allocations;
 mod throttling;
+mod unfused_attention;
+mod unfused_loss;
+mod unfused_optimizer;
 mod unstable_steps;
 
 use super::rule::Rule;
@@ -29,9 +43,20 @@ pub const ALL: &[Rule] = &[
     many_small_kernels::RULE,
     layout_conversion::RULE,
     host_sync::RULE,
+    host_work::RULE,
+    backward_slower::RULE,
+    index_backward::RULE,
+    stalled_kernels::RULE,
     dataloader_starved::RULE,
     preprocessing::RULE,
     pageable_copies::RULE,
+    launch_bound::RULE,
+    unfused_loss::RULE,
+    unfused_attention::RULE,
+    unfused_optimizer::RULE,
+    repeated_casts::RULE,
+    copy_chains::RULE,
+    no_tensor_cores::RULE,
     collective_not_overlapped::RULE,
     find_unused_parameters::RULE,
     collective_waits::RULE,
@@ -45,6 +70,9 @@ pub const ALL: &[Rule] = &[
     kernel_outliers::RULE,
     profiler_overhead::RULE,
     throttling::RULE,
+    block_size::RULE,
+    eager_not_compiled::RULE,
+    slow_conversion::RULE,
 ];
 
 /// The rule of a code or name.

@@ -1,0 +1,96 @@
+//! SL006: the backward of an operator takes much longer than its forward.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::kernel_type::KernelType;
+use rustc_hash::FxHashSet;
+use stackline_model::EventId;
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL006",
+    name: "backward-much-slower",
+    area: Area::Kernels,
+    about: "the backward of an operator takes several times its forward on the GPU",
+    why: "Most backward operators do up to twice the work of their forward; much more means a slow algorithm: ordered sums, \
+          colliding additions, poor layouts.",
+    advice: "Look at the kernels of the backward: use another operator that computes the same, allow algorithms that are not \
+             deterministic, or change the layout of what it reads.",
+    example: ("y = table[indices]", "y = table.index_select(0, indices)"),
+    cost: "depends on the operator",
+    wrong_when: "The backward has to do more, as with recomputation or views. The gain is that of a backward of twice the forward.",
+    source: "DeepContext 4.3 and 6.1, forward/backward operator analysis",
+    needs: &[Need::GpuWork, Need::BackwardLinks],
+    settings: &[
+        Setting {
+            name: "times",
+            default: 3.0,
+            range: (1.0, 1000.0),
+            about: "how many times the forward the backward must take",
+        },
+        Setting {
+            name: "share",
+            default: 2.0,
+            range: (0.0, 100.0),
+            about: "least part of the GPU's busy time that the backward takes, in percent",
+        },
+    ],
+    check,
+};
+
+/// What the backward would take at best, times the forward.
+const USUAL: f64 = 2.0;
+
+#[derive(Default)]
+struct Group {
+    forward: Vec<EventId>,
+    backward: Vec<EventId>,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let mut types = subject.kernel_types();
+    let mut seen = FxHashSet::default();
+    let mut groups: BTreeMap<(Place, &str), Group> = BTreeMap::new();
+    for (from, to, _) in trace.backward.iter().filter(|(from, to, _)| subject.counts(*from) && subject.counts(*to)) {
+        let name = trace.name(from);
+        // Indexing has a rule of its own; checkpoints run their forward again.
+        if name == "aten::index" || name.contains("Checkpoint") {
+            continue;
+        }
+        let mut computes = |work: &EventId| types.of_event(*work) == KernelType::Computation && seen.insert(*work);
+        let forward: Vec<EventId> = subject.launched_in(from).filter(&mut computes).collect();
+        let backward: Vec<EventId> = subject.launched_in(to).filter(&mut computes).collect();
+        let group = groups.entry((subject.place(from), name)).or_default();
+        group.forward.extend(forward);
+        group.backward.extend(backward);
+    }
+    groups.into_iter().filter_map(|((place, name), group)| draft(subject, place, name, group)).collect()
+}
+
+fn draft(subject: &Subject<'_>, place: Place, name: &str, Group { forward, backward }: Group) -> Option<Draft> {
+    let (forward_ns, backward_ns) = (subject.total(&forward), subject.total(&backward));
+    let times = backward_ns as f64 / forward_ns.max(1) as f64;
+    let share = subject.percent_of_gpu(backward_ns);
+    // What does nothing in its forward is a view: its backward has to.
+    if forward_ns == 0 || times < subject.setting("times") || share < subject.setting("share") {
+        return None;
+    }
+    let edit = subject.edit(Action::Scale((USUAL / times).min(1.0)), format!("backward of {name}"), &backward)?;
+    Some(Draft {
+        title: format!(
+            "the backward of {} takes {times:.1} times its forward, {share:.0} % of the GPU's time; if it took twice",
+            super::short(name)
+        ),
+        place,
+        facts: vec![
+            Fact::time("forward, a step", subject.per_step(forward_ns)),
+            Fact::time("backward, a step", subject.per_step(backward_ns)),
+            Fact::count("kernels of the backward", backward.len()),
+        ],
+        events: backward,
+        support: Support::Exact,
+        confidence: Confidence::Low,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,101 @@
+//! SL035: kernels whose blocks do not fill the groups in which the GPU runs threads.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use serde_json::Value;
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL035",
+    name: "block-size",
+    area: Area::Kernels,
+    about: "a hot kernel's blocks have a number of threads that leaves lanes of the GPU idle",
+    why: "GPUs run threads in groups, 32 on NVIDIA's and 64 on AMD's data-centre GPUs: a group that is not full takes as long as a \
+          full one.",
+    advice: "Choose a multiple of the group's size for the threads of a block: num_warps of a Triton kernel, the block of a \
+             kernel of your own; otherwise report it to the library.",
+    example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
+    cost: "one number, and a measurement",
+    wrong_when: "The kernel is bound by memory or runs few blocks. The gain supposes that idle lanes are put to use.",
+    source: "DeepContext table 3 (U-Net on MI250 and A100: threads per block)",
+    needs: &[Need::GpuWork, Need::GpuModel],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 2.0,
+            range: (0.0, 100.0),
+            about: "least part of the GPU's busy time that the kernel takes, in percent",
+        },
+        Setting {
+            name: "blocks",
+            default: 64.0,
+            range: (1.0, 1e9),
+            about: "least blocks of a launch: few do not fill the GPU anyway",
+        },
+    ],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let Some(group) = group_size(&subject.gpus()) else { return Vec::new() };
+    let kernels = subject.named(&[EventKind::Kernel], |_| true);
+    let hot = subject.by_name(&kernels).into_iter();
+    let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
+    hot.filter_map(|(name, of)| {
+        let partial = |&kernel: &EventId| {
+            product(subject, "block", kernel).is_some_and(|n| n > 0 && n % group != 0)
+                && product(subject, "grid", kernel).is_some_and(|n| n as f64 >= subject.setting("blocks"))
+        };
+        let of: Vec<EventId> = of.into_iter().filter(partial).collect();
+        draft(subject, name, of, group)
+    })
+    .collect()
+}
+
+/// Threads that run as one, where all GPUs of the trace have the same.
+fn group_size(gpus: &[Value]) -> Option<i64> {
+    let of = |gpu: &Value| match (gpu["warpSize"].as_i64(), gpu["name"].as_str()) {
+        (Some(size), _) if size > 0 => Some(size),
+        (_, Some(name)) if name.contains("NVIDIA") || name.contains("Tesla") => Some(32),
+        (_, Some(name)) if name.contains("Instinct") => Some(64),
+        _ => None,
+    };
+    let mut sizes: Vec<Option<i64>> = gpus.iter().map(of).collect();
+    sizes.dedup();
+    if let [size] = sizes[..] { size } else { None }
+}
+
+/// Threads of a block, or blocks of a grid.
+fn product(subject: &Subject<'_>, key: &str, kernel: EventId) -> Option<i64> {
+    let sizes = subject.json(key, kernel)?;
+    sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
+}
+
+fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>, group: i64) -> Option<Draft> {
+    let ns = subject.total(&kernels);
+    let share = subject.percent_of_gpu(ns);
+    let threads = product(subject, "block", *kernels.first()?)?;
+    if share < subject.setting("share") {
+        return None;
+    }
+    let lanes = (threads + group - 1) / group * group;
+    let edit = subject.edit(Action::Scale(threads as f64 / lanes as f64), format!("kernel:{name}"), &kernels)?;
+    let (place, _) = subject.by_code(&kernels).into_iter().next()?;
+    Some(Draft {
+        title: format!(
+            "{} runs blocks of {threads} threads, and the GPU {group} at a time: {:.0} % of its lanes are idle",
+            super::short(name),
+            100.0 * (lanes - threads) as f64 / lanes as f64
+        ),
+        place,
+        facts: vec![
+            Fact::count("calls", kernels.len()),
+            Fact::count("threads of a block", threads as usize),
+            Fact::time("together, a step", subject.per_step(ns)),
+        ],
+        events: kernels,
+        support: Support::Exact,
+        confidence: Confidence::Low,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

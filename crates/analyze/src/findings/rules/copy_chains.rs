@@ -1,0 +1,72 @@
+//! SL017: copies that only put tensors in order.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::EventId;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL017",
+    name: "copy-chains",
+    area: Area::Copies,
+    about: "contiguous(), reshape() and clone() copy tensors whose elements lie in another order",
+    why: "After transpose, permute, expand or slicing a tensor is not contiguous: such a copy reads and writes all of it.",
+    advice: "Choose layouts in which the next operator takes the tensor as it is: einsum, a transposed weight, one permute instead \
+             of several, repeat only after the product, or torch.compile, which reads in the other order while it computes.",
+    example: (
+        "k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
+        "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
+    ),
+    cost: "some thought on the order of dimensions",
+    wrong_when: "The next kernel needs this order and is slower without: then only a part of the gain is had.",
+    source: "field practice",
+    needs: &[Need::GpuWork, Need::Operators],
+    settings: &[Setting {
+        name: "share",
+        default: 2.0,
+        range: (0.0, 100.0),
+        about: "least part of the GPU's busy time that copies of one place take, in percent",
+    }],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let copies = subject.named(&[stackline_model::EventKind::Kernel], is_reordering);
+    let asked_for = |&work: &EventId| {
+        let mut names = subject.stack(work).map(|e| trace.name(e));
+        let mut is_reordered = false;
+        let is_converted = names.any(|name| {
+            is_reordered |= matches!(name, "aten::contiguous" | "aten::reshape" | "aten::clone");
+            matches!(name, "aten::_to_copy" | "aten::to")
+        });
+        is_reordered && !is_converted
+    };
+    let copies: Vec<EventId> = copies.into_iter().filter(asked_for).collect();
+    subject.by_code(&copies).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
+}
+
+/// Whether a kernel's name says that it copies elements one by one, without converting them.
+fn is_reordering(name: &str) -> bool {
+    name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
+}
+
+fn draft(subject: &Subject<'_>, place: Place, work: Vec<EventId>) -> Option<Draft> {
+    let ns = subject.total(&work);
+    let share = subject.percent_of_gpu(ns);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let operator = place.operator.clone().unwrap_or_else(|| "copies".to_owned());
+    let mut gone = subject.operators_of_nothing_else(&work);
+    gone.extend(&work);
+    let edit = subject.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
+    Some(Draft {
+        title: format!("{} copies tensors into another order: {share:.0} % of the GPU's time", super::short(&operator)),
+        place,
+        facts: vec![Fact::count("copies", work.len()), Fact::time("together, a step", subject.per_step(ns))],
+        events: work,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,135 @@
+//! SL005: code that takes the host much longer than the GPU, while all wait for it.
+
+use crate::critical_path::exact::Category;
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::FxHashMap;
+use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX, is_compilation};
+use stackline_model::{EventId, EventKind, StrId};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL005",
+    name: "cpu-much-longer-than-gpu",
+    area: Area::Host,
+    about: "a function, module or annotated stretch keeps the host busy, the GPU does next to nothing for it, and all wait",
+    why: "While the host works on something else it launches nothing.",
+    advice: "Do this work in a loader's worker or another thread, on the GPU, less often, or once before the loop.",
+    example: (
+        "def step(batch):\n    mask = build_mask(batch)  # Python loop",
+        "mask = batch.mask  # built by the loader's workers",
+    ),
+    cost: "depends on the work",
+    wrong_when: "Recording makes it slow: Python frames cost time of their own. The gain is that of half its time.",
+    source: "DeepContext 4.3, CPU latency analysis",
+    needs: &[Need::GpuWork, Need::RuntimeCalls],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 10.0,
+            range: (0.0, 100.0),
+            about: "least part of the time that it is what all wait for, in percent",
+        },
+        Setting {
+            name: "times",
+            default: 10.0,
+            range: (1.0, 1e6),
+            about: "how many times its GPU work the host's time must be",
+        },
+        Setting {
+            name: "launch_us",
+            default: 200.0,
+            range: (0.0, 1e6),
+            about: "least host time per call and launch, in µs: below, it is the launching that is slow",
+        },
+    ],
+    check,
+};
+
+/// Stretches that other rules look at.
+const OF_OTHERS: &[&str] = &[STEP_PREFIX, "Optimizer.", "enumerate(DataLoader)", "PyTorch Profiler"];
+
+#[derive(Default)]
+struct Group {
+    spans: Vec<EventId>,
+    on_path_ns: i64,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    // Some recordings know of the GPU only that it was called.
+    if subject.gpu_ns() == 0 {
+        return Vec::new();
+    }
+    let mut by_span: FxHashMap<EventId, i64> = FxHashMap::default();
+    for hop in subject.path().hops.iter().filter(|hop| hop.event.is_some()) {
+        if matches!(hop.category, Category::HostOperator | Category::HostPython | Category::HostRuntime)
+            && let Some(span) = subject.stack(hop.event).find(|&e| is_span(subject, e))
+        {
+            *by_span.entry(span).or_default() += hop.end - hop.start;
+        }
+    }
+    let mut spans: Vec<(EventId, i64)> = by_span.into_iter().collect();
+    spans.sort_unstable();
+    let mut groups: BTreeMap<StrId, Group> = BTreeMap::new();
+    for (span, ns) in spans {
+        let group = groups.entry(trace.events.name[span.index()]).or_default();
+        group.spans.push(span);
+        group.on_path_ns += ns;
+    }
+    groups.into_iter().filter_map(|(name, group)| draft(subject, trace.strings.get(name), group)).collect()
+}
+
+/// Whether an event is a stretch of code that a reader would know.
+fn is_span(subject: &Subject<'_>, event: EventId) -> bool {
+    let trace = subject.trace();
+    match trace.kind(event) {
+        // Elsewhere its time may be a wait for other threads, of which nothing is recorded.
+        EventKind::Annotation => subject.is_on_launching_thread(event),
+        EventKind::PythonFunction => trace.name(event).starts_with(MODULE_PREFIX) || subject.is_own_frame(event),
+        _ => false,
+    }
+}
+
+/// What a first call takes longer than the others: libraries load and tune their kernels.
+fn first_call_ns(subject: &Subject<'_>, spans: &[EventId]) -> i64 {
+    let [first, others @ ..] = spans else { return 0 };
+    let mean = subject.total(others) / others.len().max(1) as i64;
+    if others.is_empty() { 0 } else { (subject.dur(*first) - mean).max(0) }
+}
+
+fn draft(subject: &Subject<'_>, name: &str, Group { spans, on_path_ns }: Group) -> Option<Draft> {
+    let share = subject.percent(on_path_ns - first_call_ns(subject, &spans).min(on_path_ns));
+    let work: Vec<EventId> = spans.iter().flat_map(|&span| subject.launched_in(span)).collect();
+    let gpu_ns = subject.total(&work);
+    let is_other = OF_OTHERS.iter().any(|prefix| name.starts_with(prefix)) || is_compilation(name);
+    // A span that mostly calls others is not what takes the time.
+    let is_own = subject.total(&spans) <= 2 * on_path_ns;
+    let per_launch = on_path_ns as f64 / 1e3 / work.len().max(spans.len()) as f64;
+    // What happens once, in a trace without steps, is how a program begins.
+    let is_start = spans.len() < 2 && subject.trace().steps.is_empty();
+    let is_slow = on_path_ns as f64 >= subject.setting("times") * gpu_ns as f64;
+    if is_start
+        || is_other
+        || !is_own
+        || !is_slow
+        || share < subject.setting("share")
+        || per_launch < subject.setting("launch_us")
+    {
+        return None;
+    }
+    let edit = subject.edit(Action::Scale(0.5), format!("host work of {name}"), &spans)?;
+    Some(Draft {
+        title: format!("all wait for {} {share:.0} % of the time; if it took half", super::short(name)),
+        place: subject.place(spans[0]),
+        facts: vec![
+            Fact::count("calls", spans.len()),
+            Fact::time("on the critical path, a step", subject.per_step(on_path_ns)),
+            Fact::time("its GPU work, a step", subject.per_step(gpu_ns)),
+        ],
+        events: spans,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,111 @@
+//! SL012: the host launches more slowly than the GPU computes.
+
+use crate::critical_path::exact::Category;
+use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+use std::collections::BTreeSet;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL012",
+    name: "launch-bound",
+    area: Area::Host,
+    about: "the GPU waits because the host takes longer to launch its kernels than it takes to run them",
+    why: "An operator costs the host some microseconds in Python and the framework; a short kernel is done before the next comes.",
+    advice: "Launch less: torch.compile(mode=\"reduce-overhead\") or CUDA graphs replay all launches at once; larger batches make \
+             kernels longer.",
+    example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
+    cost: "one line and compilation; graphs need the same shapes in each step",
+    wrong_when: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
+                 that `scale` of the time of operators is left.",
+    source: "field practice; DeepContext 6.3, kernel fusion analysis",
+    needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Operators],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 30.0,
+            range: (0.0, 100.0),
+            about: "least part of the critical path that is the host's launching, in percent",
+        },
+        Setting {
+            name: "idle",
+            default: 30.0,
+            range: (0.0, 100.0),
+            about: "least part of the time in which the GPU does nothing, in percent",
+        },
+        Setting {
+            name: "launch_us",
+            default: 200.0,
+            range: (0.0, 1e6),
+            about: "longest host time per kernel, in µs: above, it is other work of the host",
+        },
+        Setting { name: "kernels", default: 30.0, range: (1.0, 1e6), about: "least kernels of a step" },
+        Setting {
+            name: "mean_us",
+            default: 30.0,
+            range: (0.0, 1000.0),
+            about: "longest mean of kernels that are short, in µs",
+        },
+        Setting {
+            name: "scale",
+            default: 0.25,
+            range: (0.0, 1.0),
+            about: "what is left of the host's time of operators that launch",
+        },
+    ],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let kernels = subject.named(&[EventKind::Kernel], |_| true);
+    let mean_us = subject.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
+    let per_step = kernels.len() / subject.steps();
+    if (per_step as f64) < subject.setting("kernels") || mean_us > subject.setting("mean_us") {
+        return Vec::new();
+    }
+    let waits = waits(subject);
+    let outermost = |&kernel: &EventId| subject.stack(kernel).filter(|&e| trace.kind(e) == EventKind::Operator).last();
+    let operators: BTreeSet<EventId> = kernels.iter().filter_map(outermost).collect();
+    let holds_no_wait = |e: &EventId| !waits.contains(e);
+    let operators: Vec<EventId> = operators.into_iter().filter(holds_no_wait).collect();
+    draft(subject, operators, (per_step, mean_us)).into_iter().collect()
+}
+
+/// Operators in which the host waits for the GPU.
+fn waits(subject: &Subject<'_>) -> BTreeSet<EventId> {
+    use CallKind::{DeviceSync, EventSync, Free, StreamSync};
+    let is_wait = |name: &str| matches!(kind_of_name(name), Some(DeviceSync | EventSync | StreamSync | Free));
+    let calls = subject.named(&[EventKind::Runtime, EventKind::Driver], is_wait);
+    calls.into_iter().flat_map(|call| subject.stack(call)).collect()
+}
+
+fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (usize, f64)) -> Option<Draft> {
+    use Category::{HostOperator, HostPython, HostRuntime, LaunchLatency};
+    let launching: i64 =
+        [HostOperator, HostPython, HostRuntime, LaunchLatency].map(|c| subject.path_of(c)).iter().sum();
+    let share = subject.percent(launching);
+    let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
+    let idle = 100.0 - subject.percent(subject.gpu_busy_ns());
+    if share < subject.setting("share") || idle < subject.setting("idle") || per_launch > subject.setting("launch_us") {
+        return None;
+    }
+    let edit = subject.edit(Action::Scale(subject.setting("scale")), "operators that launch", &operators)?;
+    let (place, _) = subject.by_code(&operators).into_iter().next()?;
+    Some(Draft {
+        title: format!(
+            "{share:.0} % of the time all wait for the host, which launches {per_step} kernels a step of {mean_us:.1} µs"
+        ),
+        place,
+        facts: vec![
+            Fact::time("host on the critical path, a step", subject.per_step(launching)),
+            Fact::time("operators that launch, a step", subject.per_step(subject.total(&operators))),
+            Fact::time("GPU work, a step", subject.per_step(subject.gpu_ns())),
+        ],
+        events: operators,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

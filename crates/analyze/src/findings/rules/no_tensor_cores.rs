@@ -1,0 +1,96 @@
+//! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use serde_json::Value;
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL018",
+    name: "no-tensor-cores",
+    area: Area::Kernels,
+    about: "matrix products or convolutions run in float32 without the GPU's tensor cores",
+    why: "Tensor cores compute products in TF32, bfloat16 or float16 at 8 times the rate of float32 or more.",
+    advice: "Allow TF32 (from A100 on) by torch.set_float32_matmul_precision(\"high\"), or use autocast with bfloat16 or float16; \
+             keep dimensions multiples of 8.",
+    example: ("y = x @ w", "torch.set_float32_matmul_precision(\"high\")\ny = x @ w"),
+    cost: "one line; products are less exact (TF32 keeps 10 bits of the mantissa)",
+    wrong_when: "The results need full float32, or the products are bound by memory. The gain supposes `scale` of their time; \
+                 large products gain more, small ones nothing.",
+    source: "field practice; NVIDIA's and PyTorch's guides for mixed precision",
+    needs: &[Need::GpuWork, Need::GpuModel],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 5.0,
+            range: (0.0, 100.0),
+            about: "least part of the GPU's busy time that is reported, in percent",
+        },
+        Setting {
+            name: "kernel_us",
+            default: 10.0,
+            range: (0.0, 1e6),
+            about: "shortest kernel that is expected to gain, in µs",
+        },
+        Setting {
+            name: "scale",
+            default: 0.5,
+            range: (0.0, 1.0),
+            about: "what is left of their time with tensor cores",
+        },
+    ],
+    check,
+};
+
+/// Parts of names of kernels that compute products in float32 without tensor cores, in lower case.
+const FLOAT32: &[&str] =
+    &["sgemm", "scudnn", "gemm_f32f32_f32f32", "dgrad_engine<float", "wgrad_alg0_engine<float", "dgrad2d_alg1_1<float"];
+/// Parts of names of those that use them, though their name has one of the others.
+const TENSOR_CORES: &[&str] = &["tensorop", "tf32", "884", "1688", "16816", "bf16", "f16"];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let gpus = subject.gpus();
+    let Some(model) = gpus.iter().find(|gpu| has_tensor_cores(gpu)) else { return Vec::new() };
+    let mut kernels = subject.named(&[EventKind::Kernel], |name| {
+        let name = name.to_ascii_lowercase();
+        FLOAT32.iter().any(|part| name.contains(part)) && !TENSOR_CORES.iter().any(|part| name.contains(part))
+    });
+    let least = (subject.setting("kernel_us") * 1e3) as i64;
+    kernels.retain(|&kernel| subject.dur(kernel) >= least);
+    draft(subject, model["name"].as_str().unwrap_or("the GPU"), kernels).into_iter().collect()
+}
+
+/// NVIDIA's from Volta on, but for the GTX 16 series.
+fn has_tensor_cores(gpu: &Value) -> bool {
+    let name = gpu["name"].as_str().unwrap_or_default();
+    let by_name = ["V100", "A100", "H100", "H200", "B200", "RTX"].iter().any(|model| name.contains(model));
+    let by_number = gpu["computeMajor"].as_i64().is_some_and(|major| major >= 7);
+    let is_amd = name.contains("AMD") || name.contains("Instinct") || name.contains("Radeon");
+    (by_name || by_number) && !is_amd && !name.contains("GTX 16")
+}
+
+fn draft(subject: &Subject<'_>, model: &str, kernels: Vec<EventId>) -> Option<Draft> {
+    let ns = subject.total(&kernels);
+    let share = subject.percent_of_gpu(ns);
+    if kernels.is_empty() || share < subject.setting("share") {
+        return None;
+    }
+    let scale = subject.setting("scale");
+    let edit = subject.edit(Action::Scale(scale), "kernel:~sgemm|scudnn", &kernels)?;
+    let (place, _) = subject.by_code(&kernels).into_iter().next()?;
+    Some(Draft {
+        title: format!(
+            "products in float32 without tensor cores take {share:.0} % of the time of {model}; if they took {scale} times as long"
+        ),
+        place,
+        facts: vec![
+            Fact::count("kernels", kernels.len()),
+            Fact::time("together, a step", subject.per_step(ns)),
+            Fact::time("mean", ns / kernels.len() as i64),
+        ],
+        events: kernels,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,95 @@
+//! SL016: parameters are converted to a lower precision in each step.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL016",
+    name: "repeated-casts",
+    area: Area::Copies,
+    about: "autocast converts the same parameters in each step",
+    why: "Autocast keeps parameters in float32 and converts each of them to a lower precision anew, step after step.",
+    advice: "For inference, convert the model once. For training, keep parameters in bfloat16 with an optimizer that is made for \
+             it, or accumulate more samples under one autocast context, which converts each parameter once.",
+    example: (
+        "with torch.autocast(\"cuda\", torch.bfloat16):\n    y = model(x)",
+        "model = model.to(torch.bfloat16)\ny = model(x.to(torch.bfloat16))",
+    ),
+    cost: "one line for inference; for training, accuracy must be watched",
+    wrong_when: "Training needs parameters in float32 and the optimizer does not keep a copy in lower precision.",
+    source: "field practice; PyTorch's autocast keeps conversions only until its context ends",
+    needs: &[Need::GpuWork, Need::Operators, Need::Shapes],
+    settings: &[Setting {
+        name: "share",
+        default: 1.0,
+        range: (0.0, 100.0),
+        about: "least part of the GPU's busy time that is reported, in percent",
+    }],
+    check,
+};
+
+/// Operators whose inputs from the second on are parameters.
+const LAYERS: &[&str] =
+    &["aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::_convolution", "aten::convolution"];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let mut by_shape: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
+    for gpu in subject.gpu(|_| true) {
+        let work = trace.gpu.event[gpu.index()];
+        if let Some(shape) = shape_of_parameter(subject, work) {
+            by_shape.entry(shape).or_default().push(work);
+        }
+    }
+    let least = subject.steps().max(2);
+    let repeated = by_shape.into_values().filter(|casts| casts.len() >= least);
+    let mut work: Vec<EventId> = repeated.flatten().collect();
+    work.sort_unstable();
+    draft(subject, work).into_iter().collect()
+}
+
+/// If GPU work converts a parameter of a layer: its shape.
+fn shape_of_parameter(subject: &Subject<'_>, work: EventId) -> Option<String> {
+    let trace = subject.trace();
+    let is_operator = |e: &EventId| trace.kind(*e) == EventKind::Operator;
+    let mut around = subject.stack(work).filter(is_operator).skip_while(|&e| trace.name(e) != "aten::_to_copy");
+    let cast = around.next()?;
+    let layer = around.find(|&e| trace.name(e) != "aten::to")?;
+    if !LAYERS.contains(&trace.name(layer)) {
+        return None;
+    }
+    let shape = subject.json("Input Dims", cast)?.get(0)?.clone();
+    if subject.json("Input type", cast).is_some_and(|types| types.get(0).is_some_and(|t| t != "float")) {
+        return None;
+    }
+    let inputs = subject.json("Input Dims", layer)?;
+    let inputs = inputs.as_array()?;
+    let is_parameter = inputs.first() != Some(&shape) && inputs.iter().skip(1).take(2).any(|input| *input == shape);
+    is_parameter.then(|| shape.to_string())
+}
+
+fn draft(subject: &Subject<'_>, work: Vec<EventId>) -> Option<Draft> {
+    let ns = subject.total(&work);
+    let share = subject.percent_of_gpu(ns);
+    if work.is_empty() || share < subject.setting("share") {
+        return None;
+    }
+    let mut gone = subject.operators_of_nothing_else(&work);
+    gone.extend(&work);
+    let edit = subject.edit(Action::Remove, "operator:aten::to of parameters", &gone)?;
+    let (place, _) = subject.by_code(&work).into_iter().next()?;
+    Some(Draft {
+        title: format!(
+            "conversions of parameters, {} a step, take {share:.0} % of the GPU's time",
+            work.len() / subject.steps()
+        ),
+        place,
+        facts: vec![Fact::count("conversions", work.len()), Fact::time("together, a step", subject.per_step(ns))],
+        events: work,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

@@ -1,0 +1,67 @@
+//! SL037: conversions of a tensor's type by kernels that handle one element at a time.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL037",
+    name: "slow-dtype-conversion",
+    area: Area::Copies,
+    about: "kernels convert a tensor's type element by element",
+    why: "PyTorch's general copy kernel decides the type of each element while it runs, and loads and stores one at a time.",
+    advice: "Fuse the conversion with its neighbours (torch.compile, a fused norm), keep the tensor in one type, or use a version of \
+             PyTorch that has a vectorised kernel for this pair of types.",
+    example: (
+        "x = x.to(torch.float32)\nx = x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps)",
+        "norm = torch.nn.RMSNorm(dim)  # or torch.compile",
+    ),
+    cost: "a few lines",
+    wrong_when: "The tensor is not contiguous: then no kernel is vectorised. The gain supposes `scale` of the time.",
+    source: "DeepContext table 3 (Llama 3); the scale: conversions of the same size in both directions on H100 and MI300",
+    needs: &[Need::GpuWork],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 2.0,
+            range: (0.0, 100.0),
+            about: "least part of the GPU's busy time that conversions of one place take, in percent",
+        },
+        Setting {
+            name: "scale",
+            default: 0.65,
+            range: (0.0, 1.0),
+            about: "what is left of the time by a vectorised kernel",
+        },
+    ],
+    check,
+};
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let conversions = subject.named(&[EventKind::Kernel], converts);
+    subject.by_code(&conversions).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
+}
+
+/// Whether a kernel's name is that of PyTorch's copy with types that are known only when it runs.
+fn converts(name: &str) -> bool {
+    let is_general = name.contains("unrolled_elementwise_kernel") || name.contains("gpu_kernel_impl<");
+    is_general && name.contains("direct_copy_kernel") && !name.contains("nocast")
+}
+
+fn draft(subject: &Subject<'_>, place: Place, work: Vec<EventId>) -> Option<Draft> {
+    let ns = subject.total(&work);
+    let share = subject.percent_of_gpu(ns);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let edit = subject.edit(Action::Scale(subject.setting("scale")), "kernel:~direct_copy_kernel", &work)?;
+    Some(Draft {
+        title: format!("conversions of type, element by element, take {share:.0} % of the GPU's time"),
+        place,
+        facts: vec![Fact::count("kernels", work.len()), Fact::time("together, a step", subject.per_step(ns))],
+        events: work,
+        support: Support::Inferred,
+        confidence: Confidence::Low,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

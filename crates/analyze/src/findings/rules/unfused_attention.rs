@@ -1,0 +1,117 @@
+//! SL014: attention as matrix product, softmax, matrix product.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::EventId;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL014",
+    name: "unfused-attention",
+    area: Area::Kernels,
+    about: "attention writes all its scores to memory between a matrix product, a softmax and a second product",
+    why: "The scores grow with the square of the sequence's length; scaling, masking and softmax each read and write them all.",
+    advice: "Call torch.nn.functional.scaled_dot_product_attention (transformers: attn_implementation=\"sdpa\"), with shapes, \
+             types and a mask that its flash, memory-efficient or cuDNN version takes.",
+    example: (
+        "scores = (q @ k.transpose(-2, -1)) * scale\ny = scores.softmax(-1) @ v",
+        "y = F.scaled_dot_product_attention(q, k, v, scale=scale)",
+    ),
+    cost: "a few lines; attention weights are not returned",
+    wrong_when: "The program needs the weights themselves, or a form of attention that no fused version has. The gain is that of \
+                 the kernels between the two products; the products stay as long as they are.",
+    source: "field practice; FlashAttention (Dao 2022)",
+    needs: &[Need::GpuWork, Need::Operators],
+    settings: &[Setting {
+        name: "share",
+        default: 1.0,
+        range: (0.0, 100.0),
+        about: "least part of the GPU's busy time between the two products that is reported, in percent",
+    }],
+    check,
+};
+
+const PRODUCTS: &[&str] = &["aten::bmm", "aten::baddbmm", "aten::baddbmm_"];
+const SOFTMAX: &[&str] = &["aten::_softmax", "aten::_softmax_backward_data", "aten::_safe_softmax"];
+/// What may stand between the products besides: scale, mask, casts, copies, dropout, and their backward.
+const BETWEEN: &[&str] = &[
+    "aten::mul",
+    "aten::mul_",
+    "aten::div",
+    "aten::div_",
+    "aten::add",
+    "aten::add_",
+    "aten::sub",
+    "aten::rsub",
+    "aten::maximum",
+    "aten::where",
+    "aten::eq",
+    "aten::fill_",
+    "aten::masked_fill",
+    "aten::masked_fill_",
+    "aten::copy_",
+    "aten::native_dropout",
+    "aten::native_dropout_backward",
+    "aten::_fused_dropout",
+    "aten::_masked_scale",
+    "aten::bernoulli_",
+];
+/// So many operations are looked at on each side of a softmax.
+const REACH: usize = 8;
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let mut between: Vec<EventId> = Vec::new();
+    let mut calls: Vec<EventId> = Vec::new();
+    for order in subject.launch_order() {
+        let names: Vec<&str> = order.iter().map(|&work| subject.operator(work)).collect();
+        for (at, _) in names.iter().enumerate().filter(|(_, name)| SOFTMAX.contains(name)) {
+            let before = reach(names[..at].iter().rev());
+            let after = reach(names[at + 1..].iter());
+            if let (Some(before), Some(after)) = (before, after) {
+                calls.push(order[at]);
+                between.extend(&order[at - before..=at + after]);
+            }
+        }
+    }
+    between.sort_unstable();
+    between.dedup();
+    let ns = subject.total(&between);
+    if between.is_empty() || subject.percent_of_gpu(ns) < subject.setting("share") {
+        return Vec::new();
+    }
+    draft(subject, between, &calls).into_iter().collect()
+}
+
+/// How many operations lie between a softmax and the product that it belongs to.
+fn reach<'n>(names: impl Iterator<Item = &'n &'n str>) -> Option<usize> {
+    for (count, name) in names.take(REACH + 1).enumerate() {
+        if PRODUCTS.contains(name) {
+            return Some(count);
+        }
+        if !BETWEEN.contains(name) {
+            return None;
+        }
+    }
+    None
+}
+
+fn draft(subject: &Subject<'_>, between: Vec<EventId>, calls: &[EventId]) -> Option<Draft> {
+    let ns = subject.total(&between);
+    let mut gone = subject.operators_of_nothing_else(&between);
+    gone.extend(&between);
+    let edit = subject.edit(Action::Remove, "operators between the products of attention", &gone)?;
+    let (place, _) = subject.by_code(calls).into_iter().next()?;
+    let share = subject.percent_of_gpu(ns);
+    Some(Draft {
+        title: format!("attention in parts: what lies between its two products takes {share:.0} % of the GPU's time"),
+        place,
+        facts: vec![
+            Fact::count("softmax", calls.len()),
+            Fact::count("kernels between the products", between.len()),
+            Fact::time("between the products, a step", subject.per_step(ns)),
+        ],
+        events: between,
+        support: Support::Inferred,
+        confidence: Confidence::High,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

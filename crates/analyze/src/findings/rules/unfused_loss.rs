@@ -1,0 +1,110 @@
+//! SL013: cross entropy as separate kernels.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL013",
+    name: "unfused-loss",
+    area: Area::Kernels,
+    about: "cross entropy runs as log_softmax, nll_loss and copies, forward and backward",
+    why: "Each of these kernels reads and writes the logits of all classes; with a large vocabulary these are the largest tensors.",
+    advice: "Compile the loss (torch.compile), or use a fused cross entropy that also computes the gradient.",
+    example: ("loss = F.cross_entropy(logits.float(), y)", "loss = torch.compile(F.cross_entropy)(logits, y)"),
+    cost: "compilation at the first call, or one more dependency",
+    wrong_when: "There are few classes: then the kernels are short, and other work hides them. The gain supposes that nll_loss and \
+                 the copies vanish, and that softmax reads or writes the logits three times instead of five.",
+    source: "DeepContext 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
+    needs: &[Need::GpuWork, Need::Operators],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 2.0,
+            range: (0.0, 100.0),
+            about: "least part of the GPU's busy time that is reported, in percent",
+        },
+        Setting {
+            name: "scale",
+            default: 0.6,
+            range: (0.0, 1.0),
+            about: "what is left of the time of log_softmax and its backward",
+        },
+    ],
+    check,
+};
+
+/// What part of the loss GPU work belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Softmax,
+    Loss,
+    Copy,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    if trace.strings.find("aten::_log_softmax").is_none() {
+        return Vec::new();
+    }
+    let (mut softmax, mut others, mut losses) = (Vec::new(), Vec::new(), 0);
+    for gpu in subject.gpu(|_| true) {
+        let work = trace.gpu.event[gpu.index()];
+        match part(subject, work) {
+            Some(Part::Softmax) => softmax.push(work),
+            Some(part) => {
+                losses += usize::from(part == Part::Loss);
+                others.push(work);
+            }
+            None => {}
+        }
+    }
+    if softmax.is_empty() || losses == 0 {
+        return Vec::new();
+    }
+    draft(subject, softmax, others).into_iter().collect()
+}
+
+fn part(subject: &Subject<'_>, work: EventId) -> Option<Part> {
+    let trace = subject.trace();
+    let mut is_in_log_softmax = false;
+    for operator in subject.stack(work).filter(|&e| trace.kind(e) == EventKind::Operator) {
+        match trace.name(operator) {
+            "aten::_log_softmax" | "aten::_log_softmax_backward_data" => is_in_log_softmax = true,
+            name if name.starts_with("aten::nll_loss") => return Some(Part::Loss),
+            "aten::cross_entropy_loss" if !is_in_log_softmax => return Some(Part::Copy),
+            _ => {}
+        }
+    }
+    is_in_log_softmax.then_some(Part::Softmax)
+}
+
+fn draft(subject: &Subject<'_>, softmax: Vec<EventId>, others: Vec<EventId>) -> Option<Draft> {
+    let all: Vec<EventId> = softmax.iter().chain(&others).copied().collect();
+    let ns = subject.total(&all);
+    let share = subject.percent_of_gpu(ns);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let mut gone = subject.operators_of_nothing_else(&others);
+    gone.extend(&others);
+    let edits = [
+        subject.edit(Action::Remove, "operator:nll_loss", &gone)?,
+        subject.edit(Action::Scale(subject.setting("scale")), "operator:log_softmax", &softmax)?,
+    ];
+    let is_forward = |work: &&EventId| subject.operator(**work) == "aten::_log_softmax";
+    let place = softmax.iter().find(is_forward).or(softmax.first()).map(|&work| subject.place(work));
+    Some(Draft {
+        title: format!("cross entropy takes {share:.0} % of the GPU's time in separate kernels"),
+        place: place.unwrap_or_default(),
+        facts: vec![
+            Fact::count("kernels", all.len()),
+            Fact::time("log_softmax, a step", subject.per_step(subject.total(&softmax))),
+            Fact::time("nll_loss and copies, a step", subject.per_step(subject.total(&others))),
+        ],
+        events: all,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(edits.to_vec()),
+    })
+}

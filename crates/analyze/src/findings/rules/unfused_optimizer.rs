@@ -1,0 +1,93 @@
+//! SL015: the optimizer launches small kernels for each parameter.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL015",
+    name: "unfused-optimizer",
+    area: Area::Kernels,
+    about: "the optimizer updates its parameters one by one, with several small kernels each",
+    why: "Each parameter costs several operators, launches and short kernels, though all parameters are updated alike.",
+    advice: "Create the optimizer with fused=True, or with foreach=True where it has no fused version.",
+    example: ("torch.optim.AdamW(params, foreach=False)", "torch.optim.AdamW(params, fused=True)"),
+    cost: "one argument; foreach needs memory for intermediate lists",
+    wrong_when: "The optimizer is not one of PyTorch's and has no such version. The gain keeps the Python code around the \
+                 operators, and the time of all kernels in one: a fused optimizer that reads its memory once gains more.",
+    source: "field practice; PyTorch's optimizers since 1.13 (foreach) and 2.0 (fused)",
+    needs: &[Need::GpuWork, Need::Operators],
+    settings: &[
+        Setting {
+            name: "kernels",
+            default: 30.0,
+            range: (2.0, 1e6),
+            about: "least kernels of one optimizer step that do not take several tensors",
+        },
+        Setting {
+            name: "mean_us",
+            default: 20.0,
+            range: (0.0, 1000.0),
+            about: "longest mean of kernels that are small, in µs",
+        },
+    ],
+    check,
+};
+
+/// Parts of names of kernels that update many tensors at once.
+const OF_MANY_TENSORS: &[&str] = &["multi_tensor_apply", "foreach", "triton_", "FusedAdam", "multi_tensor"];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let steps = subject.named(&[EventKind::Annotation], |name| name.starts_with("Optimizer.step#"));
+    let by_name = subject.by_name(&steps).into_iter();
+    by_name
+        .filter_map(|(name, spans)| {
+            let is_small = |&e: &EventId| {
+                trace.kind(e) == EventKind::Kernel && !OF_MANY_TENSORS.iter().any(|part| trace.name(e).contains(part))
+            };
+            let kernels: Vec<EventId> =
+                spans.iter().flat_map(|&span| subject.launched_in(span)).filter(is_small).collect();
+            draft(subject, name, &spans, kernels)
+        })
+        .collect()
+}
+
+fn draft(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Draft> {
+    let per_call = kernels.len() as f64 / spans.len().max(1) as f64;
+    let mean = subject.total(&kernels) / kernels.len().max(1) as i64;
+    if per_call < subject.setting("kernels") || mean as f64 > subject.setting("mean_us") * 1e3 {
+        return None;
+    }
+    let optimizer = name.strip_prefix("Optimizer.step#").unwrap_or(name).trim_end_matches(".step");
+    let fused = subject.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
+    // One operator of each step stays: that which launches the one kernel.
+    let others: Vec<EventId> = spans.iter().flat_map(|&span| operators(subject, span).into_iter().skip(1)).collect();
+    let edits = std::iter::once(fused).chain(subject.edit(Action::Remove, format!("operators of {name}"), &others));
+    Some(Draft {
+        title: format!("{optimizer} launches {per_call:.0} kernels a step that take {:.1} µs each", mean as f64 / 1e3),
+        place: subject.place(spans[0]),
+        facts: vec![
+            Fact::count("kernels", kernels.len()),
+            Fact::count("calls", spans.len()),
+            Fact::time("kernels, a step", subject.per_step(subject.total(&kernels))),
+            Fact::time("host, a step", subject.per_step(subject.total(spans))),
+        ],
+        worth: Worth::Edits(edits.collect()),
+        events: kernels,
+        support: Support::Exact,
+        confidence: Confidence::High,
+    })
+}
+
+/// The outermost operators within a span that launch something.
+fn operators(subject: &Subject<'_>, span: EventId) -> Vec<EventId> {
+    let trace = subject.trace();
+    let outermost = |work: EventId| {
+        let inside = subject.stack(work).take_while(|&e| e != span);
+        inside.filter(|&e| trace.kind(e) == EventKind::Operator).last()
+    };
+    let mut found: Vec<EventId> = subject.launched_in(span).filter_map(outermost).collect();
+    found.dedup();
+    found
+}

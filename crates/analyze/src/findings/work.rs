@@ -1,0 +1,147 @@
+//! GPU work by what launched it.
+
+use super::place::Place;
+use super::subject::Subject;
+use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::{EventId, EventKind, Trace, TrackId};
+use std::collections::BTreeMap;
+
+/// GPU work in the order in which each thread launched it: thread, start of the launch, the work.
+#[derive(Default)]
+pub(super) struct Launches(Vec<(TrackId, i64, EventId)>);
+
+impl Launches {
+    pub(super) fn new(trace: &Trace) -> Self {
+        let events = &trace.events;
+        let row = |gpu: stackline_model::GpuId| {
+            let i = gpu.index();
+            let launch = trace.gpu.launch[i].some().or(trace.gpu.operator[i].some())?;
+            Some((events.track[launch.index()], events.start[launch.index()], trace.gpu.event[i]))
+        };
+        let mut rows: Vec<_> = trace.gpu.ids().filter_map(row).collect();
+        rows.sort_unstable();
+        Self(rows)
+    }
+
+    fn between(&self, track: TrackId, from: i64, to: i64) -> &[(TrackId, i64, EventId)] {
+        let at = |time: i64| self.0.partition_point(|&(t, start, _)| (t, start) < (track, time));
+        &self.0[at(from)..at(to).max(at(from))]
+    }
+}
+
+impl<'a> Subject<'a> {
+    /// An event and what is around it, innermost first; of GPU work its launch and what is around that.
+    pub fn stack(&self, event: EventId) -> impl Iterator<Item = EventId> + use<'a> {
+        let trace = self.trace();
+        let gpu = trace.gpu.of_event(event).map(stackline_model::GpuId::index);
+        let launch = gpu.and_then(|i| trace.gpu.launch[i].some().or(trace.gpu.operator[i].some()));
+        let first = launch.unwrap_or(event);
+        std::iter::once(first).chain(trace.ancestors(first))
+    }
+
+    /// GPU work that the thread of a span launched within it, in the order of the launches.
+    pub fn launched_in(&self, span: EventId) -> impl Iterator<Item = EventId> + use<'a> {
+        let events = &self.trace().events;
+        let (from, to) = (events.start[span.index()], events.end(span));
+        self.launches().between(events.track[span.index()], from, to).iter().map(|&(.., work)| work)
+    }
+
+    /// Whether the thread of an event launched GPU work in the window.
+    pub fn is_on_launching_thread(&self, event: EventId) -> bool {
+        let (from, to) = self.window();
+        !self.launches().between(self.trace().events.track[event.index()], from, to).is_empty()
+    }
+
+    /// GPU work of the window, per thread in the order in which that launched it.
+    pub fn launch_order(&self) -> Vec<Vec<EventId>> {
+        let threads = self.launches().0.chunk_by(|a, b| a.0 == b.0);
+        let of_window =
+            |thread: &[(TrackId, i64, EventId)]| thread.iter().map(|&(.., e)| e).filter(|&e| self.counts(e)).collect();
+        threads.map(of_window).collect()
+    }
+
+    /// How long any GPU work ran in the window, in ns.
+    pub fn gpu_busy_ns(&self) -> i64 {
+        let trace = self.trace();
+        let (from, to) = self.window();
+        let span = |&e: &EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
+        let mut spans: Vec<(i64, i64)> = trace.gpu.event.iter().filter(|&&e| self.is_timed(e)).map(span).collect();
+        spans.sort_unstable();
+        let (mut busy, mut until) = (0, from);
+        for (start, end) in spans {
+            busy += (end - start.max(until)).max(0);
+            until = until.max(end);
+        }
+        busy
+    }
+
+    /// A time of GPU work in percent of that of all GPU work of the window.
+    pub fn percent_of_gpu(&self, ns: i64) -> f64 {
+        100.0 * ns as f64 / self.gpu_ns().max(1) as f64
+    }
+
+    /// The forward operator whose backward an event belongs to.
+    pub fn forward_of(&self, event: EventId) -> Option<EventId> {
+        let backward = &self.trace().backward;
+        let forward = |e: EventId| backward.to.binary_search(&e).ok().map(|i| backward.from[i]);
+        self.stack(event).find_map(forward)
+    }
+
+    /// Innermost framework operator that launched GPU work; empty if none did.
+    pub fn operator(&self, work: EventId) -> &'a str {
+        let trace = self.trace();
+        let operator = trace.gpu.of_event(work).and_then(|gpu| trace.gpu.operator[gpu.index()].some());
+        operator.map_or("", |operator| trace.name(operator))
+    }
+
+    /// Events by the code that they come from: calls of one function in modules of one class, such as all layers of a
+    /// network, count as one place; most time first.
+    pub fn by_code(&self, events: &[EventId]) -> Vec<(Place, Vec<EventId>)> {
+        let mut groups: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
+        for (mut place, events) in self.by_place(events) {
+            let class = |module: String| {
+                let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
+                class.strip_suffix('_').map_or(module.clone(), str::to_owned)
+            };
+            place.module = place.module.map(class);
+            groups.entry(place).or_default().extend(events);
+        }
+        let mut groups: Vec<_> = groups.into_iter().collect();
+        groups.iter_mut().for_each(|(_, events)| events.sort_unstable());
+        groups.sort_by_key(|(_, events)| std::cmp::Reverse(self.total(events)));
+        groups
+    }
+
+    /// What the trace says of its GPUs, as Kineto writes it: name, warp size and more.
+    pub fn gpus(&self) -> Vec<serde_json::Value> {
+        let text = self.trace().meta.entry("deviceProperties");
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+
+    /// An argument that holds JSON, such as shapes.
+    pub fn json(&self, key: &str, event: EventId) -> Option<serde_json::Value> {
+        let trace = self.trace();
+        let value = trace.attr(key).get(event)?;
+        serde_json::from_str(value.as_str(&trace.strings)?).ok()
+    }
+
+    /// The outermost operators that launch nothing but this GPU work: they go with it.
+    pub fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
+        let trace = self.trace();
+        let wanted: FxHashSet<EventId> = work.iter().copied().collect();
+        let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
+        let mut found = Vec::new();
+        for &event in work {
+            let operators = self.stack(event).filter(|&e| trace.kind(e) == EventKind::Operator);
+            let mut is_whole = |operator: &EventId| {
+                *known
+                    .entry(*operator)
+                    .or_insert_with(|| self.launched_in(*operator).all(|other| wanted.contains(&other)))
+            };
+            found.extend(operators.take_while(|operator| is_whole(operator)).last());
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+}
