@@ -67,6 +67,11 @@ fn backward_of_indexing() {
     // 800 µs become twice the 20 µs of the forward.
     assert_eq!(gain(&slow, "SL007"), 760_000);
     assert_gain(&slow, "SL007", &indexing(40), 1);
+    // Without links to forward operators a quarter is supposed to be left.
+    let unlinked = steps(|p| {
+        p.op("IndexBackward0", |p| p.kernel("void at::native::indexing_backward_kernel<float>", 800));
+    });
+    assert_eq!(gain(&unlinked, "SL007"), 600_000);
     // Sorted additions that the program asks for itself are no backward.
     let own = steps(|p| {
         p.op("aten::index_put_", |p| p.kernel("void at::native::indexing_backward_kernel<float>", 800));
