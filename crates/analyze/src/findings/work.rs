@@ -2,6 +2,7 @@
 
 use super::place::Place;
 use super::subject::Subject;
+use crate::intervals;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
 use std::collections::BTreeMap;
@@ -42,8 +43,9 @@ impl<'a> Subject<'a> {
     /// GPU work that the thread of a span launched within it, in the order of the launches.
     pub fn launched_in(&self, span: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let events = &self.trace().events;
-        let (from, to) = (events.start[span.index()], events.end(span));
-        self.launches().between(events.track[span.index()], from, to).iter().map(|&(.., work)| work)
+        let (from, to, subject) = (events.start[span.index()], events.end(span), *self);
+        let launched = self.launches().between(events.track[span.index()], from, to).iter().map(|&(.., work)| work);
+        launched.filter(move |&work| subject.is_timed(work))
     }
 
     /// Whether the thread of an event launched GPU work in the window.
@@ -65,14 +67,8 @@ impl<'a> Subject<'a> {
         let trace = self.trace();
         let (from, to) = self.window();
         let span = |&e: &EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
-        let mut spans: Vec<(i64, i64)> = trace.gpu.event.iter().filter(|&&e| self.is_timed(e)).map(span).collect();
-        spans.sort_unstable();
-        let (mut busy, mut until) = (0, from);
-        for (start, end) in spans {
-            busy += (end - start.max(until)).max(0);
-            until = until.max(end);
-        }
-        busy
+        let spans = trace.gpu.event.iter().filter(|&&e| self.is_timed(e)).map(span).filter(|(start, end)| start < end);
+        intervals::total(&intervals::union(spans))
     }
 
     /// A time of GPU work in percent of that of all GPU work of the window.
