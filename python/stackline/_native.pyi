@@ -81,6 +81,14 @@ class Prediction:
     def summary(self) -> dict[str, Any]: ...
     def tables(self) -> list[Table]: ...
 
+def findings(
+    run: Run,
+    rank: int | None,
+    steps: tuple[int, int] | None,
+    settings: list[str],
+    least_percent: float,
+    threads: int,
+) -> Table: ...
 def what_if(
     run: Run,
     rank: int | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -301,6 +301,26 @@ class Run(AnalysisMethods):
         )
         at = 0 if rank is None else self.ranks.index(rank)
         return CriticalPath(native, _source(self._paths, self.traces[at].name))
+
+    def findings(
+        self,
+        *,
+        rank: int | None = None,
+        steps: Steps = None,
+        settings: Mapping[str, float] | None = None,
+        min_gain: float = 0.5,
+        threads: int = 0,
+    ) -> Table:
+        """What to change, where, and what it would gain per step: a row per finding, most gain first.
+
+        ``settings`` change when a rule fires, such as ``{"SL001.share": 40}``; ``min_gain`` leaves out what gains less than this
+        much of a step, in percent. ``threads`` never changes the result. What could not be looked for, and why, is in
+        :attr:`Table.notes`.
+
+        Raises :class:`AnalysisError` if there is no such setting or step, or if there are several ranks and ``rank`` names none.
+        """
+        chosen = [f"{name}={value}" for name, value in (settings or {}).items()]
+        return Table(_native.findings(self._native, rank, _step_range(steps), chosen, min_gain, threads))
 
     def what_if(
         self,

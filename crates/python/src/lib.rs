@@ -7,6 +7,7 @@ mod critical_path;
 mod ctda;
 mod errors;
 mod exact;
+mod findings;
 mod run;
 mod table;
 mod views;
@@ -22,6 +23,8 @@ mod _native {
     use crate::ctda::{NativeCtdaPath, ctda_path};
     #[pymodule_export]
     use crate::exact::{NativeExactPath, exact_path};
+    #[pymodule_export]
+    use crate::findings::findings;
     #[pymodule_export]
     use crate::run::{NativeRun, analyses_list, open};
     #[pymodule_export]

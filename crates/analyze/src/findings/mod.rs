@@ -19,4 +19,4 @@ pub use rank::{Findings, Options, Unchecked, find};
 pub use rule::{Area, Need, Rule, Setting};
 pub use settings::{Settings, SettingsError};
 pub use subject::Subject;
-pub use tables::{FINDINGS, UNCHECKED, evidence, tables};
+pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};

@@ -1,7 +1,7 @@
 //! Findings as tables.
 
 use super::finding::Finding;
-use super::rank::Findings;
+use super::rank::{Findings, Unchecked};
 use crate::summary::percent;
 use stackline_model::{Table, Unit};
 
@@ -12,14 +12,15 @@ pub const UNCHECKED: &str = "not_checked";
 
 /// What was found, and what could not be looked for.
 pub fn tables(found: &Findings) -> Vec<Table> {
-    vec![findings(found), unchecked(found)]
+    vec![findings_table(found), unchecked(found)]
 }
 
-fn findings(found: &Findings) -> Table {
+/// What was found, most gain first; what could not be looked for is told in its notes.
+pub fn findings_table(found: &Findings) -> Table {
     let rows = &found.findings;
     let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(of);
     let gain = |of: fn(&Finding) -> Option<i64>| rows.iter().map(of);
-    Table::new(FINDINGS, "What to change, by predicted gain")
+    let mut table = Table::new(FINDINGS, "What to change, by predicted gain")
         .text("code", rows.iter().map(|f| f.rule.code.to_owned()))
         .text("name", rows.iter().map(|f| f.rule.name.to_owned()))
         .text("area", rows.iter().map(|f| f.rule.area.name().to_owned()))
@@ -45,7 +46,11 @@ fn findings(found: &Findings) -> Table {
         .text("evidence", rows.iter().map(evidence))
         .text("edits", rows.iter().map(|f| f.edits.join("; ")))
         .text("advice", rows.iter().map(|f| f.rule.advice.to_owned()))
-        .text("cost", rows.iter().map(|f| f.rule.cost.to_owned()))
+        .text("cost", rows.iter().map(|f| f.rule.cost.to_owned()));
+    table.notes.extend(found.notes.iter().cloned());
+    let missing = |u: &Unchecked| format!("{} was not checked: the trace has {}", u.rule.code, u.need.missing());
+    table.notes.extend(found.unchecked.iter().map(missing));
+    table
 }
 
 /// The facts of a finding: `kernels 120; mean 3.1 µs`.

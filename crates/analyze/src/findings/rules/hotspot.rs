@@ -37,7 +37,11 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let edit = subject.edit(Action::Scale(0.5), format!("kernel:{name}"), &of)?;
         let (place, _) = subject.by_place(&of).into_iter().max_by_key(|(_, of)| subject.total(of))?;
         Some(Draft {
-            title: format!("{} takes {:.0} % of the GPU's time; if it took half", super::short(name), share(ns)),
+            title: format!(
+                "{} takes {:.0} % of the GPU's time (the gain is that of half)",
+                super::short(name),
+                share(ns)
+            ),
             place,
             facts: vec![
                 Fact::count("calls", of.len()),

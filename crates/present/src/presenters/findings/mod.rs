@@ -12,6 +12,7 @@ pub use text::text;
 
 use super::human;
 use stackline_analyze::findings::{Finding, Findings};
+use stackline_model::names::MODULE_PREFIX;
 
 /// What is shown of findings.
 #[derive(Clone, Copy, Debug)]
@@ -94,8 +95,14 @@ fn together(found: &Findings) -> Option<String> {
     ))
 }
 
-/// Where a finding is, or that it is about all of the program.
+/// Where a finding is, with the module around it, or that it is about all of the program.
 fn place(finding: &Finding) -> String {
     let place = finding.place.text();
-    if place.is_empty() { "(all of the program)".to_owned() } else { place }
+    match &finding.place.module {
+        _ if place.is_empty() => "(all of the program)".to_owned(),
+        Some(module) if finding.place.file.is_some() => {
+            format!("{place} ({})", module.strip_prefix(MODULE_PREFIX).unwrap_or(module).trim_start())
+        }
+        _ => place,
+    }
 }
