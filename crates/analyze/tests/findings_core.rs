@@ -5,6 +5,7 @@
 mod findings_support;
 
 use findings_support::{Program, find, text};
+use stackline_analyze::findings::Options;
 
 /// Three steps of a model: `inside` runs in each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
@@ -112,4 +113,65 @@ mod findings {
     pub(crate) fn gain(finding: &stackline_analyze::findings::Finding) -> i64 {
         finding.gain_ns()
     }
+}
+
+/// Steps of `kernels` kernels of 200 µs; `waits`: the host waits for the GPU in the middle of each.
+fn long_run(steps: usize, (kernels, waits): (usize, bool)) -> Program {
+    let mut program = Program::new();
+    for number in 0..steps {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                (0..kernels).for_each(|_| p.op("aten::mm", |p| p.kernel("gemm", 200)));
+                if waits {
+                    p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+                }
+                p.work(30);
+            });
+        });
+    }
+    program
+}
+
+/// When the GPU is done, in ns per step.
+fn gpu_time(program: &Program, steps: usize) -> i64 {
+    let trace = program.trace();
+    trace.gpu.event.iter().map(|&e| trace.events.end(e)).max().unwrap() / steps as i64
+}
+
+#[test]
+fn what_keeps_the_gpu_busy_anyway_gains_little() {
+    let waits = long_run(40, (5, true));
+    let truth = gpu_time(&waits, 40) - gpu_time(&long_run(40, (5, false)), 40);
+    let found = waits.of("SL004");
+    let gain = found[0].gain.unwrap();
+    // The last step has no next one.
+    assert!((gain.ns - truth).abs() < 1_500 && truth < 60_000, "{gain:?}, truth {truth}");
+}
+
+#[test]
+fn edits_of_one_text_at_two_places_are_two() {
+    let mut program = Program::new();
+    for number in 0..3 {
+        program.step(number, |p| {
+            for line in [10, 50] {
+                p.python(&format!("train.py({line}): f"), |p| {
+                    p.op("aten::mm", |p| p.kernel("gemm", 300));
+                    p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+                    p.work(200);
+                });
+            }
+        });
+    }
+    let found = program.of("SL004");
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|f| f.on_top_ns.unwrap() > 100_000), "{found:?}");
+}
+
+#[test]
+fn what_is_ignored_gains_nothing_with_the_others() {
+    let program = long_run(3, (1, true));
+    let keep = |f: &stackline_analyze::findings::Finding| f.rule.code != "SL004";
+    let found = stackline_analyze::findings::find_kept(&program.trace(), &Options::default(), &keep).unwrap();
+    assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
+    assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
 }

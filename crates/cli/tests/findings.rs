@@ -177,7 +177,7 @@ fn what_is_ignored_is_listed() {
     let ignore = case.file("ignore", "SL004 train.py  # known\n");
     let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
     assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
-    let mut program = vec![""; 12];
+    let mut program = [""; 12];
     program[9] = "def step():  # stackline: ignore[SL004]";
     case.file("train.py", &program.join("\n"));
     let source = case.folder.path().to_str().unwrap();

@@ -77,6 +77,9 @@ impl Fact {
 pub enum Worth {
     /// These edits, made together: their gain is computed by replay.
     Edits(Vec<Edit>),
+    /// The same for what is no repair but a hope, such as half the time: worth nothing for certain, and no part of what all
+    /// findings gain together.
+    Hope(Vec<Edit>),
     /// Replay cannot express the change: per step, in ns, by the model that is named.
     Model {
         /// Least, likely and most.
@@ -134,12 +137,19 @@ pub struct Finding {
     pub edits: Vec<String>,
 }
 
-/// The method of gains that are replayed.
+/// The method of gains that are replayed,
 pub const REPLAY: &str = "replay";
+/// and of those that are replayed of a hope.
+pub const HOPE: &str = "replay of half the time";
 
 impl Finding {
     /// The predicted gain, in ns per step; 0 where there is none.
     pub fn gain_ns(&self) -> i64 {
         self.gain.map_or(0, |gain| gain.ns)
+    }
+
+    /// Whether there is a repair whose gain it is, rather than a hope.
+    pub fn is_repair(&self) -> bool {
+        self.method != HOPE
     }
 }

@@ -13,9 +13,9 @@ mod subject;
 mod tables;
 mod work;
 
-pub use finding::{Confidence, Draft, Fact, Finding, REPLAY, Support, Worth};
+pub use finding::{Confidence, Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 pub use place::Place;
-pub use rank::{Findings, Options, Unchecked, find};
+pub use rank::{Findings, Options, Unchecked, find, find_kept};
 pub use rule::{Area, Need, Rule, Setting};
 pub use settings::{Settings, SettingsError};
 pub use subject::Subject;

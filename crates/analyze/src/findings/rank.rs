@@ -1,6 +1,6 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
-use super::finding::{Draft, Finding, REPLAY, Worth};
+use super::finding::{Draft, Finding, HOPE, REPLAY, Worth};
 use super::rule::{Need, Rule};
 use super::rules;
 use super::settings::Settings;
@@ -11,6 +11,7 @@ use crate::critical_path::exact::what_if::{self, Edit, Gain};
 use crate::critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{Step, Trace};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// How to look.
 #[derive(Clone, Debug)]
@@ -51,6 +52,8 @@ pub struct Findings {
     pub findings: Vec<Finding>,
     /// What all findings together gain per step, in ns, as far as they can be made together.
     pub together: Option<Gain>,
+    /// Findings that were asked not to be shown.
+    pub ignored: Vec<Finding>,
     /// Rules that could not look.
     pub unchecked: Vec<Unchecked>,
     /// Findings left out because they gain too little.
@@ -69,50 +72,86 @@ const WARM_UP: i64 = 2;
 /// # Errors
 /// If the trace has no work, or no such steps.
 pub fn find(trace: &Trace, options: &Options) -> Result<Findings, CriticalPathError> {
+    find_kept(trace, options, &|_| true)
+}
+
+/// The same; findings that do not pass a test are ignored, and no part of what all gain together.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_kept(
+    trace: &Trace,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
-    let (choice, steps, notes) = choose(trace, &options.scope);
-    let window = exact.window(&choice)?;
-    let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
-    let (mut drafts, mut unchecked) = (Vec::new(), Vec::new());
-    for rule in rules::ALL {
-        match rule.needs.iter().find(|need| !need.is_met(trace)) {
-            Some(&need) => unchecked.push(Unchecked { rule, need }),
-            None => drafts.extend((rule.check)(&Subject::new(&ground, rule)).into_iter().map(|draft| (rule, draft))),
+    let (mut choice, steps, mut notes) = choose(trace, &options.scope);
+    let window = match (exact.window(&choice), &choice) {
+        // Work of the GPU that was launched before may end after all of the steps.
+        (Err(CriticalPathError::EmptyWindow), &WindowChoice::StepsWithWork(from, to)) => {
+            choice = WindowChoice::Steps(from, to);
+            exact.window(&choice)?
         }
-    }
+        (window, _) => window?,
+    };
+    let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
+    let (drafts, unchecked) = drafts(&ground);
     let edits: Vec<&[Edit]> = drafts.iter().map(|(_, draft)| edits_of(draft)).collect();
     let replayed = what_if::gains(&exact, &choice, &edits, options.threads)?;
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let step_ns = window.length_ns() / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
-    let (mut found, mut small) = (Vec::new(), 0);
-    for ((rule, draft), gain) in drafts.into_iter().zip(replayed) {
+    let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
+    for ((rule, draft), replayed) in drafts.into_iter().zip(replayed) {
         let gain = match &draft.worth {
-            Worth::Edits(_) => gain.map(per_step),
+            Worth::Edits(_) => replayed.map(per_step),
+            Worth::Hope(_) => replayed.map(per_step).map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
             Worth::Model { gain, .. } => Some(*gain),
             Worth::None => None,
         };
-        if !matches!(draft.worth, Worth::None) && gain.is_none_or(|gain| gain.ns < least_ns.max(1)) {
-            small += 1;
-            continue;
+        match gain {
+            None if !matches!(draft.worth, Worth::None) => unknown += 1,
+            Some(gain) if gain.ns < least_ns.max(1) => small += 1,
+            gain => found.push(Priced { edits: repair(&draft), finding: finished(rule, draft, gain) }),
         }
-        found.push((rule, draft, gain));
     }
-    found.sort_by(|a, b| order(a).cmp(&order(b)));
-    let (on_top, together) = together(&exact, &choice, &found, options.threads)?;
-    let findings = found
-        .into_iter()
-        .zip(on_top)
-        .map(|((rule, draft, gain), on_top)| finished(rule, draft, gain, on_top.map(|ns| ns / steps.max(1) as i64)));
-    let (findings, together) = (findings.collect(), together.map(per_step));
-    Ok(Findings { step_ns, steps, findings, together, unchecked, small, notes })
+    found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
+    let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
+    let together = together(&exact, &choice, &mut found, options.threads)?.map(per_step);
+    if unknown > 0 {
+        notes.push(format!(
+            "{unknown} findings are left out: what their repair would gain cannot be told from this trace"
+        ));
+    }
+    let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
+    for finding in &mut findings {
+        finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
+    }
+    let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
+    Ok(Findings { step_ns, steps, findings, ignored, together, unchecked, small, notes })
+}
+
+/// What all rules propose, and which could not look.
+fn drafts<'a>(ground: &'a Ground<'a>) -> (Vec<(&'static Rule, Draft)>, Vec<Unchecked>) {
+    let (mut drafts, mut unchecked) = (Vec::new(), Vec::new());
+    for rule in rules::ALL {
+        match rule.needs.iter().find(|need| !need.is_met(ground.exact.trace())) {
+            Some(&need) => unchecked.push(Unchecked { rule, need }),
+            None => drafts.extend((rule.check)(&Subject::new(ground, rule)).into_iter().map(|draft| (rule, draft))),
+        }
+    }
+    (drafts, unchecked)
 }
 
 /// All of the trace, or its steps without a first one that warms up.
 fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
-    let count = |from: i64, to: i64| trace.steps.iter().filter(|s| (from..=to).contains(&s.number)).count();
+    // Several processes may have steps of one number.
+    let count = |from: i64, to: i64| {
+        let timed = trace.steps.iter().filter(|s| s.end > s.start && (from..=to).contains(&s.number));
+        timed.map(|s| s.number).collect::<BTreeSet<i64>>().len()
+    };
     if let Some((from, to)) = scope.steps {
-        return (WindowChoice::Steps(from, to), count(from, to), Vec::new());
+        return (WindowChoice::StepsWithWork(from, to), count(from, to), Vec::new());
     }
     let timed: Vec<&Step> = trace.steps.iter().filter(|s| s.end > s.start).collect();
     let [first, rest @ ..] = timed.as_slice() else { return (WindowChoice::Whole, 0, Vec::new()) };
@@ -131,66 +170,75 @@ fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
             (first.end - first.start) / lengths[lengths.len() / 2].max(1)
         )
     });
-    (WindowChoice::Steps(from, to), count(from, to), note.into_iter().collect())
+    (WindowChoice::StepsWithWork(from, to), count(from, to), note.into_iter().collect())
 }
 
 fn edits_of(draft: &Draft) -> &[Edit] {
     match &draft.worth {
-        Worth::Edits(edits) => edits,
+        Worth::Edits(edits) | Worth::Hope(edits) => edits,
         _ => &[],
     }
+}
+
+/// The edits that repair it; none of a hope.
+fn repair(draft: &Draft) -> Vec<Edit> {
+    if let Worth::Edits(edits) = &draft.worth { edits.clone() } else { Vec::new() }
 }
 
 fn scaled(gain: Gain, steps: i64) -> Gain {
     Gain { ns: gain.ns / steps, low_ns: gain.low_ns / steps, high_ns: gain.high_ns / steps }
 }
 
-type Priced = (&'static Rule, Draft, Option<Gain>);
-
-/// Most gain first; ties by code, place and title.
-fn order<'f>((rule, draft, gain): &'f Priced) -> impl Ord + use<'f> {
-    (Reverse(gain.map(|g| (g.ns, g.low_ns))), rule.code, &draft.place, draft.title.as_str())
+/// A finding, and what would repair it.
+struct Priced {
+    finding: Finding,
+    edits: Vec<Edit>,
 }
 
-/// What each finding adds to those above it, and what all gain together, in ns of the whole window.
+/// Most gain first; ties by code, place and title.
+fn order(finding: &Finding) -> impl Ord + use<'_> {
+    let gain = Reverse(finding.gain.map(|g| (g.ns, g.low_ns)));
+    (gain, finding.rule.code, &finding.place, finding.title.as_str())
+}
+
+/// Notes what each finding adds to those above it; what all gain together, in ns of the whole window.
 fn together(
     exact: &Exact<'_>,
     choice: &WindowChoice,
-    found: &[Priced],
+    found: &mut [Priced],
     threads: usize,
-) -> Result<(Vec<Option<i64>>, Option<Gain>), CriticalPathError> {
-    let mut on_top = vec![None; found.len()];
-    let with_edits: Vec<usize> =
-        (0..found.len()).filter(|&i| !edits_of(&found[i].1).is_empty()).take(TOGETHER).collect();
+) -> Result<Option<Gain>, CriticalPathError> {
+    let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).take(TOGETHER).collect();
     let mut taken: Vec<usize> = Vec::new();
     let mut best: Option<Gain> = None;
     let mut rest = with_edits.as_slice();
     while !rest.is_empty() {
         // All that follow are tried at once; behind one that contradicts those before it, again without it.
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
-            .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| edits_of(&found[i].1).iter().cloned()).collect())
+            .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
             .collect();
         let gains = what_if::gains(exact, choice, &lists, threads)?;
         let fitting = gains.iter().take_while(|gain| gain.is_some()).count();
         for (&i, gain) in rest.iter().zip(&gains).take(fitting) {
-            on_top[i] = gain.map(|gain| gain.ns - best.map_or(0, |best| best.ns));
+            found[i].finding.on_top_ns = gain.map(|gain| gain.ns - best.map_or(0, |best| best.ns));
             best = *gain;
             taken.push(i);
         }
         rest = rest.get(fitting + 1..).unwrap_or(&[]);
     }
-    Ok((on_top, best))
+    Ok(best)
 }
 
-fn finished(rule: &'static Rule, draft: Draft, gain: Option<Gain>, on_top_ns: Option<i64>) -> Finding {
+fn finished(rule: &'static Rule, draft: Draft, gain: Option<Gain>) -> Finding {
     let edits = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
         Worth::Edits(_) => REPLAY,
+        Worth::Hope(_) => HOPE,
         Worth::Model { model, .. } => model,
         Worth::None => "",
     };
     let Draft { title, place, mut events, facts, support, confidence, .. } = draft;
     events.sort_unstable();
     events.dedup();
-    Finding { rule, title, place, events, facts, support, confidence, gain, on_top_ns, method, edits }
+    Finding { rule, title, place, events, facts, support, confidence, gain, on_top_ns: None, method, edits }
 }

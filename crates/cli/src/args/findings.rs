@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use std::path::PathBuf;
 
 pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of lines `CODE [PATH]`, or the comment
-# stackline: ignore[SL004] in the line itself or the one above.
+# stackline: ignore[SL004] in the line that the finding names or the one above.
 
 Examples:
   stackline findings trace.json.gz
@@ -19,9 +19,9 @@ Examples:
 pub(crate) struct FindingsArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
-    /// How many to show; 0 shows all.
-    #[arg(long, value_name = "N", value_parser = super::parse_count, default_value_t = 10, allow_negative_numbers = true)]
-    pub(crate) top: usize,
+    /// How many to show, 0 for all [default: 10; all with --as].
+    #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
+    pub(crate) top: Option<usize>,
     /// Leave out what gains less than this much of a step, in percent.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
     pub(crate) min_gain: f64,

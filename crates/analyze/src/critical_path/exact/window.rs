@@ -7,6 +7,7 @@ use super::names::bits;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
 use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
+use std::collections::BTreeMap;
 
 /// Which stretch is wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,6 +17,9 @@ pub enum WindowChoice {
     Whole,
     /// From the start of the first to the end of the last step with such a number, both included.
     Steps(i64, i64),
+    /// The same for throughput: from the moment at which all work of GPUs launched before is done, to that at which all work
+    /// launched in them is. Where the host runs ahead of the GPU, the time of steps is the GPU's.
+    StepsWithWork(i64, i64),
     /// From the start of one to the end of another annotation whose name contains a text, counted from 0 in the order
     /// of the source.
     Annotation {
@@ -53,6 +57,7 @@ impl Exact<'_> {
         let window = match choice {
             WindowChoice::Whole => return self.whole(),
             WindowChoice::Steps(first, last) => self.steps(*first, *last)?,
+            WindowChoice::StepsWithWork(first, last) => self.with_work(self.steps(*first, *last)?),
             WindowChoice::Annotation { text, instances } => self.annotation(text, *instances)?,
         };
         if window.length_ns() > 0 { Ok(window) } else { Err(CriticalPathError::EmptyWindow) }
@@ -93,7 +98,7 @@ impl Exact<'_> {
         (only_calls || has.operators + has.python + has.annotations > 0) && !waits
     }
 
-    fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
+    pub(super) fn steps(&self, first: i64, last: i64) -> Result<Window, CriticalPathError> {
         let chosen: Vec<_> = self.trace.steps.iter().filter(|s| (first..=last).contains(&s.number)).collect();
         let (Some(from), Some(to)) = (chosen.iter().min_by_key(|s| s.start), chosen.iter().max_by_key(|s| s.end))
         else {
@@ -101,6 +106,34 @@ impl Exact<'_> {
             return Err(CriticalPathError::StepsNotFound { first, last, numbers });
         };
         Ok(self.span_window(to.event, from.start, to.end))
+    }
+
+    /// A window of a thread moved to where the GPUs are with what was launched before it and in it.
+    fn with_work(&self, window: Window) -> Window {
+        let end = |n: &u32| self.graph.end[*n as usize];
+        let start = self.last_launched(window.start).iter().map(end).max().unwrap_or(i64::MIN).max(window.start);
+        let last = self.last_launched(window.end).into_iter().max_by_key(|n| (end(n), *n));
+        match last.filter(|n| end(n) > window.end) {
+            Some(anchor) => Window { start, end: end(&anchor), anchor },
+            None => Window { start, ..window },
+        }
+    }
+
+    /// Of each stream the operation that ends last of those launched before a moment.
+    pub(super) fn last_launched(&self, before: i64) -> Vec<u32> {
+        let (rows, events) = (&self.trace.gpu, &self.trace.events);
+        let mut last: BTreeMap<(i32, i64), u32> = BTreeMap::new();
+        for node in (0..self.graph.len() as u32).filter(|&n| self.graph.kind[n as usize] == NodeKind::Gpu) {
+            let row = self.graph.place[node as usize] as usize;
+            let launch = rows.launch[row].some().unwrap_or(rows.event[row]);
+            if events.start[launch.index()] < before {
+                let of_stream = last.entry((rows.device[row], rows.stream[row])).or_insert(node);
+                if self.graph.end[node as usize] > self.graph.end[*of_stream as usize] {
+                    *of_stream = node;
+                }
+            }
+        }
+        last.into_values().collect()
     }
 
     fn annotation(&self, text: &str, (first, last): (usize, usize)) -> Result<Window, CriticalPathError> {

@@ -4,6 +4,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind};
+use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL035",
@@ -36,18 +37,25 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// No GPU runs larger blocks.
+const MOST_THREADS: i64 = 1 << 16;
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let Some(group) = group_size(&subject.gpus()) else { return Vec::new() };
     let kernels = subject.named(&[EventKind::Kernel], |_| true);
     let hot = subject.by_name(&kernels).into_iter();
     let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
-    hot.filter_map(|(name, of)| {
-        let partial = |&kernel: &EventId| {
-            product(subject, "block", kernel).is_some_and(|n| n > 0 && n % group != 0)
-                && product(subject, "grid", kernel).is_some_and(|n| n as f64 >= subject.setting("blocks"))
-        };
-        let of: Vec<EventId> = of.into_iter().filter(partial).collect();
-        draft(subject, name, of, group)
+    hot.flat_map(|(name, of)| {
+        let mut by_threads: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
+        for kernel in of {
+            let fills = product(subject, "grid", kernel).is_some_and(|n| n as f64 >= subject.setting("blocks"));
+            let threads =
+                product(subject, "block", kernel).filter(|n| (1..=MOST_THREADS).contains(n) && n % group != 0);
+            if let Some(threads) = threads.filter(|_| fills) {
+                by_threads.entry(threads).or_default().push(kernel);
+            }
+        }
+        by_threads.into_iter().filter_map(move |(threads, of)| draft(subject, name, of, (threads, group)))
     })
     .collect()
 }
@@ -71,10 +79,9 @@ fn product(subject: &Subject<'_>, key: &str, kernel: EventId) -> Option<i64> {
     sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
 }
 
-fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>, group: i64) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>, (threads, group): (i64, i64)) -> Option<Draft> {
     let ns = subject.total(&kernels);
     let share = subject.percent_of_gpu(ns);
-    let threads = product(subject, "block", *kernels.first()?)?;
     if share < subject.setting("share") {
         return None;
     }

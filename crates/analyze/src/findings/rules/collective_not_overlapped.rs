@@ -41,7 +41,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let (place, _) = subject.by_place(&of).into_iter().max_by_key(|(_, of)| subject.total(of))?;
         Some(Draft {
             title: format!(
-                "{} runs with nothing beside it for {:.0} % of the time",
+                "{} is on the critical path for {:.0} % of the time",
                 super::short(name),
                 subject.percent(ns)
             ),

@@ -35,7 +35,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     };
     let least = (subject.setting("wait_us") * 1e3) as i64;
     let mut calls = subject.named(&[EventKind::Runtime, EventKind::Driver], waits);
-    calls.retain(|&call| subject.dur(call) >= least && !is_end_of_recording(subject, call));
+    let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
+    let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
+    calls.retain(|&call| subject.dur(call) >= least && !is_end_of_recording(subject, call, last_launch));
     let by_place = subject.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, of)| {
@@ -67,11 +69,8 @@ fn times(per_step: f64) -> String {
 }
 
 /// Profilers wait for the GPU before they end: outside of all operators and frames, behind all launches.
-fn is_end_of_recording(subject: &Subject<'_>, call: EventId) -> bool {
+fn is_end_of_recording(subject: &Subject<'_>, call: EventId, last_launch: i64) -> bool {
     let trace = subject.trace();
-    let is_bare = !trace
-        .ancestors(call)
-        .any(|e| matches!(trace.kind(e), EventKind::Operator | EventKind::Annotation | EventKind::PythonFunction));
-    let end = trace.events.end(call);
-    is_bare && !trace.gpu.launch.iter().any(|launch| launch.some().is_some_and(|l| trace.events.start[l.index()] > end))
+    let of_program = [EventKind::Operator, EventKind::Annotation, EventKind::PythonFunction];
+    trace.events.end(call) >= last_launch && !trace.ancestors(call).any(|e| of_program.contains(&trace.kind(e)))
 }

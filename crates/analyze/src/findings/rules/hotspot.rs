@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::kernel_type::KernelType;
 use stackline_model::Unit;
 
 pub(super) const RULE: Rule = Rule {
@@ -27,8 +28,10 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let events: Vec<_> = subject.gpu(|_| true).into_iter().map(|g| trace.gpu.event[g.index()]).collect();
+    let mut events: Vec<_> = subject.gpu(|_| true).into_iter().map(|g| trace.gpu.event[g.index()]).collect();
     let total = subject.total(&events);
+    let mut types = subject.kernel_types();
+    events.retain(|&event| types.of_event(event) == KernelType::Computation);
     let share = |ns: i64| 100.0 * ns as f64 / total.max(1) as f64;
     let hot =
         subject.by_name(&events).into_iter().filter(|(_, of)| share(subject.total(of)) >= subject.setting("share"));
@@ -51,7 +54,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             events: of,
             support: Support::Exact,
             confidence: Confidence::Low,
-            worth: Worth::Edits(vec![edit]),
+            worth: Worth::Hope(vec![edit]),
         })
     };
     hot.filter_map(draft).collect()

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::FxHashSet;
 use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{EventId, EventKind, StrId};
 use std::collections::BTreeMap;
@@ -35,6 +36,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// A call that takes so many times the median is no usual one.
+const USUAL: i64 = 10;
+
 /// What a span launches.
 #[derive(Default)]
 struct Launched {
@@ -51,8 +55,10 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             by_span.entry(span).or_default().push(trace.gpu.event[gpu.index()]);
         }
     }
+    // What also launches through others within it would fuse theirs, too.
+    let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
     let mut by_name: BTreeMap<StrId, Launched> = BTreeMap::new();
-    for (span, kernels) in by_span {
+    for (span, kernels) in by_span.into_iter().filter(|(span, _)| !outer.contains(span)) {
         let group = by_name.entry(trace.events.name[span.index()]).or_default();
         group.kernels.extend(kernels);
         group.spans.push(span);
@@ -68,9 +74,14 @@ fn outermost(subject: &Subject<'_>, operator: EventId) -> Option<EventId> {
     around.filter(|&e| trace.kind(e) == EventKind::Operator).last()
 }
 
-fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, spans }: Launched) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }: Launched) -> Option<Draft> {
     kernels.sort_unstable();
-    let per_call = kernels.len() as f64 / spans.len().max(1) as f64;
+    // What a first call does once is nothing that fusing would spare.
+    let mut lengths: Vec<i64> = spans.iter().map(|&span| subject.dur(span)).collect();
+    lengths.sort_unstable();
+    let most = lengths[lengths.len() / 2].saturating_mul(USUAL);
+    spans.retain(|&span| subject.dur(span) <= most);
+    let per_call = kernels.len() as f64 / lengths.len().max(1) as f64;
     let mean = subject.total(&kernels) / kernels.len().max(1) as i64;
     if per_call < subject.setting("kernels") || mean as f64 > subject.setting("mean_us") * 1e3 {
         return None;

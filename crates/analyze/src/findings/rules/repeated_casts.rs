@@ -20,7 +20,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line for inference; for training, accuracy must be watched",
     wrong_when: "Training needs parameters in float32 and the optimizer does not keep a copy in lower precision.",
     source: "field practice; PyTorch's autocast keeps conversions only until its context ends",
-    needs: &[Need::GpuWork, Need::Operators, Need::Shapes],
+    needs: &[Need::GpuWork, Need::Operators, Need::Shapes, Need::Steps],
     settings: &[Setting {
         name: "share",
         default: 1.0,

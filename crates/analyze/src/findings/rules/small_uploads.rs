@@ -87,7 +87,8 @@ fn copied_before(subject: &Subject<'_>, fresh: EventId) -> Option<EventId> {
     let (start, parent) = (trace.events.start[fresh.index()], trace.events.parent[fresh.index()]);
     let on_track = trace.track_events(trace.events.track[fresh.index()]);
     let at = on_track.partition_point(|e| trace.events.start[e.index()] < start);
-    let mut before = on_track[..at].iter().rev().copied();
+    // Children stand behind their parent.
+    let mut before = on_track[..at].iter().rev().copied().take_while(|&e| e != parent);
     let sibling = before.find(|&e| trace.events.parent[e.index()] == parent)?;
     let is_next = trace.name(sibling) == "aten::to" && start - trace.events.end(sibling) <= NEXT_NS;
     is_next.then_some(sibling)

@@ -14,7 +14,7 @@ pub(super) const RULE: Rule = Rule {
     why: "What holds up a few steps is lost in the mean of all; other ranks wait for the slow one each time.",
     advice: "Look at the step that is named and at what grew in it: allocations, a compilation, garbage collection, data, \
              another program on the machine.",
-    example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5:5"),
+    example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5"),
     cost: "depends on the cause",
     wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths.",
     source: "field practice",

@@ -118,6 +118,7 @@ fn extra<'a>(
 pub(in crate::commands) fn in_words(choice: &WindowChoice) -> String {
     match choice {
         WindowChoice::Whole => "the whole trace".to_owned(),
+        WindowChoice::StepsWithWork(a, b) => format!("steps {a} to {b} with their work"),
         WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
         WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),
         WindowChoice::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),

@@ -8,11 +8,11 @@ use stackline_present::findings::Change;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What makes two findings the same: lines move, code and place stay.
-type Identity = (String, [Option<String>; 4]);
+/// What makes two findings the same: lines move; code, place and what is to be changed stay.
+type Identity = (String, [Option<String>; 5]);
 
 /// Gains that differ by less are the same, in percent of the larger.
-const SAME: i64 = 20;
+const SAME: u64 = 20;
 
 #[derive(Debug)]
 struct Earlier {
@@ -43,6 +43,7 @@ struct Row {
     function: Option<String>,
     module: Option<String>,
     operator: Option<String>,
+    edits: Option<String>,
     gain_ns: Option<i64>,
 }
 
@@ -66,7 +67,10 @@ impl Baseline {
         let mut by_identity: BTreeMap<Identity, Vec<Earlier>> = BTreeMap::new();
         let table = document.tables.into_iter().find(|(name, _)| name == "findings").ok_or(other)?.1;
         for row in table.rows {
-            let identity = (row.code, [row.file, row.function, row.module, row.operator]);
+            let identity = (
+                row.code,
+                [row.file, row.function, row.module, row.operator, row.edits.filter(|edits| !edits.is_empty())],
+            );
             let earlier = Earlier { gain_ns: row.gain_ns.unwrap_or(0), title: row.title.unwrap_or_default() };
             by_identity.entry(identity).or_default().push(earlier);
         }
@@ -78,7 +82,10 @@ impl Baseline {
         let mut taken: BTreeMap<&Identity, usize> = BTreeMap::new();
         let listed = findings.iter().map(|finding| {
             let place = &finding.place;
-            let parts = [&place.file, &place.function, &place.module, &place.operator].map(Clone::clone);
+            let edits = Some(finding.edits.join("; ")).filter(|edits| !edits.is_empty());
+            let [file, function, module, operator] =
+                [&place.file, &place.function, &place.module, &place.operator].map(Clone::clone);
+            let parts = [file, function, module, operator, edits];
             let Some((identity, earlier)) = self.0.get_key_value(&(finding.rule.code.to_owned(), parts)) else {
                 return (*finding, Some(Change::New));
             };
@@ -86,7 +93,8 @@ impl Baseline {
             let Some(before) = earlier.get(*nth) else { return (*finding, Some(Change::New)) };
             *nth += 1;
             let (before, now) = (before.gain_ns, finding.gain_ns());
-            let is_same = (before - now).abs() * 100 <= SAME * before.abs().max(now.abs());
+            let (difference, larger) = (before.abs_diff(now), before.unsigned_abs().max(now.unsigned_abs()));
+            let is_same = difference.saturating_mul(100) <= larger.saturating_mul(SAME);
             (*finding, Some(if is_same { Change::Same } else { Change::Changed(before) }))
         });
         let listed = listed.collect();

@@ -19,6 +19,9 @@ use stackline_model::Table;
 use stackline_present::findings::{Change, Shown, junit, markdown, sarif, text};
 use suppress::Suppressions;
 
+/// How many are shown to people who do not say.
+const TOP: usize = 10;
+
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
@@ -34,16 +37,20 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref())?;
     let session = Session::open(&args.inputs.inputs, common)?;
+    if session.set.traces.len() > 1 {
+        let ranks = session.ranks();
+        return Err(wrong_use(format!("findings are those of one rank; choose one with --rank ({ranks})")));
+    }
     let trace = one_trace(&session)?;
     let options = Options { scope: session.scope, settings, least_percent: args.min_gain, threads: common.threads };
-    let found = findings::find(trace, &options).map_err(refuse)?;
-    let (suppressed, kept): (Vec<_>, Vec<_>) =
-        found.findings.iter().map(|finding| (finding, suppressions.of(finding))).partition(|(_, by)| by.is_some());
-    let suppressed: Vec<(&Finding, String)> =
-        suppressed.into_iter().filter_map(|(finding, by)| Some((finding, by?))).collect();
-    let (listed, gone) = compared(kept.into_iter().map(|(finding, _)| finding).collect(), baseline.as_ref());
+    let found = findings::find_kept(trace, &options, &|finding| suppressions.of(finding).is_none()).map_err(refuse)?;
+    let by = |finding| Some((finding, suppressions.of(finding)?));
+    let suppressed: Vec<(&Finding, String)> = found.ignored.iter().filter_map(by).collect();
+    let (listed, gone) = compared(found.findings.iter().collect(), baseline.as_ref());
     let held: Vec<String> = conditions.iter().filter_map(|c| c.holds(&found, &listed)).collect();
-    let shown = if args.top == 0 { listed.len() } else { args.top.min(listed.len()) };
+    // Other tools count what they do not see as repaired.
+    let top = args.top.unwrap_or(if args.document.is_some() { 0 } else { TOP });
+    let shown = if top == 0 { listed.len() } else { top.min(listed.len()) };
     let view = Shown {
         found: &found,
         listed: &listed[..shown],
@@ -55,6 +62,9 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         // The exit code answers the conditions even if nobody reads to the end.
         Err(error) if !held.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
+    }
+    for text in suppressions.unknown() {
+        say(&text)?;
     }
     for text in &held {
         say(&format!("--fail-on: {text}"))?;

@@ -4,7 +4,7 @@ use crate::failure::{did_you_mean, unreadable, wrong_use};
 use anyhow::Result;
 use stackline_analyze::findings::{Finding, rules};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// What is not to be shown.
@@ -16,6 +16,8 @@ pub(super) struct Suppressions {
     source: PathBuf,
     /// Lines of the program's files, those that could be read.
     files: RefCell<BTreeMap<String, Option<Vec<String>>>>,
+    /// Codes of comments that no rule has, with their place.
+    unknown: RefCell<BTreeSet<String>>,
 }
 
 #[derive(Debug, PartialEq)]
@@ -54,15 +56,33 @@ impl Suppressions {
         let text = files.entry(file.to_owned()).or_insert_with(|| lines_of(&self.source, file)).as_ref()?;
         // The line itself, or a line above it that is nothing but the comment.
         let above = line.checked_sub(2).and_then(|i| text.get(i)).filter(|text| text.trim_start().starts_with('#'));
-        let asks =
-            |text: &&String| codes(text).is_some_and(|codes| codes.is_empty() || codes.iter().any(|c| c == code));
-        let found = text.get(line.wrapping_sub(1)).into_iter().chain(above).any(|text| asks(&text));
+        let mut codes_here = text.get(line.wrapping_sub(1)).into_iter().chain(above).filter_map(|text| codes(text));
+        let found = codes_here.any(|codes| {
+            for code in codes.iter().filter(|code| rules::find(code).is_none()) {
+                self.unknown.borrow_mut().insert(format!("{file}:{line}: there is no finding {code:?} to ignore"));
+            }
+            codes.is_empty() || codes.iter().any(|c| c == code)
+        });
         found.then(|| format!("comment at {file}:{line}"))
+    }
+
+    /// What is said of comments that name codes that no rule has.
+    pub(super) fn unknown(&self) -> BTreeSet<String> {
+        self.unknown.borrow().clone()
     }
 }
 
+/// No file of a program is longer, in bytes.
+const LONGEST: u64 = 1 << 24;
+
+/// The lines of a file below a folder: a trace may name any other file of the machine, and it is not read.
 fn lines_of(source: &Path, file: &str) -> Option<Vec<String>> {
-    let text = std::fs::read_to_string(source.join(file)).ok()?;
+    let (source, path) = (source.canonicalize().ok()?, source.join(file).canonicalize().ok()?);
+    let about = path.metadata().ok()?;
+    if !path.starts_with(source) || !about.is_file() || about.len() > LONGEST {
+        return None;
+    }
+    let text = std::fs::read_to_string(path).ok()?;
     Some(text.lines().map(str::to_owned).collect())
 }
 
@@ -81,16 +101,17 @@ fn parse(text: &str) -> Result<Vec<Line>, String> {
     Ok(lines)
 }
 
-/// Codes of a comment `# stackline: ignore[SL004, SL012]`; empty for all, none if there is no such comment.
+/// Codes of a comment `# stackline: ignore[SL004, SL012]`; empty for all (`ignore` alone), none if there is no such comment.
 fn codes(line: &str) -> Option<Vec<String>> {
     let (_, comment) = line.split_once('#')?;
     let rest = comment.split_once("stackline:")?.1.trim_start().strip_prefix("ignore")?;
-    let Some(list) = rest.trim_start().strip_prefix('[').and_then(|rest| rest.split_once(']')) else {
-        return Some(Vec::new());
+    let Some(list) = rest.strip_prefix('[') else {
+        return (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(Vec::new);
     };
     let known =
         |code: &str| rules::find(code.trim()).map_or_else(|| code.trim().to_owned(), |rule| rule.code.to_owned());
-    Some(list.0.split(',').map(known).filter(|code| !code.is_empty()).collect())
+    let codes: Vec<String> = list.split_once(']')?.0.split(',').map(known).filter(|code| !code.is_empty()).collect();
+    (!codes.is_empty()).then_some(codes)
 }
 
 /// Whether a path fits a pattern in which `*` stands for any text: all of it, or its end from a folder on.
@@ -124,7 +145,11 @@ mod tests {
         assert_eq!(codes("x = y.item()  # stackline: ignore[SL004]"), Some(vec!["SL004".to_owned()]));
         assert_eq!(codes("# stackline: ignore[host-sync, SL001] why"), Some(vec!["SL004".into(), "SL001".into()]));
         assert_eq!(codes("x  # stackline: ignore"), Some(Vec::new()));
-        assert_eq!(codes("stackline: ignore[SL004]"), None);
+        for none in
+            ["stackline: ignore[SL004]", "# stackline: ignore[SL004", "# stackline: ignored", "# stackline: ignore[]"]
+        {
+            assert_eq!(codes(none), None, "{none}");
+        }
         assert_eq!(codes("x  # noqa"), None);
     }
 

@@ -94,12 +94,12 @@ fn locations(finding: &Finding) -> Value {
     if location == json!({}) { json!([]) } else { json!([location]) }
 }
 
-/// The same for the same finding of another run: lines move, code and place stay.
+/// The same for the same finding of another run: lines move; code, place and what is to be changed stay.
 fn fingerprint(finding: &Finding) -> String {
     let place = &finding.place;
     let parts = [&place.file, &place.function, &place.module, &place.operator];
     let parts: Vec<&str> = parts.into_iter().map(|part| part.as_deref().unwrap_or("")).collect();
-    format!("{}:{}", finding.rule.code, parts.join(":"))
+    format!("{}:{}:{}", finding.rule.code, parts.join(":"), finding.edits.join("; "))
 }
 
 /// A path as a reference that may stand in a document (RFC 3986): all but what is allowed in paths is escaped.

@@ -2,7 +2,7 @@
 
 use super::{Change, Shown, gain, length, place, signed, together};
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::findings::{Finding, REPLAY, evidence};
+use stackline_analyze::findings::{Finding, HOPE, REPLAY, evidence};
 
 /// Findings as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
@@ -53,8 +53,8 @@ fn one(
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
     let on_top = on_top.map(|ns| format!("; {} of it once those above are mended", signed(ns.max(0))));
-    let method = if finding.method == REPLAY || finding.method.is_empty() { "" } else { finding.method };
-    let method = if method.is_empty() { String::new() } else { format!("; gain estimated: {method}") };
+    let is_replayed = [REPLAY, HOPE, ""].contains(&finding.method);
+    let method = if is_replayed { String::new() } else { format!("; gain estimated: {}", finding.method) };
     let sure = format!("{}, confidence {}", finding.support.name(), finding.confidence.name());
     out.push_str(&dim(
         &wrapped(&clean(&format!("{evidence} ({sure}{}{method})", on_top.unwrap_or_default())), style),

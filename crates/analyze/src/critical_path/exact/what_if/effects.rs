@@ -19,8 +19,7 @@ pub(super) struct Mark {
 /// The earlier edit that an edit says once more. Two scales are two: they multiply.
 pub(super) fn repeats(edits: &[Edit], at: usize) -> Option<usize> {
     let edit = &edits[at];
-    let text = |e: &Edit| e.selector.as_ref().map(|s| s.text.clone());
-    let is_same = |other: &Edit| other.action == edit.action && text(other) == text(edit);
+    let is_same = |other: &Edit| other.action == edit.action && other.selector == edit.selector;
     let counts_twice = matches!(edit.action, Action::Scale(_));
     edits[..at].iter().position(is_same).filter(|_| !counts_twice)
 }

@@ -119,11 +119,20 @@ const BLUR: i64 = 10_000;
 const LAG_NS: i64 = 4_000;
 
 /// A window whose length is asked for.
-#[derive(Clone, Copy)]
 struct Measured {
     window: Window,
     /// Whether the end is whatever ends last.
     is_whole: bool,
+    /// If work of GPUs counts that was launched before the window's moments, too.
+    work: Option<Work>,
+}
+
+/// What begins and ends a window for throughput: a thread, and the last operations of streams.
+struct Work {
+    /// The stretch of the thread.
+    host: Window,
+    begins: Vec<u32>,
+    ends: Vec<u32>,
 }
 
 impl WhatIf<'_, '_> {
@@ -191,7 +200,15 @@ impl WhatIf<'_, '_> {
     }
 
     fn measured(&self, choice: &WindowChoice) -> Result<Measured, CriticalPathError> {
-        Ok(Measured { window: self.exact.window(choice)?, is_whole: *choice == WindowChoice::Whole })
+        let work = match *choice {
+            WindowChoice::StepsWithWork(first, last) => {
+                let host = self.exact.steps(first, last)?;
+                let [begins, ends] = [host.start, host.end].map(|moment| self.exact.last_launched(moment));
+                (host.anchor != NONE).then_some(Work { host, begins, ends })
+            }
+            _ => None,
+        };
+        Ok(Measured { window: self.exact.window(choice)?, is_whole: *choice == WindowChoice::Whole, work })
     }
 
     /// What is gained where the prediction is `after` ns, and `shifts` are those of its replay.
@@ -264,6 +281,9 @@ impl WhatIf<'_, '_> {
             let node = last.unwrap_or(window.anchor);
             return End { node, at: graph.end[node as usize], length: end(node) - window.start };
         }
+        if let Some(work) = &measured.work {
+            return self.end_of_work(work, applied, mode, shifts, stop);
+        }
         let anchor = self.plan.position[window.anchor as usize];
         self.plan.replay(&applied.changes, mode, (anchor + 1, stop), shifts);
         let lane = graph.place[window.anchor as usize];
@@ -271,6 +291,22 @@ impl WhatIf<'_, '_> {
         let start = self.lane_moment(lane, window.start, applied, shifts);
         let length = (end - start).max(0);
         End { node: window.anchor, at: window.end, length }
+    }
+
+    /// The same where GPU work that was launched before the window's moments counts.
+    fn end_of_work(&self, work: &Work, applied: &Applied, mode: Mode, shifts: &mut Vec<i64>, stop: Stop<'_>) -> End {
+        let (graph, host) = (&self.exact.graph, work.host);
+        let nodes = || work.begins.iter().chain(&work.ends).chain([&host.anchor]);
+        let until = nodes().map(|&n| self.plan.position[n as usize]).max().unwrap_or(0) + 1;
+        self.plan.replay(&applied.changes, mode, (until, stop), shifts);
+        let end_of = |n: u32| graph.end[n as usize] + shifts[self.plan.position[n as usize] as usize];
+        let lane = graph.place[host.anchor as usize];
+        let start = self.lane_moment(lane, host.start, applied, shifts);
+        let start = work.begins.iter().map(|&n| end_of(n)).fold(start, i64::max);
+        let on_host = (self.moment(host.anchor, lane, host.end, applied, shifts), host.anchor, host.end);
+        let on_gpu = work.ends.iter().map(|&n| (end_of(n), n, graph.end[n as usize]));
+        let (end, node, at) = on_gpu.fold(on_host, |last, other| if other.0 > last.0 { other } else { last });
+        End { node, at, length: (end - start).max(0) }
     }
 
     /// When a moment in (or after) a node of a thread is after the edits.

@@ -75,6 +75,17 @@ impl What {
     }
 }
 
+/// Selectors of the same text select the same, but for those of events.
+impl PartialEq for Selector {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+            && match (&self.target, &other.target) {
+                (Target::Events(these), Target::Events(those)) => these == those,
+                _ => true,
+            }
+    }
+}
+
 impl Selector {
     /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
     /// `sync:`, `wait:`, `stream:` (`7`, or with its device `0/7`) and `category:` (`gpu_compute`).
