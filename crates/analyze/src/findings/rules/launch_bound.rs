@@ -36,17 +36,11 @@ pub(super) const RULE: Rule = Rule {
         },
         Setting {
             name: "launch_us",
-            default: 200.0,
+            default: 500.0,
             range: (0.0, 1e6),
             about: "longest host time per kernel, in µs: above, it is other work of the host",
         },
         Setting { name: "kernels", default: 30.0, range: (1.0, 1e6), about: "least kernels of a step" },
-        Setting {
-            name: "mean_us",
-            default: 30.0,
-            range: (0.0, 1000.0),
-            about: "longest mean of kernels that are short, in µs",
-        },
         Setting {
             name: "scale",
             default: 0.25,
@@ -62,7 +56,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let kernels = subject.named(&[EventKind::Kernel], |_| true);
     let mean_us = subject.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
     let per_step = kernels.len() / subject.steps();
-    if (per_step as f64) < subject.setting("kernels") || mean_us > subject.setting("mean_us") {
+    if (per_step as f64) < subject.setting("kernels") {
         return Vec::new();
     }
     let waits = waits(subject);
@@ -88,7 +82,8 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
     let share = subject.percent(launching);
     let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
     let idle = 100.0 - subject.percent(subject.gpu_busy_ns());
-    if share < subject.setting("share") || idle < subject.setting("idle") || per_launch > subject.setting("launch_us") {
+    let is_launching = mean_us < per_launch && per_launch <= subject.setting("launch_us");
+    if share < subject.setting("share") || idle < subject.setting("idle") || !is_launching {
         return None;
     }
     let edit = subject.edit(Action::Scale(subject.setting("scale")), "operators that launch", &operators)?;
