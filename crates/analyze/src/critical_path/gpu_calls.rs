@@ -27,6 +27,13 @@ pub enum CallKind {
     GraphLaunch,
 }
 
+impl CallKind {
+    /// Whether the call does nothing but wait for the GPU.
+    pub fn is_wait(self) -> bool {
+        matches!(self, Self::DeviceSync | Self::StreamSync | Self::EventSync)
+    }
+}
+
 use CallKind::{
     Copy as CopyCall, DeviceSync, EventSync, Free, GraphLaunch, Launch, Query, Record, StreamSync, StreamWait,
 };

@@ -33,7 +33,7 @@ pub use graph::{Edge, EdgeKind, Graph, NO_EVENT, NodeTable};
 pub use longest_path::LongestPath;
 pub use overlay::{FlowEnd, FlowPair, Mark, Overlay, OverlayMode};
 pub use report::{CriticalPathReport, PathPoint, ReportShare};
-pub use what_if::{Change, Edit, Resource, Selector};
+pub use what_if::{Change, Edit, Resource, Selector, matches};
 
 use hta::HtaOptions;
 use serde::{Deserialize, Serialize};

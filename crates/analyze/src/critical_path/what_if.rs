@@ -116,7 +116,7 @@ fn shortened(name: &str) -> String {
 }
 
 /// Whether all of `name` matches a pattern in which `*` stands for any text.
-pub(super) fn matches(pattern: &str, name: &str) -> bool {
+pub fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or("");
     let Some(mut rest) = name.strip_prefix(first) else { return false };

@@ -7,11 +7,11 @@ use super::settings::Settings;
 use super::subject::{Ground, Subject};
 use crate::Scope;
 use crate::critical_path::CriticalPathError;
-use crate::critical_path::exact::what_if::{self, Edit, Gain};
+use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{Step, Trace};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How to look.
 #[derive(Clone, Debug)]
@@ -97,7 +97,8 @@ pub fn find_kept(
     let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
     let (drafts, unchecked) = drafts(&ground);
     let edits: Vec<&[Edit]> = drafts.iter().map(|(_, draft)| edits_of(draft)).collect();
-    let replayed = what_if::gains(&exact, &choice, &edits, options.threads)?;
+    let gains = Gains::new(&exact);
+    let replayed = gains.of(&choice, &edits, options.threads)?;
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let step_ns = window.length_ns() / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
@@ -117,7 +118,7 @@ pub fn find_kept(
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
-    let together = together(&exact, &choice, &mut found, options.threads)?.map(per_step);
+    let together = together(&gains, &choice, &mut found, options.threads)?.map(per_step);
     if unknown > 0 {
         notes.push(format!(
             "{unknown} findings are left out: what their repair would gain cannot be told from this trace"
@@ -134,8 +135,11 @@ pub fn find_kept(
 /// What all rules propose, and which could not look.
 fn drafts<'a>(ground: &'a Ground<'a>) -> (Vec<(&'static Rule, Draft)>, Vec<Unchecked>) {
     let (mut drafts, mut unchecked) = (Vec::new(), Vec::new());
+    // What is missing is looked for among all events: once, not for each rule.
+    let mut met: BTreeMap<Need, bool> = BTreeMap::new();
+    let mut is_met = |need: &Need| *met.entry(*need).or_insert_with(|| need.is_met(ground.exact.trace()));
     for rule in rules::ALL {
-        match rule.needs.iter().find(|need| !need.is_met(ground.exact.trace())) {
+        match rule.needs.iter().find(|need| !is_met(need)) {
             Some(&need) => unchecked.push(Unchecked { rule, need }),
             None => drafts.extend((rule.check)(&Subject::new(ground, rule)).into_iter().map(|draft| (rule, draft))),
         }
@@ -203,7 +207,7 @@ fn order(finding: &Finding) -> impl Ord + use<'_> {
 
 /// Notes what each finding adds to those above it; what all gain together, in ns of the whole window.
 fn together(
-    exact: &Exact<'_>,
+    gains: &Gains<'_, '_>,
     choice: &WindowChoice,
     found: &mut [Priced],
     threads: usize,
@@ -217,9 +221,9 @@ fn together(
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
             .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
             .collect();
-        let gains = what_if::gains(exact, choice, &lists, threads)?;
-        let fitting = gains.iter().take_while(|gain| gain.is_some()).count();
-        for (&i, gain) in rest.iter().zip(&gains).take(fitting) {
+        let replayed = gains.of(choice, &lists, threads)?;
+        let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
+        for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
             found[i].finding.on_top_ns = gain.map(|gain| gain.ns - best.map_or(0, |best| best.ns));
             best = *gain;
             taken.push(i);

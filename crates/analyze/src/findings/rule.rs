@@ -153,6 +153,14 @@ pub struct Setting {
     pub about: &'static str,
 }
 
+impl Setting {
+    /// `share`: the least part of the GPU's time that a rule reports.
+    pub(super) const fn share_of_gpu(default: f64) -> Self {
+        let about = "least part of the GPU's busy time that is reported, in percent";
+        Self { name: "share", default, range: (0.0, 100.0), about }
+    }
+}
+
 /// One registered rule.
 #[derive(Clone, Copy)]
 pub struct Rule {

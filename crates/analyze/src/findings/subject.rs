@@ -6,9 +6,10 @@ use super::settings::Settings;
 use super::work::Launches;
 use crate::critical_path::exact::what_if::{Action, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
+use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::kernel_type::{NameTypes, RULES};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, GpuId, Step, StrId, Trace, flags};
+use stackline_model::{EventId, EventKind, Step, StrId, Trace, flags};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -64,11 +65,6 @@ impl<'a> Subject<'a> {
     /// Start and end of what is looked at, in ns since the base.
     pub fn window(&self) -> (i64, i64) {
         (self.ground.window.start, self.ground.window.end)
-    }
-
-    /// Length of a step, in ns: the window's by the number of steps in it.
-    pub fn step_ns(&self) -> i64 {
-        self.ground.window.length_ns() / self.ground.steps.max(1) as i64
     }
 
     /// A time of the whole window in percent of it.
@@ -130,10 +126,20 @@ impl<'a> Subject<'a> {
         trace.events.ids().filter(wanted).collect()
     }
 
-    /// GPU operations of the window that pass a test.
-    pub fn gpu(&self, test: impl Fn(GpuId) -> bool) -> Vec<GpuId> {
-        let gpu = &self.trace().gpu;
-        gpu.ids().filter(|&g| self.counts(gpu.event[g.index()]) && test(g)).collect()
+    /// GPU work of the window.
+    pub fn gpu_work(&self) -> Vec<EventId> {
+        self.trace().gpu.event.iter().copied().filter(|&event| self.counts(event)).collect()
+    }
+
+    /// Kernels of the window.
+    pub fn kernels(&self) -> Vec<EventId> {
+        self.named(&[EventKind::Kernel], |_| true)
+    }
+
+    /// Calls of the window that wait for the GPU.
+    pub fn waiting_calls(&self) -> Vec<EventId> {
+        let waits = |name: &str| kind_of_name(name).is_some_and(CallKind::is_wait);
+        self.named(&[EventKind::Runtime, EventKind::Driver], waits)
     }
 
     /// What names of operations say that they do.
@@ -149,12 +155,6 @@ impl<'a> Subject<'a> {
     /// Sum of lengths, in ns.
     pub fn total(&self, events: &[EventId]) -> i64 {
         events.iter().map(|&e| self.dur(e)).sum()
-    }
-
-    /// The innermost event around one that passes a test on kind and name, itself included.
-    pub fn around(&self, event: EventId, test: impl Fn(EventKind, &str) -> bool) -> Option<EventId> {
-        let trace = self.trace();
-        std::iter::once(event).chain(trace.ancestors(event)).find(|&e| test(trace.kind(e), trace.name(e)))
     }
 
     /// Events by the place that they come from (GPU work: where it was launched), in the order of the places.
@@ -178,10 +178,7 @@ impl<'a> Subject<'a> {
 
     /// Length of all GPU work of the window, in ns; what runs at the same time counts each.
     pub fn gpu_ns(&self) -> i64 {
-        *self
-            .ground
-            .gpu_ns
-            .get_or_init(|| self.gpu(|_| true).iter().map(|g| self.dur(self.trace().gpu.event[g.index()])).sum())
+        *self.ground.gpu_ns.get_or_init(|| self.total(&self.gpu_work()))
     }
 
     /// Whether an event is a call of a function of the user's own code.
@@ -215,12 +212,8 @@ impl<'a> Subject<'a> {
 
     /// Some spans with the calls inside them that wait for the GPU: what goes if they go.
     pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
-        use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-        use CallKind::{DeviceSync, EventSync, StreamSync};
         let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
-        let waits = |name: &str| matches!(kind_of_name(name), Some(DeviceSync | EventSync | StreamSync));
-        let calls = self.named(&[EventKind::Runtime, EventKind::Driver], waits);
-        let inside = calls.into_iter().filter(|&call| trace.ancestors(call).any(|e| all.contains(&e)));
+        let inside = self.waiting_calls().into_iter().filter(|&call| trace.ancestors(call).any(|e| all.contains(&e)));
         spans.iter().copied().chain(inside).collect()
     }
 

@@ -1,7 +1,8 @@
 //! GPU work by what launched it.
 
-use super::place::Place;
+use super::place::{Place, launch_of};
 use super::subject::Subject;
+use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Trace, TrackId};
@@ -34,10 +35,13 @@ impl<'a> Subject<'a> {
     /// An event and what is around it, innermost first; of GPU work its launch and what is around that.
     pub fn stack(&self, event: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let trace = self.trace();
-        let gpu = trace.gpu.of_event(event).map(stackline_model::GpuId::index);
-        let launch = gpu.and_then(|i| trace.gpu.launch[i].some().or(trace.gpu.operator[i].some()));
-        let first = launch.unwrap_or(event);
+        let first = launch_of(trace, event);
         std::iter::once(first).chain(trace.ancestors(first))
+    }
+
+    /// The outermost operator around the launch of GPU work.
+    pub fn outermost_operator(&self, work: EventId) -> Option<EventId> {
+        self.stack(work).filter(|&e| self.trace().kind(e) == EventKind::Operator).last()
     }
 
     /// GPU work that the thread of a span launched within it, in the order of the launches.
@@ -95,11 +99,7 @@ impl<'a> Subject<'a> {
     pub fn by_code(&self, events: &[EventId]) -> Vec<(Place, Vec<EventId>)> {
         let mut groups: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
         for (mut place, events) in self.by_place(events) {
-            let class = |module: String| {
-                let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
-                class.strip_suffix('_').map_or(module.clone(), str::to_owned)
-            };
-            place.module = place.module.map(class);
+            place.module = place.module.map(|module| module_class(&module).to_owned());
             groups.entry(place).or_default().extend(events);
         }
         let mut groups: Vec<_> = groups.into_iter().collect();

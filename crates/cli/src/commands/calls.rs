@@ -148,7 +148,7 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
         format!("{run}: {}, {}{versions}\n", terminal::shorten(&terminal::clean(&command), 60), processes(tree),);
     text.push_str(&format!(
         "{}: {} ({} values)",
-        capital(metric.title(&tree.strings)),
+        human::capital(metric.title(&tree.strings)),
         drawn::amount(metric.unit(), sum),
         human::count(count)
     ));
@@ -159,11 +159,6 @@ fn head(tree: &CallTree, run: &str, metric: CallMetric) -> String {
     }
     text.push('\n');
     text
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 /// How many processes and threads there are, and for how long.

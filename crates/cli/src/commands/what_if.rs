@@ -105,10 +105,6 @@ fn stop_on_interrupt() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-fn signed(ns: i64) -> String {
-    if ns < 0 { format!("-{}", human::duration(-ns)) } else { human::duration(ns) }
-}
-
 fn head(found: &Prediction, choice: &WindowChoice) -> String {
     let (gain, before) = (found.gain, found.before_ns());
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));
@@ -117,11 +113,11 @@ fn head(found: &Prediction, choice: &WindowChoice) -> String {
         in_words(choice),
         human::duration(before),
         human::duration(found.after_ns),
-        signed(gain.ns),
+        human::signed_duration(gain.ns),
         share(gain.ns),
-        signed(gain.low_ns),
+        human::signed_duration(gain.low_ns),
         share(gain.low_ns),
-        signed(gain.high_ns),
+        human::signed_duration(gain.high_ns),
         share(gain.high_ns),
     );
     for (edit, count) in &found.edits {

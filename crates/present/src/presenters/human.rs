@@ -119,6 +119,17 @@ fn group(text: &str) -> String {
     out
 }
 
+/// A duration that may be negative.
+pub fn signed_duration(ns: i64) -> String {
+    if ns < 0 { format!("-{}", duration(-ns)) } else { duration(ns) }
+}
+
+/// A text with its first letter as a capital.
+pub fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use serde_json::Value;
-use stackline_model::{EventId, EventKind};
+use stackline_model::EventId;
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -42,7 +42,7 @@ const MOST_THREADS: i64 = 1 << 16;
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let Some(group) = group_size(&subject.gpus()) else { return Vec::new() };
-    let kernels = subject.named(&[EventKind::Kernel], |_| true);
+    let kernels = subject.kernels();
     let hot = subject.by_name(&kernels).into_iter();
     let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
     hot.flat_map(|(name, of)| {

@@ -27,10 +27,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
     let mut types = subject.kernel_types();
-    let all: Vec<_> = subject.gpu(|_| true).into_iter().map(|gpu| trace.gpu.event[gpu.index()]).collect();
-    let collectives: Vec<_> = all.into_iter().filter(|&e| types.of_event(e) == KernelType::Communication).collect();
+    let mut collectives = subject.gpu_work();
+    collectives.retain(|&event| types.of_event(event) == KernelType::Communication);
     let on_path = subject.on_path();
     let draft = |(name, of): (&str, Vec<_>)| {
         let ns: i64 = of.iter().filter_map(|event| on_path.get(event)).sum();

@@ -36,8 +36,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut types = subject.kernel_types();
     let sizes = trace.attr("In msg nelems");
     let mut groups: BTreeMap<(StrId, Option<i64>), Vec<EventId>> = BTreeMap::new();
-    for gpu in subject.gpu(|_| true) {
-        let event = trace.gpu.event[gpu.index()];
+    for event in subject.gpu_work() {
         // Without a size, collectives of all sizes would be compared.
         if let Some(size) = sizes.i64(event).filter(|_| types.of_event(event) == KernelType::Communication) {
             groups.entry((trace.events.name[event.index()], Some(size))).or_default().push(event);

@@ -1,7 +1,6 @@
 //! SL004: the host waits for the GPU in the middle of the work.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind};
 
@@ -29,12 +28,8 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let waits = |name: &str| {
-        use CallKind::{DeviceSync, EventSync, StreamSync};
-        matches!(kind_of_name(name), Some(DeviceSync | EventSync | StreamSync))
-    };
     let least = (subject.setting("wait_us") * 1e3) as i64;
-    let mut calls = subject.named(&[EventKind::Runtime, EventKind::Driver], waits);
+    let mut calls = subject.waiting_calls();
     let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
     calls.retain(|&call| subject.dur(call) >= least && !is_end_of_recording(subject, call, last_launch));

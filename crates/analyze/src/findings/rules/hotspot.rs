@@ -27,12 +27,10 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let mut events: Vec<_> = subject.gpu(|_| true).into_iter().map(|g| trace.gpu.event[g.index()]).collect();
-    let total = subject.total(&events);
+    let mut events = subject.gpu_work();
     let mut types = subject.kernel_types();
     events.retain(|&event| types.of_event(event) == KernelType::Computation);
-    let share = |ns: i64| 100.0 * ns as f64 / total.max(1) as f64;
+    let share = |ns: i64| subject.percent_of_gpu(ns);
     let hot =
         subject.by_name(&events).into_iter().filter(|(_, of)| share(subject.total(of)) >= subject.setting("share"));
     let draft = |(name, of): (&str, Vec<_>)| {

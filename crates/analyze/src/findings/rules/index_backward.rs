@@ -20,12 +20,7 @@ pub(super) const RULE: Rule = Rule {
     source: "DeepContext 6.1 (DLRM: 1.66 times, GNN: 1.07 times)",
     needs: &[Need::GpuWork, Need::Operators],
     settings: &[
-        Setting {
-            name: "share",
-            default: 1.0,
-            range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that is reported, in percent",
-        },
+        Setting::share_of_gpu(1.0),
         Setting {
             name: "factor",
             default: 2.0,

@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::kernel_type::KernelType;
-use stackline_model::{EventId, EventKind, GpuId, StrId, Unit};
+use stackline_model::{EventId, GpuId, StrId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -50,13 +50,13 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let [grid, block, dims] = ["grid", "block", "Input Dims"].map(|key| trace.attr(key));
     let mut types = subject.kernel_types();
     let mut by_size: BTreeMap<Size, Vec<EventId>> = BTreeMap::new();
-    for gpu in subject.gpu(|gpu| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel) {
-        let event = trace.gpu.event[gpu.index()];
+    for event in subject.kernels() {
         // Collectives wait for others.
         if types.of_event(event) == KernelType::Communication {
             continue;
         }
-        let dims = trace.gpu.operator[gpu.index()].some().and_then(|operator| dims.text(operator));
+        let operator = trace.gpu.of_event(event).and_then(|gpu| trace.gpu.operator[gpu.index()].some());
+        let dims = operator.and_then(|operator| dims.text(operator));
         let size = (trace.events.name[event.index()], grid.text(event), block.text(event), dims);
         by_size.entry(size).or_default().push(event);
     }

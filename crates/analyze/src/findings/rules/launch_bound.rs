@@ -52,16 +52,14 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let kernels = subject.named(&[EventKind::Kernel], |_| true);
+    let kernels = subject.kernels();
     let mean_us = subject.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
     let per_step = kernels.len() / subject.steps();
     if (per_step as f64) < subject.setting("kernels") {
         return Vec::new();
     }
     let waits = waits(subject);
-    let outermost = |&kernel: &EventId| subject.stack(kernel).filter(|&e| trace.kind(e) == EventKind::Operator).last();
-    let operators: BTreeSet<EventId> = kernels.iter().filter_map(outermost).collect();
+    let operators: BTreeSet<EventId> = kernels.iter().filter_map(|&k| subject.outermost_operator(k)).collect();
     let holds_no_wait = |e: &EventId| !waits.contains(e);
     let operators: Vec<EventId> = operators.into_iter().filter(holds_no_wait).collect();
     draft(subject, operators, (per_step, mean_us)).into_iter().collect()
@@ -69,8 +67,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 
 /// Operators in which the host waits for the GPU.
 fn waits(subject: &Subject<'_>) -> BTreeSet<EventId> {
-    use CallKind::{DeviceSync, EventSync, Free, StreamSync};
-    let is_wait = |name: &str| matches!(kind_of_name(name), Some(DeviceSync | EventSync | StreamSync | Free));
+    let is_wait = |name: &str| kind_of_name(name).is_some_and(|kind| kind.is_wait() || kind == CallKind::Free);
     let calls = subject.named(&[EventKind::Runtime, EventKind::Driver], is_wait);
     calls.into_iter().flat_map(|call| subject.stack(call)).collect()
 }

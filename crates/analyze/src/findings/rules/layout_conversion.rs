@@ -18,12 +18,7 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "A layer of the model needs channels first: then it converts instead.",
     source: "DeepContext 6.2 (U-Net: 1.28 times)",
     needs: &[Need::GpuWork],
-    settings: &[Setting {
-        name: "share",
-        default: 1.0,
-        range: (0.0, 100.0),
-        about: "least part of the GPU's busy time that is reported, in percent",
-    }],
+    settings: &[Setting::share_of_gpu(1.0)],
     check,
 };
 
@@ -32,14 +27,12 @@ const CONVERSIONS: &[&str] =
     &["nchwtonhwc", "nhwctonchw", "nchw2nhwc", "nhwc2nchw", "batched_transpose", "transpose_nchw"];
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
-    let busy: Vec<_> = subject.gpu(|_| true).into_iter().map(|g| trace.gpu.event[g.index()]).collect();
     let converts = subject.named(&[stackline_model::EventKind::Kernel], |name| {
         let name = name.to_ascii_lowercase();
         CONVERSIONS.iter().any(|part| name.contains(part))
     });
-    let (ns, total) = (subject.total(&converts), subject.total(&busy));
-    let share = 100.0 * ns as f64 / total.max(1) as f64;
+    let ns = subject.total(&converts);
+    let share = subject.percent_of_gpu(ns);
     if converts.is_empty() || share < subject.setting("share") {
         return Vec::new();
     }

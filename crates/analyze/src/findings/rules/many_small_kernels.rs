@@ -4,7 +4,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
 use stackline_model::names::MODULE_PREFIX;
-use stackline_model::{EventId, EventKind, StrId};
+use stackline_model::{EventId, StrId};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -49,10 +49,10 @@ struct Launched {
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
-    for gpu in subject.gpu(|g| trace.kind(trace.gpu.event[g.index()]) == EventKind::Kernel) {
-        let (module, operator) = (trace.gpu.module[gpu.index()], trace.gpu.operator[gpu.index()]);
-        if let Some(span) = module.some().or_else(|| outermost(subject, operator)) {
-            by_span.entry(span).or_default().push(trace.gpu.event[gpu.index()]);
+    for kernel in subject.kernels() {
+        let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
+        if let Some(span) = module.or_else(|| subject.outermost_operator(kernel)) {
+            by_span.entry(span).or_default().push(kernel);
         }
     }
     // What also launches through others within it would fuse theirs, too.
@@ -64,14 +64,6 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         group.spans.push(span);
     }
     by_name.into_iter().filter_map(|(name, of)| draft(subject, trace.strings.get(name), of)).collect()
-}
-
-/// The outermost operator around one, itself included.
-fn outermost(subject: &Subject<'_>, operator: EventId) -> Option<EventId> {
-    let trace = subject.trace();
-    let operator = operator.some()?;
-    let around = std::iter::once(operator).chain(trace.ancestors(operator));
-    around.filter(|&e| trace.kind(e) == EventKind::Operator).last()
 }
 
 fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }: Launched) -> Option<Draft> {

@@ -20,12 +20,7 @@ pub(super) const RULE: Rule = Rule {
     source: "field practice; NVIDIA's and PyTorch's guides for mixed precision",
     needs: &[Need::GpuWork, Need::GpuModel],
     settings: &[
-        Setting {
-            name: "share",
-            default: 5.0,
-            range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that is reported, in percent",
-        },
+        Setting::share_of_gpu(5.0),
         Setting {
             name: "kernel_us",
             default: 10.0,

@@ -21,12 +21,7 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "Training needs parameters in float32 and the optimizer does not keep a copy in lower precision.",
     source: "field practice; PyTorch's autocast keeps conversions only until its context ends",
     needs: &[Need::GpuWork, Need::Operators, Need::Shapes, Need::Steps],
-    settings: &[Setting {
-        name: "share",
-        default: 1.0,
-        range: (0.0, 100.0),
-        about: "least part of the GPU's busy time that is reported, in percent",
-    }],
+    settings: &[Setting::share_of_gpu(1.0)],
     check,
 };
 
@@ -35,10 +30,8 @@ const LAYERS: &[&str] =
     &["aten::linear", "aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::_convolution", "aten::convolution"];
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
     let mut by_shape: BTreeMap<String, Vec<EventId>> = BTreeMap::new();
-    for gpu in subject.gpu(|_| true) {
-        let work = trace.gpu.event[gpu.index()];
+    for work in subject.gpu_work() {
         if let Some(shape) = shape_of_parameter(subject, work) {
             by_shape.entry(shape).or_default().push(work);
         }

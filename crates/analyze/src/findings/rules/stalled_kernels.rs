@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind, Unit};
+use stackline_model::{EventId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 const NO_STALL: &[&str] = &["selected", "not_selected", "none", "issued"];
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let kernels = subject.named(&[EventKind::Kernel], |_| true);
+    let kernels = subject.kernels();
     subject.by_name(&kernels).into_iter().filter_map(|(name, of)| draft(subject, name, of)).collect()
 }
 

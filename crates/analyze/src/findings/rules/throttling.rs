@@ -75,8 +75,7 @@ fn draft(subject: &Subject<'_>, name: &str, series: &Series) -> Option<Draft> {
     let lowest = series.iter().map(|&(_, value)| value).fold(highest, f64::min);
     let grid = trace.attr("grid");
     let mut kernels: BTreeMap<(StrId, Option<StrId>), [Vec<EventId>; 2]> = BTreeMap::new();
-    for gpu in subject.gpu(|gpu| trace.kind(trace.gpu.event[gpu.index()]) == EventKind::Kernel) {
-        let event = trace.gpu.event[gpu.index()];
+    for event in subject.kernels() {
         let of = kernels.entry((trace.events.name[event.index()], grid.text(event))).or_default();
         of[usize::from(is_low(event))].push(event);
     }

@@ -18,12 +18,7 @@ pub(super) const RULE: Rule = Rule {
     source: "DeepContext 6.3 (Transformer-Big: 30.5 s to 23.9 s of GPU time)",
     needs: &[Need::GpuWork, Need::Operators],
     settings: &[
-        Setting {
-            name: "share",
-            default: 2.0,
-            range: (0.0, 100.0),
-            about: "least part of the GPU's busy time that is reported, in percent",
-        },
+        Setting::share_of_gpu(2.0),
         Setting {
             name: "scale",
             default: 0.6,
@@ -48,8 +43,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let (mut softmax, mut others, mut losses) = (Vec::new(), Vec::new(), 0);
-    for gpu in subject.gpu(|_| true) {
-        let work = trace.gpu.event[gpu.index()];
+    for work in subject.gpu_work() {
         match part(subject, work) {
             Some(Part::Softmax) => softmax.push(work),
             Some(part) => {

@@ -2,6 +2,7 @@
 
 use crate::failure::{did_you_mean, unreadable, wrong_use};
 use anyhow::Result;
+use stackline_analyze::critical_path;
 use stackline_analyze::findings::{Finding, rules};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -116,24 +117,8 @@ fn codes(line: &str) -> Option<Vec<String>> {
 
 /// Whether a path fits a pattern in which `*` stands for any text: all of it, or its end from a folder on.
 fn matches(pattern: &str, path: &str) -> bool {
-    let mut parts = pattern.split('*').peekable();
-    let first = parts.next().unwrap_or_default();
-    let starts = path.match_indices(first).map(|(at, _)| at);
-    let mut at_folder = starts.filter(|&at| at == 0 || path[..at].ends_with('/'));
-    at_folder.any(|at| {
-        let mut rest = &path[at + first.len()..];
-        let mut parts = parts.clone();
-        while let Some(part) = parts.next() {
-            if parts.peek().is_none() {
-                return rest.ends_with(part);
-            }
-            match rest.find(part) {
-                Some(found) => rest = &rest[found + part.len()..],
-                None => return false,
-            }
-        }
-        rest.is_empty()
-    })
+    let folders = path.match_indices('/').map(|(at, _)| at + 1);
+    std::iter::once(0).chain(folders).any(|from| critical_path::matches(pattern, &path[from..]))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Findings as Markdown, for a pull request.
 
-use super::{Change, Shown, gain, length, place, signed, together};
+use super::{Change, Shown, gain, length, place, together};
+use crate::presenters::human::{capital, signed_duration as signed};
 use stackline_analyze::findings::{Finding, evidence};
 
 /// Findings as Markdown.
@@ -57,11 +58,6 @@ fn details(finding: &Finding) -> String {
         finding.support.name(),
         finding.confidence.name(),
     )
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 /// Names of a trace as plain text within a table.

@@ -10,7 +10,7 @@ pub use markdown::markdown;
 pub use sarif::sarif;
 pub use text::text;
 
-use super::human;
+use super::human::{self, signed_duration as signed};
 use stackline_analyze::findings::{Finding, Findings};
 use stackline_model::names::MODULE_PREFIX;
 
@@ -68,10 +68,6 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
         percent(found, gain.low_ns),
         percent(found, gain.high_ns)
     ))
-}
-
-fn signed(ns: i64) -> String {
-    if ns < 0 { format!("-{}", human::duration(-ns)) } else { human::duration(ns) }
 }
 
 /// How long what was looked at takes.

@@ -1,6 +1,7 @@
 //! Findings for a terminal: the place first.
 
-use super::{Change, Shown, gain, length, place, signed, together};
+use super::{Change, Shown, gain, length, place, together};
+use crate::presenters::human::signed_duration as signed;
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::findings::{Finding, HOPE, REPLAY, evidence};
 

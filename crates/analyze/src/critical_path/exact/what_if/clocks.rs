@@ -5,7 +5,7 @@
 //! difference, and the bounds of the gain hold for the least and the greatest one, too.
 
 use super::sweep::{Sweep, SweepOptions};
-use super::{Edit, Gain, NewHop, Prediction};
+use super::{Edit, Gain, NewHop, Prediction, WhatIf};
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::{Exact, MOST_NS, WindowChoice};
 use stackline_model::{DeviceClock, Trace};
@@ -202,34 +202,52 @@ pub fn sweep(
     Ok(found)
 }
 
-/// What each list of edits gains, those of a list made together ([`super::WhatIf::gains_of`]); where the clocks of the trace
-/// disagree, with its times put right. `None` for those that cannot be made.
-///
-/// # Errors
-/// If there is no such window.
-pub fn gains<E: AsRef<[Edit]> + Sync>(
-    exact: &Exact<'_>,
-    choice: &WindowChoice,
-    lists: &[E],
-    threads: usize,
-) -> Result<Vec<Option<Gain>>, CriticalPathError> {
-    let corrected = if exact.clocks_disagree() { Corrected::new(exact.trace()) } else { None };
-    let Some(mut corrected) = corrected else { return exact.what_if().gains_of(choice, lists, threads, &|| false) };
-    let mut found: Option<Vec<Option<Gain>>> = None;
-    for moment in [|s: &Shift| s.likely, |s: &Shift| s.least, |s: &Shift| s.most] {
-        corrected.move_to(moment);
-        let gains = Exact::new(&corrected.trace).what_if().gains_of(choice, lists, threads, &|| false)?;
-        let Some(found) = &mut found else {
-            found = Some(gains);
-            continue;
+/// A trace prepared to tell what many lists of edits gain; where its clocks disagree, with its times put right.
+pub struct Gains<'e, 'a> {
+    exact: &'e Exact<'a>,
+    /// None where times must be put right, each time anew: for one moment of the clocks after the other.
+    ready: Option<WhatIf<'e, 'a>>,
+}
+
+impl<'e, 'a> Gains<'e, 'a> {
+    /// Prepares a trace.
+    pub fn new(exact: &'e Exact<'a>) -> Self {
+        Self { exact, ready: (!exact.clocks_disagree()).then(|| exact.what_if()) }
+    }
+
+    /// What each list of edits gains, those of a list made together ([`WhatIf::gains_of`]). `None` for those that cannot be
+    /// made.
+    ///
+    /// # Errors
+    /// If there is no such window.
+    pub fn of<E: AsRef<[Edit]> + Sync>(
+        &self,
+        choice: &WindowChoice,
+        lists: &[E],
+        threads: usize,
+    ) -> Result<Vec<Option<Gain>>, CriticalPathError> {
+        if let Some(ready) = &self.ready {
+            return ready.gains_of(choice, lists, threads, &|| false);
+        }
+        let Some(mut corrected) = Corrected::new(self.exact.trace()) else {
+            return self.exact.what_if().gains_of(choice, lists, threads, &|| false);
         };
-        for (gain, other) in found.iter_mut().zip(gains) {
-            if let Some(gain) = gain {
-                gain.widen(other.unwrap_or(NO_GAIN));
+        let mut found: Option<Vec<Option<Gain>>> = None;
+        for moment in [|s: &Shift| s.likely, |s: &Shift| s.least, |s: &Shift| s.most] {
+            corrected.move_to(moment);
+            let gains = Exact::new(&corrected.trace).what_if().gains_of(choice, lists, threads, &|| false)?;
+            let Some(found) = &mut found else {
+                found = Some(gains);
+                continue;
+            };
+            for (gain, other) in found.iter_mut().zip(gains) {
+                if let Some(gain) = gain {
+                    gain.widen(other.unwrap_or(NO_GAIN));
+                }
             }
         }
+        Ok(found.unwrap_or_default())
     }
-    Ok(found.unwrap_or_default())
 }
 
 #[cfg(test)]

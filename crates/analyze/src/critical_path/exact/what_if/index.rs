@@ -166,7 +166,7 @@ pub(super) fn module_name(name: &str) -> Option<&str> {
 }
 
 /// The name of a module's class: without the number behind.
-pub(super) fn module_class(module: &str) -> &str {
+pub(crate) fn module_class(module: &str) -> &str {
     let class = module.trim_end_matches(|c: char| c.is_ascii_digit());
     class.strip_suffix('_').filter(|c| !c.is_empty() && class.len() < module.len()).unwrap_or(module)
 }

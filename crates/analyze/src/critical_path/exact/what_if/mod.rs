@@ -28,8 +28,9 @@ mod tables;
 mod turns;
 mod waits;
 
-pub use clocks::{gains, predict, predict_with_hops, sweep};
+pub use clocks::{Gains, predict, predict_with_hops, sweep};
 pub use edit::{Action, Edit};
+pub(crate) use index::module_class;
 pub use path::{NewHop, NewPath};
 pub use selector::{Pattern, Selector, What};
 pub use sweep::{Candidate, Sweep, SweepOptions};
