@@ -1,4 +1,5 @@
 """Python looks through a large, unchanging data set again and again for garbage."""
+# finding anywhere: SL025
 
 import gc
 

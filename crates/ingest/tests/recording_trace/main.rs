@@ -283,6 +283,16 @@ fn processes_of_one_boot_share_a_clock() {
 }
 
 #[test]
+fn times_are_those_of_the_calendar() {
+    let now = 1_790_000_000_000_000_000;
+    let mut script = Script::new(Process { start_unix_ns: now, ..process(7, None) });
+    script.thread(0, 70, 1);
+    script.call(0, "aten::add", 2_000, 2_010);
+    let trace = one(&script.end());
+    assert_eq!((trace.meta.base_ns, trace.events.start[0]), (now, 1_000));
+}
+
+#[test]
 fn a_tree_alone_is_no_trace() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);
