@@ -113,11 +113,18 @@ impl Printer<'_> {
                 args.raw("registers per thread", 40);
                 args.raw("shared memory", 4096);
                 args.raw("grid", "[216, 1, 1]");
-                args.raw("block", "[256, 1, 1]");
+                args.raw("block", format_args!("[{}, 1, 1]", op.details.block.unwrap_or(256)));
                 args.raw("est. achieved occupancy %", 50);
+                if let Some(elements) = op.details.elements {
+                    args.raw("In msg nelems", elements);
+                }
+                if let Some(stalls) = &op.details.stalls {
+                    args.raw("stall_reasons", stalls);
+                }
             } else {
-                args.raw("bytes", bytes(op.work, ns));
-                args.raw("memory bandwidth (GB/s)", bytes(op.work, ns) / ns.max(1));
+                let bytes = op.details.bytes.unwrap_or_else(|| bytes(op.work, ns));
+                args.raw("bytes", bytes);
+                args.raw("memory bandwidth (GB/s)", bytes / ns.max(1));
             }
         });
         self.json.flow("ac2g", Flow::End(u64::from(correlation)), (0, stream), start);
