@@ -34,7 +34,7 @@ fn callback(name: &str) -> u32 {
 }
 
 /// Bytes that a copy or fill of this length moves.
-fn bytes(work: Work, ns: i64) -> i64 {
+pub(crate) fn bytes(work: Work, ns: i64) -> i64 {
     ns * if matches!(work, Work::HostToDevice | Work::DeviceToHost) { 22 } else { 1_200 }
 }
 
@@ -112,7 +112,7 @@ impl Printer<'_> {
                 }
                 args.raw("registers per thread", 40);
                 args.raw("shared memory", 4096);
-                args.raw("grid", "[216, 1, 1]");
+                args.raw("grid", format_args!("[{}, 1, 1]", op.details.grid.unwrap_or(216)));
                 args.raw("block", format_args!("[{}, 1, 1]", op.details.block.unwrap_or(256)));
                 args.raw("est. achieved occupancy %", 50);
                 if let Some(elements) = op.details.elements {

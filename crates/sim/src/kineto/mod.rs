@@ -1,6 +1,6 @@
 //! Writes what a run left behind as PyTorch's profiler would.
 
-mod device;
+pub(crate) mod device;
 mod view;
 
 pub(crate) use view::View;

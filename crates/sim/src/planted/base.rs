@@ -32,8 +32,12 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
         if op.name.contains("sgemm") {
             op.name = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_64x3_nn".into();
         }
+        // Kernels that do more have more blocks.
+        op.details.grid = Some(1 + op.duration / 250);
         op.duration = rng.jitter(op.duration, 4).max(501);
     }
+    // Items that are in time.
+    super::data::set_items(&mut program, |own| rng.jitter(own / 10, 10));
     let loader = program.loader.iter_mut().flat_map(|loader| &mut loader.items);
     for steps in program.threads.iter_mut().map(|thread| &mut thread.steps).chain(loader) {
         for step in steps {

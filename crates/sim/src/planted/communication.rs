@@ -8,7 +8,7 @@ use crate::program::{Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind::gone("collective that nothing overlaps", "SL019", not_overlapped),
-    Kind::gone("collective that waits for a slower rank", "SL020", waits_for_others).also(&["SL019", "SL031"]),
+    Kind::gone("collective that waits for a slower rank", "SL023", waits_for_others).also(&["SL019", "SL031"]),
     Kind::gone("search for unused parameters", "SL021", search),
 ];
 

@@ -7,7 +7,7 @@ use crate::Profile;
 use crate::edit::{self, Edit};
 use crate::names;
 use crate::program::build::Builder;
-use crate::program::{self, Span, Step};
+use crate::program::{self, Program, Span, Step};
 
 /// The kind whose repair is as many workers as the finding tells.
 pub(super) const STARVED: &str = "too few DataLoader workers";
@@ -37,14 +37,31 @@ fn slow_items(p: &mut Planter<'_>) {
     });
     let workers = p.b.program.loader.as_ref().map_or(1, |loader| loader.workers);
     let ns = p.part(120, 300) * workers as i64;
-    for items in p.b.program.loader.iter_mut().flat_map(|loader| &mut loader.items) {
-        let frames = items.iter().filter(|step| matches!(step, Step::Open(span) if span.name.contains("__getitem__")));
-        let each = ns / frames.count().max(1) as i64;
-        let mut is_item = false;
+    let frames = |items: &[Step]| items.iter().filter(|step| is_item(step)).count().max(1) as i64;
+    let each = p.b.program.loader.as_ref().and_then(|loader| loader.items.iter().map(|items| frames(items)).max());
+    let (each, rng) = (ns / each.unwrap_or(1), &mut p.b.rng);
+    set_items(&mut p.b.program, |_| rng.jitter(each, 10));
+}
+
+fn is_item(step: &Step) -> bool {
+    matches!(step, Step::Open(span) if span.name.contains("__getitem__"))
+}
+
+/// Sets the time that workers take for the parts of an item, in ns.
+pub(super) fn set_items(program: &mut Program, mut set: impl FnMut(i64) -> i64) {
+    for items in program.loader.iter_mut().flat_map(|loader| &mut loader.items) {
+        let mut opened = false;
+        // The first time in the frame is that of its beginning.
+        let mut times = 0;
         for step in items {
             match step {
-                Step::Open(span) => is_item = span.name.contains("__getitem__"),
-                Step::Spend(own) if is_item && *own > 9_000 => *own = p.b.rng.jitter(each, 10),
+                Step::Open(_) => (opened, times) = (is_item(step), 0),
+                Step::Spend(own) if opened => {
+                    times += 1;
+                    if times == 2 {
+                        *own = set(*own).max(1);
+                    }
+                }
                 _ => {}
             }
         }

@@ -11,14 +11,14 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::gone("item() in the step", "SL004", item),
     Kind::gone("nonzero() in the step", "SL004", nonzero),
     Kind::gone("torch.cuda.synchronize() in the step", "SL004", synchronize),
-    Kind::gone("gc.collect() in the step", "SL025", collect).also(&["SL031"]),
+    Kind::gone("gc.collect() in the step", "SL025", collect).also(&["SL005"]),
     Kind::gone("Python collects garbage", "SL025", collect_by_itself).also(&["SL031"]),
-    Kind::gone("logging in the step", "SL028", logging).also(&["SL004"]),
-    Kind::gone("recompilation", "SL026", recompile).also(&["SL031"]).shape(more_steps),
-    Kind::gone("graph breaks", "SL027", graph_breaks),
+    Kind::gone("logging in the step", "SL029", logging).also(&["SL004", "SL005"]),
+    Kind::gone("recompilation", "SL026", recompile).also(&["SL031", "SL005"]).shape(more_steps),
+    Kind::gone("graph breaks", "SL027", graph_breaks).also(&["SL005"]),
     Kind::gone("one slow step", "SL031", slow_step).also(&["SL005"]).shape(more_steps),
-    Kind::assumed("Python code that all wait for", "SL005", slow_code),
-    Kind::gone("cudaMalloc in each step", "SL022", allocate),
+    Kind::assumed("Python code that all wait for", "SL005", slow_code).least(6.0),
+    Kind::gone("cudaMalloc in each step", "SL024", allocate).also(&["SL005"]),
 ];
 
 /// Eight to twelve.

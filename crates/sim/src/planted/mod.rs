@@ -35,6 +35,8 @@ pub struct Kind {
     pub also: &'static [&'static str],
     /// Whether the repair is what the finding assumes, rather than work that is gone.
     pub is_assumed: bool,
+    /// What it costs at least, in percent of the step: what costs less is none, or not yet worth a word.
+    least: f64,
     /// What the program around it needs.
     shape: fn(&mut Profile),
     plant: fn(&mut Planter<'_>),
@@ -49,7 +51,7 @@ impl std::fmt::Debug for Kind {
 impl Kind {
     /// A problem whose repair takes work away.
     const fn gone(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
-        Self { name, code, also: &[], is_assumed: false, shape: |_| {}, plant }
+        Self { name, code, also: &[], is_assumed: false, least: LEAST_PERCENT, shape: |_| {}, plant }
     }
 
     /// A problem whose repair leaves as much as the finding assumes.
@@ -59,6 +61,10 @@ impl Kind {
 
     const fn also(self, also: &'static [&'static str]) -> Self {
         Self { also, ..self }
+    }
+
+    const fn least(self, least: f64) -> Self {
+        Self { least, ..self }
     }
 
     const fn shape(self, shape: fn(&mut Profile)) -> Self {
@@ -110,7 +116,7 @@ impl Kind {
             let (first, last) = planted.planted.step_numbers()?;
             let before = planted.planted.steps_ns(first, last)? as f64;
             let gain = planted.gain_ns(first, last)? as f64;
-            (gain >= before * LEAST_PERCENT / 100.0).then_some(Planted { refused: draw, ..planted })
+            (gain >= before * self.least / 100.0).then_some(Planted { refused: draw, ..planted })
         })
     }
 

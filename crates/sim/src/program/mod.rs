@@ -143,6 +143,8 @@ pub(crate) struct Op {
 pub(crate) struct Details {
     /// Bytes of a copy.
     pub(crate) bytes: Option<i64>,
+    /// Blocks of a kernel.
+    pub(crate) grid: Option<i64>,
     /// Threads of a block.
     pub(crate) block: Option<i64>,
     /// Elements of a collective.

@@ -30,6 +30,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let least = (subject.setting("wait_us") * 1e3) as i64;
     let mut calls = subject.waiting_calls();
+    calls.extend(blocking_copies(subject));
+    calls.sort_unstable();
     let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
     calls.retain(|&call| subject.dur(call) >= least && !is_end_of_recording(subject, call, last_launch));
@@ -37,7 +39,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     by_place
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
-            let edit = subject.edit(Action::Remove, format!("wait:{what}"), &of)?;
+            let edit = subject.edit(Action::Remove, format!("wait:{what}"), &with_reading(subject, &of))?;
             let per_step = of.len() as f64 / subject.steps() as f64;
             Some(Draft {
                 title: format!("{} waits for the GPU {}", super::short(&what), times(per_step)),
@@ -53,6 +55,39 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             })
         })
         .collect()
+}
+
+/// Calls that copy to memory that is not pinned: they return when the copy is done.
+fn blocking_copies(subject: &Subject<'_>) -> Vec<EventId> {
+    let trace = subject.trace();
+    let copies = subject.named(&[EventKind::Memcpy], |name| name.contains("Device -> Pageable"));
+    let call = |copy: &EventId| {
+        let launch = trace.gpu.of_event(*copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some())?;
+        (trace.events.end(launch) >= trace.events.end(*copy)).then_some(launch)
+    };
+    copies.iter().filter_map(call).collect()
+}
+
+/// Operators that do nothing but read a value of the GPU, and those that read the size of their result.
+const READS: &[&str] = &["aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"];
+const READS_SIZE: &[&str] = &["aten::nonzero", "aten::_unique2"];
+
+/// Waiting calls with what is no longer needed without them: the reading of the value that they wait for.
+fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
+    let trace = subject.trace();
+    let mut gone = calls.to_vec();
+    for &call in calls {
+        let around = |names: &[&str]| subject.stack(call).filter(|&e| names.contains(&trace.name(e))).last();
+        if let Some(operator) = around(READS) {
+            gone.push(operator);
+            gone.extend(subject.launched_in(operator));
+        } else if let Some(operator) = around(READS_SIZE) {
+            gone.extend(subject.launched_in(operator).filter(|&work| trace.name(work).contains("DtoH")));
+        }
+    }
+    gone.sort_unstable();
+    gone.dedup();
+    gone
 }
 
 fn times(per_step: f64) -> String {
