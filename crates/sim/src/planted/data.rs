@@ -1,7 +1,6 @@
 //! Data that comes too late.
 
 use super::Kind;
-use super::host::more_steps;
 use super::planter::{At, Planter};
 use crate::Profile;
 use crate::edit::{self, Edit};
@@ -19,7 +18,8 @@ pub(super) const KINDS: &[Kind] = &[
 ];
 
 fn with_workers(profile: &mut Profile) {
-    more_steps(profile);
+    profile.steps = 16 + profile.steps % 9;
+    profile.layers = profile.layers.min(5);
     profile.workers = 1 + profile.layers % 3;
     profile.locks = false;
 }

@@ -4,7 +4,7 @@ use super::Kind;
 use super::planter::{At, Planter};
 use crate::Profile;
 use crate::program::build::Builder;
-use crate::program::{self, Program, Span, Step};
+use crate::program::{self, Program, Span, Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind::gone("many small kernels", "SL002", small_kernels).also(&["SL036"]),
@@ -46,9 +46,9 @@ fn small_kernels(p: &mut Planter<'_>) {
     });
 }
 
-/// Kernels of a twentieth to a tenth of the usual lengths, in six to ten modules.
+/// Kernels of a twentieth to a tenth of the usual lengths, in ten to fourteen modules.
 fn short_kernels(profile: &mut Profile) {
-    profile.layers = 6 + profile.layers % 5;
+    profile.layers = 10 + profile.layers % 5;
     profile.gpu_percent = 5 + profile.gpu_percent % 7;
     // A few kernels of graphs would be as long as all the others.
     profile.graphs = false;
@@ -57,12 +57,14 @@ fn short_kernels(profile: &mut Profile) {
 
 /// The host's time in operators that launch becomes a quarter.
 fn launch_faster(program: &mut Program) {
+    let kernels: Vec<bool> = program.ops.iter().map(|op| op.work == Work::Kernel).collect();
+    let launches = |step: &Step| matches!(step, Step::Launch { ops, .. } if ops.clone().any(|op| kernels[op]));
     for thread in &mut program.threads {
         let mut start = 0;
         while start < thread.steps.len() {
             let length = operator_at(&thread.steps[start..]);
             let inside = &mut thread.steps[start..start + length];
-            if inside.iter().any(|step| matches!(step, Step::Launch { .. })) {
+            if inside.iter().any(launches) {
                 inside.iter_mut().for_each(quarter);
             }
             start += length.max(1);
@@ -98,6 +100,7 @@ fn quarter(step: &mut Step) {
 /// The optimizer launches 8 to 40 times four kernels of 1.5 to 8 µs; repaired one, as long as all of them.
 fn optimizer(p: &mut Planter<'_>) {
     const UPDATE: &[&str] = &["aten::mul_", "aten::lerp_", "aten::addcmul_", "aten::addcdiv_"];
+    p.drop_from_base("aten::_foreach_addcdiv_");
     let (parameters, ns) = (p.some(8, 40), p.b.rng.between(1_500, 8_000));
     p.both(At::Update, 1, |p| {
         let mut total = 0;

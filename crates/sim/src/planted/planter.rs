@@ -1,6 +1,7 @@
 //! Writes a problem into a program, and its repair into a copy.
 
 use super::base::Slots;
+use super::kernels::without;
 use crate::Profile;
 use crate::program::build::{Builder, COMPUTE};
 use crate::program::{Program, Role, Step, Work};
@@ -47,6 +48,14 @@ impl<'a> Planter<'a> {
         let slots = Slots::new(&base);
         let b = Builder::resume(base, rng, profile);
         Self { b, slots, step_ns, inserts: Vec::new(), mended: Vec::new(), whole: None }
+    }
+
+    /// Takes the operators of a name out of the program, before anything is put into it.
+    pub(super) fn drop_from_base(&mut self, operator: &str) {
+        for thread in &mut self.b.program.threads {
+            thread.steps = without(&thread.steps, operator);
+        }
+        self.slots = Slots::new(&self.b.program);
     }
 
     /// How many steps the program has.

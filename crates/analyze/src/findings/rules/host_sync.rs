@@ -30,8 +30,6 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let least = (subject.setting("wait_us") * 1e3) as i64;
     let mut calls = subject.waiting_calls();
-    calls.extend(blocking_copies(subject));
-    calls.sort_unstable();
     let launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
     let last_launch = launches.map(|launch| trace.events.start[launch.index()]).max().unwrap_or(i64::MIN);
     calls.retain(|&call| subject.dur(call) >= least && !is_end_of_recording(subject, call, last_launch));
@@ -55,17 +53,6 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             })
         })
         .collect()
-}
-
-/// Calls that copy to memory that is not pinned: they return when the copy is done.
-fn blocking_copies(subject: &Subject<'_>) -> Vec<EventId> {
-    let trace = subject.trace();
-    let copies = subject.named(&[EventKind::Memcpy], |name| name.contains("Device -> Pageable"));
-    let call = |copy: &EventId| {
-        let launch = trace.gpu.of_event(*copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some())?;
-        (trace.events.end(launch) >= trace.events.end(*copy)).then_some(launch)
-    };
-    copies.iter().filter_map(call).collect()
 }
 
 /// Operators that do nothing but read a value of the GPU, and those that read the size of their result.

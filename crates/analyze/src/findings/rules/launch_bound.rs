@@ -51,6 +51,9 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// The least part of the launching that operators take themselves is one in so many: Python around them takes the rest.
+const PART: f64 = 3.0;
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let kernels = subject.kernels();
     let mean_us = subject.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
@@ -79,7 +82,11 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
     let share = subject.percent(launching);
     let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
     let idle = 100.0 - subject.percent(subject.gpu_busy_ns());
-    let is_launching = mean_us < per_launch && per_launch <= subject.setting("launch_us");
+    // Else the host is busy with other things, while it launches little.
+    let in_operators: i64 = subject.path_inside(&operators).iter().sum();
+    let is_launching = mean_us < per_launch
+        && per_launch <= subject.setting("launch_us")
+        && subject.percent(in_operators) * PART >= subject.setting("share");
     if share < subject.setting("share") || idle < subject.setting("idle") || !is_launching {
         return None;
     }

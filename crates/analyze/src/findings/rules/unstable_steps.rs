@@ -45,10 +45,7 @@ const MODEL: &str = "model: the slow steps take the median of all";
 type Timed = (i64, i64, i64, EventId);
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let (from, to) = subject.window();
-    let inside = |s: &&stackline_model::Step| s.start >= from && s.start < to && s.end > s.start;
-    let steps: Vec<Timed> =
-        subject.trace().steps.iter().filter(inside).map(|s| (s.number, s.start, s.end, s.event)).collect();
+    let steps = timed(subject);
     let usual = median(steps.iter().map(length).collect());
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
     let least =
@@ -59,6 +56,18 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     vec![draft(subject, &steps, &slow, usual)]
+}
+
+/// The steps of the window. Each lasts until the work of the GPU that was launched in it is done: where the host runs ahead,
+/// its own steps are as long as it likes.
+fn timed(subject: &Subject<'_>) -> Vec<Timed> {
+    let (from, to) = subject.window();
+    let done = subject.done();
+    // As `WindowChoice::StepsWithWork` says; a window may begin with work of the step before.
+    let at = |moment: i64| moment.max(done.before(moment)).clamp(from, to);
+    let inside = |s: &&stackline_model::Step| s.end > s.start && s.start < to && at(s.end) > from;
+    let steps = subject.trace().steps.iter().filter(inside);
+    steps.map(|s| (s.number, at(s.start), at(s.end), s.event)).filter(|s| s.2 > s.1).collect()
 }
 
 fn length(step: &Timed) -> i64 {
