@@ -12,7 +12,7 @@ use crate::program::{self, Program, Span, Step};
 pub(super) const STARVED: &str = "too few DataLoader workers";
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone(STARVED, "SL009", slow_items).shape(with_workers),
+    Kind::gone(STARVED, "SL009", slow_items).also(&["SL031"]).shape(with_workers),
     Kind::gone("DataLoader without workers", "SL009", load_inline).also(&["SL005"]).shape(without_workers),
     Kind::gone("images are resized in the step", "SL010", resize).also(&["SL009", "SL005"]).shape(without_workers),
 ];

@@ -7,9 +7,9 @@ use crate::program::build::Builder;
 use crate::program::{self, Program, Span, Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
-    Kind::gone("many small kernels", "SL002", small_kernels).also(&["SL036"]),
+    Kind::gone("many small kernels", "SL002", small_kernels).also(&["SL012", "SL036"]),
     Kind::assumed("launch bound", "SL012", |p| p.whole = Some(launch_faster)).shape(short_kernels).also(&["SL002"]),
-    Kind::gone("optimizer not fused", "SL015", optimizer).also(&["SL036"]),
+    Kind::gone("optimizer not fused", "SL015", optimizer).also(&["SL012", "SL036"]),
     Kind::gone("elementwise chains that are not compiled", "SL036", not_compiled),
 ];
 

@@ -73,15 +73,18 @@ impl Score {
         percent(self.inside, self.errors.len())
     }
 
-    fn note_alarms(&mut self, findings: &Findings, known: impl Fn(&str) -> bool) {
+    /// Whether a rule fires that has no reason to.
+    fn note_alarms(&mut self, findings: &Findings, known: impl Fn(&str) -> bool) -> bool {
         let mut codes: Vec<&'static str> =
             findings.findings.iter().filter(|f| is_alarm(f) && !known(f.rule.code)).map(|f| f.rule.code).collect();
         codes.sort_unstable();
         codes.dedup();
-        self.alarmed += usize::from(!codes.is_empty());
+        let is_alarmed = !codes.is_empty();
+        self.alarmed += usize::from(is_alarmed);
         for code in codes {
             *self.alarms.entry(code).or_default() += 1;
         }
+        is_alarmed
     }
 
     /// One row of the table, as Markdown.
@@ -106,8 +109,9 @@ impl Score {
 pub fn try_clean(seed: u64, score: &mut Score) {
     let findings = found_in(&stackline_sim::planted::clean(seed));
     score.programs += 1;
-    score.note_alarms(&findings, |_| false);
-    show(seed, "clean", &findings, None);
+    if score.note_alarms(&findings, |_| false) {
+        show(seed, "none", &findings, None);
+    }
 }
 
 /// Plants one problem, and looks for it.
@@ -116,7 +120,7 @@ pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
     let findings = found_in(&planted.planted);
     score.programs += 1;
     score.refused += planted.refused;
-    score.note_alarms(&findings, |code| code == kind.code || kind.also.contains(&code));
+    let is_alarmed = score.note_alarms(&findings, |code| code == kind.code || kind.also.contains(&code));
     let own = findings.findings.iter().filter(|f| f.rule.code == kind.code);
     let Some(finding) = own.max_by_key(|f| f.gain_ns()) else {
         return show(seed, kind.name, &findings, None);
@@ -130,7 +134,7 @@ pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
     score.gains.push(100.0 * truth as f64 / findings.step_ns as f64);
     score.errors.push(error);
     score.widths.push(100.0 * (gain.high_ns - gain.low_ns) as f64 / truth.abs().max(1) as f64);
-    if !is_inside || error > 10.0 {
+    if !is_inside || is_alarmed || error > 10.0 {
         show(seed, kind.name, &findings, Some(truth));
     }
 }
@@ -154,6 +158,7 @@ fn show(seed: u64, name: &str, findings: &Findings, truth: Option<i64>) {
         return;
     }
     println!("seed {seed}: {name}: step {} ns, true gain {truth:?}", findings.step_ns);
+    println!("    {} too small; {:?}", findings.small, findings.notes);
     for finding in &findings.findings {
         println!("    {} {:?} {} [{}]", finding.rule.code, finding.gain, finding.title, finding.edits.join("; "));
     }

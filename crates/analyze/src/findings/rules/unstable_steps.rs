@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 /// With fewer steps nobody knows what is usual.
 const LEAST_STEPS: usize = 4;
 
-const MODEL: &str = "model: the slow steps take the median of all";
+const MODEL: &str = "model: the slow steps take the median of all, at best as little as the shortest";
 
 /// A step of the window: its number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
@@ -58,7 +58,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     vec![draft(subject, &steps, &slow, usual)]
 }
 
-/// The steps of the window. Each lasts until the work of the GPU that was launched in it is done: where the host runs ahead,
+/// The steps of the window behind the first one of the trace, which begins with an idle GPU. Each lasts until the work of the GPU that was launched in it is done: where the host runs ahead,
 /// its own steps are as long as it likes.
 fn timed(subject: &Subject<'_>) -> Vec<Timed> {
     let (from, to) = subject.window();
@@ -66,7 +66,7 @@ fn timed(subject: &Subject<'_>) -> Vec<Timed> {
     // As `WindowChoice::StepsWithWork` says; a window may begin with work of the step before.
     let at = |moment: i64| moment.max(done.before(moment)).clamp(from, to);
     let inside = |s: &&stackline_model::Step| s.end > s.start && s.start < to && at(s.end) > from;
-    let steps = subject.trace().steps.iter().filter(inside);
+    let steps = subject.trace().steps.iter().skip(1).filter(inside);
     steps.map(|s| (s.number, at(s.start), at(s.end), s.event)).filter(|s| s.2 > s.1).collect()
 }
 
@@ -81,7 +81,8 @@ fn median(mut values: Vec<i64>) -> i64 {
 }
 
 fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> Draft {
-    let excess: i64 = slow.iter().map(|s| length(s) - usual).sum::<i64>() / steps.len() as i64;
+    let excess = |usual: i64| slow.iter().map(|s| length(s) - usual).sum::<i64>() / subject.steps() as i64;
+    let shortest = steps.iter().map(length).min().unwrap_or(usual);
     let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
     let (category, name, event) = grown(subject, steps, slow, worst);
     let others =
@@ -108,7 +109,7 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Model { gain: Gain { ns: excess, low_ns: 0, high_ns: excess }, model: MODEL },
+        worth: Worth::Model { gain: Gain { ns: excess(usual), low_ns: 0, high_ns: excess(shortest) }, model: MODEL },
     }
 }
 
