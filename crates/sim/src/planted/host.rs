@@ -86,10 +86,10 @@ fn collect(p: &mut Planter<'_>) {
     });
 }
 
-/// Collections wherever they come: in every to every third step, 0.5 to 3 times the step each.
+/// Collections wherever they come behind the first step: in every to every third step, 0.5 to 3 times the step each.
 fn collect_by_itself(p: &mut Planter<'_>) {
     let (every, ns) = (p.some(1, 3), p.part(50, 300));
-    for pass in (p.some(0, 1)..p.passes()).step_by(every) {
+    for pass in (p.some(1, 2)..p.passes()).step_by(every) {
         let place = p.places(At::Forward, 1).first().copied().unwrap_or(0);
         let planted = p.write(|b| b.python("Python GC", |b| b.around(ns, 30)));
         p.put((At::Forward, place, pass), planted, Vec::new());

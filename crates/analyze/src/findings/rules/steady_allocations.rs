@@ -62,13 +62,14 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let found = format!("in {} of the {} steps after the first", of_steps.len(), steps.len());
+    let runs_already = subject.trace().steps.first().is_some_and(|step| step.number > 0);
     let early = subject.by_place(&before);
     let by_place = subject.by_place(&calls).into_iter();
     by_place
         .filter_map(|(place, mut of)| {
             let each = of.len().div_ceil(of_steps.len());
-            // A first step that allocates no more than the others does so for the same reason.
-            let first = early.iter().find(|(p, first)| *p == place && first.len() <= each);
+            // The first step of the trace, if it is not the first of the program, allocates for the same reason as the others.
+            let first = early.iter().find(|(p, first)| runs_already && *p == place && first.len() <= each);
             of.extend(first.iter().flat_map(|(_, first)| first));
             of.sort_unstable();
             draft(subject, place, of, &found)

@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 /// With fewer steps nobody knows what is usual.
 const LEAST_STEPS: usize = 4;
 
-const MODEL: &str = "model: the slow steps take the median of all, at best as little as the shortest";
+const MODEL: &str = "model: the slow steps and those behind them take the median of all, at best as little as the shortest";
 
 /// A step of the window: its number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
@@ -81,7 +81,10 @@ fn median(mut values: Vec<i64>) -> i64 {
 }
 
 fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> Draft {
-    let excess = |usual: i64| slow.iter().map(|s| length(s) - usual).sum::<i64>() / subject.steps() as i64;
+    // The step behind a slow one begins with an idle GPU, and is longer for it.
+    let behind = steps.windows(2).filter(|pair| slow.contains(&pair[0]) && !slow.contains(&pair[1])).map(|pair| &pair[1]);
+    let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
+    let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
     let shortest = steps.iter().map(length).min().unwrap_or(usual);
     let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
     let (category, name, event) = grown(subject, steps, slow, worst);
