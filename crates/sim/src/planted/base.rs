@@ -36,6 +36,9 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
         if op.name.contains("elementwise_kernel") {
             op.name = "void at::native::(anonymous namespace)::CatArrayBatchedCopy_aligned16_contig<float, 4>()".into();
         }
+        if op.work == Work::Kernel && profile.gpu_percent >= 100 {
+            op.duration = op.duration.max(13_000);
+        }
         // Kernels that do more have more blocks.
         op.details.grid = Some(1 + op.duration / 250);
         op.duration = rng.jitter(op.duration, 4).max(501);
@@ -43,11 +46,12 @@ pub(super) fn draw(seed: u64, shape: fn(&mut Profile)) -> Program {
     // Items that are in time.
     super::data::set_items(&mut program, |own| rng.jitter(own / 10, 10));
     let loader = program.loader.iter_mut().flat_map(|loader| &mut loader.items);
-    for steps in program.threads.iter_mut().map(|thread| &mut thread.steps).chain(loader) {
-        for step in steps {
-            if let Step::Spend(own) = step {
-                *own = rng.jitter(*own, 8).max(1);
-            }
+    for step in program.threads.iter_mut().map(|thread| &mut thread.steps).chain(loader).flatten() {
+        match step {
+            Step::Spend(own) => *own = rng.jitter(*own, 8).max(1),
+            // Pinned memory is kept for the next batch.
+            Step::Call { name, own } if name == "cudaHostAlloc" => *step = Step::Spend(*own / 4),
+            _ => {}
         }
     }
     program
@@ -82,9 +86,12 @@ fn without_backward_that_is_slow(program: &mut Program, rng: &mut Rng) {
         }
     }
     let total = |ops: &[Op], of: &[usize]| -> i64 { of.iter().map(|&op| ops[op].duration).sum() };
-    for (number, of) in backward {
+    // The same in each step.
+    let of_step = (backward.len() / passes(program).max(1)).max(1);
+    let percents: Vec<i64> = (0..of_step).map(|_| rng.between(90, 210)).collect();
+    for (i, (number, of)) in backward.into_iter().enumerate() {
         let Some(before) = forward.get(&number) else { continue };
-        let wanted = total(&program.ops, before) * rng.between(90, 210) / 100;
+        let wanted = total(&program.ops, before) * percents[i % of_step] / 100;
         let is = total(&program.ops, &of).max(1);
         for op in of {
             let op = &mut program.ops[op];

@@ -51,6 +51,8 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// What takes the host longer than this without a break is no launching, in ns.
+const LONGEST_NS: i64 = 250_000;
 /// The least part of the launching that operators take themselves is one in so many: Python around them takes the rest.
 const PART: f64 = 3.0;
 
@@ -77,8 +79,9 @@ fn waits(subject: &Subject<'_>) -> BTreeSet<EventId> {
 
 fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (usize, f64)) -> Option<Draft> {
     use Category::{HostOperator, HostPython, HostRuntime, LaunchLatency};
-    let launching: i64 =
-        [HostOperator, HostPython, HostRuntime, LaunchLatency].map(|c| subject.path_of(c)).iter().sum();
+    let is_launching = |category: Category| matches!(category, HostOperator | HostPython | HostRuntime | LaunchLatency);
+    let hops = subject.path().hops.iter().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
+    let launching: i64 = hops.filter(|&ns| ns <= LONGEST_NS).sum();
     let share = subject.percent(launching);
     let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
     let idle = 100.0 - subject.percent(subject.gpu_busy_ns());

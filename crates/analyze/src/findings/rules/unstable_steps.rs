@@ -39,7 +39,7 @@ pub(super) const RULE: Rule = Rule {
 /// With fewer steps nobody knows what is usual.
 const LEAST_STEPS: usize = 4;
 
-const MODEL: &str = "model: the slow steps and those behind them take the median of all, at best as little as the shortest";
+const MODEL: &str = "model: the slow steps and those behind them take the median of all, at best less than that by twice what the shortest takes less";
 
 /// A step of the window: its number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
@@ -112,7 +112,7 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Model { gain: Gain { ns: excess(usual), low_ns: 0, high_ns: excess(shortest) }, model: MODEL },
+        worth: Worth::Model { gain: Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) }, model: MODEL },
     }
 }
 
