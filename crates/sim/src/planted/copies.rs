@@ -107,10 +107,10 @@ fn casts(p: &mut Planter<'_>) {
     });
 }
 
-/// One to four tensors in each step are copied into another order: 1 to 8 % of the step each.
+/// One to four tensors in each step are copied into another order: 4 to 25 % of the step together.
 fn reorder(p: &mut Planter<'_>) {
     let count = p.some(1, 4);
-    let ns = p.part(1, 8).max(20_000);
+    let ns = (p.part(4, 25) / count as i64).max(5_000);
     let kernel = "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda>>()";
     let operator = if p.b.chance(50) { "aten::contiguous" } else { "aten::reshape" };
     p.gone(At::Forward, count, |b| {

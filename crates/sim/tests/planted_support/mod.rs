@@ -18,7 +18,7 @@ pub fn is_alarm(finding: &Finding) -> bool {
 }
 
 /// How well one kind of problem is found.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Score {
     pub programs: usize,
     pub found: usize,
@@ -87,21 +87,66 @@ impl Score {
         is_alarmed
     }
 
-    /// One row of the table, as Markdown.
-    pub fn row(&mut self, name: &str, code: &str) -> String {
+    pub fn error(&mut self, percent: usize) -> f64 {
+        at(&mut self.errors, percent)
+    }
+
+    pub fn width(&mut self, percent: usize) -> f64 {
+        at(&mut self.widths, percent)
+    }
+
+    fn alarms(&self) -> String {
         let alarms: Vec<String> = self.alarms.iter().map(|(code, count)| format!("{code}: {count}")).collect();
-        let alarms = if alarms.is_empty() { String::new() } else { format!(" ({})", alarms.join(", ")) };
+        if alarms.is_empty() { String::new() } else { format!(" ({})", alarms.join(", ")) }
+    }
+
+    /// One row of the table, as Markdown.
+    fn row(&mut self, name: &str, kind: Option<&Kind>) -> String {
+        let (code, repair) = kind.map_or(("", ""), |k| (k.code, if k.is_assumed { "as assumed" } else { "gone" }));
+        let (found, alarms, inside) = (self.found_percent(), self.alarmed_percent(), self.inside_percent());
+        let (programs, which, gain) = (self.programs, self.alarms(), at(&mut self.gains, 50));
+        let (half, most, width) = (self.error(50), self.error(95), self.width(50));
         format!(
-            "| {name} | {code} | {} | {:.1} | {:.1}{alarms} | {:.1} | {:.2} | {:.1} | {:.1} | {:.1} |",
-            self.programs,
-            self.found_percent(),
-            self.alarmed_percent(),
-            at(&mut self.gains, 50),
-            at(&mut self.errors, 50),
-            at(&mut self.errors, 95),
-            self.inside_percent(),
-            at(&mut self.widths, 50),
+            "| {name} | {code} | {repair} | {programs} | {found:.1} | {alarms:.1}{which} | {gain:.1} | {half:.2} | {most:.1} | \
+             {inside:.1} | {width:.1} |\n"
         )
+    }
+}
+
+const HEAD: &str = "\
+| problem | rule | repair | programs | found % | false alarms % | true gain, % of the step | median error, % of the gain | \
+95th percentile | truth in bounds % | width of bounds, % of the gain |
+|---|---|---|---|---|---|---|---|---|---|---|
+";
+
+/// The page that has the table.
+pub const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/findings-accuracy.md");
+const BEGIN: &str = "<!-- table: begin -->";
+const END: &str = "<!-- table: end -->";
+
+/// A page with a table in place of the one that it has.
+pub fn put_into(page: &str, table: &str) -> String {
+    let (before, rest) = page.split_once(BEGIN).expect("the page has a beginning of the table");
+    let (_, behind) = rest.split_once(END).expect("the page has an end of the table");
+    format!("{before}{BEGIN}\n\n{table}\n{END}{behind}")
+}
+
+/// Prints the table; with `STACKLINE_BLESS=1` it is also written into its page.
+pub fn write_table(clean: &Score, table: &mut [(&'static Kind, Score)]) {
+    let mut all = Score::default();
+    let mut text = String::from(HEAD);
+    let alarms = format!("{:.1}{}", clean.alarmed_percent(), clean.alarms());
+    text.push_str(&format!("| none | | | {} | | {alarms} | | | | | |\n", clean.programs));
+    for (kind, score) in table {
+        text.push_str(&score.row(kind.name, Some(kind)));
+        all.add(score.clone());
+    }
+    text.push_str(&all.row("**all with a problem**", None));
+    println!("{text}");
+    println!("{} programs were drawn in which the problem cost too little", all.refused);
+    if std::env::var_os("STACKLINE_BLESS").is_some() {
+        let page = std::fs::read_to_string(PAGE).unwrap();
+        std::fs::write(PAGE, put_into(&page, &text)).unwrap();
     }
 }
 
