@@ -46,9 +46,9 @@ fn small_kernels(p: &mut Planter<'_>) {
     });
 }
 
-/// Kernels of some twentieth of the usual lengths, in ten to fourteen modules.
+/// Kernels of some twentieth of the usual lengths, in twelve to sixteen modules.
 fn short_kernels(profile: &mut Profile) {
-    profile.layers = 10 + profile.layers % 5;
+    profile.layers = 12 + profile.layers % 5;
     profile.gpu_percent = 3 + profile.gpu_percent % 4;
     profile.copies = false;
     // A few kernels of graphs would be as long as all the others.

@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "one line; each worker takes a core and holds a few batches in memory",
     wrong_when: "There are no cores left for more workers, or the disk is what is slow. With workers that the trace does \
-                 not show it is assumed that there is one: the number of workers told is for each that there is.",
+                 not show it is assumed that there is one: the number of workers told is for each that there is. The lower \
+                 bound leaves 0.1 ms for taking a batch from a worker.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {

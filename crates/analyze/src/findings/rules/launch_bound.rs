@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
     cost: "one line and compilation; graphs need the same shapes in each step",
     wrong_when: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
-                 that `scale` of the time of operators is left.",
+                 that `scale` of the time of operators is left. What keeps the host for more than 250 µs at a stretch is no \
+                 launching, and operators must take a third of the launching themselves.",
     source: "field practice; DeepContext 6.3, kernel fusion analysis",
     needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Operators],
     settings: &[

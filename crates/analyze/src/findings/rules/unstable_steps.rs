@@ -16,7 +16,8 @@ pub(super) const RULE: Rule = Rule {
              another program on the machine.",
     example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5"),
     cost: "depends on the cause",
-    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths.",
+    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. A step lasts until the GPU is done \
+                 with it, but for the first one of a trace, which begins with an idle GPU.",
     source: "field practice",
     needs: &[Need::Steps],
     settings: &[
@@ -39,7 +40,7 @@ pub(super) const RULE: Rule = Rule {
 /// With fewer steps nobody knows what is usual.
 const LEAST_STEPS: usize = 4;
 
-const MODEL: &str = "model: the slow steps and those behind them take the median of all, at best less than that by twice what the shortest takes less";
+const MODEL: &str = "model: the slow steps and those behind them take the median of all";
 
 /// A step of the window: its number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
@@ -58,7 +59,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     vec![draft(subject, &steps, &slow, usual)]
 }
 
-/// The steps of the window behind the first one of the trace, which begins with an idle GPU. Each lasts until the work of the GPU that was launched in it is done: where the host runs ahead,
+/// The steps of the window. Each lasts until the work of the GPU that was launched in it is done: where the host runs ahead,
 /// its own steps are as long as it likes.
 fn timed(subject: &Subject<'_>) -> Vec<Timed> {
     let (from, to) = subject.window();
@@ -66,8 +67,12 @@ fn timed(subject: &Subject<'_>) -> Vec<Timed> {
     // As `WindowChoice::StepsWithWork` says; a window may begin with work of the step before.
     let at = |moment: i64| moment.max(done.before(moment)).clamp(from, to);
     let inside = |s: &&stackline_model::Step| s.end > s.start && s.start < to && at(s.end) > from;
-    let steps = subject.trace().steps.iter().skip(1).filter(inside);
-    steps.map(|s| (s.number, at(s.start), at(s.end), s.event)).filter(|s| s.2 > s.1).collect()
+    let all = &subject.trace().steps;
+    // The first one of the trace begins with an idle GPU, and takes longer for it.
+    let first = all.first().map(|s| s.event);
+    let end = |s: &stackline_model::Step| if first == Some(s.event) { s.end.clamp(from, to) } else { at(s.end) };
+    let steps = all.iter().filter(inside);
+    steps.map(|s| (s.number, at(s.start), end(s), s.event)).filter(|s| s.2 > s.1).collect()
 }
 
 fn length(step: &Timed) -> i64 {
@@ -85,7 +90,7 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
     let behind = steps.windows(2).filter(|pair| slow.contains(&pair[0]) && !slow.contains(&pair[1])).map(|pair| &pair[1]);
     let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
-    let shortest = steps.iter().map(length).min().unwrap_or(usual);
+    let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
     let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
     let (category, name, event) = grown(subject, steps, slow, worst);
     let others =
