@@ -226,7 +226,8 @@ impl<'a> Subject<'a> {
     pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
         let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
         let inside = self.waiting_calls().into_iter().filter(|&call| trace.ancestors(call).any(|e| all.contains(&e)));
-        let read = spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| trace.name(work).contains("DtoH"));
+        let read =
+            spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| trace.name(work).contains("DtoH"));
         let mut found: Vec<EventId> = spans.iter().copied().chain(inside).chain(read).collect();
         found.sort_unstable();
         found.dedup();

@@ -2,8 +2,8 @@
 
 use crate::Profile;
 use crate::program::{self, Kind, Op, Program, Role, Sequence, Span, Step, Work};
-use std::collections::BTreeMap;
 use stackline_synth::rng::Rng;
+use std::collections::BTreeMap;
 
 /// Draws a program of a profile that `shape` may change: streams, copies, graphs, dependent launches, locks, workers, a
 /// short queue as [`Profile::any`] draws them, and without what rules would rightly find.

@@ -76,8 +76,12 @@ fn uploads(p: &mut Planter<'_>) {
 
 /// Two to five layers in each step convert their parameters first: 0.5 to 4 % of the step each.
 fn casts(p: &mut Planter<'_>) {
-    const LAYER: Inputs = Inputs { dims: "[[32, 512], [1024, 512], [1024]]", types: "[\"c10::BFloat16\", \"float\", \"float\"]" };
-    const CAST: Inputs = Inputs { dims: "[[1024, 512], [], [], [], [], [], []]", types: "[\"float\", \"Scalar\", \"\", \"\", \"\", \"Scalar\", \"\"]" };
+    const LAYER: Inputs =
+        Inputs { dims: "[[32, 512], [1024, 512], [1024]]", types: "[\"c10::BFloat16\", \"float\", \"float\"]" };
+    const CAST: Inputs = Inputs {
+        dims: "[[1024, 512], [], [], [], [], [], []]",
+        types: "[\"float\", \"Scalar\", \"\", \"\", \"\", \"Scalar\", \"\"]",
+    };
     let count = p.some(2, 5);
     let ns = p.step_ns * p.b.rng.between(5, 40) / 1_000;
     let with = |b: &mut Builder<'_>, name: &'static str, inputs: Inputs, body: &mut dyn FnMut(&mut Builder<'_>)| {
@@ -137,4 +141,3 @@ fn convert(p: &mut Planter<'_>) {
         vec![(op, ns * 65 / 100)]
     });
 }
-

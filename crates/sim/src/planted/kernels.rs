@@ -86,7 +86,11 @@ fn backward(p: &mut Planter<'_>) {
             b.planted_kernel("void at::native::grid_sampler_2d_kernel<float, int>()", ns);
             return Vec::new();
         }
-        let op = b.operator_of("aten::grid_sampler_2d_backward", "void at::native::grid_sampler_2d_backward_kernel<float>()", ns * times);
+        let op = b.operator_of(
+            "aten::grid_sampler_2d_backward",
+            "void at::native::grid_sampler_2d_backward_kernel<float>()",
+            ns * times,
+        );
         vec![(op, 2 * ns)]
     });
 }
@@ -98,7 +102,10 @@ fn index_backward(p: &mut Planter<'_>) {
     let before = ns.max(1_500);
     pair(p, "aten::index", "IndexBackward0", |b, is_backward| {
         if !is_backward {
-            b.planted_kernel("void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<>>()", before);
+            b.planted_kernel(
+                "void at::native::index_elementwise_kernel<128, 4, at::native::gpu_index_kernel<>>()",
+                before,
+            );
             return Vec::new();
         }
         let mut mended = Vec::new();
@@ -122,7 +129,11 @@ fn stalled(p: &mut Planter<'_>) {
     let samples = p.b.rng.between(400, 9_000);
     let reason = ["memory_dependency", "constant_memory_dependency", "synchronization"][p.b.rng.below(3)];
     p.faster(At::Forward, 1, |b| {
-        let op = b.operator_of("aten::embedding_bag", "void at::native::EmbeddingBag_updateOutputKernel_sum_mean<float, int>()", ns);
+        let op = b.operator_of(
+            "aten::embedding_bag",
+            "void at::native::EmbeddingBag_updateOutputKernel_sum_mean<float, int>()",
+            ns,
+        );
         let stalls = format!(
             "{{\"selected\": {}, \"{reason}\": {}, \"not_selected\": {}}}",
             samples * (90 - stalled) / 100,
@@ -131,7 +142,8 @@ fn stalled(p: &mut Planter<'_>) {
         );
         b.program.ops[op].details.stalls = Some(stalls);
         // Shares as the samples, which are whole, say.
-        let (of, all) = (samples * stalled / 100, samples * (90 - stalled) / 100 + samples * stalled / 100 + samples / 10);
+        let (of, all) =
+            (samples * stalled / 100, samples * (90 - stalled) / 100 + samples * stalled / 100 + samples / 10);
         vec![(op, ns - ns * of / all / 2)]
     });
 }
@@ -255,7 +267,11 @@ fn outliers(p: &mut Planter<'_>) {
             b.python("model.py(101): mix", |b| {
                 for _ in 0..each {
                     let usual = b.rng.jitter(ns, 3);
-                    let op = b.operator_of("aten::cumsum", "void at::native::tensor_kernel_scan_innermost_dim<float>()", usual);
+                    let op = b.operator_of(
+                        "aten::cumsum",
+                        "void at::native::tensor_kernel_scan_innermost_dim<float>()",
+                        usual,
+                    );
                     if which.contains(&run) {
                         b.program.ops[op].duration = usual * times;
                         mended.push((op, usual));
@@ -276,7 +292,11 @@ fn blocks(p: &mut Planter<'_>) {
     let (ns, threads) = (p.part(5, 25), [33, 36, 40, 48, 72, 80, 100, 144, 200][p.b.rng.below(9)]);
     let lanes = (threads + 31) / 32 * 32;
     p.faster(At::Forward, count, |b| {
-        let op = b.operator_of("aten::upsample_nearest2d", "void upsample_nearest2d_out_frame<float, compute>(float const*)", ns);
+        let op = b.operator_of(
+            "aten::upsample_nearest2d",
+            "void upsample_nearest2d_out_frame<float, compute>(float const*)",
+            ns,
+        );
         b.program.ops[op].details.block = Some(threads);
         vec![(op, ns * threads / lanes)]
     });

@@ -112,7 +112,8 @@ fn optimizer(p: &mut Planter<'_>) {
                 b.operator_of(UPDATE[i % UPDATE.len()], ELEMENTWISE[i % 2].1, ns);
             }
         });
-        let fused = "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>()";
+        let fused =
+            "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<FusedAdamMathFunctor<float, 4>>()";
         let repaired = p.write(|b| {
             b.operator_of("aten::_fused_adamw_", fused, total);
         });

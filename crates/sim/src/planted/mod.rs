@@ -74,7 +74,9 @@ impl Kind {
 
 /// All kinds.
 pub fn kinds() -> impl Iterator<Item = &'static Kind> {
-    [host::KINDS, launches::KINDS, data::KINDS, kernels::KINDS, copies::KINDS, communication::KINDS].into_iter().flatten()
+    [host::KINDS, launches::KINDS, data::KINDS, kernels::KINDS, copies::KINDS, communication::KINDS]
+        .into_iter()
+        .flatten()
 }
 
 /// A problem that costs less of the step is none, in percent: findings that gain less than half of this are not shown.

@@ -49,7 +49,16 @@ impl<'a> Builder<'a> {
             queue_limit: profile.queue_limit,
             dependent_launch: profile.dependent_launch,
         };
-        Self { rng: Rng::new(seed), profile, program, steps: Vec::new(), sequence: 100, event: 0, kernels: 0, alike: None }
+        Self {
+            rng: Rng::new(seed),
+            profile,
+            program,
+            steps: Vec::new(),
+            sequence: 100,
+            event: 0,
+            kernels: 0,
+            alike: None,
+        }
     }
 
     /// Goes on with a program that is there.
@@ -151,7 +160,18 @@ impl<'a> Builder<'a> {
             _ => self.rng.between(400, 5_000),
         };
         let gap = self.rng.between(650, 1_900);
-        self.program.ops.push(Op { work, name, stream, duration, latency, gap, overlap: 0, level: 0, removed: false, details: Details::default() });
+        self.program.ops.push(Op {
+            work,
+            name,
+            stream,
+            duration,
+            latency,
+            gap,
+            overlap: 0,
+            level: 0,
+            removed: false,
+            details: Details::default(),
+        });
         self.program.ops.len() - 1
     }
 

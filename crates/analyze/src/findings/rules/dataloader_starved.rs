@@ -89,7 +89,11 @@ const READY_NS: i64 = 100_000;
 /// The least that workers gain: each batch still has to be taken from them.
 fn ready(subject: &Subject<'_>, takes: &[EventId]) -> Vec<Vec<Edit>> {
     let long: Vec<EventId> = takes.iter().copied().filter(|&take| subject.dur(take) > READY_NS).collect();
-    subject.edit(Action::SetNs(READY_NS), "frame:DataLoader.__next__", &long).into_iter().map(|edit| vec![edit]).collect()
+    subject
+        .edit(Action::SetNs(READY_NS), "frame:DataLoader.__next__", &long)
+        .into_iter()
+        .map(|edit| vec![edit])
+        .collect()
 }
 
 /// What a loader in the program itself does could all be done beside it; one with workers gets more of them.

@@ -87,7 +87,8 @@ fn median(mut values: Vec<i64>) -> i64 {
 
 fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> Draft {
     // The step behind a slow one begins with an idle GPU, and is longer for it.
-    let behind = steps.windows(2).filter(|pair| slow.contains(&pair[0]) && !slow.contains(&pair[1])).map(|pair| &pair[1]);
+    let behind =
+        steps.windows(2).filter(|pair| slow.contains(&pair[0]) && !slow.contains(&pair[1])).map(|pair| &pair[1]);
     let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
     let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
@@ -117,7 +118,10 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Model { gain: Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) }, model: MODEL },
+        worth: Worth::Model {
+            gain: Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) },
+            model: MODEL,
+        },
     }
 }
 
