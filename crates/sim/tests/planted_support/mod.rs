@@ -126,8 +126,8 @@ const END: &str = "<!-- table: end -->";
 
 /// A page with a table in place of the one that it has.
 pub fn put_into(page: &str, table: &str) -> String {
-    let (before, rest) = page.split_once(BEGIN).expect("the page has a beginning of the table");
-    let (_, behind) = rest.split_once(END).expect("the page has an end of the table");
+    let (before, rest) = page.split_once(BEGIN).unwrap();
+    let (_, behind) = rest.split_once(END).unwrap();
     format!("{before}{BEGIN}\n\n{table}\n{END}{behind}")
 }
 
