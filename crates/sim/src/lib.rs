@@ -49,7 +49,8 @@
 //! ```
 //!
 //! [`Damage`] takes records out of a trace or makes its times noisy; [`Simulated::refute_damaged`] then judges what is said about
-//! it. [`Edit`] changes a program and runs it again, so that a prediction has a truth.
+//! it. [`Edit`] changes a program and runs it again, so that a prediction has a truth. [`planted`] makes programs with a problem
+//! whose repair is known.
 #![forbid(unsafe_code)]
 
 mod claim;
@@ -57,6 +58,7 @@ mod damage;
 mod edit;
 mod kineto;
 mod names;
+pub mod planted;
 mod profile;
 mod program;
 mod run;

@@ -44,6 +44,8 @@ pub struct Profile {
     pub dependent_launch: bool,
     /// Operations that a stream holds before launches block.
     pub queue_limit: usize,
+    /// Every step does what the first one does, with its times.
+    pub alike: bool,
     /// A Python frame around everything on the main thread.
     pub main_frame: bool,
     /// Draw again until the trace allows no other cause than the true one. Large programs hardly ever get there.
@@ -74,6 +76,7 @@ impl Profile {
             overhead: false,
             dependent_launch: false,
             queue_limit: 1024,
+            alike: false,
             main_frame: true,
             unique: true,
         }

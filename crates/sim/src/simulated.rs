@@ -124,9 +124,14 @@ impl Simulated {
             program = edit::apply(program, edit)?;
         }
         let outcome = run::run(&mut program, false).ok()?;
+        Some(Self { draws: self.draws, ..Self::after(program, outcome)? })
+    }
+
+    /// A program with its run, and the path of that; `None` if nothing ever ran.
+    pub(crate) fn after(program: Program, outcome: Outcome) -> Option<Self> {
         let walk = Walk::new(&program, &outcome);
         let truth = walk.truth(0, walk.end()?.0);
-        Some(Self { program, outcome, truth, draws: self.draws })
+        Some(Self { program, outcome, truth, draws: 0 })
     }
 
     /// The path after an edit; `None` as for [`Self::rerun`].

@@ -77,7 +77,10 @@ impl Fact {
 pub enum Worth {
     /// These edits, made together: their gain is computed by replay.
     Edits(Vec<Edit>),
-    /// The same for what is no repair but a hope, such as half the time: worth nothing for certain, and no part of what all
+    /// The same where it is not certain what a repair leaves: the gain is that of the first list, and its bounds hold those of
+    /// the others, too.
+    Range(Vec<Edit>, Vec<Vec<Edit>>),
+    /// As `Edits` for what is no repair but a hope, such as half the time: worth nothing for certain, and no part of what all
     /// findings gain together.
     Hope(Vec<Edit>),
     /// Replay cannot express the change: per step, in ns, by the model that is named.

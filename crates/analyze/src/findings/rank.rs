@@ -96,16 +96,17 @@ pub fn find_kept(
     };
     let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
     let (drafts, unchecked) = drafts(&ground);
-    let edits: Vec<&[Edit]> = drafts.iter().map(|(_, draft)| edits_of(draft)).collect();
+    let edits: Vec<&[Edit]> = drafts.iter().flat_map(|(_, draft)| lists_of(draft)).collect();
     let gains = Gains::new(&exact);
-    let replayed = gains.of(&choice, &edits, options.threads)?;
+    let mut replayed = gains.of(&choice, &edits, options.threads)?.into_iter();
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let step_ns = window.length_ns() / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
-    for ((rule, draft), replayed) in drafts.into_iter().zip(replayed) {
+    for (rule, draft) in drafts {
+        let replayed = widest(replayed.by_ref().take(lists_of(&draft).count()));
         let gain = match &draft.worth {
-            Worth::Edits(_) => replayed.map(per_step),
+            Worth::Edits(_) | Worth::Range(..) => replayed.map(per_step),
             Worth::Hope(_) => replayed.map(per_step).map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
             Worth::Model { gain, .. } => Some(*gain),
             Worth::None => None,
@@ -179,14 +180,31 @@ fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
 
 fn edits_of(draft: &Draft) -> &[Edit] {
     match &draft.worth {
-        Worth::Edits(edits) | Worth::Hope(edits) => edits,
+        Worth::Edits(edits) | Worth::Hope(edits) | Worth::Range(edits, _) => edits,
         _ => &[],
     }
 }
 
+/// What is replayed for a draft: its edits, and those that its bounds must hold.
+fn lists_of(draft: &Draft) -> impl Iterator<Item = &[Edit]> {
+    let others = if let Worth::Range(_, others) = &draft.worth { others.as_slice() } else { &[] };
+    std::iter::once(edits_of(draft)).chain(others.iter().map(Vec::as_slice))
+}
+
+/// The first gain, with bounds that hold all of them.
+fn widest(mut gains: impl Iterator<Item = Option<Gain>>) -> Option<Gain> {
+    let first = gains.next().flatten();
+    gains.flatten().fold(first, |all, gain| {
+        all.map(|all| Gain { ns: all.ns, low_ns: all.low_ns.min(gain.low_ns), high_ns: all.high_ns.max(gain.high_ns) })
+    })
+}
+
 /// The edits that repair it; none of a hope.
 fn repair(draft: &Draft) -> Vec<Edit> {
-    if let Worth::Edits(edits) = &draft.worth { edits.clone() } else { Vec::new() }
+    match &draft.worth {
+        Worth::Edits(edits) | Worth::Range(edits, _) => edits.clone(),
+        _ => Vec::new(),
+    }
 }
 
 fn scaled(gain: Gain, steps: i64) -> Gain {
@@ -236,7 +254,7 @@ fn together(
 fn finished(rule: &'static Rule, draft: Draft, gain: Option<Gain>) -> Finding {
     let edits = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
-        Worth::Edits(_) => REPLAY,
+        Worth::Edits(_) | Worth::Range(..) => REPLAY,
         Worth::Hope(_) => HOPE,
         Worth::Model { model, .. } => model,
         Worth::None => "",

@@ -136,10 +136,21 @@ impl<'a> Subject<'a> {
         self.named(&[EventKind::Kernel], |_| true)
     }
 
-    /// Calls of the window that wait for the GPU.
+    /// Calls of the window that wait for the GPU: those made to wait, and copies to memory that is not pinned, which return
+    /// when they are done.
     pub fn waiting_calls(&self) -> Vec<EventId> {
+        let trace = self.trace();
         let waits = |name: &str| kind_of_name(name).is_some_and(CallKind::is_wait);
-        self.named(&[EventKind::Runtime, EventKind::Driver], waits)
+        let mut calls = self.named(&[EventKind::Runtime, EventKind::Driver], waits);
+        let to_pageable = self.named(&[EventKind::Memcpy], |name| name.contains("Device -> Pageable"));
+        let call = |copy: &EventId| {
+            let launch = trace.gpu.of_event(*copy).and_then(|gpu| trace.gpu.launch[gpu.index()].some())?;
+            (trace.events.end(launch) >= trace.events.end(*copy)).then_some(launch)
+        };
+        calls.extend(to_pageable.iter().filter_map(call));
+        calls.sort_unstable();
+        calls.dedup();
+        calls
     }
 
     /// What names of operations say that they do.
@@ -223,11 +234,17 @@ impl<'a> Subject<'a> {
         inside
     }
 
-    /// Some spans with the calls inside them that wait for the GPU: what goes if they go.
+    /// Some spans with the calls inside them that wait for the GPU, and the copies to the host that they read: what goes if
+    /// they go.
     pub fn with_waits(&self, spans: &[EventId]) -> Vec<EventId> {
         let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
         let inside = self.waiting_calls().into_iter().filter(|&call| trace.ancestors(call).any(|e| all.contains(&e)));
-        spans.iter().copied().chain(inside).collect()
+        let read =
+            spans.iter().flat_map(|&span| self.launched_in(span)).filter(|&work| trace.name(work).contains("DtoH"));
+        let mut found: Vec<EventId> = spans.iter().copied().chain(inside).chain(read).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// The steps of the window behind the first one of the trace, which does what is done once.

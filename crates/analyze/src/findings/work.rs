@@ -34,7 +34,41 @@ impl Launches {
     }
 }
 
+/// When the GPUs are done with what was launched before a moment.
+pub struct Done {
+    /// Starts of launches, and the latest end of all work launched until then, in ns.
+    ends: Vec<(i64, i64)>,
+}
+
+impl Done {
+    /// The end of all GPU work launched before a moment, in ns; the moment itself if there is none.
+    pub fn before(&self, moment: i64) -> i64 {
+        let launched = self.ends.partition_point(|&(start, _)| start < moment);
+        launched.checked_sub(1).map_or(moment, |last| self.ends[last].1)
+    }
+}
+
 impl<'a> Subject<'a> {
+    /// When the GPUs are done with what was launched.
+    pub fn done(&self) -> Done {
+        let trace = self.trace();
+        let (rows, events) = (&trace.gpu, &trace.events);
+        let timed = rows.ids().filter(|gpu| self.is_timed(rows.event[gpu.index()]));
+        let row = |gpu: stackline_model::GpuId| {
+            let work = rows.event[gpu.index()];
+            let launch = rows.launch[gpu.index()].some().unwrap_or(work);
+            (events.start[launch.index()], events.end(work))
+        };
+        let mut ends: Vec<(i64, i64)> = timed.map(row).collect();
+        ends.sort_unstable();
+        let mut latest = i64::MIN;
+        for (_, end) in &mut ends {
+            latest = latest.max(*end);
+            *end = latest;
+        }
+        Done { ends }
+    }
+
     /// An event and what is around it, innermost first; of GPU work its launch and what is around that.
     pub fn stack(&self, event: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let trace = self.trace();

@@ -34,7 +34,7 @@ fn callback(name: &str) -> u32 {
 }
 
 /// Bytes that a copy or fill of this length moves.
-fn bytes(work: Work, ns: i64) -> i64 {
+pub(crate) fn bytes(work: Work, ns: i64) -> i64 {
     ns * if matches!(work, Work::HostToDevice | Work::DeviceToHost) { 22 } else { 1_200 }
 }
 
@@ -112,12 +112,19 @@ impl Printer<'_> {
                 }
                 args.raw("registers per thread", 40);
                 args.raw("shared memory", 4096);
-                args.raw("grid", "[216, 1, 1]");
-                args.raw("block", "[256, 1, 1]");
+                args.raw("grid", format_args!("[{}, 1, 1]", op.details.grid.unwrap_or(216)));
+                args.raw("block", format_args!("[{}, 1, 1]", op.details.block.unwrap_or(256)));
                 args.raw("est. achieved occupancy %", 50);
+                if let Some(elements) = op.details.elements {
+                    args.raw("In msg nelems", elements);
+                }
+                if let Some(stalls) = &op.details.stalls {
+                    args.raw("stall_reasons", stalls);
+                }
             } else {
-                args.raw("bytes", bytes(op.work, ns));
-                args.raw("memory bandwidth (GB/s)", bytes(op.work, ns) / ns.max(1));
+                let bytes = op.details.bytes.unwrap_or_else(|| bytes(op.work, ns));
+                args.raw("bytes", bytes);
+                args.raw("memory bandwidth (GB/s)", bytes / ns.max(1));
             }
         });
         self.json.flow("ac2g", Flow::End(u64::from(correlation)), (0, stream), start);

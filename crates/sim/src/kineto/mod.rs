@@ -1,6 +1,6 @@
 //! Writes what a run left behind as PyTorch's profiler would.
 
-mod device;
+pub(crate) mod device;
 mod view;
 
 pub(crate) use view::View;
@@ -123,7 +123,7 @@ impl Printer<'_> {
             match span.kind {
                 Kind::Operator | Kind::Annotation => {
                     let category = if span.kind == Kind::Operator { "cpu_op" } else { "user_annotation" };
-                    self.json.slice(category, &span.name, track, at, |args| operator_args(args, id, span.sequence));
+                    self.json.slice(category, &span.name, track, at, |args| operator_args(args, id, span));
                     self.backward_flow(span, track);
                 }
                 Kind::Python => {
@@ -181,10 +181,14 @@ impl Printer<'_> {
     }
 }
 
-fn operator_args(args: &mut ArgsText<'_>, id: usize, sequence: Option<Sequence>) {
+fn operator_args(args: &mut ArgsText<'_>, id: usize, span: &SpanRecord) {
     args.raw("External id", id + 1);
     args.raw("Record function id", id + 1);
-    match sequence {
+    if let Some(inputs) = span.inputs {
+        args.raw("Input Dims", inputs.dims);
+        args.raw("Input type", inputs.types);
+    }
+    match span.sequence {
         Some(Sequence::Forward(number)) => {
             args.raw("Sequence number", number);
             args.raw("Fwd thread id", 0);

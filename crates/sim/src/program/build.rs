@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use stackline_synth::rng::Rng;
 
-use super::{Kind, Name, Op, Program, Sequence, Span, Step, Stream, Target, Thread, Work};
+use super::{Details, Kind, Name, Op, Program, Sequence, Span, Step, Stream, Target, Thread, Work};
 use crate::Profile;
 
 /// Streams by index: compute, copies, collectives, one beside compute, and the branches of graphs.
@@ -33,6 +33,8 @@ pub(crate) struct Builder<'a> {
     sequence: u64,
     event: u64,
     kernels: usize,
+    /// Where the drawing of each step begins, if all are alike.
+    alike: Option<Rng>,
 }
 
 impl<'a> Builder<'a> {
@@ -47,7 +49,30 @@ impl<'a> Builder<'a> {
             queue_limit: profile.queue_limit,
             dependent_launch: profile.dependent_launch,
         };
-        Self { rng: Rng::new(seed), profile, program, steps: Vec::new(), sequence: 100, event: 0, kernels: 0 }
+        Self {
+            rng: Rng::new(seed),
+            profile,
+            program,
+            steps: Vec::new(),
+            sequence: 100,
+            event: 0,
+            kernels: 0,
+            alike: None,
+        }
+    }
+
+    /// Goes on with a program that is there.
+    pub(crate) fn resume(program: Program, rng: Rng, profile: &'a Profile) -> Self {
+        // Far from the numbers that the program has.
+        let (sequence, event) = (1_000_000, 1_000_000);
+        Self { rng, profile, program, steps: Vec::new(), sequence, event, kernels: 0, alike: None }
+    }
+
+    /// From here on this step is drawn as the ones before it, if they are to be alike.
+    pub(crate) fn draw_alike(&mut self) {
+        if self.profile.alike {
+            self.rng = self.alike.get_or_insert_with(|| self.rng.clone()).clone();
+        }
     }
 
     /// Whether something that happens `percent` of the time happens now.
@@ -135,7 +160,18 @@ impl<'a> Builder<'a> {
             _ => self.rng.between(400, 5_000),
         };
         let gap = self.rng.between(650, 1_900);
-        self.program.ops.push(Op { work, name, stream, duration, latency, gap, overlap: 0, level: 0, removed: false });
+        self.program.ops.push(Op {
+            work,
+            name,
+            stream,
+            duration,
+            latency,
+            gap,
+            overlap: 0,
+            level: 0,
+            removed: false,
+            details: Details::default(),
+        });
         self.program.ops.len() - 1
     }
 

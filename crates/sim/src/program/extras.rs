@@ -96,7 +96,7 @@ fn beside(b: &mut Builder<'_>) {
 }
 
 /// `Tensor.item()`: a copy that its call waits for, or a copy and a wait.
-pub(super) fn item(b: &mut Builder<'_>) {
+pub(crate) fn item(b: &mut Builder<'_>) {
     b.op("aten::item", |b| {
         b.op("aten::_local_scalar_dense", |b| {
             if b.chance(50) {

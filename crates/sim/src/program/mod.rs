@@ -2,7 +2,7 @@
 //! program differs from the original in nothing but the edit.
 
 pub(crate) mod build;
-mod extras;
+pub(crate) mod extras;
 mod host;
 mod train;
 
@@ -34,17 +34,25 @@ pub(crate) enum Sequence {
     Backward(u64),
 }
 
+/// What an operator was given, as JSON: sizes, and types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Inputs {
+    pub(crate) dims: &'static str,
+    pub(crate) types: &'static str,
+}
+
 /// A span to open.
 #[derive(Debug, Clone)]
 pub(crate) struct Span {
     pub(crate) kind: Kind,
     pub(crate) name: Name,
     pub(crate) sequence: Option<Sequence>,
+    pub(crate) inputs: Option<Inputs>,
 }
 
 impl Span {
     pub(crate) fn new(kind: Kind, name: impl Into<Name>) -> Self {
-        Self { kind, name: name.into(), sequence: None }
+        Self { kind, name: name.into(), sequence: None, inputs: None }
     }
 
     /// Whether what happens inside is loading of data.
@@ -126,6 +134,23 @@ pub(crate) struct Op {
     pub(crate) level: u32,
     /// Taken out by an edit.
     pub(crate) removed: bool,
+    /// What its record says besides.
+    pub(crate) details: Details,
+}
+
+/// What the record of an operation says besides its times, where that is not the usual.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Details {
+    /// Bytes of a copy.
+    pub(crate) bytes: Option<i64>,
+    /// Blocks of a kernel.
+    pub(crate) grid: Option<i64>,
+    /// Threads of a block.
+    pub(crate) block: Option<i64>,
+    /// Elements of a collective.
+    pub(crate) elements: Option<i64>,
+    /// Samples of instructions by the reason of their stall, as JSON.
+    pub(crate) stalls: Option<String>,
 }
 
 /// What a synchronising call waits for.

@@ -13,9 +13,9 @@ impl Run<'_> {
         let state = &mut self.hosts[host];
         state.loading += u32::from(span.is_loader());
         let parent = state.open.last().copied();
-        let (start, Span { kind, name, sequence }) = (state.clock, span);
+        let (start, Span { kind, name, sequence, inputs }) = (state.clock, span);
         state.open.push(id);
-        self.spans.push(SpanRecord { thread: host, kind, name, sequence, parent, start, end: start });
+        self.spans.push(SpanRecord { thread: host, kind, name, sequence, inputs, parent, start, end: start });
     }
 
     pub(super) fn close(&mut self, host: usize) {
@@ -23,7 +23,7 @@ impl Run<'_> {
         let Some(id) = state.open.pop() else { return };
         let span = &mut self.spans[id as usize];
         span.end = state.clock;
-        let loader = Span { kind: span.kind, name: span.name.clone(), sequence: None }.is_loader();
+        let loader = Span::new(span.kind, span.name.clone()).is_loader();
         state.loading -= u32::from(loader);
         if span.kind == Kind::Python && self.hosts[host].open.is_empty() {
             self.give_up_gil(host);
@@ -69,7 +69,7 @@ impl Run<'_> {
 
     fn open_call(&mut self, host: usize, driver: bool, name: Name) -> u32 {
         let kind = if driver { Kind::Driver } else { Kind::Runtime };
-        self.open(host, Span { kind, name, sequence: None });
+        self.open(host, Span::new(kind, name));
         (self.spans.len() - 1) as u32
     }
 
@@ -175,8 +175,8 @@ impl Run<'_> {
             let id = self.spans.len() as u32;
             let kind = Kind::Runtime;
             let (parent, end) = (self.hosts[host].open.last().copied(), clock + own + tries * 7 % 101);
-            let (name, sequence) = (name.clone(), None);
-            self.spans.push(SpanRecord { thread: host, kind, name, sequence, parent, start: clock, end });
+            let (name, sequence, inputs) = (name.clone(), None, None);
+            self.spans.push(SpanRecord { thread: host, kind, name, sequence, inputs, parent, start: clock, end });
             self.note_query(id, target);
             tries += 1;
             if clock >= done.0 {

@@ -1,6 +1,6 @@
 //! What a run leaves behind.
 
-use crate::program::{Kind, Name, Role, Sequence};
+use crate::program::{Inputs, Kind, Name, Role, Sequence};
 
 /// A category of time; the names are those of the path's `bound_by`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,6 +75,7 @@ pub(crate) struct SpanRecord {
     pub(crate) kind: Kind,
     pub(crate) name: Name,
     pub(crate) sequence: Option<Sequence>,
+    pub(crate) inputs: Option<Inputs>,
     pub(crate) parent: Option<u32>,
     pub(crate) start: i64,
     pub(crate) end: i64,

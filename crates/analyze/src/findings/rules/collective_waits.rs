@@ -54,7 +54,10 @@ fn draft(subject: &Subject<'_>, name: &str, of: Vec<EventId>) -> Option<Draft> {
     if (of.len() as f64) < subject.setting("calls") || waits.is_empty() {
         return None;
     }
-    let edit = subject.edit(Action::SetNs(median), format!("collective:{name}"), &waits)?;
+    let set = |ns: i64| subject.edit(Action::SetNs(ns), format!("collective:{name}"), &waits);
+    let usual = &lengths[..lengths.len() - waits.len()];
+    let others = super::spread(usual).into_iter().filter_map(|ns| Some(vec![set(ns)?])).collect();
+    let worth = Worth::Range(vec![set(median)?], others);
     let lost = subject.total(&waits) - median * waits.len() as i64;
     Some(Draft {
         title: format!("{} of {} calls of {} wait for other ranks", waits.len(), of.len(), super::short(name)),
@@ -67,6 +70,6 @@ fn draft(subject: &Subject<'_>, name: &str, of: Vec<EventId>) -> Option<Draft> {
         events: waits,
         support: Support::Inferred,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
+        worth,
     })
 }

@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "one line; each worker takes a core and holds a few batches in memory",
     wrong_when: "There are no cores left for more workers, or the disk is what is slow. With workers that the trace does \
-                 not show it is assumed that there is one: the number of workers told is for each that there is.",
+                 not show it is assumed that there is one: the number of workers told is for each that there is. The lower \
+                 bound leaves 0.1 ms for taking a batch from a worker.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
@@ -48,6 +49,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     // So many times as fast that nothing waits.
     let workers = (on_path as f64 / rest as f64).ceil().clamp(1.0, MOST_WORKERS) as u32;
     let Some(edit) = edit(subject, loads_itself, workers, &takes) else { return Vec::new() };
+    let others = if loads_itself { ready(subject, &takes) } else { Vec::new() };
     let how = if loads_itself { "its loading runs in the program itself" } else { "its workers are too slow" };
     let place = subject.by_place(&takes).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
     vec![Draft {
@@ -62,7 +64,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         events: takes,
         support: Support::Exact,
         confidence: if loads_itself { Confidence::High } else { Confidence::Medium },
-        worth: Worth::Edits(vec![edit]),
+        worth: Worth::Range(vec![edit], others),
     }]
 }
 
@@ -79,6 +81,19 @@ fn waits_inside(subject: &Subject<'_>, take: EventId) -> bool {
     let first = on_track.partition_point(|e| trace.events.start[e.index()] < from);
     let inside = on_track[first..].iter().take_while(|e| trace.events.start[e.index()] < to);
     inside.into_iter().any(|&e| trace.name(e).contains("_try_get_data"))
+}
+
+/// At most this long it takes to get a batch that a worker has ready, in ns.
+const READY_NS: i64 = 100_000;
+
+/// The least that workers gain: each batch still has to be taken from them.
+fn ready(subject: &Subject<'_>, takes: &[EventId]) -> Vec<Vec<Edit>> {
+    let long: Vec<EventId> = takes.iter().copied().filter(|&take| subject.dur(take) > READY_NS).collect();
+    subject
+        .edit(Action::SetNs(READY_NS), "frame:DataLoader.__next__", &long)
+        .into_iter()
+        .map(|edit| vec![edit])
+        .collect()
 }
 
 /// What a loader in the program itself does could all be done beside it; one with workers gets more of them.

@@ -37,7 +37,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     by_place
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
-            let edit = subject.edit(Action::Remove, format!("wait:{what}"), &of)?;
+            let edit = subject.edit(Action::Remove, format!("wait:{what}"), &with_reading(subject, &of))?;
             let per_step = of.len() as f64 / subject.steps() as f64;
             Some(Draft {
                 title: format!("{} waits for the GPU {}", super::short(&what), times(per_step)),
@@ -53,6 +53,28 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             })
         })
         .collect()
+}
+
+/// Operators that do nothing but read a value of the GPU, and those that read the size of their result.
+const READS: &[&str] = &["aten::item", "aten::_local_scalar_dense", "aten::is_nonzero"];
+const READS_SIZE: &[&str] = &["aten::nonzero", "aten::_unique2"];
+
+/// Waiting calls with what is no longer needed without them: the reading of the value that they wait for.
+fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
+    let trace = subject.trace();
+    let mut gone = calls.to_vec();
+    for &call in calls {
+        let around = |names: &[&str]| subject.stack(call).filter(|&e| names.contains(&trace.name(e))).last();
+        if let Some(operator) = around(READS) {
+            gone.push(operator);
+            gone.extend(subject.launched_in(operator));
+        } else if let Some(operator) = around(READS_SIZE) {
+            gone.extend(subject.launched_in(operator).filter(|&work| trace.name(work).contains("DtoH")));
+        }
+    }
+    gone.sort_unstable();
+    gone.dedup();
+    gone
 }
 
 fn times(per_step: f64) -> String {

@@ -70,6 +70,7 @@ fn draft(subject: &Subject<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Dr
     runs.sort_unstable_by_key(|&run| (subject.dur(run), run));
     let median = subject.dur(runs[of / 2]).max(1);
     let is_long = |&run: &EventId| subject.dur(run) as f64 >= median as f64 * subject.setting("times");
+    let usual: Vec<i64> = runs.iter().filter(|run| !is_long(run)).map(|&run| subject.dur(run)).collect();
     let outliers: Vec<EventId> = runs.into_iter().filter(is_long).collect();
     let share = 100.0 * outliers.len() as f64 / of.max(1) as f64;
     let too_few = outliers.is_empty() || (of as f64) < subject.setting("runs");
@@ -77,7 +78,9 @@ fn draft(subject: &Subject<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Dr
         return None;
     }
     let longest = outliers.last().map_or(0, |&run| subject.dur(run));
-    let edit = subject.edit(Action::SetNs(median), format!("kernel:{name}"), &outliers)?;
+    let set = |ns: i64| subject.edit(Action::SetNs(ns), format!("kernel:{name}"), &outliers);
+    let others = super::spread(&usual).into_iter().filter_map(|ns| Some(vec![set(ns)?])).collect();
+    let worth = Worth::Range(vec![set(median)?], others);
     Some(Draft {
         title: format!(
             "{} of {of} runs of {} take up to {:.0} times as long as the others",
@@ -95,7 +98,7 @@ fn draft(subject: &Subject<'_>, name: &str, mut runs: Vec<EventId>) -> Option<Dr
         events: outliers,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
+        worth,
     })
 }
 

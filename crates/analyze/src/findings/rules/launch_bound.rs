@@ -18,7 +18,8 @@ pub(super) const RULE: Rule = Rule {
     example: ("model = Model().cuda()", "model = torch.compile(Model().cuda(), mode=\"reduce-overhead\")"),
     cost: "one line and compilation; graphs need the same shapes in each step",
     wrong_when: "Recording makes the host slow, above all with Python stacks: compare the step's length without it. The gain supposes \
-                 that `scale` of the time of operators is left.",
+                 that `scale` of the time of operators is left. What keeps the host for more than 250 µs at a stretch is no \
+                 launching, and operators must take a third of the launching themselves.",
     source: "field practice; DeepContext 6.3, kernel fusion analysis",
     needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Operators],
     settings: &[
@@ -51,6 +52,11 @@ pub(super) const RULE: Rule = Rule {
     check,
 };
 
+/// What takes the host longer than this without a break is no launching, in ns.
+const LONGEST_NS: i64 = 250_000;
+/// The least part of the launching that operators take themselves is one in so many: Python around them takes the rest.
+const PART: f64 = 3.0;
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let kernels = subject.kernels();
     let mean_us = subject.total(&kernels) as f64 / 1e3 / kernels.len().max(1) as f64;
@@ -74,12 +80,17 @@ fn waits(subject: &Subject<'_>) -> BTreeSet<EventId> {
 
 fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (usize, f64)) -> Option<Draft> {
     use Category::{HostOperator, HostPython, HostRuntime, LaunchLatency};
-    let launching: i64 =
-        [HostOperator, HostPython, HostRuntime, LaunchLatency].map(|c| subject.path_of(c)).iter().sum();
+    let is_launching = |category: Category| matches!(category, HostOperator | HostPython | HostRuntime | LaunchLatency);
+    let hops = subject.path().hops.iter().filter(|hop| is_launching(hop.category)).map(|hop| hop.end - hop.start);
+    let launching: i64 = hops.filter(|&ns| ns <= LONGEST_NS).sum();
     let share = subject.percent(launching);
     let per_launch = subject.per_step(launching) as f64 / 1e3 / per_step.max(1) as f64;
     let idle = 100.0 - subject.percent(subject.gpu_busy_ns());
-    let is_launching = mean_us < per_launch && per_launch <= subject.setting("launch_us");
+    // Else the host is busy with other things, while it launches little.
+    let in_operators: i64 = subject.path_inside(&operators).iter().sum();
+    let is_launching = mean_us < per_launch
+        && per_launch <= subject.setting("launch_us")
+        && subject.percent(in_operators) * PART >= subject.setting("share");
     if share < subject.setting("share") || idle < subject.setting("idle") || !is_launching {
         return None;
     }

@@ -75,7 +75,7 @@ fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<Event
     }
     let name = subject.by_name(&frames).first()?.0;
     let all = subject.with_waits(&frames);
-    let waits = all.len() - frames.len();
+    let waits = all.iter().filter(|&&e| subject.trace().kind(e).is_api_call()).count();
     let edit = subject.edit(Action::Remove, format!("frame:{name}"), &all)?;
     let too = if waits > 0 { ", waits for the GPU included" } else { "" };
     Some(Draft {

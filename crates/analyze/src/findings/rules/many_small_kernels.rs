@@ -79,7 +79,14 @@ fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }:
         return None;
     }
     let kind = if name.starts_with(MODULE_PREFIX) { "module" } else { "operator" };
-    let edit = subject.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
+    let fuse = subject.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
+    // One operator of each call stays: that which launches the one kernel.
+    let inside = |&span: &EventId| super::unfused_optimizer::operators(subject, span).into_iter().skip(1);
+    let others: Vec<EventId> = spans.iter().flat_map(inside).collect();
+    let remove = subject.edit(Action::Remove, format!("operators of {name}"), &others);
+    // At the least, as many operators as before do nothing.
+    let least = if remove.is_some() { vec![vec![fuse.clone()]] } else { Vec::new() };
+    let worth = Worth::Range(std::iter::once(fuse).chain(remove).collect(), least);
     Some(Draft {
         title: format!(
             "{} launches {per_call:.0} kernels a call that take {:.1} µs each",
@@ -95,6 +102,6 @@ fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }:
         events: kernels,
         support: Support::Exact,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        worth,
     })
 }

@@ -92,6 +92,12 @@ fn short(name: &str) -> String {
     if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
 }
 
+/// Of times in ascending order those below which a twentieth, and all but a twentieth of them lie.
+fn spread(sorted: &[i64]) -> Vec<i64> {
+    let last = sorted.len().saturating_sub(1);
+    [last / 20, last - last / 20].into_iter().filter_map(|at| sorted.get(at).copied()).collect()
+}
+
 /// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function, whatever class it
 /// is of (recordings say so): all of it, or its beginning before a `*`.
 fn fits(name: &str, parts: &[&str]) -> bool {

@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "one word each; pinned memory cannot be swapped out",
     wrong_when: "The data is written anew on the host right before each copy: pinning it costs a copy of its own there. The \
-                 bandwidth of pinned memory is that of other copies of the trace, else a setting.",
+                 bandwidth of pinned memory is that of other copies of the trace, else a setting; the bounds hold a quarter \
+                 more and a fifth less.",
     source: "field practice",
     needs: &[Need::GpuWork, Need::RuntimeCalls, Need::Step],
     settings: &[
@@ -95,9 +96,13 @@ fn pinned_bandwidth(subject: &Subject<'_>) -> f64 {
     known.map_or_else(|| subject.setting("gb_per_s"), |&(_, gb_per_s)| gb_per_s)
 }
 
+/// So far from what is expected of pinned memory a copy may be.
+const APART: &[f64] = &[0.8, 1.25];
+
 fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>, pinned: f64) -> Option<Draft> {
     let is = bandwidth(subject, &copies);
     let all: i64 = copies.iter().map(|&copy| bytes(subject, copy)).sum();
+    let others = APART.iter().filter_map(|apart| edits(subject, &copies, is / pinned * apart)).collect();
     Some(Draft {
         title: format!(
             "{:.1} MB a step are copied to the GPU from memory that is not pinned",
@@ -110,7 +115,7 @@ fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>, pinned: f64)
             Fact { name: "GB/s of pinned memory", value: pinned, unit: stackline_model::Unit::None },
             Fact::time("copying, a step", subject.per_step(subject.total(&copies))),
         ],
-        worth: Worth::Edits(edits(subject, &copies, is / pinned)?),
+        worth: Worth::Range(edits(subject, &copies, is / pinned)?, others),
         events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,

@@ -51,8 +51,9 @@ const CALLS: &[&str] = &[
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let is_call = |name: &str| CALLS.contains(&name.strip_suffix("_v2").unwrap_or(name));
     let steps = subject.later_steps();
-    let mut calls = subject.named(&[EventKind::Runtime, EventKind::Driver], is_call);
-    calls.retain(|&call| subject.step_of(steps, call).is_some());
+    let all = subject.named(&[EventKind::Runtime, EventKind::Driver], is_call);
+    let (calls, before): (Vec<EventId>, Vec<EventId>) =
+        all.into_iter().partition(|&call| subject.step_of(steps, call).is_some());
     let mut of_steps: Vec<usize> = calls.iter().filter_map(|&call| subject.step_of(steps, call)).collect();
     of_steps.sort_unstable();
     of_steps.dedup();
@@ -61,8 +62,19 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let found = format!("in {} of the {} steps after the first", of_steps.len(), steps.len());
+    let runs_already = subject.trace().steps.first().is_some_and(|step| step.number > 0);
+    let early = subject.by_place(&before);
     let by_place = subject.by_place(&calls).into_iter();
-    by_place.filter_map(|(place, of)| draft(subject, place, of, &found)).collect()
+    by_place
+        .filter_map(|(place, mut of)| {
+            let each = of.len().div_ceil(of_steps.len());
+            // The first step of the trace, if it is not the first of the program, allocates for the same reason as the others.
+            let first = early.iter().find(|(p, first)| runs_already && *p == place && first.len() <= each);
+            of.extend(first.iter().flat_map(|(_, first)| first));
+            of.sort_unstable();
+            draft(subject, place, of, &found)
+        })
+        .collect()
 }
 
 fn draft(subject: &Subject<'_>, place: crate::findings::Place, calls: Vec<EventId>, found: &str) -> Option<Draft> {

@@ -131,7 +131,7 @@ fn draft(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<Even
 }
 
 /// The outermost operators within a span that launch something.
-fn operators(subject: &Subject<'_>, span: EventId) -> Vec<EventId> {
+pub(super) fn operators(subject: &Subject<'_>, span: EventId) -> Vec<EventId> {
     let trace = subject.trace();
     let outermost = |work: EventId| {
         let inside = subject.stack(work).take_while(|&e| e != span);

@@ -16,7 +16,8 @@ pub(super) const RULE: Rule = Rule {
              another program on the machine.",
     example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5"),
     cost: "depends on the cause",
-    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths.",
+    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. A step lasts until the GPU is done \
+                 with it, but for the first one of a trace, which begins with an idle GPU.",
     source: "field practice",
     needs: &[Need::Steps],
     settings: &[
@@ -39,16 +40,13 @@ pub(super) const RULE: Rule = Rule {
 /// With fewer steps nobody knows what is usual.
 const LEAST_STEPS: usize = 4;
 
-const MODEL: &str = "model: the slow steps take the median of all";
+const MODEL: &str = "model: the slow steps and those behind them take the median of all";
 
 /// A step of the window: its number, start, end and event.
 type Timed = (i64, i64, i64, EventId);
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let (from, to) = subject.window();
-    let inside = |s: &&stackline_model::Step| s.start >= from && s.start < to && s.end > s.start;
-    let steps: Vec<Timed> =
-        subject.trace().steps.iter().filter(inside).map(|s| (s.number, s.start, s.end, s.event)).collect();
+    let steps = timed(subject);
     let usual = median(steps.iter().map(length).collect());
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
     let least =
@@ -59,6 +57,22 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     vec![draft(subject, &steps, &slow, usual)]
+}
+
+/// The steps of the window. Each lasts until the work of the GPU that was launched in it is done: where the host runs ahead,
+/// its own steps are as long as it likes.
+fn timed(subject: &Subject<'_>) -> Vec<Timed> {
+    let (from, to) = subject.window();
+    let done = subject.done();
+    // As `WindowChoice::StepsWithWork` says; a window may begin with work of the step before.
+    let at = |moment: i64| moment.max(done.before(moment)).clamp(from, to);
+    let inside = |s: &&stackline_model::Step| s.end > s.start && s.start < to && at(s.end) > from;
+    let all = &subject.trace().steps;
+    // The first one of the trace begins with an idle GPU, and takes longer for it.
+    let first = all.first().map(|s| s.event);
+    let end = |s: &stackline_model::Step| if first == Some(s.event) { s.end.clamp(from, to) } else { at(s.end) };
+    let steps = all.iter().filter(inside);
+    steps.map(|s| (s.number, at(s.start), end(s), s.event)).filter(|s| s.2 > s.1).collect()
 }
 
 fn length(step: &Timed) -> i64 {
@@ -72,7 +86,12 @@ fn median(mut values: Vec<i64>) -> i64 {
 }
 
 fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> Draft {
-    let excess: i64 = slow.iter().map(|s| length(s) - usual).sum::<i64>() / steps.len() as i64;
+    // The step behind a slow one begins with an idle GPU, and is longer for it.
+    let behind =
+        steps.windows(2).filter(|pair| slow.contains(&pair[0]) && !slow.contains(&pair[1])).map(|pair| &pair[1]);
+    let lost: Vec<i64> = slow.iter().chain(behind).map(length).collect();
+    let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
+    let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
     let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
     let (category, name, event) = grown(subject, steps, slow, worst);
     let others =
@@ -99,7 +118,10 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Model { gain: Gain { ns: excess, low_ns: 0, high_ns: excess }, model: MODEL },
+        worth: Worth::Model {
+            gain: Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) },
+            model: MODEL,
+        },
     }
 }
 
