@@ -15,7 +15,10 @@ mod work;
 
 pub use finding::{Confidence, Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 pub use place::Place;
+pub(crate) use place::frame as python_frame_parts;
+pub(crate) use rank::choose as choose_steps;
 pub use rank::{Findings, Options, Unchecked, find, find_kept};
+pub(crate) use rule::STALL_REASON;
 pub use rule::{Area, Need, Rule, Setting};
 pub use settings::{Settings, SettingsError};
 pub use subject::Subject;

@@ -53,7 +53,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// A frame such as `train.py(12): step` in its parts.
-fn frame(name: &str) -> Option<(&str, u32, &str)> {
+pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
     let (file, rest) = name.rsplit_once("): ").map_or((name, ""), |(head, function)| (head, function));
     let (file, line) = file.rsplit_once('(')?;
     (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))

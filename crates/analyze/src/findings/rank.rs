@@ -148,7 +148,7 @@ fn drafts<'a>(ground: &'a Ground<'a>) -> (Vec<(&'static Rule, Draft)>, Vec<Unche
 }
 
 /// All of the trace, or its steps without a first one that warms up.
-fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
+pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
     // Several processes may have steps of one number.
     let count = |from: i64, to: i64| {
         let timed = trace.steps.iter().filter(|s| s.end > s.start && (from..=to).contains(&s.number));

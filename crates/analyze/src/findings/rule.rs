@@ -138,7 +138,7 @@ impl Need {
 }
 
 /// The argument of kernels that holds their stalls by reason, in samples: `{"memory_dependency": 120, …}`.
-pub(super) const STALL_REASON: &str = "stall_reasons";
+pub(crate) const STALL_REASON: &str = "stall_reasons";
 
 /// A number that says when a rule fires.
 #[derive(Clone, Copy, Debug, PartialEq)]
