@@ -139,6 +139,37 @@ impl CallIndex {
         self.tree.nodes.parent.get(node.index()).and_then(|parent| parent.some())
     }
 
+    /// File and line of a node's frame, or else of the nearest Python frame around it.
+    pub fn source(&self, node: CallNodeId) -> Option<(&str, Option<u32>)> {
+        let frames = std::iter::successors(Some(node), |&node| self.parent(node)).filter_map(|at| self.tree.frame(at));
+        let found = frames.into_iter().find_map(|frame| Some((frame.file()?, frame.line())));
+        found.map(|(file, line)| (self.tree.strings.get(file), line))
+    }
+
+    /// Some nodes and all below them, level by level, each once.
+    pub fn breadth_first(&self, from: &[CallNodeId]) -> Vec<CallNodeId> {
+        let mut seen = vec![false; self.len()];
+        let mut found: Vec<CallNodeId> = Vec::with_capacity(from.len());
+        let mut is_new = |node: &CallNodeId| !std::mem::replace(&mut seen[node.index()], true);
+        found.extend(from.iter().copied().filter(&mut is_new));
+        let mut next = 0;
+        while let Some(&node) = found.get(next) {
+            found.extend(self.children.of(node).iter().copied().filter(&mut is_new));
+            next += 1;
+        }
+        found
+    }
+
+    /// Whether anything runs backward or updates parameters.
+    pub fn is_training(&self) -> bool {
+        self.phases.iter().any(|phase| matches!(phase, Phase::Backward | Phase::Update))
+    }
+
+    /// Whether times are those of GPUs ([`Measure::Time`]).
+    pub fn has_gpu_time(&self) -> bool {
+        self.gpu.is_some()
+    }
+
     /// A time of a part of a node; of all that is 0 if it was not measured.
     pub fn value(&self, measure: Measure, part: Part, node: CallNodeId) -> CallValue {
         let column = match measure {

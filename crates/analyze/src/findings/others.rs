@@ -79,8 +79,6 @@ pub struct OtherRule {
     pub about: String,
     /// What to do.
     pub advice: String,
-    /// What it is about ([`Area::name`]).
-    pub area: String,
     /// File and line of its function.
     pub source: String,
 }
@@ -186,7 +184,7 @@ impl Others {
     }
 
     fn add_rule(&mut self, rule: OtherRule) -> Result<(), String> {
-        let OtherRule { code, name, about, advice, area, source } = rule;
+        let OtherRule { code, name, about, advice, source } = rule;
         let is_code = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if code.is_empty() || !code.chars().all(is_code) {
             return Err(format!("{source}: {code:?} is no code; write letters and digits, such as MY001"));
@@ -200,11 +198,7 @@ impl Others {
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
             return Err(format!("two rules have the code {code}: {other} and {source}"));
         }
-        let area = Area::ALL.into_iter().find(|known| known.name() == area).ok_or_else(|| {
-            let known: Vec<&str> = Area::ALL.iter().map(|area| area.name()).collect();
-            format!("{source}: there is no area {area:?}; there are {}", known.join(", "))
-        })?;
-        let (why, cost) = (String::new(), String::new());
+        let (area, why, cost) = (Area::Own, String::new(), String::new());
         let info = RuleInfo { code, name, area, about, why, advice, example: None, cost };
         self.rules.push((Arc::new(info), source));
         Ok(())

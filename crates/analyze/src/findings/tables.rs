@@ -70,4 +70,5 @@ fn unchecked(found: &Findings) -> Table {
         .text("code", rows.iter().map(|u| u.rule.code.clone()))
         .text("name", rows.iter().map(|u| u.rule.name.clone()))
         .text("missing", rows.iter().map(|u| u.reason.sentence()))
+        .text("traceback", rows.iter().map(|u| u.reason.traceback().map(str::to_owned)))
 }

@@ -2,7 +2,9 @@
 
 mod baseline;
 mod conditions;
+mod own;
 mod suppress;
+mod worker;
 
 use super::critical_path::{one_trace, refuse};
 use crate::args::{Common, Document, FindingsArgs, Format};
@@ -12,6 +14,7 @@ use crate::session::Session;
 use anyhow::{Context, Result};
 use baseline::Baseline;
 use conditions::Condition;
+use own::OwnRules;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::what_if::Gain;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
@@ -35,7 +38,9 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
     }
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
-    let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref())?;
+    let own = OwnRules::start(args, common)?;
+    let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
+    let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), rules)?;
     let session = Session::open(&args.inputs.inputs, common)?;
     if session.set.traces.len() > 1 {
         let ranks = session.ranks();
@@ -43,7 +48,9 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     }
     let trace = one_trace(&session)?;
     let options = Options { scope: session.scope, settings, least_percent: args.min_gain, threads: common.threads };
-    let found = findings::find_kept(trace, &options, &|finding| suppressions.of(finding).is_none()).map_err(refuse)?;
+    let others = own.map(OwnRules::finish).transpose()?.unwrap_or_default();
+    let keep = |finding: &Finding| suppressions.of(finding).is_none();
+    let found = findings::find_with(trace, &options, &others, &keep).map_err(refuse)?;
     let by = |finding| Some((finding, suppressions.of(finding)?));
     let suppressed: Vec<(&Finding, String)> = found.ignored.iter().filter_map(by).collect();
     let (listed, gone) = compared(found.findings.iter().collect(), baseline.as_ref());
