@@ -208,8 +208,8 @@ def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
     gain, edits = _gain(finding.gain)
     evidence: dict[str, float | tuple[float, str]] = {}
     if node is not None:
-        what = "GPU time" if node.gpu_time else "time"
-        evidence = {f"{what}, a step": (node.time / max(steps, 1) / 1e3, "µs"), "calls": node.calls}
+        what, time = ("GPU time", node.gpu_time) if node.gpu_time else ("CPU time", node.cpu_time)
+        evidence = {f"{what}, a step": (time / max(steps, 1) / 1e3, "µs"), "calls": node.calls}
     evidence.update(finding.evidence)
     return {
         "type": "found",

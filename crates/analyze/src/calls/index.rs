@@ -214,11 +214,27 @@ impl CallIndex {
         self.tree.nodes.ids().filter(|&node| self.kind(node) == Some(kind)).collect()
     }
 
-    /// Operators that no other operator, forward or backward, called.
+    /// Operators that no other operator, forward or backward, called. What PyTorch records like operators around others
+    /// (`DistributedDataParallel.forward`, functions of autograd's engine) is none.
     pub fn operators(&self) -> Vec<CallNodeId> {
-        let is_operator = |frame: &CallFrame| matches!(frame, CallFrame::Operator { .. } | CallFrame::Backward { .. });
-        let outermost = self.tree.outermost(|frame| self.tree.frames.get(frame.index()).is_some_and(is_operator));
-        outermost.into_iter().filter(|&node| self.kind(node) == Some(CallFrameKind::Operator)).collect()
+        use CallFrameKind::{Backward, Operator};
+        let kind = |node: usize| self.kind(CallNodeId::new(node));
+        let above = |node: usize| self.tree.nodes.parent[node].index();
+        let mut holds_operators = vec![false; self.len()];
+        for node in (1..self.len()).rev() {
+            holds_operators[above(node)] |= holds_operators[node] || kind(node) == Some(Operator);
+        }
+        let mut inside = vec![false; self.len()];
+        let mut found = Vec::new();
+        for node in 1..self.len() {
+            let is_around = is_around_operators(self.name(CallNodeId::new(node)), holds_operators[node]);
+            let hit = kind(node) == Some(Backward) || kind(node) == Some(Operator) && !is_around;
+            if hit && kind(node) == Some(Operator) && !inside[above(node)] {
+                found.push(CallNodeId::new(node));
+            }
+            inside[node] = hit || inside[above(node)];
+        }
+        found
     }
 
     /// Nodes that are called this many times or more for each call of their caller.
@@ -269,6 +285,11 @@ impl CallIndex {
         }
         totals
     }
+}
+
+/// Whether what is recorded like an operator is none: of autograd's engine, or without a namespace and around operators.
+fn is_around_operators(name: &str, holds_operators: bool) -> bool {
+    name.starts_with("autograd::engine::") || holds_operators && !name.contains("::")
 }
 
 fn column(tree: &CallTree, metric: CallMetric) -> Column {

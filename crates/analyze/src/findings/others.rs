@@ -4,7 +4,6 @@ use super::finding::{Confidence, Draft, Fact, STATED, Support, Worth};
 use super::place::Place;
 use super::rank::{Proposal, Reason, Unchecked};
 use super::rule::{Area, Need, RuleInfo};
-use super::rules;
 use crate::critical_path::exact::what_if::{Edit, Gain};
 use serde::{Deserialize, Serialize};
 use stackline_model::{EventId, Trace, Unit};
@@ -191,9 +190,6 @@ impl Others {
         }
         if is_ours(&code) {
             return Err(format!("{source}: codes such as {code} are those of built-in rules; choose another, such as MY001"));
-        }
-        if let Some(rule) = rules::find(&name) {
-            return Err(format!("{source}: {name} is the name of {}; choose another", rule.code));
         }
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
             return Err(format!("two rules have the code {code}: {other} and {source}"));

@@ -1,6 +1,6 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
-use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Worth};
+use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Worth};
 use super::others::Others;
 use super::rule::{Need, RuleInfo};
 use super::rules;
@@ -158,13 +158,7 @@ pub fn find_with(
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
     for (proposal, replayed) in proposals.into_iter().zip(replayed) {
-        let gain = match &proposal.draft.worth {
-            Worth::Edits(_) => replayed.map(per_step),
-            Worth::Hope(_) => replayed.map(per_step).map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
-            Worth::Model { gain, .. } => Some(*gain),
-            Worth::None => None,
-        };
-        match gain {
+        match gain_of(&proposal.draft.worth, replayed.map(per_step), step_ns) {
             None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small += 1,
             gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(proposal, gain) }),
@@ -243,6 +237,21 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
         )
     });
     (WindowChoice::StepsWithWork(from, to), count(from, to), note.into_iter().collect())
+}
+
+/// What a change gains per step; none where nothing is gained by it, or where that cannot be told.
+fn gain_of(worth: &Worth, replayed: Option<Gain>, step_ns: i64) -> Option<Gain> {
+    match worth {
+        Worth::Edits(_) => replayed,
+        Worth::Hope(_) => replayed.map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
+        // Nothing gains more than a step takes, whatever a rule of the user's own says.
+        Worth::Model { gain, model } if *model == STATED => {
+            let at_most = |ns: i64| ns.min(step_ns);
+            Some(Gain { ns: at_most(gain.ns), low_ns: at_most(gain.low_ns), high_ns: at_most(gain.high_ns) })
+        }
+        Worth::Model { gain, .. } => Some(*gain),
+        Worth::None => None,
+    }
 }
 
 fn edits_of(draft: &Draft) -> &[Edit] {
