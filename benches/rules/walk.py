@@ -20,9 +20,9 @@ def write(path: Path, nodes: int) -> None:
     """A trace of so many operators, each of another call path."""
     with path.open("w") as file:
         file.write('{"schemaVersion": 1, "traceEvents": [')
-        starts, ends = [0] * nodes, [0] * nodes
+        starts, ends = [0.0] * nodes, [0.0] * nodes
         # The node `i` calls those from `8i + 1` to `8i + 8`; each part of a caller's time is a child's.
-        ends[0] = 8 ** 8
+        ends[0] = 8.0**8
         for node in range(1, nodes):
             caller, part = divmod(node - 1, BRANCHES)
             length = (ends[caller] - starts[caller]) / (BRANCHES + 1)

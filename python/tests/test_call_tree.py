@@ -73,7 +73,9 @@ def test_breadth_first(tree: sl.CallTree) -> None:
 
 
 def test_search_and_loops(tree: sl.CallTree) -> None:
-    names = lambda pattern: {n.name for n in tree.search(pattern)}  # noqa: E731
+    def names(pattern: str) -> set[str]:
+        return {n.name for n in tree.search(pattern)}
+
     assert names("**/train_step/**/aten::*") == {"aten::index", "aten::mm", "aten::add", "aten::_foreach_add_", "aten::item"}
     assert names("**/train.py:20/*") == {"aten::add"}
     assert names("**/~^aten::(mm|index)$") == {"aten::mm", "aten::index"}

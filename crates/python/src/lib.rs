@@ -2,6 +2,7 @@
 //! them; nothing here is meant to be called directly.
 #![forbid(unsafe_code)]
 
+mod call_nodes;
 mod call_tree;
 mod cell;
 mod critical_path;
@@ -19,10 +20,9 @@ mod worker;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
-    use crate::call_tree::{
-        NativeCallNode, NativeCallNodeIterator, NativeCallNodes, NativeCallPart, NativeCallTotals, NativeCallTree, bfs,
-        call_tree,
-    };
+    use crate::call_nodes::{NativeCallNode, NativeCallNodeIterator, NativeCallNodes, NativeCallPart, bfs};
+    #[pymodule_export]
+    use crate::call_tree::{NativeCallTotals, NativeCallTree, call_tree};
     #[pymodule_export]
     use crate::critical_path::{NativeCriticalPath, critical_path};
     #[pymodule_export]

@@ -77,8 +77,7 @@ impl<'a> Builder<'a> {
         for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
             forward.entry(to).or_insert(from);
         }
-        let (frames, nodes, events) =
-            (FxHashMap::default(), vec![CallNodeId::NONE; trace.events.len()], Vec::new());
+        let (frames, nodes, events) = (FxHashMap::default(), vec![CallNodeId::NONE; trace.events.len()], Vec::new());
         Self { trace, window, tree, thread, stalls, frames, nodes, forward, events }
     }
 

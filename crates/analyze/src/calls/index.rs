@@ -100,8 +100,7 @@ impl CallIndex {
         let named = |name: &str| columns.iter().position(|column| column.name == name);
         let of = |metric: CallMetric| named(metric.name(&tree.strings));
         let gpu = of(CallMetric::GpuTime);
-        let cpu =
-            of(CallMetric::HostTime).or_else(|| of(CallMetric::CpuTime)).or_else(|| of(CallMetric::OperatorTime));
+        let cpu = of(CallMetric::HostTime).or_else(|| of(CallMetric::CpuTime)).or_else(|| of(CallMetric::OperatorTime));
         let stalls = named(STALLS);
         let names = tree.frames.iter().map(|frame| frame.name(&tree.strings)).collect();
         let (children, phases) = (tree.children(), phases(&tree));

@@ -51,7 +51,9 @@ fn parse(pattern: &str) -> Result<Vec<Segment>, String> {
         return Err(format!("{pattern:?} has {} parts; a path pattern has at most {MOST_PARTS}", parts.len()));
     }
     let segment = |part: &str| match part {
-        "" => Err(format!("{pattern:?} has an empty part; write `**/train_step/**/aten::conv*`, where `**` stands for any frames")),
+        "" => Err(format!(
+            "{pattern:?} has an empty part; write `**/train_step/**/aten::conv*`, where `**` stands for any frames"
+        )),
         "**" => Ok(Segment::Any),
         part => Pattern::parse(part).map(Segment::One).map_err(|reason| format!("{pattern:?}: {part:?} is {reason}")),
     };

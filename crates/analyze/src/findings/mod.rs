@@ -16,8 +16,8 @@ mod work;
 
 pub use finding::{Confidence, Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
 pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
-pub use place::{Place, place_of};
 pub(crate) use place::frame as python_frame_parts;
+pub use place::{Place, place_of};
 pub(crate) use rank::choose as choose_steps;
 pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with};
 pub(crate) use rule::STALL_REASON;

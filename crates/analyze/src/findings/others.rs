@@ -189,7 +189,9 @@ impl Others {
             return Err(format!("{source}: {code:?} is no code; write letters and digits, such as MY001"));
         }
         if is_ours(&code) {
-            return Err(format!("{source}: codes such as {code} are those of built-in rules; choose another, such as MY001"));
+            return Err(format!(
+                "{source}: codes such as {code} are those of built-in rules; choose another, such as MY001"
+            ));
         }
         if let Some((_, other)) = self.rules.iter().find(|(known, _)| known.code.eq_ignore_ascii_case(&code)) {
             return Err(format!("two rules have the code {code}: {other} and {source}"));
@@ -269,4 +271,85 @@ fn named<T: Copy>(all: &[T], name: fn(&T) -> &'static str, wanted: &str, what: &
         let known: Vec<&str> = all.iter().map(name).collect();
         format!("there is no {what} {wanted:?}; there are {}", known.join(", "))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(code: &str, source: &str) -> Message {
+        let text = || "text".to_owned();
+        let (code, source) = (code.to_owned(), source.to_owned());
+        Message::Rule(OtherRule { code, name: text(), about: text(), advice: text(), source })
+    }
+
+    fn found(change: impl FnOnce(&mut OtherFinding)) -> Message {
+        let text = str::to_owned;
+        let (support, confidence) = (text("exact"), text("low"));
+        let mut said =
+            OtherFinding { code: text("MY001"), title: text("t"), support, confidence, ..OtherFinding::default() };
+        change(&mut said);
+        Message::Found(Box::new(said))
+    }
+
+    #[test]
+    fn codes_are_of_their_own() {
+        let mut others = Others::default();
+        others.add(rule("MY001", "a.py:1")).unwrap();
+        assert_eq!(
+            others.add(rule("my001", "b.py:2")).unwrap_err(),
+            "two rules have the code my001: a.py:1 and b.py:2"
+        );
+        for code in ["SL001", "sl999", "", "MY 1", "MY\u{e9}"] {
+            assert!(others.add(rule(code, "a.py:1")).unwrap_err().starts_with("a.py:1: "), "{code}");
+        }
+        for code in ["SLOW1", "SL", "S", "X-1_a"] {
+            others.add(rule(code, "a.py:1")).unwrap();
+        }
+    }
+
+    #[test]
+    fn findings_are_checked() {
+        let mut others = Others::default();
+        assert!(others.add(found(|_| ())).unwrap_err().contains("no rule \"MY001\""));
+        others.add(rule("MY001", "a.py:1")).unwrap();
+        others.add(found(|said| said.gain = Some((-1, 0, 1)))).unwrap();
+        others.add(found(|said| said.edits = vec!["remove sync:item()".to_owned()])).unwrap();
+        let wrong: [(fn(&mut OtherFinding), &str); 8] = [
+            (|said| said.title = " ".to_owned(), "says nothing"),
+            (|said| said.line = Some(0), "count from 1"),
+            (|said| said.gain = Some((2, 1, 3)), "do not hold it"),
+            (|said| (said.gain, said.edits) = (Some((1, 1, 1)), vec!["more-workers 1".to_owned()]), "either"),
+            (|said| said.edits = vec!["explode".to_owned()], "explode"),
+            (|said| said.support = "sure".to_owned(), "no support"),
+            (|said| said.confidence = String::new(), "no confidence"),
+            (|said| said.facts = vec![OtherFact { unit: "miles".to_owned(), ..OtherFact::default() }], "no unit"),
+        ];
+        for (change, reason) in wrong {
+            let said = others.add(found(change)).unwrap_err();
+            assert!(said.starts_with("MY001: ") && said.contains(reason), "{said}");
+        }
+        let code = || "MY001".to_owned();
+        assert!(others.add(Message::Missing { code: code(), need: "x".to_owned() }).is_err());
+        others.add(Message::Missing { code: code(), need: "steps".to_owned() }).unwrap();
+        assert_eq!(others.unchecked[0].reason, Reason::Missing(Need::Steps));
+    }
+
+    #[test]
+    fn messages_are_lines_of_json() {
+        let text = r#"{"type":"found","code":"A","title":"t","events":[1],"gain":[1,2,3],"support":"exact","confidence":"low"}"#;
+        let Message::Found(said) = serde_json::from_str(text).unwrap() else { panic!("{text}") };
+        assert_eq!((said.gain, said.events, said.file), (Some((1, 2, 3)), vec![1], None));
+        assert_eq!(serde_json::from_str::<Message>(r#"{"type":"loaded"}"#).unwrap(), Message::Loaded);
+        for wrong in [
+            "",
+            "{}",
+            r#"{"type":"other"}"#,
+            r#"{"type":"found","code":"A","more":1}"#,
+            r#"{"type":"begin"}"#,
+            r#"{"type":"rule","code":"A"}"#,
+        ] {
+            assert!(serde_json::from_str::<Message>(wrong).is_err(), "{wrong}");
+        }
+    }
 }

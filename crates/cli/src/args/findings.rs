@@ -69,7 +69,9 @@ pub(crate) enum Document {
 
 fn parse_seconds(text: &str) -> Result<f64, String> {
     let seconds: Option<f64> = text.trim().trim_end_matches('s').trim_end().parse().ok();
-    seconds.filter(|s| *s > 0.0 && *s <= 86_400.0).ok_or_else(|| format!("{text:?} is no time; write seconds, up to 86400"))
+    seconds
+        .filter(|s| *s > 0.0 && *s <= 86_400.0)
+        .ok_or_else(|| format!("{text:?} is no time; write seconds, up to 86400"))
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

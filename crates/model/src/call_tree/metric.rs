@@ -71,12 +71,9 @@ impl CallMetric {
     /// Unit of its sums.
     pub fn unit(self) -> Unit {
         match self {
-            Self::OperatorTime
-            | Self::CallTime
-            | Self::CpuTime
-            | Self::RealTime
-            | Self::HostTime
-            | Self::GpuTime => Unit::Ns,
+            Self::OperatorTime | Self::CallTime | Self::CpuTime | Self::RealTime | Self::HostTime | Self::GpuTime => {
+                Unit::Ns
+            }
             Self::Allocated | Self::Freed => Unit::Bytes,
             Self::Counter(_) => Unit::None,
         }

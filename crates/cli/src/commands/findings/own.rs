@@ -77,13 +77,16 @@ impl OwnRules {
                 Said::Message(Message::Hello { protocol, version }) => check_version(protocol, &version)?,
                 Said::Message(Message::Loading { source }) => loading = Some((source, Instant::now())),
                 Said::Message(Message::Refused { reason, .. }) => return Err(wrong_use(reason)),
-                Said::Message(Message::Rule(rule)) if self.rules().iter().any(|known| known.code == rule.code) && !self.done.is_empty() => {}
+                Said::Message(Message::Rule(rule))
+                    if self.rules().iter().any(|known| known.code == rule.code) && !self.done.is_empty() => {}
                 Said::Message(message) => self.others.add(message).map_err(wrong_use)?,
                 Said::Nothing => {
                     let source = loading.map_or_else(String::new, |(source, _)| source);
                     return Err(wrong_use(format!("{source} was not loaded in {} s (--rule-timeout)", self.seconds())));
                 }
-                Said::Ended(how) => return Err(anyhow!("the interpreter that was to run rules ended by itself ({how})")),
+                Said::Ended(how) => {
+                    return Err(anyhow!("the interpreter that was to run rules ended by itself ({how})"));
+                }
             }
         }
     }
@@ -132,7 +135,10 @@ impl OwnRules {
                     continue;
                 }
                 Said::Nothing => {
-                    format!("it did not end in {} s and was stopped, outside of Python (--rule-timeout)", self.seconds())
+                    format!(
+                        "it did not end in {} s and was stopped, outside of Python (--rule-timeout)",
+                        self.seconds()
+                    )
                 }
                 Said::Ended(how) if current.is_some() => format!("it ended its interpreter ({how})"),
                 Said::Ended(_) if self.rules().iter().all(|rule| self.done.contains(&rule.code)) => return Ok(None),

@@ -79,7 +79,8 @@ impl Suppressions {
         let text = files.entry(file.to_owned()).or_insert_with(|| lines_of(&self.source, file)).as_ref()?;
         // The line itself, or a line above it that is nothing but the comment.
         let above = line.checked_sub(2).and_then(|i| text.get(i)).filter(|text| text.trim_start().starts_with('#'));
-        let mut codes_here = text.get(line.wrapping_sub(1)).into_iter().chain(above).filter_map(|text| codes(text, &self.rules));
+        let mut codes_here =
+            text.get(line.wrapping_sub(1)).into_iter().chain(above).filter_map(|text| codes(text, &self.rules));
         let found = codes_here.any(|codes| {
             for code in codes.iter().filter(|code| self.rules.find(code).is_none()) {
                 self.unknown.borrow_mut().insert(format!("{file}:{line}: there is no finding {code:?} to ignore"));

@@ -42,10 +42,10 @@ pub(super) enum Said {
 impl Worker {
     /// Starts an interpreter with a request.
     pub(super) fn start(python: &OsStr, request: &Value) -> Result<Self> {
-        let spawned =
-            Command::new(python).arg("-c").arg(PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let spawned = Command::new(python).arg("-c").arg(PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = spawned.map_err(|error| {
-            let (name, advice) = (python.to_string_lossy(), "name a Python that has the package stackline with --python");
+            let (name, advice) =
+                (python.to_string_lossy(), "name a Python that has the package stackline with --python");
             let what = if error.kind() == ErrorKind::NotFound { "not found".to_owned() } else { error.to_string() };
             wrong_use(format!("cannot start {name} to run rules: {what}; {advice} or STACKLINE_PYTHON"))
         })?;
@@ -108,5 +108,7 @@ impl Drop for Worker {
 
 fn not_understood(line: &str, error: &serde_json::Error) -> anyhow::Error {
     let begin: String = line.chars().take(120).collect();
-    anyhow!("the Python package said what this program does not understand ({error}): {begin}; is it of another version?")
+    anyhow!(
+        "the Python package said what this program does not understand ({error}): {begin}; is it of another version?"
+    )
 }

@@ -29,25 +29,27 @@ pub fn junit(shown: &Shown<'_>) -> io::Result<String> {
     ];
     writer.create_element("testsuites").write_inner_content(|writer| {
         let suite = writer.create_element("testsuite").with_attribute(("name", "stackline findings"));
-        suite.with_attributes(counts.iter().map(|(key, count)| (*key, count.as_str()))).write_inner_content(|writer| {
-            for rule in rules {
-                let case = writer
-                    .create_element("testcase")
-                    .with_attribute(("classname", format!("stackline.{}", rule.area.name()).as_str()))
-                    .with_attribute(("name", format!("{} {}", rule.code, rule.name).as_str()))
-                    .with_attribute(("time", "0"));
-                let (found, unchecked) = (of(&rule.code), unchecked(&rule.code));
-                if found.is_empty() && unchecked.is_none() {
-                    case.write_empty()?;
-                    continue;
+        suite.with_attributes(counts.iter().map(|(key, count)| (*key, count.as_str()))).write_inner_content(
+            |writer| {
+                for rule in rules {
+                    let case = writer
+                        .create_element("testcase")
+                        .with_attribute(("classname", format!("stackline.{}", rule.area.name()).as_str()))
+                        .with_attribute(("name", format!("{} {}", rule.code, rule.name).as_str()))
+                        .with_attribute(("time", "0"));
+                    let (found, unchecked) = (of(&rule.code), unchecked(&rule.code));
+                    if found.is_empty() && unchecked.is_none() {
+                        case.write_empty()?;
+                        continue;
+                    }
+                    case.write_inner_content(|writer| match unchecked {
+                        Some(unchecked) => not_checked(writer, unchecked),
+                        None => failure(writer, shown, &found),
+                    })?;
                 }
-                case.write_inner_content(|writer| match unchecked {
-                    Some(unchecked) => not_checked(writer, unchecked),
-                    None => failure(writer, shown, &found),
-                })?;
-            }
-            Ok(())
-        })?;
+                Ok(())
+            },
+        )?;
         Ok(())
     })?;
     String::from_utf8(writer.into_inner()).map_err(io::Error::other)
@@ -59,7 +61,8 @@ fn not_checked(writer: &mut Writer<Vec<u8>>, unchecked: &Unchecked) -> io::Resul
         writer.create_element("skipped").with_attribute(("message", message.as_str())).write_empty()?;
         return Ok(());
     }
-    let error = writer.create_element("error").with_attributes([("message", message.as_str()), ("type", "rule failed")]);
+    let error =
+        writer.create_element("error").with_attributes([("message", message.as_str()), ("type", "rule failed")]);
     let text = clean(unchecked.reason.traceback().unwrap_or_default());
     error.write_text_content(BytesText::new(&text))?;
     Ok(())

@@ -52,7 +52,8 @@ fn details(finding: &Finding) -> String {
     let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {
         format!("```python\n# before\n{before}\n# after\n{after}\n```\n\n")
     });
-    let told: Vec<&str> = [&rule.why, &rule.advice].into_iter().map(|text| text.as_str()).filter(|t| !t.is_empty()).collect();
+    let told: Vec<&str> =
+        [&rule.why, &rule.advice].into_iter().map(|text| text.as_str()).filter(|t| !t.is_empty()).collect();
     format!(
         "<details><summary>{} {}: {}</summary>\n\n{}\n\nEvidence: {} ({}, confidence {}).\n\n{example}</details>\n\n",
         rule.code,
