@@ -120,6 +120,10 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     shown = findings(*rules)
     assert "Not checked: MY001: it raised ZeroDivisionError" in shown.stdout and "  1 / 0" in shown.stdout
     assert "MY006 works: fine" in shown.stdout
+    sarif = findings(*rules, "--as", "sarif")
+    told = json.loads(sarif.stdout)["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004"]
+    assert "rule MY001: it raised ZeroDivisionError" in sarif.stderr
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
     errors = {case.get("name"): case.find("error") for case in junit.iter("testcase")}
     assert "Traceback" in (getattr(errors["MY001 raises"], "text", "") or "") and errors["MY006 works"] is None

@@ -17,7 +17,7 @@ use conditions::Condition;
 use own::OwnRules;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
+use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
 use stackline_model::Table;
 use stackline_present::findings::{Change, Shown, junit, markdown, sarif, text};
 use suppress::Suppressions;
@@ -109,7 +109,11 @@ fn write(
             Document::Junit => junit(view).context("cannot write JUnit")? + "\n",
         };
         to_output(common, |out| out.write_all(text.as_bytes()))?;
+        say_failed(view.found)?;
         return say_read_report(&session.set);
+    }
+    if common.format == Format::Csv {
+        say_failed(view.found)?;
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     let head = if people { text(view, &style(common)) } else { String::new() };
@@ -118,6 +122,17 @@ fn write(
     let extra = if common.format == Format::Json { extra(view, held) } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
+}
+
+/// Rules of the user's own that failed, for output that has little or no place for it.
+fn say_failed(found: &Findings) -> Result<()> {
+    for Unchecked { rule, reason } in &found.unchecked {
+        if let Reason::Failed(why, traceback) = reason {
+            say(&format!("rule {}: {why}", rule.code))?;
+            traceback.iter().flat_map(|text| text.lines()).try_for_each(|line| say(&format!("  {line}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The tables, with only those findings that are not ignored.

@@ -2,14 +2,14 @@
 
 use super::{Change, Shown, gain};
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, RuleInfo, evidence};
+use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
 use std::sync::Arc;
 
 /// Findings as a SARIF document.
 pub fn sarif(shown: &Shown<'_>, version: &str) -> Value {
     let listed = shown.listed.iter().map(|(finding, change)| result(shown, finding, *change, None));
     let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, finding, None, Some(by)));
-    json!({
+    let mut document = json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
@@ -21,7 +21,20 @@ pub fn sarif(shown: &Shown<'_>, version: &str) -> Value {
             "columnKind": "unicodeCodePoints",
             "results": listed.chain(suppressed).collect::<Vec<_>>(),
         }],
-    })
+    });
+    let failed: Vec<Value> = shown.found.unchecked.iter().filter_map(failure).collect();
+    if !failed.is_empty() {
+        document["runs"][0]["invocations"] =
+            json!([{"executionSuccessful": true, "toolExecutionNotifications": failed}]);
+    }
+    document
+}
+
+/// What is told of a rule of the user's own that failed.
+fn failure(unchecked: &Unchecked) -> Option<Value> {
+    let Reason::Failed(why, traceback) = &unchecked.reason else { return None };
+    let text = traceback.as_ref().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
+    Some(json!({"level": "error", "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}}))
 }
 
 fn descriptor(rule: &Arc<RuleInfo>) -> Value {
