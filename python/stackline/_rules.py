@@ -27,6 +27,8 @@ PathLike = str | os.PathLike[str]
 ENTRY_POINTS = "stackline.rules"
 """Group of the entry points by which packages bring rules."""
 
+_EVENTS = 10_000
+"""Events that a finding names at most: how many there are stands in its evidence."""
 _ATTRIBUTE = "__stackline_rule__"
 _PARAMETERS = ("call_tree", "run", "flag_issue", "rank", "steps")
 
@@ -157,7 +159,10 @@ def flag_issue(
     if flagged is None:
         raise AnalysisError("flag_issue is for rules: call it within a function that has @stackline.rule")
     finding = Finding(message, node, gain, dict(evidence or {}), confidence, support)
-    to_message("", finding, 0)  # So that what makes no sense is raised here, in the line that says it.
+    # What makes no sense is raised here, in the line that says it.
+    _gain(gain)
+    for name, value in finding.evidence.items():
+        _fact(name, value)
     flagged.append(finding)
     return finding
 
@@ -220,7 +225,7 @@ def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
         "function": function,
         "module": module,
         "operator": operator,
-        "events": node.events if node is not None else [],
+        "events": node.events[:_EVENTS] if node is not None else [],
         "facts": [_fact(name, value) for name, value in evidence.items()],
         "support": finding.support,
         "confidence": finding.confidence,
