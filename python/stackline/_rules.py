@@ -29,6 +29,8 @@ ENTRY_POINTS = "stackline.rules"
 
 _EVENTS = 10_000
 """Events that a finding names at most: how many there are stands in its evidence."""
+_NAME = 48
+"""Characters of the name of a node that are shown: those of kernels can be thousands."""
 _ATTRIBUTE = "__stackline_rule__"
 _PARAMETERS = ("call_tree", "run", "flag_issue", "rank", "steps")
 
@@ -147,7 +149,8 @@ def flag_issue(
     confidence: str = "medium",
     support: str = "exact",
 ) -> Finding:
-    """Makes a finding, within a rule: where ``node`` is in the program (``None``: all of it), and what is wrong there.
+    """Makes a finding, within a rule: where ``node`` is in the program (``None``: all of it), and what is wrong there. The name of
+    the node is added to the message.
 
     ``gain``: what mending it would save: nanoseconds a step, ``(least, likely, most)`` of them, or what :meth:`Run.what_if`
     predicts, whose edits are then replayed together with those of other findings. Without one the finding comes after all
@@ -219,7 +222,7 @@ def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
     return {
         "type": "found",
         "code": code,
-        "title": " ".join(str(finding.message).split()),
+        "title": _title(finding),
         "file": file,
         "line": line,
         "function": function,
@@ -232,6 +235,15 @@ def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
         "gain": gain,
         "edits": edits,
     }
+
+
+def _title(finding: Finding) -> str:
+    """The message, with the name of its node: many nodes have one place."""
+    message, name = " ".join(str(finding.message).split()), finding.node.name if finding.node is not None else ""
+    if not name or name in message or not message:
+        return message
+    short = name if len(name) <= _NAME else f"{name[:_NAME].rstrip()}…"
+    return f"{message} ({short})"
 
 
 def _gain(gain: Gain) -> tuple[tuple[int, int, int] | None, list[str]]:

@@ -78,13 +78,18 @@ def test_the_listings_of_the_paper(run: sl.Run) -> None:
     found = run.findings(rules=[hotspot, fusion, backward, stalls, cpu]).to_pylist()
     of = {code: [row for row in found if row["code"] == code] for code in ["DC001", "DC002", "DC003", "DC004", "DC005"]}
     [hot] = of["DC001"]
-    assert (hot["name"], hot["title"], hot["file"], hot["line"]) == ("paper-hotspot", "Hotspot", "train.py", 10)
+    assert (hot["name"], hot["title"], hot["file"], hot["line"]) == (
+        "paper-hotspot",
+        "Hotspot (IndexBackward0_kernel)",
+        "train.py",
+        10,
+    )
     assert (hot["gain_ns"], hot["gain_low_ns"], hot["method"], hot["area"]) == (150_000, 150_000, "rule", "own")
     assert (hot["advice"], hot["evidence"], hot["events"]) == ("Make it faster.", "GPU time, a step 300 µs; calls 3", 3)
     assert {row["operator"] for row in of["DC002"]} >= {"aten::add"}
-    assert [(row["operator"], row["title"]) for row in of["DC003"]] == [("aten::index", "Backward abnormality")]
+    assert [(row["operator"], row["title"]) for row in of["DC003"]] == [("aten::index", "Backward abnormality (aten::index)")]
     assert "times 30" in of["DC003"][0]["evidence"]
-    assert [row["title"] for row in of["DC004"]] == ["Kernel is mainly stalled by memory_dependency"]
+    assert [row["title"] for row in of["DC004"]] == ["Kernel is mainly stalled by memory_dependency (gemm)"]
     assert {row["function"] for row in of["DC005"]} == {"train_step", "loss_fn", None}
 
 
@@ -98,7 +103,7 @@ def test_findings_are_ranked_together(run: sl.Run) -> None:
     rows = run.findings(rules=[by_hand]).to_pylist()
     assert [row["gain_ns"] or 0 for row in rows] == sorted((row["gain_ns"] or 0 for row in rows), reverse=True)
     mine = [row for row in rows if row["code"] == "MY001"]
-    assert [row["title"] for row in mine] == ["too much", "much", "nowhere"] and mine[0] == rows[0]
+    assert [row["title"] for row in mine] == ["too much", "much (aten::item)", "nowhere"] and mine[0] == rows[0]
     assert mine[0]["gain_percent"] <= 100, "nothing gains more than a step takes"
     assert (mine[1]["gain_low_ns"], mine[1]["gain_high_ns"], mine[1]["operator"]) == (1, 1_500_000, "aten::item")
     assert (mine[2]["file"], mine[2]["line"], mine[2]["evidence"]) == ("other.py", 3, "part 12.5 %")

@@ -63,7 +63,7 @@ def test_findings_of_rules_are_in_all_outputs(findings: Program) -> None:
     assert "printed" not in done.stdout and "printed" in done.stderr
     first = rows(findings.json(*rules))[0]
     assert (first["code"], first["gain_ns"], first["method"], first["area"]) == ("MY001", 1_000_000, "rule", "own")
-    assert "MY001,mine,own,flagged,train.py,5" in findings(*rules, "--format", "csv").stdout
+    assert "MY001,mine,own,flagged (aten::item),train.py,5" in findings(*rules, "--format", "csv").stdout
     assert "MY001 flagged" in findings(*rules, "--as", "markdown").stdout
     sarif = json.loads(findings(*rules, "--as", "sarif").stdout)["runs"][0]
     described = sarif["tool"]["driver"]["rules"][-1]
