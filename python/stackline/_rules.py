@@ -162,10 +162,7 @@ def flag_issue(
     if flagged is None:
         raise AnalysisError("flag_issue is for rules: call it within a function that has @stackline.rule")
     finding = Finding(message, node, gain, dict(evidence or {}), confidence, support)
-    # What makes no sense is raised here, in the line that says it.
-    _gain(gain)
-    for name, value in finding.evidence.items():
-        _fact(name, value)
+    _check(finding)  # What makes no sense is raised here, in the line that says it.
     flagged.append(finding)
     return finding
 
@@ -207,6 +204,7 @@ def _findings(result: object) -> Iterator[Finding]:
 
 def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
     """A finding as a message (see crates/analyze/src/findings/others.rs)."""
+    _check(finding)
     node = finding.node
     place = node.place if node is not None else (None, None, None, None, None)
     own = (finding.file, finding.line, finding.function, finding.module, finding.operator)
@@ -237,6 +235,28 @@ def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
     }
 
 
+_SUPPORT, _CONFIDENCE, _UNITS = _native.finding_words()
+
+
+def _check(finding: Finding) -> None:
+    """Raises if the program would not understand it."""
+    if not _title(finding):
+        raise AnalysisError("a finding says what is wrong: its message is empty")
+    if finding.node is not None and not isinstance(finding.node, CallNode):
+        raise AnalysisError(f"node is {finding.node!r}; give a node of the call tree, or None")
+    for name in ("file", "function", "module", "operator"):
+        if not isinstance(getattr(finding, name), (str, type(None))):
+            raise AnalysisError(f"{name} is {getattr(finding, name)!r}; give a text")
+    if finding.line is not None and not (isinstance(finding.line, int) and 1 <= finding.line < 2**32):
+        raise AnalysisError(f"line is {finding.line!r}; lines count from 1")
+    for what, word, known in (("support", finding.support, _SUPPORT), ("confidence", finding.confidence, _CONFIDENCE)):
+        if word not in known:
+            raise AnalysisError(f"there is no {what} {word!r}; there are {', '.join(known)}")
+    _gain(finding.gain)
+    for name, value in finding.evidence.items():
+        _fact(name, value)
+
+
 def _title(finding: Finding) -> str:
     """The message, with the name of its node: many nodes have one place."""
     message, name = " ".join(str(finding.message).split()), finding.node.name if finding.node is not None else ""
@@ -262,6 +282,8 @@ def _gain(gain: Gain) -> tuple[tuple[int, int, int] | None, list[str]]:
 
 def _fact(name: str, value: float | tuple[float, str]) -> dict[str, Any]:
     number, unit = value if isinstance(value, tuple) else (value, "")
+    if unit not in _UNITS:
+        raise AnalysisError(f"evidence {name!r} is in {unit!r}; units are {', '.join(filter(None, _UNITS))}, or none")
     if not _is_number(number):
         raise AnalysisError(f"evidence {name!r} is {value!r}; give a number, or a number and its unit")
     return {"name": str(name), "value": float(number), "unit": unit}

@@ -7,8 +7,11 @@ use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
 use stackline_analyze::Scope;
-use stackline_analyze::findings::{Message, Need, Options, Others, Settings, find_with, findings_table};
+use stackline_analyze::findings::{
+    Confidence, Message, Need, Options, Others, Settings, Support, find_with, findings_table,
+};
 use stackline_engine::Watch;
+use stackline_model::Unit;
 use std::sync::Arc;
 
 /// What to change in the program of one trace. Steps include both ends. `said`: what rules in Python found, a JSON message
@@ -47,6 +50,14 @@ pub(crate) fn findings(
 #[pyfunction]
 pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
     Need::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
+}
+
+/// Words that findings are described with: support, confidence, units.
+#[pyfunction]
+pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
+    let support = Support::ALL.into_iter().map(Support::name).collect();
+    let confidence = Confidence::ALL.into_iter().map(Confidence::name).collect();
+    (support, confidence, Unit::ALL.into_iter().map(Unit::suffix).collect())
 }
 
 /// Those of some needs that a trace does not meet.

@@ -30,7 +30,7 @@ mod _native {
     #[pymodule_export]
     use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]
-    use crate::findings::{findings, missing_needs, needs};
+    use crate::findings::{finding_words, findings, missing_needs, needs};
     #[pymodule_export]
     use crate::run::{NativeRun, analyses_list, open};
     #[pymodule_export]

@@ -315,7 +315,8 @@ mod tests {
         others.add(rule("MY001", "a.py:1")).unwrap();
         others.add(found(|said| said.gain = Some((-1, 0, 1)))).unwrap();
         others.add(found(|said| said.edits = vec!["remove sync:item()".to_owned()])).unwrap();
-        let wrong: [(fn(&mut OtherFinding), &str); 8] = [
+        type Change = fn(&mut OtherFinding);
+        let wrong: [(Change, &str); 8] = [
             (|said| said.title = " ".to_owned(), "says nothing"),
             (|said| said.line = Some(0), "count from 1"),
             (|said| said.gain = Some((2, 1, 3)), "do not hold it"),
