@@ -33,6 +33,9 @@ pub trait Observer: Send + Sync {
     fn forked(&self) {}
 }
 
+/// What PyTorch's profiler calls a collection, too.
+const COLLECTION: &CStr = c"Python GC";
+
 static OBSERVER: OnceLock<Box<dyn Observer>> = OnceLock::new();
 static ACTIVE: AtomicBool = AtomicBool::new(false);
 static INTERPRETER: OnceLock<python::Interpreter> = OnceLock::new();
@@ -133,6 +136,24 @@ pub(crate) fn compilation_begins(name: &CStr, is_phase: bool, passing: u32) -> u
 
 pub(crate) fn compilation_ends(handle: usize) {
     end(handle, |observer, ended, thread| observer.compilation_ends(ended, thread));
+}
+
+/// Python begins to collect garbage on the calling thread: a span like a phase of a compilation. Returns the handle for
+/// [`collection_ends`], 0 if nobody observes or the thread ran no operator yet: collections while a program imports its
+/// libraries are many, and nobody's concern. The caller holds Python's lock.
+pub fn collection_begins() -> usize {
+    let mut is_at_work = false;
+    guarded(|| {
+        thread::with(|thread| is_at_work = thread.client.is_some());
+    });
+    if is_at_work { compilation_begins(COLLECTION, true, 0) } else { 0 }
+}
+
+/// A collection ends; a handle of 0 is none.
+pub fn collection_ends(handle: usize) {
+    if handle != 0 {
+        compilation_ends(handle);
+    }
 }
 
 pub(crate) fn allocated(address: usize, bytes: u64) {

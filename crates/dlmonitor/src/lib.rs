@@ -20,7 +20,7 @@ mod thread;
 mod torch;
 mod versions;
 
-pub use dispatch::{Observer, interpreter};
+pub use dispatch::{Observer, collection_begins, collection_ends, interpreter};
 pub use path::{NativeFrame, PathFrame, Sources, call_path};
 pub use python::{
     Beyond, FrameSampler, Interpreter, MAX_SAMPLED, Memory, PythonFrame, PythonLine, SampledCode, SampledFrame,

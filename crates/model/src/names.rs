@@ -10,6 +10,9 @@ pub const MODULE_PREFIX: &str = "nn.Module:";
 /// that Dynamo gives the function and how often it was compiled before.
 pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
 
+/// The name of spans in which Python collects garbage.
+pub const COLLECTION: &str = "Python GC";
+
 /// Whether a span is a compilation ([`COMPILATION_PREFIXES`]), and not one of the user's that is called like it.
 #[must_use]
 pub fn is_compilation(span: &str) -> bool {

@@ -7,14 +7,16 @@ process knows of one recording at most, whoever asked for it.
 
 import _functools
 import _weakref
+import gc
 import os
 import sys
 
 _recorder = None
 _recording = False
-# What waits for imports, and what tells of modules, while a recording goes on.
+# What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
 _imports = None
 _registration = None
+_collecting = None
 _workers_stop = False
 # Weak references to the modules that the recorder was told of, by their id.
 _modules = {}
@@ -128,8 +130,6 @@ def _watch_modules():
 
 def _name_modules():
     """Tells the recorder of modules that were made before the recording."""
-    import gc
-
     module = getattr(sys.modules["torch.nn.modules.module"], "Module", None)
     if module is None or _registration is None:
         return
@@ -180,7 +180,7 @@ def is_recording():
 
 def begin():
     """Starts the recorder as the environment says. Raises whatever goes wrong."""
-    global _recorder, _recording
+    global _recorder, _recording, _collecting
     if _recorder is None:
         import _imp
         import atexit
@@ -198,6 +198,8 @@ def begin():
     else:
         sys.stderr.write("stackline: recording without Python frames: this interpreter keeps them in an unknown way\n")
         _recorder.start_without_python()
+    _collecting = _recorder.collecting
+    gc.callbacks.append(_collecting)
     _watch_imports()
 
 
@@ -207,6 +209,8 @@ def end():
     if not _recording:
         return
     _recording = False
+    if _collecting in gc.callbacks:
+        gc.callbacks.remove(_collecting)
     _recorder.stop()
     if _imports is not None:
         _imports.stop()

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `PyMethodDef` of the stable ABI.
 #[repr(C)]
@@ -47,13 +48,14 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 9]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 10]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
     method(c"stop", stop),
     method(c"frames", frames),
     Method { flags: METH_O, ..method(c"watch_calls", watch_calls) },
+    Method { flags: METH_VARARGS, ..method(c"collecting", collecting) },
     Method { flags: METH_VARARGS, ..method(c"put_module", put_module) },
     Method { flags: METH_VARARGS, ..method(c"forget_module", forget_module) },
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
@@ -184,6 +186,28 @@ unsafe extern "C" fn stop(_module: *mut c_void, _arguments: *mut c_void) -> *mut
 unsafe extern "C" fn watch_calls(_module: *mut c_void, code: *mut c_void) -> *mut c_void {
     dlmonitor::Interpreter::watch_calls(code as usize);
     none()
+}
+
+/// One of `gc.callbacks`: a collection of garbage begins (`start`) or ends; the second argument, a dictionary, is not
+/// looked at. No Python code, as in [`forget_module`].
+unsafe extern "C" fn collecting(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    /// There is one collection at a time.
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    let (mut phase, mut info) = (std::ptr::null::<c_char>(), null_mut::<c_void>());
+    let Some(api) = API.get() else { return null_mut() };
+    // SAFETY: the format asks for a text and an object. The caller holds the GIL and the tuple.
+    if unsafe { (api.parse)(arguments, c"sO".as_ptr(), &raw mut phase, &raw mut info) } == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    // SAFETY: a null-terminated text that the tuple keeps alive.
+    let begins = unsafe { CStr::from_ptr(phase) } == c"start";
+    guarded(|| {
+        let is_wanted = Session::current().is_some_and(|session| session.records_python());
+        let now = if begins && is_wanted { dlmonitor::collection_begins() } else { 0 };
+        dlmonitor::collection_ends(RUNNING.swap(now, Ordering::Relaxed));
+        Ok(())
+    })
 }
 
 /// The module whose `id` is the second argument is gone: its entry in the dictionary that is the first one goes, too. A

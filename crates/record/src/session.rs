@@ -152,6 +152,11 @@ impl Session {
         result
     }
 
+    /// Whether what Python does is recorded.
+    pub(crate) fn records_python(&self) -> bool {
+        self.options.python
+    }
+
     /// `torch._C` was imported: its operators can be watched from now on.
     pub(crate) fn torch_imported(&self) {
         if !self.options.pytorch {

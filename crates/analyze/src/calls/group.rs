@@ -1,6 +1,6 @@
 //! What values can be split by.
 
-use stackline_model::names::is_compilation;
+use stackline_model::names::{COLLECTION, is_compilation};
 use stackline_model::{CallFrame, CallNodeId, CallRole, CallThreadId, CallTree};
 
 /// What to split values by.
@@ -88,6 +88,7 @@ fn phase(tree: &CallTree, node: CallNodeId) -> &'static str {
         match *frame {
             // Also of the backward graph, which is compiled when it runs first.
             CallFrame::Span { name } if is_compilation(tree.strings.get(name)) => return "compilation",
+            CallFrame::Span { name } if tree.strings.get(name) == COLLECTION => return "garbage collection",
             CallFrame::Backward { .. } => phase = "backward",
             CallFrame::Span { name } if phase != "backward" && tree.strings.get(name).starts_with("Optimizer.") => {
                 phase = "optimizer";

@@ -147,6 +147,19 @@ impl<'a> Subject<'a> {
         NameTypes::new(self.trace(), RULES)
     }
 
+    /// Operators of the window.
+    pub fn operators(&self) -> Vec<EventId> {
+        self.named(&[EventKind::Operator], |_| true)
+    }
+
+    /// Operators of the window within some spans.
+    pub fn operators_in(&self, spans: &[EventId]) -> Vec<EventId> {
+        let (trace, all): (_, FxHashSet<EventId>) = (self.trace(), spans.iter().copied().collect());
+        let mut operators = self.operators();
+        operators.retain(|&operator| trace.ancestors(operator).any(|around| all.contains(&around)));
+        operators
+    }
+
     /// Length of an event in ns.
     pub fn dur(&self, event: EventId) -> i64 {
         self.trace().events.dur[event.index()]

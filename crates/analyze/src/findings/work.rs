@@ -5,8 +5,11 @@ use super::subject::Subject;
 use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, Trace, TrackId};
+use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
+
+/// A function whose loop takes this part of it, in percent, does little else.
+const LITTLE_ELSE: i64 = 80;
 
 /// GPU work in the order in which each thread launched it: thread, start of the launch, the work.
 #[derive(Default)]
@@ -78,6 +81,35 @@ impl<'a> Subject<'a> {
     /// A time of GPU work in percent of that of all GPU work of the window.
     pub fn percent_of_gpu(&self, ns: i64) -> f64 {
         100.0 * ns as f64 / self.gpu_ns().max(1) as f64
+    }
+
+    /// The frames of the stack that was recorded with an event, innermost first; empty if there is none.
+    pub fn stack_frames(&self, event: EventId) -> Vec<StrId> {
+        let stacks = &self.trace().stacks;
+        let first = stacks.event.binary_search(&event).ok().and_then(|i| stacks.stack[i].some());
+        std::iter::successors(first, |s| stacks.parent[s.index()].some()).map(|s| stacks.frame[s.index()]).collect()
+    }
+
+    /// What would go with loops that call these operators: the functions around them that do little else, with what Python
+    /// does between the calls, and elsewhere the operators alone; and how long that takes, in ns.
+    pub fn loops_of(&self, operators: &[EventId]) -> (Vec<EventId>, i64) {
+        let trace = self.trace();
+        let function = |e: EventId| trace.ancestors(e).find(|&e| trace.kind(e) == EventKind::PythonFunction);
+        let mut by_function: BTreeMap<Option<EventId>, Vec<EventId>> = BTreeMap::new();
+        for &operator in operators {
+            by_function.entry(function(operator)).or_default().push(operator);
+        }
+        let mut gone = Vec::new();
+        for (function, of) in by_function {
+            let from = of.iter().map(|e| trace.events.start[e.index()]).min().unwrap_or(0);
+            let to = of.iter().map(|&e| trace.events.end(e)).max().unwrap_or(from);
+            match function.filter(|&function| 100 * (to - from) >= LITTLE_ELSE * self.dur(function)) {
+                Some(function) => gone.push(function),
+                None => gone.extend(of),
+            }
+        }
+        let ns = self.total(&gone);
+        (gone, ns)
     }
 
     /// The forward operator whose backward an event belongs to.

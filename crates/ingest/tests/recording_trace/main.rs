@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod samples;
 mod steps;
 
 use proptest::prelude::*;
@@ -125,7 +126,7 @@ fn one(file: &[u8]) -> Trace {
     set.traces.remove(0)
 }
 
-/// `name start..end` of each span on the track of a thread, by nesting; inferred ones with a star.
+/// `name start..end` of each span on the track of a thread, by nesting, without samples; inferred ones with a star.
 fn outline(trace: &Trace, track: usize) -> Vec<String> {
     let inferred = trace.attr(INFERRED);
     let line = |&event: &EventId| {
@@ -134,7 +135,8 @@ fn outline(trace: &Trace, track: usize) -> Vec<String> {
         let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
         format!("{}{}{star} {start}..{end}", "  ".repeat(depth), trace.name(event))
     };
-    trace.track_events(trace.tracks.ids().nth(track).unwrap()).iter().map(line).collect()
+    let spans = trace.track_events(trace.tracks.ids().nth(track).unwrap()).iter();
+    spans.filter(|&&event| trace.kind(event) != EventKind::Sample).map(line).collect()
 }
 
 #[test]
@@ -281,18 +283,13 @@ fn processes_of_one_boot_share_a_clock() {
 }
 
 #[test]
-fn samples_are_points_with_what_they_stand_for() {
-    let mut script = Script::new(process(7, None));
+fn times_are_those_of_the_calendar() {
+    let now = 1_790_000_000_000_000_000;
+    let mut script = Script::new(Process { start_unix_ns: now, ..process(7, None) });
     script.thread(0, 70, 1);
-    let node = script.node(0, "def:main:4 def:work:5");
-    for delta_ns in [1_500, 200] {
-        script.records.push(Record::Sample { thread: 0, node, delta_ns, metric: Metric::CpuTime, value: 10 });
-    }
+    script.call(0, "aten::add", 2_000, 2_010);
     let trace = one(&script.end());
-    let starts: Vec<i64> = trace.events.ids().map(|e| trace.events.start[e.index()]).collect();
-    assert_eq!(starts, [500, 700]);
-    assert!(trace.events.ids().all(|e| trace.kind(e) == EventKind::Sample && trace.name(e) == "train.py(1): work"));
-    assert_eq!(trace.attr("cpu_time_ns").i64(EventId(0)), Some(10));
+    assert_eq!((trace.meta.base_ns, trace.events.start[0]), (now, 1_000));
 }
 
 #[test]
@@ -403,10 +400,16 @@ proptest! {
     fn nested_calls_stay_nested(calls in proptest::collection::vec((1_usize..5, 0_usize..3, 1_i64..20, 0_i64..20), 1..60)) {
         let mut script = Script::new(process(7, None));
         script.thread(0, 70, 1);
-        let mut at = 1_000;
+        let (mut at, mut last) = (1_000, 0);
         for &(depth, line, length, gap) in &calls {
-            at += gap;
             let functions: Vec<String> = (0..depth).map(|level| format!("def:f{level}:{line}")).collect();
+            if gap > 1 {
+                let node = script.node(0, &format!("{} def:seen:1", functions.join(" ")));
+                let seen = at + gap / 2;
+                let delta_ns = seen - std::mem::replace(&mut last, seen);
+                script.records.push(Record::Sample { thread: 0, node, delta_ns, metric: Metric::CpuTime, value: 10 });
+            }
+            at += gap;
             let path = format!("{} aten::outer", functions.join(" "));
             script.call(0, &format!("{path} aten::inner"), at + 1, at + 1 + length);
             script.call(0, &path, at, at + length + 2);
@@ -421,6 +424,7 @@ proptest! {
             let expected: Vec<String> = (0..depth).rev().map(|level| format!("train.py(1): f{level}")).collect();
             prop_assert_eq!(&around[1..], &expected.iter().map(String::as_str).collect::<Vec<_>>()[..]);
         }
+        prop_assert!(trace.events.check().is_ok());
         let outers = trace.events.ids().filter(|&e| trace.name(e) == "aten::outer").count();
         prop_assert_eq!(outers, calls.len());
     }

@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
-use stackline_model::EventId;
+use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL017",
@@ -19,25 +19,29 @@ pub(super) const RULE: Rule = Rule {
     cost: "some thought on the order of dimensions",
     wrong_when: "The next kernel needs this order and is slower without: then only a part of the gain is had.",
     source: "field practice",
-    needs: &[Need::GpuWork, Need::Operators],
+    needs: &[Need::Operators],
     settings: &[Setting {
         name: "share",
         default: 2.0,
         range: (0.0, 100.0),
-        about: "least part of the GPU's busy time that copies of one place take, in percent",
+        about: "least part of the GPU's busy time, without GPU of all time, that copies of one place take, in percent",
     }],
     check,
 };
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let copies = subject.named(&[stackline_model::EventKind::Kernel], is_reordering);
+    if trace.gpu.is_empty() {
+        let by_code = subject.by_code(&copies_on_cpu(subject)).into_iter();
+        return by_code.filter_map(|(place, copies)| draft_on_cpu(subject, place, copies)).collect();
+    }
+    let copies = subject.named(&[EventKind::Kernel], is_reordering);
     let asked_for = |&work: &EventId| {
         let mut names = subject.stack(work).map(|e| trace.name(e));
         let mut is_reordered = false;
         let is_converted = names.any(|name| {
-            is_reordered |= matches!(name, "aten::contiguous" | "aten::reshape" | "aten::clone");
-            matches!(name, "aten::_to_copy" | "aten::to")
+            is_reordered |= reorders(name);
+            converts(name)
         });
         is_reordered && !is_converted
     };
@@ -48,6 +52,48 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 /// Whether a kernel's name says that it copies elements one by one, without converting them.
 fn is_reordering(name: &str) -> bool {
     name.contains("direct_copy_kernel") && name.contains("nocast") && !name.contains("vectorized_elementwise_kernel")
+}
+
+fn reorders(operator: &str) -> bool {
+    matches!(operator, "aten::contiguous" | "aten::reshape" | "aten::clone")
+}
+
+fn converts(operator: &str) -> bool {
+    matches!(operator, "aten::_to_copy" | "aten::to")
+}
+
+/// Outermost operators that put tensors in order, and did copy.
+fn copies_on_cpu(subject: &Subject<'_>) -> Vec<EventId> {
+    let trace = subject.trace();
+    let copies = subject.named(&[EventKind::Operator], |name| name == "aten::copy_");
+    let mut found: Vec<EventId> = copies
+        .into_iter()
+        .filter(|&copy| !trace.ancestors(copy).any(|e| converts(trace.name(e))))
+        .filter_map(|copy| trace.ancestors(copy).take_while(|&e| trace.kind(e) == EventKind::Operator).last())
+        .filter(|&outermost| reorders(trace.name(outermost)))
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn draft_on_cpu(subject: &Subject<'_>, place: Place, copies: Vec<EventId>) -> Option<Draft> {
+    let ns = subject.total(&copies);
+    let share = subject.percent(ns);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let operator = subject.trace().name(copies[0]);
+    let edit = subject.edit(Action::Remove, format!("operator:{operator}"), &copies)?;
+    Some(Draft {
+        title: format!("{operator} copies tensors into another order: {share:.0} % of the time"),
+        place,
+        facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", subject.per_step(ns))],
+        events: copies,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
 }
 
 fn draft(subject: &Subject<'_>, place: Place, work: Vec<EventId>) -> Option<Draft> {

@@ -67,8 +67,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 }
 
 /// Taking the next batch.
-fn is_next(name: &str) -> bool {
-    name.starts_with("enumerate(DataLoader)#") || name.contains("dataloader.py(") && name.ends_with("): __next__")
+pub(super) fn is_next(name: &str) -> bool {
+    name.starts_with("enumerate(DataLoader)#") || super::fits(name, &["dataloader.py(", "): __next__"])
 }
 
 /// Whether taking a batch calls what only loaders with workers call.

@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::names::COLLECTION;
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -18,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "a few lines; garbage in cycles lives longer",
     wrong_when: "The program makes so much garbage in cycles that memory runs out without. Collections that Python begins by \
-                 itself are only in traces made with record_python_gc_info.",
+                 itself are only in recordings, and in traces made with record_python_gc_info.",
     source: "field practice",
     needs: &[],
     settings: &[Setting {
@@ -32,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
 
 /// Names of torch.profiler and of Python for collections. (`gc` and `gc (dynamo_timed)` are torch.compile's.)
 fn is_collection(name: &str) -> bool {
-    matches!(name, "Python GC" | "gc.collect" | "<built-in function collect>")
+    matches!(name, COLLECTION | "gc.collect" | "<built-in function collect>")
         || name.starts_with("<built-in method collect of module object")
 }
 
@@ -44,7 +45,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     let trace = subject.trace();
     let (own, asked): (Vec<EventId>, Vec<EventId>) =
-        found.into_iter().partition(|&event| trace.name(event) == "Python GC");
+        found.into_iter().partition(|&event| trace.name(event) == COLLECTION);
     // What Python collects by itself comes wherever it comes.
     let by_itself = (!own.is_empty()).then(|| (Place::default(), own));
     let groups = by_itself.into_iter().chain(subject.by_place(&asked));

@@ -11,6 +11,7 @@ mod find_unused_parameters;
 mod garbage_collection;
 mod graph_breaks;
 mod host_sync;
+mod host_waits;
 mod host_work;
 mod hotspot;
 mod index_backward;
@@ -20,6 +21,7 @@ mod layout_conversion;
 mod logging_in_step;
 mod many_small_kernels;
 mod no_tensor_cores;
+mod operators_in_loops;
 mod pageable_copies;
 mod preprocessing;
 mod profiler_overhead;
@@ -73,6 +75,8 @@ pub const ALL: &[Rule] = &[
     block_size::RULE,
     eager_not_compiled::RULE,
     slow_conversion::RULE,
+    operators_in_loops::RULE,
+    host_waits::RULE,
 ];
 
 /// The rule of a code or name.
@@ -88,12 +92,16 @@ fn short(name: &str) -> String {
     if short.len() < name.len() { format!("{}…", short.trim_end()) } else { short }
 }
 
-/// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function: all of it, or
-/// its beginning before a `*`.
+/// Whether a frame's name holds all of some parts. One that begins with `): ` is the name of the function, whatever class it
+/// is of (recordings say so): all of it, or its beginning before a `*`.
 fn fits(name: &str, parts: &[&str]) -> bool {
-    parts.iter().all(|part| match (part.starts_with("): "), part.strip_suffix('*')) {
-        (true, None) => name.ends_with(part),
-        (_, beginning) => name.contains(beginning.unwrap_or(part)),
+    let function = name.rsplit_once("): ").map(|(_, whole)| whole.rsplit('.').next().unwrap_or(whole));
+    parts.iter().all(|part| match part.strip_prefix("): ") {
+        Some(wanted) => function.is_some_and(|function| match wanted.strip_suffix('*') {
+            Some(beginning) => function.starts_with(beginning),
+            None => function == wanted,
+        }),
+        None => name.contains(part),
     })
 }
 
@@ -107,6 +115,8 @@ mod tests {
         assert!(!fits("wandb/sdk/wandb_login.py(12): login", &["wandb/", "): log"]));
         assert!(fits("mlflow/tracking/fluent.py(3): log_metric", &["mlflow/", "): log_*"]));
         assert!(!fits("train.py(3): log_metric", &["mlflow/", "): log_*"]));
+        assert!(fits("logging/__init__.py(1477): Logger.info", &["logging/__init__.py(", "): info"]));
+        assert!(!fits("logging/__init__.py(1477): Logger.infos", &["logging/__init__.py(", "): info"]));
         assert!(fits("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
     }
 

@@ -1,5 +1,6 @@
 //! SL010: data is prepared in each step instead of once.
 
+use super::dataloader_starved::is_next;
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, Unit};
@@ -62,9 +63,20 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("preparing sound", &["torchaudio/", "): resample"]),
 ];
 
+/// What prepares data where it is loaded, and elsewhere is part of a model.
+const WHERE_LOADED: &[(&str, &[&str])] = &[
+    ("resizing", &["torch/nn/functional.py(", "): interpolate"]),
+    ("resizing", &["torch/nn/functional.py(", "): grid_sample"]),
+    ("preparing sound", &["torch/functional.py(", "): stft"]),
+];
+
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
+    let mut frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
+    let is_loading = |name: &str| is_next(name) || super::fits(name, &["): __getitem__"]);
+    frames.retain(|&frame| {
+        !is_of(WHERE_LOADED, trace.name(frame)) || trace.ancestors(frame).any(|e| is_loading(trace.name(e)))
+    });
     if frames.is_empty() {
         return Vec::new();
     }
@@ -77,8 +89,12 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     kinds.into_iter().filter_map(|(kind, frames)| draft(subject, kind, &frames)).collect()
 }
 
+fn is_of(table: &[(&str, &[&str])], name: &str) -> bool {
+    table.iter().any(|(_, parts)| super::fits(name, parts))
+}
+
 fn kind_of(name: &str) -> Option<&'static str> {
-    FRAMES.iter().find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
+    FRAMES.iter().chain(WHERE_LOADED).find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
 }
 
 fn draft(subject: &Subject<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Draft> {

@@ -69,7 +69,7 @@ pub(super) struct Sample {
     pub(super) value: u64,
 }
 
-/// Times beyond this are damage: sums of those below cannot overflow.
+/// Times beyond this (of 1970, those after 2043) are damage: sums of those below cannot overflow.
 const MAX_NS: i64 = 1 << 61;
 /// Numbers of steps beyond this, too.
 const MAX_STEP: u64 = 1 << 53;
@@ -84,9 +84,8 @@ impl Calls {
             report.records += 1;
             match (record, &mut calls) {
                 (Record::Process(mut process), None) => {
-                    let bounded = |time: i64| time.clamp(-MAX_NS / 4, MAX_NS / 4);
-                    process.start_unix_ns = bounded(process.start_unix_ns);
-                    process.start_monotonic_ns = bounded(process.start_monotonic_ns);
+                    process.start_unix_ns = process.start_unix_ns.clamp(-MAX_NS, MAX_NS);
+                    process.start_monotonic_ns = process.start_monotonic_ns.clamp(-MAX_NS / 4, MAX_NS / 4);
                     calls = Some(Self { process: *process, ..Self::default() });
                 }
                 (Record::End { .. }, Some(_)) => ended = true,

@@ -1,11 +1,12 @@
-//! Python frames and module calls as spans, inferred: a recording says from where each operator was called, not when the
-//! functions in between began and ended.
+//! Python frames and module calls as spans, inferred: a recording says from where each operator was called and where samples
+//! saw the thread, not when the functions in between began and ended.
 //!
-//! A frame lasts from the first to the last of neighbouring operators below it. Two operators are below the same call of
+//! A frame lasts from the first to the last of neighbouring operators and samples below it. Two are below the same call of
 //! a function if all frames above are the same, and its callers are at the same line. So a function that is called
 //! twice from one line, with nothing in between, is one span. Frames end where training steps do.
 
 use super::calls::{Call, Calls, ThreadCalls};
+use super::glimpses::Glimpse;
 use rustc_hash::FxHashMap;
 use stackline_recording::FrameKey;
 
@@ -18,7 +19,12 @@ pub(super) struct InferredFrame {
     pub(super) depth: u32,
     /// The frame: Python or a module.
     pub(super) frame: u32,
+    /// Where it stands: which of the process's trees, and the node in it.
+    pub(super) at: Place,
 }
+
+/// A node of one of the process's trees.
+pub(super) type Place = (usize, u32);
 
 /// What may be around an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +32,7 @@ enum Element {
     /// A call, by its place among the calls.
     Call(usize),
     /// A function or module that runs: its frame, and that frame at any line.
-    Frame { frame: u32, identity: (u32, u32, u32, bool) },
+    Frame { frame: u32, identity: (u32, u32, u32, bool), at: Place },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +42,16 @@ struct Open {
     end: i64,
 }
 
-/// Infers the frames of a thread, none of which goes on beyond one of `cuts` (ascending). Calls stand in the order of
-/// their starts, outer ones first; the result has, beside the frames, the depth of each call.
-pub(super) fn infer(calls: &Calls, thread: &ThreadCalls, cuts: &[i64]) -> (Vec<InferredFrame>, Vec<u32>) {
+/// Infers the frames of the thread with this index, none of which goes on beyond one of `cuts` (ascending). Calls stand in
+/// the order of their starts, outer ones first; the result has, beside the frames, the depth of each call.
+pub(super) fn infer(calls: &Calls, tree: usize, glimpses: &[Glimpse], cuts: &[i64]) -> (Vec<InferredFrame>, Vec<u32>) {
+    let thread = &calls.threads[tree];
     let mut inference = Inference {
         calls,
         thread,
+        tree,
+        glimpses,
+        cuts,
         running: Vec::new(),
         nodes: FxHashMap::default(),
         open: Vec::new(),
@@ -49,21 +59,20 @@ pub(super) fn infer(calls: &Calls, thread: &ThreadCalls, cuts: &[i64]) -> (Vec<I
     };
     let mut depths = Vec::with_capacity(thread.calls.len());
     let (mut path, mut elements) = (Vec::new(), Vec::new());
-    let mut cuts = cuts.iter().copied().peekable();
     for (index, call) in thread.calls.iter().enumerate() {
-        inference.end_before(call);
-        while let Some(cut) = cuts.next_if(|&cut| cut <= call.start) {
-            inference.cut(cut);
-        }
+        inference.see_before(call.start, &mut path, &mut elements);
+        inference.end_before(call.start, call.end);
+        inference.cut_until(call.start);
         thread.path(call.node, &mut path);
         inference.elements(&path, &mut elements);
-        inference.enter(call, &elements);
+        inference.enter((call.start, call.end), Some(call.node), &elements);
         let open = Open { element: Element::Call(index), start: call.start, end: call.end };
         depths.push(inference.open.len() as u32);
         inference.open.push(open);
         inference.running.push(index);
         *inference.nodes.entry(call.node).or_default() += 1;
     }
+    inference.see_before(i64::MAX, &mut path, &mut elements);
     inference.close(0);
     (inference.found, depths)
 }
@@ -71,6 +80,11 @@ pub(super) fn infer(calls: &Calls, thread: &ThreadCalls, cuts: &[i64]) -> (Vec<I
 struct Inference<'a> {
     calls: &'a Calls,
     thread: &'a ThreadCalls,
+    tree: usize,
+    /// What samples saw and nobody looked at yet.
+    glimpses: &'a [Glimpse],
+    /// Where frames are still to be cut.
+    cuts: &'a [i64],
     /// Calls that run at the moment, outermost first.
     running: Vec<usize>,
     /// How many of them stand at a node.
@@ -81,17 +95,27 @@ struct Inference<'a> {
 }
 
 impl Inference<'_> {
-    /// Takes calls out that are over when `call` begins. Those that run end no sooner the further out they are.
-    fn end_before(&mut self, call: &Call) {
+    /// Takes calls out that are over when something begins. Those that run end no sooner the further out they are.
+    fn end_before(&mut self, start: i64, to: i64) {
         while let Some(&last) = self.running.last() {
             let Call { end, node, .. } = self.thread.calls[last];
-            if end >= call.end && end > call.start {
+            if end >= to && end > start {
                 break;
             }
             self.running.pop();
             if let Some(count) = self.nodes.get_mut(&node) {
                 *count -= 1;
             }
+        }
+    }
+
+    /// Ends the functions that are open at each cut up to a time.
+    fn cut_until(&mut self, time: i64) {
+        while let [cut, rest @ ..] = self.cuts
+            && *cut <= time
+        {
+            self.cuts = rest;
+            self.cut(*cut);
         }
     }
 
@@ -149,11 +173,7 @@ impl Inference<'_> {
                         elements.push(Element::Call(at));
                     }
                 }
-                Some(&FrameKey::Python { function, file, first_line, .. }) => {
-                    elements.push(self.frame(node, (function, file, first_line, false)));
-                }
-                Some(&FrameKey::Module { path, class }) => elements.push(self.frame(node, (path, class, 0, true))),
-                _ => {}
+                _ => elements.extend(self.frame((self.tree, node))),
             }
         }
     }
@@ -164,8 +184,51 @@ impl Inference<'_> {
         self.open[..last.map_or(0, |last| last + 1)].iter().map(|open| open.element).collect()
     }
 
-    fn frame(&self, node: u32, identity: (u32, u32, u32, bool)) -> Element {
-        Element::Frame { frame: self.thread.nodes[node as usize].1, identity }
+    /// A function or module at a node of a tree; none if that is something else.
+    fn frame(&self, (tree, node): Place) -> Option<Element> {
+        let frame = self.calls.threads[tree].nodes.get(node as usize)?.1;
+        let identity = match *self.calls.frames.get(frame as usize)? {
+            FrameKey::Python { function, file, first_line, .. } => (function, file, first_line, false),
+            FrameKey::Module { path, class } => (path, class, 0, true),
+            _ => return None,
+        };
+        Some(Element::Frame { frame, identity, at: (tree, node) })
+    }
+
+    /// Takes in what samples saw before a time, unless that does not fit the calls that ran.
+    fn see_before(&mut self, time: i64, path: &mut Vec<u32>, elements: &mut Vec<Element>) {
+        while let [glimpse, rest @ ..] = self.glimpses
+            && glimpse.start < time
+        {
+            self.glimpses = rest;
+            self.end_before(glimpse.start, glimpse.end);
+            self.cut_until(glimpse.start);
+            self.calls.threads[glimpse.tree].path(glimpse.node, path);
+            if self.seen(glimpse.tree, path, elements) {
+                self.enter((glimpse.start, glimpse.end), None, elements);
+            }
+        }
+    }
+
+    /// What is around a sample with this path in a tree; whether just the calls that run are on it, in their order.
+    fn seen(&self, tree: usize, path: &[u32], elements: &mut Vec<Element>) -> bool {
+        elements.clear();
+        let frame_of = |nodes: &[(u32, u32)], node: u32| nodes.get(node as usize).map(|&(_, frame)| frame);
+        let mut running = self.running.iter().copied();
+        for &node in path {
+            let frame = frame_of(&self.calls.threads[tree].nodes, node);
+            match frame.and_then(|frame| self.calls.frames.get(frame as usize)) {
+                Some(FrameKey::Python { .. } | FrameKey::Module { .. }) => elements.extend(self.frame((tree, node))),
+                Some(FrameKey::Native { .. } | FrameKey::Unmapped { .. }) => {}
+                _ => match running.next() {
+                    Some(at) if frame_of(&self.thread.nodes, self.thread.calls[at].node) == frame => {
+                        elements.push(Element::Call(at));
+                    }
+                    _ => return false,
+                },
+            }
+        }
+        running.next().is_none()
     }
 
     fn is_backward(&self, node: u32) -> bool {
@@ -176,14 +239,14 @@ impl Inference<'_> {
         self.calls.frames.get(self.thread.nodes.get(node as usize)?.1 as usize)
     }
 
-    /// Goes from what is open to what is around `call`.
-    fn enter(&mut self, call: &Call, elements: &[Element]) {
+    /// Goes from what is open to what is around a stretch of time: that of a call at a node, or of a sample.
+    fn enter(&mut self, (start, end): (i64, i64), call: Option<u32>, elements: &[Element]) {
         let mut same = 0;
         let mut moved = false;
         for (open, element) in self.open.iter_mut().zip(elements) {
             let goes_on = match (&mut open.element, element) {
                 (Element::Call(open), Element::Call(now)) => open == now,
-                (Element::Frame { frame, identity }, Element::Frame { frame: now, identity: wanted }) => {
+                (Element::Frame { frame, identity, .. }, Element::Frame { frame: now, identity: wanted, .. }) => {
                     // Another line of the same function: what it called before is over.
                     moved = frame != now && identity == wanted;
                     *frame = if moved { *now } else { *frame };
@@ -203,22 +266,26 @@ impl Inference<'_> {
         // What was called before autograd's engine took over may be over: only an operator of its own prolongs it.
         let is_backward = |at: usize| self.is_backward(self.thread.calls[at].node);
         let engine = elements.iter().rposition(|element| matches!(element, &Element::Call(at) if is_backward(at)));
-        let own = if self.is_backward(call.node) { elements.len() } else { engine.map_or(0, |engine| engine + 1) };
+        let own = if call.is_some_and(|node| self.is_backward(node)) {
+            elements.len()
+        } else {
+            engine.map_or(0, |engine| engine + 1)
+        };
         for open in self.open.iter_mut().skip(own) {
             if matches!(open.element, Element::Frame { .. }) {
-                open.end = open.end.max(call.end);
+                open.end = open.end.max(end);
             }
         }
-        let new = elements.iter().skip(same).map(|&element| Open { element, start: call.start, end: call.end });
+        let new = elements.iter().skip(same).map(|&element| Open { element, start, end });
         self.open.extend(new);
     }
 
     /// Ends everything that is open from this depth on.
     fn close(&mut self, from: usize) {
         for (depth, open) in self.open.drain(from.min(self.open.len())..).enumerate() {
-            if let Element::Frame { frame, .. } = open.element {
+            if let Element::Frame { frame, at, .. } = open.element {
                 let depth = (from + depth) as u32;
-                self.found.push(InferredFrame { start: open.start, end: open.end, depth, frame });
+                self.found.push(InferredFrame { start: open.start, end: open.end, depth, frame, at });
             }
         }
     }

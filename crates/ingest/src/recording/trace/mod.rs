@@ -5,6 +5,7 @@
 
 mod calls;
 mod frames;
+mod glimpses;
 mod inputs;
 mod rows;
 mod steps;

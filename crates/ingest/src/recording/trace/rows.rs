@@ -2,7 +2,8 @@
 
 use super::calls::{Call, Calls, Sample, ThreadCalls};
 use super::frames;
-use super::frames::InferredFrame;
+use super::frames::{InferredFrame, Place};
+use super::glimpses::glimpses;
 use super::inputs::Inputs;
 use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
@@ -24,8 +25,8 @@ pub(super) struct Rows<'a> {
     inputs: Vec<Option<Option<Inputs>>>,
     /// Where the program's own files lie, with a slash at the end; empty if that is not known.
     script_folder: String,
-    /// The stack of each node of the current thread.
-    stacks: Vec<Option<StackId>>,
+    /// The stack of each node of each tree.
+    stacks: Vec<Vec<Option<StackId>>>,
     /// The last forward operator with each number, by torch's id of its thread and the number.
     forward: FxHashMap<(i64, i64), EventId>,
     /// Backward nodes with what they ask for.
@@ -104,6 +105,7 @@ impl<'a> Rows<'a> {
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
         self.script_folder = script_folder(calls);
+        self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
         let command = self.trace.strings.intern(&calls.process.command.join(" "));
@@ -115,9 +117,8 @@ impl<'a> Rows<'a> {
             }
             let track = self.track(pid, thread);
             let steps = steps.as_ref().filter(|(at, _)| *at == index).map_or(&[][..], |(_, steps)| steps);
-            self.stacks = vec![None; thread.nodes.len()];
-            self.spans(calls, thread, steps, track);
-            self.samples(calls, thread, track);
+            self.spans(calls, index, steps, track);
+            self.samples(calls, index, track);
         }
     }
 
@@ -129,13 +130,14 @@ impl<'a> Rows<'a> {
         track
     }
 
-    fn spans(&mut self, calls: &Calls, thread: &ThreadCalls, steps: &[Step], track: TrackId) {
-        let (mut inferred, mut depths) = frames::infer(calls, thread, &[]);
+    fn spans(&mut self, calls: &Calls, tree: usize, steps: &[Step], track: TrackId) {
+        let (thread, seen) = (&calls.threads[tree], glimpses(calls, tree));
+        let (mut inferred, mut depths) = frames::infer(calls, tree, &seen, &[]);
         let steps = steps::extend(steps, &inferred);
         if !steps.is_empty() {
             let mut cuts: Vec<i64> = steps.iter().flat_map(|step| [step.start, step.end]).collect();
             cuts.dedup();
-            (inferred, depths) = frames::infer(calls, thread, &cuts);
+            (inferred, depths) = frames::infer(calls, tree, &seen, &cuts);
         }
         let mut spans: Vec<(i64, Reverse<i64>, u32, Span<'_>)> = Vec::new();
         for &Step { number, start, end, .. } in &steps {
@@ -146,9 +148,9 @@ impl<'a> Rows<'a> {
         spans.extend(called.map(|(call, depth)| (call.start, Reverse(call.end), depth + 1, Span::Call(call))));
         spans.sort_by_key(|&(start, end, depth, _)| (start, end, depth));
         for (start, Reverse(end), _, span) in spans {
-            let (row, attrs, node) = self.describe(calls, thread, &span);
+            let (row, attrs, at) = self.describe(calls, tree, &span);
             let event = self.push(row, start, end - start, track, &attrs);
-            self.attach(calls, thread, event, node);
+            self.attach(calls, event, at);
             if let Span::Call(Call { sequence: Some(sequence), .. }) = span {
                 match sequence.forward_thread {
                     // Operators that made no node have the number of the next one that did: the last one counts.
@@ -163,9 +165,9 @@ impl<'a> Rows<'a> {
     fn describe(
         &mut self,
         calls: &Calls,
-        thread: &ThreadCalls,
+        tree: usize,
         span: &Span<'_>,
-    ) -> (Row, Vec<(&'static str, AttrValue)>, Option<u32>) {
+    ) -> (Row, Vec<(&'static str, AttrValue)>, Option<Place>) {
         let inferred = vec![(INFERRED, AttrValue::Bool(true))];
         let row =
             |name, category, kind| Row { name, category, kind, phase: Phase::Complete, flags: flags::HAS_DURATION };
@@ -176,10 +178,10 @@ impl<'a> Rows<'a> {
             }
             Span::Frame(frame) => {
                 let name = self.frame_name(calls, frame.frame);
-                (row(name, "python_function", EventKind::PythonFunction), inferred, None)
+                (row(name, "python_function", EventKind::PythonFunction), inferred, Some(frame.at))
             }
             Span::Call(call) => {
-                let frame = thread.nodes[call.node as usize].1;
+                let frame = calls.threads[tree].nodes[call.node as usize].1;
                 let name = self.frame_name(calls, frame);
                 let is_span = matches!(calls.frames.get(frame as usize), Some(FrameKey::Span { .. }));
                 let row = match is_span {
@@ -194,12 +196,13 @@ impl<'a> Rows<'a> {
                     attrs.push(("Sequence number", AttrValue::Int(sequence.number)));
                     attrs.push(("Fwd thread id", AttrValue::Int(sequence.forward_thread)));
                 }
-                (row, attrs, Some(call.node))
+                (row, attrs, Some((tree, call.node)))
             }
         }
     }
 
-    fn samples(&mut self, calls: &Calls, thread: &ThreadCalls, track: TrackId) {
+    fn samples(&mut self, calls: &Calls, tree: usize, track: TrackId) {
+        let thread = &calls.threads[tree];
         for &Sample { at, node, metric, value } in &thread.samples {
             let (category, unit) = match metric {
                 Metric::CpuTime => ("cpu_sample", "cpu_time_ns"),
@@ -211,7 +214,7 @@ impl<'a> Rows<'a> {
             let row = Row { name, category, kind: EventKind::Sample, phase: Phase::Sample, flags: 0 };
             let value = AttrValue::Int(value.min(i64::MAX.cast_unsigned()).cast_signed());
             let event = self.push(row, at, 0, track, &[(unit, value)]);
-            self.attach(calls, thread, event, Some(node));
+            self.attach(calls, event, Some((tree, node)));
         }
     }
 
@@ -232,26 +235,28 @@ impl<'a> Rows<'a> {
     }
 
     /// Gives an event the stack that leads to its node.
-    fn attach(&mut self, calls: &Calls, thread: &ThreadCalls, event: EventId, node: Option<u32>) {
-        let caller = node.and_then(|node| thread.nodes.get(node as usize)).map_or(0, |&(parent, _)| parent);
+    fn attach(&mut self, calls: &Calls, event: EventId, at: Option<Place>) {
+        let Some((tree, node)) = at else { return };
+        let caller = calls.threads[tree].nodes.get(node as usize).map_or(0, |&(parent, _)| parent);
         if caller != 0 {
-            let stack = self.stack(calls, thread, caller);
+            let stack = self.stack(calls, (tree, caller));
             self.trace.stacks.event.push(event);
             self.trace.stacks.stack.push(stack);
         }
     }
 
     /// The stack that ends with a node.
-    fn stack(&mut self, calls: &Calls, thread: &ThreadCalls, node: u32) -> StackId {
+    fn stack(&mut self, calls: &Calls, (tree, node): Place) -> StackId {
+        let nodes = &calls.threads[tree].nodes;
         let mut missing = Vec::new();
         let mut at = node;
-        while at != 0 && self.stacks[at as usize].is_none() {
+        while at != 0 && self.stacks[tree][at as usize].is_none() {
             missing.push(at);
-            at = thread.nodes[at as usize].0;
+            at = nodes[at as usize].0;
         }
-        let mut stack = self.stacks[at as usize].unwrap_or(StackId::NONE);
+        let mut stack = self.stacks[tree][at as usize].unwrap_or(StackId::NONE);
         for node in missing.into_iter().rev() {
-            let frame = thread.nodes[node as usize].1;
+            let frame = nodes[node as usize].1;
             let (name, category) = (self.line_name(calls, frame), category(calls.frames.get(frame as usize)));
             let category = self.trace.strings.intern(category);
             let stacks = &mut self.trace.stacks;
@@ -259,7 +264,7 @@ impl<'a> Rows<'a> {
             stacks.frame.push(name);
             stacks.category.push(category);
             stack = StackId::new(stacks.frame.len() - 1);
-            self.stacks[node as usize] = Some(stack);
+            self.stacks[tree][node as usize] = Some(stack);
         }
         stack
     }

@@ -1,0 +1,106 @@
+"""What `stackline findings` predicts for programs with one problem each, beside what mending the problem gains.
+
+Each program of `programs/` is recorded; of its findings, the one is taken whose code stands in the program, in a comment
+`# finding: CODE` (or `# finding anywhere: CODE`). Then the program runs without recorder as it is and `--mended`, in turns,
+so that whatever else the machine does meets both alike.
+
+    python benches/findings/measure.py --stackline target/release/stackline
+
+prints a table in Markdown. Needs torch 2.4 or later; the recorder is found as `stackline record` finds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PROGRAMS = Path(__file__).parent / "programs"
+MARK = re.compile(r"# finding( anywhere)?: (SL\d+)")
+#: Steps that are not measured: allocators fill up, compilers compile.
+WARM_UP = 3
+#: Waiting is seen by samples of wall-clock time alone.
+RECORD = ["--mode", "trace", "--real-hz", "499"]
+
+
+def expected(program: Path) -> tuple[str, int | None]:
+    """The code of the planted problem, and its line, if it has one."""
+    for number, line in enumerate(program.read_text().splitlines(), start=1):
+        if found := MARK.search(line):
+            return found[2], None if found[1] else number
+    raise SystemExit(f"{program} does not say which finding it is about: # finding: CODE")
+
+
+def environment() -> dict[str, str]:
+    # Processes that compile would import torch, beside the steps that are measured.
+    return {**os.environ, "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+
+
+def run(arguments: list[str]) -> None:
+    done = subprocess.run(arguments, env=environment(), capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(arguments)} failed:\n{done.stderr}")
+
+
+def predicted(stackline: str, program: Path, folder: Path, steps: int) -> tuple[dict[str, object] | None, int]:
+    """The finding that belongs to the program's problem, if there is one, and its place among all."""
+    code, line = expected(program)
+    recording = folder / f"{program.stem}.stackline"
+    command = [sys.executable, str(program), "--steps", str(steps)]
+    run([stackline, "record", *RECORD, "-o", str(recording), "--", *command])
+    listing = subprocess.run(
+        [stackline, "findings", str(recording), "--format", "json"], capture_output=True, text=True, check=True
+    )
+    rows = json.loads(listing.stdout)["tables"]["findings"]["rows"]
+    for rank, row in enumerate(rows, start=1):
+        if row["code"] == code and (line is None or (row["file"], row["line"]) == (program.name, line)):
+            return row, rank
+    return None, 0
+
+
+def step_ms(program: Path, folder: Path, steps: int, *options: str) -> float:
+    times = folder / "times.json"
+    run([sys.executable, str(program), "--steps", str(steps), "--times", str(times), *options])
+    return statistics.mean(json.loads(times.read_text())[WARM_UP:]) * 1e3
+
+
+def measure(program: Path, options: argparse.Namespace, folder: Path) -> str:
+    row, rank = predicted(options.stackline, program, folder, options.steps)
+    before, after = [], []
+    for _ in range(options.rounds):
+        before.append(step_ms(program, folder, options.steps))
+        after.append(step_ms(program, folder, options.steps, "--mended"))
+    step, gained = statistics.median(before), statistics.median(b - a for b, a in zip(before, after))
+    code, line = expected(program)
+    place = f"line {line}" if line else "anywhere"
+    if row is None:
+        return f"| {program.stem} | {code} | {place} | **not found** | {step:.2f} | | {gained:.2f} | |"
+    told = row["gain_ns"] / 1e6
+    ratio = told / gained
+    return f"| {program.stem} | {code} | {place} | {rank} | {step:.2f} | {told:.2f} | {gained:.2f} | {ratio:.2f} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--stackline", default="stackline")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("programs", nargs="*", help="only these, by name")
+    options = parser.parse_args()
+    print("| program | finding | at | rank | step, ms | predicted gain, ms | measured gain, ms | ratio |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for program in sorted(PROGRAMS.glob("*.py")):
+            wanted = not options.programs or program.stem in options.programs
+            if wanted and MARK.search(program.read_text()):
+                print(measure(program, options, Path(folder)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

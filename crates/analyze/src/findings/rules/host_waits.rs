@@ -1,0 +1,95 @@
+//! SL039: the program waits for a thread, a process, a lock or the network in its steps.
+
+use super::dataloader_starved::is_next;
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, Unit};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL039",
+    name: "host-waits",
+    area: Area::Host,
+    about: "steps wait for a thread, a process, a lock, a file or the network",
+    why: "Nothing is computed and nothing launched until the other one is ready.",
+    advice: "Let the other one work beside the next steps, and ask for its result later: keep the future and wait for the one before; \
+             a queue with a bound instead of join(); no network in steps.",
+    example: (
+        "writer.submit(save, values).result()",
+        "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
+    ),
+    cost: "some lines; errors of the other one are seen later",
+    wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all.",
+    source: "field practice",
+    needs: &[Need::PythonFrames],
+    settings: &[Setting {
+        name: "share",
+        default: 2.0,
+        range: (0.0, 100.0),
+        about: "least part of the critical path that one place waits, in percent",
+    }],
+    check,
+};
+
+/// What is waited for, and parts of names of frames that do: see `fits`.
+const FRAMES: &[(&str, &[&str])] = &[
+    ("the result of another thread", &["concurrent/futures/_base.py(", "): result"]),
+    ("the results of other threads", &["concurrent/futures/_base.py(", "): wait"]),
+    ("a thread", &["threading.py(", "): join"]),
+    ("a lock or another thread", &["threading.py(", "): wait"]),
+    ("a queue", &["queue.py(", "): get"]),
+    ("a queue", &["queue.py(", "): put"]),
+    ("a queue of another process", &["multiprocessing/queues.py(", "): get"]),
+    ("another process", &["multiprocessing/connection.py(", "): recv"]),
+    ("another process", &["multiprocessing/connection.py(", "): wait"]),
+    ("another process", &["multiprocessing/process.py(", "): join"]),
+    ("another process", &["subprocess.py(", "): wait"]),
+    ("another process", &["subprocess.py(", "): communicate"]),
+    ("the network", &["socket.py(", "): readinto"]),
+    ("the network", &["ssl.py(", "): read"]),
+    ("the network", &["urllib/request.py(", "): urlopen"]),
+    ("the network", &["requests/sessions.py(", "): request"]),
+    ("time.sleep", &["<built-in function sleep>"]),
+];
+
+fn kind_of(name: &str) -> Option<&'static str> {
+    FRAMES.iter().find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
+    let mut frames = subject.outermost(&frames);
+    // Waits for data are SL009's.
+    frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_next(trace.name(e))));
+    if frames.is_empty() {
+        return Vec::new();
+    }
+    frames.sort_unstable();
+    let on_path = subject.path_inside(&frames);
+    let ns_of =
+        |of: &[EventId]| -> i64 { of.iter().filter_map(|e| Some(on_path[frames.binary_search(e).ok()?])).sum() };
+    let by_place = subject.by_place(&frames).into_iter();
+    by_place.filter_map(|(place, of)| draft(subject, place, (ns_of(&of), of))).collect()
+}
+
+fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<EventId>)) -> Option<Draft> {
+    let share = subject.percent(on_path);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let (name, _) = *subject.by_name(&frames).first()?;
+    let edit = subject.edit(Action::Remove, format!("frame:{name}"), &frames)?;
+    Some(Draft {
+        title: format!("steps wait {share:.0} % of the time for {}", kind_of(name)?),
+        place,
+        facts: vec![
+            Fact::count("waits", frames.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("waiting, a step", subject.per_step(on_path)),
+        ],
+        events: frames,
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

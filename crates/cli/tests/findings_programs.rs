@@ -1,0 +1,73 @@
+//! Real programs with one problem each: recorded, and found at the line that says so.
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests")]
+
+mod common;
+
+use common::{recorder, stackline, torch};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/findings/programs")
+}
+
+/// Codes, files and lines of what is found in a recording of a program.
+fn found_in(python: &Path, program: &str, options: &[&str]) -> Vec<(String, String, u64)> {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("run.stackline");
+    let script = programs().join(program);
+    let paths = [run.to_str().unwrap(), python.to_str().unwrap(), script.to_str().unwrap()];
+    let record = ["record", "--mode", "trace", "--real-hz", "499", "-o", paths[0], "--", paths[1], paths[2]];
+    let recorded = stackline(&[&record, options].concat())
+        .env("STACKLINE_RECORDER", recorder())
+        .env("TORCHINDUCTOR_COMPILE_THREADS", "1")
+        .output()
+        .unwrap();
+    assert!(recorded.status.success(), "{program}: {}", String::from_utf8_lossy(&recorded.stderr));
+    let listing = stackline(&["findings", paths[0], "--format", "json"]).output().unwrap();
+    let listing: Value = serde_json::from_slice(&listing.stdout).unwrap();
+    let rows = listing["tables"]["findings"]["rows"].as_array().unwrap();
+    let text = |row: &Value, column: &str| row[column].as_str().unwrap_or_default().to_owned();
+    rows.iter().map(|row| (text(row, "code"), text(row, "file"), row["line"].as_u64().unwrap_or(0))).collect()
+}
+
+/// The code that a program says will be found, and the line of it: 0 if any will do.
+fn expected(program: &str) -> (String, u64) {
+    let text = std::fs::read_to_string(programs().join(program)).unwrap();
+    let marked = text.lines().zip(1..).find_map(|(line, number)| Some((line.split_once("# finding")?.1, number)));
+    let (mark, number) = marked.unwrap();
+    let (place, code) = mark.split_once(": ").unwrap();
+    (code.to_owned(), if place.is_empty() { number } else { 0 })
+}
+
+fn finds(program: &str) {
+    let Some(python) = torch() else { return };
+    let (code, line) = expected(program);
+    let found = found_in(&python, program, &["--steps", "12"]);
+    let fits = |(c, file, l): &(String, String, u64)| *c == code && (line == 0 || file == program && *l == line);
+    assert!(found.iter().any(fits), "{program}: {code} at line {line} is not among {found:?}");
+    let mended = found_in(&python, program, &["--steps", "12", "--mended"]);
+    assert!(!mended.iter().any(fits), "{program} --mended: {code} at line {line} is among {mended:?}");
+}
+
+macro_rules! programs {
+    ($($name:ident)*) => {$(
+        #[test]
+        fn $name() {
+            finds(concat!(stringify!($name), ".py"));
+        }
+    )*};
+}
+
+programs! {
+    dataloader_starved
+    gc_pauses
+    logging_in_step
+    needless_copies
+    recompilation
+    resize_in_pipeline
+    small_operators
+    unfused_optimizer
+    waits
+}

@@ -1,0 +1,70 @@
+//! What samples say of the Python functions between operators: for how long each of them stands.
+
+use super::calls::{Calls, Sample, ThreadCalls};
+use stackline_recording::{FrameKey, Metric};
+
+/// A stretch of time in which a thread was seen at one place in Python, and not in an operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Glimpse {
+    pub(super) start: i64,
+    pub(super) end: i64,
+    /// The place: which of the process's trees, and the node in it.
+    pub(super) tree: usize,
+    pub(super) node: u32,
+}
+
+/// The glimpses of the thread whose calls are those of tree `index`, in the order of time; none of them holds the begin or
+/// the end of a call. A sample stands for half of its time before and half of it behind it, as far as nothing else was seen there.
+pub(super) fn glimpses(calls: &Calls, index: usize) -> Vec<Glimpse> {
+    let thread = &calls.threads[index];
+    let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
+    for (tree, other) in calls.threads.iter().enumerate().filter(|(tree, _)| shows(calls, index, *tree)) {
+        let is_time = |sample: &&Sample| matches!(sample.metric, Metric::CpuTime | Metric::RealTime);
+        samples.extend(other.samples.iter().filter(is_time).map(|s| (s.at, s.value, tree, s.node)));
+    }
+    samples.sort_unstable();
+    let mut edges: Vec<i64> = thread.calls.iter().flat_map(|call| [call.start, call.end]).collect();
+    edges.sort_unstable();
+    let middle = |a: i64, b: i64| a + (b - a) / 2;
+    let stretch = |(i, &(at, value, tree, node)): (usize, &(i64, u64, usize, u32))| {
+        let half = (value / 2).cast_signed();
+        let edge = edges.partition_point(|&edge| edge <= at);
+        let before = [
+            edge.checked_sub(1).map(|edge| edges[edge]),
+            i.checked_sub(1).map(|before| middle(samples[before].0, at)),
+            Some(at - half),
+        ];
+        let behind =
+            [edges.get(edge).copied(), samples.get(i + 1).map(|&(next, ..)| middle(at, next)), Some(at + half)];
+        let (start, end) = (before.into_iter().flatten().max()?, behind.into_iter().flatten().min()?);
+        (end > start && in_python(calls, tree, node)).then_some(Glimpse { start, end, tree, node })
+    };
+    samples.iter().enumerate().filter_map(stretch).collect()
+}
+
+/// Whether the samples of a tree show the thread that the calls of another are of. Those of a thread without calls show
+/// itself; if several threads had one number after each other, the first.
+fn shows(calls: &Calls, index: usize, tree: usize) -> bool {
+    let tid = calls.threads[index].thread.tid;
+    let has_calls = |thread: &ThreadCalls| thread.thread.tid == tid && !thread.calls.is_empty();
+    match calls.threads.iter().position(has_calls) {
+        Some(first) => first == index && calls.threads[tree].thread.tid == tid,
+        None => tree == index,
+    }
+}
+
+/// Whether a path ends in Python, native code that Python called left out.
+fn in_python(calls: &Calls, tree: usize, node: u32) -> bool {
+    let nodes = &calls.threads[tree].nodes;
+    let mut at = node;
+    while at != 0 {
+        let Some(&(parent, frame)) = nodes.get(at as usize) else { return false };
+        match calls.frames.get(frame as usize) {
+            Some(FrameKey::Native { .. } | FrameKey::Unmapped { .. }) => at = parent,
+            // Who is at line 0 is not known.
+            Some(&FrameKey::Python { first_line, .. }) => return first_line > 0,
+            _ => return false,
+        }
+    }
+    false
+}

@@ -1,0 +1,120 @@
+//! Samples: what they stand for, and the functions that they show between operators.
+
+use super::*;
+
+#[test]
+fn samples_are_points_with_what_they_stand_for() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    let node = script.node(0, "def:main:4 def:work:5");
+    for delta_ns in [1_500, 200] {
+        script.records.push(Record::Sample { thread: 0, node, delta_ns, metric: Metric::CpuTime, value: 10 });
+    }
+    let trace = one(&script.end());
+    let samples: Vec<EventId> = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Sample).collect();
+    assert_eq!(samples.iter().map(|e| trace.events.start[e.index()]).collect::<Vec<_>>(), [500, 700]);
+    assert!(samples.iter().all(|&e| trace.name(e) == "train.py(1): work"));
+    assert_eq!(trace.attr("cpu_time_ns").i64(samples[0]), Some(10));
+    assert_eq!(outline(&trace, 0), ["train.py(1): main* 495..705", "  train.py(1): work* 495..705"]);
+}
+
+/// A thread with operators; its samples have a tree of their own, as the recorder writes them.
+struct Watched {
+    script: Script,
+    last: i64,
+}
+
+impl Watched {
+    fn new() -> Self {
+        let mut script = Script::new(process(7, None));
+        script.thread(0, 70, 1);
+        script.thread(1, 70, 1);
+        Self { script, last: 0 }
+    }
+
+    /// A sample that stands for 100 ns.
+    fn sample(&mut self, path: &str, at: i64) {
+        let node = self.script.node(1, path);
+        let delta_ns = at - std::mem::replace(&mut self.last, at);
+        self.script.records.push(Record::Sample { thread: 1, node, delta_ns, metric: Metric::RealTime, value: 100 });
+    }
+
+    fn outline(self) -> Vec<String> {
+        let trace = one(&self.script.end());
+        assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+        outline(&trace, 0)
+    }
+}
+
+#[test]
+fn a_function_without_operators_lasts_as_long_as_samples_see_it() {
+    let mut watched = Watched::new();
+    watched.script.call(0, "def:step:4 aten::add", 2_000, 2_010);
+    for at in [2_100, 2_200, 2_300] {
+        watched.sample("def:step:5 def:resize:9", at);
+    }
+    watched.script.call(0, "def:step:6 aten::mul", 2_400, 2_410);
+    let expected = [
+        "train.py(1): step* 1000..1410",
+        "  aten::add 1000..1010",
+        "  train.py(1): resize* 1050..1350",
+        "  aten::mul 1400..1410",
+    ];
+    assert_eq!(watched.outline(), expected);
+}
+
+#[test]
+fn a_sample_says_nothing_of_the_time_beyond_its_neighbours() {
+    let mut watched = Watched::new();
+    watched.script.call(0, "def:step:4 aten::add", 2_000, 2_010);
+    watched.sample("def:step:5 def:one:9", 2_030);
+    watched.sample("def:step:6 def:two:9", 2_050);
+    watched.script.call(0, "def:step:7 aten::mul", 2_055, 2_060);
+    let expected = [
+        "train.py(1): step* 1000..1060",
+        "  aten::add 1000..1010",
+        "  train.py(1): one* 1010..1040",
+        "  train.py(1): two* 1040..1055",
+        "  aten::mul 1055..1060",
+    ];
+    assert_eq!(watched.outline(), expected);
+}
+
+#[test]
+fn samples_within_a_span_stay_there_and_those_in_operators_add_nothing() {
+    let mut watched = Watched::new();
+    let span = "def:step:4 span:load";
+    watched.sample(&format!("{span} def:read:8"), 2_100);
+    watched.sample(&format!("{span} def:read:9 aten::empty"), 2_205);
+    watched.script.call(0, &format!("{span} def:read:9 aten::empty"), 2_200, 2_210);
+    watched.script.call(0, span, 2_000, 2_300);
+    let expected = [
+        "train.py(1): step* 1000..1300",
+        "  load 1000..1300",
+        "    train.py(1): read* 1050..1210",
+        "      aten::empty 1200..1210",
+    ];
+    assert_eq!(watched.outline(), expected);
+}
+
+/// Clocks of samples and operators are read one after the other: a sample may claim to be in a span that is over.
+#[test]
+fn a_sample_that_does_not_fit_the_calls_that_run_is_left_out() {
+    let mut watched = Watched::new();
+    watched.script.call(0, "def:step:4 span:load", 2_000, 2_300);
+    watched.sample("def:step:4 span:load def:read:8", 2_400);
+    watched.sample("def:step:4 def:read:8", 2_250);
+    assert_eq!(watched.outline(), ["train.py(1): step* 1000..1300", "  load 1000..1300"]);
+}
+
+#[test]
+fn a_thread_without_operators_has_the_functions_that_samples_saw() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, "def:main:1 aten::add", 2_000, 2_010);
+    script.thread(1, 71, 2);
+    let node = script.node(1, "def:read:8");
+    script.records.push(Record::Sample { thread: 1, node, delta_ns: 2_100, metric: Metric::CpuTime, value: 50 });
+    let trace = one(&script.end());
+    assert_eq!(outline(&trace, 1), ["train.py(1): read* 1075..1125"]);
+}
