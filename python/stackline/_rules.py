@@ -240,7 +240,7 @@ _SUPPORT, _CONFIDENCE, _UNITS = _native.finding_words()
 
 def _check(finding: Finding) -> None:
     """Raises if the program would not understand it."""
-    if not _title(finding):
+    if not str(finding.message).strip():
         raise AnalysisError("a finding says what is wrong: its message is empty")
     if finding.node is not None and not isinstance(finding.node, CallNode):
         raise AnalysisError(f"node is {finding.node!r}; give a node of the call tree, or None")
@@ -260,7 +260,7 @@ def _check(finding: Finding) -> None:
 def _title(finding: Finding) -> str:
     """The message, with the name of its node: many nodes have one place."""
     message, name = " ".join(str(finding.message).split()), finding.node.name if finding.node is not None else ""
-    if not name or name in message or not message:
+    if not name or name in message:
         return message
     short = name if len(name) <= _NAME else f"{name[:_NAME].rstrip()}…"
     return f"{message} ({short})"
