@@ -82,6 +82,8 @@ def test_what_else_findings_have_is_theirs_too(findings: Program) -> None:
     assert [row["code"] for row in findings.json(*rules, "--ignore", findings.write("ignore", "mine\n"))["ignored"]] == ["MY001"]
     done = findings(*rules, "--ignore", findings.write("ignore", "MY002\n"), code=2)
     assert "there is no finding \"MY002\"" in done.stderr and "MY001" in done.stderr
+    findings.write("train.py", "\n\n\n\ndef train_step():  # stackline: ignore[MY001]\n")
+    assert findings.json(*rules)["ignored"][0]["by"] == "comment at train.py:5"
     assert "MY001" not in {row["code"] for row in rows(findings.json("--top", "0"))}
 
 
