@@ -297,7 +297,7 @@ def load_rules(*sources: PathLike) -> list[Callable[..., object]]:
     """The rules of Python files, or, without any, those that installed packages bring (entry points of the group
     ``stackline.rules``: each a rule, or a module or list of rules).
 
-    Raises :class:`AnalysisError` if a file cannot be run, or has no rules.
+    Raises :class:`AnalysisError` if a file cannot be understood, or has no rules; and what it raises itself.
     """
     if not sources:
         return [made.function for made in _entry_points()]
@@ -338,14 +338,8 @@ def rules_of_file(path: str) -> list[Rule]:
     made: list[Rule] = []
     token = _loading.set(made)
     try:
-        with open(path, "rb") as file:
-            code = compile(file.read(), path, "exec")
         sys.modules[module_name] = module
-        exec(code, module.__dict__)
-    except (SyntaxError, ValueError) as error:
-        if isinstance(error, SyntaxError) and error.filename == path:
-            raise AnalysisError(f"{path}:{error.lineno}: syntax error: {error.msg}") from error
-        raise AnalysisError(f"{path}: cannot be run: {error}") from error
+        exec(_compiled(path), module.__dict__)
     finally:
         _loading.reset(token)
     known = {one.code for one in made}
@@ -353,6 +347,16 @@ def rules_of_file(path: str) -> list[Rule]:
     if not made:
         raise AnalysisError(f"{path}: no rules in it; write @stackline.rule(code=\"MY001\") before a function")
     return made
+
+
+def _compiled(path: str) -> types.CodeType:
+    try:
+        with open(path, "rb") as file:
+            return compile(file.read(), path, "exec")
+    except SyntaxError as error:
+        raise AnalysisError(f"{path}:{error.lineno or 1}: syntax error: {error.msg}") from error
+    except (ValueError, OSError) as error:
+        raise AnalysisError(f"{path}: cannot be read: {error}") from error
 
 
 def _registered(values: Iterable[object]) -> list[Rule]:

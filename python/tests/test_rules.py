@@ -231,7 +231,7 @@ def test_files_of_rules(run: sl.Run, tmp_path: Path) -> None:
     for text, said in [
         ("x = 1\ndef broken(:\n", r"bad.py:2: syntax error"),
         ("x = 1\n", "no rules in it"),
-        ("\0", "cannot be run|syntax error"),
+        ("\0", "cannot be read|syntax error"),
     ]:
         bad = tmp_path / "bad.py"
         bad.write_text(text)

@@ -137,6 +137,7 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
         ({"a.py": "x = 1\ndef f(:\n"}, "a.py:2: syntax error"),
         ({"a.py": "x = 1\n"}, "a.py: no rules in it"),
         ({"a.py": "import nothing_of_this_name\n"}, "No module named 'nothing_of_this_name'"),
+        ({"a.py": "x = 1\nint('a')\n"}, "line 2, in <module>"),
         ({"a.py": "import sys\nsys.exit(0)\n"}, "a.py ends the program"),
         ({"a.py": "while True: pass\n"}, "a.py was not loaded in 0.5 s"),
         ({"a.py": GOOD, "b.py": GOOD}, "two rules have the code MY001: a.py:2 and b.py:2"),
