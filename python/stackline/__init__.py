@@ -20,8 +20,9 @@ from ._critical_path import CriticalPath, OverlaySummary
 from ._ctda_path import CtdaPath
 from ._errors import AnalysisError, ReadError, RecordError, StacklineError
 from ._exact_path import ExactPath
-from ._native import __version__
+from ._native import CallNode, CallNodes, CallPart, CallTotals, CallTree, __version__, bfs
 from ._record import Recording, record
+from ._rules import Finding, flag_issue, load_rules, rule
 from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
 from ._span import span
 from ._table import Table
@@ -30,9 +31,15 @@ from ._what_if import Prediction
 __all__ = [
     "AnalysisError",
     "AnalysisInfo",
+    "CallNode",
+    "CallNodes",
+    "CallPart",
+    "CallTotals",
+    "CallTree",
     "CriticalPath",
     "CtdaPath",
     "ExactPath",
+    "Finding",
     "OverlaySummary",
     "Prediction",
     "Problem",
@@ -46,9 +53,13 @@ __all__ = [
     "TraceInfo",
     "__version__",
     "analyses",
+    "bfs",
+    "flag_issue",
     "load_ipython_extension",
+    "load_rules",
     "open",
     "record",
+    "rule",
     "span",
 ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, overload
 
@@ -14,7 +14,10 @@ from ._critical_path import CriticalPath
 from ._ctda_path import CtdaPath
 from ._errors import AnalysisError
 from ._exact_path import ExactPath
+from ._native import CallTree
 from ._progress import Progress, reporter
+from ._rules import resolved
+from ._rules_run import TIMEOUT, own_findings
 from ._table import Table
 from ._what_if import Prediction
 
@@ -310,6 +313,8 @@ class Run(AnalysisMethods):
         settings: Mapping[str, float] | None = None,
         min_gain: float = 0.5,
         threads: int = 0,
+        rules: Iterable[Callable[..., object] | PathLike] = (),
+        rule_timeout: float = TIMEOUT,
     ) -> Table:
         """What to change, where, and what it would gain per step: a row per finding, most gain first.
 
@@ -317,10 +322,22 @@ class Run(AnalysisMethods):
         much of a step, in percent. ``threads`` never changes the result. What could not be looked for, and why, is in
         :attr:`Table.notes`.
 
+        ``rules`` are rules of your own (:func:`rule`): functions, or files of them; :func:`load_rules` loads those of packages.
+        What they find is ranked with the rest. One that raises, or takes longer than ``rule_timeout`` seconds, is told by a
+        warning with its traceback and in the notes; the others still look.
+
         Raises :class:`AnalysisError` if there is no such setting or step, or if there are several ranks and ``rank`` names none.
         """
         chosen = [f"{name}={value}" for name, value in (settings or {}).items()]
-        return Table(_native.findings(self._native, rank, _step_range(steps), chosen, min_gain, threads))
+        said = own_findings(self, resolved(rules), rank=rank, steps=_step_range(steps), timeout=rule_timeout)
+        return Table(_native.findings(self._native, rank, _step_range(steps), chosen, min_gain, threads, said))
+
+    def call_tree(self, *, rank: int | None = None, steps: Steps = None) -> CallTree:
+        """Who called what, and what that took: Python frames, modules, spans, operators, runtime calls and the GPU operations that
+        they launched, with what ran backward below the operator that it differentiates. Of the steps that :meth:`findings`
+        looks at, put together.
+        """
+        return _native.call_tree(self._native, rank, _step_range(steps))
 
     def what_if(
         self,

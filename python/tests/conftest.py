@@ -82,3 +82,16 @@ def big_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
             file.write(text if copy == 0 else ",\n" + text)
         file.write("\n]}\n")
     return path
+
+
+@pytest.fixture(scope="session")
+def cli() -> Path:
+    """The binary `stackline`, as `./dev test` builds it; without one the test is skipped, in CI it fails."""
+    target = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target")
+    path = Path(os.environ.get("STACKLINE_BINARY") or target / "release" / "stackline")
+    if not path.is_file():
+        message = f"no stackline at {path} (cargo build --release -p stackline-cli; STACKLINE_BINARY says where it is)"
+        if os.environ.get("CI") == "true":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path

@@ -27,6 +27,10 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Every unit.
+    pub const ALL: [Self; 9] =
+        [Self::None, Self::Ns, Self::Us, Self::Ms, Self::Bytes, Self::Percent, Self::GBps, Self::GiBps, Self::MiB];
+
     /// Suffix for people, empty for [`Unit::None`].
     pub fn suffix(self) -> &'static str {
         match self {

@@ -7,13 +7,18 @@ use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
 use stackline_analyze::Scope;
-use stackline_analyze::findings::{Options, Settings, find, findings_table};
+use stackline_analyze::findings::{
+    Confidence, Message, Need, Options, Others, Settings, Support, find_with, findings_table,
+};
 use stackline_engine::Watch;
+use stackline_model::Unit;
 use std::sync::Arc;
 
-/// What to change in the program of one trace. Steps include both ends.
+/// What to change in the program of one trace. Steps include both ends. `said`: what rules in Python found, a JSON message
+/// each.
 #[pyfunction]
-#[pyo3(signature = (run, rank, steps, settings, least_percent, threads))]
+#[pyo3(signature = (run, rank, steps, settings, least_percent, threads, said))]
+#[expect(clippy::too_many_arguments, reason = "Python's side names them; a struct would only move them")]
 pub(crate) fn findings(
     py: Python<'_>,
     run: &Bound<'_, NativeRun>,
@@ -22,6 +27,7 @@ pub(crate) fn findings(
     settings: Vec<String>,
     least_percent: f64,
     threads: usize,
+    said: Vec<String>,
 ) -> PyResult<NativeTable> {
     let run = run.get();
     let at = position(py, run, rank)?;
@@ -29,8 +35,41 @@ pub(crate) fn findings(
     for setting in &settings {
         chosen.set(setting).map_err(|error| analysis_error(py, &error.to_string()))?;
     }
+    let mut others = Others::default();
+    for line in &said {
+        let message = serde_json::from_str::<Message>(line).map_err(|error| error.to_string());
+        message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
+    }
     let options = Options { scope: Scope { steps }, settings: chosen, least_percent, threads };
     let set = Arc::clone(&run.set);
-    let found = quiet(py, &Watch::new(), move || find(&set.traces[at], &options))?;
+    let found = quiet(py, &Watch::new(), move || find_with(&set.traces[at], &options, &others, &|_| true))?;
     NativeTable::from_model(&findings_table(&found.map_err(|e| failed(py, &e))?))
+}
+
+/// What rules can need: names, and what is said where it is missing.
+#[pyfunction]
+pub(crate) fn needs() -> Vec<(&'static str, &'static str)> {
+    Need::ALL.into_iter().map(|need| (need.name(), need.missing())).collect()
+}
+
+/// Words that findings are described with: support, confidence, units.
+#[pyfunction]
+pub(crate) fn finding_words() -> (Vec<&'static str>, Vec<&'static str>, Vec<&'static str>) {
+    let support = Support::ALL.into_iter().map(Support::name).collect();
+    let confidence = Confidence::ALL.into_iter().map(Confidence::name).collect();
+    (support, confidence, Unit::ALL.into_iter().map(Unit::suffix).collect())
+}
+
+/// Those of some needs that a trace does not meet.
+#[pyfunction]
+pub(crate) fn missing_needs(
+    py: Python<'_>,
+    run: &Bound<'_, NativeRun>,
+    rank: Option<i64>,
+    names: Vec<String>,
+) -> PyResult<Vec<String>> {
+    let run = run.get();
+    let trace = &run.set.traces[position(py, run, rank)?];
+    let is_missing = |name: &String| Need::from_name(name).is_some_and(|need| !need.is_met(trace));
+    Ok(names.into_iter().filter(is_missing).collect())
 }

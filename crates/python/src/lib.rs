@@ -2,6 +2,8 @@
 //! them; nothing here is meant to be called directly.
 #![forbid(unsafe_code)]
 
+mod call_nodes;
+mod call_tree;
 mod cell;
 mod critical_path;
 mod ctda;
@@ -18,13 +20,17 @@ mod worker;
 #[pyo3::pymodule]
 mod _native {
     #[pymodule_export]
+    use crate::call_nodes::{NativeCallNode, NativeCallNodeIterator, NativeCallNodes, NativeCallPart, bfs};
+    #[pymodule_export]
+    use crate::call_tree::{NativeCallTotals, NativeCallTree, call_tree};
+    #[pymodule_export]
     use crate::critical_path::{NativeCriticalPath, critical_path};
     #[pymodule_export]
     use crate::ctda::{NativeCtdaPath, ctda_path};
     #[pymodule_export]
     use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]
-    use crate::findings::findings;
+    use crate::findings::{finding_words, findings, missing_needs, needs};
     #[pymodule_export]
     use crate::run::{NativeRun, analyses_list, open};
     #[pymodule_export]

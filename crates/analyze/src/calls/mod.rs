@@ -5,14 +5,19 @@
 
 mod build;
 mod fold;
+mod from_trace;
 mod group;
+mod index;
 mod label;
 mod lines;
+mod search;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub use from_trace::{STALLS, TraceCalls, trace_calls};
 pub use group::Grouping;
+pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
 pub use lines::{SourceLine, lines_table, source_lines};
 pub use table::{metric_name, view_table};

@@ -1,9 +1,10 @@
 //! What a rule found.
 
 use super::place::Place;
-use super::rule::Rule;
+use super::rule::RuleInfo;
 use crate::critical_path::exact::what_if::{Edit, Gain};
 use stackline_model::{EventId, Unit};
+use std::sync::Arc;
 
 /// How sure it is that the trace shows what is said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +18,9 @@ pub enum Support {
 }
 
 impl Support {
+    /// All of them, the surest first.
+    pub const ALL: [Self; 3] = [Self::Exact, Self::Partial, Self::Inferred];
+
     /// Stable text name.
     pub fn name(self) -> &'static str {
         match self {
@@ -39,6 +43,9 @@ pub enum Confidence {
 }
 
 impl Confidence {
+    /// All of them, the surest first.
+    pub const ALL: [Self; 3] = [Self::High, Self::Medium, Self::Low];
+
     /// Stable text name.
     pub fn name(self) -> &'static str {
         match self {
@@ -49,11 +56,11 @@ impl Confidence {
     }
 }
 
-/// What a finding rests on: a number, with its unit.
+/// What a finding rests on: a number, with its unit. Rules that are built in name it by what they hold themselves.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fact {
+pub struct Fact<N = &'static str> {
     /// What was measured, in words.
-    pub name: &'static str,
+    pub name: N,
     /// Its value.
     pub value: f64,
     /// Unit of the value.
@@ -117,7 +124,7 @@ pub struct Draft {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The rule that found it.
-    pub rule: &'static Rule,
+    pub rule: Arc<RuleInfo>,
     /// What is wrong, in one line, with its numbers.
     pub title: String,
     /// Where.
@@ -125,7 +132,7 @@ pub struct Finding {
     /// The events that show it, ascending.
     pub events: Vec<EventId>,
     /// What it rests on.
-    pub facts: Vec<Fact>,
+    pub facts: Vec<Fact<String>>,
     /// Whether records say so.
     pub support: Support,
     /// Whether the change helps.
@@ -134,7 +141,7 @@ pub struct Finding {
     pub gain: Option<Gain>,
     /// The part of that which is left once all findings above it are mended, per step, in ns.
     pub on_top_ns: Option<i64>,
-    /// How the gain was found: `replay`, or the model in a sentence.
+    /// How the gain was found: `replay`, `rule` where a rule of the user's own states it, or the model in a sentence.
     pub method: &'static str,
     /// The edits whose replay it is, as text.
     pub edits: Vec<String>,
@@ -142,6 +149,8 @@ pub struct Finding {
 
 /// The method of gains that are replayed,
 pub const REPLAY: &str = "replay";
+/// of those that a rule of the user's own states,
+pub const STATED: &str = "rule";
 /// and of those that are replayed of a hope.
 pub const HOPE: &str = "replay of half the time";
 

@@ -4,6 +4,7 @@
 //! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
 
 mod finding;
+mod others;
 mod place;
 mod rank;
 mod rule;
@@ -13,10 +14,14 @@ mod subject;
 mod tables;
 mod work;
 
-pub use finding::{Confidence, Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
-pub use place::Place;
-pub use rank::{Findings, Options, Unchecked, find, find_kept};
-pub use rule::{Area, Need, Rule, Setting};
+pub use finding::{Confidence, Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
+pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
+pub(crate) use place::frame as python_frame_parts;
+pub use place::{Place, place_of};
+pub(crate) use rank::choose as choose_steps;
+pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with};
+pub(crate) use rule::STALL_REASON;
+pub use rule::{Area, Need, Rule, RuleInfo, Setting};
 pub use settings::{Settings, SettingsError};
 pub use subject::Subject;
 pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};

@@ -53,7 +53,7 @@ const LIBRARIES: &[&str] = &[
 ];
 
 /// A frame such as `train.py(12): step` in its parts.
-fn frame(name: &str) -> Option<(&str, u32, &str)> {
+pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
     let (file, rest) = name.rsplit_once("): ").map_or((name, ""), |(head, function)| (head, function));
     let (file, line) = file.rsplit_once('(')?;
     (!rest.is_empty()).then_some((file, line.parse().ok()?, rest))
@@ -103,8 +103,14 @@ pub(super) struct PlaceKey {
 /// Finds the places of many events.
 pub(super) struct Places<'a> {
     trace: &'a Trace,
-    /// By name.
+    /// By name; empty where few places are asked for.
     kinds: Vec<NameKind>,
+}
+
+/// The place of one event: of GPU work that of its launch.
+pub fn place_of(trace: &Trace, event: EventId) -> Place {
+    let places = Places { trace, kinds: Vec::new() };
+    places.place(places.key(event))
 }
 
 impl<'a> Places<'a> {
@@ -113,7 +119,7 @@ impl<'a> Places<'a> {
     }
 
     fn kind(&self, name: StrId) -> NameKind {
-        self.kinds.get(name.index()).copied().unwrap_or(NameKind::Other)
+        self.kinds.get(name.index()).copied().unwrap_or_else(|| kind_of(self.trace.strings.get(name)))
     }
 
     /// Whether an event is a call of a function of the user's own code.

@@ -1,7 +1,8 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
-use super::finding::{Draft, Finding, HOPE, REPLAY, Worth};
-use super::rule::{Need, Rule};
+use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Worth};
+use super::others::Others;
+use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
 use super::subject::{Ground, Subject};
@@ -12,6 +13,7 @@ use crate::critical_path::exact::{Exact, WindowChoice};
 use stackline_model::{Step, Trace};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// How to look.
 #[derive(Clone, Debug)]
@@ -33,12 +35,47 @@ impl Default for Options {
 }
 
 /// A rule that could not look.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Unchecked {
     /// The rule.
-    pub rule: &'static Rule,
-    /// What it misses.
-    pub need: Need,
+    pub rule: Arc<RuleInfo>,
+    /// Why not.
+    pub reason: Reason,
+}
+
+/// Why a rule could not look.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reason {
+    /// The trace lacks what it needs.
+    Missing(Need),
+    /// A rule of the user's own failed: why, in words, and its traceback, if it has one.
+    Failed(String, Option<String>),
+}
+
+impl Reason {
+    /// The reason in words that need not say what lacks it: `no steps`.
+    pub fn short(&self) -> &str {
+        match self {
+            Self::Missing(need) => need.missing(),
+            Self::Failed(why, _) => why,
+        }
+    }
+
+    /// The reason as a sentence: `the trace has no steps`.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Missing(need) => format!("the trace has {}", need.missing()),
+            Self::Failed(why, _) => why.clone(),
+        }
+    }
+
+    /// Where a rule of the user's own failed, line by line.
+    pub fn traceback(&self) -> Option<&str> {
+        match self {
+            Self::Failed(_, traceback) => traceback.as_deref(),
+            Self::Missing(_) => None,
+        }
+    }
 }
 
 /// All that was found in a trace.
@@ -54,6 +91,8 @@ pub struct Findings {
     pub together: Option<Gain>,
     /// Findings that were asked not to be shown.
     pub ignored: Vec<Finding>,
+    /// Every rule that was to look: those that are built in by code, then those of the user's own.
+    pub rules: Vec<Arc<RuleInfo>>,
     /// Rules that could not look.
     pub unchecked: Vec<Unchecked>,
     /// Findings left out because they gain too little.
@@ -84,6 +123,19 @@ pub fn find_kept(
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<Findings, CriticalPathError> {
+    find_with(trace, options, &Others::default(), keep)
+}
+
+/// The same, together with what rules of the user's own found.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_with(
+    trace: &Trace,
+    options: &Options,
+    others: &Others,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Result<Findings, CriticalPathError> {
     let exact = Exact::new(trace);
     let (mut choice, steps, mut notes) = choose(trace, &options.scope);
     let window = match (exact.window(&choice), &choice) {
@@ -95,26 +147,22 @@ pub fn find_kept(
         (window, _) => window?,
     };
     let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
-    let (drafts, unchecked) = drafts(&ground);
-    let edits: Vec<&[Edit]> = drafts.iter().flat_map(|(_, draft)| lists_of(draft)).collect();
+    let (mut proposals, mut unchecked) = proposals(&ground);
+    proposals.extend(others.proposals(trace));
+    unchecked.extend(others.unchecked.iter().cloned());
     let gains = Gains::new(&exact);
+    let edits: Vec<&[Edit]> = proposals.iter().flat_map(|proposal| lists_of(&proposal.draft)).collect();
     let mut replayed = gains.of(&choice, &edits, options.threads)?.into_iter();
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
     let step_ns = window.length_ns() / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
-    for (rule, draft) in drafts {
-        let replayed = widest(replayed.by_ref().take(lists_of(&draft).count()));
-        let gain = match &draft.worth {
-            Worth::Edits(_) | Worth::Range(..) => replayed.map(per_step),
-            Worth::Hope(_) => replayed.map(per_step).map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
-            Worth::Model { gain, .. } => Some(*gain),
-            Worth::None => None,
-        };
-        match gain {
-            None if !matches!(draft.worth, Worth::None) => unknown += 1,
+    for proposal in proposals {
+        let replayed = widest(replayed.by_ref().take(lists_of(&proposal.draft).count()));
+        match gain_of(&proposal.draft.worth, replayed.map(per_step), step_ns) {
+            None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small += 1,
-            gain => found.push(Priced { edits: repair(&draft), finding: finished(rule, draft, gain) }),
+            gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(proposal, gain) }),
         }
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
@@ -130,26 +178,40 @@ pub fn find_kept(
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
-    Ok(Findings { step_ns, steps, findings, ignored, together, unchecked, small, notes })
+    let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
+    Ok(Findings { step_ns, steps, findings, ignored, together, rules, unchecked, small, notes })
+}
+
+/// What a rule proposes, and what it rests on.
+pub(super) struct Proposal {
+    pub(super) rule: Arc<RuleInfo>,
+    pub(super) draft: Draft,
+    pub(super) facts: Vec<Fact<String>>,
 }
 
 /// What all rules propose, and which could not look.
-fn drafts<'a>(ground: &'a Ground<'a>) -> (Vec<(&'static Rule, Draft)>, Vec<Unchecked>) {
-    let (mut drafts, mut unchecked) = (Vec::new(), Vec::new());
+fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
+    let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // What is missing is looked for among all events: once, not for each rule.
     let mut met: BTreeMap<Need, bool> = BTreeMap::new();
     let mut is_met = |need: &Need| *met.entry(*need).or_insert_with(|| need.is_met(ground.exact.trace()));
     for rule in rules::ALL {
-        match rule.needs.iter().find(|need| !is_met(need)) {
-            Some(&need) => unchecked.push(Unchecked { rule, need }),
-            None => drafts.extend((rule.check)(&Subject::new(ground, rule)).into_iter().map(|draft| (rule, draft))),
+        let info = rule.info();
+        if let Some(&need) = rule.needs.iter().find(|need| !is_met(need)) {
+            unchecked.push(Unchecked { rule: info, reason: Reason::Missing(need) });
+            continue;
+        }
+        for draft in (rule.check)(&Subject::new(ground, rule)) {
+            let named = |fact: &Fact| Fact { name: fact.name.to_owned(), value: fact.value, unit: fact.unit };
+            let facts = draft.facts.iter().map(named).collect();
+            proposals.push(Proposal { rule: Arc::clone(&info), draft, facts });
         }
     }
-    (drafts, unchecked)
+    (proposals, unchecked)
 }
 
 /// All of the trace, or its steps without a first one that warms up.
-fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
+pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
     // Several processes may have steps of one number.
     let count = |from: i64, to: i64| {
         let timed = trace.steps.iter().filter(|s| s.end > s.start && (from..=to).contains(&s.number));
@@ -176,6 +238,21 @@ fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<String>) {
         )
     });
     (WindowChoice::StepsWithWork(from, to), count(from, to), note.into_iter().collect())
+}
+
+/// What a change gains per step; none where nothing is gained by it, or where that cannot be told.
+fn gain_of(worth: &Worth, replayed: Option<Gain>, step_ns: i64) -> Option<Gain> {
+    match worth {
+        Worth::Edits(_) | Worth::Range(..) => replayed,
+        Worth::Hope(_) => replayed.map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
+        // Nothing gains more than a step takes, whatever a rule of the user's own says.
+        Worth::Model { gain, model } if *model == STATED => {
+            let at_most = |ns: i64| ns.min(step_ns);
+            Some(Gain { ns: at_most(gain.ns), low_ns: at_most(gain.low_ns), high_ns: at_most(gain.high_ns) })
+        }
+        Worth::Model { gain, .. } => Some(*gain),
+        Worth::None => None,
+    }
 }
 
 fn edits_of(draft: &Draft) -> &[Edit] {
@@ -220,7 +297,7 @@ struct Priced {
 /// Most gain first; ties by code, place and title.
 fn order(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (g.ns, g.low_ns)));
-    (gain, finding.rule.code, &finding.place, finding.title.as_str())
+    (gain, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
 /// Notes what each finding adds to those above it; what all gain together, in ns of the whole window.
@@ -251,7 +328,8 @@ fn together(
     Ok(best)
 }
 
-fn finished(rule: &'static Rule, draft: Draft, gain: Option<Gain>) -> Finding {
+fn finished(proposal: Proposal, gain: Option<Gain>) -> Finding {
+    let Proposal { rule, draft, facts } = proposal;
     let edits = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
         Worth::Edits(_) | Worth::Range(..) => REPLAY,
@@ -259,7 +337,7 @@ fn finished(rule: &'static Rule, draft: Draft, gain: Option<Gain>) -> Finding {
         Worth::Model { model, .. } => model,
         Worth::None => "",
     };
-    let Draft { title, place, mut events, facts, support, confidence, .. } = draft;
+    let Draft { title, place, mut events, support, confidence, .. } = draft;
     events.sort_unstable();
     events.dedup();
     Finding { rule, title, place, events, facts, support, confidence, gain, on_top_ns: None, method, edits }

@@ -3,6 +3,7 @@
 use super::finding::Draft;
 use super::subject::Subject;
 use stackline_model::{EventKind, Trace};
+use std::sync::Arc;
 
 /// What a rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -23,11 +24,13 @@ pub enum Area {
     Memory,
     /// Whether the numbers can be trusted.
     Measurement,
+    /// What users look for with rules of their own.
+    Own,
 }
 
 impl Area {
     /// Every area, in the order of lists.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Host,
         Self::Synchronization,
         Self::Data,
@@ -36,6 +39,7 @@ impl Area {
         Self::Communication,
         Self::Memory,
         Self::Measurement,
+        Self::Own,
     ];
 
     /// Stable text name.
@@ -49,11 +53,14 @@ impl Area {
             Self::Communication => "communication",
             Self::Memory => "memory",
             Self::Measurement => "measurement",
+            Self::Own => "own",
         }
     }
 }
 
 /// What a trace must hold for a rule to say anything.
+///
+/// [`Self::name`] is what rules in Python ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
     /// Operations of a GPU.
@@ -89,6 +96,45 @@ pub(super) fn is_clock(name: &str) -> bool {
 }
 
 impl Need {
+    /// Every need, in the order of lists.
+    pub const ALL: [Self; 12] = [
+        Self::GpuWork,
+        Self::RuntimeCalls,
+        Self::Operators,
+        Self::PythonFrames,
+        Self::Step,
+        Self::Steps,
+        Self::Shapes,
+        Self::BackwardLinks,
+        Self::InstructionSamples,
+        Self::Collectives,
+        Self::ClockCounters,
+        Self::GpuModel,
+    ];
+
+    /// Stable text name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::GpuWork => "gpu_work",
+            Self::RuntimeCalls => "runtime_calls",
+            Self::Operators => "operators",
+            Self::PythonFrames => "python_frames",
+            Self::Step => "step",
+            Self::Steps => "steps",
+            Self::Shapes => "shapes",
+            Self::BackwardLinks => "backward_links",
+            Self::InstructionSamples => "instruction_samples",
+            Self::Collectives => "collectives",
+            Self::ClockCounters => "clock_counters",
+            Self::GpuModel => "gpu_model",
+        }
+    }
+
+    /// The need with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|need| need.name() == name)
+    }
+
     /// What is missing, and how to get it: the end of a sentence that begins with "the trace has".
     pub fn missing(self) -> &'static str {
         match self {
@@ -138,7 +184,7 @@ impl Need {
 }
 
 /// The argument of kernels that holds their stalls by reason, in samples: `{"memory_dependency": 120, …}`.
-pub(super) const STALL_REASON: &str = "stall_reasons";
+pub(crate) const STALL_REASON: &str = "stall_reasons";
 
 /// A number that says when a rule fires.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -192,14 +238,45 @@ pub struct Rule {
     pub check: fn(&Subject<'_>) -> Vec<Draft>,
 }
 
-impl std::fmt::Debug for Rule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Rule({} {})", self.code, self.name)
+/// What people are told of a rule, whoever wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RuleInfo {
+    /// Stable code, such as `SL001` or, of a rule of the user's own, `MY001`.
+    pub code: String,
+    /// Stable name in words, such as `hotspot`.
+    pub name: String,
+    /// What it is about.
+    pub area: Area,
+    /// What it finds, in one line.
+    pub about: String,
+    /// Why that costs time; may be empty of the user's own.
+    pub why: String,
+    /// What to do.
+    pub advice: String,
+    /// A few lines of code before and after; none of the user's own.
+    pub example: Option<(String, String)>,
+    /// What the change costs; may be empty of the user's own.
+    pub cost: String,
+}
+
+impl Rule {
+    /// What people are told of it.
+    pub fn info(&self) -> Arc<RuleInfo> {
+        Arc::new(RuleInfo {
+            code: self.code.to_owned(),
+            name: self.name.to_owned(),
+            area: self.area,
+            about: self.about.to_owned(),
+            why: self.why.to_owned(),
+            advice: self.advice.to_owned(),
+            example: Some((self.example.0.to_owned(), self.example.1.to_owned())),
+            cost: self.cost.to_owned(),
+        })
     }
 }
 
-impl PartialEq for Rule {
-    fn eq(&self, other: &Self) -> bool {
-        self.code == other.code
+impl std::fmt::Debug for Rule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Rule({} {})", self.code, self.name)
     }
 }

@@ -21,8 +21,8 @@ pub fn findings_table(found: &Findings) -> Table {
     let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(of);
     let gain = |of: fn(&Finding) -> Option<i64>| rows.iter().map(of);
     let mut table = Table::new(FINDINGS, "What to change, by predicted gain")
-        .text("code", rows.iter().map(|f| f.rule.code.to_owned()))
-        .text("name", rows.iter().map(|f| f.rule.name.to_owned()))
+        .text("code", rows.iter().map(|f| f.rule.code.clone()))
+        .text("name", rows.iter().map(|f| f.rule.name.clone()))
         .text("area", rows.iter().map(|f| f.rule.area.name().to_owned()))
         .text("title", rows.iter().map(|f| f.title.clone()))
         .text("file", text(|f| f.place.file.clone()))
@@ -45,17 +45,17 @@ pub fn findings_table(found: &Findings) -> Table {
         .i64("events", Unit::None, rows.iter().map(|f| f.events.len() as i64))
         .text("evidence", rows.iter().map(evidence))
         .text("edits", rows.iter().map(|f| f.edits.join("; ")))
-        .text("advice", rows.iter().map(|f| f.rule.advice.to_owned()))
-        .text("cost", rows.iter().map(|f| f.rule.cost.to_owned()));
+        .text("advice", rows.iter().map(|f| f.rule.advice.clone()))
+        .text("cost", rows.iter().map(|f| f.rule.cost.clone()));
     table.notes.extend(found.notes.iter().cloned());
-    let missing = |u: &Unchecked| format!("{} was not checked: the trace has {}", u.rule.code, u.need.missing());
+    let missing = |u: &Unchecked| format!("{} was not checked: {}", u.rule.code, u.reason.sentence());
     table.notes.extend(found.unchecked.iter().map(missing));
     table
 }
 
 /// The facts of a finding: `kernels 120; mean 3.1 µs`.
 pub fn evidence(finding: &Finding) -> String {
-    let fact = |f: &super::Fact| {
+    let fact = |f: &super::Fact<String>| {
         let digits = if f.value.fract() == 0.0 { 0 } else { 1 };
         let unit = f.unit.suffix();
         let space = if unit.is_empty() { "" } else { " " };
@@ -67,7 +67,8 @@ pub fn evidence(finding: &Finding) -> String {
 fn unchecked(found: &Findings) -> Table {
     let rows = &found.unchecked;
     Table::new(UNCHECKED, "Not checked")
-        .text("code", rows.iter().map(|u| u.rule.code.to_owned()))
-        .text("name", rows.iter().map(|u| u.rule.name.to_owned()))
-        .text("missing", rows.iter().map(|u| format!("the trace has {}", u.need.missing())))
+        .text("code", rows.iter().map(|u| u.rule.code.clone()))
+        .text("name", rows.iter().map(|u| u.rule.name.clone()))
+        .text("missing", rows.iter().map(|u| u.reason.sentence()))
+        .text("traceback", rows.iter().map(|u| u.reason.traceback().map(str::to_owned)))
 }

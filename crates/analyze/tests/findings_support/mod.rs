@@ -159,7 +159,7 @@ pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
 pub(crate) fn text(findings: &[Finding]) -> String {
     let one = |f: &Finding| {
         let gain = f.gain.map_or("-".to_owned(), |g| format!("{} ns ({} to {})", g.ns, g.low_ns, g.high_ns));
-        let (code, place) = (f.rule.code, f.place.text());
+        let (code, place) = (f.rule.code.clone(), f.place.text());
         let evidence = findings::evidence(f);
         format!(
             "{code} {}\n  at {place}\n  gain {gain} by {}\n  {evidence}\n  {:?} {:?}\n",

@@ -10,6 +10,7 @@ pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of
 Examples:
   stackline findings trace.json.gz
   stackline findings trace.json.gz --top 3 --set SL001.share=40
+  stackline findings trace.json.gz --rules my_rules.py
   stackline findings trace.json.gz --as sarif -o findings.sarif
   stackline findings trace.json.gz --format json -o before.json
   stackline findings new.json.gz --baseline before.json --fail-on new --fail-on 'gain>5%'";
@@ -40,6 +41,15 @@ pub(crate) struct FindingsArgs {
     /// Where the program's files are, to look for comments in them [default: the current directory].
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) source: Option<PathBuf>,
+    /// Rules of your own: a Python file, or entry-points for those of installed packages; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Vec<PathBuf>,
+    /// How long each of them may take.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30", allow_negative_numbers = true)]
+    pub(crate) rule_timeout: f64,
+    /// The Python with the package stackline that runs them [default: STACKLINE_PYTHON, else python3].
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) python: Option<PathBuf>,
     /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline); may be
     /// repeated.
     #[arg(long, value_name = "CONDITION")]
@@ -55,6 +65,13 @@ pub(crate) enum Document {
     Sarif,
     /// JUnit XML, which build servers show as tests.
     Junit,
+}
+
+fn parse_seconds(text: &str) -> Result<f64, String> {
+    let seconds: Option<f64> = text.trim().trim_end_matches('s').trim_end().parse().ok();
+    seconds
+        .filter(|s| *s > 0.0 && *s <= 86_400.0)
+        .ok_or_else(|| format!("{text:?} is no time; write seconds, up to 86400"))
 }
 
 fn parse_percent(text: &str) -> Result<f64, String> {

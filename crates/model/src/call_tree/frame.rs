@@ -71,6 +71,16 @@ pub enum CallFrame {
         /// The address.
         address: u64,
     },
+    /// A call of a GPU's runtime or driver.
+    Runtime {
+        /// Its name.
+        name: StrId,
+    },
+    /// An operation of a GPU: a kernel, a copy or a fill. It stands below the call that launched it.
+    Kernel {
+        /// Its name.
+        name: StrId,
+    },
     /// What found no place in a full tree.
     Overflow,
 }
@@ -92,13 +102,17 @@ pub enum CallFrameKind {
     Native,
     /// See [`CallFrame::Unmapped`].
     Unmapped,
+    /// See [`CallFrame::Runtime`].
+    Runtime,
+    /// See [`CallFrame::Kernel`].
+    Kernel,
     /// See [`CallFrame::Overflow`].
     Overflow,
 }
 
 impl CallFrameKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Python,
         Self::Operator,
         Self::Backward,
@@ -106,6 +120,8 @@ impl CallFrameKind {
         Self::Module,
         Self::Native,
         Self::Unmapped,
+        Self::Runtime,
+        Self::Kernel,
         Self::Overflow,
     ];
 
@@ -119,6 +135,8 @@ impl CallFrameKind {
             Self::Module => "module",
             Self::Native => "native",
             Self::Unmapped => "unmapped",
+            Self::Runtime => "runtime",
+            Self::Kernel => "kernel",
             Self::Overflow => "overflow",
         }
     }
@@ -146,6 +164,8 @@ impl CallFrame {
             Self::Module { .. } => CallFrameKind::Module,
             Self::Native { .. } => CallFrameKind::Native,
             Self::Unmapped { .. } => CallFrameKind::Unmapped,
+            Self::Runtime { .. } => CallFrameKind::Runtime,
+            Self::Kernel { .. } => CallFrameKind::Kernel,
             Self::Overflow => CallFrameKind::Overflow,
         }
     }
@@ -166,7 +186,9 @@ impl CallFrame {
             Self::Python { function: name, .. }
             | Self::Operator { name, .. }
             | Self::Backward { name, .. }
-            | Self::Span { name } => strings.get(name).to_owned(),
+            | Self::Span { name }
+            | Self::Runtime { name }
+            | Self::Kernel { name } => strings.get(name).to_owned(),
             Self::Module { path, class } => match (strings.get(path), strings.get(class)) {
                 (path, "") => path.to_owned(),
                 ("", class) => class.to_owned(),
@@ -224,7 +246,7 @@ impl CallFrame {
         match *self {
             Self::Python { function, file, .. } => [function, file, none, none],
             Self::Operator { name, inputs } | Self::Backward { name, inputs } => [name, inputs, none, none],
-            Self::Span { name } => [name, none, none, none],
+            Self::Span { name } | Self::Runtime { name } | Self::Kernel { name } => [name, none, none, none],
             Self::Module { path, class } => [path, class, none, none],
             Self::Native { library, build_id, function, file, .. } => [library, build_id, function, file],
             Self::Unmapped { .. } | Self::Overflow => [none; 4],

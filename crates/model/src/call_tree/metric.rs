@@ -13,6 +13,10 @@ pub enum CallMetric {
     CpuTime,
     /// Wall-clock time that samples stand for. ns.
     RealTime,
+    /// Wall-clock time of a span of a thread, waits included, without the spans that it holds. ns.
+    HostTime,
+    /// Time that an operation of a GPU runs. ns.
+    GpuTime,
     /// Memory allocated. bytes.
     Allocated,
     /// Memory freed, where it was freed. bytes.
@@ -23,8 +27,16 @@ pub enum CallMetric {
 
 impl CallMetric {
     /// The metrics that are not counters.
-    pub const ALL: [Self; 6] =
-        [Self::OperatorTime, Self::CallTime, Self::CpuTime, Self::RealTime, Self::Allocated, Self::Freed];
+    pub const ALL: [Self; 8] = [
+        Self::OperatorTime,
+        Self::CallTime,
+        Self::CpuTime,
+        Self::RealTime,
+        Self::HostTime,
+        Self::GpuTime,
+        Self::Allocated,
+        Self::Freed,
+    ];
 
     /// Stable name.
     pub fn name(self, strings: &StringTable) -> &str {
@@ -33,6 +45,8 @@ impl CallMetric {
             Self::CallTime => "call_time",
             Self::CpuTime => "cpu_time",
             Self::RealTime => "real_time",
+            Self::HostTime => "host_time",
+            Self::GpuTime => "gpu_time",
             Self::Allocated => "allocated",
             Self::Freed => "freed",
             Self::Counter(name) => strings.get(name),
@@ -46,6 +60,8 @@ impl CallMetric {
             Self::CallTime => "time of calls of operators",
             Self::CpuTime => "CPU time",
             Self::RealTime => "wall-clock time",
+            Self::HostTime => "time of threads",
+            Self::GpuTime => "GPU time",
             Self::Allocated => "memory allocated",
             Self::Freed => "memory freed",
             Self::Counter(name) => strings.get(name),
@@ -55,7 +71,9 @@ impl CallMetric {
     /// Unit of its sums.
     pub fn unit(self) -> Unit {
         match self {
-            Self::OperatorTime | Self::CallTime | Self::CpuTime | Self::RealTime => Unit::Ns,
+            Self::OperatorTime | Self::CallTime | Self::CpuTime | Self::RealTime | Self::HostTime | Self::GpuTime => {
+                Unit::Ns
+            }
             Self::Allocated | Self::Freed => Unit::Bytes,
             Self::Counter(_) => Unit::None,
         }

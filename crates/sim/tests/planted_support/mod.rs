@@ -76,7 +76,7 @@ impl Score {
     /// Whether a rule fires that has no reason to.
     fn note_alarms(&mut self, findings: &Findings, known: impl Fn(&str) -> bool) -> bool {
         let mut codes: Vec<&'static str> =
-            findings.findings.iter().filter(|f| is_alarm(f) && !known(f.rule.code)).map(|f| f.rule.code).collect();
+            findings.findings.iter().filter(|f| is_alarm(f) && !known(&f.rule.code)).map(|f| f.rule.code.as_str()).collect();
         codes.sort_unstable();
         codes.dedup();
         let is_alarmed = !codes.is_empty();

@@ -99,6 +99,8 @@ fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), E
                 CallFrameKind::Unmapped => {
                     CallFrame::Unmapped { process: CallProcessId(process[row].unwrap_or(0)), address: offset }
                 }
+                CallFrameKind::Runtime => CallFrame::Runtime { name },
+                CallFrameKind::Kernel => CallFrame::Kernel { name },
                 CallFrameKind::Overflow => CallFrame::Overflow,
             });
         }

@@ -139,7 +139,9 @@ fn row(frame: &CallFrame) -> Row {
         CallFrame::Operator { name, inputs } | CallFrame::Backward { name, inputs } => {
             Row { name, detail: inputs, ..Row::default() }
         }
-        CallFrame::Span { name } => Row { name, ..Row::default() },
+        CallFrame::Span { name } | CallFrame::Runtime { name } | CallFrame::Kernel { name } => {
+            Row { name, ..Row::default() }
+        }
         CallFrame::Module { path, class } => Row { name: path, detail: class, ..Row::default() },
         CallFrame::Native { library, build_id, offset, function, file, line, inlined } => Row {
             name: function,

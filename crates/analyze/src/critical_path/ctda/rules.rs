@@ -49,7 +49,7 @@ impl Phase {
 
     /// The phase of an event of this phase inside one of phase `outer`. A forward pass inside the backward pass is
     /// activation checkpointing at work, and belongs to the backward pass; so does a loss inside the optimizer (LBFGS).
-    pub(super) fn inside(self, outer: Self) -> Self {
+    pub(crate) fn inside(self, outer: Self) -> Self {
         match (self, outer) {
             (Self::Forward | Self::Loss, Self::Backward | Self::Update) => outer,
             // A forward function called for a loss is part of it.
@@ -137,6 +137,15 @@ impl Default for PhaseRules {
 }
 
 impl PhaseRules {
+    /// The phase of what has this name, by names alone.
+    pub fn of_name(&self, name: &str, kind: RuleKind) -> Option<Phase> {
+        let fits = |rule: &&PhaseRule| {
+            let of_kind = rule.kinds.is_empty() || rule.kinds.contains(&kind);
+            of_kind && rule.name.as_ref().is_some_and(|pattern| matches(pattern, name))
+        };
+        self.rules.iter().find(fits).map(|rule| rule.phase)
+    }
+
     /// The built-in rules after those of a JSON text, which thereby come first.
     ///
     /// # Errors

@@ -86,7 +86,7 @@ impl Baseline {
             let [file, function, module, operator] =
                 [&place.file, &place.function, &place.module, &place.operator].map(Clone::clone);
             let parts = [file, function, module, operator, edits];
-            let Some((identity, earlier)) = self.0.get_key_value(&(finding.rule.code.to_owned(), parts)) else {
+            let Some((identity, earlier)) = self.0.get_key_value(&(finding.rule.code.clone(), parts)) else {
                 return (*finding, Some(Change::New));
             };
             let nth = taken.entry(identity).or_default();

@@ -2,7 +2,9 @@
 
 mod baseline;
 mod conditions;
+mod own;
 mod suppress;
+mod worker;
 
 use super::critical_path::{one_trace, refuse};
 use crate::args::{Common, Document, FindingsArgs, Format};
@@ -12,9 +14,10 @@ use crate::session::Session;
 use anyhow::{Context, Result};
 use baseline::Baseline;
 use conditions::Condition;
+use own::OwnRules;
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
+use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
 use stackline_model::Table;
 use stackline_present::findings::{Change, Shown, junit, markdown, sarif, text};
 use suppress::Suppressions;
@@ -35,7 +38,9 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
     }
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
-    let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref())?;
+    let own = OwnRules::start(args, common)?;
+    let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
+    let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), rules)?;
     let session = Session::open(&args.inputs.inputs, common)?;
     if session.set.traces.len() > 1 {
         let ranks = session.ranks();
@@ -43,7 +48,9 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     }
     let trace = one_trace(&session)?;
     let options = Options { scope: session.scope, settings, least_percent: args.min_gain, threads: common.threads };
-    let found = findings::find_kept(trace, &options, &|finding| suppressions.of(finding).is_none()).map_err(refuse)?;
+    let others = own.map(OwnRules::finish).transpose()?.unwrap_or_default();
+    let keep = |finding: &Finding| suppressions.of(finding).is_none();
+    let found = findings::find_with(trace, &options, &others, &keep).map_err(refuse)?;
     let by = |finding| Some((finding, suppressions.of(finding)?));
     let suppressed: Vec<(&Finding, String)> = found.ignored.iter().filter_map(by).collect();
     let (listed, gone) = compared(found.findings.iter().collect(), baseline.as_ref());
@@ -102,7 +109,11 @@ fn write(
             Document::Junit => junit(view).context("cannot write JUnit")? + "\n",
         };
         to_output(common, |out| out.write_all(text.as_bytes()))?;
+        say_failed(view.found)?;
         return say_read_report(&session.set);
+    }
+    if common.format == Format::Csv {
+        say_failed(view.found)?;
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     let head = if people { text(view, &style(common)) } else { String::new() };
@@ -111,6 +122,17 @@ fn write(
     let extra = if common.format == Format::Json { extra(view, held) } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
+}
+
+/// Rules of the user's own that failed, for output that has little or no place for it.
+fn say_failed(found: &Findings) -> Result<()> {
+    for Unchecked { rule, reason } in &found.unchecked {
+        if let Reason::Failed(why, traceback) = reason {
+            say(&format!("rule {}: {why}", rule.code))?;
+            traceback.iter().flat_map(|text| text.lines()).try_for_each(|line| say(&format!("  {line}")))?;
+        }
+    }
+    Ok(())
 }
 
 /// The tables, with only those findings that are not ignored.

@@ -3,10 +3,11 @@
 use crate::failure::{did_you_mean, unreadable, wrong_use};
 use anyhow::Result;
 use stackline_analyze::critical_path;
-use stackline_analyze::findings::{Finding, rules};
+use stackline_analyze::findings::{Finding, RuleInfo, rules};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What is not to be shown.
 #[derive(Debug, Default)]
@@ -17,14 +18,35 @@ pub(super) struct Suppressions {
     source: PathBuf,
     /// Lines of the program's files, those that could be read.
     files: RefCell<BTreeMap<String, Option<Vec<String>>>>,
+    rules: Rules,
     /// Codes of comments that no rule has, with their place.
     unknown: RefCell<BTreeSet<String>>,
+}
+
+/// The rules that there are.
+#[derive(Debug, Default)]
+struct Rules {
+    /// Those of the user's own.
+    own: Vec<Arc<RuleInfo>>,
+}
+
+impl Rules {
+    /// The code of the rule with this code or name.
+    fn find(&self, code: &str) -> Option<&str> {
+        let own = self.own.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code);
+        rules::find(code).map(|rule| rule.code).or_else(|| own.map(|rule| rule.code.as_str()))
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let own = self.own.iter().flat_map(|rule| [rule.code.as_str(), rule.name.as_str()]);
+        rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]).chain(own)
+    }
 }
 
 #[derive(Debug, PartialEq)]
 struct Line {
     number: usize,
-    code: &'static str,
+    code: String,
     /// Where; none: everywhere.
     path: Option<String>,
 }
@@ -34,21 +56,21 @@ impl Suppressions {
     ///
     /// # Errors
     /// If it cannot be read, or names a code that no rule has: such a line would never do anything.
-    pub(super) fn read(file: Option<&Path>, source: Option<&Path>) -> Result<Self> {
-        let source = source.unwrap_or_else(|| Path::new(".")).to_owned();
-        let Some(file) = file else { return Ok(Self { source, ..Self::default() }) };
+    pub(super) fn read(file: Option<&Path>, source: Option<&Path>, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
+        let (source, rules) = (source.unwrap_or_else(|| Path::new(".")).to_owned(), Rules { own });
+        let Some(file) = file else { return Ok(Self { source, rules, ..Self::default() }) };
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file)
             .map_err(|error| unreadable(format!("{name}: cannot read what to ignore: {error}")))?;
-        let lines = parse(&text).map_err(|reason| wrong_use(format!("{name}: {reason}")))?;
-        Ok(Self { lines, file: name, source, ..Self::default() })
+        let lines = parse(&text, &rules).map_err(|reason| wrong_use(format!("{name}: {reason}")))?;
+        Ok(Self { lines, file: name, source, rules, ..Self::default() })
     }
 
     /// Where it was asked not to show a finding; none if it was not.
     pub(super) fn of(&self, finding: &Finding) -> Option<String> {
-        let code = finding.rule.code;
+        let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
-        let fits = |line: &&Line| line.code == code && line.path.as_deref().is_none_or(|path| matches(path, file));
+        let fits = |line: &&Line| line.code == *code && line.path.as_deref().is_none_or(|path| matches(path, file));
         if let Some(line) = self.lines.iter().find(fits) {
             return Some(format!("{}:{}", self.file, line.number));
         }
@@ -57,9 +79,10 @@ impl Suppressions {
         let text = files.entry(file.to_owned()).or_insert_with(|| lines_of(&self.source, file)).as_ref()?;
         // The line itself, or a line above it that is nothing but the comment.
         let above = line.checked_sub(2).and_then(|i| text.get(i)).filter(|text| text.trim_start().starts_with('#'));
-        let mut codes_here = text.get(line.wrapping_sub(1)).into_iter().chain(above).filter_map(|text| codes(text));
+        let mut codes_here =
+            text.get(line.wrapping_sub(1)).into_iter().chain(above).filter_map(|text| codes(text, &self.rules));
         let found = codes_here.any(|codes| {
-            for code in codes.iter().filter(|code| rules::find(code).is_none()) {
+            for code in codes.iter().filter(|code| self.rules.find(code).is_none()) {
                 self.unknown.borrow_mut().insert(format!("{file}:{line}: there is no finding {code:?} to ignore"));
             }
             codes.is_empty() || codes.iter().any(|c| c == code)
@@ -87,30 +110,29 @@ fn lines_of(source: &Path, file: &str) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-fn parse(text: &str) -> Result<Vec<Line>, String> {
+fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
         let Some(code) = line.split_whitespace().next() else { continue };
-        let Some(rule) = rules::find(code) else {
-            let near = did_you_mean(code, rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]));
+        let Some(known) = rules.find(code) else {
+            let near = did_you_mean(code, rules.names());
             return Err(format!("line {number}: there is no finding {code:?}{near}"));
         };
         let path = line[code.len()..].trim();
-        lines.push(Line { number, code: rule.code, path: (!path.is_empty()).then(|| path.to_owned()) });
+        lines.push(Line { number, code: known.to_owned(), path: (!path.is_empty()).then(|| path.to_owned()) });
     }
     Ok(lines)
 }
 
 /// Codes of a comment `# stackline: ignore[SL004, SL012]`; empty for all (`ignore` alone), none if there is no such comment.
-fn codes(line: &str) -> Option<Vec<String>> {
+fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
     let (_, comment) = line.split_once('#')?;
     let rest = comment.split_once("stackline:")?.1.trim_start().strip_prefix("ignore")?;
     let Some(list) = rest.strip_prefix('[') else {
         return (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(Vec::new);
     };
-    let known =
-        |code: &str| rules::find(code.trim()).map_or_else(|| code.trim().to_owned(), |rule| rule.code.to_owned());
+    let known = |code: &str| rules.find(code.trim()).unwrap_or(code.trim()).to_owned();
     let codes: Vec<String> = list.split_once(']')?.0.split(',').map(known).filter(|code| !code.is_empty()).collect();
     (!codes.is_empty()).then_some(codes)
 }
@@ -127,6 +149,7 @@ mod tests {
 
     #[test]
     fn comments_name_codes() {
+        let codes = |line: &str| codes(line, &Rules::default());
         assert_eq!(codes("x = y.item()  # stackline: ignore[SL004]"), Some(vec!["SL004".to_owned()]));
         assert_eq!(codes("# stackline: ignore[host-sync, SL001] why"), Some(vec!["SL004".into(), "SL001".into()]));
         assert_eq!(codes("x  # stackline: ignore"), Some(Vec::new()));
@@ -140,9 +163,10 @@ mod tests {
 
     #[test]
     fn files_name_codes_and_paths() {
+        let parse = |text: &str| parse(text, &Rules::default());
         let lines = parse("# all\nSL004\nhost-sync  src/*.py  # theirs\n\n").unwrap();
-        assert_eq!(lines[0], Line { number: 2, code: "SL004", path: None });
-        assert_eq!(lines[1], Line { number: 3, code: "SL004", path: Some("src/*.py".to_owned()) });
+        assert_eq!(lines[0], Line { number: 2, code: "SL004".to_owned(), path: None });
+        assert_eq!(lines[1], Line { number: 3, code: "SL004".to_owned(), path: Some("src/*.py".to_owned()) });
         assert!(parse("SL999").unwrap_err().contains("line 1"));
     }
 

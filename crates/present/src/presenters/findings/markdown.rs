@@ -2,7 +2,7 @@
 
 use super::{Change, Shown, gain, length, place, together};
 use crate::presenters::human::{capital, signed_duration as signed};
-use stackline_analyze::findings::{Finding, evidence};
+use stackline_analyze::findings::{Finding, Reason, evidence};
 
 /// Findings as Markdown.
 pub fn markdown(shown: &Shown<'_>) -> String {
@@ -25,6 +25,9 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     for (finding, _) in shown.listed {
         out.push_str(&details(finding));
     }
+    for unchecked in found.unchecked.iter().filter(|unchecked| matches!(unchecked.reason, Reason::Failed(..))) {
+        out.push_str(&format!("- Not checked: {}: {}\n", unchecked.rule.code, escaped(&unchecked.reason.sentence())));
+    }
     for title in shown.gone {
         out.push_str(&format!("- Gone: {}\n", escaped(title)));
     }
@@ -45,15 +48,18 @@ fn row(shown: &Shown<'_>, finding: &Finding, change: Option<Change>) -> String {
 }
 
 fn details(finding: &Finding) -> String {
-    let rule = finding.rule;
-    let (before, after) = rule.example;
+    let rule = &finding.rule;
+    let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {
+        format!("```python\n# before\n{before}\n# after\n{after}\n```\n\n")
+    });
+    let told: Vec<&str> =
+        [&rule.why, &rule.advice].into_iter().map(|text| text.as_str()).filter(|t| !t.is_empty()).collect();
     format!(
-        "<details><summary>{} {}: {}</summary>\n\n{} {}\n\nEvidence: {} ({}, confidence {}).\n\n```python\n# before\n{before}\n# after\n{after}\n```\n\n</details>\n\n",
+        "<details><summary>{} {}: {}</summary>\n\n{}\n\nEvidence: {} ({}, confidence {}).\n\n{example}</details>\n\n",
         rule.code,
         rule.name,
         escaped(&finding.title),
-        rule.why,
-        rule.advice,
+        told.join(" "),
         escaped(&evidence(finding)),
         finding.support.name(),
         finding.confidence.name(),

@@ -2,38 +2,54 @@
 
 use super::{Change, Shown, gain};
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Rule, evidence, rules};
+use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
+use std::sync::Arc;
 
 /// Findings as a SARIF document.
 pub fn sarif(shown: &Shown<'_>, version: &str) -> Value {
     let listed = shown.listed.iter().map(|(finding, change)| result(shown, finding, *change, None));
     let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, finding, None, Some(by)));
-    json!({
+    let mut document = json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
             "tool": {"driver": {
                 "name": "Stackline",
                 "version": version,
-                "rules": rules::ALL.iter().map(descriptor).collect::<Vec<_>>(),
+                "rules": shown.found.rules.iter().map(descriptor).collect::<Vec<_>>(),
             }},
             "columnKind": "unicodeCodePoints",
             "results": listed.chain(suppressed).collect::<Vec<_>>(),
         }],
-    })
+    });
+    let failed: Vec<Value> = shown.found.unchecked.iter().filter_map(failure).collect();
+    if !failed.is_empty() {
+        document["runs"][0]["invocations"] =
+            json!([{"executionSuccessful": true, "toolExecutionNotifications": failed}]);
+    }
+    document
 }
 
-fn descriptor(rule: &Rule) -> Value {
-    let (before, after) = rule.example;
+/// What is told of a rule of the user's own that failed.
+fn failure(unchecked: &Unchecked) -> Option<Value> {
+    let Reason::Failed(why, traceback) = &unchecked.reason else { return None };
+    let text = traceback.as_ref().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
+    Some(json!({"level": "error", "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}}))
+}
+
+fn descriptor(rule: &Arc<RuleInfo>) -> Value {
+    let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {
+        format!("\n\n```python\n# before\n{before}\n# after\n{after}\n```\n")
+    });
+    // Rules of users need not say why; what they find says it.
+    let why = if rule.why.is_empty() { &rule.about } else { &rule.why };
+    let help = format!("{why} {}", rule.advice).trim().to_owned();
     json!({
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.about},
-        "fullDescription": {"text": rule.why},
-        "help": {
-            "text": format!("{} {}", rule.why, rule.advice),
-            "markdown": format!("{} {}\n\n```python\n# before\n{before}\n# after\n{after}\n```\n", rule.why, rule.advice),
-        },
+        "fullDescription": {"text": why},
+        "help": {"text": help, "markdown": format!("{help}{example}")},
         "properties": {"area": rule.area.name()},
     })
 }
@@ -42,9 +58,9 @@ fn result(shown: &Shown<'_>, finding: &Finding, change: Option<Change>, suppress
     let gain = gain(shown.found, finding).map_or_else(String::new, |gain| format!(" Gains {gain}."));
     let mut result = json!({
         "ruleId": finding.rule.code,
-        "ruleIndex": rules::ALL.iter().position(|rule| rule.code == finding.rule.code),
+        "ruleIndex": shown.found.rules.iter().position(|rule| rule.code == finding.rule.code),
         "level": level(shown, finding),
-        "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice)},
+        "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice).trim_end()},
         "locations": locations(finding),
         "partialFingerprints": {"stackline/v1": fingerprint(finding)},
         "properties": {

@@ -3,7 +3,7 @@
 use super::{Change, Shown, gain, length, place, together};
 use crate::presenters::human::signed_duration as signed;
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::findings::{Finding, HOPE, REPLAY, evidence};
+use stackline_analyze::findings::{Finding, HOPE, REPLAY, Reason, STATED, Unchecked, evidence};
 
 /// Findings as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
@@ -50,12 +50,18 @@ fn one(
         _ => String::new(),
     };
     line(&format!("{code}{change}: {}", finding.title));
-    line(&format!("Do: {}", finding.rule.advice));
+    if !finding.rule.advice.is_empty() {
+        line(&format!("Do: {}", finding.rule.advice));
+    }
     let evidence = evidence(finding);
     let on_top = finding.on_top_ns.filter(|&ns| finding.gain.is_some_and(|gain| ns * 10 < gain.ns * 9));
     let on_top = on_top.map(|ns| format!("; {} of it once those above are mended", signed(ns.max(0))));
     let is_replayed = [REPLAY, HOPE, ""].contains(&finding.method);
-    let method = if is_replayed { String::new() } else { format!("; gain estimated: {}", finding.method) };
+    let method = match finding.method {
+        _ if is_replayed => String::new(),
+        STATED => "; gain as its rule states it".to_owned(),
+        model => format!("; gain estimated: {model}"),
+    };
     let sure = format!("{}, confidence {}", finding.support.name(), finding.confidence.name());
     out.push_str(&dim(
         &wrapped(&clean(&format!("{evidence} ({sure}{}{method})", on_top.unwrap_or_default())), style),
@@ -81,6 +87,25 @@ fn wrapped(text: &str, style: &Style) -> String {
     out + &format!("{INDENT}{line}\n")
 }
 
+/// Rules that could not look, by what they miss; those that failed each with where.
+fn not_checked(unchecked: &[Unchecked]) -> Vec<String> {
+    let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut failed = Vec::new();
+    for Unchecked { rule, reason } in unchecked {
+        if let Reason::Failed(why, traceback) = reason {
+            failed.push(format!("Not checked: {}: {why}", rule.code));
+            failed.extend(traceback.iter().flat_map(|text| text.lines()).map(|line| format!("  {line}")));
+            continue;
+        }
+        match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
+            Some((_, codes)) => codes.push(&rule.code),
+            None => by_need.push((reason.short(), vec![&rule.code])),
+        }
+    }
+    let missing = by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", ")));
+    missing.chain(failed).collect()
+}
+
 /// What is not in the list, and why.
 fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
@@ -97,17 +122,7 @@ fn rest(shown: &Shown<'_>, style: &Style) -> String {
             format!("Ignored: {} {} at {} ({by})", finding.rule.code, finding.title, place(finding))
         }),
     );
-    if !found.unchecked.is_empty() {
-        let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
-        for unchecked in &found.unchecked {
-            let missing = unchecked.need.missing();
-            match by_need.iter_mut().find(|(of, _)| *of == missing) {
-                Some((_, codes)) => codes.push(unchecked.rule.code),
-                None => by_need.push((missing, vec![unchecked.rule.code])),
-            }
-        }
-        lines.extend(by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))));
-    }
+    lines.extend(not_checked(&found.unchecked));
     lines.extend(found.notes.iter().map(|note| format!("Note: {note}.")));
     if lines.is_empty() {
         return String::new();

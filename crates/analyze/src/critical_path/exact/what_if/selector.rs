@@ -183,6 +183,14 @@ fn escaped(text: &str) -> String {
 }
 
 impl Pattern {
+    /// Reads a glob, or a regular expression behind `~`.
+    ///
+    /// # Errors
+    /// If it is no regular expression.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        glob_or_regex(text)
+    }
+
     /// Whether a name fits.
     pub fn matches(&self, name: &str) -> bool {
         match self {

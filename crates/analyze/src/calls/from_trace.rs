@@ -1,0 +1,224 @@
+//! The calls of a trace as a calling context tree: what recordings have, made from events.
+//!
+//! Spans of threads stand below those that enclose them, operations of GPUs below the call that launched them, and what
+//! runs backward below the operator that it differentiates. Steps are the same frame, so that they become one.
+
+use crate::Scope;
+use crate::critical_path::exact::WindowChoice;
+use crate::findings::{STALL_REASON, choose_steps, python_frame_parts};
+use rustc_hash::FxHashMap;
+use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
+use stackline_model::{
+    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId, CallTree,
+    CallTreeBuilder, EventId, EventKind, StrId, Trace, flags,
+};
+
+/// The calls of a stretch of a trace.
+#[derive(Debug)]
+pub struct TraceCalls {
+    /// The tree: time of threads at spans, GPU time at operations of GPUs, counter [`STALLS`] below kernels with samples.
+    pub tree: CallTree,
+    /// Which events became which node; ascending.
+    pub events: Vec<(CallNodeId, EventId)>,
+    /// Steps in the stretch; 0 if the trace has none, and all of it was taken.
+    pub steps: usize,
+}
+
+/// The counter of samples of instructions that stalled, by reason: the reasons stand as spans below their kernel.
+pub const STALLS: &str = "stalls";
+
+/// The calls of the steps that findings look at: those of `scope`, or all but a first one that warms up; the whole trace
+/// if it has no steps. What was running before counts nothing, but stays in the paths of what it called.
+pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCalls {
+    let (choice, steps, _) = choose_steps(trace, scope);
+    let mut builder = Builder::new(trace, stretch(trace, &choice));
+    builder.add_all();
+    let mut events = builder.events;
+    events.sort_unstable();
+    TraceCalls { tree: builder.tree.finish(), events, steps }
+}
+
+/// From the start of the first step to the end of the last one.
+fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
+    let &(WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to)) = choice else {
+        return (i64::MIN, i64::MAX);
+    };
+    let chosen = || trace.steps.iter().filter(|step| (from..=to).contains(&step.number) && step.end > step.start);
+    let (start, end) = (chosen().map(|step| step.start).min(), chosen().map(|step| step.end).max());
+    (start.unwrap_or(i64::MIN), end.unwrap_or(i64::MAX))
+}
+
+struct Builder<'a> {
+    trace: &'a Trace,
+    window: (i64, i64),
+    tree: CallTreeBuilder,
+    thread: CallThreadId,
+    stalls: CallMetric,
+    /// By name, and whether it is meant as a backward node; of one kind of events each.
+    frames: FxHashMap<(StrId, EventKind, bool), CallFrameId>,
+    /// By event; [`CallNodeId::NONE`] where there is none yet.
+    nodes: Vec<CallNodeId>,
+    /// By event: the operator that it differentiates.
+    forward: FxHashMap<EventId, EventId>,
+    events: Vec<(CallNodeId, EventId)>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(trace: &'a Trace, window: (i64, i64)) -> Self {
+        let mut tree = CallTreeBuilder::new();
+        let process = tree.process(CallProcess::default());
+        let name = tree.text("");
+        // Which thread it was is no part of what rules ask for.
+        let thread = tree.thread(CallThread { process, tid: 0, torch_id: 0, name });
+        let stalls = CallMetric::Counter(tree.text(STALLS));
+        let mut forward = FxHashMap::default();
+        let start = |event: EventId| trace.events.start[event.index()];
+        // What starts no later cannot be what is differentiated: so no chain of callers leads back to itself.
+        for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
+            forward.entry(to).or_insert(from);
+        }
+        let (frames, nodes, events) = (FxHashMap::default(), vec![CallNodeId::NONE; trace.events.len()], Vec::new());
+        Self { trace, window, tree, thread, stalls, frames, nodes, forward, events }
+    }
+
+    fn add_all(&mut self) {
+        let trace = self.trace;
+        let inside = self.time_inside();
+        for event in trace.events.ids().filter(|&event| is_call(trace, event)) {
+            let is_gpu = trace.kind(event).is_gpu_work();
+            let counted_at = if is_gpu { self.caller(event).unwrap_or(event) } else { event };
+            let (from, to) = self.window;
+            if !is_timed(trace, event) || !(from..to).contains(&trace.events.start[counted_at.index()]) {
+                continue;
+            }
+            let node = self.node(event);
+            let (metric, ns) = match is_gpu {
+                true => (CallMetric::GpuTime, trace.events.dur[event.index()]),
+                false => (CallMetric::HostTime, trace.events.dur[event.index()] - inside[event.index()]),
+            };
+            self.tree.add(node, self.thread, metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
+            self.events.push((node, event));
+            if is_gpu {
+                self.add_stalls(node, event);
+            }
+        }
+    }
+
+    /// Per event the time of the spans right inside it.
+    fn time_inside(&self) -> Vec<i64> {
+        let trace = self.trace;
+        let mut inside = vec![0_i64; trace.events.len()];
+        for event in trace.events.ids().filter(|&e| is_call(trace, e) && !trace.kind(e).is_gpu_work()) {
+            let up = trace.ancestors(event).find(|&up| is_call(trace, up));
+            if let Some(up) = up.filter(|_| is_timed(trace, event)) {
+                let end = trace.events.end(event).min(trace.events.end(up));
+                let held = end.saturating_sub(trace.events.start[event.index()]).max(0);
+                inside[up.index()] = inside[up.index()].saturating_add(held);
+            }
+        }
+        inside
+    }
+
+    /// What an event stands below.
+    fn caller(&self, event: EventId) -> Option<EventId> {
+        let trace = self.trace;
+        if let Some(gpu) = trace.gpu.of_event(event) {
+            let (launch, operator) = (trace.gpu.launch[gpu.index()], trace.gpu.operator[gpu.index()]);
+            return launch.some().or(operator.some());
+        }
+        let forward = self.forward.get(&event).copied();
+        forward.or_else(|| trace.ancestors(event).find(|&up| is_call(trace, up)))
+    }
+
+    fn node(&mut self, event: EventId) -> CallNodeId {
+        let mut pending = Vec::new();
+        let mut at = event;
+        let mut node = loop {
+            if self.nodes[at.index()].is_some() {
+                break self.nodes[at.index()];
+            }
+            pending.push(at);
+            match self.caller(at) {
+                Some(caller) => at = caller,
+                None => break CallTree::ROOT,
+            }
+        };
+        for at in pending.into_iter().rev() {
+            let frame = self.frame(at);
+            node = self.tree.child(node, frame);
+            self.nodes[at.index()] = node;
+        }
+        node
+    }
+
+    fn frame(&mut self, event: EventId) -> CallFrameId {
+        let (name, kind) = (self.trace.events.name[event.index()], self.trace.kind(event));
+        let key = (name, kind, self.forward.contains_key(&event));
+        if let Some(&known) = self.frames.get(&key) {
+            return known;
+        }
+        let text = self.trace.strings.get(name);
+        let frame = call_frame(&mut self.tree, text, kind, key.2);
+        let frame = self.tree.frame(frame);
+        self.frames.insert(key, frame);
+        frame
+    }
+
+    fn add_stalls(&mut self, kernel: CallNodeId, event: EventId) {
+        let value = self.trace.attr(STALL_REASON).get(event);
+        let text = value.as_ref().and_then(|value| value.as_str(&self.trace.strings));
+        let Some(reasons) = text.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok()) else { return };
+        for (reason, count) in reasons.as_object().into_iter().flatten() {
+            let Some(count) = count.as_u64().filter(|&count| count > 0) else { continue };
+            let name = self.tree.text(reason);
+            let frame = self.tree.frame(CallFrame::Span { name });
+            let node = self.tree.child(kernel, frame);
+            self.tree.add(node, self.thread, self.stalls, &CallStats::of(count));
+        }
+    }
+}
+
+/// Whether an event is a call or an operation of a GPU.
+fn is_call(trace: &Trace, event: EventId) -> bool {
+    use EventKind::{Annotation, Operator, PythonFunction};
+    let kind = trace.kind(event);
+    matches!(kind, Operator | Annotation | PythonFunction) || kind.is_api_call() || kind.is_gpu_work()
+}
+
+/// Whether it has times that can be believed.
+fn is_timed(trace: &Trace, event: EventId) -> bool {
+    trace.events.is_plausible(event) && trace.events.has(event, flags::HAS_DURATION)
+}
+
+/// The frame of an event of this name.
+fn call_frame(tree: &mut CallTreeBuilder, name: &str, kind: EventKind, is_backward: bool) -> CallFrame {
+    if name.starts_with(STEP_PREFIX) {
+        // Steps of traces of 2021 are operators.
+        return CallFrame::Span { name: tree.text(STEP_PREFIX.trim_end_matches('#')) };
+    }
+    match kind {
+        EventKind::Operator if is_backward => CallFrame::backward(tree.text(name)),
+        EventKind::Operator => CallFrame::operator(tree.text(name)),
+        EventKind::Annotation => CallFrame::Span { name: tree.text(name) },
+        EventKind::PythonFunction => python_frame(tree, name),
+        kind if kind.is_gpu_work() => CallFrame::Kernel { name: tree.text(name) },
+        _ => CallFrame::Runtime { name: tree.text(name) },
+    }
+}
+
+fn python_frame(tree: &mut CallTreeBuilder, name: &str) -> CallFrame {
+    if let Some(class) = name.strip_prefix(MODULE_PREFIX) {
+        return CallFrame::Module { path: StrId::NONE, class: tree.text(class.trim_start()) };
+    }
+    match python_frame_parts(name) {
+        Some((file, line, function)) => {
+            CallFrame::Python { function: tree.text(function), file: tree.text(file), line, first_line: line }
+        }
+        None => {
+            // `<built-in method item of Tensor object at 0x7f64>`: objects are many, the method is one.
+            let (function, end) = name.split_once(" at 0x").map_or((name, ""), |(function, _)| (function, ">"));
+            let function = tree.text(&format!("{function}{end}"));
+            CallFrame::Python { function, file: StrId::NONE, line: 0, first_line: 0 }
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Calls of a trace as a tree, and questions to it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use proptest::prelude::*;
+use stackline_analyze::Scope;
+use stackline_analyze::calls::{CallIndex, Measure, Part, TraceCalls, trace_calls};
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::{
+    CallFrame, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder,
+};
+use stackline_synth::demo;
+
+/// A tree of spans: of each node its caller (a row before it), its name and its GPU time, if it is a kernel.
+fn index(nodes: &[(usize, u8, Option<u16>)]) -> CallIndex {
+    let mut builder = CallTreeBuilder::new();
+    let process = builder.process(CallProcess::default());
+    let name = builder.text("");
+    let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
+    let mut made = vec![CallTree::ROOT];
+    for &(caller, name, gpu) in nodes {
+        let name = builder.text(&format!("n{}", name % 4));
+        let frame = match gpu {
+            Some(_) => CallFrame::Kernel { name },
+            None if caller % 3 == 2 => CallFrame::backward(name),
+            None => CallFrame::operator(name),
+        };
+        let frame = builder.frame(frame);
+        let node = builder.child(made[caller % made.len()], frame);
+        if let Some(ns) = gpu {
+            builder.add(node, thread, CallMetric::GpuTime, &CallStats::of(u64::from(ns)));
+        }
+        made.push(node);
+    }
+    CallIndex::new(builder.finish(), 1)
+}
+
+fn name_path(index: &CallIndex, node: CallNodeId) -> Vec<String> {
+    index.tree.path(node).into_iter().map(|node| index.name(node).to_owned()).collect()
+}
+
+/// Whether names match parts, by definition.
+fn matches(parts: &[&str], names: &[String]) -> bool {
+    match parts {
+        [] => names.is_empty(),
+        ["**", rest @ ..] => (0..=names.len()).any(|skip| matches(rest, &names[skip..])),
+        [part, rest @ ..] => names.first().is_some_and(|name| name == part) && matches(rest, &names[1..]),
+    }
+}
+
+fn nodes() -> impl Strategy<Value = Vec<(usize, u8, Option<u16>)>> {
+    proptest::collection::vec((0_usize..12, 0_u8..4, proptest::option::of(0_u16..1000)), 0..40)
+}
+
+proptest! {
+    #[test]
+    fn parts_are_the_whole(nodes in nodes()) {
+        let index = index(&nodes);
+        let own: u64 = index.tree.nodes.ids().map(|node| index.value(Measure::Time, Part::Own, node).sum).sum();
+        prop_assert_eq!(own, index.value(Measure::Time, Part::All, CallTree::ROOT).sum);
+        prop_assert_eq!(own, index.by_phase().values().map(|values| values[0].sum).sum::<u64>());
+        for node in index.tree.nodes.ids() {
+            let of = |part| index.value(Measure::Time, part, node);
+            prop_assert_eq!(of(Part::All).sum, of(Part::Forward).sum + of(Part::Backward).sum);
+            prop_assert_eq!(of(Part::All).count, of(Part::Forward).count + of(Part::Backward).count);
+            let below: u64 = index.children.of(node).iter().map(|&c| index.value(Measure::Time, Part::All, c).sum).sum();
+            prop_assert_eq!(of(Part::All).sum, of(Part::Own).sum + below);
+        }
+        for (_, total) in index.by_operator() {
+            prop_assert_eq!(total.time.sum, total.phases.values().sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn search_is_what_its_definition_says(nodes in nodes(), parts in proptest::collection::vec(0_usize..5, 1..6)) {
+        let index = index(&nodes);
+        let words = ["n0", "n1", "n2", "**", "**"];
+        let parts: Vec<&str> = parts.into_iter().map(|part| words[part]).collect();
+        let found = index.search(&parts.join("/")).unwrap();
+        let wanted = index.tree.nodes.ids().skip(1).filter(|&node| matches(&parts, &name_path(&index, node)));
+        prop_assert_eq!(found, wanted.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn breadth_first_has_each_node_once_and_callers_first(nodes in nodes()) {
+        let index = index(&nodes);
+        let order = index.breadth_first(&[CallTree::ROOT]);
+        let depths: Vec<usize> = order.iter().map(|&node| index.tree.path(node).len()).collect();
+        prop_assert!(depths.is_sorted());
+        let mut sorted = order;
+        sorted.sort_unstable();
+        prop_assert_eq!(sorted, index.tree.nodes.ids().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn the_time_of_a_trace_is_that_of_its_tree() {
+    let text = demo::generate(&demo::Config { steps: 3, layers: 1, ..demo::Config::default() });
+    let trace = read_bytes("demo.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let made = trace_calls(&trace, &Scope::default());
+    let steps: Vec<u32> = (0..trace.steps.len() as u32).collect();
+    let launched = |gpu: &stackline_model::GpuId| steps.contains(&trace.gpu.step[gpu.index()]);
+    let total: i64 =
+        trace.gpu.ids().filter(launched).map(|g| trace.events.dur[trace.gpu.event[g.index()].index()]).sum();
+    let index = CallIndex::new(made.tree, made.steps);
+    assert_eq!(index.steps, 3);
+    assert_eq!(index.value(Measure::Gpu, Part::All, CallTree::ROOT).sum, total as u64);
+    // Each event is one call, and the tree is the same whenever it is made.
+    let calls: u64 = index.tree.nodes.ids().map(|node| index.calls(node)).sum();
+    assert_eq!(calls, made.events.len() as u64);
+    assert_eq!(trace_calls(&trace, &Scope::default()).tree.nodes, index.tree.nodes);
+    let one = trace_calls(&trace, &Scope { steps: Some((trace.steps[1].number, trace.steps[1].number)) });
+    assert_eq!(one.steps, 1);
+    // What ran backward stands below what it differentiates, which has a file.
+    let backward = index.tree.nodes.ids().filter(|&n| matches!(index.tree.frame(n), Some(CallFrame::Backward { .. })));
+    let backward: Vec<CallNodeId> = backward.collect();
+    assert!(backward.len() > 5);
+    for node in backward {
+        assert_eq!(index.phase(node).name(), "backward");
+        assert!(index.source(node).is_some(), "{:?}", name_path(&index, node));
+    }
+}
+
+#[test]
+fn an_empty_trace_has_a_root() {
+    let TraceCalls { tree, events, steps } = trace_calls(&stackline_model::Trace::default(), &Scope::default());
+    assert_eq!((tree.nodes.len(), events.len(), steps), (1, 0, 0));
+    let index = CallIndex::new(tree, steps);
+    assert!(index.operators().is_empty() && index.search("**").unwrap().is_empty() && !index.is_training());
+}

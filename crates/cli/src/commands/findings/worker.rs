@@ -1,0 +1,114 @@
+//! An interpreter that runs rules, and the lines that it says.
+
+use crate::failure::wrong_use;
+use anyhow::{Context, Result, anyhow};
+use serde_json::Value;
+use stackline_analyze::findings::Message;
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Instant;
+
+/// What the interpreter runs. A folder called `stackline` where the user is must not be taken for the package.
+const PROGRAM: &str = r#"
+import sys
+sys.path[:] = [path for path in sys.path if path]
+try:
+    from stackline._rules_worker import main
+except ImportError as error:
+    import json
+    reason = "%s has no package stackline of this version (%s): install it there (pip install ./python in a checkout), or name another Python with --python or STACKLINE_PYTHON"
+    print(json.dumps({"type": "refused", "reason": reason % (sys.executable, error), "input": False}))
+    sys.exit(1)
+sys.exit(main())
+"#;
+
+/// A running interpreter; it ends with this.
+pub(super) struct Worker {
+    child: Child,
+    lines: Receiver<std::io::Result<String>>,
+}
+
+/// What comes next.
+pub(super) enum Said {
+    Message(Message),
+    /// The deadline has passed; the interpreter was stopped.
+    Nothing,
+    /// It has ended, like this.
+    Ended(String),
+}
+
+impl Worker {
+    /// Starts an interpreter with a request.
+    pub(super) fn start(python: &OsStr, request: &Value) -> Result<Self> {
+        let spawned = Command::new(python).arg("-c").arg(PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = spawned.map_err(|error| {
+            let (name, advice) =
+                (python.to_string_lossy(), "name a Python that has the package stackline with --python");
+            let what = if error.kind() == ErrorKind::NotFound { "not found".to_owned() } else { error.to_string() };
+            wrong_use(format!("cannot start {name} to run rules: {what}; {advice} or STACKLINE_PYTHON"))
+        })?;
+        let (sender, lines) = channel();
+        if let Some(out) = child.stdout.take() {
+            std::thread::spawn(move || {
+                for line in BufReader::new(out).lines() {
+                    // Nobody listens any more once it is stopped.
+                    if sender.send(line).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        if let Some(mut input) = child.stdin.take() {
+            let sent = input.write_all(request.to_string().as_bytes());
+            // One that ended before it read tells why by itself.
+            if let Err(error) = sent.or_else(|e| if e.kind() == ErrorKind::BrokenPipe { Ok(()) } else { Err(e) }) {
+                return Err(error).context("cannot tell the interpreter which rules to run");
+            }
+        }
+        Ok(Self { child, lines })
+    }
+
+    /// Waits for the next message, to a deadline if there is one.
+    pub(super) fn next(&mut self, deadline: Option<Instant>) -> Result<Said> {
+        let line = match deadline {
+            Some(deadline) => self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())),
+            None => self.lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match line {
+            Ok(line) => {
+                let line = line.context("cannot read what rules found")?;
+                let message = serde_json::from_str(&line).map_err(|error| not_understood(&line, &error))?;
+                Ok(Said::Message(message))
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                self.stop();
+                Ok(Said::Nothing)
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                let ended = self.child.wait().context("cannot learn how the interpreter of rules ended")?;
+                Ok(Said::Ended(ended.to_string()))
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn not_understood(line: &str, error: &serde_json::Error) -> anyhow::Error {
+    let begin: String = line.chars().take(120).collect();
+    anyhow!(
+        "the Python package said what this program does not understand ({error}): {begin}; is it of another version?"
+    )
+}

@@ -1,0 +1,201 @@
+//! Calling context trees for Python.
+
+use crate::call_nodes::{Held, NativeCallNode, NativeCallNodes, Rows};
+use crate::critical_path::position;
+use crate::errors::analysis_error;
+use crate::run::NativeRun;
+use crate::worker::quiet;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stackline_analyze::Scope;
+use stackline_analyze::calls::{CallIndex, CallValue, Measure, Part, TraceCalls, trace_calls};
+use stackline_engine::Watch;
+use stackline_model::{CallFrameKind, CallNodeId, CallTree};
+use std::sync::Arc;
+
+/// The calls of one trace of a run. Steps include both ends.
+#[pyfunction]
+#[pyo3(signature = (run, rank, steps))]
+pub(crate) fn call_tree(
+    py: Python<'_>,
+    run: &Bound<'_, NativeRun>,
+    rank: Option<i64>,
+    steps: Option<(i64, i64)>,
+) -> PyResult<NativeCallTree> {
+    let run = run.get();
+    let at = position(py, run, rank)?;
+    let scope = Scope { steps };
+    let checked = stackline_engine::check_steps(std::slice::from_ref(&run.set.traces[at]), &scope);
+    checked.map_err(|e| crate::errors::engine_error(py, &e, std::path::Path::new("")))?;
+    let set = Arc::clone(&run.set);
+    let held = quiet(py, &Watch::new(), move || {
+        let TraceCalls { tree, events, steps } = trace_calls(&set.traces[at], &scope);
+        Held { index: CallIndex::new(tree, steps), events, set, at }
+    })?;
+    Ok(NativeCallTree(Arc::new(held)))
+}
+
+/// Who called what, and what that took: see the package's documentation. Immutable.
+#[pyclass(frozen, name = "CallTree", module = "stackline")]
+pub(crate) struct NativeCallTree(Arc<Held>);
+
+impl NativeCallTree {
+    fn nodes_of(&self, rows: Vec<CallNodeId>) -> NativeCallNodes {
+        NativeCallNodes { held: Arc::clone(&self.0), rows: Rows::Some(rows) }
+    }
+}
+
+#[pymethods]
+impl NativeCallTree {
+    /// The node that holds all others: its times are those of the whole tree.
+    #[getter]
+    fn root(&self) -> NativeCallNode {
+        NativeCallNode { held: Arc::clone(&self.0), at: CallTree::ROOT }
+    }
+
+    /// All nodes but the root, callers first.
+    #[getter]
+    fn nodes(&self) -> NativeCallNodes {
+        NativeCallNodes { held: Arc::clone(&self.0), rows: Rows::All }
+    }
+
+    /// Operations of GPUs: kernels, copies and fills, by the call path that launched them.
+    #[getter]
+    fn kernels(&self) -> NativeCallNodes {
+        self.nodes_of(self.0.index.of_kind(CallFrameKind::Kernel))
+    }
+
+    /// Operators that no other operator called.
+    #[getter]
+    fn operators(&self) -> NativeCallNodes {
+        self.nodes_of(self.0.index.operators())
+    }
+
+    /// Steps that the tree is about; 0 if the trace has none.
+    #[getter]
+    fn steps(&self) -> usize {
+        self.0.index.steps
+    }
+
+    /// What ``time`` of a node is: ``"gpu_time"`` where there are GPU operations, else ``"cpu_time"``.
+    #[getter]
+    fn metric(&self) -> &'static str {
+        if self.0.index.has_gpu_time() { "gpu_time" } else { "cpu_time" }
+    }
+
+    /// Whether anything runs backward or updates parameters; else it is inference.
+    #[getter]
+    fn is_training(&self) -> bool {
+        self.0.index.is_training()
+    }
+
+    /// Nodes whose call path fits a pattern, such as ``**/train_step/**/aten::conv*``.
+    fn search(&self, py: Python<'_>, pattern: &str) -> PyResult<NativeCallNodes> {
+        self.0.index.search(pattern).map(|rows| self.nodes_of(rows)).map_err(|reason| analysis_error(py, &reason))
+    }
+
+    /// Nodes that are called so many times or more for each call of their caller.
+    #[pyo3(signature = (at_least=10))]
+    fn loops(&self, at_least: u64) -> NativeCallNodes {
+        self.nodes_of(self.0.index.loops(at_least.max(1)))
+    }
+
+    /// Operators by name, most time first: each with all that it called, wherever no other operator called it.
+    fn by_operator<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let totals = self.0.index.by_operator().into_iter().map(|(name, total)| {
+            let phases = total.phases.into_iter().map(|(phase, ns)| (phase.to_owned(), ns)).collect();
+            (name.to_owned(), NativeCallTotals::new([total.time, total.gpu, total.cpu], total.calls, phases))
+        });
+        by_time(py, totals.collect())
+    }
+
+    /// Time by phase of training, most first: ``forward``, ``loss``, ``backward``, ``update``, ``data_load`` ...
+    fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let phases = self.0.index.by_phase().into_iter();
+        let totals = phases.map(|(phase, values)| {
+            (phase.to_owned(), NativeCallTotals::new(values, 0, vec![(phase.to_owned(), values[0].sum)]))
+        });
+        by_time(py, totals.collect())
+    }
+
+    /// Number of nodes, without the root.
+    fn __len__(&self) -> usize {
+        self.0.index.len().saturating_sub(1)
+    }
+
+    fn __repr__(&self) -> String {
+        let time = self.0.index.value(Measure::Time, Part::All, CallTree::ROOT).sum;
+        let (nodes, steps) = (self.__len__(), self.steps());
+        format!("<CallTree of {nodes} nodes, {steps} steps, {:.3} ms of {}>", time as f64 / 1e6, self.metric())
+    }
+}
+
+fn by_time<'py>(py: Python<'py>, mut totals: Vec<(String, NativeCallTotals)>) -> PyResult<Bound<'py, PyDict>> {
+    totals.sort_by(|(a, x), (b, y)| (y.values[0].sum, a).cmp(&(x.values[0].sum, b)));
+    let dict = PyDict::new(py);
+    for (name, total) in totals {
+        dict.set_item(name, Py::new(py, total)?)?;
+    }
+    Ok(dict)
+}
+
+/// What many nodes took together. Immutable.
+#[pyclass(frozen, name = "CallTotals", module = "stackline")]
+pub(crate) struct NativeCallTotals {
+    values: [CallValue; 3],
+    calls: u64,
+    phases: Vec<(String, u64)>,
+}
+
+impl NativeCallTotals {
+    fn new(values: [CallValue; 3], calls: u64, phases: Vec<(String, u64)>) -> Self {
+        Self { values, calls, phases }
+    }
+}
+
+#[pymethods]
+impl NativeCallTotals {
+    /// GPU time where there are GPU operations, else CPU time, in ns.
+    #[getter]
+    fn time(&self) -> u64 {
+        self.values[0].sum
+    }
+
+    /// Time of GPUs in ns.
+    #[getter]
+    fn gpu_time(&self) -> u64 {
+        self.values[1].sum
+    }
+
+    /// Time of threads in ns, waits included.
+    #[getter]
+    fn cpu_time(&self) -> u64 {
+        self.values[2].sum
+    }
+
+    /// How many GPU operations (or spans) ``time`` is the sum of.
+    #[getter]
+    fn count(&self) -> u64 {
+        self.values[0].count
+    }
+
+    /// Calls of the operator; 0 of phases.
+    #[getter]
+    fn calls(&self) -> u64 {
+        self.calls
+    }
+
+    /// ``time`` by phase of training, in ns.
+    #[getter]
+    fn phases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for (phase, ns) in &self.phases {
+            dict.set_item(phase, ns)?;
+        }
+        Ok(dict)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<CallTotals {:.3} ms, {} calls>", self.time() as f64 / 1e6, self.calls)
+    }
+}

@@ -1,0 +1,390 @@
+"""Rules of your own: what to look for in a run, written in Python."""
+
+from __future__ import annotations
+
+import contextvars
+import importlib.metadata
+import importlib.util
+import inspect
+import math
+import os
+import re
+import sys
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from . import _native
+from ._errors import AnalysisError
+from ._native import CallNode
+from ._what_if import Prediction
+
+Function = TypeVar("Function", bound=Callable[..., object])
+Gain = int | float | tuple[float, float, float] | Prediction | None
+PathLike = str | os.PathLike[str]
+
+ENTRY_POINTS = "stackline.rules"
+"""Group of the entry points by which packages bring rules."""
+
+_EVENTS = 10_000
+"""Events that a finding names at most: how many there are stands in its evidence."""
+_NAME = 48
+"""Characters of the name of a node that are shown: those of kernels can be thousands."""
+_ATTRIBUTE = "__stackline_rule__"
+_PARAMETERS = ("call_tree", "run", "flag_issue", "rank", "steps")
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A registered rule: what :func:`rule` makes of a function."""
+
+    code: str
+    name: str
+    about: str
+    advice: str
+    needs: tuple[str, ...]
+    function: Callable[..., object]
+    wants: tuple[str, ...]
+    source: str
+
+
+@dataclass
+class Finding:
+    """What a rule found: made by :func:`flag_issue`, or by yourself and then yielded or returned by the rule.
+
+    ``node`` says where it is, unless ``file``, ``line``, ``function``, ``module`` or ``operator`` do. ``gain`` and the others
+    are as in :func:`flag_issue`.
+    """
+
+    message: str
+    node: CallNode | None = None
+    gain: Gain = None
+    evidence: Mapping[str, float | tuple[float, str]] = field(default_factory=dict)
+    confidence: str = "medium"
+    support: str = "exact"
+    file: str | None = None
+    line: int | None = None
+    function: str | None = None
+    module: str | None = None
+    operator: str | None = None
+
+
+def rule(
+    *,
+    code: str,
+    name: str | None = None,
+    needs: str | Sequence[str] = (),
+    advice: str = "",
+    about: str | None = None,
+) -> Callable[[Function], Function]:
+    """Makes a function a rule that ``stackline findings --rules FILE`` and :meth:`Run.findings` run.
+
+    The function's parameters say by their names what it is given, in any order: ``call_tree`` (:class:`CallTree`), ``run``
+    (:class:`Run`), ``flag_issue`` (:func:`flag_issue`), ``rank`` and ``steps`` (what was asked for, ``None`` for no choice).
+    It calls :func:`flag_issue`, or yields or returns :class:`Finding` objects.
+
+    ``code``: stable and of its own, such as ``MY001``; codes such as ``SL001`` are built-in rules'. ``name``: in words; by default
+    that of the function. ``needs``: what a trace must hold (``gpu_work``, ``python_frames``, ``steps`` …: see
+    docs/findings/python-rules.md); where it is missing the rule is listed as not checked. ``advice``: what to do. ``about``: what
+    it finds, in a line; by default the first line of the docstring.
+    """
+    wanted = (needs,) if isinstance(needs, str) else tuple(needs)
+    _check_code(code)
+    _check_needs(code, wanted)
+
+    def register(function: Function) -> Function:
+        if not inspect.isfunction(inspect.unwrap(function)):
+            raise AnalysisError(f"{code}: @stackline.rule is for functions")
+        title = name or function.__name__.strip("_").replace("_", "-")
+        doc = (inspect.getdoc(function) or "").strip().split("\n")[0]
+        place = inspect.unwrap(function).__code__
+        source = f"{place.co_filename}:{place.co_firstlineno}"
+        wants = _wants(code, function)
+        made = Rule(code, title, about or doc or title, advice, wanted, function, wants, source)
+        setattr(function, _ATTRIBUTE, made)
+        loading = _loading.get()
+        if loading is not None:
+            loading.append(made)
+        return function
+
+    return register
+
+
+_loading: contextvars.ContextVar[list[Rule] | None] = contextvars.ContextVar("stackline_loading", default=None)
+
+
+def _check_code(code: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_-]+", code):
+        raise AnalysisError(f"{code!r} is no code of a rule; write letters and digits, such as MY001")
+    if re.fullmatch(r"SL\d+", code, re.IGNORECASE):
+        raise AnalysisError(f"codes such as {code} are those of built-in rules; choose another, such as MY001")
+
+
+def _check_needs(code: str, wanted: Iterable[str]) -> None:
+    known = [name for name, _ in _native.needs()]
+    for need in wanted:
+        if need not in known:
+            raise AnalysisError(f"{code} needs {need!r}, which nothing is; there are {', '.join(known)}")
+
+
+def _wants(code: str, function: Callable[..., object]) -> tuple[str, ...]:
+    parameters = inspect.signature(function).parameters.values()
+    wants = [p.name for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    for parameter in wants:
+        if parameter not in _PARAMETERS:
+            raise AnalysisError(f"{code} wants {parameter!r}; a rule can have {', '.join(_PARAMETERS)}")
+    return tuple(wants)
+
+
+_flagged: contextvars.ContextVar[list[Finding] | None] = contextvars.ContextVar("stackline_flagged", default=None)
+
+
+def flag_issue(
+    node: CallNode | None,
+    message: str,
+    *,
+    gain: Gain = None,
+    evidence: Mapping[str, float | tuple[float, str]] | None = None,
+    confidence: str = "medium",
+    support: str = "exact",
+) -> Finding:
+    """Makes a finding, within a rule: where ``node`` is in the program (``None``: all of it), and what is wrong there. The name of
+    the node is added to the message.
+
+    ``gain``: what mending it would save: nanoseconds a step, ``(least, likely, most)`` of them, or what :meth:`Run.what_if`
+    predicts, whose edits are then replayed together with those of other findings. Without one the finding comes after all
+    that have one. ``evidence``: numbers to show, each alone or with its unit: ``{"registers": 24, "stalled": (61.0, "%")}``.
+    ``confidence`` that the change helps: ``"high"``, ``"medium"`` or ``"low"``. ``support``: whether records say so:
+    ``"exact"``, ``"partial"`` or ``"inferred"``.
+    """
+    flagged = _flagged.get()
+    if flagged is None:
+        raise AnalysisError("flag_issue is for rules: call it within a function that has @stackline.rule")
+    finding = Finding(message, node, gain, dict(evidence or {}), confidence, support)
+    _check(finding)  # What makes no sense is raised here, in the line that says it.
+    flagged.append(finding)
+    return finding
+
+
+def rule_message(made: Rule) -> dict[str, Any]:
+    """What there is to know of a rule, as a message."""
+    told = {"code": made.code, "name": made.name, "about": made.about, "advice": made.advice, "source": made.source}
+    return {"type": "rule", **told}
+
+
+def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], None]) -> None:
+    """Runs a rule; each of its findings goes to ``keep`` once, in order."""
+    flagged: list[Finding] = []
+    token = _flagged.set(flagged)
+    try:
+        result = made.function(**{name: given[name] for name in made.wants})
+        for finding in _findings(result):
+            if not any(finding is known for known in flagged):
+                flagged.append(finding)
+    finally:
+        _flagged.reset(token)
+        for finding in flagged:
+            keep(finding)
+
+
+def _findings(result: object) -> Iterator[Finding]:
+    if result is None:
+        return
+    if isinstance(result, Finding):
+        yield result
+        return
+    if not isinstance(result, Iterable):
+        raise TypeError(f"a rule yields or returns stackline.Finding objects, not {type(result).__name__}")
+    for finding in result:
+        if not isinstance(finding, Finding):
+            raise TypeError(f"a rule yields or returns stackline.Finding objects, not {type(finding).__name__}")
+        yield finding
+
+
+def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
+    """A finding as a message (see crates/analyze/src/findings/others.rs)."""
+    _check(finding)
+    node = finding.node
+    place = node.place if node is not None else (None, None, None, None, None)
+    own = (finding.file, finding.line, finding.function, finding.module, finding.operator)
+    if finding.file is not None:
+        place = (None, None, None, *place[3:])
+    file, line, function, module, operator = (mine if mine is not None else its for mine, its in zip(own, place, strict=True))
+    gain, edits = _gain(finding.gain)
+    evidence: dict[str, float | tuple[float, str]] = {}
+    if node is not None:
+        what, time = ("GPU time", node.gpu_time) if node.gpu_time else ("CPU time", node.cpu_time)
+        evidence = {f"{what}, a step": (time / max(steps, 1) / 1e3, "µs"), "calls": node.calls}
+    evidence.update(finding.evidence)
+    return {
+        "type": "found",
+        "code": code,
+        "title": _title(finding),
+        "file": file,
+        "line": line,
+        "function": function,
+        "module": module,
+        "operator": operator,
+        "events": node.events[:_EVENTS] if node is not None else [],
+        "facts": [_fact(name, value) for name, value in evidence.items()],
+        "support": finding.support,
+        "confidence": finding.confidence,
+        "gain": gain,
+        "edits": edits,
+    }
+
+
+_SUPPORT, _CONFIDENCE, _UNITS = _native.finding_words()
+
+
+def _check(finding: Finding) -> None:
+    """Raises if the program would not understand it."""
+    if not str(finding.message).strip():
+        raise AnalysisError("a finding says what is wrong: its message is empty")
+    if finding.node is not None and not isinstance(finding.node, CallNode):
+        raise AnalysisError(f"node is {finding.node!r}; give a node of the call tree, or None")
+    for name in ("file", "function", "module", "operator"):
+        if not isinstance(getattr(finding, name), (str, type(None))):
+            raise AnalysisError(f"{name} is {getattr(finding, name)!r}; give a text")
+    if finding.line is not None and not (isinstance(finding.line, int) and 1 <= finding.line < 2**32):
+        raise AnalysisError(f"line is {finding.line!r}; lines count from 1")
+    for what, word, known in (("support", finding.support, _SUPPORT), ("confidence", finding.confidence, _CONFIDENCE)):
+        if word not in known:
+            raise AnalysisError(f"there is no {what} {word!r}; there are {', '.join(known)}")
+    _gain(finding.gain)
+    for name, value in finding.evidence.items():
+        _fact(name, value)
+
+
+def _title(finding: Finding) -> str:
+    """The message, with the name of its node: many nodes have one place."""
+    message, name = " ".join(str(finding.message).split()), finding.node.name if finding.node is not None else ""
+    if not name or name in message:
+        return message
+    short = name if len(name) <= _NAME else f"{name[:_NAME].rstrip()}…"
+    return f"{message} ({short})"
+
+
+def _gain(gain: Gain) -> tuple[tuple[int, int, int] | None, list[str]]:
+    if gain is None:
+        return None, []
+    if isinstance(gain, Prediction):
+        return None, [text for text, _ in gain.edits]
+    bounds = gain if isinstance(gain, tuple) else (gain, gain, gain)
+    if len(bounds) != 3 or not all(_is_number(value) and abs(value) < 2**61 for value in bounds):
+        raise AnalysisError(f"gain is {gain!r}; give ns per step, (least, likely, most) of them, or what run.what_if returns")
+    least, likely, most = (round(value) for value in bounds)
+    if not least <= likely <= most:
+        raise AnalysisError(f"gain is {gain!r}; the least comes first, the most last")
+    return (least, likely, most), []
+
+
+def _fact(name: str, value: float | tuple[float, str]) -> dict[str, Any]:
+    number, unit = value if isinstance(value, tuple) else (value, "")
+    if unit not in _UNITS:
+        raise AnalysisError(f"evidence {name!r} is in {unit!r}; units are {', '.join(filter(None, _UNITS))}, or none")
+    if not _is_number(number):
+        raise AnalysisError(f"evidence {name!r} is {value!r}; give a number, or a number and its unit")
+    return {"name": str(name), "value": float(number), "unit": unit}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def load_rules(*sources: PathLike) -> list[Callable[..., object]]:
+    """The rules of Python files, or, without any, those that installed packages bring (entry points of the group
+    ``stackline.rules``: each a rule, or a module or list of rules).
+
+    Raises :class:`AnalysisError` if a file cannot be understood, or has no rules; and what it raises itself.
+    """
+    if not sources:
+        return [made.function for made in _entry_points()]
+    return [made.function for source in sources for made in rules_of_file(os.fspath(source))]
+
+
+def _entry_points() -> Iterator[Rule]:
+    for point in sorted(importlib.metadata.entry_points(group=ENTRY_POINTS), key=lambda point: (point.name, point.value)):
+        try:
+            loaded = point.load()
+        except Exception as error:
+            raise AnalysisError(f"the entry point {point.name} = {point.value} cannot be loaded: {error}") from error
+        values = vars(loaded).values() if isinstance(loaded, types.ModuleType) else loaded
+        rules = _registered(values if isinstance(values, Iterable) else [values])
+        if not rules:
+            raise AnalysisError(f"the entry point {point.name} = {point.value} has no rules: functions with @stackline.rule")
+        yield from rules
+
+
+def rules_of_source(source: str) -> list[Rule]:
+    """Those of a file, or those of entry points for ``entry-points``."""
+    return list(_entry_points()) if source == "entry-points" else rules_of_file(source)
+
+
+def rules_of_file(path: str) -> list[Rule]:
+    """Runs a file and returns the rules in it, in the order in which it makes them."""
+    if not os.path.isfile(path):
+        raise AnalysisError(f"{path}: there is no such file of rules")
+    stem = re.sub(r"\W", "_", os.path.splitext(os.path.basename(path))[0])
+    module_name = f"_stackline_rules_{stem}_{abs(hash(os.path.abspath(path))):x}"
+    spec = importlib.util.spec_from_loader(module_name, loader=None, origin=path)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__file__ = path
+    folder = os.path.dirname(os.path.abspath(path))
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # As for a script: it may import what lies beside it.
+    made: list[Rule] = []
+    token = _loading.set(made)
+    try:
+        sys.modules[module_name] = module
+        exec(_compiled(path), module.__dict__)
+    finally:
+        _loading.reset(token)
+    known = {one.code for one in made}
+    made += [one for one in _registered(module.__dict__.values()) if one.code not in known]
+    if not made:
+        raise AnalysisError(f"{path}: no rules in it; write @stackline.rule(code=\"MY001\") before a function")
+    return made
+
+
+def _compiled(path: str) -> types.CodeType:
+    try:
+        with open(path, "rb") as file:
+            return compile(file.read(), path, "exec")
+    except SyntaxError as error:
+        raise AnalysisError(f"{path}:{error.lineno or 1}: syntax error: {error.msg}") from error
+    except (ValueError, OSError) as error:
+        raise AnalysisError(f"{path}: cannot be read: {error}") from error
+
+
+def _registered(values: Iterable[object]) -> list[Rule]:
+    made = [getattr(value, _ATTRIBUTE, None) for value in values]
+    return [one for one in made if isinstance(one, Rule)]
+
+
+def resolved(rules: Iterable[Callable[..., object] | PathLike]) -> list[Rule]:
+    """Functions and files of rules as rules, their codes told apart."""
+    made: list[Rule] = []
+    for given in rules:
+        if isinstance(given, (str, os.PathLike)):
+            made += rules_of_file(os.fspath(given))
+        elif one := _registered([given]):
+            made += one
+        else:
+            raise AnalysisError(f"{given!r} is no rule; give functions with @stackline.rule, or files of them")
+    check_codes(made)
+    return made
+
+
+def check_codes(rules: Iterable[Rule]) -> None:
+    """Raises if two rules have one code."""
+    known: dict[str, Rule] = {}
+    for one in rules:
+        other = known.setdefault(one.code.upper(), one)
+        if other is not one:
+            raise AnalysisError(f"two rules have the code {one.code}: {other.source} and {one.source}")
+
+
+__all__ = ["Finding", "flag_issue", "load_rules", "rule"]

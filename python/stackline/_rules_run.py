@@ -1,0 +1,163 @@
+"""Runs rules over a run: each with a time limit, and whatever one of them does, the others still look."""
+
+from __future__ import annotations
+
+import json
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from . import _native, _rules
+from ._rules import Finding, Rule
+
+if TYPE_CHECKING:
+    from ._run import Run
+
+Tell = Callable[[dict[str, Any]], None]
+TIMEOUT = 30.0
+"""Seconds that a rule has, unless the user says otherwise."""
+
+
+MOST = 1000
+"""Findings of a rule that are kept."""
+
+
+class RuleTimeout(BaseException):
+    """Raised within what takes too long. No ``Exception``: rules that catch all of these are stopped, too."""
+
+
+class Limit:
+    """Stops the Python code in its block after some seconds, from another thread, again and again until it ends.
+
+    Code that is stuck outside of Python only ends with its process.
+    """
+
+    _AGAIN = 0.5
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._target = threading.get_ident()
+
+    def __enter__(self) -> None:
+        threading.Thread(target=self._watch, name="stackline-limit", daemon=True).start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        with self._lock:
+            self._over.set()
+            _raise_in(self._target, None)
+
+    def _watch(self) -> None:
+        patience = self._seconds
+        while not self._over.wait(patience):
+            with self._lock:
+                if not self._over.is_set():
+                    _raise_in(self._target, RuleTimeout)
+            patience = self._AGAIN
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    import ctypes
+
+    raised: Any = ctypes.py_object(error) if error is not None else None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
+
+
+def run_rules(
+    run: Run,
+    rules: Iterable[Rule],
+    tell: Tell,
+    *,
+    rank: int | None,
+    steps: tuple[int, int] | None,
+    timeout: float,
+) -> None:
+    """Runs rules one after the other and tells what they find, as messages."""
+    trees: list[_native.CallTree] = []
+
+    def tree() -> _native.CallTree:
+        if not trees:
+            trees.append(_native.call_tree(run._native, rank, steps))
+        return trees[0]
+
+    needed = list(rules)
+    wanted = sorted({need for one in needed for need in one.needs})
+    missing = set(_native.missing_needs(run._native, rank, wanted)) if wanted else set()
+    for one in needed:
+        lacks = [need for need in one.needs if need in missing]
+        if "call_tree" in one.wants and not lacks:
+            tree()  # Not part of the rule's time.
+        tell({"type": "begin", "code": one.code})
+        if lacks:
+            tell({"type": "missing", "code": one.code, "need": lacks[0]})
+        else:
+            given: dict[str, object] = {"run": run, "rank": rank, "steps": steps, "flag_issue": _rules.flag_issue}
+            if "call_tree" in one.wants:
+                given["call_tree"] = tree()
+            _run_rule(one, given, tell, tree().steps if "call_tree" in one.wants else 0, timeout)
+        tell({"type": "end", "code": one.code})
+
+
+def own_findings(
+    run: Run, rules: list[Rule], *, rank: int | None, steps: tuple[int, int] | None, timeout: float
+) -> list[str]:
+    """What rules of the user's own say of a run, as messages; a warning for each that fails."""
+    if not rules:
+        return []
+    messages = [_rules.rule_message(one) for one in rules]
+    run_rules(run, rules, messages.append, rank=rank, steps=steps, timeout=timeout)
+    for message in messages:
+        if message["type"] == "failed":
+            text = f"rule {message['code']}: {message['reason']}\n{message['traceback'] or ''}"
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+    return [json.dumps(message, allow_nan=False) for message in messages]
+
+
+def _run_rule(one: Rule, given: dict[str, object], tell: Tell, steps: int, timeout: float) -> None:
+    found: list[Finding] = []
+    failed: dict[str, Any] | None = None
+    try:
+        with Limit(timeout):
+            _rules.found_by(one, given, found.append)
+    except RuleTimeout as error:
+        text, place = trace_of(error)
+        reason = f"it did not end in {timeout:g} s and was stopped{place} (--rule-timeout)"
+        failed = {"type": "failed", "code": one.code, "reason": reason, "traceback": text}
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: B036 - whatever a rule raises, SystemExit included, the others look
+        failed = failure(one.code, error)
+    if len(found) > MOST:
+        reason = f"it found {len(found):,} issues, of which the first {MOST:,} are kept: let it say less"
+        failed = failed or {"type": "failed", "code": one.code, "reason": reason, "traceback": None}
+    try:
+        for finding in found[:MOST]:
+            tell(_rules.to_message(one.code, finding, steps))
+    except Exception as error:
+        failed = failed or failure(one.code, error)
+    if failed is not None:
+        tell(failed)
+
+
+def failure(code: str, error: BaseException) -> dict[str, Any]:
+    """The message that a rule raised."""
+    text, place = trace_of(error)
+    said = " ".join(str(error).split())
+    reason = f"it raised {type(error).__name__}{f': {said}' if said else ''}{place}"
+    return {"type": "failed", "code": code, "reason": reason, "traceback": text}
+
+
+def trace_of(error: BaseException) -> tuple[str, str]:
+    """The traceback without what is ours, and where in the rule's own code it came from: `` (my_rules.py:12)``."""
+    ours = (__file__, _rules.__file__, "<frozen runpy>")
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours and trace.tb_next is not None:
+        trace = trace.tb_next
+    text = "".join(traceback.format_exception(type(error), error, trace))
+    theirs = [frame for frame in traceback.extract_tb(trace) if frame.filename not in ours]
+    place = f" ({theirs[-1].filename}:{theirs[-1].lineno})" if theirs else ""
+    return text, place

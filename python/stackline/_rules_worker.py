@@ -1,0 +1,75 @@
+"""What ``stackline findings --rules`` starts: runs rules in an interpreter of its own and tells the program, line by line.
+
+A request (JSON) comes by standard input; messages (crates/analyze/src/findings/others.rs) go to what was standard output.
+Whatever rules print goes to standard error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, TextIO
+
+from . import _rules, _rules_run
+from ._errors import AnalysisError, StacklineError
+from ._native import __version__
+from ._run import open as open_run
+
+PROTOCOL = 1
+
+
+def main() -> int:
+    """Answers one request; returns an exit code."""
+    request: dict[str, Any] = json.load(sys.stdin)
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as out:
+        # Rules, and what they call in C, print here.
+        os.dup2(2, 1)
+        return _answer(request, out)
+
+
+def _answer(request: dict[str, Any], out: TextIO) -> int:
+    def tell(message: dict[str, Any]) -> None:
+        out.write(json.dumps(message, allow_nan=False) + "\n")
+        out.flush()
+
+    tell({"type": "hello", "protocol": PROTOCOL, "version": __version__})
+    try:
+        rules = _loaded(request, tell)
+    except AnalysisError as error:
+        tell({"type": "refused", "reason": str(error), "input": False})
+        return 1
+    tell({"type": "loaded"})
+    try:
+        run = open_run(request["inputs"], threads=request["threads"], progress=False)
+    except (StacklineError, OSError, ValueError) as error:
+        tell({"type": "refused", "reason": str(error), "input": True})
+        return 1
+    rules = [one for one in rules if one.code not in request["skip"]]
+    steps = tuple(request["steps"]) if request["steps"] else None
+    _rules_run.run_rules(run, rules, tell, rank=request["rank"], steps=steps, timeout=request["timeout"])
+    return 0
+
+
+def _loaded(request: dict[str, Any], tell: _rules_run.Tell) -> list[_rules.Rule]:
+    rules: list[_rules.Rule] = []
+    for source in request["rules"]:
+        tell({"type": "loading", "source": source})
+        try:
+            with _rules_run.Limit(request["timeout"]):
+                made = _rules.rules_of_source(source)
+        except AnalysisError:
+            raise
+        except _rules_run.RuleTimeout as error:
+            _, place = _rules_run.trace_of(error)
+            raise AnalysisError(f"{source} was not loaded in {request['timeout']:g} s{place}") from None
+        except Exception as error:
+            text, _ = _rules_run.trace_of(error)
+            raise AnalysisError(f"{source} cannot be loaded:\n{text}") from None
+        except SystemExit as error:
+            raise AnalysisError(f"{source} ends the program (SystemExit: {error}); a file of rules only defines them") from None
+        rules += made
+    _rules.check_codes(rules)
+    for one in rules:
+        tell(_rules.rule_message(one))
+    return rules

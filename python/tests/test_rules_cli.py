@@ -1,0 +1,184 @@
+"""Rules of one's own from the command line: the program starts an interpreter for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from rules_trace import training
+
+HEAD = "import stackline as sl\n"
+GOOD = HEAD + (
+    "@sl.rule(code='MY001', name='mine', advice='Mend it.')\n"
+    "def mine(call_tree):\n"
+    "    '''It is mine.'''\n"
+    "    print('printed')\n"
+    "    for n in call_tree.search('**/aten::item'):\n"
+    "        sl.flag_issue(n, 'flagged', gain=1_000_000)\n"
+)
+
+
+class Program:
+    """Runs `stackline findings` over the trace."""
+
+    def __init__(self, binary: Path, folder: Path) -> None:
+        self.binary, self.folder, self.trace = binary, folder, training(folder)
+
+    def __call__(self, *arguments: str, code: int = 0, python: str = sys.executable) -> subprocess.CompletedProcess[str]:
+        command = [str(self.binary), "findings", str(self.trace), "--python", python, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=self.folder)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    def json(self, *arguments: str, code: int = 0) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self(*arguments, "--format", "json", code=code).stdout)
+        return document
+
+    def write(self, name: str, text: str) -> str:
+        (self.folder / name).write_text(text)
+        return name
+
+
+@pytest.fixture
+def findings(cli: Path, tmp_path: Path) -> Program:
+    return Program(cli, tmp_path)
+
+
+def rows(document: dict[str, Any], table: str = "findings") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = document["tables"][table]["rows"]
+    return found
+
+
+def test_findings_of_rules_are_in_all_outputs(findings: Program) -> None:
+    rules = ["--rules", findings.write("my_rules.py", GOOD)]
+    done = findings(*rules)
+    assert "train.py:5 in train_step  gains 1000 µs a step" in done.stdout and "MY001 mine: flagged" in done.stdout
+    assert "Do: Mend it." in done.stdout and "CPU time, a step 500 µs; calls 3 (exact, confidence medium; gain as its" in done.stdout
+    assert "printed" not in done.stdout and "printed" in done.stderr
+    first = rows(findings.json(*rules))[0]
+    assert (first["code"], first["gain_ns"], first["method"], first["area"]) == ("MY001", 1_000_000, "rule", "own")
+    assert "MY001,mine,own,flagged (aten::item),train.py,5" in findings(*rules, "--format", "csv").stdout
+    assert "MY001 flagged" in findings(*rules, "--as", "markdown").stdout
+    sarif = json.loads(findings(*rules, "--as", "sarif").stdout)["runs"][0]
+    described = sarif["tool"]["driver"]["rules"][-1]
+    assert (described["id"], described["shortDescription"]["text"]) == ("MY001", "It is mine.")
+    assert (sarif["results"][0]["ruleId"], sarif["results"][0]["ruleIndex"]) == ("MY001", len(sarif["tool"]["driver"]["rules"]) - 1)
+    cases = {case.get("name"): case for case in ElementTree.fromstring(findings(*rules, "--as", "junit").stdout).iter("testcase")}
+    assert cases["MY001 mine"].find("failure") is not None
+
+
+def test_what_else_findings_have_is_theirs_too(findings: Program) -> None:
+    rules = ["--rules", findings.write("my_rules.py", GOOD)]
+    (findings.folder / "before.json").write_text(findings(*rules, "--format", "json").stdout)
+    changes = rows(findings.json(*rules, "--baseline", "before.json"))
+    assert {row["change"] for row in changes} == {"same"} and "MY001" in {row["code"] for row in changes}
+    findings(*rules, "--fail-on", "gain>5%", code=4)
+    assert [row["code"] for row in findings.json(*rules, "--ignore", findings.write("ignore", "mine\n"))["ignored"]] == ["MY001"]
+    done = findings(*rules, "--ignore", findings.write("ignore", "MY002\n"), code=2)
+    assert "there is no finding \"MY002\"" in done.stderr and "MY001" in done.stderr
+    findings.write("train.py", "\n\n\n\ndef train_step():  # stackline: ignore[MY001]\n")
+    assert findings.json(*rules)["ignored"][0]["by"] == "comment at train.py:5"
+    assert "MY001" not in {row["code"] for row in rows(findings.json("--top", "0"))}
+
+
+def test_gains_by_what_if_are_replayed(findings: Program) -> None:
+    text = HEAD + (
+        "@sl.rule(code='MY001')\ndef f(run, call_tree, rank, steps):\n    assert rank is None and steps == (1, 2)\n"
+        "    sl.flag_issue(None, 'x', gain=run.what_if('scale kernel:Index* 0.1', steps=steps))\n"
+    )
+    found = rows(findings.json("--rules", findings.write("r.py", text), "--steps", "1..2"))
+    [row] = [row for row in found if row["code"] == "MY001"]
+    assert row["method"] == "replay" and row["edits"] == "scale kernel:Index* 0.1" and row["gain_ns"] > 0
+
+
+FAILING = HEAD + (
+    "import os, time\n"
+    "@sl.rule(code='MY001')\ndef raises(call_tree):\n    sl.flag_issue(None, 'before')\n    1 / 0\n"
+    "@sl.rule(code='MY002')\ndef loops():\n    while True: pass\n"
+    "@sl.rule(code='MY003')\ndef stuck():\n    time.sleep(1000)\n"
+    "@sl.rule(code='MY004')\ndef dies():\n    os._exit(7)\n"
+    "@sl.rule(code='MY005', needs='collectives')\ndef lacks(): ...\n"
+    "@sl.rule(code='MY006')\ndef works():\n    sl.flag_issue(None, 'fine')\n"
+)
+
+
+def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
+    rules = ["--rules", findings.write("bad_rules.py", FAILING), "--rule-timeout", "0.5"]
+    document = findings.json(*rules)
+    assert [row["title"] for row in rows(document) if row["code"].startswith("MY")] == ["before", "fine"]
+    unchecked = {row["code"]: row for row in rows(document, "not_checked")}
+    assert unchecked["MY001"]["missing"] == "it raised ZeroDivisionError: division by zero (bad_rules.py:6)"
+    assert unchecked["MY001"]["traceback"].startswith("Traceback") and "line 6, in raises" in unchecked["MY001"]["traceback"]
+    assert unchecked["MY002"]["missing"].startswith("it did not end in 0.5 s and was stopped (bad_rules.py:9)")
+    assert unchecked["MY003"]["missing"].startswith("it did not end in 0.5 s and was stopped")
+    assert unchecked["MY004"]["missing"].startswith("it ended its interpreter") and "7" in unchecked["MY004"]["missing"]
+    assert unchecked["MY005"]["missing"] == "the trace has no collectives"
+    shown = findings(*rules)
+    assert "Not checked: MY001: it raised ZeroDivisionError" in shown.stdout and "  1 / 0" in shown.stdout
+    assert "MY006 works: fine" in shown.stdout
+    sarif = findings(*rules, "--as", "sarif")
+    told = json.loads(sarif.stdout)["runs"][0]["invocations"][0]["toolExecutionNotifications"]
+    assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004"]
+    assert "rule MY001: it raised ZeroDivisionError" in sarif.stderr
+    junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
+    errors = {case.get("name"): case.find("error") for case in junit.iter("testcase")}
+    assert "Traceback" in (getattr(errors["MY001 raises"], "text", "") or "") and errors["MY006 works"] is None
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ({"a.py": "x = 1\ndef f(:\n"}, "a.py:2: syntax error"),
+        ({"a.py": "x = 1\n"}, "a.py: no rules in it"),
+        ({"a.py": "import nothing_of_this_name\n"}, "No module named 'nothing_of_this_name'"),
+        ({"a.py": "x = 1\nint('a')\n"}, "line 2, in <module>"),
+        ({"a.py": "import sys\nsys.exit(0)\n"}, "a.py ends the program"),
+        ({"a.py": "while True: pass\n"}, "a.py was not loaded in 0.5 s"),
+        ({"a.py": GOOD, "b.py": GOOD}, "two rules have the code MY001: a.py:2 and b.py:2"),
+        ({"a.py": GOOD.replace("MY001", "SL001")}, "codes such as SL001 are those of built-in rules"),
+        ({"a.py": GOOD.replace("'MY001'", "'MY001', needs='x'")}, "needs 'x', which nothing is"),
+    ],
+)
+def test_files_that_make_no_sense(findings: Program, files: dict[str, str], said: str) -> None:
+    rules = [argument for name, text in files.items() for argument in ("--rules", findings.write(name, text))]
+    assert said in findings(*rules, "--rule-timeout", "0.5", code=2).stderr
+
+
+def test_wrong_use(findings: Program) -> None:
+    rules = findings.write("my_rules.py", GOOD)
+    assert "missing.py: there is no such file of rules" in findings("--rules", "missing.py", code=2).stderr
+    assert "cannot start ./no-python to run rules: not found" in findings("--rules", rules, code=2, python="./no-python").stderr
+    for bad in ["0", "-1", "x", "nan"]:
+        assert "is no time" in findings("--rules", rules, "--rule-timeout", bad, code=2).stderr
+    findings.trace = Path("-")
+    assert "standard input can be read only once" in findings("--rules", rules, code=2).stderr
+
+
+def test_an_interpreter_without_the_package(findings: Program) -> None:
+    bare = findings.folder / "bare-python"
+    bare.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "$@"\n')
+    bare.chmod(0o755)
+    # A folder of that name is not the package.
+    (findings.folder / "stackline").mkdir()
+    done = findings("--rules", findings.write("my_rules.py", GOOD), code=2, python=str(bare))
+    assert "has no package stackline of this version" in done.stderr and "--python or STACKLINE_PYTHON" in done.stderr
+
+
+def test_the_interpreter_by_variable_and_rules_of_packages(findings: Program, tmp_path: Path) -> None:
+    packages = tmp_path / "packages"
+    info = packages / "packaged_rules-1.0.dist-info"
+    info.mkdir(parents=True)
+    (packages / "packaged_rules.py").write_text(GOOD)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: packaged-rules\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[stackline.rules]\nall = packaged_rules\n")
+    paths = os.pathsep.join([str(packages), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "STACKLINE_PYTHON": sys.executable, "PYTHONPATH": paths}
+    command = [str(findings.binary), "findings", str(findings.trace), "--rules", "entry-points"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0 and "MY001 mine: flagged" in done.stdout, done.stderr
