@@ -18,6 +18,7 @@ from typing import Any
 
 from ._critical_path import CriticalPath, OverlaySummary
 from ._ctda_path import CtdaPath
+from ._diff import diff
 from ._errors import AnalysisError, ReadError, RecordError, StacklineError
 from ._exact_path import ExactPath
 from ._native import __version__
@@ -46,6 +47,7 @@ __all__ = [
     "TraceInfo",
     "__version__",
     "analyses",
+    "diff",
     "load_ipython_extension",
     "open",
     "record",

@@ -5,6 +5,7 @@
 mod cell;
 mod critical_path;
 mod ctda;
+mod diff;
 mod errors;
 mod exact;
 mod findings;
@@ -21,6 +22,8 @@ mod _native {
     use crate::critical_path::{NativeCriticalPath, critical_path};
     #[pymodule_export]
     use crate::ctda::{NativeCtdaPath, ctda_path};
+    #[pymodule_export]
+    use crate::diff::diff;
     #[pymodule_export]
     use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]

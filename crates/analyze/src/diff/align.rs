@@ -94,7 +94,7 @@ pub struct Change {
     pub q: Option<f64>,
     /// What it is.
     pub verdict: Verdict,
-    /// Calls or operations per step before; for [`Measure::Step`] the steps compared.
+    /// Calls or operations per step before; of the step as a whole the steps compared, and the operations of the GPU.
     pub count_before: f64,
     /// The same after.
     pub count_after: f64,
@@ -265,7 +265,7 @@ impl Pair<'_> {
                 let rows = |side: &[&Profile]| side.iter().map(|p| Some(p.totals.clone())).collect();
                 let mut changes = self.row((String::new(), None), &rows(&self.before), &rows(&self.after), &measures);
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
-                for change in changes.iter_mut().filter(|change| change.measure == Measure::Step) {
+                for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
                     (change.count_before, change.count_after) = (steps(&self.before), steps(&self.after));
                 }
                 changes

@@ -142,10 +142,13 @@ pub struct Profile {
 /// What stands for the operator of GPU work that no operator launched.
 pub(super) const NO_OPERATOR: &str = "(no operator)";
 
-/// A first step that takes so many times as long as the middle one of the others is a warm-up.
-const WARM_UP: i64 = 2;
-/// The last step is cut off if it takes less than one part in so many of the middle one of the others.
-const CUT_OFF: i64 = 2;
+/// A first step that takes so many times as long as the middle one of the others is a warm-up; a last one that takes less
+/// than one part in so many is cut off.
+const FAR_OFF: i64 = 2;
+/// So are those that are off by more than one part in this many of the middle one,
+const ODD: i64 = 5;
+/// and by more than this many times what the others differ by at most.
+const ODD_RANGES: i64 = 4;
 
 /// Which compared step events belong to.
 pub(super) struct Units {
@@ -181,10 +184,13 @@ fn steps(trace: &Trace, scope: &Scope) -> (Vec<StepLength>, Units) {
     // Who names steps wants those.
     if scope.steps.is_none() && lengths.len() > 2 {
         let last = lengths.len() - 1;
-        if lengths[0].ns > middle(&lengths[1..]).saturating_mul(WARM_UP) {
+        // Neither end speaks for the others, as far as there are enough.
+        let inner = if last > 2 { 1..last } else { 0..last + 1 };
+        let others: Vec<i64> = lengths[inner].iter().map(|step| step.ns).collect();
+        if is_odd(lengths[0].ns, &others, true) {
             lengths[0].left_out = Some("warm-up");
         }
-        if lengths[last].ns < middle(&lengths[..last]) / CUT_OFF {
+        if is_odd(lengths[last].ns, &others, false) {
             lengths[last].left_out = Some("cut off");
         }
     }
@@ -196,10 +202,21 @@ fn steps(trace: &Trace, scope: &Scope) -> (Vec<StepLength>, Units) {
     (lengths, Units { of_step, whole: trace.steps.is_empty() })
 }
 
-fn middle(steps: &[StepLength]) -> i64 {
-    let mut lengths: Vec<i64> = steps.iter().map(|step| step.ns).collect();
-    lengths.sort_unstable();
-    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
+/// Whether the first or last step is unlike the others. A first one may be shorter, too: the host runs ahead of the GPU
+/// until its queue is full.
+fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
+    let mut sorted = others.to_vec();
+    sorted.sort_unstable();
+    let (Some(&least), Some(&most), Some(&middle)) = (sorted.first(), sorted.last(), sorted.get(sorted.len() / 2))
+    else {
+        return false;
+    };
+    let off = ns.saturating_sub(middle).saturating_abs();
+    let unlike = off > middle / ODD && off > most.saturating_sub(least).saturating_mul(ODD_RANGES);
+    match is_first {
+        true => unlike || ns > middle.saturating_mul(FAR_OFF),
+        false => ns < middle && (unlike || ns < middle / FAR_OFF),
+    }
 }
 
 impl Profile {
