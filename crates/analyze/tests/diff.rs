@@ -9,7 +9,7 @@ use stackline_analyze::Scope;
 use stackline_analyze::diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
 use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Options, Profile, Vendor, Verdict, compare};
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use tl_support::{Csv, corpus};
 
@@ -177,21 +177,22 @@ const MOST_ALARMS: usize = 26;
 
 #[test]
 fn the_same_program_is_rarely_said_to_have_changed() {
+    // Kernels that drift together and have noise of their own besides remember longer than a process that knows one step:
+    // some 7 % of alarms are expected there, 21, and more than 34 would be chance once in 300 times.
     let cases = [
-        ("noise", PROGRAM),
-        ("three steps", Program { steps: 3, ..PROGRAM }),
-        ("pauses", Program { pauses: 0.1, steps: 20, ..PROGRAM }),
-        ("drift", Program { memory: 0.5, steps: 40, ..PROGRAM }),
+        ("noise", PROGRAM, MOST_ALARMS),
+        ("three steps", Program { steps: 3, ..PROGRAM }, MOST_ALARMS),
+        ("pauses", Program { pauses: 0.1, steps: 20, ..PROGRAM }, MOST_ALARMS),
+        ("drift", Program { memory: 0.5, steps: 40, ..PROGRAM }, 34),
     ];
-    for (name, program) in cases {
+    for (name, program, most) in cases {
         let diffs = program.against(&program, (PAIRS, 1));
         println!("{name}: {} alarms in {PAIRS}", alarms(&diffs));
         assert!(alarms(&diffs) <= MOST_ALARMS, "{name}: {} alarms", alarms(&diffs));
         let rows = |diff: &Diff| diff.changes[&ChangeTable::Kernels].iter().any(|change| change.verdict.is_change());
         let any = diffs.iter().filter(|diff| rows(diff)).count();
         println!("{name}: {any} comparisons with any kernel");
-        // Steps that drift make all kernels drift with them: those are not independent, so that they alarm together.
-        assert!(any <= MOST_ALARMS, "{name}: {any} comparisons say that some kernel changed");
+        assert!(any <= most, "{name}: {any} comparisons say that some kernel changed");
     }
 }
 
@@ -266,6 +267,31 @@ fn warm_up_and_a_cut_off_step_are_left_out() {
     assert!(diff.notes.iter().any(|note| note.starts_with("One step: no spread")), "{:?}", diff.notes);
 }
 
+/// A host that runs ahead: its steps are short, those of the GPU are not.
+#[test]
+fn a_step_lasts_until_its_work_is_done() {
+    let mut events = Vec::new();
+    for step in 0..4 {
+        let (host, gpu) = (100 * step, 20 + 300 * step);
+        events.push(format!(
+            "{{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#{step}\",\"pid\":1,\"tid\":1,\"ts\":{host},\"dur\":100}}"
+        ));
+        events.push(format!(
+            "{{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":{},\"dur\":5,\"args\":{{\"correlation\":{}}}}}",
+            host + 5,
+            step + 1
+        ));
+        events.push(format!(
+            "{{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":{gpu},\"dur\":300,\"args\":{{\"correlation\":{},\"stream\":7,\"device\":0}}}}",
+            step + 1
+        ));
+    }
+    let text = format!("[{}]", events.join(","));
+    let trace = read_bytes("t", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let profile = Profile::of(&trace, 0, &Scope::default());
+    assert_eq!(profile.steps.iter().map(|step| step.ns).collect::<Vec<_>>(), [320_000, 300_000, 300_000, 300_000]);
+}
+
 #[test]
 fn nothing_is_compared_with_nothing() {
     let empty = read_bytes("t", b"[]", &ReadOptions::default()).unwrap_or_default();
@@ -329,10 +355,15 @@ fn kernels_are_tracelens((h100, mi300): &(Vec<Vec<Profile>>, Vec<Vec<Profile>>),
     let diff = compare(h100, mi300, Options { by_family: Some(false), ..Options::default() });
     for (side, is_before) in [("h100", true), ("mi300", false)] {
         let mut theirs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
-        for row in
-            (0..reference.rows.len()).filter(|&row| !reference.get(row, &format!("{side}::Parent cpu_op")).is_empty())
-        {
-            let number = |column: &str| reference.get(row, &format!("{side}::{column}")).parse::<f64>().unwrap_or(0.0);
+        // TraceLens lists a kernel anew for each partner of its name on the other side.
+        let mut seen = BTreeSet::new();
+        for row in 0..reference.rows.len() {
+            let text = |column: &str| reference.get(row, &format!("{side}::{column}"));
+            let key = (reference.get(row, "Kernel name"), text("Parent cpu_op"), text("Kernel stream"));
+            if key.1.is_empty() || !seen.insert((key.0, key.1.to_owned(), key.2.to_owned())) {
+                continue;
+            }
+            let number = |column: &str| text(column).parse::<f64>().unwrap_or(0.0);
             let sum = theirs.entry(reference.get(row, "Kernel name")).or_default();
             sum.0 += 1e3 * number("Kernel duration (µs)_sum");
             sum.1 += number("Kernel duration (µs)_count");

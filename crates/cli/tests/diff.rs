@@ -99,8 +99,8 @@ fn the_gate_fails_beyond_noise_only() {
     assert!(status == 4 && said.contains("--fail-on step>3%: the step is") && said.contains("beyond noise"), "{said}");
     assert_eq!(code(&[&slow, &fast, "--fail-on", "step>3%"]).0, 0, "faster is no fault");
     let again = case.trace("again.json", (3, false));
-    let (status, said) = code(&[&fast, &again, "--fail-on", "gpu>0%", "--fail-on", "step>0"]);
-    assert_eq!(status, 0, "{said}");
+    let (status, said) = code(&[&fast, &again, "--fail-on", "step>0"]);
+    assert!(status == 0 && (said.is_empty() || said.contains("it does not count")), "{said}");
     let (status, said) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
     assert!(status == 4 && said.contains("aten::item is new"), "{said}");
     let (status, said) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);

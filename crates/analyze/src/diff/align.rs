@@ -262,7 +262,7 @@ impl Pair<'_> {
         match table {
             Table::Steps => {
                 let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
-                let rows = |side: &[&Profile]| side.iter().map(|p| Some(p.totals.clone())).collect();
+                let rows = |side: &[&Profile]| side.iter().map(|p| Some(p.totals.clone())).collect::<Vec<_>>();
                 let mut changes = self.row((String::new(), None), &rows(&self.before), &rows(&self.after), &measures);
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
                 for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
@@ -290,7 +290,7 @@ impl Pair<'_> {
         name: impl Fn(&K) -> (String, Option<String>),
     ) -> Vec<Change> {
         let keys: BTreeSet<&K> = self.before.iter().chain(&self.after).flat_map(|p| table(p).keys()).collect();
-        let of = |side: &[&Profile], key: &K| side.iter().map(|p| table(p).get(key).cloned()).collect();
+        let of = |side: &[&Profile], key: &K| side.iter().map(|p| table(p).get(key).cloned()).collect::<Vec<_>>();
         let row = |key: &K| self.row(name(key), &of(&self.before, key), &of(&self.after, key), measures);
         keys.into_iter().flat_map(row).collect()
     }
@@ -299,8 +299,8 @@ impl Pair<'_> {
     fn row(
         &self,
         (name, operator): (String, Option<String>),
-        before: &Vec<Option<Row>>,
-        after: &Vec<Option<Row>>,
+        before: &[Option<Row>],
+        after: &[Option<Row>],
         measures: &[Measure],
     ) -> Vec<Change> {
         let trim = if name.is_empty() { TRIM } else { 0.0 };

@@ -8,13 +8,13 @@ use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, GpuId, StrId, Trace, flags};
+use stackline_model::{EventId, GpuId, Key, Step, StrId, Trace, flags};
 use std::collections::BTreeMap;
 
 /// What is measured of a thing, in ns per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Measure {
-    /// From the start to the end of a step.
+    /// From the end of the step before (or the start, if that is later) to the end of a step, its GPU work included.
     Step,
     /// Time of the GPU: of a step, during which work that it launched runs; of anything else, the sum of its work.
     Gpu,
@@ -106,7 +106,7 @@ impl Vendor {
 pub struct StepLength {
     /// Its number.
     pub number: i64,
-    /// From its start to its end, in ns.
+    /// From the end of the step before (or its start, if that is later) to the end of all its work, in ns.
     pub ns: i64,
     /// Why it is left out; none if it is compared.
     pub left_out: Option<&'static str>,
@@ -172,13 +172,34 @@ impl Units {
     }
 }
 
+/// How long each step takes. A step ends when the work that it launched has ended; a host that runs ahead of the GPU has
+/// begun the next one by then, which takes from there on: so all of them together take as long as the program.
+fn lengths_of(trace: &Trace, counted: &[bool]) -> Vec<i64> {
+    let mut ends: Vec<i64> = trace.steps.iter().map(|step| step.end).collect();
+    for gpu in trace.gpu.ids().filter(|gpu| counted[gpu.index()]) {
+        if let Some(end) = ends.get_mut(trace.gpu.step[gpu.index()] as usize) {
+            *end = (*end).max(trace.events.end(trace.gpu.event[gpu.index()]));
+        }
+    }
+    // Merged traces have steps of several processes.
+    let mut before: BTreeMap<Key, i64> = BTreeMap::new();
+    let length = |(step, end): (&Step, i64)| {
+        let last = before.entry(trace.tracks.pid(trace.events.track[step.event.index()])).or_insert(step.start);
+        let from = step.start.max(*last);
+        *last = end.max(*last);
+        end.saturating_sub(from).max(0)
+    };
+    trace.steps.iter().zip(ends).map(length).collect()
+}
+
 /// The steps in scope, those that are no steady state marked.
-fn steps(trace: &Trace, scope: &Scope) -> (Vec<StepLength>, Units) {
+fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
+    let ns = lengths_of(trace, counted);
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths = Vec::new();
     let mut position = Vec::new();
     for (at, step) in trace.steps.iter().enumerate().filter(|(_, step)| chosen(step.number)) {
-        lengths.push(StepLength { number: step.number, ns: step.end.saturating_sub(step.start), left_out: None });
+        lengths.push(StepLength { number: step.number, ns: ns[at], left_out: None });
         position.push(at);
     }
     // Who names steps wants those.
@@ -223,8 +244,8 @@ impl Profile {
     /// The profile of a trace.
     #[must_use]
     pub fn of(trace: &Trace, rank: i64, scope: &Scope) -> Self {
-        let (steps, units) = steps(trace, scope);
         let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
+        let (steps, units) = steps(trace, scope, &view.counted);
         let timed = |e: &EventId| trace.events.has(*e, flags::HAS_DURATION) && !trace.events.is_plausible(*e);
         let mut profile = Self {
             name: trace.meta.name.clone(),
@@ -265,11 +286,9 @@ impl Profile {
         let tree = OpTree::new(trace);
         let costs: Vec<Cost> = costs(trace, view, &tree);
         let mut rows: FxHashMap<StrId, Row> = FxHashMap::default();
-        for node in 0..tree.len() {
-            let op = tree.op[node];
+        for (node, (&op, cost)) in tree.op.iter().zip(&costs).enumerate() {
             let Some(unit) = units.of_event(trace, op).filter(|_| trace.events.is_plausible(op)) else { continue };
             let name = trace.events.name[op.index()];
-            let cost = &costs[node];
             let cpu_total = if nests_in_itself(trace, &tree, node) { 0 } else { cost.host_total };
             let cell = Cell { count: 1, gpu: cost.gpu_self, cpu: cost.host_self, cpu_total };
             add(rows.entry(name).or_default(), unit, &cell);

@@ -44,7 +44,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     if table == Compared::Kernels {
         out = out.text("operator", changes.iter().map(|change| change.operator.clone()));
     }
-    let ns = |get: fn(&Change) -> f64| changes.iter().map(move |change| get(change));
+    let ns = |get: fn(&Change) -> f64| changes.iter().map(get);
     let end =
         |get: fn((f64, f64)) -> f64| changes.iter().map(move |change| change.percent_of(get(change.interval_ns?)));
     out.text("measure", changes.iter().map(|change| change.measure.name().to_owned()))
