@@ -127,9 +127,15 @@ fn one_step_is_not_tested_but_may_fail() {
 #[test]
 fn several_runs_and_ranks() {
     let case = Case::new();
-    let fast: Vec<String> = (1..4).map(|seed| case.trace(&format!("f{seed}.json"), (seed, false))).collect();
-    let slow: Vec<String> = (4..6).map(|seed| case.trace(&format!("s{seed}.json"), (seed, true))).collect();
-    let document = json(&["diff", &fast[0], &fast[1], &fast[2], "--with", &slow[0], &slow[1]]);
+    let fast: Vec<String> = (1..5).map(|seed| case.trace(&format!("f{seed}.json"), (seed, false))).collect();
+    let slow: Vec<String> = (5..9).map(|seed| case.trace(&format!("s{seed}.json"), (seed, true))).collect();
+    let arguments: Vec<&str> = ["diff"]
+        .into_iter()
+        .chain(fast.iter().map(|f| &f[..]))
+        .chain(["--with"])
+        .chain(slow.iter().map(|s| &s[..]))
+        .collect();
+    let document = json(&arguments);
     assert_eq!((&document["method"], &step(&document)["verdict"]), (&"runs".into(), &"slower".into()));
     let ranks = |name: &str, ranks: &[u32]| {
         fs::create_dir(case.path(name)).unwrap();
