@@ -29,7 +29,9 @@ def diff(
 
     Raises :class:`AnalysisError` if a side is empty or a run has no such steps.
     """
-    sides = [[side] if isinstance(side, Run) else list(side) for side in (before, after)]
-    native = [[run._native for run in side] for side in sides]
-    made = _native.diff(*native, _step_range(steps), level / 100.0, _BY_FAMILY[kernels_by])
+    made = _native.diff(_runs(before), _runs(after), _step_range(steps), level / 100.0, _BY_FAMILY[kernels_by])
     return {table.name: table for table in map(Table, made)}
+
+
+def _runs(side: Run | Sequence[Run]) -> list[_native.Run]:
+    return [run._native for run in ([side] if isinstance(side, Run) else side)]
