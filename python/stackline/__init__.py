@@ -18,6 +18,7 @@ from typing import Any
 
 from ._critical_path import CriticalPath, OverlaySummary
 from ._ctda_path import CtdaPath
+from ._diff import diff
 from ._errors import AnalysisError, ReadError, RecordError, StacklineError
 from ._exact_path import ExactPath
 from ._native import CallNode, CallNodes, CallPart, CallTotals, CallTree, __version__, bfs
@@ -54,6 +55,7 @@ __all__ = [
     "__version__",
     "analyses",
     "bfs",
+    "diff",
     "flag_issue",
     "load_ipython_extension",
     "load_rules",

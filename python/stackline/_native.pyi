@@ -81,6 +81,13 @@ class Prediction:
     def summary(self) -> dict[str, Any]: ...
     def tables(self) -> list[Table]: ...
 
+def diff(
+    before: list[Run],
+    after: list[Run],
+    steps: tuple[int, int] | None,
+    level: float,
+    by_family: bool | None,
+) -> list[Table]: ...
 def findings(
     run: Run,
     rank: int | None,

@@ -8,6 +8,7 @@ pub mod analyses;
 pub mod calls;
 pub mod classify;
 pub mod critical_path;
+pub mod diff;
 pub mod findings;
 pub mod hta_rows;
 pub mod hta_view;

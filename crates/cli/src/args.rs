@@ -1,11 +1,14 @@
 //! What can be typed. The help texts here are the reference that `docs/cli` is generated from.
 
 mod calls;
+mod diff;
 mod findings;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
 use calls::{CALLS_EXAMPLE, RECORD_EXAMPLE};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use diff::DIFF_EXAMPLE;
+pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{Document, FindingsArgs};
 use stackline_analyze::critical_path::exact::what_if::Edit;
@@ -100,6 +103,9 @@ pub(crate) enum Command {
     /// Tell what to change, where, and what it gains.
     #[command(after_help = FINDINGS_EXAMPLE)]
     Findings(Box<FindingsArgs>),
+    /// Compare two runs, or several of each: what changed, and what of it is more than noise.
+    #[command(after_help = DIFF_EXAMPLE)]
+    Diff(Box<DiffArgs>),
     /// Find the chain of work that the time depends on.
     #[command(after_help = CRITICAL_PATH_EXAMPLE)]
     CriticalPath(Box<CriticalPathArgs>),
@@ -360,6 +366,7 @@ impl Command {
         match self {
             Self::Report(_) => "report",
             Self::Findings(_) => "findings",
+            Self::Diff(_) => "diff",
             Self::CriticalPath(_) => "critical-path",
             Self::WhatIf(_) => "what-if",
             Self::Record(_) => "record",

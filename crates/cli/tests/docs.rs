@@ -6,8 +6,9 @@ mod common;
 use common::stdout;
 use std::path::PathBuf;
 
-const COMMANDS: [&str; 16] = [
+const COMMANDS: [&str; 17] = [
     "findings",
+    "diff",
     "report",
     "critical-path",
     "what-if",

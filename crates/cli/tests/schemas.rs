@@ -62,6 +62,7 @@ fn documents() -> Vec<(&'static str, String, Shape)> {
         ("what-if", [&of_what_if[..], &["--scale", "sync:*", "0.5", "--remove", "kernel:*nccl*"]].concat()),
         ("sweep", [&of_what_if[..], &["--sweep", "--candidates", "8"]].concat()),
         ("findings", vec!["findings", trace, "--format", "json", "--min-gain", "0"]),
+        ("diff", vec!["diff", trace, trace, "--format", "json"]),
     ];
     let read = |(name, args): (&'static str, Vec<&str>)| {
         let document: Value = serde_json::from_str(&stdout(&args)).unwrap();

@@ -45,6 +45,12 @@ pub enum Error {
         /// The run directory.
         path: PathBuf,
     },
+    /// No times were recorded in the run, which a comparison needs.
+    #[error("{}: no times were recorded in it that could be compared; record it without leaving their sources out", path.display())]
+    NoTimes {
+        /// The run directory.
+        path: PathBuf,
+    },
     /// The caller asked to stop.
     #[error("stopped before the end, as asked")]
     Cancelled,
@@ -66,7 +72,12 @@ impl Error {
         use stackline_store::Error as Store;
         matches!(
             self,
-            Self::NoInput | Self::NoRank { .. } | Self::NoStep { .. } | Self::OnlyCalls { .. } | Self::NoCalls { .. }
+            Self::NoInput
+                | Self::NoRank { .. }
+                | Self::NoStep { .. }
+                | Self::OnlyCalls { .. }
+                | Self::NoCalls { .. }
+                | Self::NoTimes { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }

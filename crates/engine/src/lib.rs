@@ -14,6 +14,7 @@
 pub mod cache;
 mod calls;
 mod clocks;
+mod diff;
 mod error;
 mod merge;
 mod names;
@@ -25,6 +26,7 @@ mod watch;
 
 pub use calls::{is_recording, merge_calls, open_calls};
 pub use clocks::{RankClock, rank_clock_table, rank_clocks};
+pub use diff::profiles;
 pub use error::Error;
 pub use merge::concatenate;
 pub use names::nearest;

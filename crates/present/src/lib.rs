@@ -11,6 +11,6 @@ mod presenters;
 mod read_report;
 mod trace_info;
 
-pub use presenters::{calls, csv, findings, human, json, terminal};
+pub use presenters::{calls, csv, diff, findings, human, json, terminal};
 pub use read_report::{read_report_table, read_report_text};
 pub use trace_info::{Gpu, TraceInfo, TraceNote};

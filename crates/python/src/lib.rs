@@ -7,6 +7,7 @@ mod call_tree;
 mod cell;
 mod critical_path;
 mod ctda;
+mod diff;
 mod errors;
 mod exact;
 mod findings;
@@ -27,6 +28,8 @@ mod _native {
     use crate::critical_path::{NativeCriticalPath, critical_path};
     #[pymodule_export]
     use crate::ctda::{NativeCtdaPath, ctda_path};
+    #[pymodule_export]
+    use crate::diff::diff;
     #[pymodule_export]
     use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]

@@ -16,7 +16,7 @@ mod spans;
 pub mod tl_coll_analysis;
 pub mod tl_gpu_timeline;
 pub mod tl_kernel_summary;
-mod tl_operators;
+pub(crate) mod tl_operators;
 pub mod tl_ops_summary;
 pub mod tl_ops_summary_by_category;
 pub mod tl_ops_unique_args;

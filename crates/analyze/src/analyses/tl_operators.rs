@@ -15,11 +15,11 @@ pub(super) const OPERATORS: Analysis = Analysis {
 
 /// What one operator call cost, without and with the operators inside it. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Cost {
+pub(crate) struct Cost {
     calls: i64,
-    host_self: i64,
-    host_total: i64,
-    gpu_self: i64,
+    pub(crate) host_self: i64,
+    pub(crate) host_total: i64,
+    pub(crate) gpu_self: i64,
     gpu_total: i64,
     launches_self: i64,
     launches_total: i64,
@@ -47,7 +47,7 @@ fn tables(trace: &Trace, scope: &Scope) -> Vec<Table> {
 }
 
 /// The cost of each node's single call.
-fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
+pub(crate) fn costs(trace: &Trace, view: &GpuView<'_>, tree: &OpTree) -> Vec<Cost> {
     let work = tree.gpu_work(trace, &view.linked);
     let mut costs = vec![Cost::default(); tree.len()];
     // Children come after their parents: going backwards, a node is complete when it is reached.

@@ -1,5 +1,6 @@
 //! `--fail-on`: conditions on shares of the GPU's window, for use in continuous integration.
 
+use super::limit::{Comparison, Limit};
 use crate::failure::{did_you_mean, wrong_use};
 use crate::view::{number, text};
 use anyhow::Result;
@@ -17,14 +18,6 @@ const SUMS: [(&str, &[&str]); 3] = [
 const CATEGORIES: [&str; 7] =
     ["computation", "communication", "memory", "idle_host_wait", "idle_kernel_wait", "idle_other", "idle_unknown"];
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Comparison {
-    Above,
-    AtLeast,
-    Below,
-    AtMost,
-}
-
 /// A condition such as `idle>30%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Condition {
@@ -38,16 +31,8 @@ pub(crate) struct Condition {
 impl Condition {
     /// Reads a condition.
     pub(crate) fn parse(text: &str) -> Result<Self> {
-        let signs = [
-            (">=", Comparison::AtLeast),
-            ("<=", Comparison::AtMost),
-            (">", Comparison::Above),
-            ("<", Comparison::Below),
-        ];
         let form = || wrong_use(format!("cannot understand --fail-on {text:?}; write a share and a limit: 'idle>30%'"));
-        let found = signs.into_iter().find_map(|(sign, c)| text.split_once(sign).map(|(m, l)| (m.trim(), c, l)));
-        let (metric, comparison, limit) = found.ok_or_else(form)?;
-        let limit: f64 = limit.trim().trim_end_matches('%').trim_end().parse().map_err(|_| form())?;
+        let Limit { what: metric, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
         if !(0.0..=100.0).contains(&limit) {
             return Err(wrong_use(format!("--fail-on {text:?} compares with no share; limits go from 0% to 100%")));
         }
@@ -71,13 +56,8 @@ impl Condition {
                 *share += number(gpu_time, "percent", row).unwrap_or(0.0);
             }
         }
-        let holds = |share: f64| match self.comparison {
-            Comparison::Above => share > self.limit,
-            Comparison::AtLeast => share >= self.limit,
-            Comparison::Below => share < self.limit,
-            Comparison::AtMost => share <= self.limit,
-        };
-        let ((rank, device), share) = shares.into_iter().find(|(_, share)| holds(*share))?;
+        let ((rank, device), share) =
+            shares.into_iter().find(|(_, share)| self.comparison.holds(*share, self.limit))?;
         let rank = if rank >= 0 { format!("rank {rank}, ") } else { String::new() };
         Some(format!("{}: {} is {share:.1} % on {rank}device {device}", self.text, self.metric))
     }

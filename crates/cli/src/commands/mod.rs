@@ -2,6 +2,7 @@
 
 mod calls;
 mod critical_path;
+mod diff;
 mod doctor;
 mod export;
 mod export_calls;
@@ -9,6 +10,7 @@ mod fail_on;
 mod findings;
 mod generate;
 mod import;
+mod limit;
 mod overlay;
 #[cfg(target_os = "linux")]
 mod record;
@@ -32,6 +34,10 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         }
         Command::Findings(args) => {
             let held = findings::run(args, common)?;
+            return Ok(if held { CONDITION_HELD } else { DONE });
+        }
+        Command::Diff(args) => {
+            let held = diff::run(args, common)?;
             return Ok(if held { CONDITION_HELD } else { DONE });
         }
         Command::CriticalPath(args) => critical_path::run(args, common)?,

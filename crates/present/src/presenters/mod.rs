@@ -2,7 +2,9 @@
 
 pub mod calls;
 pub mod csv;
+pub mod diff;
 pub mod findings;
 pub mod human;
 pub mod json;
+mod markdown;
 pub mod terminal;

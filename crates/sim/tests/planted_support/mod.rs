@@ -23,7 +23,7 @@ pub struct Score {
     pub programs: usize,
     pub found: usize,
     /// Programs in which a rule fires that has no reason to, by its code.
-    pub alarms: BTreeMap<&'static str, usize>,
+    pub alarms: BTreeMap<String, usize>,
     pub alarmed: usize,
     pub inside: usize,
     /// Programs that were drawn in vain.
@@ -75,8 +75,12 @@ impl Score {
 
     /// Whether a rule fires that has no reason to.
     fn note_alarms(&mut self, findings: &Findings, known: impl Fn(&str) -> bool) -> bool {
-        let mut codes: Vec<&'static str> =
-            findings.findings.iter().filter(|f| is_alarm(f) && !known(&f.rule.code)).map(|f| f.rule.code.as_str()).collect();
+        let mut codes: Vec<String> = findings
+            .findings
+            .iter()
+            .filter(|f| is_alarm(f) && !known(&f.rule.code))
+            .map(|f| f.rule.code.clone())
+            .collect();
         codes.sort_unstable();
         codes.dedup();
         let is_alarmed = !codes.is_empty();

@@ -1,5 +1,6 @@
 //! `--fail-on` of findings.
 
+use crate::commands::limit::{Comparison, Limit};
 use crate::failure::wrong_use;
 use anyhow::Result;
 use stackline_analyze::findings::{Finding, Findings};
@@ -29,12 +30,11 @@ impl Condition {
         if text.trim() == "new" {
             return Ok(Self::New);
         }
-        let (what, limit) = text.split_once('>').ok_or_else(form)?;
-        let limit: f64 = limit.trim().trim_end_matches('%').trim_end().parse().map_err(|_| form())?;
-        if !limit.is_finite() || limit < 0.0 {
+        let Limit { what, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
+        if comparison != Comparison::Above || !limit.is_finite() || limit < 0.0 {
             return Err(form());
         }
-        match what.trim() {
+        match what {
             "gain" => Ok(Self::Gain(limit)),
             "together" => Ok(Self::Together(limit)),
             "count" => Ok(Self::Count(limit)),

@@ -2,6 +2,7 @@
 
 use super::{Change, Shown, gain, length, place, together};
 use crate::presenters::human::{capital, signed_duration as signed};
+use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::findings::{Finding, Reason, evidence};
 
 /// Findings as Markdown.
@@ -64,26 +65,4 @@ fn details(finding: &Finding) -> String {
         finding.support.name(),
         finding.confidence.name(),
     )
-}
-
-/// Names of a trace as plain text within a table.
-fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '|' | '*' | '_' | '`' | '[' | ']' | '\\' => out.extend(['\\', c]),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '&' => out.push_str("&amp;"),
-            c if c.is_control() => out.push(' '),
-            c => out.push(c),
-        }
-    }
-    out
-}
-
-/// Text as code within a table.
-fn code(text: &str) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
-    format!("`{}`", text.replace('|', "\\|"))
 }

@@ -1,0 +1,18 @@
+//! Two programs, or one before and after a change, compared: steps, operators, kernels and call paths, per step, with what
+//! is beyond the spread told from noise.
+//!
+//! A [`Profile`] is what stays of one rank of one run: for each thing its time in each step. [`compare`] puts the
+//! profiles of two sides beside each other and tests every difference (see [`statistics`]).
+
+mod align;
+mod families;
+mod paths;
+mod profile;
+mod recording;
+pub mod statistics;
+mod tables;
+
+pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdict, compare};
+pub use families::family;
+pub use profile::{Cell, Measure, Profile, Row, StepLength, Vendor};
+pub use tables::tables;

@@ -1,0 +1,375 @@
+//! What a comparison keeps of one rank of one run: the time of each thing in each step.
+
+use super::families::family;
+use super::paths::Paths;
+use crate::Scope;
+use crate::analyses::tl_operators::{Cost, costs};
+use crate::intervals::{total, union};
+use crate::op_tree::{OpTree, ROOT};
+use crate::tracelens::{Definition, GpuView};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, GpuId, Key, Step, StrId, Trace, flags};
+use std::collections::BTreeMap;
+
+/// What is measured of a thing, in ns per step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Measure {
+    /// From the end of the step before (or the start, if that is later) to the end of a step, its GPU work included.
+    Step,
+    /// Time of the GPU: of a step, during which work that it launched runs; of anything else, the sum of its work.
+    Gpu,
+    /// Host time of operators without the operators in them; of a call path and of a recording with all that is in it.
+    Cpu,
+    /// Host time with the operators in it.
+    CpuTotal,
+}
+
+impl Measure {
+    /// Stable text name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Step => "step",
+            Self::Gpu => "gpu",
+            Self::Cpu => "cpu",
+            Self::CpuTotal => "cpu_total",
+        }
+    }
+}
+
+/// What one thing cost in one step. Times in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// Calls, or operations of the GPU.
+    pub count: i64,
+    /// [`Measure::Gpu`].
+    pub gpu: i64,
+    /// [`Measure::Cpu`].
+    pub cpu: i64,
+    /// [`Measure::CpuTotal`].
+    pub cpu_total: i64,
+}
+
+impl Cell {
+    /// Adds what another cost.
+    pub fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.gpu = self.gpu.saturating_add(other.gpu);
+        self.cpu = self.cpu.saturating_add(other.cpu);
+        self.cpu_total = self.cpu_total.saturating_add(other.cpu_total);
+    }
+
+    /// A time.
+    #[must_use]
+    pub fn time(&self, measure: Measure) -> i64 {
+        match measure {
+            Measure::Step | Measure::CpuTotal => self.cpu_total,
+            Measure::Gpu => self.gpu,
+            Measure::Cpu => self.cpu,
+        }
+    }
+}
+
+/// What a thing cost in each step; steps after the last in which it occurs may be missing.
+pub type Row = Vec<Cell>;
+
+/// Adds to the cell of a step.
+pub(super) fn add(row: &mut Row, step: usize, cell: &Cell) {
+    if row.len() <= step {
+        row.resize(step + 1, Cell::default());
+    }
+    row[step].add(cell);
+}
+
+/// Who made a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vendor {
+    /// NVIDIA.
+    Nvidia,
+    /// AMD.
+    Amd,
+}
+
+impl Vendor {
+    /// For people.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Nvidia => "NVIDIA",
+            Self::Amd => "AMD",
+        }
+    }
+}
+
+/// The length of a step, compared or not.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StepLength {
+    /// Its number.
+    pub number: i64,
+    /// From the end of the step before (or its start, if that is later) to the end of all its work, in ns.
+    pub ns: i64,
+    /// Why it is left out; none if it is compared.
+    pub left_out: Option<&'static str>,
+}
+
+/// What stays of one rank of one run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Profile {
+    /// Label of the trace.
+    pub name: String,
+    /// Rank, as the engine numbers it.
+    pub rank: i64,
+    /// Who made its GPUs, if that is known.
+    pub vendor: Option<Vendor>,
+    /// Its steps; empty if the trace has none and all of it counts as one.
+    pub steps: Vec<StepLength>,
+    /// Of each compared step: `cpu_total` is its length, `count` its GPU operations.
+    pub totals: Row,
+    /// Operators by name.
+    pub operators: BTreeMap<String, Row>,
+    /// GPU work by name.
+    pub kernels: BTreeMap<String, Row>,
+    /// GPU work by the operator that launched it and [`family`].
+    pub families: BTreeMap<(String, &'static str), Row>,
+    /// Call paths.
+    pub paths: BTreeMap<String, Row>,
+    /// How paths are made; those of different kinds cannot be compared.
+    pub path_kind: &'static str,
+    /// Events left out because their times cannot be.
+    pub implausible: usize,
+}
+
+/// What stands for the operator of GPU work that no operator launched.
+pub(super) const NO_OPERATOR: &str = "(no operator)";
+
+/// A first step that takes so many times as long as the middle one of the others is a warm-up; a last one that takes less
+/// than one part in so many is cut off.
+const FAR_OFF: i64 = 2;
+/// So are those that are off by more than one part in this many of the middle one,
+const ODD: i64 = 5;
+/// and by more than this many times what the others differ by at most.
+const ODD_RANGES: i64 = 4;
+
+/// Which compared step events belong to.
+pub(super) struct Units {
+    /// By position in [`Trace::steps`]; none for those that are not compared. Empty: all of the trace is one.
+    of_step: Vec<Option<usize>>,
+    whole: bool,
+}
+
+impl Units {
+    pub(super) fn of_event(&self, trace: &Trace, event: EventId) -> Option<usize> {
+        if self.whole {
+            return Some(0);
+        }
+        let (start, track) = (trace.events.start[event.index()], trace.events.track[event.index()]);
+        let step = trace.step_at(start, trace.tracks.pid(track))?;
+        *self.of_step.get(step as usize)?
+    }
+
+    pub(super) fn of_gpu(&self, trace: &Trace, gpu: GpuId) -> Option<usize> {
+        if self.whole { Some(0) } else { *self.of_step.get(trace.gpu.step[gpu.index()] as usize)? }
+    }
+}
+
+/// How long each step takes. A step ends when the work that it launched has ended; a host that runs ahead of the GPU has
+/// begun the next one by then, which takes from there on: so all of them together take as long as the program.
+fn lengths_of(trace: &Trace, counted: &[bool]) -> Vec<i64> {
+    let mut ends: Vec<i64> = trace.steps.iter().map(|step| step.end).collect();
+    for gpu in trace.gpu.ids().filter(|gpu| counted[gpu.index()]) {
+        if let Some(end) = ends.get_mut(trace.gpu.step[gpu.index()] as usize) {
+            *end = (*end).max(trace.events.end(trace.gpu.event[gpu.index()]));
+        }
+    }
+    // Merged traces have steps of several processes.
+    let mut before: BTreeMap<Key, i64> = BTreeMap::new();
+    let length = |(step, end): (&Step, i64)| {
+        let last = before.entry(trace.tracks.pid(trace.events.track[step.event.index()])).or_insert(step.start);
+        let from = step.start.max(*last);
+        *last = end.max(*last);
+        end.saturating_sub(from).max(0)
+    };
+    trace.steps.iter().zip(ends).map(length).collect()
+}
+
+/// The steps in scope, those that are no steady state marked.
+fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
+    let ns = lengths_of(trace, counted);
+    let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
+    let mut lengths = Vec::new();
+    let mut position = Vec::new();
+    for (at, step) in trace.steps.iter().enumerate().filter(|(_, step)| chosen(step.number)) {
+        lengths.push(StepLength { number: step.number, ns: ns[at], left_out: None });
+        position.push(at);
+    }
+    // Who names steps wants those.
+    if scope.steps.is_none() && lengths.len() > 2 {
+        let last = lengths.len() - 1;
+        // Neither end speaks for the others, as far as there are enough.
+        let inner = if last > 2 { 1..last } else { 0..last + 1 };
+        let others: Vec<i64> = lengths[inner].iter().map(|step| step.ns).collect();
+        if is_odd(lengths[0].ns, &others, true) {
+            lengths[0].left_out = Some("warm-up");
+        }
+        if is_odd(lengths[last].ns, &others, false) {
+            lengths[last].left_out = Some("cut off");
+        }
+    }
+    let mut of_step = vec![None; trace.steps.len()];
+    let kept = lengths.iter().zip(&position).filter(|(length, _)| length.left_out.is_none());
+    for (unit, (_, &at)) in kept.enumerate() {
+        of_step[at] = Some(unit);
+    }
+    (lengths, Units { of_step, whole: trace.steps.is_empty() })
+}
+
+/// Whether the first or last step is unlike the others. A first one may be shorter, too: the host runs ahead of the GPU
+/// until its queue is full.
+fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
+    let mut sorted = others.to_vec();
+    sorted.sort_unstable();
+    let (Some(&least), Some(&most), Some(&middle)) = (sorted.first(), sorted.last(), sorted.get(sorted.len() / 2))
+    else {
+        return false;
+    };
+    let off = ns.saturating_sub(middle).saturating_abs();
+    let unlike = off > middle / ODD && off > most.saturating_sub(least).saturating_mul(ODD_RANGES);
+    match is_first {
+        true => unlike || ns > middle.saturating_mul(FAR_OFF),
+        false => ns < middle && (unlike || ns < middle / FAR_OFF),
+    }
+}
+
+impl Profile {
+    /// The profile of a trace.
+    #[must_use]
+    pub fn of(trace: &Trace, rank: i64, scope: &Scope) -> Self {
+        let view = GpuView::new(trace, &Scope::default(), Definition::Exact);
+        let (steps, units) = steps(trace, scope, &view.counted);
+        let timed = |e: &EventId| trace.events.has(*e, flags::HAS_DURATION) && !trace.events.is_plausible(*e);
+        let mut profile = Self {
+            name: trace.meta.name.clone(),
+            rank,
+            vendor: vendor(trace),
+            steps,
+            implausible: trace.events.ids().filter(timed).count(),
+            ..Self::default()
+        };
+        profile.totals(trace, &units, &view);
+        profile.operators(trace, &units, &view);
+        profile.kernels(trace, &units, &view);
+        let paths = Paths::new(trace);
+        profile.path_kind = paths.kind();
+        profile.paths = paths.rows(trace, &units, &view.counted);
+        profile
+    }
+
+    fn totals(&mut self, trace: &Trace, units: &Units, view: &GpuView<'_>) {
+        let lengths: Vec<i64> = match units.whole {
+            true => trace.span().map(|(start, end)| end.saturating_sub(start)).into_iter().collect(),
+            false => self.steps.iter().filter(|s| s.left_out.is_none()).map(|s| s.ns).collect(),
+        };
+        self.totals = lengths.into_iter().map(|ns| Cell { cpu_total: ns, ..Cell::default() }).collect();
+        let mut spans = vec![Vec::new(); self.totals.len()];
+        for gpu in trace.gpu.ids().filter(|gpu| view.counted[gpu.index()]) {
+            let event = trace.gpu.event[gpu.index()];
+            let Some(unit) = units.of_gpu(trace, gpu).filter(|&unit| unit < spans.len()) else { continue };
+            spans[unit].push((trace.events.start[event.index()], trace.events.end(event)));
+            self.totals[unit].count += 1;
+        }
+        for (total_of, spans) in self.totals.iter_mut().zip(spans) {
+            total_of.gpu = total(&union(spans));
+        }
+    }
+
+    fn operators(&mut self, trace: &Trace, units: &Units, view: &GpuView<'_>) {
+        let tree = OpTree::new(trace);
+        let costs: Vec<Cost> = costs(trace, view, &tree);
+        let mut rows: FxHashMap<StrId, Row> = FxHashMap::default();
+        for (node, (&op, cost)) in tree.op.iter().zip(&costs).enumerate() {
+            let Some(unit) = units.of_event(trace, op).filter(|_| trace.events.is_plausible(op)) else { continue };
+            let name = trace.events.name[op.index()];
+            let cpu_total = if nests_in_itself(trace, &tree, node) { 0 } else { cost.host_total };
+            let cell = Cell { count: 1, gpu: cost.gpu_self, cpu: cost.host_self, cpu_total };
+            add(rows.entry(name).or_default(), unit, &cell);
+            if let Some(total) = self.totals.get_mut(unit) {
+                total.cpu = total.cpu.saturating_add(cost.host_self);
+            }
+        }
+        self.operators = named(trace, rows);
+    }
+
+    fn kernels(&mut self, trace: &Trace, units: &Units, view: &GpuView<'_>) {
+        let mut rows: FxHashMap<StrId, Row> = FxHashMap::default();
+        let mut families: FxHashMap<(StrId, &'static str), Row> = FxHashMap::default();
+        let mut known: FxHashMap<StrId, &'static str> = FxHashMap::default();
+        for gpu in trace.gpu.ids().filter(|gpu| view.counted[gpu.index()]) {
+            let Some(unit) = units.of_gpu(trace, gpu) else { continue };
+            let event = trace.gpu.event[gpu.index()];
+            let name = trace.events.name[event.index()];
+            let cell = Cell { count: 1, gpu: trace.events.dur[event.index()], ..Cell::default() };
+            add(rows.entry(name).or_default(), unit, &cell);
+            let of = *known.entry(name).or_insert_with(|| family(trace, event));
+            let operator = trace.gpu.operator[gpu.index()].some();
+            let operator = operator.map_or(StrId::NONE, |op| trace.events.name[op.index()]);
+            add(families.entry((operator, of)).or_default(), unit, &cell);
+        }
+        self.kernels = named(trace, rows);
+        let text = |name: StrId| name.some().map_or(NO_OPERATOR, |name| trace.strings.get(name)).to_owned();
+        let families = families.into_iter().map(|((operator, family), row)| ((text(operator), family), row));
+        self.families = families.collect();
+    }
+
+    /// How many steps are compared; 1 for a trace without steps.
+    #[must_use]
+    pub fn units(&self) -> usize {
+        self.totals.len()
+    }
+}
+
+/// Rows by their names as text. Strings are interned by their spelling, so that two may read the same.
+pub(super) fn named(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<String, Row> {
+    let mut out: BTreeMap<String, Row> = BTreeMap::new();
+    let mut rows: Vec<(StrId, Row)> = rows.into_iter().collect();
+    rows.sort_unstable_by_key(|(name, _)| *name);
+    for (name, row) in rows {
+        let into = out.entry(trace.strings.get(name).to_owned()).or_default();
+        for (unit, cell) in row.iter().enumerate() {
+            add(into, unit, cell);
+        }
+    }
+    out
+}
+
+fn nests_in_itself(trace: &Trace, tree: &OpTree, node: usize) -> bool {
+    let name = |node: u32| trace.events.name[tree.op[node as usize].index()];
+    let own = name(node as u32);
+    let mut above = tree.parent[node];
+    while above != ROOT {
+        if name(above) == own {
+            return true;
+        }
+        above = tree.parent[above as usize];
+    }
+    false
+}
+
+/// Who made the GPUs: by the calls that launch their work, else by what the file says of them.
+fn vendor(trace: &Trace) -> Option<Vendor> {
+    let of_call = |name: &str| match name {
+        _ if name.starts_with("hip") => Some(Vendor::Amd),
+        _ if name.starts_with("cu") => Some(Vendor::Nvidia),
+        _ => None,
+    };
+    let mut launches = trace.gpu.launch.iter().filter_map(|launch| launch.some());
+    if let Some(vendor) = launches.find_map(|launch| of_call(trace.name(launch))) {
+        return Some(vendor);
+    }
+    let properties = trace.meta.entry("deviceProperties")?;
+    let has = |names: &[&str]| names.iter().any(|name| properties.contains(name));
+    match (has(&["NVIDIA", "Tesla", "GeForce"]), has(&["AMD", "Instinct", "Radeon"])) {
+        (true, false) => Some(Vendor::Nvidia),
+        (false, true) => Some(Vendor::Amd),
+        _ => None,
+    }
+}

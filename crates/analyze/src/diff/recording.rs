@@ -1,0 +1,59 @@
+//! Recordings of calls as profiles: they keep no steps, so that all of a run is one.
+
+use super::profile::{Cell, Profile, Row};
+use crate::calls::{CallLabel, CallView, Shape, ViewOptions, view};
+use stackline_model::{CallMetric, CallTree, Unit};
+
+impl Profile {
+    /// The profile of a recording: all of it counts as one step, with host time only.
+    ///
+    /// # Errors
+    /// If no time was measured in it, in words.
+    pub fn of_calls(tree: &CallTree, name: &str) -> Result<Self, String> {
+        let is_time = |metric: &CallMetric| metric.unit() == Unit::Ns && metric.adds_up();
+        let metric = tree.measured().into_iter().find(is_time);
+        let metric = metric.ok_or_else(|| format!("{name}: no times were recorded in it"))?;
+        let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
+        let down = view(tree, &options);
+        let flat = view(tree, &ViewOptions { shape: Shape::Flat, ..options });
+        let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max().unwrap_or(0);
+        let mut profile = Self { name: name.to_owned(), path_kind: "calls", ..Self::default() };
+        let total = Cell { cpu: ns(down.total.sum), cpu_total: ns(lasted), ..Cell::default() };
+        profile.totals = vec![total];
+        for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "operator") {
+            let own = Cell { cpu: ns(flat.nodes[row].exclusive.sum), ..cell(&flat, row) };
+            profile.operators.entry(flat.label(row).name.clone()).or_default().push(own);
+        }
+        profile.operators.values_mut().for_each(merge);
+        let mut texts = vec![String::new(); down.nodes.len()];
+        for row in 1..down.nodes.len() {
+            let label = text(down.label(row));
+            let above = &texts[down.nodes[row].parent];
+            texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
+            profile.paths.entry(texts[row].clone()).or_default().push(cell(&down, row));
+        }
+        profile.paths.values_mut().for_each(merge);
+        Ok(profile)
+    }
+}
+
+/// Labels that read the same are one.
+fn merge(row: &mut Row) {
+    let mut all = Cell::default();
+    row.iter().for_each(|cell| all.add(cell));
+    *row = vec![all];
+}
+
+fn cell(view: &CallView, row: usize) -> Cell {
+    let node = &view.nodes[row];
+    let count = i64::try_from(node.inclusive.count).unwrap_or(i64::MAX);
+    Cell { count, gpu: 0, cpu: ns(node.inclusive.sum), cpu_total: ns(node.inclusive.sum) }
+}
+
+fn ns(sum: u64) -> i64 {
+    i64::try_from(sum).unwrap_or(i64::MAX)
+}
+
+fn text(label: &CallLabel) -> String {
+    if label.file.is_empty() { label.name.clone() } else { format!("{}: {}", label.file, label.name) }
+}

@@ -1,0 +1,220 @@
+//! The test behind every verdict: Welch's t test of means, or Yuen's form of it on trimmed means.
+//!
+//! Yuen (1974, "The two-sample trimmed t for unequal population variances") leaves out the same share of values at both
+//! ends, so that one step with a pause does not hide what all others say, and takes the spread of the rest from
+//! winsorised values. Without trimming it is Welch's test. Both give a p value and an interval for the difference that
+//! agree with each other.
+
+/// A trimmed mean and how well it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Location {
+    /// The trimmed mean.
+    pub center: f64,
+    /// Square of its standard error; none for a single value.
+    pub error2: Option<f64>,
+    /// Degrees of freedom of that.
+    pub freedom: f64,
+}
+
+/// A difference of two means.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Difference {
+    /// Mean before.
+    pub before: f64,
+    /// Mean after.
+    pub after: f64,
+    /// Lower end of the interval of `after - before`, and its upper end.
+    pub interval: (f64, f64),
+    /// How likely such a difference is if there is none, two-sided.
+    pub p: f64,
+}
+
+/// Values from which on their order is looked at: below that, how much neighbours resemble each other cannot be told.
+const ORDERED: usize = 10;
+/// Neighbours are taken to resemble each other at most so much.
+const MOST_ALIKE: f64 = 0.8;
+
+impl Location {
+    /// The location of values in the order of time, of which the share `trim` is left out at each end.
+    ///
+    /// Neighbouring steps that resemble each other (a GPU that warms up, a busy machine) say less than independent ones:
+    /// the error grows by what the correlation of neighbours says, as for a process that remembers one step.
+    #[must_use]
+    pub fn of(values: &[f64], trim: f64) -> Option<Self> {
+        let plain = Self::independent(values, trim)?;
+        if values.len() < ORDERED {
+            return Some(plain);
+        }
+        let alike = neighbours(values);
+        let factor = (1.0 + alike) / (1.0 - alike);
+        Some(Self {
+            error2: plain.error2.map(|error2| error2 * factor),
+            freedom: (plain.freedom / factor).max(1.0),
+            ..plain
+        })
+    }
+
+    /// The same for values that have nothing to do with each other, in any order.
+    #[must_use]
+    pub fn independent(values: &[f64], trim: f64) -> Option<Self> {
+        let n = values.len();
+        if n == 0 {
+            return None;
+        }
+        let cut = ((n as f64 * trim) as usize).min((n - 1) / 2);
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let kept = &sorted[cut..n - cut];
+        let center = mean(kept);
+        if kept.len() < 2 {
+            return Some(Self { center, error2: None, freedom: 0.0 });
+        }
+        let (least, most) = (kept[0], kept[kept.len() - 1]);
+        let winsorised: Vec<f64> = sorted.iter().map(|v| v.clamp(least, most)).collect();
+        let (h, middle) = (kept.len() as f64, mean(&winsorised));
+        let squares: f64 = winsorised.iter().map(|v| (v - middle) * (v - middle)).sum();
+        Some(Self { center, error2: Some(squares / (h * (h - 1.0))), freedom: h - 1.0 })
+    }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// How much neighbours resemble each other: their correlation, 0 to [`MOST_ALIKE`], less the bias that it has in short series
+/// (Kendall 1954).
+fn neighbours(values: &[f64]) -> f64 {
+    let middle = mean(values);
+    let all: f64 = values.iter().map(|v| (v - middle) * (v - middle)).sum();
+    let pairs: f64 = values.windows(2).map(|w| (w[0] - middle) * (w[1] - middle)).sum();
+    let found = if all > 0.0 { pairs / all } else { 0.0 };
+    (found + (1.0 + 4.0 * found) / values.len() as f64).clamp(0.0, MOST_ALIKE)
+}
+
+/// Welch's test of two locations; `level` is the share of false alarms that is accepted, and the interval holds the truth
+/// in all but that share. None if neither side has a spread.
+///
+/// Where one side is a single value, it is taken to have the spread of the other.
+#[must_use]
+pub fn welch(before: &Location, after: &Location, level: f64, floor2: f64) -> Option<Difference> {
+    let (error2, freedom) = match (before.error2, after.error2) {
+        (Some(a), Some(b)) => {
+            let terms = a * a / before.freedom.max(1.0) + b * b / after.freedom.max(1.0);
+            let freedom = if terms > 0.0 { (a + b) * (a + b) / terms } else { before.freedom + after.freedom };
+            (a + b, freedom)
+        }
+        // Of n values with a spread s the mean has s^2 / n, one more value s^2.
+        (Some(a), None) => (a * (before.freedom + 2.0), before.freedom),
+        (None, Some(b)) => (b * (after.freedom + 2.0), after.freedom),
+        (None, None) => return None,
+    };
+    let (change, error) = (after.center - before.center, error2.max(floor2).sqrt());
+    let reach = error * student_quantile(level, freedom);
+    let p = match (error > 0.0, change == 0.0) {
+        (true, _) => student_two_sided(change / error, freedom),
+        (false, same) => f64::from(u8::from(same)),
+    };
+    let interval = (change - reach, change + reach);
+    Some(Difference { before: before.center, after: after.center, interval, p })
+}
+
+/// Benjamini and Hochberg's adjusted p values: those up to a level hold a share of false alarms of at most that level.
+#[must_use]
+pub fn adjusted(p: &[f64]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..p.len()).collect();
+    order.sort_by(|&a, &b| p[b].total_cmp(&p[a]));
+    let (mut out, mut least) = (vec![1.0; p.len()], 1.0_f64);
+    for (from_end, at) in order.into_iter().enumerate() {
+        let place = (p.len() - from_end) as f64;
+        least = least.min(p[at] * p.len() as f64 / place);
+        out[at] = least;
+    }
+    out
+}
+
+/// How likely a value of Student's t distribution is at least as far from 0 as `t`.
+#[must_use]
+pub fn student_two_sided(t: f64, freedom: f64) -> f64 {
+    if !t.is_finite() || !freedom.is_finite() || freedom <= 0.0 {
+        return if t.is_nan() || freedom.is_nan() { 1.0 } else { f64::from(u8::from(t.is_finite())) };
+    }
+    incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
+}
+
+/// The `t` that a value of Student's distribution exceeds, to either side, with this probability.
+#[must_use]
+pub fn student_quantile(two_sided: f64, freedom: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    while student_two_sided(high, freedom) > two_sided && high < 1e12 {
+        high *= 2.0;
+    }
+    for _ in 0..200 {
+        let middle = 0.5 * (low + high);
+        if student_two_sided(middle, freedom) > two_sided {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    0.5 * (low + high)
+}
+
+/// The regularised incomplete beta function, by its continued fraction.
+fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
+    if x <= 0.0 || x >= 1.0 {
+        return x.clamp(0.0, 1.0);
+    }
+    let front = (ln_gamma(a + b) - ln_gamma(a) - ln_gamma(b) + a * x.ln() + b * (-x).ln_1p()).exp();
+    // The fraction converges fast on one side of the mean only.
+    if x < (a + 1.0) / (a + b + 2.0) {
+        front * beta_fraction(x, a, b) / a
+    } else {
+        1.0 - front * beta_fraction(1.0 - x, b, a) / b
+    }
+}
+
+fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
+    const TINY: f64 = 1e-300;
+    let nonzero = |v: f64| if v.abs() < TINY { TINY } else { v };
+    let mut c = 1.0;
+    let mut d = 1.0 / nonzero(1.0 - (a + b) * x / (a + 1.0));
+    let mut value = d;
+    for m in 1..10_000 {
+        let m = f64::from(m);
+        for term in [
+            m * (b - m) * x / ((a + 2.0 * m - 1.0) * (a + 2.0 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2.0 * m) * (a + 2.0 * m + 1.0)),
+        ] {
+            d = 1.0 / nonzero(1.0 + term * d);
+            c = nonzero(1.0 + term / c);
+            value *= c * d;
+        }
+        if (c * d - 1.0).abs() < 1e-15 {
+            break;
+        }
+    }
+    value
+}
+
+/// The logarithm of the gamma function for positive numbers (Lanczos, with Godfrey's coefficients for g = 7).
+fn ln_gamma(x: f64) -> f64 {
+    const COEFFICIENTS: [f64; 9] = [
+        0.999_999_999_999_809_9,
+        676.520_368_121_885_1,
+        -1_259.139_216_722_402_8,
+        771.323_428_777_653_1,
+        -176.615_029_162_140_6,
+        12.507_343_278_686_905,
+        -0.138_571_095_265_720_12,
+        9.984_369_578_019_572e-6,
+        1.505_632_735_149_311_6e-7,
+    ];
+    if x < 0.5 {
+        let pi = std::f64::consts::PI;
+        return (pi / (pi * x).sin()).ln() - ln_gamma(1.0 - x);
+    }
+    let x = x - 1.0;
+    let sum = (1..9).fold(COEFFICIENTS[0], |sum, i| sum + COEFFICIENTS[i] / (x + i as f64));
+    let t = x + 7.5;
+    0.5 * (2.0 * std::f64::consts::PI).ln() + (x + 0.5) * t.ln() - t + sum.ln()
+}

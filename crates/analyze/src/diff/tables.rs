@@ -1,0 +1,78 @@
+//! A comparison as tables.
+
+use super::align::{Change, Diff, Side, Table as Compared};
+use stackline_model::{Table, Unit};
+
+/// `steps`, `operators`, `kernels`, `paths`, and `step_lengths` with each step of each run.
+#[must_use]
+pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
+    let mut out: Vec<Table> =
+        Compared::ALL.into_iter().filter_map(|table| Some(changes(table, diff.changes.get(&table)?, diff))).collect();
+    if let Some(first) = out.first_mut() {
+        first.notes = diff.notes.clone();
+        first.notes.push(test(diff));
+    }
+    out.push(lengths(before, after));
+    out
+}
+
+/// The test in a sentence.
+fn test(diff: &Diff) -> String {
+    format!(
+        "Welch's t test, two-sided, {} % false alarms; of steps on 20 % trimmed means (Yuen), of rows on means, adjusted for \
+         their number (Benjamini-Hochberg). Spread of: {}.",
+        diff.options.level * 100.0,
+        diff.method.name()
+    )
+}
+
+fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
+    let title = match table {
+        Compared::Steps => "Steps: before and after",
+        Compared::Operators => "Operators per step",
+        Compared::Kernels if diff.by_family => "GPU work per step, by operator and family",
+        Compared::Kernels => "GPU work per step, by name",
+        Compared::Paths => "Call paths per step, with all below them",
+    };
+    let mut out = Table::new(table.name(), title);
+    if changes.iter().any(|change| change.rank != changes[0].rank) {
+        out = out.i64("rank", Unit::None, changes.iter().map(|change| change.rank));
+    }
+    if table != Compared::Steps {
+        out = out.text("name", changes.iter().map(|change| change.name.clone()));
+    }
+    if table == Compared::Kernels {
+        out = out.text("operator", changes.iter().map(|change| change.operator.clone()));
+    }
+    let ns = |get: fn(&Change) -> f64| changes.iter().map(get);
+    let end =
+        |get: fn((f64, f64)) -> f64| changes.iter().map(move |change| change.percent_of(get(change.interval_ns?)));
+    out.text("measure", changes.iter().map(|change| change.measure.name().to_owned()))
+        .text("verdict", changes.iter().map(|change| change.verdict.name().to_owned()))
+        .f64("before_ns", Unit::Ns, ns(|change| change.before_ns))
+        .f64("after_ns", Unit::Ns, ns(|change| change.after_ns))
+        .f64("change_ns", Unit::Ns, ns(Change::change_ns))
+        .f64("change_percent", Unit::Percent, changes.iter().map(Change::percent))
+        .f64("low_percent", Unit::Percent, end(|interval| interval.0))
+        .f64("high_percent", Unit::Percent, end(|interval| interval.1))
+        .f64("p", Unit::None, changes.iter().map(|change| change.p))
+        .f64("q", Unit::None, changes.iter().map(|change| change.q))
+        .f64("count_before", Unit::None, changes.iter().map(|change| change.count_before))
+        .f64("count_after", Unit::None, changes.iter().map(|change| change.count_after))
+}
+
+fn lengths(before: &Side, after: &Side) -> Table {
+    let mut rows = Vec::new();
+    for (side, name) in [(before, "A"), (after, "B")] {
+        for (run, profiles) in (1..).zip(side) {
+            rows.extend(profiles.iter().flat_map(|p| p.steps.iter().map(move |step| (name, run, p.rank, *step))));
+        }
+    }
+    Table::new("step_lengths", "Each step of each run")
+        .text("side", rows.iter().map(|row| row.0.to_owned()))
+        .i64("run", Unit::None, rows.iter().map(|row| row.1))
+        .i64("rank", Unit::None, rows.iter().map(|row| row.2))
+        .i64("step", Unit::None, rows.iter().map(|row| row.3.number))
+        .i64("time_ns", Unit::Ns, rows.iter().map(|row| row.3.ns))
+        .text("left_out", rows.iter().map(|row| row.3.left_out.map(str::to_owned)))
+}

@@ -1,0 +1,382 @@
+//! Comparisons: the test against SciPy, false alarms and planted changes over many made-up pairs, TraceLens' comparison.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test: it stops at what it does not expect")]
+
+#[allow(dead_code, reason = "other tests read more of the references")]
+mod tl_support;
+
+use stackline_analyze::Scope;
+use stackline_analyze::diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
+use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Options, Profile, Vendor, Verdict, compare};
+use stackline_ingest::{ReadOptions, read_bytes, read_paths};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use tl_support::{Csv, corpus};
+
+fn close(got: f64, expected: f64) {
+    assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1e-3), "{got} is not {expected}");
+}
+
+/// SciPy 1.17.1: `stats.t.sf(t, df) * 2`, `stats.t.isf(p / 2, df)`.
+#[test]
+fn students_distribution_is_scipys() {
+    close(student_two_sided(2.0, 3.0), 0.139_325_968_558_843_06);
+    close(student_two_sided(-0.5, 1.5), 0.680_567_110_669_94);
+    close(student_two_sided(12.0, 30.0) * 1e13, 5.580_185_415_199_261);
+    close(student_quantile(0.05, 4.0), 2.776_445_105_197_794_3);
+    close(student_quantile(0.05, 1.0), 12.706_204_736_174_705);
+    close(student_quantile(0.01, 57.3), 2.664_389_436_492_397_2);
+}
+
+/// SciPy 1.17.1: `stats.ttest_ind(b, a, equal_var=False, trim=trim)` with its `confidence_interval(0.95)`, and
+/// `stats.trim_mean`.
+#[test]
+fn the_test_is_scipys() {
+    let a = [10.1, 9.8, 10.4, 10.0, 9.9, 10.2, 30.0, 10.1, 9.7];
+    let b = [10.6, 10.9, 10.5, 11.0, 10.4, 10.8, 10.7];
+    let of = |trim| {
+        let (a, b) = (Location::independent(&a, trim).unwrap(), Location::independent(&b, trim).unwrap());
+        welch(&a, &b, 0.05, 0.0).unwrap()
+    };
+    let plain = of(0.0);
+    close(plain.p, 0.506_653_260_962_022);
+    close(plain.interval.0, -6.666_109_993_110_274_5);
+    close(plain.interval.1, 3.577_221_104_221_386);
+    let trimmed = of(0.2);
+    close(trimmed.p, 0.001_086_963_036_301_508);
+    close(trimmed.interval.0, 0.321_289_146_130_304_35);
+    close(trimmed.interval.1, 0.935_853_711_012_548_3);
+    close(trimmed.before, 10.071_428_571_428_571);
+    close(trimmed.after, 10.7);
+}
+
+/// SciPy 1.17.1: `stats.ttest_ind([5.9], x, equal_var=True)`, `stats.false_discovery_control`.
+#[test]
+fn one_value_and_many_rows_are_scipys() {
+    let x = Location::independent(&[5.0, 5.2, 4.9, 5.1], 0.0).unwrap();
+    let one = Location::independent(&[5.9], 0.2).unwrap();
+    let tested = welch(&x, &one, 0.05, 0.0).unwrap();
+    close(tested.p, 0.009_772_625_841_292_4);
+    close(tested.interval.0, 0.390_653_442_240_731_34);
+    close(tested.interval.1, 1.309_346_557_759_269_8);
+    for (got, expected) in
+        adjusted(&[0.001, 0.04, 0.03, 0.2, 0.9]).iter().zip([0.005, 1.0 / 15.0, 1.0 / 15.0, 0.25, 0.9])
+    {
+        close(*got, expected);
+    }
+    assert!(welch(&one, &one, 0.05, 0.0).is_none(), "nothing has a spread");
+}
+
+#[test]
+fn equal_values_are_told_apart_without_spread() {
+    let of = |value: f64| Location::of(&[value; 4], 0.2).unwrap();
+    assert_eq!(welch(&of(3.0), &of(3.0), 0.05, 0.0).unwrap().p, 1.0);
+    let changed = welch(&of(3.0), &of(4.0), 0.05, 0.0).unwrap();
+    assert_eq!((changed.p, changed.interval), (0.0, (1.0, 1.0)));
+    assert!(Location::of(&[], 0.2).is_none());
+}
+
+/// Numbers that look random (splitmix64).
+struct Random(u64);
+
+impl Random {
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Of the normal distribution (Box and Muller).
+    fn normal(&mut self) -> f64 {
+        let radius = (-2.0 * (1.0 - self.uniform()).ln()).sqrt();
+        radius * (2.0 * std::f64::consts::PI * self.uniform()).cos()
+    }
+}
+
+/// A program: in each step 12 operators with a kernel each.
+#[derive(Clone, Copy)]
+struct Program {
+    steps: usize,
+    /// The third operator's kernel takes so many times as long, and so the step.
+    factor: f64,
+    /// Spread of each operator, as a share.
+    noise: f64,
+    /// Share of steps in which something else takes another three times as long as a step.
+    pauses: f64,
+    /// How much of a step's deviation the next one keeps.
+    memory: f64,
+    /// How much faster or slower all of a run is, as a share.
+    run: f64,
+}
+
+const OPERATORS: usize = 12;
+const US: f64 = 100.0;
+
+const PROGRAM: Program = Program { steps: 12, factor: 1.0, noise: 0.03, pauses: 0.0, memory: 0.0, run: 0.0 };
+
+impl Program {
+    /// One run of it, as Kineto writes it.
+    fn run(&self, seed: u64) -> Profile {
+        let mut random = Random(seed);
+        let speed = 1.0 + self.run * random.normal();
+        let (mut text, mut at, mut drift) = (String::new(), 1000.0, 0.0);
+        let mut span = |cat: &str, name: &str, ts: f64, dur: f64, args: &str| {
+            let (pid, tid) = if cat == "kernel" { (0, 7) } else { (1, 1) };
+            let comma = if text.is_empty() { "" } else { "," };
+            write!(text, "{comma}{{\"ph\":\"X\",\"cat\":\"{cat}\",\"name\":\"{name}\",\"pid\":{pid},\"tid\":{tid},\"ts\":{ts:.3},\"dur\":{dur:.3},\"args\":{{{args}}}}}").unwrap();
+        };
+        for step in 0..self.steps {
+            let from = at;
+            drift = self.memory * drift + self.noise * random.normal();
+            for operator in 0..OPERATORS {
+                let factor = if operator == 3 { self.factor } else { 1.0 };
+                let dur = (US * factor * speed * (1.0 + drift + self.noise * random.normal())).max(1.0);
+                let id = step * OPERATORS + operator + 1;
+                span("cpu_op", &format!("aten::op{operator}"), at, dur, "");
+                span("cuda_runtime", "cudaLaunchKernel", at + 0.1, 0.5, &format!("\"correlation\":{id}"));
+                let args = format!("\"correlation\":{id},\"stream\":7,\"device\":0");
+                span("kernel", &format!("kernel{operator}"), at + 0.7, dur - 0.8, &args);
+                at += dur;
+            }
+            if random.uniform() < self.pauses {
+                at += 3.0 * US * OPERATORS as f64;
+            }
+            span("user_annotation", &format!("ProfilerStep#{step}"), from, at - from, "");
+        }
+        let trace = format!("{{\"schemaVersion\":1,\"traceEvents\":[{text}]}}");
+        let trace = read_bytes("made up", trace.as_bytes(), &ReadOptions::default()).unwrap();
+        assert_eq!((trace.steps.len(), trace.gpu.len()), (self.steps, self.steps * OPERATORS));
+        Profile::of(&trace, 0, &Scope::default())
+    }
+
+    /// Itself compared with another, `count` times with `runs` runs on each side.
+    fn against(&self, other: &Self, (count, runs): (u64, u64)) -> Vec<Diff> {
+        let side = |program: &Self, from: u64| (from..from + runs).map(|seed| vec![program.run(seed)]).collect();
+        let pair = |i: u64| compare(&side(self, i * 1000), &side(other, i * 1000 + 500), Options::default());
+        (0..count).map(pair).collect()
+    }
+}
+
+fn find<'a>(diff: &'a Diff, table: ChangeTable, name: &str, measure: Measure) -> &'a Change {
+    diff.changes[&table].iter().find(|change| change.name == name && change.measure == measure).unwrap()
+}
+
+fn step(diff: &Diff) -> &Change {
+    find(diff, ChangeTable::Steps, "", Measure::Step)
+}
+
+fn alarms(diffs: &[Diff]) -> usize {
+    diffs.iter().filter(|diff| step(diff).verdict.is_change()).count()
+}
+
+/// Of 300 pairs at a level of 5 % 15 are expected; more than 26 would be chance once in 300 times.
+const PAIRS: u64 = 300;
+const MOST_ALARMS: usize = 26;
+
+#[test]
+fn the_same_program_is_rarely_said_to_have_changed() {
+    // Kernels that drift together and have noise of their own besides remember longer than a process that knows one step:
+    // some 7 % of alarms are expected there, 21, and more than 34 would be chance once in 300 times.
+    let cases = [
+        ("noise", PROGRAM, MOST_ALARMS),
+        ("three steps", Program { steps: 3, ..PROGRAM }, MOST_ALARMS),
+        ("pauses", Program { pauses: 0.1, steps: 20, ..PROGRAM }, MOST_ALARMS),
+        ("drift", Program { memory: 0.5, steps: 40, ..PROGRAM }, 34),
+    ];
+    for (name, program, most) in cases {
+        let diffs = program.against(&program, (PAIRS, 1));
+        println!("{name}: {} alarms in {PAIRS}", alarms(&diffs));
+        assert!(alarms(&diffs) <= MOST_ALARMS, "{name}: {} alarms", alarms(&diffs));
+        let rows = |diff: &Diff| diff.changes[&ChangeTable::Kernels].iter().any(|change| change.verdict.is_change());
+        let any = diffs.iter().filter(|diff| rows(diff)).count();
+        println!("{name}: {any} comparisons with any kernel");
+        assert!(any <= most, "{name}: {any} comparisons say that some kernel changed");
+    }
+}
+
+/// Runs that differ as wholes (another machine, another clock) fool a test of one pair, and no test of several.
+#[test]
+fn several_runs_know_the_spread_between_runs() {
+    let program = Program { run: 0.02, noise: 0.01, ..PROGRAM };
+    let single = alarms(&program.against(&program, (100, 1)));
+    let several = alarms(&program.against(&program, (100, 4)));
+    println!("single {single}, several {several} of 100");
+    assert!(single > 30, "{single}: the case does not show what it is there for");
+    assert!(several <= 11, "{several}: of 100 pairs 5 are expected, 12 or more come once in 200 times");
+}
+
+#[test]
+fn planted_changes_are_found_and_their_size_lies_in_the_interval() {
+    let slower = Program { factor: 1.6, ..PROGRAM };
+    let truth = 100.0 * 0.6 / OPERATORS as f64;
+    let (mut inside, mut kernel_inside, mut found, mut wrong) = (0, 0, 0, 0);
+    for diff in PROGRAM.against(&slower, (200, 1)) {
+        assert_eq!(diff.method, Method::Steps);
+        let change = step(&diff);
+        let (low, high) = change.interval_ns.unwrap();
+        inside += usize::from(change.percent_of(low).unwrap() <= truth && truth <= change.percent_of(high).unwrap());
+        let kernel = find(&diff, ChangeTable::Kernels, "kernel3", Measure::Gpu);
+        found += usize::from(kernel.verdict == Verdict::Slower);
+        let (low, high) = kernel.interval_ns.unwrap();
+        kernel_inside += usize::from(low <= 60_000.0 && 60_000.0 <= high);
+        let others = diff.changes[&ChangeTable::Kernels].iter().filter(|change| change.name != "kernel3");
+        wrong += others.filter(|change| change.verdict.is_change()).count();
+        let path = find(&diff, ChangeTable::Paths, "aten::op3", Measure::Gpu);
+        assert_eq!(path.change_ns(), kernel.change_ns(), "a path has the work that it launches");
+    }
+    println!("step {inside}, kernel {kernel_inside} inside of 200; found {found}; {wrong} others");
+    // Of 200 intervals at 95 % 190 are expected to hold the truth; fewer than 181 would be chance once in 200 times.
+    assert!(inside >= 181 && kernel_inside >= 181, "{inside}, {kernel_inside}");
+    // Twelve steps that resemble their neighbours by chance are taken for a drift: the price of not being fooled by one.
+    assert!(found >= 190, "{found} of 200 are found");
+    // Adjusted p values keep false ones at 5 % of those that are said to have changed.
+    assert!(wrong <= 30, "{wrong} kernels that did not change");
+}
+
+#[test]
+fn warm_up_and_a_cut_off_step_are_left_out() {
+    let json = |lengths: &[i64]| {
+        let mut at = 0;
+        let mut events = Vec::new();
+        for (number, length) in lengths.iter().enumerate() {
+            events.push(format!(
+                "{{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#{number}\",\"pid\":1,\"tid\":1,\"ts\":{at},\"dur\":{length}}}"
+            ));
+            events.push(format!(
+                "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":1,\"ts\":{at},\"dur\":{}}}",
+                length / 2
+            ));
+            at += length;
+        }
+        let text = format!("[{}]", events.join(","));
+        let trace = read_bytes("t", text.as_bytes(), &ReadOptions::default()).unwrap();
+        Profile::of(&trace, 0, &Scope::default())
+    };
+    let profile = json(&[900, 100, 102, 98, 20]);
+    let left_out: Vec<_> = profile.steps.iter().map(|step| step.left_out).collect();
+    assert_eq!(left_out, [Some("warm-up"), None, None, None, Some("cut off")]);
+    assert_eq!(profile.operators["aten::mm"].iter().map(|cell| cell.cpu).collect::<Vec<_>>(), [50_000, 51_000, 49_000]);
+    let two = json(&[900, 100]);
+    assert!(two.steps.iter().all(|step| step.left_out.is_none()), "of two steps none is known to be odd");
+    let diff = compare(&vec![vec![json(&[100])]], &vec![vec![json(&[200])]], Options::default());
+    assert_eq!(
+        (diff.method, step(&diff).verdict, step(&diff).percent()),
+        (Method::None, Verdict::Untested, Some(100.0))
+    );
+    assert!(diff.notes.iter().any(|note| note.starts_with("One step: no spread")), "{:?}", diff.notes);
+}
+
+/// A host that runs ahead: its steps are short, those of the GPU are not.
+#[test]
+fn a_step_lasts_until_its_work_is_done() {
+    let mut events = Vec::new();
+    for step in 0..4 {
+        let (host, gpu) = (100 * step, 20 + 300 * step);
+        events.push(format!(
+            "{{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#{step}\",\"pid\":1,\"tid\":1,\"ts\":{host},\"dur\":100}}"
+        ));
+        events.push(format!(
+            "{{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":1,\"tid\":1,\"ts\":{},\"dur\":5,\"args\":{{\"correlation\":{}}}}}",
+            host + 5,
+            step + 1
+        ));
+        events.push(format!(
+            "{{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"k\",\"pid\":0,\"tid\":7,\"ts\":{gpu},\"dur\":300,\"args\":{{\"correlation\":{},\"stream\":7,\"device\":0}}}}",
+            step + 1
+        ));
+    }
+    let text = format!("[{}]", events.join(","));
+    let trace = read_bytes("t", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let profile = Profile::of(&trace, 0, &Scope::default());
+    assert_eq!(profile.steps.iter().map(|step| step.ns).collect::<Vec<_>>(), [320_000, 300_000, 300_000, 300_000]);
+}
+
+#[test]
+fn nothing_is_compared_with_nothing() {
+    let empty = read_bytes("t", b"[]", &ReadOptions::default()).unwrap_or_default();
+    let profile = Profile::of(&empty, 0, &Scope::default());
+    let diff = compare(&vec![vec![profile.clone()]], &vec![vec![profile]], Options::default());
+    assert!(diff.changes.values().all(Vec::is_empty), "{diff:?}");
+    assert!(diff.notes.iter().any(|note| note.contains("no events")), "{:?}", diff.notes);
+}
+
+#[test]
+fn ranks_are_compared_with_the_same_rank() {
+    let profile = |rank: i64, steps| Profile { rank, ..Program { steps, ..PROGRAM }.run(rank as u64 + steps as u64) };
+    let before = vec![vec![profile(0, 6), profile(1, 6), profile(2, 6)]];
+    let diff = compare(&before, &vec![vec![profile(1, 7), profile(0, 7)]], Options::default());
+    let steps = diff.changes[&ChangeTable::Steps].iter().filter(|change| change.measure == Measure::Step);
+    assert_eq!(steps.map(|change| change.rank).collect::<Vec<_>>(), [0, 1]);
+    assert!(diff.notes.iter().any(|note| note == "Rank 2 is only in A and is not compared."), "{:?}", diff.notes);
+}
+
+/// TraceLens' comparison of the same model on H100 and MI300. Operators must agree in all their GPU times: to TraceLens'
+/// rounding of spans (2^-10 µs each). Kernels agree where TraceLens knows an operator: it also sums those that were
+/// launched before the recording began, which belong to no step, and those of our profile are per step.
+#[test]
+fn operators_and_kernels_are_those_of_tracelens_comparison() {
+    let Some(corpus) = corpus() else { return };
+    let profile = |name: &str| {
+        let set = read_paths(&[corpus.join("kineto").join(name)], &ReadOptions::default()).unwrap();
+        Profile::of(&set.traces[0], 0, &Scope::default())
+    };
+    let (h100, mi300) = (profile("nvidia-h100-qwen1.5-0.5b.json.gz"), profile("amd-mi300-qwen1.5-0.5b.json.gz"));
+    assert_eq!((h100.vendor, mi300.vendor), (Some(Vendor::Nvidia), Some(Vendor::Amd)));
+    let sides = (vec![vec![h100]], vec![vec![mi300]]);
+    let folder = corpus.join("reference/tracelens/compare-qwen-h100-vs-mi300");
+    let diff = compare(&sides.0, &sides.1, Options::default());
+    assert!(diff.by_family);
+    let sum_of_families: f64 = diff.changes[&ChangeTable::Kernels].iter().map(|change| change.before_ns).sum();
+    close(sum_of_families, sides.0[0][0].kernels.values().flatten().map(|cell| cell.gpu as f64).sum());
+    let reference = Csv::read(&folder.join("ops_summary.csv")).unwrap();
+    let number = |row: usize, column: &str| reference.get(row, column).parse::<f64>().unwrap_or(0.0);
+    for row in 0..reference.rows.len() {
+        let name = reference.get(row, "name");
+        let change = find(&diff, ChangeTable::Operators, name, Measure::Gpu);
+        for (ours, side) in [(change.before_ns, "h100"), (change.after_ns, "mi300")] {
+            let calls = number(row, &format!("{side}::Count"));
+            let theirs = 1e6 * number(row, &format!("{side}::total_direct_kernel_time_ms"));
+            assert!((ours - theirs).abs() <= calls + 1.0, "{name} on {side}: {ours} ns, not {theirs}");
+        }
+        // Where one side has no such operator TraceLens says no difference.
+        if reference.get(row, "total_direct_kernel_time_ms__mi300_diff").is_empty() {
+            continue;
+        }
+        let theirs = 1e6 * number(row, "total_direct_kernel_time_ms__mi300_diff");
+        let calls = number(row, "h100::Count") + number(row, "mi300::Count");
+        assert!((change.change_ns() - theirs).abs() <= calls + 2.0, "{name}: {} ns, not {theirs}", change.change_ns());
+    }
+    assert!(reference.rows.len() >= 20, "{} operators", reference.rows.len());
+    kernels_are_tracelens(&sides, &Csv::read(&folder.join("kernel_summary.csv")).unwrap());
+}
+
+fn kernels_are_tracelens((h100, mi300): &(Vec<Vec<Profile>>, Vec<Vec<Profile>>), reference: &Csv) {
+    let diff = compare(h100, mi300, Options { by_family: Some(false), ..Options::default() });
+    for (side, is_before) in [("h100", true), ("mi300", false)] {
+        let mut theirs: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
+        // TraceLens lists a kernel anew for each partner of its name on the other side.
+        let mut seen = BTreeSet::new();
+        for row in 0..reference.rows.len() {
+            let text = |column: &str| reference.get(row, &format!("{side}::{column}"));
+            let key = (reference.get(row, "Kernel name"), text("Parent cpu_op"), text("Kernel stream"));
+            if key.1.is_empty() || !seen.insert((key.0, key.1.to_owned(), key.2.to_owned())) {
+                continue;
+            }
+            let number = |column: &str| text(column).parse::<f64>().unwrap_or(0.0);
+            let sum = theirs.entry(reference.get(row, "Kernel name")).or_default();
+            sum.0 += 1e3 * number("Kernel duration (µs)_sum");
+            sum.1 += number("Kernel duration (µs)_count");
+        }
+        assert!(theirs.len() >= 18, "{} kernels on {side}", theirs.len());
+        for (name, (ns, count)) in theirs {
+            let change = find(&diff, ChangeTable::Kernels, name, Measure::Gpu);
+            let ours = match is_before {
+                true => (change.before_ns, change.count_before),
+                false => (change.after_ns, change.count_after),
+            };
+            assert!((ours.0 - ns).abs() <= 1.0 && ours.1 == count, "{name} on {side}: {ours:?}, not {ns} in {count}");
+        }
+    }
+}

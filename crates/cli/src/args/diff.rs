@@ -1,0 +1,73 @@
+//! What `diff` understands.
+
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+pub(super) const DIFF_EXAMPLE: &str =
+    "A RUN is a trace file, an archive or directory of ranks, a run directory, or a recording. Times are per
+step. A change is told from noise by a test; with one run on each side the spread is that of the steps, with several
+that of the runs (docs/diff.md).
+
+Conditions of --fail-on: step, gpu, cpu (of the step), operators, kernels, paths (any one of them), op:NAME,
+kernel:NAME, path:NAME (* stands for any text), each with a limit in percent.
+
+Examples:
+  stackline diff before.json.gz after.json.gz
+  stackline diff before.json.gz after.json.gz --fail-on 'step>3%' --fail-on 'op:aten::mm>10%'
+  stackline diff main1.json main2.json main3.json --with new1.json new2.json new3.json
+  stackline diff h100.json.gz mi300.json.gz --table kernels --format csv
+  stackline diff before.stackline after.stackline --as markdown -o diff.md";
+
+/// Arguments of `diff`.
+#[derive(Args, Debug)]
+pub(crate) struct DiffArgs {
+    /// The run before (A) and the run after (B); with --with, the runs before.
+    #[arg(value_name = "RUN", required = true)]
+    pub(crate) runs: Vec<PathBuf>,
+    /// The runs after (B); all others are those before (A).
+    #[arg(long, value_name = "RUN", num_args = 1..)]
+    pub(crate) with: Vec<PathBuf>,
+    /// Changes shown of each kind, 0 for all [default: 5].
+    #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
+    pub(crate) top: Option<usize>,
+    /// Share of false alarms that is accepted, in percent; intervals hold the truth in all but that share.
+    #[arg(long, value_name = "PERCENT", value_parser = parse_level, default_value = "5", allow_negative_numbers = true)]
+    pub(crate) level: f64,
+    /// How GPU work is aligned.
+    #[arg(long, value_enum, default_value_t = KernelsBy::Auto)]
+    pub(crate) kernels_by: KernelsBy,
+    /// Write a document for other tools.
+    #[arg(long = "as", value_enum, conflicts_with = "format")]
+    pub(crate) document: Option<DiffDocument>,
+    /// Exit with code 4 if something got slower by more than this, beyond noise: 'step>3%', 'op:aten::mm>10%'; may be
+    /// repeated.
+    #[arg(long, value_name = "CONDITION")]
+    pub(crate) fail_on: Vec<String>,
+    /// With --fail-on, changes that could not be tested (one step on each side) never count.
+    #[arg(long, requires = "fail_on")]
+    pub(crate) significant: bool,
+}
+
+/// How GPU work is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KernelsBy {
+    /// By name, or by family where the GPUs are of different vendors.
+    Auto,
+    /// By name.
+    Name,
+    /// By the operator that launched it and what it is for, such as gemm or attention.
+    Family,
+}
+
+/// A document for other tools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DiffDocument {
+    /// Markdown, for a pull request.
+    Markdown,
+}
+
+fn parse_level(text: &str) -> Result<f64, String> {
+    let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
+    let inside = percent.filter(|p| *p >= 0.001 && *p <= 50.0);
+    inside.ok_or_else(|| format!("{text:?} is no share of false alarms; write 0.001 to 50, in percent"))
+}

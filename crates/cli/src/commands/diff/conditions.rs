@@ -1,0 +1,174 @@
+//! `--fail-on` of comparisons.
+
+use crate::commands::limit::{Comparison, Limit};
+use crate::failure::{did_you_mean, wrong_use};
+use anyhow::{Result, anyhow};
+use stackline_analyze::critical_path::matches;
+use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Verdict};
+
+/// What a condition is about.
+#[derive(Clone, Debug, PartialEq)]
+enum Subject {
+    /// A measure of the step.
+    Step(Measure),
+    /// Any row of a table.
+    Any(ChangeTable),
+    /// Rows of a table whose name fits a pattern.
+    Named(ChangeTable, String),
+}
+
+/// A condition such as `step>3%`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Condition {
+    /// As typed.
+    text: String,
+    subject: Subject,
+    comparison: Comparison,
+    limit: f64,
+}
+
+/// Whether a condition holds.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// It does: why, in words.
+    Held(String),
+    /// The change is above the limit, but it may be noise (or is not tested, where that does not count).
+    Within(String),
+    /// It does not.
+    Passed,
+}
+
+const WHOLE: [(&str, Subject); 6] = [
+    ("step", Subject::Step(Measure::Step)),
+    ("gpu", Subject::Step(Measure::Gpu)),
+    ("cpu", Subject::Step(Measure::Cpu)),
+    ("operators", Subject::Any(ChangeTable::Operators)),
+    ("kernels", Subject::Any(ChangeTable::Kernels)),
+    ("paths", Subject::Any(ChangeTable::Paths)),
+];
+
+const NAMED: [(&str, ChangeTable); 3] =
+    [("op:", ChangeTable::Operators), ("kernel:", ChangeTable::Kernels), ("path:", ChangeTable::Paths)];
+
+impl Condition {
+    /// Reads a condition.
+    pub(super) fn parse(text: &str) -> Result<Self> {
+        let form = || {
+            wrong_use(format!(
+                "cannot understand --fail-on {text:?}; write 'step>3%', 'kernels>10%' or 'op:aten::mm>10%'"
+            ))
+        };
+        let Limit { what, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
+        if !comparison.is_upper() || !limit.is_finite() || limit < 0.0 {
+            return Err(wrong_use(format!(
+                "--fail-on {text:?}: a limit is how much slower something may get: > and a percentage, 0 or more"
+            )));
+        }
+        let named = NAMED.iter().find_map(|(prefix, table)| Some((what.strip_prefix(prefix)?.trim(), *table)));
+        let subject = match named {
+            Some(("", _)) => return Err(form()),
+            Some((name, table)) => Subject::Named(table, name.to_owned()),
+            None => {
+                let whole = WHOLE.iter().find(|(name, _)| *name == what).map(|(_, subject)| subject.clone());
+                let names = WHOLE.iter().map(|(name, _)| *name).chain(NAMED.iter().map(|(name, _)| *name));
+                whole.ok_or_else(|| {
+                    let near = did_you_mean(what, names.clone());
+                    let all = names.collect::<Vec<_>>().join(", ");
+                    wrong_use(format!("--fail-on knows no {what:?}{near} There are: {all}"))
+                })?
+            }
+        };
+        Ok(Self { text: text.to_owned(), subject, comparison, limit })
+    }
+
+    fn is_about(&self, table: ChangeTable, change: &Change) -> bool {
+        match &self.subject {
+            Subject::Step(measure) => table == ChangeTable::Steps && change.measure == *measure,
+            _ if change.measure == Measure::CpuTotal => false,
+            // New names are often old ones renamed; the step as a whole says what they cost.
+            Subject::Any(of) => table == *of && change.verdict != Verdict::OnlyAfter,
+            Subject::Named(of, name) => {
+                let operator = change.operator.as_ref().is_some_and(|operator| matches(name, operator));
+                table == *of && (operator || matches(name, &change.name))
+            }
+        }
+    }
+
+    /// Judges a comparison; with `significant`, untested changes do not count.
+    ///
+    /// # Errors
+    /// If there is nothing that the condition is about.
+    pub(super) fn judge(&self, diff: &Diff, significant: bool) -> Result<Outcome> {
+        let all = diff.changes.iter().flat_map(|(table, changes)| changes.iter().map(move |change| (*table, change)));
+        let about: Vec<&Change> = all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
+        if about.is_empty() && !matches!(self.subject, Subject::Any(_)) {
+            return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text));
+        }
+        let above = about.into_iter().filter(|change| self.is_above(change));
+        let (mut within, mut held) = (None, None);
+        // Most first: that is what is told.
+        for change in above {
+            let counts = match change.verdict {
+                Verdict::Slower | Verdict::OnlyAfter => true,
+                Verdict::Untested => !significant,
+                _ => false,
+            };
+            let place = if counts { &mut held } else { &mut within };
+            let largest = place.is_none_or(|other: &Change| other.change_ns() < change.change_ns());
+            if largest {
+                *place = Some(change);
+            }
+        }
+        Ok(match (held, within) {
+            (Some(change), _) => Outcome::Held(self.words(change)),
+            (None, Some(change)) => Outcome::Within(format!("{}; it does not count", self.words(change))),
+            (None, None) => Outcome::Passed,
+        })
+    }
+
+    fn is_above(&self, change: &Change) -> bool {
+        match change.percent() {
+            Some(percent) => self.comparison.holds(percent, self.limit),
+            None => change.after_ns > 0.0,
+        }
+    }
+
+    fn words(&self, change: &Change) -> String {
+        let what = match (&change.operator, change.name.as_str()) {
+            (Some(operator), family) => format!("{operator} ({family})"),
+            (None, "") => format!("{} of the step", change.measure.name()),
+            (None, name) => name.to_owned(),
+        };
+        let what = if what == "step of the step" { "the step".to_owned() } else { what };
+        let Some(percent) = change.percent() else { return format!("{}: {what} is new", self.text) };
+        let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
+        let ends = match (change.verdict, ends) {
+            (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),
+            (_, Some((low, high))) => format!(", beyond noise ({low:.1} % to {high:.1} %)"),
+            (_, None) => ", not tested: there is no spread to tell it from noise".to_owned(),
+        };
+        format!("{}: {what} is {percent:.1} % slower{ends}", self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_as_text() {
+        let subject = |text: &str| Condition::parse(text).unwrap().subject;
+        assert_eq!(subject("step>3%"), Subject::Step(Measure::Step));
+        assert_eq!(subject("kernels >= 10"), Subject::Any(ChangeTable::Kernels));
+        assert_eq!(subject("op:aten::mm>10%"), Subject::Named(ChangeTable::Operators, "aten::mm".to_owned()));
+        assert_eq!(subject("path:A > B>0"), Subject::Named(ChangeTable::Paths, "A > B".to_owned()));
+        let error = |text: &str| Condition::parse(text).unwrap_err().to_string();
+        assert!(error("stpe>3%").contains("did you mean step"), "{}", error("stpe>3%"));
+        for bad in ["step<3%", "step>-1%", "step>nan", "step>inf"] {
+            assert!(error(bad).contains("slower"), "{bad}");
+        }
+        for bad in ["step", "", "op:>3%", "step>x"] {
+            assert!(error(bad).contains("cannot understand"), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `diff`: two runs, or several of each, compared.
+
+mod conditions;
+
+use crate::args::{Common, DiffArgs, DiffDocument, Format, KernelsBy};
+use crate::failure::{is_closed_pipe, wrong_use};
+use crate::output::{Answer, say, say_read_report, style, to_output};
+use crate::progress::Progress;
+use crate::session::{Session, not_an_input};
+use anyhow::Result;
+use conditions::{Condition, Outcome};
+use serde_json::json;
+use stackline_analyze::Scope;
+use stackline_analyze::diff::{self, Diff, Options, Profile, Side};
+use stackline_engine::{OpenOptions, Watch};
+use stackline_model::ReadReport;
+use stackline_present::TraceInfo;
+use stackline_present::diff::{Shown, markdown, text};
+use std::path::{Path, PathBuf};
+
+/// Changes shown of each kind to people who do not say.
+const TOP: usize = 5;
+
+/// Both sides, opened.
+#[derive(Default)]
+struct Opened {
+    before: Side,
+    after: Side,
+    infos: Vec<TraceInfo>,
+    reports: Vec<ReadReport>,
+}
+
+/// Runs the command; tells whether a `--fail-on` condition held.
+pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
+    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
+    let (before, after) = sides(args)?;
+    let opened = open(before, after, common)?;
+    let by_family = match args.kernels_by {
+        KernelsBy::Auto => None,
+        KernelsBy::Name => Some(false),
+        KernelsBy::Family => Some(true),
+    };
+    let options = Options { level: args.level / 100.0, by_family };
+    let diff = diff::compare(&opened.before, &opened.after, options);
+    let judged = conditions.iter().map(|c| c.judge(&diff, args.significant)).collect::<Vec<_>>();
+    let (mut held, mut within) = (Vec::new(), Vec::new());
+    for outcome in judged.iter().flatten() {
+        match outcome {
+            Outcome::Held(words) => held.push(words.clone()),
+            Outcome::Within(words) => within.push(words.clone()),
+            Outcome::Passed => {}
+        }
+    }
+    let names = [names(before), names(after)];
+    match write(args, common, (&opened, &diff), (&names, &held)) {
+        // The exit code answers the conditions even if nobody reads to the end.
+        Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
+        other => other?,
+    }
+    for words in held.iter().chain(&within) {
+        say(&format!("--fail-on {words}"))?;
+    }
+    // What held is an answer, whatever else could not be judged.
+    if held.is_empty()
+        && let Some(error) = judged.into_iter().find_map(Result::err)
+    {
+        return Err(error);
+    }
+    Ok(!held.is_empty())
+}
+
+/// The runs before and after.
+fn sides(args: &DiffArgs) -> Result<(&[PathBuf], &[PathBuf])> {
+    let sides = match (&args.runs[..], &args.with[..]) {
+        ([_, _], []) => args.runs.split_at(1),
+        (before, []) => {
+            return Err(wrong_use(format!(
+                "{} to compare: write `stackline diff A B`, or `stackline diff A1 A2 --with B1 B2` for several of each",
+                if before.len() == 1 {
+                    "one run is nothing".to_owned()
+                } else {
+                    format!("{} runs, which with which", before.len())
+                }
+            )));
+        }
+        (before, after) => (before, after),
+    };
+    let stdin = |paths: &[PathBuf]| paths.iter().filter(|path| *path == Path::new("-")).count();
+    if stdin(sides.0) + stdin(sides.1) > 1 {
+        return Err(wrong_use("standard input (-) can be read only once"));
+    }
+    Ok(sides)
+}
+
+fn open(before: &[PathBuf], after: &[PathBuf], common: &Common) -> Result<Opened> {
+    if let Some(target) = &common.output {
+        not_an_input(target, before)?;
+        not_an_input(target, after)?;
+    }
+    let watch = Watch::new();
+    let _progress = Progress::start(&watch);
+    let options = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, watch };
+    let scope = Scope { steps: common.steps.map(|range| (range.first, range.last)) };
+    let mut opened = Opened::default();
+    for (paths, is_before) in [(before, true), (after, false)] {
+        for path in paths {
+            let (infos, reports) = (&mut opened.infos, &mut opened.reports);
+            let profiles = stackline_engine::profiles(path, &options, &scope, common.rank, &mut |trace, rank| {
+                infos.push(TraceInfo::new(trace, rank));
+                reports.push(trace.report.clone());
+            })?;
+            if is_before { &mut opened.before } else { &mut opened.after }.push(profiles);
+        }
+    }
+    let recording = |profile: &Profile| profile.path_kind == "calls";
+    let mut profiles = opened.before.iter().chain(&opened.after).flatten();
+    let some = profiles.clone().find(|profile| recording(profile));
+    if let (Some(calls), Some(trace)) = (some, profiles.find(|profile| !recording(profile))) {
+        return Err(wrong_use(format!(
+            "{} is a recording and {} a trace: they measure different things; compare two of a kind (`stackline record \
+             --mode trace` records traces)",
+            calls.name, trace.name
+        )));
+    }
+    Ok(opened)
+}
+
+fn names(paths: &[PathBuf]) -> Vec<String> {
+    paths.iter().map(|path| path.display().to_string()).collect()
+}
+
+fn write(
+    args: &DiffArgs,
+    common: &Common,
+    (opened, diff): (&Opened, &Diff),
+    ([before, after], held): (&[Vec<String>; 2], &[String]),
+) -> Result<()> {
+    let session = Session::described(&opened.infos, &opened.reports, common);
+    let shown = Shown { diff, before, after, top: args.top.unwrap_or(TOP), held };
+    if args.document == Some(DiffDocument::Markdown) {
+        to_output(common, |out| out.write_all(markdown(&shown).as_bytes()))?;
+        return say_read_report(&session.set);
+    }
+    let people = common.format == Format::Table && common.tables.is_empty();
+    let head = if people { text(&shown, &style(common)) } else { String::new() };
+    let tables = session.pick(diff::tables(diff, &opened.before, &opened.after))?;
+    let tables = if people { Vec::new() } else { tables };
+    let extra = vec![
+        ("before", json!(before).into()),
+        ("after", json!(after).into()),
+        ("method", json!(diff.method.name()).into()),
+        ("level_percent", json!(diff.options.level * 100.0).into()),
+        ("kernels_by", json!(if diff.by_family { "family" } else { "name" }).into()),
+        ("notes", json!(diff.notes).into()),
+        ("fail_on_held", json!(held).into()),
+    ];
+    Answer { command: "diff", session: &session, extra, tables, head, shown: None }.write(common)
+}

@@ -1,0 +1,74 @@
+//! Limits of `--fail-on`, such as `idle>=30%`: the part that all commands have in common.
+
+/// How a value is compared with a limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Comparison {
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
+/// What is compared, how, and with which number (percent where it is a share).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limit<'a> {
+    pub(crate) what: &'a str,
+    pub(crate) comparison: Comparison,
+    pub(crate) limit: f64,
+}
+
+impl<'a> Limit<'a> {
+    /// Reads a limit; none if the text has another form. What the name and the number may be the command knows.
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        // Names of kernels and paths have such signs, too; the last one is the limit's.
+        let at = text.rfind(['<', '>'])?;
+        let (what, rest) = text.split_at(at);
+        let (number, or_equal) = match rest[1..].strip_prefix('=') {
+            Some(number) => (number, true),
+            None => (&rest[1..], false),
+        };
+        let comparison = match (rest.starts_with('>'), or_equal) {
+            (true, false) => Comparison::Above,
+            (true, true) => Comparison::AtLeast,
+            (false, false) => Comparison::Below,
+            (false, true) => Comparison::AtMost,
+        };
+        let limit = number.trim().trim_end_matches('%').trim_end().parse().ok()?;
+        Some(Self { what: what.trim(), comparison, limit })
+    }
+}
+
+impl Comparison {
+    /// Whether a value is on the wrong side of a limit.
+    pub(crate) fn holds(self, value: f64, limit: f64) -> bool {
+        match self {
+            Self::Above => value > limit,
+            Self::AtLeast => value >= limit,
+            Self::Below => value < limit,
+            Self::AtMost => value <= limit,
+        }
+    }
+
+    /// Whether it asks for more.
+    pub(crate) fn is_upper(self) -> bool {
+        matches!(self, Self::Above | Self::AtLeast)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_sign_is_the_limits() {
+        let parse = |text| Limit::parse(text).map(|limit| (limit.what, limit.comparison, limit.limit));
+        assert_eq!(parse("idle >= 40"), Some(("idle", Comparison::AtLeast, 40.0)));
+        assert_eq!(parse("kernel:void f<int>(a) > 3 %"), Some(("kernel:void f<int>(a)", Comparison::Above, 3.0)));
+        assert_eq!(parse("path:A > B>10%"), Some(("path:A > B", Comparison::Above, 10.0)));
+        assert_eq!(parse("busy<=5%"), Some(("busy", Comparison::AtMost, 5.0)));
+        for bad in ["", "idle", "idle>", "idle>much", "idle=3"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+        assert!(Comparison::AtLeast.holds(1.0, 1.0) && !Comparison::Above.holds(1.0, 1.0));
+    }
+}

@@ -1,0 +1,314 @@
+//! `diff`: forms of output, exit codes, several runs and ranks, recordings, the action for pull requests and its example.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+
+use common::{failure, run, stdout};
+use serde_json::Value;
+use stackline_synth::demo::{Config, generate};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Traces of a demo with and without the host waiting for the loss in each step.
+struct Case {
+    folder: tempfile::TempDir,
+}
+
+impl Case {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn trace(&self, name: &str, (seed, host_sync): (u64, bool)) -> String {
+        let config = Config { seed, host_sync, steps: 6, layers: 2, ..Config::default() };
+        fs::write(self.path(name), generate(&config)).unwrap();
+        self.path(name)
+    }
+
+    fn pair(&self) -> (String, String) {
+        (self.trace("fast.json", (1, false)), self.trace("slow.json", (2, true)))
+    }
+}
+
+fn json(args: &[&str]) -> Value {
+    serde_json::from_str(&stdout(&[args, &["--format", "json"]].concat())).unwrap()
+}
+
+fn step(document: &Value) -> Value {
+    document["tables"]["steps"]["rows"][0].clone()
+}
+
+#[test]
+fn people_see_the_step_first_and_then_what_changed() {
+    let case = Case::new();
+    let (fast, slow) = case.pair();
+    let shown = stdout(&["diff", &fast, &slow]);
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines[2].starts_with("The step is ") && lines[2].ends_with(" % slower."), "{shown}");
+    assert!(shown.contains("aten::item") && shown.contains("only in B"), "{shown}");
+    assert!(shown.contains("Note: One run each"), "{shown}");
+    let same = stdout(&["diff", &fast, &fast]);
+    assert!(same.contains("The step is the same within noise (+0.0 %)"), "{same}");
+    assert!(same.contains("changed beyond noise.") && !same.contains("slower"), "{same}");
+    assert_eq!(shown, stdout(&["diff", &fast, "--threads", "1", "--with", &slow]), "order and threads do not matter");
+}
+
+#[test]
+fn numbers_are_those_of_the_steps() {
+    let case = Case::new();
+    let (fast, slow) = case.pair();
+    let document = json(&["diff", &fast, &slow]);
+    assert_eq!((&document["schema"], &document["method"]), (&"stackline/diff/1".into(), &"steps".into()));
+    let lengths = document["tables"]["step_lengths"]["rows"].as_array().unwrap();
+    let kept = |side: &str| {
+        let of = |row: &&Value| row["side"] == side && row["left_out"].is_null();
+        let mut kept: Vec<f64> = lengths.iter().filter(of).map(|row| row["time_ns"].as_f64().unwrap()).collect();
+        kept.sort_by(f64::total_cmp);
+        let cut = (kept.len() as f64 * 0.2) as usize;
+        let middle = &kept[cut..kept.len() - cut];
+        (kept.len() as f64, middle.iter().sum::<f64>() / middle.len() as f64)
+    };
+    let step = step(&document);
+    for (side, mean, count) in [("A", "before_ns", "count_before"), ("B", "after_ns", "count_after")] {
+        let (steps, expected) = kept(side);
+        assert!((step[mean].as_f64().unwrap() - expected).abs() < 1e-6, "{step}");
+        assert_eq!(step[count], steps);
+    }
+    assert_eq!(step["verdict"], "slower");
+    let table = stdout(&["diff", &fast, &slow, "--format", "csv", "--table", "operators"]);
+    assert!(table.starts_with("name,measure,verdict,before_ns"), "{table}");
+    assert!(run(&["diff", &fast, &slow, "--table", "nonsense"]).status.code() == Some(2));
+}
+
+#[test]
+fn the_gate_fails_beyond_noise_only() {
+    let case = Case::new();
+    let (fast, slow) = case.pair();
+    let code = |args: &[&str]| {
+        let output = run(&[&["diff"], args].concat());
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, said) = code(&[&fast, &slow, "--fail-on", "step>3%"]);
+    assert!(status == 4 && said.contains("--fail-on step>3%: the step is") && said.contains("beyond noise"), "{said}");
+    assert_eq!(code(&[&slow, &fast, "--fail-on", "step>3%"]).0, 0, "faster is no fault");
+    let again = case.trace("again.json", (3, false));
+    let (status, said) = code(&[&fast, &again, "--fail-on", "step>0"]);
+    assert!(status == 0 && (said.is_empty() || said.contains("it does not count")), "{said}");
+    let (status, said) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
+    assert!(status == 4 && said.contains("aten::item is new"), "{said}");
+    let (status, said) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);
+    assert!(status == 1 && said.contains("cannot be judged"), "{said}");
+    assert_eq!(code(&[&fast, &slow, "--fail-on", "stpe>3%"]).0, 2);
+}
+
+#[test]
+fn one_step_is_not_tested_but_may_fail() {
+    let case = Case::new();
+    let (fast, slow) = case.pair();
+    let args = ["diff", &fast, &slow, "--steps", "12", "--fail-on", "step>3%"];
+    let output = run(&args);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(4) && said.contains("not tested"), "{said}");
+    assert!(
+        String::from_utf8(output.stdout).unwrap().contains("One step: no spread, so nothing can be told from noise.")
+    );
+    let output = run(&[&args[..], &["--significant"]].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(0) && said.contains("it does not count"), "{said}");
+}
+
+#[test]
+fn several_runs_and_ranks() {
+    let case = Case::new();
+    let fast: Vec<String> = (1..5).map(|seed| case.trace(&format!("f{seed}.json"), (seed, false))).collect();
+    let slow: Vec<String> = (5..9).map(|seed| case.trace(&format!("s{seed}.json"), (seed, true))).collect();
+    let arguments: Vec<&str> = ["diff"]
+        .into_iter()
+        .chain(fast.iter().map(|f| &f[..]))
+        .chain(["--with"])
+        .chain(slow.iter().map(|s| &s[..]))
+        .collect();
+    let document = json(&arguments);
+    assert_eq!((&document["method"], &step(&document)["verdict"]), (&"runs".into(), &"slower".into()));
+    let ranks = |name: &str, ranks: &[u32]| {
+        fs::create_dir(case.path(name)).unwrap();
+        for &rank in ranks {
+            let text = generate(&Config { rank, steps: 4, layers: 2, ..Config::default() });
+            fs::write(case.folder.path().join(name).join(format!("{rank}.json")), text).unwrap();
+        }
+        case.path(name)
+    };
+    let (a, b) = (ranks("a", &[0, 1, 2]), ranks("b", &[0, 1]));
+    let document = json(&["diff", &a, &b]);
+    let rows = document["tables"]["steps"]["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["rank"].as_i64().unwrap()).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+    assert!(document["notes"][0].as_str().unwrap().starts_with("Rank 2 is only in A"), "{}", document["notes"]);
+    assert!(json(&["diff", &a, &b, "--rank", "1"])["tables"]["steps"]["rows"][0].get("rank").is_none());
+    assert_eq!(failure(&["diff", &a, &b, "--rank", "2"]).0, Some(2));
+}
+
+#[test]
+fn recordings_are_compared_with_recordings() {
+    let case = Case::new();
+    let fast = case.trace("fast.json", (1, false));
+    let recording = |name: &str, slower: u64| {
+        let config = stackline_synth::recording::Config { slower, ..Default::default() };
+        let folder = case.folder.path().join(name).join("streams");
+        fs::create_dir_all(&folder).unwrap();
+        for (file, bytes) in stackline_synth::recording::streams(&config) {
+            fs::write(folder.join(file), bytes).unwrap();
+        }
+        case.path(name)
+    };
+    let (a, b) = (recording("a.stackline", 1), recording("b.stackline", 2));
+    let document = json(&["diff", &a, &b]);
+    let rows = document["tables"]["operators"]["rows"].as_array().unwrap();
+    let mm = rows.iter().find(|row| row["name"] == "aten::mm" && row["measure"] == "cpu").unwrap();
+    assert!(mm["change_percent"].as_f64().unwrap() > 50.0 && mm["verdict"] == "untested", "{mm}");
+    let (code, said) = failure(&["diff", &a, &fast]);
+    assert!(code == Some(2) && said.contains("two of a kind"), "{said}");
+    assert_eq!(failure(&["diff", &a, &b, "--steps", "1"]).0, Some(2));
+}
+
+#[test]
+fn what_cannot_be_compared_is_said() {
+    let case = Case::new();
+    let fast = case.trace("fast.json", (1, false));
+    for args in [&["diff", &fast][..], &["diff", &fast, &fast, &fast]] {
+        let (code, said) = failure(args);
+        assert!(code == Some(2) && said.contains("stackline diff A B"), "{said}");
+    }
+    assert_eq!(failure(&["diff", "-", "-"]).0, Some(2));
+    assert_eq!(failure(&["diff", &fast, &case.path("none.json")]).0, Some(3));
+    assert_eq!(failure(&["diff", &fast, &fast, "--level", "nan"]).0, Some(2));
+    assert_eq!(failure(&["diff", &fast, &fast, "-o", &fast]).0, Some(2), "a trace is not written over");
+}
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The example of the documentation is what the program writes: `STACKLINE_BLESS=1` writes it anew.
+#[test]
+fn the_example_is_up_to_date() {
+    let case = Case::new();
+    case.pair();
+    let mut command =
+        common::stackline(&["diff", "fast.json", "slow.json", "--as", "markdown", "--fail-on", "step>3%"]);
+    let output = command.current_dir(case.folder.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(4));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("### Stackline: the step is ") && text.contains("**Failed:** step&gt;3%"), "{text}");
+    let path = root().join("docs/diff-example.md");
+    if std::env::var_os("STACKLINE_BLESS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(text, fs::read_to_string(&path).unwrap_or_default(), "docs/diff-example.md is stale");
+}
+
+/// A step of the action: its environment and its script.
+struct ActionStep {
+    environment: BTreeMap<String, String>,
+    script: String,
+}
+
+/// The steps of a composite action, as far as ours uses the format: two spaces of indentation, `env` as a map, `run` as a
+/// block.
+fn action(text: &str) -> (BTreeMap<String, String>, Vec<ActionStep>) {
+    assert!(!text.contains('\t') && text.contains("\nruns:\n  using: composite\n  steps:\n"));
+    let (head, body) = text.split_once("\nruns:\n").unwrap();
+    let mut inputs = BTreeMap::new();
+    let mut input = "";
+    for line in head.lines() {
+        let indent = line.len() - line.trim_start().len();
+        match (indent, line.trim().split_once(':')) {
+            (2, Some((name, ""))) => input = name,
+            (4, Some(("default", value))) => {
+                inputs.insert(input.to_owned(), value.trim().trim_matches('\'').to_owned());
+            }
+            _ => {}
+        }
+    }
+    let steps = body.split("\n    - name: ").skip(1).map(|step| {
+        assert!(step.contains("\n      shell: bash\n"), "each step says its shell: {step}");
+        let (head, script) = step.split_once("\n      run: |\n").unwrap();
+        let environment = head.split_once("\n      env:\n").unwrap().1.lines().filter_map(|line| {
+            let (name, value) = line.strip_prefix("        ")?.split_once(": ")?;
+            Some((name.to_owned(), value.to_owned()))
+        });
+        let script =
+            script.lines().map(|line| format!("{}\n", line.strip_prefix("        ").unwrap_or(line.trim_start())));
+        ActionStep { environment: environment.collect(), script: script.collect() }
+    });
+    (inputs, steps.collect())
+}
+
+/// Runs the scripts of the action one after the other, as the host of the code would: exit code of the first that fails,
+/// and the step summary. What is not tried: building from `source`, and the host's own reading of the file.
+fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
+    let text = fs::read_to_string(root().join(".github/actions/stackline-diff/action.yml")).unwrap();
+    let (mut inputs, steps) = action(&text);
+    assert_eq!(steps.len(), 4);
+    inputs.insert("stackline".to_owned(), env!("CARGO_BIN_EXE_stackline").to_owned());
+    inputs.extend(given.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    let (summary, output) = (case.path("summary.md"), case.path("output"));
+    fs::write(&summary, "").unwrap();
+    fs::write(&output, "").unwrap();
+    for step in steps {
+        let outputs = fs::read_to_string(&output).unwrap();
+        let value = |text: &str| {
+            let name = text.strip_prefix("${{ ").and_then(|text| text.strip_suffix(" }}")).unwrap();
+            match name.strip_prefix("inputs.") {
+                Some(name) => inputs[name].clone(),
+                None => {
+                    let key = format!("{}=", name.strip_prefix("steps.diff.outputs.").unwrap());
+                    outputs.lines().filter_map(|line| line.strip_prefix(&key)).next_back().unwrap().to_owned()
+                }
+            }
+        };
+        let environment = step.environment.iter().map(|(name, text)| (name.clone(), value(text)));
+        let status = Command::new("bash")
+            .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &step.script])
+            .envs(environment)
+            .envs([("GITHUB_STEP_SUMMARY", &summary), ("GITHUB_OUTPUT", &output)])
+            .status()
+            .unwrap();
+        if !status.success() {
+            return (status.code().unwrap(), fs::read_to_string(&summary).unwrap());
+        }
+    }
+    (0, fs::read_to_string(&summary).unwrap())
+}
+
+#[test]
+fn the_action_writes_the_summary_and_fails() {
+    let case = Case::new();
+    let (fast, slow) = case.pair();
+    let again = case.trace("again.json", (3, false));
+    let sarif = case.path("findings.sarif");
+    let (code, summary) = act(&case, &[("before", &fast), ("after", &slow), ("sarif", &sarif)]);
+    assert_eq!(code, 4, "{summary}");
+    assert!(
+        summary.contains("**Failed:**") && summary.contains("### Stackline: ") && summary.contains("finding"),
+        "{summary}"
+    );
+    let document: Value = serde_json::from_str(&fs::read_to_string(&sarif).unwrap()).unwrap();
+    assert_eq!(document["version"], "2.1.0");
+    let several = format!("{fast}\n{again}\n");
+    let (code, summary) = act(&case, &[("before", &several), ("after", &again), ("findings", "false")]);
+    assert!(code == 0 && summary.contains("the same within noise"), "{summary}");
+    let (code, _) = act(&case, &[("before", &fast), ("after", "none.json")]);
+    assert_eq!(code, 3, "what cannot be read is no pass");
+    let (code, _) = act(&case, &[("before", &fast), ("after", &slow), ("fail-on", "")]);
+    assert_eq!(code, 0);
+    let (code, _) = act(&case, &[("before", &fast), ("after", &slow), ("stackline", "no-such-program")]);
+    assert_eq!(code, 1);
+}

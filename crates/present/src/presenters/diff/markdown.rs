@@ -1,0 +1,64 @@
+//! A comparison as Markdown, for a pull request.
+
+use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, time};
+use crate::presenters::markdown::{code, escaped};
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Verdict};
+
+/// A comparison as Markdown.
+pub fn markdown(shown: &Shown<'_>) -> String {
+    let [before, after] = sides(shown);
+    let mut out = format!("### Stackline: {}\n\n", escaped(&headline(shown)));
+    for held in shown.held {
+        out.push_str(&format!("**Failed:** {}\n\n", escaped(held)));
+    }
+    out.push_str(&format!("A: {}, B: {}\n\n", code(&before), code(&after)));
+    out.push_str("| per step | A | B | change (95 % interval) | verdict |\n|---|--:|--:|--:|---|\n");
+    let ranks = shown.has_ranks();
+    for change in shown.changes(ChangeTable::Steps) {
+        let rank = if ranks { format!("rank {}: ", change.rank) } else { String::new() };
+        let times = format!("{} | {} | {}", time(change.before_ns), time(change.after_ns), share(change));
+        out.push_str(&format!("| {rank}{} | {times} | {} |\n", measure(change.measure), verdict(change)));
+    }
+    for table in BELOW {
+        below(&mut out, shown, table);
+    }
+    if !shown.diff.notes.is_empty() {
+        out.push('\n');
+        out.extend(shown.diff.notes.iter().map(|note| format!("- {}\n", escaped(note))));
+    }
+    out
+}
+
+fn verdict(change: &Change) -> String {
+    let name = change.verdict.name();
+    if matches!(change.verdict, Verdict::Slower | Verdict::Faster) { format!("**{name}**") } else { name.to_owned() }
+}
+
+fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
+    let (largest, count) = shown.largest(table);
+    if largest.is_empty() {
+        return;
+    }
+    let title = match table {
+        ChangeTable::Operators => "Operators",
+        ChangeTable::Kernels if shown.diff.by_family => "GPU work by operator and family",
+        ChangeTable::Kernels => "GPU work",
+        _ => "Call paths",
+    };
+    out.push_str(&format!("\n<details><summary>{title}: {count} changed</summary>\n\n"));
+    out.push_str("| change | on | what | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
+    for change in largest {
+        let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };
+        let times = format!("{} → {}", time(change.before_ns), time(change.after_ns));
+        let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
+        let times = if only { times } else { format!("{times}, {}", share(change)) };
+        out.push_str(&format!(
+            "| {} | {on} | {} | {times} | {} | {} |\n",
+            signed(change.change_ns()),
+            code(&name(table, change)),
+            counts(change),
+            verdict(change),
+        ));
+    }
+    out.push_str("\n</details>\n");
+}

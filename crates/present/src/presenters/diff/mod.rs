@@ -1,0 +1,149 @@
+//! Comparisons for people and pull requests: one file per form.
+
+mod markdown;
+mod text;
+
+pub use markdown::markdown;
+pub use text::text;
+
+use super::human::duration;
+use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Verdict};
+
+/// What is shown of a comparison.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown<'a> {
+    /// All of it.
+    pub diff: &'a Diff,
+    /// Labels of the runs before.
+    pub before: &'a [String],
+    /// Labels of the runs after.
+    pub after: &'a [String],
+    /// Rows of each table at most; 0 for all.
+    pub top: usize,
+    /// Conditions of `--fail-on` that held, in words.
+    pub held: &'a [String],
+}
+
+/// The tables below the steps.
+const BELOW: [ChangeTable; 3] = [ChangeTable::Operators, ChangeTable::Kernels, ChangeTable::Paths];
+
+impl Shown<'_> {
+    fn changes(&self, table: ChangeTable) -> &[Change] {
+        self.diff.changes.get(&table).map_or(&[], Vec::as_slice)
+    }
+
+    /// The largest changes of a table that are more than noise (all where nothing could be tested), and how many there are.
+    fn largest(&self, table: ChangeTable) -> (Vec<&Change>, usize) {
+        let all = self.changes(table);
+        let untested = self.diff.method == Method::None;
+        let counts = |change: &&Change| {
+            let real = change.verdict.is_change() || untested;
+            // What an operator does with what it calls shows at those.
+            real && change.change_ns() != 0.0 && change.measure != Measure::CpuTotal
+        };
+        let real: Vec<&Change> = all.iter().filter(counts).collect();
+        let count = real.len();
+        let shown = real.iter().copied().filter(|change| table != ChangeTable::Paths || !told_below(change, &real));
+        let top = if self.top == 0 { usize::MAX } else { self.top };
+        (shown.take(top).collect(), count)
+    }
+
+    /// Whether there are several ranks.
+    fn has_ranks(&self) -> bool {
+        let steps = self.changes(ChangeTable::Steps);
+        steps.iter().any(|change| change.rank != steps[0].rank)
+    }
+}
+
+/// Whether most of a path's change is that of one path below it.
+fn told_below(change: &Change, all: &[&Change]) -> bool {
+    let below = |other: &&&Change| {
+        let rest = other.name.strip_prefix(&change.name);
+        let same = other.measure == change.measure && other.rank == change.rank;
+        same && rest.is_some_and(|rest| rest.starts_with(" > ")) && other.change_ns() / change.change_ns() >= 0.8
+    };
+    all.iter().find(below).is_some()
+}
+
+/// What a measure of the step is for people.
+fn measure(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Step => "step",
+        Measure::Gpu => "GPU busy",
+        Measure::Cpu | Measure::CpuTotal => "operators on host",
+    }
+}
+
+/// A time in ns that was a mean.
+fn time(ns: f64) -> String {
+    duration(ns.round() as i64)
+}
+
+/// A signed change: `+1.20 ms`.
+fn signed(ns: f64) -> String {
+    if ns < 0.0 { format!("-{}", time(-ns)) } else { format!("+{}", time(ns)) }
+}
+
+fn percent(value: f64) -> String {
+    format!("{value:+.1} %")
+}
+
+/// `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
+fn share(change: &Change) -> String {
+    let Some(share) = change.percent() else { return String::new() };
+    let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
+    match ends {
+        Some((low, high)) if change.verdict != Verdict::OnlyBefore => {
+            format!("{} ({} to {})", percent(share), percent(low), percent(high))
+        }
+        _ => percent(share),
+    }
+}
+
+/// `24 a step`, or `24 → 25 a step`.
+fn counts(change: &Change) -> String {
+    let number = |count: f64| {
+        let text = format!("{count:.1}");
+        text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+    };
+    let (a, b) = (number(change.count_before), number(change.count_after));
+    if a == b { format!("{a} a step") } else { format!("{a} → {b} a step") }
+}
+
+/// What a row is called: a kernel by family with its operator, a path by its end.
+fn name(table: ChangeTable, change: &Change) -> String {
+    match (&change.operator, table) {
+        (Some(operator), _) => format!("{operator}: {}", change.name),
+        (None, ChangeTable::Paths) => {
+            let parts: Vec<&str> = change.name.split(" > ").collect();
+            let from = parts.len().saturating_sub(3);
+            format!("{}{}", if from > 0 { "… > " } else { "" }, parts[from..].join(" > "))
+        }
+        _ => change.name.clone(),
+    }
+}
+
+/// The sides in one line each.
+fn sides(shown: &Shown<'_>) -> [String; 2] {
+    let list = |names: &[String]| match names {
+        [] => String::new(),
+        [one] => one.clone(),
+        [first, .., last] => format!("{first} … {last} ({} runs)", names.len()),
+    };
+    [list(shown.before), list(shown.after)]
+}
+
+/// The headline: what happened to the step.
+fn headline(shown: &Shown<'_>) -> String {
+    let steps = shown.changes(ChangeTable::Steps).iter().filter(|change| change.measure == Measure::Step);
+    let largest = steps.max_by(|a, b| a.percent().unwrap_or(0.0).abs().total_cmp(&b.percent().unwrap_or(0.0).abs()));
+    let Some(step) = largest else { return "no steps to compare".to_owned() };
+    let rank = if shown.has_ranks() { format!(" of rank {}", step.rank) } else { String::new() };
+    let share = step.percent().unwrap_or(0.0);
+    match step.verdict {
+        Verdict::Slower => format!("the step{rank} is {share:.1} % slower"),
+        Verdict::Faster => format!("the step{rank} is {:.1} % faster", -share),
+        Verdict::Untested => format!("the step{rank} changes by {share:+.1} % (untested)"),
+        _ => format!("the step{rank} is the same within noise ({share:+.1} %)"),
+    }
+}

@@ -1,0 +1,110 @@
+//! A comparison for a terminal: steps first, then the largest changes that are more than noise.
+
+use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, time};
+use crate::presenters::human::capital;
+use crate::presenters::terminal::{Style, clean};
+use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Verdict};
+
+/// Cells of a bar.
+const BAR: usize = 10;
+
+/// A comparison as text for people.
+pub fn text(shown: &Shown<'_>, style: &Style) -> String {
+    let [before, after] = sides(shown);
+    let mut out = format!("A: {}\nB: {}\n{}.\n\n", clean(&before), clean(&after), capital(&headline(shown)));
+    steps(&mut out, shown, style);
+    for table in BELOW.into_iter().filter(|table| !shown.changes(*table).is_empty()) {
+        below(&mut out, shown, table, style);
+    }
+    if !shown.diff.notes.is_empty() {
+        let notes: String = shown.diff.notes.iter().map(|note| format!("Note: {}\n", clean(note))).collect();
+        out.push_str(&dim(&format!("\n{notes}"), style));
+    }
+    out
+}
+
+fn dim(text: &str, style: &Style) -> String {
+    if style.color { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+/// Red for slower, green for faster; the words say it, too.
+fn colored(text: &str, verdict: Verdict, style: &Style) -> String {
+    let code = match verdict {
+        Verdict::Slower | Verdict::OnlyAfter => "31",
+        Verdict::Faster | Verdict::OnlyBefore => "32",
+        Verdict::Noise | Verdict::Untested => "2",
+    };
+    if style.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+}
+
+fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
+    let ranks = shown.has_ranks();
+    for change in shown.changes(ChangeTable::Steps) {
+        let rank = if ranks { format!("rank {:<4} ", change.rank) } else { String::new() };
+        let verdict = colored(change.verdict.name(), change.verdict, style);
+        out.push_str(&format!(
+            "{rank}{:<18} {:>10} → {:>10}  {:<32} {verdict}",
+            measure(change.measure),
+            time(change.before_ns),
+            time(change.after_ns),
+            share(change),
+        ));
+        if change.measure == Measure::Step {
+            out.push_str(&dim(&format!("  ({} and {} steps)", change.count_before, change.count_after), style));
+        }
+        out.push('\n');
+    }
+}
+
+fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style) {
+    let (largest, count) = shown.largest(table);
+    let title = match table {
+        ChangeTable::Operators => "Operators",
+        ChangeTable::Kernels if shown.diff.by_family => "GPU work by operator and family",
+        ChangeTable::Kernels => "GPU work",
+        _ => "Call paths",
+    };
+    let rows = shown.changes(table).len();
+    let what = if shown.diff.method == Method::None { "differ, untested" } else { "changed beyond noise" };
+    if largest.is_empty() {
+        out.push_str(&format!("\n{title}: none of {rows} {what}.\n"));
+        return;
+    }
+    out.push_str(&format!("\n{title}: {count} of {rows} {what}\n"));
+    let most = largest.iter().map(|change| change.change_ns().abs()).fold(0.0, f64::max);
+    for change in &largest {
+        out.push_str(&row(shown, (table, change), most, style));
+    }
+}
+
+fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, style: &Style) -> String {
+    let full = ((change.change_ns().abs() / most) * BAR as f64).ceil() as usize;
+    let bar = format!("{}{}", "█".repeat(full.clamp(1, BAR)), " ".repeat(BAR - full.clamp(1, BAR)));
+    let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };
+    let rank = if shown.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };
+    let head = format!("  {:>10} {} {rank}{on} ", signed(change.change_ns()), colored(&bar, change.verdict, style));
+    let room = style.width.saturating_sub(30).max(30);
+    let first = format!("{head}{}\n", shortened(&clean(&name(table, change)), room));
+    let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
+    let share = if only { String::new() } else { format!(", {}", share(change)) };
+    let rest = format!(
+        "{}{} → {}{share}, {}, {}\n",
+        " ".repeat(24),
+        time(change.before_ns),
+        time(change.after_ns),
+        counts(change),
+        change.verdict.name(),
+    );
+    first + &dim(&rest, style)
+}
+
+/// A long name without its middle.
+fn shortened(text: &str, room: usize) -> String {
+    let chars: Vec<char> = text.chars().collect();
+    if chars.len() <= room {
+        return text.to_owned();
+    }
+    let half = room.saturating_sub(1) / 2;
+    let (start, end) = (&chars[..half], &chars[chars.len() - half..]);
+    format!("{}…{}", start.iter().collect::<String>(), end.iter().collect::<String>())
+}

@@ -1,0 +1,56 @@
+//! Comparisons for Python.
+
+use crate::errors::{analysis_error, engine_error};
+use crate::run::NativeRun;
+use crate::table::NativeTable;
+use crate::worker::quiet;
+use pyo3::prelude::*;
+use stackline_analyze::Scope;
+use stackline_analyze::diff::{Options, Profile, Side, compare, tables};
+use stackline_engine::Watch;
+use stackline_model::TraceSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Traces of a run with their ranks.
+type Ranked = (Arc<TraceSet>, Vec<i64>);
+
+/// Compares runs before with runs after. Steps include both ends; `level` is a share of 1.
+#[pyfunction]
+#[pyo3(signature = (before, after, steps, level, by_family))]
+pub(crate) fn diff(
+    py: Python<'_>,
+    before: Vec<Py<NativeRun>>,
+    after: Vec<Py<NativeRun>>,
+    steps: Option<(i64, i64)>,
+    level: f64,
+    by_family: Option<bool>,
+) -> PyResult<Vec<NativeTable>> {
+    if before.is_empty() || after.is_empty() {
+        return Err(analysis_error(py, "there is nothing to compare: give at least one run on each side"));
+    }
+    if !(0.000_01..=0.5).contains(&level) {
+        return Err(analysis_error(py, "level is a share of false alarms in percent, 0.001 to 50"));
+    }
+    let scope = Scope { steps };
+    let of = |runs: &[Py<NativeRun>]| -> PyResult<Vec<Ranked>> {
+        let one = |run: &Py<NativeRun>| {
+            let run = run.get();
+            let checked = stackline_engine::check_steps(&run.set.traces, &scope);
+            checked.map_err(|error| engine_error(py, &error, Path::new("")))?;
+            Ok((Arc::clone(&run.set), run.ranks.clone()))
+        };
+        runs.iter().map(one).collect()
+    };
+    let (before, after) = (of(&before)?, of(&after)?);
+    let tables = quiet(py, &Watch::new(), move || {
+        let side = |runs: &[Ranked]| -> Side { runs.iter().map(|run| profiles(run, &scope)).collect() };
+        let (before, after) = (side(&before), side(&after));
+        tables(&compare(&before, &after, Options { level, by_family }), &before, &after)
+    })?;
+    tables.iter().map(NativeTable::from_model).collect()
+}
+
+fn profiles((set, ranks): &Ranked, scope: &Scope) -> Vec<Profile> {
+    set.traces.iter().zip(ranks).map(|(trace, rank)| Profile::of(trace, *rank, scope)).collect()
+}
