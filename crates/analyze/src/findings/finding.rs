@@ -43,6 +43,11 @@ pub enum Confidence {
 }
 
 impl Confidence {
+    /// One less.
+    pub(super) fn lower(self) -> Self {
+        if self == Self::High { Self::Medium } else { Self::Low }
+    }
+
     /// All of them, the surest first.
     pub const ALL: [Self; 3] = [Self::High, Self::Medium, Self::Low];
 

@@ -42,6 +42,12 @@ const LIBRARIES: &[&str] = &[
     "logging/",
     "multiprocessing/",
     "asyncio/",
+    "concurrent/futures/",
+    "importlib/",
+    "json/",
+    "urllib/",
+    "http/",
+    "requests/",
     "lib/python3",
     "threading.py",
     "contextlib.py",
@@ -50,6 +56,25 @@ const LIBRARIES: &[&str] = &[
     "<built-in",
     "<method",
     "<string>",
+];
+
+/// Modules of Python's own whose files traces name without a folder.
+const MODULES: &[&str] = &[
+    "abc.py",
+    "copy.py",
+    "dataclasses.py",
+    "functools.py",
+    "pickle.py",
+    "queue.py",
+    "random.py",
+    "selectors.py",
+    "socket.py",
+    "ssl.py",
+    "subprocess.py",
+    "tempfile.py",
+    "traceback.py",
+    "typing.py",
+    "weakref.py",
 ];
 
 /// A frame such as `train.py(12): step` in its parts.
@@ -61,11 +86,12 @@ pub(crate) fn frame(name: &str) -> Option<(&str, u32, &str)> {
 
 /// Whether a frame's file is the user's own code.
 fn is_own(file: &str) -> bool {
-    !LIBRARIES.iter().any(|library| match library.strip_suffix('/') {
-        // Traces shorten paths to what lies below `sys.path`.
-        Some(_) => file.starts_with(library) || file.contains(&format!("/{library}")),
-        None => file.contains(library),
-    })
+    !MODULES.contains(&file)
+        && !LIBRARIES.iter().any(|library| match library.strip_suffix('/') {
+            // Traces shorten paths to what lies below `sys.path`.
+            Some(_) => file.starts_with(library) || file.contains(&format!("/{library}")),
+            None => file.contains(library),
+        })
 }
 
 /// What a name is.
@@ -226,6 +252,7 @@ mod tests {
     fn own_code() {
         assert!(is_own("train.py") && is_own("/data/torchbench/run.py") && is_own("my_torch/a.py"));
         assert!(!is_own("torch/nn/modules/linear.py") && !is_own("/usr/lib/python3.11/queue.py"));
+        assert!(!is_own("queue.py") && is_own("src/queue.py") && is_own("my_queue.py"));
         assert!(!is_own("/venv/lib/python3.11/site-packages/timm/a.py"));
     }
 

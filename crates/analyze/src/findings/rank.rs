@@ -10,7 +10,7 @@ use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
-use stackline_model::{Step, Trace};
+use stackline_model::{Severity, Step, Trace};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -174,12 +174,25 @@ pub fn find_with(
         ));
     }
     let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();
+    let is_incomplete = lost(trace) > 0;
+    if is_incomplete {
+        notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
+    }
     for finding in &mut findings {
+        if is_incomplete {
+            finding.confidence = finding.confidence.lower();
+        }
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
     let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
     Ok(Findings { step_ns, steps, findings, ignored, together, rules, unchecked, small, notes })
+}
+
+/// How much of a trace was lost where it was cut off or could not be read.
+fn lost(trace: &Trace) -> u64 {
+    let problems = trace.report.problems.iter().filter(|problem| problem.severity == Severity::Lost);
+    problems.map(|problem| problem.count).sum()
 }
 
 /// What a rule proposes, and what it rests on.

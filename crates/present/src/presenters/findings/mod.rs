@@ -54,7 +54,8 @@ impl Change {
 /// `12.3 %` of a step.
 fn percent(found: &Findings, ns: i64) -> String {
     let share = 100.0 * ns as f64 / found.step_ns.max(1) as f64;
-    format!("{share:.1} %")
+    // Not `-0.0`.
+    format!("{:.1} %", (share * 10.0).round() / 10.0 + 0.0)
 }
 
 /// `595 µs a step (41.2 %; 40.8 % to 41.3 %)`, or nothing where nothing is gained.

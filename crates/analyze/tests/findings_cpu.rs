@@ -1,0 +1,132 @@
+//! Findings of programs without GPU, and of traces of which a part was lost.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod findings_support;
+
+use findings_support::{Program, find, text};
+use stackline_analyze::findings::{Confidence, Finding};
+use stackline_model::{Problem, Severity};
+
+/// Four steps of 1 ms and what `inside` adds to each.
+fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                inside(p);
+            });
+        });
+    }
+    program
+}
+
+/// The only finding, and its gain in µs.
+fn only(found: &[Finding]) -> i64 {
+    assert_eq!(found.len(), 1, "{}", text(found));
+    found[0].gain_ns() / 1000
+}
+
+#[test]
+fn waits_for_others() {
+    let waits = steps(|p| p.python("concurrent/futures/_base.py(428): Future.result", |p| p.work(500)));
+    let found = waits.of("SL039");
+    assert!((499..=510).contains(&only(&found)), "{}", text(&found));
+    assert_eq!((found[0].place.file.as_deref(), found[0].place.line), (Some("train.py"), Some(10)));
+    let none = steps(|p| p.python("concurrent/futures/_base.py(428): Future.results", |p| p.work(500)));
+    assert_eq!(none.of("SL039"), []);
+}
+
+#[test]
+fn waits_for_data_are_another_rule_s() {
+    let starved = steps(|p| {
+        p.annotation("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__", |p| {
+            p.python("queue.py(154): Queue.get", |p| p.work(500));
+        });
+    });
+    assert_eq!(starved.of("SL039"), []);
+}
+
+#[test]
+fn loops_of_small_operators() {
+    let in_loop = |calls: usize, us: i64| {
+        steps(move |p| {
+            p.python("train.py(30): normalized", |p| {
+                for _ in 0..calls {
+                    p.op("aten::mean", |p| p.work(us));
+                }
+            });
+        })
+    };
+    let found = in_loop(100, 5).of("SL038");
+    // A call takes 7 µs with what is around it. One of a hundred stays.
+    assert!((688..=702).contains(&only(&found)), "{}", text(&found));
+    assert_eq!(in_loop(20, 5).of("SL038"), [], "few");
+    assert_eq!(in_loop(100, 60).of("SL038"), [], "not small");
+    let different = steps(|p| {
+        for i in 0..100 {
+            p.python(&format!("nn.Module: Linear_{i}"), |p| p.op("aten::addmm", |p| p.work(5)));
+        }
+    });
+    assert_eq!(different.of("SL038"), [], "layers, not turns of a loop");
+}
+
+#[test]
+fn optimizers_on_a_cpu() {
+    let optimizer = |operator: &'static str| {
+        steps(move |p| {
+            p.annotation("Optimizer.step#AdamW.step", |p| {
+                for _ in 0..50 {
+                    for name in ["mul_", "lerp_", "addcmul_", "sqrt", "addcdiv_"] {
+                        p.op(&format!("{operator}{name}"), |p| p.work(4));
+                    }
+                }
+            });
+        })
+    };
+    let found = optimizer("aten::").of("SL015");
+    // 50 parameters take 3 µs each, and of the 1.5 µs and more of each operator beyond 2.5 µs 35 % stay.
+    let total = found[0].facts.iter().find(|fact| fact.name == "in the optimizer, a step").unwrap().value;
+    let beyond = 250.0 * (total / 250.0 - 2.5) * 0.35;
+    assert!((only(&found) as f64 - (total - 150.0 - beyond)).abs() < 0.1 * total, "{}", text(&found));
+    assert_eq!(optimizer("aten::_foreach_").of("SL015"), []);
+}
+
+#[test]
+fn copies_on_a_cpu() {
+    let copy = |around: &'static str| {
+        steps(move |p| p.op(around, |p| p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(300)))))
+    };
+    let found = copy("aten::contiguous").of("SL017");
+    assert!((300..=330).contains(&only(&found)), "{}", text(&found));
+    assert_eq!(copy("aten::_to_copy").of("SL017"), [], "a conversion");
+}
+
+#[test]
+fn resizing_counts_where_data_is_loaded() {
+    let resize = |around: &'static str| {
+        steps(move |p| p.python(around, |p| p.python("torch/nn/functional.py(4660): interpolate", |p| p.work(400))))
+    };
+    assert!(only(&resize("data.py(3): Images.__getitem__").of("SL010")) >= 399);
+    assert_eq!(resize("nn.Module: Upsample_0").of("SL010"), [], "a part of a model");
+}
+
+#[test]
+fn findings_of_incomplete_traces_are_less_certain() {
+    let program = steps(|p| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(500)));
+    let mut trace = program.trace();
+    let whole = find(&trace, &[]);
+    assert_eq!((whole.notes.len(), whole.findings[0].confidence), (0, Confidence::Medium));
+    trace.report.problems.push(Problem {
+        code: "truncated".to_owned(),
+        severity: Severity::Lost,
+        message: "the file ends in the middle".to_owned(),
+        count: 1,
+        offsets: Vec::new(),
+        example: String::new(),
+    });
+    let cut = find(&trace, &[]);
+    assert_eq!(cut.findings[0].confidence, Confidence::Low);
+    assert!(cut.notes.iter().any(|note| note.contains("was lost")), "{:?}", cut.notes);
+}
