@@ -179,8 +179,10 @@ def found_by(made: Rule, given: Mapping[str, object], keep: Callable[[Finding], 
     token = _flagged.set(flagged)
     try:
         result = made.function(**{name: given[name] for name in made.wants})
+        known = {id(finding) for finding in flagged}
         for finding in _findings(result):
-            if not any(finding is known for known in flagged):
+            if id(finding) not in known:
+                known.add(id(finding))
                 flagged.append(finding)
     finally:
         _flagged.reset(token)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import threading
 import traceback
@@ -47,9 +48,18 @@ class Limit:
         threading.Thread(target=self._watch, name="stackline-limit", daemon=True).start()
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        with self._lock:
-            self._over.set()
-            _raise_in(self._target, None)
+        # It may come just here, too: the watching must end all the same.
+        late: RuleTimeout | None = None
+        while True:
+            try:
+                with self._lock:
+                    self._over.set()
+                    _raise_in(self._target, None)
+                break
+            except RuleTimeout as timeout:
+                late = timeout
+        if late is not None and kind is None:
+            raise late
 
     def _watch(self) -> None:
         patience = self._seconds
@@ -61,8 +71,6 @@ class Limit:
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    import ctypes
-
     raised: Any = ctypes.py_object(error) if error is not None else None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
 

@@ -209,8 +209,8 @@ def end():
     if not _recording:
         return
     _recording = False
-    if _collecting in gc.callbacks:
-        gc.callbacks.remove(_collecting)
+    # By identity: callbacks of others may compare in their own way.
+    gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not _collecting]
     _recorder.stop()
     if _imports is not None:
         _imports.stop()

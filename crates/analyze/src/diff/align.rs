@@ -371,11 +371,17 @@ fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) ->
 
 /// Verdicts, once all rows of a table are known; the largest changes first.
 fn judge(table: Table, changes: &mut [Change], level: f64) {
-    let p: Vec<f64> = changes.iter().filter_map(|change| change.p).collect();
-    // Of steps three things are asked; of other tables as many as they have rows.
-    let q = if table == Table::Steps { p } else { adjusted(&p) };
-    for (change, q) in changes.iter_mut().filter(|change| change.p.is_some()).zip(q) {
-        change.q = Some(q);
+    // What is asked of steps is asked for itself, of each rank; other tables ask as often as they have rows.
+    let families: &[Option<Measure>] =
+        if table == Table::Steps { &[Some(Measure::Step), Some(Measure::Gpu), Some(Measure::Cpu)] } else { &[None] };
+    for family in families {
+        let is_asked = |change: &&mut Change| family.is_none_or(|measure| change.measure == measure);
+        let asked: Vec<&mut Change> = changes.iter_mut().filter(is_asked).filter(|change| change.p.is_some()).collect();
+        let q = adjusted(&asked.iter().filter_map(|change| change.p).collect::<Vec<_>>());
+        asked.into_iter().zip(q).for_each(|(change, q)| change.q = Some(q));
+    }
+    for change in changes.iter_mut() {
+        let Some(q) = change.q else { continue };
         if change.verdict == Verdict::Untested {
             change.verdict = match (q <= level, change.change_ns() > 0.0) {
                 (true, true) => Verdict::Slower,

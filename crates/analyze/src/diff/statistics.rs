@@ -150,6 +150,10 @@ pub fn student_quantile(two_sided: f64, freedom: f64) -> f64 {
     }
     for _ in 0..200 {
         let middle = 0.5 * (low + high);
+        // No number lies between.
+        if middle <= low || middle >= high {
+            break;
+        }
         if student_two_sided(middle, freedom) > two_sided {
             low = middle;
         } else {

@@ -1,6 +1,6 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
-use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Worth};
+use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
 use super::others::Others;
 use super::rule::{Need, RuleInfo};
 use super::rules;
@@ -10,7 +10,7 @@ use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
-use stackline_model::{Severity, Step, Trace};
+use stackline_model::{INFERRED, Severity, Step, Trace};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -178,9 +178,14 @@ pub fn find_with(
     if is_incomplete {
         notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
     }
+    let inferred = trace.attr(INFERRED);
     for finding in &mut findings {
         if is_incomplete {
             finding.confidence = finding.confidence.lower();
+        }
+        // Such as functions that samples saw.
+        if finding.events.iter().any(|&event| inferred.get(event).is_some()) {
+            finding.support = Support::Inferred;
         }
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }

@@ -124,6 +124,21 @@ impl<'a> Subject<'a> {
         std::iter::successors(first, |s| stacks.parent[s.index()].some()).map(|s| stacks.frame[s.index()]).collect()
     }
 
+    /// Operators of the backward of some forward operators, with what autograd's engine does around them.
+    pub fn backward_of(&self, operators: &[EventId]) -> Vec<EventId> {
+        let trace = self.trace();
+        let forward: FxHashSet<EventId> = operators.iter().copied().collect();
+        let is_theirs =
+            |from: EventId| std::iter::once(from).chain(trace.ancestors(from)).any(|e| forward.contains(&e));
+        let is_operator = |e: &EventId| trace.kind(*e) == EventKind::Operator;
+        let links = trace.backward.from.iter().zip(&trace.backward.to).filter(|(from, _)| is_theirs(**from));
+        let around = |&to: &EventId| trace.ancestors(to).take_while(is_operator).last().unwrap_or(to);
+        let mut found: Vec<EventId> = links.map(|(_, to)| around(to)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     /// What would go with loops that call these operators: the functions around them that do little else, with what Python
     /// does between the calls, and elsewhere the operators alone; and how long that takes, in ns.
     pub fn loops_of(&self, operators: &[EventId]) -> (Vec<EventId>, i64) {

@@ -107,6 +107,10 @@ fn fits(name: &str, parts: &[&str]) -> bool {
             Some(beginning) => function.starts_with(beginning),
             None => function == wanted,
         }),
+        // A file: all of its name, with or without folders.
+        None if part.ends_with(".py(") => {
+            name.match_indices(part).any(|(at, _)| name[..at].is_empty() || name[..at].ends_with('/'))
+        }
         None => name.contains(part),
     })
 }
@@ -123,6 +127,8 @@ mod tests {
         assert!(!fits("train.py(3): log_metric", &["mlflow/", "): log_*"]));
         assert!(fits("logging/__init__.py(1477): Logger.info", &["logging/__init__.py(", "): info"]));
         assert!(!fits("logging/__init__.py(1477): Logger.infos", &["logging/__init__.py(", "): info"]));
+        assert!(fits("asyncio/queue.py(3): get", &["queue.py("]) && fits("queue.py(3): get", &["queue.py("]));
+        assert!(!fits("task_queue.py(3): get", &["queue.py("]));
         assert!(fits("<built-in method write of _io.TextIOWrapper>", &["<built-in method write of _io."]));
     }
 

@@ -95,7 +95,11 @@ fn lengths(subject: &Subject<'_>, calls: &[EventId]) -> Vec<i64> {
 fn draft(subject: &Subject<'_>, place: Place, loops: &[Vec<EventId>]) -> Option<Draft> {
     let mut events: Vec<EventId> = loops.iter().flatten().copied().collect();
     events.sort_unstable();
-    let (gone, ns) = subject.loops_of(&events);
+    let (mut gone, mut ns) = subject.loops_of(&events);
+    // Their backward goes with them.
+    let backward = subject.outermost(&subject.backward_of(&events));
+    ns += subject.total(&backward);
+    gone.extend(&backward);
     let share = subject.percent(ns);
     if share < subject.setting("share") {
         return None;
@@ -111,6 +115,7 @@ fn draft(subject: &Subject<'_>, place: Place, loops: &[Vec<EventId>]) -> Option<
         ),
         facts: vec![
             Fact::count("operators", events.len()),
+            Fact::count("of their backward", backward.len()),
             Fact::time("with Python between them, a step", subject.per_step(ns)),
         ],
         place,

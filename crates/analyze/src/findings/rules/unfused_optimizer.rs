@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
             name: "mean_us",
             default: 20.0,
             range: (0.0, 1000.0),
-            about: "longest mean of kernels, or operators, that are small, in µs",
+            about: "longest mean of kernels, or median of operators, that are small, in µs",
         },
     ],
     check,
@@ -67,10 +67,12 @@ const FUSED: f64 = 0.35;
 fn on_cpu(subject: &Subject<'_>, name: &str, spans: &[EventId]) -> Option<Draft> {
     let operators = subject.outermost(&subject.operators_in(spans));
     let per_call = operators.len() as f64 / spans.len().max(1) as f64;
-    let mean = subject.total(&operators) / operators.len().max(1) as i64;
+    let mut lengths: Vec<i64> = operators.iter().map(|&operator| subject.dur(operator)).collect();
+    lengths.sort_unstable();
+    let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
     let of_many = |&e: &EventId| OF_MANY_TENSORS.iter().any(|part| subject.trace().name(e).contains(part));
     if per_call < subject.setting("kernels")
-        || mean as f64 > subject.setting("mean_us") * 1e3
+        || median as f64 > subject.setting("mean_us") * 1e3
         || operators.iter().any(of_many)
     {
         return None;
@@ -85,7 +87,7 @@ fn on_cpu(subject: &Subject<'_>, name: &str, spans: &[EventId]) -> Option<Draft>
     let edit = subject.edit(Action::Scale(factor), format!("annotation:{name}"), spans)?;
     let optimizer = optimizer(name);
     Some(Draft {
-        title: format!("{optimizer} calls {per_call:.0} operators a step that take {:.1} µs each", mean as f64 / 1e3),
+        title: format!("{optimizer} calls {per_call:.0} operators a step that take {:.1} µs each", median as f64 / 1e3),
         place: subject.place(spans[0]),
         facts: vec![
             Fact::count("operators", operators.len()),

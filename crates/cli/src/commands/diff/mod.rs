@@ -7,13 +7,13 @@ use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
 use crate::progress::Progress;
 use crate::session::{Session, not_an_input};
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use conditions::{Condition, Outcome};
 use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::diff::{self, Diff, Options, Profile, Side};
 use stackline_engine::{OpenOptions, Watch};
-use stackline_model::ReadReport;
+use stackline_model::{ReadReport, Severity};
 use stackline_present::TraceInfo;
 use stackline_present::diff::{Shown, markdown, text};
 use std::path::{Path, PathBuf};
@@ -57,6 +57,11 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
         Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
+    if !conditions.is_empty()
+        && let Some(reason) = incomplete(&opened)
+    {
+        return Err(anyhow!("--fail-on cannot be judged: {reason}"));
+    }
     for words in held.iter().chain(&within) {
         say(&format!("--fail-on {words}"))?;
     }
@@ -67,6 +72,17 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
         return Err(error);
     }
     Ok(!held.is_empty())
+}
+
+/// Why what was read is too little to say that nothing got slower.
+fn incomplete(opened: &Opened) -> Option<String> {
+    let runs = opened.before.iter().chain(&opened.after).flatten();
+    if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
+        return Some(format!("{} has no events with a duration", empty.name));
+    }
+    let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
+    let at = opened.reports.iter().position(is_lost)?;
+    Some(format!("a part of {} was lost, as the read report says", opened.infos.get(at)?.name))
 }
 
 /// The runs before and after.

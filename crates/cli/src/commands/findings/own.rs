@@ -125,6 +125,10 @@ impl OwnRules {
                 Said::Message(Message::End { code }) => {
                     current = None;
                     self.done.insert(code);
+                    // Threads that a rule left behind would keep the interpreter from ending.
+                    if self.rules().iter().all(|rule| self.done.contains(&rule.code)) {
+                        return Ok(None);
+                    }
                     continue;
                 }
                 Said::Message(Message::Refused { reason, .. }) => {

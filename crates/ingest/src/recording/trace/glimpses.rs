@@ -1,6 +1,7 @@
 //! What samples say of the Python functions between operators: for how long each of them stands.
 
-use super::calls::{Calls, Sample, ThreadCalls};
+use super::calls::{Calls, Sample};
+use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Metric};
 
 /// A stretch of time in which a thread was seen at one place in Python, and not in an operator.
@@ -15,12 +16,12 @@ pub(super) struct Glimpse {
 
 /// The glimpses of the thread whose calls are those of tree `index`, in the order of time; none of them holds the begin or
 /// the end of a call. A sample stands for half of its time before and half of it behind it, as far as nothing else was seen there.
-pub(super) fn glimpses(calls: &Calls, index: usize) -> Vec<Glimpse> {
+pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec<Glimpse> {
     let thread = &calls.threads[index];
     let mut samples: Vec<(i64, u64, usize, u32)> = Vec::new();
-    for (tree, other) in calls.threads.iter().enumerate().filter(|(tree, _)| shows(calls, index, *tree)) {
+    for &tree in &shown[index] {
         let is_time = |sample: &&Sample| matches!(sample.metric, Metric::CpuTime | Metric::RealTime);
-        samples.extend(other.samples.iter().filter(is_time).map(|s| (s.at, s.value, tree, s.node)));
+        samples.extend(calls.threads[tree].samples.iter().filter(is_time).map(|s| (s.at, s.value, tree, s.node)));
     }
     samples.sort_unstable();
     let mut edges: Vec<i64> = thread.calls.iter().flat_map(|call| [call.start, call.end]).collect();
@@ -32,25 +33,31 @@ pub(super) fn glimpses(calls: &Calls, index: usize) -> Vec<Glimpse> {
         let before = [
             edge.checked_sub(1).map(|edge| edges[edge]),
             i.checked_sub(1).map(|before| middle(samples[before].0, at)),
-            Some(at - half),
+            Some(at.saturating_sub(half)),
         ];
-        let behind =
-            [edges.get(edge).copied(), samples.get(i + 1).map(|&(next, ..)| middle(at, next)), Some(at + half)];
+        let behind = [
+            edges.get(edge).copied(),
+            samples.get(i + 1).map(|&(next, ..)| middle(at, next)),
+            Some(at.saturating_add(half)),
+        ];
         let (start, end) = (before.into_iter().flatten().max()?, behind.into_iter().flatten().min()?);
         (end > start && in_python(calls, tree, node)).then_some(Glimpse { start, end, tree, node })
     };
     samples.iter().enumerate().filter_map(stretch).collect()
 }
 
-/// Whether the samples of a tree show the thread that the calls of another are of. Those of a thread without calls show
-/// itself; if several threads had one number after each other, the first.
-fn shows(calls: &Calls, index: usize, tree: usize) -> bool {
-    let tid = calls.threads[index].thread.tid;
-    let has_calls = |thread: &ThreadCalls| thread.thread.tid == tid && !thread.calls.is_empty();
-    match calls.threads.iter().position(has_calls) {
-        Some(first) => first == index && calls.threads[tree].thread.tid == tid,
-        None => tree == index,
+/// Per tree the trees whose samples show the thread that its calls are of. Those of a thread without calls show itself; if
+/// several threads had one number after each other, the first.
+pub(super) fn shown(calls: &Calls) -> Vec<Vec<usize>> {
+    let mut first: FxHashMap<u32, usize> = FxHashMap::default();
+    for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.calls.is_empty()) {
+        first.entry(thread.thread.tid).or_insert(tree);
     }
+    let mut shown = vec![Vec::new(); calls.threads.len()];
+    for (tree, thread) in calls.threads.iter().enumerate().filter(|(_, thread)| !thread.samples.is_empty()) {
+        shown[first.get(&thread.thread.tid).copied().unwrap_or(tree)].push(tree);
+    }
+    shown
 }
 
 /// Whether a path ends in Python, native code that Python called left out.

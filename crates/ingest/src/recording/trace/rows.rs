@@ -3,7 +3,7 @@
 use super::calls::{Call, Calls, Sample, ThreadCalls};
 use super::frames;
 use super::frames::{InferredFrame, Place};
-use super::glimpses::glimpses;
+use super::glimpses::{glimpses, shown};
 use super::inputs::Inputs;
 use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
@@ -27,6 +27,8 @@ pub(super) struct Rows<'a> {
     script_folder: String,
     /// The stack of each node of each tree.
     stacks: Vec<Vec<Option<StackId>>>,
+    /// Per tree the trees whose samples show its thread.
+    shown: Vec<Vec<usize>>,
     /// The last forward operator with each number, by torch's id of its thread and the number.
     forward: FxHashMap<(i64, i64), EventId>,
     /// Backward nodes with what they ask for.
@@ -77,6 +79,7 @@ impl<'a> Rows<'a> {
             inputs: Vec::new(),
             script_folder: String::new(),
             stacks: Vec::new(),
+            shown: Vec::new(),
             forward: FxHashMap::default(),
             asking: Vec::new(),
         }
@@ -105,6 +108,7 @@ impl<'a> Rows<'a> {
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
         self.script_folder = script_folder(calls);
+        self.shown = shown(calls);
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
         let process = self.trace.tracks.process(pid);
@@ -131,7 +135,7 @@ impl<'a> Rows<'a> {
     }
 
     fn spans(&mut self, calls: &Calls, tree: usize, steps: &[Step], track: TrackId) {
-        let (thread, seen) = (&calls.threads[tree], glimpses(calls, tree));
+        let (thread, seen) = (&calls.threads[tree], glimpses(calls, &self.shown, tree));
         let (mut inferred, mut depths) = frames::infer(calls, tree, &seen, &[]);
         let steps = steps::extend(steps, &inferred);
         if !steps.is_empty() {

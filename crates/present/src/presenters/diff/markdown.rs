@@ -12,7 +12,8 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&format!("**Failed:** {}\n\n", escaped(held)));
     }
     out.push_str(&format!("A: {}, B: {}\n\n", code(&before), code(&after)));
-    out.push_str("| per step | A | B | change (95 % interval) | verdict |\n|---|--:|--:|--:|---|\n");
+    let sure = (1000.0 * (1.0 - shown.diff.options.level)).round() / 10.0;
+    out.push_str(&format!("| per step | A | B | change ({sure} % interval) | verdict |\n|---|--:|--:|--:|---|\n"));
     let ranks = shown.has_ranks();
     for change in shown.changes(ChangeTable::Steps) {
         let rank = if ranks { format!("rank {}: ", change.rank) } else { String::new() };
