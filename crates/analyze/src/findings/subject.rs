@@ -176,6 +176,13 @@ impl<'a> Subject<'a> {
         self.trace().events.dur[event.index()]
     }
 
+    /// Lengths of some events, in ns, ascending.
+    pub fn lengths(&self, events: &[EventId]) -> Vec<i64> {
+        let mut lengths: Vec<i64> = events.iter().map(|&event| self.dur(event)).collect();
+        lengths.sort_unstable();
+        lengths
+    }
+
     /// Sum of lengths, in ns.
     pub fn total(&self, events: &[EventId]) -> i64 {
         events.iter().map(|&e| self.dur(e)).sum()
@@ -232,6 +239,15 @@ impl<'a> Subject<'a> {
             }
         }
         inside
+    }
+
+    /// Spans by the place that they come from, with the sum of what is said of each of them (such as its time on the path).
+    pub fn sums_by_place(&self, mut spans: Vec<(EventId, i64)>) -> Vec<(Place, i64, Vec<EventId>)> {
+        spans.sort_unstable();
+        let events: Vec<EventId> = spans.iter().map(|&(span, _)| span).collect();
+        let ns = |span: &EventId| spans.binary_search_by_key(span, |&(event, _)| event).map_or(0, |at| spans[at].1);
+        let by_place = self.by_place(&events).into_iter();
+        by_place.map(|(place, of)| (place, of.iter().map(ns).sum(), of)).collect()
     }
 
     /// Some spans with the calls inside them that wait for the GPU, and the copies to the host that they read: what goes if

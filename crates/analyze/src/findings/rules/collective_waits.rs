@@ -46,8 +46,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 }
 
 fn draft(subject: &Subject<'_>, name: &str, of: Vec<EventId>) -> Option<Draft> {
-    let mut lengths: Vec<i64> = of.iter().map(|&e| subject.dur(e)).collect();
-    lengths.sort_unstable();
+    let lengths = subject.lengths(&of);
     let median = *lengths.get(lengths.len() / 2)?;
     let limit = median as f64 * subject.setting("times");
     let waits: Vec<EventId> = of.iter().copied().filter(|&e| subject.dur(e) as f64 > limit).collect();

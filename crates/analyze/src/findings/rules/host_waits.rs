@@ -52,7 +52,7 @@ const FRAMES: &[(&str, &[&str])] = &[
 ];
 
 fn kind_of(name: &str) -> Option<&'static str> {
-    FRAMES.iter().find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
+    super::kind_in(FRAMES, name)
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
@@ -64,12 +64,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     if frames.is_empty() {
         return Vec::new();
     }
-    frames.sort_unstable();
     let on_path = subject.path_inside(&frames);
-    let ns_of =
-        |of: &[EventId]| -> i64 { of.iter().filter_map(|e| Some(on_path[frames.binary_search(e).ok()?])).sum() };
-    let by_place = subject.by_place(&frames).into_iter();
-    by_place.filter_map(|(place, of)| draft(subject, place, (ns_of(&of), of))).collect()
+    let by_place = subject.sums_by_place(frames.into_iter().zip(on_path).collect());
+    by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of))).collect()
 }
 
 fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<EventId>)) -> Option<Draft> {

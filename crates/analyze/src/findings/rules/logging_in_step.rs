@@ -50,7 +50,7 @@ const FRAMES: &[(&str, &[&str])] = &[
 ];
 
 fn kind_of(name: &str) -> Option<&'static str> {
-    FRAMES.iter().find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
+    super::kind_in(FRAMES, name)
 }
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
@@ -59,14 +59,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         return Vec::new();
     }
     let on_path = subject.path_inside(&frames);
-    let mut used: Vec<(EventId, i64)> = frames.into_iter().zip(on_path).filter(|&(_, ns)| ns > 0).collect();
-    used.sort_unstable();
-    let frames: Vec<EventId> = used.iter().map(|&(frame, _)| frame).collect();
-    let ns_of = |of: &[EventId]| -> i64 {
-        of.iter().filter_map(|frame| used.binary_search_by_key(frame, |&(f, _)| f).ok()).map(|i| used[i].1).sum()
-    };
-    let by_place = subject.by_place(&frames).into_iter();
-    by_place.filter_map(|(place, of)| draft(subject, place, (ns_of(&of), of))).collect()
+    let by_place = subject.sums_by_place(frames.into_iter().zip(on_path).filter(|&(_, ns)| ns > 0).collect());
+    by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of))).collect()
 }
 
 fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<EventId>)) -> Option<Draft> {

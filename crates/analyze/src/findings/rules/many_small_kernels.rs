@@ -69,8 +69,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }: Launched) -> Option<Draft> {
     kernels.sort_unstable();
     // What a first call does once is nothing that fusing would spare.
-    let mut lengths: Vec<i64> = spans.iter().map(|&span| subject.dur(span)).collect();
-    lengths.sort_unstable();
+    let lengths = subject.lengths(&spans);
     let most = lengths[lengths.len() / 2].saturating_mul(USUAL);
     spans.retain(|&span| subject.dur(span) <= most);
     let per_call = kernels.len() as f64 / lengths.len().max(1) as f64;

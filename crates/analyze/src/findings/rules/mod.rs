@@ -115,6 +115,11 @@ fn fits(name: &str, parts: &[&str]) -> bool {
     })
 }
 
+/// What a table of names of frames calls a frame: see [`fits`].
+fn kind_in(table: &[(&'static str, &[&str])], name: &str) -> Option<&'static str> {
+    table.iter().find(|(_, parts)| fits(name, parts)).map(|&(kind, _)| kind)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

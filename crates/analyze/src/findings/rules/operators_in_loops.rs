@@ -58,7 +58,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     let is_loop = |of: &Vec<EventId>| {
         let is_many = of.len() as f64 >= subject.setting("calls") * subject.steps() as f64;
-        is_many && lengths(subject, of)[of.len() / 2] as f64 <= subject.setting("median_us") * 1e3
+        is_many && subject.lengths(of)[of.len() / 2] as f64 <= subject.setting("median_us") * 1e3
     };
     let mut by_place: BTreeMap<Place, Vec<Vec<EventId>>> = BTreeMap::new();
     for calls in by_caller.into_values().filter(is_loop) {
@@ -78,18 +78,12 @@ fn caller(subject: &Subject<'_>, operator: EventId) -> Caller {
     (frames, trace.events.name[operator.index()])
 }
 
-/// What is left of calls of one operator: one of them, and what they compute beyond what a call costs.
-fn left(subject: &Subject<'_>, calls: &[EventId]) -> f64 {
-    let lengths = lengths(subject, calls);
+/// What is left of calls of one operator, in ns: one of them, and what they compute beyond what a call costs.
+fn left(subject: &Subject<'_>, calls: &[EventId]) -> i64 {
+    let lengths = subject.lengths(calls);
     let usual = lengths[lengths.len() / 4].max(1);
     let beyond: i64 = lengths[..lengths.len() / 2].iter().map(|&ns| (ns - usual).max(0)).sum();
-    ((usual * subject.steps() as i64 + beyond) as f64 / subject.total(calls).max(1) as f64).min(1.0)
-}
-
-fn lengths(subject: &Subject<'_>, calls: &[EventId]) -> Vec<i64> {
-    let mut lengths: Vec<i64> = calls.iter().map(|&call| subject.dur(call)).collect();
-    lengths.sort_unstable();
-    lengths
+    (usual * subject.steps() as i64 + beyond).min(subject.total(calls))
 }
 
 fn draft(subject: &Subject<'_>, place: Place, loops: &[Vec<EventId>]) -> Option<Draft> {
@@ -105,8 +99,8 @@ fn draft(subject: &Subject<'_>, place: Place, loops: &[Vec<EventId>]) -> Option<
         return None;
     }
     let per_step = events.len() / subject.steps().max(1);
-    let left: f64 = loops.iter().map(|calls| left(subject, calls) * subject.total(calls) as f64).sum();
-    let factor = left / subject.total(&events).max(1) as f64;
+    let left: i64 = loops.iter().map(|calls| left(subject, calls)).sum();
+    let factor = left as f64 / subject.total(&events).max(1) as f64;
     let edit = subject.edit(Action::Scale(factor), format!("operators of {}", place.text()), &gone)?;
     Some(Draft {
         title: format!(

@@ -75,7 +75,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut frames = subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some());
     let is_loading = |name: &str| is_next(name) || super::fits(name, &["): __getitem__"]);
     frames.retain(|&frame| {
-        !is_of(WHERE_LOADED, trace.name(frame)) || trace.ancestors(frame).any(|e| is_loading(trace.name(e)))
+        super::kind_in(WHERE_LOADED, trace.name(frame)).is_none()
+            || trace.ancestors(frame).any(|e| is_loading(trace.name(e)))
     });
     if frames.is_empty() {
         return Vec::new();
@@ -89,12 +90,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     kinds.into_iter().filter_map(|(kind, frames)| draft(subject, kind, &frames)).collect()
 }
 
-fn is_of(table: &[(&str, &[&str])], name: &str) -> bool {
-    table.iter().any(|(_, parts)| super::fits(name, parts))
-}
-
 fn kind_of(name: &str) -> Option<&'static str> {
-    FRAMES.iter().chain(WHERE_LOADED).find(|(_, parts)| super::fits(name, parts)).map(|&(kind, _)| kind)
+    super::kind_in(FRAMES, name).or_else(|| super::kind_in(WHERE_LOADED, name))
 }
 
 fn draft(subject: &Subject<'_>, kind: &str, frames: &[(EventId, i64)]) -> Option<Draft> {

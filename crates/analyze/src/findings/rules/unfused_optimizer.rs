@@ -67,8 +67,7 @@ const FUSED: f64 = 0.35;
 fn on_cpu(subject: &Subject<'_>, name: &str, spans: &[EventId]) -> Option<Draft> {
     let operators = subject.outermost(&subject.operators_in(spans));
     let per_call = operators.len() as f64 / spans.len().max(1) as f64;
-    let mut lengths: Vec<i64> = operators.iter().map(|&operator| subject.dur(operator)).collect();
-    lengths.sort_unstable();
+    let lengths = subject.lengths(&operators);
     let median = lengths.get(lengths.len() / 2).copied().unwrap_or(0);
     let of_many = |&e: &EventId| OF_MANY_TENSORS.iter().any(|part| subject.trace().name(e).contains(part));
     if per_call < subject.setting("kernels")
