@@ -16,8 +16,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("symbols", &[]),
     ("engine", &["symbols", "analyze", "ingest", "store", "model"]),
     ("present", &["engine", "analyze", "ingest", "store", "model"]),
-    ("cli", &["present", "engine", "analyze", "ingest", "store", "model"]),
-    ("python", &["present", "engine", "analyze", "ingest", "store", "model"]),
+    ("query", &["present", "engine", "analyze", "model"]),
+    ("serve", &["query"]),
+    ("cli", &["serve", "query", "present", "engine", "analyze", "ingest", "store", "model"]),
+    ("python", &["serve", "query", "present", "engine", "analyze", "ingest", "store", "model"]),
     ("synth", &["recording"]),
     ("sim", &["synth"]),
 ];

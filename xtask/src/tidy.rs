@@ -57,14 +57,18 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn check_text(path: &str, text: &str, faults: &mut Vec<String>) {
-    let generated = path.ends_with(".lock") || path.ends_with(".snap") || path.starts_with("fixtures/");
+    let generated = path.ends_with(".lock")
+        || path.ends_with("package-lock.json")
+        || path.ends_with(".snap")
+        || path.starts_with("fixtures/");
     if !text.is_empty() && !text.ends_with('\n') && !generated {
         faults.push(format!("{path}: does not end with a newline"));
     }
     if text.contains('\r') && !generated {
         faults.push(format!("{path}: has carriage returns"));
     }
-    let source = [".rs", ".py", ".pyi", ".sh", ".toml"].iter().any(|end| path.ends_with(end)) || path == "dev";
+    let source = [".rs", ".py", ".pyi", ".sh", ".toml", ".ts", ".tsx", ".css"].iter().any(|end| path.ends_with(end))
+        || path == "dev";
     let lines = text.lines().count();
     if source && lines > MOST_LINES && !LONG_TABLES.iter().any(|(known, _)| *known == path) {
         faults.push(format!("{path}: {lines} lines, more than {MOST_LINES}; split it"));

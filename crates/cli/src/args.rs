@@ -3,6 +3,7 @@
 mod calls;
 mod diff;
 mod findings;
+mod page;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
 use calls::{CALLS_EXAMPLE, RECORD_EXAMPLE};
@@ -11,6 +12,8 @@ use diff::DIFF_EXAMPLE;
 pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{Document, FindingsArgs};
+use page::VIEW_EXAMPLE;
+pub(crate) use page::ViewArgs;
 use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
 
@@ -98,11 +101,14 @@ pub(crate) struct Inputs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Tell in a screenful where the time goes.
-    #[command(after_help = "Example:\n  stackline report trace.json.gz --fail-on 'idle>30%'")]
+    #[command(after_help = REPORT_EXAMPLE)]
     Report(ReportArgs),
     /// Tell what to change, where, and what it gains.
     #[command(after_help = FINDINGS_EXAMPLE)]
     Findings(Box<FindingsArgs>),
+    /// Open the page in the browser: steps, findings, flame graph, timeline, source.
+    #[command(after_help = VIEW_EXAMPLE)]
+    View(ViewArgs),
     /// Compare two runs, or several of each: what changed, and what of it is more than noise.
     #[command(after_help = DIFF_EXAMPLE)]
     Diff(Box<DiffArgs>),
@@ -155,6 +161,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example:\n  stackline man -o ~/.local/share/man/man1")]
     Man,
 }
+
+const REPORT_EXAMPLE: &str = "Examples:
+  stackline report trace.json.gz --fail-on 'idle>30%'
+  stackline report trace.json.gz --html report.html";
 
 const EXPORT_EXAMPLE: &str = "Examples:
   stackline export trace.json.gz --to perfetto -o trace.pftrace --redact
@@ -228,8 +238,14 @@ pub(crate) struct ReportArgs {
     pub(crate) inputs: Inputs,
     /// Exit with code 4 if this holds for any rank: a share of the GPU's window, such as 'idle>30%' or 'busy<90'; may
     /// be repeated.
-    #[arg(long, value_name = "CONDITION")]
+    #[arg(long, value_name = "CONDITION", conflicts_with = "html")]
     pub(crate) fail_on: Vec<String>,
+    /// Write the page with what it shows into one file that opens anywhere, without a server or a network.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// How large that file may become, in MB: what matters least is left out first.
+    #[arg(long, value_name = "MB", default_value_t = 10, requires = "html")]
+    pub(crate) max_size: u32,
 }
 
 /// Arguments of `critical-path`.
@@ -366,6 +382,7 @@ impl Command {
         match self {
             Self::Report(_) => "report",
             Self::Findings(_) => "findings",
+            Self::View(_) => "view",
             Self::Diff(_) => "diff",
             Self::CriticalPath(_) => "critical-path",
             Self::WhatIf(_) => "what-if",

@@ -6,15 +6,13 @@ use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
 use stackline_model::{Table, TraceSet};
-use stackline_present::json::Extra;
+use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, json, read_report_text};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
-/// Version of every command's JSON schema.
-pub(crate) const SCHEMA_VERSION: u32 = 1;
 /// Rows per table where the user does not say.
 const ROWS: usize = 20;
 /// Width where there is no terminal to ask.

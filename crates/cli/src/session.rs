@@ -76,8 +76,12 @@ impl<'a> Session<'a> {
     /// Runs analyses by name over all traces.
     pub(crate) fn run(&self, names: &[&str]) -> Result<Vec<Table>> {
         let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
-        let options = RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() };
-        Ok(stackline_engine::run(&self.set, &analyses, &options)?)
+        Ok(stackline_engine::run(&self.set, &analyses, &self.run_options())?)
+    }
+
+    /// How analyses run over the traces.
+    pub(crate) fn run_options(&self) -> RunOptions {
+        RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
     /// The tables that the user asked for with `--table`; all without it.

@@ -6,8 +6,9 @@ mod common;
 use common::stdout;
 use std::path::PathBuf;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "findings",
+    "view",
     "diff",
     "report",
     "critical-path",

@@ -1,12 +1,12 @@
 //! `import`: traces to a run directory.
 
-use super::report_content::Content;
 use crate::args::{Common, ImportArgs};
 use crate::failure::wrong_use;
 use crate::output::{may_become_run, save_run, say};
 use crate::session::Session;
 use anyhow::Result;
 use stackline_present::human;
+use stackline_query::Content;
 
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
@@ -19,7 +19,9 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
     may_become_run(run, args.force)?;
     let session = Session::open(&args.inputs.inputs, common)?;
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
-    let report = Content::to_keep(&session)?;
+    let whole =
+        common.rank.is_none().then(|| Content::compute(&session.set, &session.infos, &session.run_options(), true));
+    let report = whole.transpose()?;
     save_run(&session.set, run, args.force)?;
     if let Some(report) = report {
         report.keep(run);

@@ -15,8 +15,8 @@ mod overlay;
 #[cfg(target_os = "linux")]
 mod record;
 mod report;
-mod report_content;
 mod tables;
+mod view;
 mod what_if;
 
 use crate::args::{Cli, Command};
@@ -40,6 +40,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
             let held = diff::run(args, common)?;
             return Ok(if held { CONDITION_HELD } else { DONE });
         }
+        Command::View(args) => view::run(args, common)?,
         Command::CriticalPath(args) => critical_path::run(args, common)?,
         Command::WhatIf(args) => what_if::run(args, common)?,
         #[cfg(target_os = "linux")]

@@ -1,17 +1,19 @@
 //! `report`: in a screenful, where the time goes.
 
 use super::fail_on::Condition;
-use super::report_content::Content;
 use crate::args::{Common, Format, ReportArgs};
-use crate::failure::is_closed_pipe;
-use crate::output::{Answer, say};
-use crate::session::Session;
+use crate::failure::{is_closed_pipe, wrong_use};
+use crate::output::{Answer, say, to_file};
+use crate::session::{Session, not_an_input};
 use crate::view::{number, rows, select, text, top};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use stackline_model::{Table, Unit};
 use stackline_present::{TraceInfo, human};
+use stackline_query::Content;
+use stackline_serve::{Pruned, ReportOptions};
 use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 /// Kernels and operators listed.
 const TOP: usize = 6;
@@ -20,13 +22,18 @@ const LISTED: usize = 8;
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
+    if let Some(file) = &args.html {
+        html(args, file, common)?;
+        return Ok(false);
+    }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     let inputs = &args.inputs.inputs;
-    let (session, content) = match Content::kept(inputs, common) {
+    let (session, content) = match kept(inputs, common) {
         Some(content) => (Session::described(&content.infos, &content.read_reports, common), content),
         None => {
             let session = Session::open(inputs, common)?;
-            let content = Content::compute(&session, common.format == Format::Json)?;
+            let with_hta = common.format == Format::Json;
+            let content = Content::compute(&session.set, &session.infos, &session.run_options(), with_hta)?;
             (session, content)
         }
     };
@@ -65,6 +72,42 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
         say(&format!("--fail-on {text}"))?;
     }
     Ok(!held.is_empty())
+}
+
+/// Writes the page with its answers into one file.
+fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
+    if common.steps.is_some() || common.rank.is_some() || common.output.is_some() {
+        return Err(wrong_use(
+            "--html shows all steps and ranks, and names its file: leave --steps, --rank and -o out",
+        ));
+    }
+    let most = args.max_size as usize * 1_000_000;
+    not_an_input(file, &args.inputs.inputs)?;
+    if !stackline_serve::is_built() {
+        return Err(anyhow!(
+            "this program was built without its page; cd web && npm ci && npm run build, then build it again"
+        ));
+    }
+    let opened = super::view::open(&args.inputs.inputs, common)?;
+    let mut pruned = Pruned::default();
+    to_file(file, |out| {
+        pruned = stackline_serve::report(&opened, ReportOptions { most }, out)?;
+        Ok(())
+    })?;
+    say(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
+    if pruned.left_out > 0 {
+        say(&format!("{} answers did not fit into {} MB: --max-size keeps more", pruned.left_out, args.max_size))?;
+    }
+    Ok(())
+}
+
+/// The report that `import` kept in a run directory, if these inputs and options ask for just that.
+fn kept(inputs: &[PathBuf], common: &Common) -> Option<Content> {
+    let whole = common.rank.is_none() && common.steps.is_none();
+    match inputs {
+        [run] if whole => Content::kept(run),
+        _ => None,
+    }
 }
 
 fn header(session: &Session<'_>) -> String {

@@ -4,6 +4,7 @@ use crate::args::{Common, Format, Inputs};
 use crate::output::Answer;
 use crate::session::Session;
 use anyhow::Result;
+use stackline_query::INSTEAD_OF_OPERATORS;
 
 /// Analyses of a command, in the order shown. The names of [`BULKY`] tables are left out of what people see.
 pub(crate) type Analyses = &'static [&'static str];
@@ -37,9 +38,6 @@ const BULKY: &[&str] = &[
     "hta_idle_intervals",
     "launches",
 ];
-
-/// Shown to people where the trace has no operators, like the bulky ones otherwise.
-pub(crate) const INSTEAD_OF_OPERATORS: &str = "spans";
 
 /// Runs analyses and prints their tables.
 pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &Common) -> Result<()> {

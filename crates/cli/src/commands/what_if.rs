@@ -1,6 +1,6 @@
 //! `what-if`: what changes would gain.
 
-use super::critical_path::exact::{in_words, window};
+use super::critical_path::exact::window;
 use super::critical_path::{one_trace, refuse};
 use crate::args::{Common, Format, WhatIfArgs};
 use crate::failure::wrong_use;
@@ -13,6 +13,7 @@ use stackline_analyze::critical_path::exact::what_if::{
     self, Action, Edit, Prediction, Sweep, SweepOptions, sweep_table, sweep_tables, tables,
 };
 use stackline_present::{human, terminal};
+use stackline_query::window_in_words;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -110,7 +111,7 @@ fn head(found: &Prediction, choice: &WindowChoice) -> String {
     let share = |ns: i64| format!("{:.1} %", found.percent(ns));
     let mut out = format!(
         "What if, for {}: {} before, {} after\nGain {} ({}), at least {} ({}), at most {} ({})\n",
-        in_words(choice),
+        window_in_words(choice),
         human::duration(before),
         human::duration(found.after_ns),
         human::signed_duration(gain.ns),
@@ -162,7 +163,7 @@ fn extra(found: &Prediction) -> Vec<(&'static str, Value)> {
 fn sweep_head(sweep: &Sweep, choice: &WindowChoice) -> String {
     format!(
         "What to fix first, for {}: {}; {} edits tried, each alone\n",
-        in_words(choice),
+        window_in_words(choice),
         human::duration(sweep.window_ns),
         human::count(sweep.tried as i64),
     )

@@ -10,6 +10,9 @@ use serde_json::Value;
 use stackline_model::{Column, ReadReport, Table, TraceSet, Values};
 use std::io::{self, Write};
 
+/// Version of every command's JSON schema.
+pub const SCHEMA_VERSION: u32 = 1;
+
 /// Writes the items of a list one after the other.
 type WriteItems<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + 'a;
 

@@ -14,6 +14,7 @@ use stackline_analyze::critical_path::exact::{
 use stackline_model::Table;
 use stackline_present::json::Extra;
 use stackline_present::{human, terminal};
+use stackline_query::window_in_words;
 
 /// Runs the command.
 pub(super) fn run(args: &CriticalPathArgs, common: &Common) -> Result<()> {
@@ -114,18 +115,6 @@ fn extra<'a>(
     ])
 }
 
-/// A window in words.
-pub(in crate::commands) fn in_words(choice: &WindowChoice) -> String {
-    match choice {
-        WindowChoice::Whole => "the whole trace".to_owned(),
-        WindowChoice::StepsWithWork(a, b) => format!("steps {a} to {b} with their work"),
-        WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
-        WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),
-        WindowChoice::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),
-        WindowChoice::Annotation { text, instances: (a, b) } => format!("{text:?}, instances {a} to {b}"),
-    }
-}
-
 /// What was assumed, with most of the window first; nothing where it is below a thousandth.
 fn assumed(report: &ExactReport) -> String {
     let percent = |ns: i64| 100.0 * ns as f64 / report.window_ns.max(1) as f64;
@@ -145,7 +134,7 @@ fn assumed(report: &ExactReport) -> String {
 }
 
 fn head(report: &ExactReport, choice: &WindowChoice) -> String {
-    let what = in_words(choice);
+    let what = window_in_words(choice);
     let inferred = 100.0 * report.inferred_ns as f64 / report.window_ns.max(1) as f64;
     let mut out = format!(
         "Critical path of {what}: {}, every nanosecond with a cause ({inferred:.1} % inferred or unknown)\n",

@@ -1,18 +1,17 @@
 //! What a report says, apart from how: worked out from traces, or read back from where `import` kept it.
 
-use super::critical_path::exact::in_words;
-use super::tables::INSTEAD_OF_OPERATORS;
-use crate::args::Common;
-use crate::session::Session;
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use stackline_analyze::Analysis;
 use stackline_analyze::critical_path::exact::{Exact, ExactReport, WindowChoice};
 use stackline_analyze::critical_path::{CriticalPathError, hta};
-use stackline_engine::cache;
-use stackline_model::{ReadReport, Table, Trace};
+use stackline_engine::{Error, RunOptions, cache};
+use stackline_model::{ReadReport, Table, Trace, TraceSet};
 use stackline_present::{TraceInfo, human};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+
+/// What a report shows in place of operators where there are none.
+pub const INSTEAD_OF_OPERATORS: &str = "spans";
 
 const ANALYSES: [&str; 5] = ["steps", "gpu_time", "coverage", "operators", "coll_analysis"];
 /// Tables of these analyses that a report is too short for.
@@ -22,59 +21,58 @@ const ENTRY: &str = "report";
 
 /// Everything that a report shows.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Content {
-    pub(crate) infos: Vec<TraceInfo>,
-    pub(crate) read_reports: Vec<ReadReport>,
-    pub(crate) tables: Vec<Table>,
-    pub(crate) paths: Vec<PathSummary>,
+pub struct Content {
+    /// The traces.
+    pub infos: Vec<TraceInfo>,
+    /// What was lost of each.
+    pub read_reports: Vec<ReadReport>,
+    /// Steps, time of GPUs, operators, collectives.
+    pub tables: Vec<Table>,
+    /// The critical path of each.
+    pub paths: Vec<PathSummary>,
 }
 
 /// The critical path of one trace, in short.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct PathSummary {
-    pub(crate) json: Value,
-    pub(crate) line: String,
+pub struct PathSummary {
+    /// For programs.
+    pub json: Value,
+    /// For people: a sentence.
+    pub line: String,
 }
 
 impl Content {
     /// Works a report out; HTA's path, which only documents tell of, on demand.
-    pub(crate) fn compute(session: &Session<'_>, with_hta: bool) -> Result<Self> {
-        let mut tables = session.run(&ANALYSES)?;
+    ///
+    /// # Errors
+    /// If the watch of the options was cancelled.
+    pub fn compute(set: &TraceSet, infos: &[TraceInfo], options: &RunOptions, with_hta: bool) -> Result<Self, Error> {
+        let run = |names: &[&str]| {
+            let analyses: Vec<&Analysis> = names.iter().filter_map(|n| stackline_analyze::analyses::find(n)).collect();
+            stackline_engine::run(set, &analyses, options)
+        };
+        let mut tables = run(&ANALYSES)?;
         tables.retain(|t| !LEFT_OUT.contains(&t.name.as_str()));
         if tables.iter().all(|t| t.name != "operators" || t.rows() == 0) {
-            tables.extend(session.run(&[INSTEAD_OF_OPERATORS])?);
+            tables.extend(run(&[INSTEAD_OF_OPERATORS])?);
         }
-        let read_reports = session.set.traces.iter().map(|t| t.report.clone()).collect();
-        Ok(Self { infos: session.infos.clone(), read_reports, tables, paths: critical_paths(session, with_hta) })
+        let read_reports = set.traces.iter().map(|t| t.report.clone()).collect();
+        let many = infos.len() > 1;
+        let path = |(trace, info)| critical_path(trace, info, (many, with_hta), options.scope.steps);
+        let paths = set.traces.iter().zip(infos).map(path).collect();
+        Ok(Self { infos: infos.to_vec(), read_reports, tables, paths })
     }
 
-    /// The report that `import` kept in a run directory, if these inputs and options ask for just that.
-    pub(crate) fn kept(inputs: &[PathBuf], common: &Common) -> Option<Self> {
-        let whole = common.rank.is_none() && common.steps.is_none();
-        match inputs {
-            [run] if whole && stackline_engine::is_run(run) && stackline_engine::is_complete(run) => {
-                cache::load(run, ENTRY)
-            }
-            _ => None,
-        }
-    }
-
-    /// The report of all that a session has, if a run made of it should keep one.
-    pub(crate) fn to_keep(session: &Session<'_>) -> Result<Option<Self>> {
-        let whole = session.common.rank.is_none() && session.common.steps.is_none();
-        whole.then(|| Self::compute(session, true)).transpose()
+    /// The report of a whole run that `import` kept in its directory, if it is still valid.
+    pub fn kept(run: &Path) -> Option<Self> {
+        let whole = stackline_engine::is_run(run) && stackline_engine::is_complete(run);
+        whole.then(|| cache::load(run, ENTRY)).flatten()
     }
 
     /// Keeps the report in a run that was just written. Best effort: without it, a report is worked out again.
-    pub(crate) fn keep(&self, run: &Path) {
+    pub fn keep(&self, run: &Path) {
         cache::keep(run, ENTRY, self);
     }
-}
-
-fn critical_paths(session: &Session<'_>, with_hta: bool) -> Vec<PathSummary> {
-    let many = session.infos.len() > 1;
-    let traces = session.set.traces.iter().zip(&session.infos);
-    traces.map(|(trace, info)| critical_path(trace, info, (many, with_hta), session.scope.steps)).collect()
 }
 
 /// The path of one trace: the line is about the exact one. Documents had HTA's first, under keys that stay.
@@ -85,7 +83,7 @@ fn critical_path(
     steps: Option<(i64, i64)>,
 ) -> PathSummary {
     let choice = steps.map_or(WindowChoice::Whole, |(first, last)| WindowChoice::Steps(first, last));
-    let of = if steps.is_some() { format!(" of {}", in_words(&choice)) } else { String::new() };
+    let of = if steps.is_some() { format!(" of {}", window_in_words(&choice)) } else { String::new() };
     let rank = if many { format!(", rank {}", info.rank) } else { String::new() };
     let label = format!("Critical path{of}{rank}");
     let (exact, hta) = std::thread::scope(|scope| {
@@ -158,4 +156,16 @@ fn hta_json(trace: &Trace, with_steps: bool) -> serde_json::Map<String, Value> {
         }
     };
     if let Value::Object(keys) = json { keys } else { serde_json::Map::new() }
+}
+
+/// A window in words.
+pub fn window_in_words(choice: &WindowChoice) -> String {
+    match choice {
+        WindowChoice::Whole => "the whole trace".to_owned(),
+        WindowChoice::StepsWithWork(a, b) => format!("steps {a} to {b} with their work"),
+        WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
+        WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),
+        WindowChoice::Annotation { text, instances: (a, b) } if a == b => format!("{text:?}, instance {a}"),
+        WindowChoice::Annotation { text, instances: (a, b) } => format!("{text:?}, instances {a} to {b}"),
+    }
 }

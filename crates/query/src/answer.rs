@@ -1,0 +1,99 @@
+//! Answers: a JSON document, and columns of numbers where there are many.
+//!
+//! As bytes: the length of the head as 32 bits, the head (JSON: the document and the columns' names, types and lengths),
+//! then the columns one after the other. Everything is little-endian; the head is filled up with spaces so that the
+//! first column, and each column so that the next one, starts at a multiple of 8 bytes: a browser makes typed arrays
+//! of them without a copy.
+
+use serde_json::json;
+
+/// Bytes that columns start at a multiple of.
+const ALIGNMENT: usize = 8;
+
+/// Values of a column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Column {
+    /// Bytes: kinds and depths.
+    U8(Vec<u8>),
+    /// Indices and counts.
+    U32(Vec<u32>),
+    /// Times and amounts: whole numbers are exact up to 2^53 (104 days in ns).
+    F64(Vec<f64>),
+}
+
+impl Column {
+    fn type_name(&self) -> &'static str {
+        match self {
+            Self::U8(_) => "u8",
+            Self::U32(_) => "u32",
+            Self::F64(_) => "f64",
+        }
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Self::U8(values) => values.len(),
+            Self::U32(values) => values.len(),
+            Self::F64(values) => values.len(),
+        }
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::U8(values) => out.extend_from_slice(values),
+            Self::U32(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+            Self::F64(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
+        }
+        out.resize(out.len().next_multiple_of(ALIGNMENT), 0);
+    }
+}
+
+/// What a query answers.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// The document, as JSON text.
+    pub json: String,
+    /// Columns with their names, in a fixed order.
+    pub columns: Vec<(&'static str, Column)>,
+}
+
+impl Answer {
+    /// An answer that is a document alone.
+    pub fn document(value: &serde_json::Value) -> Self {
+        Self { json: value.to_string(), columns: Vec::new() }
+    }
+
+    /// The answer as bytes.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let heads: Vec<_> =
+            self.columns.iter().map(|(name, column)| json!([name, column.type_name(), column.len()])).collect();
+        let mut head = format!("{{\"columns\":{},\"document\":{}}}", json!(heads), self.json);
+        let unfilled = size_of::<u32>() + head.len();
+        head.extend(std::iter::repeat_n(' ', unfilled.next_multiple_of(ALIGNMENT) - unfilled));
+        let mut out = Vec::with_capacity(size_of::<u32>() + head.len());
+        out.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
+        out.extend_from_slice(head.as_bytes());
+        for (_, column) in &self.columns {
+            column.write(&mut out);
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_start_at_multiples_of_eight() {
+        let columns = vec![("depth", Column::U8(vec![1, 2, 3])), ("start", Column::F64(vec![0.5]))];
+        let bytes = Answer { json: "{\"a\":1}".to_owned(), columns }.to_bytes();
+        let head_len = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]) as usize;
+        let from = 4 + head_len;
+        assert_eq!(from % 8, 0);
+        let head: serde_json::Value = serde_json::from_slice(&bytes[4..from]).expect("head is JSON");
+        assert_eq!(head, json!({"columns": [["depth", "u8", 3], ["start", "f64", 1]], "document": {"a": 1}}));
+        assert_eq!(&bytes[from..from + 3], &[1, 2, 3]);
+        assert_eq!(&bytes[from + 8..], &0.5_f64.to_le_bytes());
+    }
+}

@@ -1,0 +1,84 @@
+//! Arguments of queries: names with texts, as they stand in an address.
+
+use crate::QueryError;
+use regex_lite::Regex;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// Names with texts, sorted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arguments(BTreeMap<String, String>);
+
+/// Longest text of an argument, in bytes.
+const LONGEST: usize = 4096;
+
+impl Arguments {
+    /// Arguments of these names and texts; the last one of a name counts.
+    pub fn new<N: Into<String>, T: Into<String>>(pairs: impl IntoIterator<Item = (N, T)>) -> Self {
+        Self(pairs.into_iter().map(|(name, text)| (name.into(), text.into())).collect())
+    }
+
+    /// A text; an empty one counts as none.
+    pub(crate) fn text(&self, name: &'static str) -> Result<Option<&str>, QueryError> {
+        match self.0.get(name) {
+            Some(text) if text.len() > LONGEST => {
+                Err(QueryError::Argument { name, why: format!("is longer than {LONGEST} bytes") })
+            }
+            other => Ok(other.map(String::as_str).filter(|text| !text.is_empty())),
+        }
+    }
+
+    /// A number.
+    pub(crate) fn number<T: FromStr>(&self, name: &'static str) -> Result<Option<T>, QueryError> {
+        let parse = |text: &str| {
+            text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not such a number") })
+        };
+        self.text(name)?.map(parse).transpose()
+    }
+
+    /// A number that must be there.
+    pub(crate) fn needed<T: FromStr>(&self, name: &'static str) -> Result<T, QueryError> {
+        self.number(name)?.ok_or_else(|| QueryError::Argument { name, why: "is missing".to_owned() })
+    }
+
+    /// Numbers with commas between them.
+    pub(crate) fn numbers<T: FromStr>(&self, name: &'static str) -> Result<Vec<T>, QueryError> {
+        let parse = |text: &str| {
+            text.parse().map_err(|_| QueryError::Argument { name, why: format!("{text:?} is not such a number") })
+        };
+        self.text(name)?.map_or(Ok(Vec::new()), |list| list.split(',').map(parse).collect())
+    }
+
+    /// A regular expression.
+    pub(crate) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, QueryError> {
+        let compile = |text: &str| {
+            Regex::new(text)
+                .map_err(|error| QueryError::Argument { name, why: format!("no regular expression: {error}") })
+        };
+        self.text(name)?.map(compile).transpose()
+    }
+
+    /// One of several words.
+    pub(crate) fn choice<T: Copy>(&self, name: &'static str, choices: &[(&str, T)]) -> Result<Option<T>, QueryError> {
+        let Some(text) = self.text(name)? else { return Ok(None) };
+        let found = choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
+        let words = || choices.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
+        found.map(Some).ok_or_else(|| QueryError::Argument { name, why: format!("{text:?} is none of {}", words()) })
+    }
+
+    /// The same without some names.
+    pub(crate) fn without(&self, names: &[&str]) -> Self {
+        Self(
+            self.0
+                .iter()
+                .filter(|(name, _)| !names.contains(&name.as_str()))
+                .map(|(n, t)| (n.clone(), t.clone()))
+                .collect(),
+        )
+    }
+
+    /// All of them as one text: the same for the same arguments, whatever their order was.
+    pub fn key(&self) -> String {
+        self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name}={text}\n")).collect()
+    }
+}

@@ -1,0 +1,19 @@
+//! Queries: what the page, editors and programs ask of an opened run. An answer is a JSON document with typed columns
+//! where there are many values, and depends on nothing but the run and the arguments, so that it can be kept.
+//!
+//! A query is one file in `queries/` and one line in [`ALL`].
+#![forbid(unsafe_code)]
+
+mod answer;
+mod arguments;
+mod error;
+mod opened;
+mod queries;
+mod report;
+
+pub use answer::{Answer, Column};
+pub use arguments::Arguments;
+pub use error::QueryError;
+pub use opened::{Opened, Source};
+pub use queries::{ALL, Query, ask};
+pub use report::{Content, INSTEAD_OF_OPERATORS, PathSummary, window_in_words};

@@ -1,0 +1,303 @@
+//! An opened run: its traces, its calls, and what was worked out of them so far.
+
+use crate::report::Content;
+use crate::{Arguments, QueryError};
+use rustc_hash::FxHasher;
+use stackline_analyze::Scope;
+use stackline_analyze::calls::{CallView, TraceCalls, trace_calls};
+use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
+use stackline_analyze::diff::Profile;
+use stackline_analyze::findings::{self, Findings};
+use stackline_engine::{Error, OpenOptions, RunOptions};
+use stackline_model::{CallTree, Trace, TraceSet, TrackId, TrackKind};
+use stackline_present::TraceInfo;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// What queries are asked of.
+#[derive(Debug)]
+pub struct Opened {
+    /// Its name for people.
+    pub(crate) name: String,
+    pub(crate) set: TraceSet,
+    pub(crate) infos: Vec<TraceInfo>,
+    /// The calls of a recording.
+    pub(crate) recording: Option<CallTree>,
+    /// The run that it is compared with.
+    pub(crate) baseline: Option<Box<Self>>,
+    options: RunOptions,
+    hash: String,
+    derived: Vec<Derived>,
+    content: OnceLock<Result<Content, String>>,
+    files: OnceLock<BTreeSet<String>>,
+    views: Mutex<BTreeMap<String, Arc<CallView>>>,
+}
+
+/// What was worked out of one trace.
+#[derive(Debug, Default)]
+struct Derived {
+    findings: OnceLock<Result<Findings, String>>,
+    path: OnceLock<Result<ExactPath, String>>,
+    calls: OnceLock<TraceCalls>,
+    depths: OnceLock<Vec<u16>>,
+}
+
+/// Where the calls of a run come from.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// Recorded as such.
+    Recording(&'a CallTree),
+    /// Made from the events of a trace.
+    Trace(&'a TraceCalls),
+}
+
+impl Source<'_> {
+    /// The tree.
+    pub fn tree(&self) -> &CallTree {
+        match self {
+            Self::Recording(tree) => tree,
+            Self::Trace(calls) => &calls.tree,
+        }
+    }
+}
+
+/// So many views of calls are kept at most: one of a million nodes takes some 200 MB.
+const VIEWS: usize = 4;
+
+impl Opened {
+    /// Opens inputs as one run: traces, ranks of a job, a run directory, a recording.
+    ///
+    /// # Errors
+    /// If nothing of an input can be read.
+    pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
+        let recording = match inputs {
+            [run] if stackline_engine::is_recording(run) => Some(stackline_engine::open_calls(run)?),
+            _ => None,
+        };
+        let set = match stackline_engine::open(inputs, options) {
+            // A tree alone can be looked at, too.
+            Err(Error::OnlyCalls { .. }) if recording.is_some() => TraceSet::default(),
+            other => other?,
+        };
+        let ranks = stackline_engine::ranks(&set);
+        let infos: Vec<_> = set.traces.iter().zip(ranks).map(|(trace, rank)| TraceInfo::new(trace, rank)).collect();
+        let name = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ");
+        let opened = Self {
+            hash: hash(&name, &set, recording.as_ref()),
+            derived: set.traces.iter().map(|_| Derived::default()).collect(),
+            options: RunOptions { threads: options.threads, watch: options.watch.clone(), scope: Scope::default() },
+            name,
+            set,
+            infos,
+            recording,
+            baseline: None,
+            content: OnceLock::new(),
+            files: OnceLock::new(),
+            views: Mutex::default(),
+        };
+        Ok(opened)
+    }
+
+    /// The same run, to be compared with another one.
+    #[must_use]
+    pub fn compared_with(mut self, baseline: Self) -> Self {
+        self.hash = format!("{}-{}", self.hash, baseline.hash);
+        self.baseline = Some(Box::new(baseline));
+        self
+    }
+
+    /// The run that it is compared with.
+    pub(crate) fn before(&self) -> Result<&Self, QueryError> {
+        let none = || QueryError::unavailable("there is no run to compare with: stackline view RUN --baseline OTHER");
+        self.baseline.as_deref().ok_or_else(none)
+    }
+
+    /// The runs as comparisons see them: a profile of each rank, or of a recording.
+    pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
+        if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
+            let none = |_| QueryError::unavailable("the recording has no times to compare");
+            return Ok(vec![Profile::of_calls(tree, &self.name).map_err(none)?]);
+        }
+        let traces = self.set.traces.iter().zip(&self.infos);
+        Ok(traces.map(|(trace, info)| Profile::of(trace, info.rank, &Scope::default())).collect())
+    }
+
+    /// What tells this content from any other: answers are kept by it.
+    pub fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The trace of a rank; the first without one.
+    pub(crate) fn trace(&self, rank: Option<i64>) -> Result<(usize, &Trace), QueryError> {
+        let at = match rank {
+            None => 0,
+            Some(rank) => self
+                .infos
+                .iter()
+                .position(|info| info.rank == rank)
+                .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
+        };
+        let trace = self.set.traces.get(at).ok_or_else(|| {
+            QueryError::unavailable(
+                "this recording holds sums of calls and no single ones: record with --mode trace to see when they ran",
+            )
+        })?;
+        Ok((at, trace))
+    }
+
+    /// The report of all traces, with what it says beside tables.
+    pub(crate) fn content(&self) -> Result<&Content, QueryError> {
+        let compute =
+            || Content::compute(&self.set, &self.infos, &self.options, true).map_err(|error| error.to_string());
+        self.content.get_or_init(compute).as_ref().map_err(QueryError::unavailable)
+    }
+
+    /// The findings of a trace.
+    pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        let options = findings::Options { threads: self.options.threads, ..findings::Options::default() };
+        let find = || findings::find(trace, &options).map_err(|error| error.to_string());
+        self.derived[at].findings.get_or_init(find).as_ref().map_err(QueryError::unavailable)
+    }
+
+    /// How many findings the first trace has; 0 where they cannot be worked out.
+    pub fn findings_count(&self) -> usize {
+        self.findings(None).map_or(0, |found| found.findings.len())
+    }
+
+    /// The arguments by which the tiles of all lanes over all time are asked for, if there is a timeline.
+    pub fn whole_timeline(&self) -> Option<Arguments> {
+        let lanes = crate::ask(self, "lanes", &Arguments::default()).ok()?;
+        let document: serde_json::Value = serde_json::from_str(&lanes.json).ok()?;
+        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        Some(Arguments::new(document["whole"].as_object()?.iter().map(|(name, value)| (name.clone(), text(value)))))
+    }
+
+    /// The critical path of a whole trace.
+    pub(crate) fn path(&self, rank: Option<i64>) -> Result<&ExactPath, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        let walk = || Exact::new(trace).path(&WindowChoice::Whole).map_err(|error| error.to_string());
+        self.derived[at].path.get_or_init(walk).as_ref().map_err(QueryError::unavailable)
+    }
+
+    /// The calls: those that were recorded, or else those of a trace.
+    pub(crate) fn calls(&self, rank: Option<i64>) -> Result<Source<'_>, QueryError> {
+        if let Some(tree) = &self.recording {
+            return Ok(Source::Recording(tree));
+        }
+        let (at, trace) = self.trace(rank)?;
+        let calls = self.derived[at].calls.get_or_init(|| trace_calls(trace, &Scope::default()));
+        Ok(Source::Trace(calls))
+    }
+
+    /// A view of calls: the one that was made for the same key before, or a new one.
+    pub(crate) fn view(&self, key: &str, make: impl FnOnce() -> CallView) -> Arc<CallView> {
+        let kept = |views: &BTreeMap<String, Arc<CallView>>| views.get(key).cloned();
+        if let Some(view) = kept(&self.views.lock().unwrap_or_else(PoisonError::into_inner)) {
+            return view;
+        }
+        let view = Arc::new(make());
+        let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        if views.len() >= VIEWS {
+            views.pop_first();
+        }
+        views.insert(key.to_owned(), Arc::clone(&view));
+        view
+    }
+
+    /// How many spans of its own track each event of a trace stands in.
+    pub(crate) fn depths(&self, rank: Option<i64>) -> Result<&[u16], QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(self.derived[at].depths.get_or_init(|| depths(trace)))
+    }
+
+    /// The source files that the run names: no others are ever read.
+    pub(crate) fn files(&self) -> &BTreeSet<String> {
+        self.files.get_or_init(|| {
+            let mut files = BTreeSet::new();
+            for rank in self.infos.iter().map(|info| Some(info.rank)).chain(self.infos.is_empty().then_some(None)) {
+                let Ok(source) = self.calls(rank) else { continue };
+                let tree = source.tree();
+                let python =
+                    tree.frames.iter().filter(|frame| matches!(frame, stackline_model::CallFrame::Python { .. }));
+                files.extend(python.filter_map(|frame| Some(tree.strings.get(frame.file()?).to_owned())));
+            }
+            for found in self.derived.iter().filter_map(|derived| derived.findings.get()?.as_ref().ok()) {
+                files.extend(found.findings.iter().filter_map(|finding| finding.place.file.clone()));
+            }
+            files
+        })
+    }
+}
+
+/// Name, sizes and times: another run, or the same one recorded again, has another hash.
+fn hash(name: &str, set: &TraceSet, recording: Option<&CallTree>) -> String {
+    let mut hasher = FxHasher::default();
+    hasher.write(name.as_bytes());
+    for trace in &set.traces {
+        hasher.write_usize(trace.events.len());
+        hasher.write_usize(trace.strings.len());
+        hasher.write_i64(trace.meta.base_ns);
+        let (start, dur) = (&trace.events.start, &trace.events.dur);
+        start.iter().chain(dur).for_each(|&ns| hasher.write_i64(ns));
+    }
+    if let Some(tree) = recording {
+        hasher.write_usize(tree.nodes.len());
+        tree.metrics.iter().for_each(|(node, _, _, stats)| {
+            hasher.write_u32(node.0);
+            hasher.write_u64(stats.sum);
+        });
+    }
+    format!("{:016x}", hasher.finish())
+}
+
+/// Spans that each event stands in, on its own track.
+fn depths(trace: &Trace) -> Vec<u16> {
+    let mut depths = vec![0_u16; trace.events.len()];
+    for track in trace.tracks.ids() {
+        match trace.tracks.get(track).kind {
+            TrackKind::Thread => nested(trace, track, &mut depths),
+            _ => stacked(trace, track, &mut depths),
+        }
+    }
+    depths
+}
+
+/// Spans of threads nest: below the one that holds them. Parents stand before what they hold in the order of a track.
+fn nested(trace: &Trace, track: TrackId, depths: &mut [u16]) {
+    for &event in trace.track_events(track) {
+        let parent = trace.events.parent[event.index()].some();
+        if let Some(parent) = parent.filter(|up| trace.events.track[up.index()] == track) {
+            depths[event.index()] = depths[parent.index()].saturating_add(1);
+        }
+    }
+}
+
+/// Elsewhere they need not: each takes the first row that is free.
+fn stacked(trace: &Trace, track: TrackId, depths: &mut [u16]) {
+    let mut free_from: Vec<i64> = Vec::new();
+    for &event in trace.track_events(track) {
+        let start = trace.events.start[event.index()];
+        let row = free_from.iter().position(|&free| free <= start).unwrap_or(free_from.len()).min(ROWS);
+        if row == free_from.len() {
+            free_from.push(i64::MIN);
+        }
+        free_from[row] = free_from[row].max(trace.events.end(event));
+        depths[event.index()] = row as u16;
+    }
+}
+
+/// Rows of a track whose events overlap, at most: what is beyond is drawn over each other.
+const ROWS: usize = 63;
+
+/// Whether a file can be read where the run names it, relative to the working directory.
+pub(crate) fn readable(file: &str) -> Option<String> {
+    std::fs::read(Path::new(file)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,79 @@
+//! What to change, where, and what it gains.
+
+use crate::opened::readable;
+use crate::{Answer, Arguments, Opened, QueryError};
+use serde_json::{Value, json};
+use stackline_analyze::critical_path::exact::what_if::Gain;
+use stackline_analyze::findings::{self, Finding};
+use stackline_model::{EventId, Trace};
+use stackline_present::json::{Document, SCHEMA_VERSION, write};
+
+/// Events of a finding that are shown one by one.
+const SHOWN: usize = 200;
+/// Lines of source around the one that matters.
+const AROUND: usize = 6;
+
+pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let found = opened.findings(arguments.number("rank")?)?;
+    let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
+    let extra = [
+        ("step_ns", json!(found.step_ns).into()),
+        ("steps", json!(found.steps).into()),
+        ("together", json!(found.together.as_ref().map(gain)).into()),
+        ("left_out", json!(found.small).into()),
+        ("notes", json!(found.notes).into()),
+    ];
+    let tables = findings::tables(found);
+    let document = Document {
+        command: "findings",
+        version: SCHEMA_VERSION,
+        traces: &opened.infos,
+        set: &opened.set,
+        extra: &extra,
+        tables: &tables,
+    };
+    let mut json = Vec::new();
+    write(&document, &mut json).map_err(QueryError::unavailable)?;
+    Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
+}
+
+/// One of them, by its position in the list.
+pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let rank = arguments.number("rank")?;
+    let at: usize = arguments.needed("at")?;
+    let (_, trace) = opened.trace(rank)?;
+    let found = opened.findings(rank)?;
+    let finding = found
+        .findings
+        .get(at)
+        .ok_or_else(|| QueryError::missing(format!("there is no finding {at}: there are {}", found.findings.len())))?;
+    Ok(Answer::document(&json!({
+        "at": at,
+        "code": finding.rule.code,
+        "about": finding.rule.about,
+        "why": finding.rule.why,
+        "example": finding.rule.example.as_ref().map(|(before, after)| json!({"before": before, "after": after})),
+        "facts": finding.facts.iter().map(|fact| json!([fact.name, fact.value, fact.unit])).collect::<Vec<_>>(),
+        "events": finding.events.iter().take(SHOWN).map(|&event| event_row(trace, event)).collect::<Vec<_>>(),
+        "events_total": finding.events.len(),
+        "excerpt": excerpt(opened, finding),
+    })))
+}
+
+fn event_row(trace: &Trace, event: EventId) -> Value {
+    let (start, dur) = (trace.events.start[event.index()], trace.events.dur[event.index()]);
+    json!([event.0, super::shortened(trace.name(event)), trace.kind(event).name(), start, dur])
+}
+
+/// The lines around the place of a finding, if its file is at hand.
+fn excerpt(opened: &Opened, finding: &Finding) -> Value {
+    let (Some(file), Some(line)) = (&finding.place.file, finding.place.line) else { return Value::Null };
+    if !opened.files().contains(file) {
+        return Value::Null;
+    }
+    let Some(text) = readable(file) else { return json!({"file": file, "line": line, "missing": true}) };
+    let line = line as usize;
+    let first = line.saturating_sub(AROUND).max(1);
+    let lines: Vec<&str> = text.lines().skip(first - 1).take(2 * AROUND + 1).collect();
+    json!({"file": file, "line": line, "first": first, "lines": lines, "missing": lines.len() + first <= line})
+}

@@ -1,0 +1,74 @@
+//! What the run is.
+
+use crate::{Answer, Arguments, Opened, QueryError};
+use serde_json::{Value, json};
+use stackline_model::{CallFrameKind, CallProcess, EventKind, Trace};
+
+/// Metadata of a trace that people ask about, and what it is for them.
+const ENTRIES: [&str; 12] = [
+    "schemaVersion",
+    "trace_name",
+    "hostname",
+    "torch_version",
+    "pytorch_version",
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "hip_runtime_version",
+    "with_stack",
+    "record_shapes",
+    "profile_memory",
+    "distributedInfo",
+];
+
+pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
+    let traces: Vec<Value> =
+        opened.set.traces.iter().zip(&opened.infos).map(|(trace, info)| of_trace(trace, info)).collect();
+    let recording = opened.recording.as_ref();
+    Ok(Answer::document(&json!({
+        "name": opened.name,
+        "hash": opened.hash(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "traces": traces,
+        "recording": recording.map(|tree| json!({
+            "processes": tree.processes.iter().map(process).collect::<Vec<_>>(),
+            "threads": tree.threads.len(),
+            "nodes": tree.nodes.len(),
+            "report": tree.report,
+        })),
+        "has": {
+            "timeline": !opened.set.traces.is_empty(),
+            "steps": opened.set.traces.iter().any(|trace| !trace.steps.is_empty()),
+            "gpu": opened.set.traces.iter().any(|trace| !trace.gpu.is_empty()),
+            "python": has_python(opened),
+        },
+        "baseline": opened.baseline.as_ref().map(|baseline| baseline.name()),
+        "queries": super::ALL.iter().map(|query| json!({"name": query.name, "about": query.about})).collect::<Vec<_>>(),
+    })))
+}
+
+fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo) -> Value {
+    let entry = |key: &&'static str| Some((*key, trace.meta.entry(key)?));
+    json!({
+        "info": info,
+        "steps": trace.steps.iter().map(|step| json!([step.number, step.start, step.end])).collect::<Vec<_>>(),
+        "environment": ENTRIES.iter().filter_map(entry).map(|(key, text)| json!([key, super::shortened(text)])).collect::<Vec<_>>(),
+        "clocks": trace.meta.clocks.len(),
+        "report": trace.report,
+    })
+}
+
+fn process(process: &CallProcess) -> Value {
+    json!({
+        "pid": process.pid, "role": process.role.name(), "rank": process.rank, "lasted_ns": process.lasted_ns,
+        "command": process.command, "python": process.python, "torch": process.torch,
+        "sources": process.sources.iter().map(|s| json!({"name": s.name, "on": s.on, "detail": s.detail})).collect::<Vec<_>>(),
+        "lost": process.lost.iter().map(|(what, count)| json!({"what": what, "count": count})).collect::<Vec<_>>(),
+    })
+}
+
+fn has_python(opened: &Opened) -> bool {
+    let recorded =
+        |tree: &stackline_model::CallTree| tree.frames.iter().any(|frame| frame.kind() == CallFrameKind::Python);
+    opened.recording.as_ref().is_some_and(recorded)
+        || opened.set.traces.iter().any(|trace| trace.events.kind.contains(&EventKind::PythonFunction))
+}

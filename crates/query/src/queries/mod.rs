@@ -1,0 +1,100 @@
+//! The queries, a file each.
+
+mod calls;
+mod compare;
+mod events;
+mod findings;
+mod meta;
+mod overview;
+mod path;
+mod search;
+mod source;
+mod tiles;
+
+use crate::{Answer, Arguments, Opened, QueryError};
+use std::fmt;
+
+/// A query.
+pub struct Query {
+    /// What it is asked by.
+    pub name: &'static str,
+    /// What it answers, for the reference.
+    pub about: &'static str,
+    /// Works the answer out.
+    pub answer: fn(&Opened, &Arguments) -> Result<Answer, QueryError>,
+}
+
+impl fmt::Debug for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Query").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// All queries, by name.
+pub const ALL: &[Query] = &[
+    Query { name: "calls", about: "A view of the tree of calls, as wide as it can be seen.", answer: calls::answer },
+    Query {
+        name: "compare",
+        about: "What `stackline diff --format json` says of the run and its baseline.",
+        answer: compare::answer,
+    },
+    Query { name: "event", about: "All that is known of one event.", answer: events::answer },
+    Query { name: "finding", about: "One finding with its evidence and its source.", answer: findings::one },
+    Query { name: "findings", about: "What `stackline findings --format json` says.", answer: findings::all },
+    Query { name: "lanes", about: "What the timeline has rows for.", answer: tiles::lanes },
+    Query { name: "meta", about: "What the run is, and what of it was lost.", answer: meta::answer },
+    Query { name: "overview", about: "What `stackline report --format json` says.", answer: overview::answer },
+    Query { name: "path", about: "The critical path, hop by hop.", answer: path::answer },
+    Query { name: "range", about: "What happened in a stretch of time.", answer: events::range },
+    Query { name: "search", about: "Names of events that hold a text.", answer: search::answer },
+    Query { name: "source", about: "A source file with the costs of its lines.", answer: source::answer },
+    Query { name: "tiles", about: "Events of lanes as boxes, merged where they are narrow.", answer: tiles::tiles },
+];
+
+/// Answers a query.
+///
+/// # Errors
+/// If there is no such query, an argument is wrong, or the run cannot answer it.
+pub fn ask(opened: &Opened, name: &str, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let query = ALL.iter().find(|query| query.name == name);
+    let query = query.ok_or_else(|| QueryError::NoQuery { name: name.to_owned() })?;
+    match arguments.text("run")? {
+        None => (query.answer)(opened, arguments),
+        Some("before") => (query.answer)(opened.before()?, &arguments.without(&["run"])),
+        Some(other) => Err(QueryError::Argument { name: "run", why: format!("{other:?} is not before") }),
+    }
+}
+
+/// What texts a column of indices means: each once.
+#[derive(Debug, Default)]
+pub(crate) struct Texts<'a> {
+    index: rustc_hash::FxHashMap<&'a str, u32>,
+    list: Vec<&'a str>,
+}
+
+impl<'a> Texts<'a> {
+    /// The index of a text.
+    pub(crate) fn index(&mut self, text: &'a str) -> u32 {
+        let Self { index, list } = self;
+        *index.entry(text).or_insert_with(|| {
+            list.push(text);
+            (list.len() - 1) as u32
+        })
+    }
+
+    /// The texts, by index; very long ones are cut, for nobody reads a megabyte.
+    pub(crate) fn list(&self) -> Vec<String> {
+        self.list.iter().map(|text| shortened(text)).collect()
+    }
+}
+
+/// Longest name that is sent, in characters: all of C++ templates that people may want to read.
+const LONGEST: usize = 2000;
+
+/// A text that is cut where nobody would read on.
+pub(crate) fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

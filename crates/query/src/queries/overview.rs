@@ -1,0 +1,22 @@
+//! What `stackline report --format json` says.
+
+use crate::{Answer, Arguments, Opened, QueryError};
+use serde_json::Value;
+use stackline_present::json::{Document, SCHEMA_VERSION, write};
+
+pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
+    opened.trace(None)?;
+    let content = opened.content()?;
+    let paths = Value::Array(content.paths.iter().map(|path| path.json.clone()).collect());
+    let document = Document {
+        command: "report",
+        version: SCHEMA_VERSION,
+        traces: &opened.infos,
+        set: &opened.set,
+        extra: &[("critical_path", paths.into())],
+        tables: &content.tables,
+    };
+    let mut json = Vec::new();
+    write(&document, &mut json).map_err(QueryError::unavailable)?;
+    Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
+}

@@ -1,0 +1,69 @@
+//! Who may ask: requests that know the token, from pages that this server gave out.
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// Bytes of randomness in a token.
+const TOKEN_BYTES: usize = 16;
+
+/// A token that nobody guesses, as text for an address.
+pub(crate) fn token() -> Result<String, getrandom::Error> {
+    let mut bytes = [0; TOKEN_BYTES];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Whether two texts are equal, in a time that does not tell where they differ.
+pub(crate) fn same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+/// Whether a request names this machine as its host: a page of another site that had its name point here (DNS
+/// rebinding) names itself. Proxies of notebooks and editors, which know the token, are asked for by name.
+pub(crate) fn is_own_host(headers: &HeaderMap, also: &[String]) -> bool {
+    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    ["127.0.0.1", "localhost", "::1"].contains(&name) || also.iter().any(|known| known == name)
+}
+
+/// What every answer carries: nothing but the page's own script and style runs, nothing is fetched from elsewhere, nobody
+/// frames it (but notebooks of the same host), nothing is guessed.
+pub(crate) const HEADERS: [(HeaderName, HeaderValue); 5] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(
+            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; \
+             connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+        ),
+    ),
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts() {
+        let asked = |host: &'static str| {
+            let headers = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static(host))]);
+            is_own_host(&headers, &["lab.example".to_owned()])
+        };
+        assert!(asked("127.0.0.1:8080") && asked("localhost:1") && asked("[::1]:80") && asked("localhost"));
+        assert!(asked("lab.example:443"));
+        assert!(!asked("evil.example:8080") && !asked("127.0.0.1.evil.example") && !asked(""));
+        assert!(!is_own_host(&HeaderMap::new(), &[]));
+    }
+
+    #[test]
+    fn tokens() {
+        let (a, b) = (token().expect("random"), token().expect("random"));
+        assert!(a.len() == 32 && a != b);
+        assert!(same(&a, &a.clone()) && !same(&a, &b) && !same(&a, ""));
+    }
+}

@@ -1,0 +1,13 @@
+//! The page: a server for the browser ([`serve`]), and the page with all that it shows in one file ([`report`]).
+//!
+//! Both give the page the same answers of `stackline-query`; it does not know which of them it has.
+#![forbid(unsafe_code)]
+
+mod guard;
+mod page;
+mod report;
+mod server;
+
+pub use page::is_built;
+pub use report::{Pruned, ReportOptions, report};
+pub use server::{ServeError, Server, serve};

@@ -1,0 +1,88 @@
+//! The page in one file, with the answers to what people ask first.
+//!
+//! Answers stand in the file as base64 of gzip, since a page that was opened from a disk may fetch nothing. They are put
+//! in by importance until the file is as large as it may become; what did not fit is said in the page.
+
+use crate::page;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::json;
+use stackline_query::{Arguments, Opened, ask};
+use std::io::{self, Write};
+
+/// How large a report may become.
+#[derive(Clone, Copy, Debug)]
+pub struct ReportOptions {
+    /// Bytes of the file at most; answers that do not fit are left out.
+    pub most: usize,
+}
+
+/// What a report has and lacks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pruned {
+    /// Answers in it.
+    pub kept: usize,
+    /// Answers that did not fit.
+    pub left_out: usize,
+    /// Bytes of the file.
+    pub bytes: usize,
+}
+
+/// Where the page looks for answers.
+const PLACE: &str = "<script id=\"answers\" type=\"application/json\">";
+
+/// Writes the page with its answers.
+///
+/// # Errors
+/// If the writer fails.
+pub fn report(opened: &Opened, options: ReportOptions, out: &mut dyn Write) -> io::Result<Pruned> {
+    let html = page::html();
+    let mut pruned = Pruned { bytes: html.len(), ..Pruned::default() };
+    let mut answers = serde_json::Map::new();
+    for (name, arguments) in questions(opened) {
+        let key = format!("{name}\n{}", arguments.key());
+        // What has no answer has none in the report either: the page asks, and says why.
+        let (packed, ok) = match ask(opened, name, &arguments) {
+            Ok(answer) => (packed(&answer.to_bytes())?, true),
+            Err(error) => (packed(error.to_string().as_bytes())?, false),
+        };
+        if pruned.bytes + packed.len() + key.len() > options.most && pruned.kept > 0 {
+            pruned.left_out += 1;
+            continue;
+        }
+        pruned.bytes += packed.len() + key.len();
+        pruned.kept += 1;
+        answers.insert(key, json!([ok, packed]));
+    }
+    let document = json!({"answers": answers, "left_out": pruned.left_out});
+    // A name from the trace must not end the script: `<` is not needed in base64 and may be escaped in JSON.
+    let document = document.to_string().replace('<', "\\u003c");
+    let (before, after) = html.split_once(PLACE).unwrap_or((&html, ""));
+    out.write_all(before.as_bytes())?;
+    out.write_all(PLACE.as_bytes())?;
+    out.write_all(document.as_bytes())?;
+    out.write_all(after.as_bytes())?;
+    Ok(pruned)
+}
+
+fn packed(bytes: &[u8]) -> io::Result<String> {
+    let mut packed = GzEncoder::new(Vec::new(), Compression::best());
+    packed.write_all(bytes)?;
+    Ok(STANDARD.encode(packed.finish()?))
+}
+
+/// What people ask, the most important first.
+fn questions(opened: &Opened) -> Vec<(&'static str, Arguments)> {
+    let none = || Arguments::new::<&str, &str>([]);
+    let mut all =
+        vec![("meta", none()), ("overview", none()), ("findings", none()), ("path", none()), ("lanes", none())];
+    all.extend((0..opened.findings_count()).map(|at| ("finding", Arguments::new([("at", at.to_string())]))));
+    for shape in ["top-down", "bottom-up", "flat"] {
+        all.push(("calls", Arguments::new([("shape", shape)])));
+    }
+    all.push(("source", none()));
+    all.extend(opened.whole_timeline().map(|arguments| ("tiles", arguments)));
+    all
+}

@@ -1,0 +1,242 @@
+//! The server: loopback alone, a random token in the path, no writing, no other site may ask.
+
+use crate::guard::{self, HEADERS};
+use crate::page;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use serde_json::json;
+use stackline_query::{Arguments, Opened, QueryError, ask};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::task::spawn_blocking;
+
+/// Bytes of answers that are kept.
+const KEPT: usize = 128 << 20;
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// The port is taken, or may not be used.
+    #[error("cannot listen on port {port}: {error}; --port 0 takes a free one")]
+    Listen {
+        /// The port that was asked for.
+        port: u16,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// No thread, no randomness.
+    #[error("cannot start the server: {0}")]
+    Start(String),
+}
+
+/// A server that listens.
+#[derive(Debug)]
+pub struct Server {
+    /// Where the page is, token included.
+    pub url: String,
+    listener: std::net::TcpListener,
+    router: Router,
+}
+
+/// What requests share.
+#[derive(Debug)]
+struct Shared {
+    opened: Arc<Opened>,
+    token: String,
+    hosts: Vec<String>,
+    kept: Mutex<Kept>,
+}
+
+/// Answers as bytes, by query and arguments.
+#[derive(Debug, Default)]
+struct Kept {
+    answers: BTreeMap<String, Arc<Vec<u8>>>,
+    bytes: usize,
+}
+
+/// Listens on loopback at a port (0: a free one) for questions about a run. `hosts` are names that proxies in front ask by.
+///
+/// # Errors
+/// If the port cannot be had.
+pub fn serve(opened: Arc<Opened>, port: u16, hosts: Vec<String>) -> Result<Server, ServeError> {
+    let listen = |error| ServeError::Listen { port, error };
+    let listener = std::net::TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).map_err(listen)?;
+    listener.set_nonblocking(true).map_err(listen)?;
+    let port = listener.local_addr().map_err(listen)?.port();
+    let token = guard::token().map_err(|error| ServeError::Start(error.to_string()))?;
+    let url = format!("http://127.0.0.1:{port}/{token}/");
+    let shared = Arc::new(Shared { opened, token, hosts, kept: Mutex::default() });
+    let router = Router::new()
+        .route("/{token}/", get(index))
+        .route("/{token}/query/{name}", get(query))
+        .fallback(|| async { StatusCode::NOT_FOUND })
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), guarded))
+        .with_state(shared);
+    Ok(Server { url, listener, router })
+}
+
+impl Server {
+    /// Answers until the process is told to end (Ctrl-C, SIGTERM). `ready` is called once both work: what is told of the
+    /// server before that could be too early.
+    ///
+    /// # Errors
+    /// As [`Server::run`].
+    pub fn run_until_interrupted(self, ready: impl FnOnce()) -> Result<(), ServeError> {
+        let runtime = runtime()?;
+        let told = runtime.block_on(async { Interrupt::new() }).map_err(start)?;
+        ready();
+        self.run_on(runtime, told.received())
+    }
+
+    /// Answers until `until` is done.
+    ///
+    /// # Errors
+    /// If the system gives no threads, or the socket fails.
+    pub fn run(self, until: impl Future<Output = ()>) -> Result<(), ServeError> {
+        self.run_on(runtime()?, until)
+    }
+
+    fn run_on(self, runtime: Runtime, until: impl Future<Output = ()>) -> Result<(), ServeError> {
+        let served = runtime.block_on(async {
+            let listener = TcpListener::from_std(self.listener)?;
+            let serving = axum::serve(listener, self.router).into_future();
+            tokio::select! {
+                served = serving => served,
+                () = until => Ok(()),
+            }
+        });
+        // A question that is being worked out must not keep the program.
+        runtime.shutdown_background();
+        served.map_err(start)
+    }
+}
+
+fn start(error: io::Error) -> ServeError {
+    ServeError::Start(error.to_string())
+}
+
+fn runtime() -> Result<Runtime, ServeError> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(start)
+}
+
+/// The signals that end a server.
+#[cfg(unix)]
+struct Interrupt(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl Interrupt {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self(signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?))
+    }
+
+    async fn received(mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+#[cfg(not(unix))]
+struct Interrupt;
+
+#[cfg(not(unix))]
+impl Interrupt {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    async fn received(self) {
+        let _ = tokio::signal::ctrl_c().await;
+    }
+}
+
+/// Refuses whoever does not know the token or comes by another name; marks every answer.
+async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let token = request.uri().path().trim_start_matches('/').split('/').next().unwrap_or_default();
+    let known = guard::same(token, &shared.token);
+    let mut response = if guard::is_own_host(request.headers(), &shared.hosts) && known {
+        next.run(request).await
+    } else {
+        StatusCode::FORBIDDEN.into_response()
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(name, value);
+    }
+    response
+}
+
+async fn index(headers: HeaderMap) -> Response {
+    let html = HeaderValue::from_static("text/html; charset=utf-8");
+    if accepts_gzip(&headers) {
+        let packed = HeaderValue::from_static("gzip");
+        return ([(header::CONTENT_TYPE, html), (header::CONTENT_ENCODING, packed)], page::PACKED).into_response();
+    }
+    ([(header::CONTENT_TYPE, html)], page::html()).into_response()
+}
+
+fn accepts_gzip(headers: &HeaderMap) -> bool {
+    headers.get(header::ACCEPT_ENCODING).and_then(|all| all.to_str().ok()).is_some_and(|all| all.contains("gzip"))
+}
+
+async fn query(
+    State(shared): State<Arc<Shared>>,
+    Path((_, name)): Path<(String, String)>,
+    Query(arguments): Query<BTreeMap<String, String>>,
+) -> Response {
+    let arguments = Arguments::new(arguments);
+    let key = format!("{name}\n{}", arguments.key());
+    let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).answers.get(&key).cloned();
+    let bytes = match kept {
+        Some(bytes) => bytes,
+        None => {
+            let opened = Arc::clone(&shared.opened);
+            let answered =
+                spawn_blocking(move || ask(&opened, &name, &arguments).map(|answer| answer.to_bytes())).await;
+            match answered {
+                Ok(Ok(bytes)) => shared.keep(key, bytes),
+                Ok(Err(error)) => return refused(&error),
+                Err(_) => {
+                    return (StatusCode::SERVICE_UNAVAILABLE, "the question could not be answered").into_response();
+                }
+            }
+        }
+    };
+    let binary = HeaderValue::from_static("application/octet-stream");
+    ([(header::CONTENT_TYPE, binary)], axum::body::Bytes::from(bytes.to_vec())).into_response()
+}
+
+impl Shared {
+    /// Keeps an answer as long as there is room.
+    fn keep(&self, key: String, bytes: Vec<u8>) -> Arc<Vec<u8>> {
+        let bytes = Arc::new(bytes);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        while kept.bytes + bytes.len() > KEPT {
+            let Some((_, old)) = kept.answers.pop_first() else { break };
+            kept.bytes -= old.len();
+        }
+        kept.bytes += bytes.len();
+        if let Some(before) = kept.answers.insert(key, Arc::clone(&bytes)) {
+            kept.bytes -= before.len();
+        }
+        bytes
+    }
+}
+
+fn refused(error: &QueryError) -> Response {
+    let status = match error {
+        QueryError::NoQuery { .. } | QueryError::Missing { .. } => StatusCode::NOT_FOUND,
+        QueryError::Argument { .. } => StatusCode::BAD_REQUEST,
+        QueryError::Unavailable { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+    };
+    (status, Json(json!({"error": error.to_string()}))).into_response()
+}

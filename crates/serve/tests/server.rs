@@ -1,0 +1,104 @@
+//! The server over a real socket: who is answered, and what is refused.
+
+use serde_json::Value;
+use stackline_query::Opened;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A small trace on disk; `file` is where its Python frame says it comes from.
+fn trace(folder: &std::path::Path, file: &str) -> PathBuf {
+    let path = folder.join("trace.json");
+    let frame = format!("{file}(1): step");
+    let text = serde_json::json!({"traceEvents": [
+        {"ph": "X", "name": "ProfilerStep#1", "cat": "user_annotation", "ts": 0, "dur": 100, "pid": 1, "tid": 1},
+        {"ph": "X", "name": frame, "cat": "python_function", "ts": 1, "dur": 90, "pid": 1, "tid": 1},
+        {"ph": "X", "name": "aten::mm", "cat": "cpu_op", "ts": 5, "dur": 50, "pid": 1, "tid": 1},
+    ]});
+    std::fs::write(&path, text.to_string()).expect("written");
+    path
+}
+
+/// Serves a trace in the background; gives host and path of the page.
+fn served(trace: PathBuf) -> (String, String) {
+    let opened = Opened::open(&[trace], &Default::default()).expect("opens");
+    let server = stackline_serve::serve(Arc::new(opened), 0, Vec::new()).expect("listens");
+    let url = server.url.strip_prefix("http://").expect("an address").to_owned();
+    std::thread::spawn(move || server.run(std::future::pending()));
+    let (host, path) = url.split_once('/').expect("a path");
+    (host.to_owned(), format!("/{path}"))
+}
+
+/// Status, head and body of an answer.
+fn get(host: &str, path: &str, named: &str) -> (u16, String, Vec<u8>) {
+    let mut stream = TcpStream::connect(host).expect("connects");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {named}\r\nConnection: close\r\n\r\n").expect("asked");
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("answered");
+    let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head") + 4;
+    let head = String::from_utf8_lossy(&bytes[..end]).to_lowercase();
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+    (status, head, bytes[end..].to_vec())
+}
+
+#[test]
+fn only_who_knows_the_token_and_names_this_machine_is_answered() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (host, path) = served(trace(folder.path(), "train.py"));
+    let (status, head, body) = get(&host, &path, &host);
+    assert_eq!(status, 200);
+    assert!(head.contains("content-security-policy: default-src 'none'") && head.contains("nosniff"), "{head}");
+    assert!(!head.contains("access-control"), "no other site may read: {head}");
+    assert!(body.starts_with(b"<!doctype html>"));
+    assert_eq!(get(&host, &path, "evil.example").0, 403, "DNS rebinding");
+    for wrong in ["/", "/0123/", "/favicon.ico", "/../etc/passwd", "//", "/%2e%2e/%2e%2e/etc/passwd"] {
+        assert_eq!(get(&host, wrong, &host).0, 403, "{wrong}");
+    }
+    for missing in ["query/", "query/nothing", "x", "query/../../etc/passwd", "query/meta/more"] {
+        let (status, _, body) = get(&host, &format!("{path}{missing}"), &host);
+        assert_eq!(status, 404, "{missing}: {}", String::from_utf8_lossy(&body));
+    }
+}
+
+#[test]
+fn only_files_that_the_run_names_are_read() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("train.py");
+    std::fs::write(&source, "secret = 1\n").expect("written");
+    std::fs::write(folder.path().join("other.py"), "hidden = 1\n").expect("written");
+    let (host, path) = served(trace(folder.path(), &source.display().to_string()));
+    let ask = |file: &str| get(&host, &format!("{path}query/source?file={file}"), &host);
+    let (status, _, body) = ask(&source.display().to_string());
+    assert_eq!(status, 200);
+    assert!(String::from_utf8_lossy(&body).contains("secret = 1"));
+    let folder = folder.path().display();
+    for file in [
+        format!("{folder}/other.py"),
+        format!("{folder}/./train.py"),
+        format!("{folder}/../{folder}/other.py"),
+        "/etc/passwd".to_owned(),
+        "..%2F..%2Fetc%2Fpasswd".to_owned(),
+        "train.py".to_owned(),
+    ] {
+        let (status, _, body) = ask(&file);
+        assert_eq!(status, 404, "{file}: {}", String::from_utf8_lossy(&body));
+    }
+}
+
+#[test]
+fn what_cannot_be_answered_is_refused_in_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (host, path) = served(trace(folder.path(), "train.py"));
+    let refused = |query: &str| {
+        let (status, _, body) = get(&host, &format!("{path}query/{query}"), &host);
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        (status, body["error"].as_str().expect("an error").to_owned())
+    };
+    assert_eq!(refused("event?event=x").0, 400);
+    assert_eq!(refused("event?event=99").0, 404);
+    assert_eq!(refused("calls?metric=nothing").0, 400);
+    let (status, why) = refused("calls?focus=(");
+    assert!(status == 400 && why.starts_with("argument focus: no regular expression"), "{why}");
+    assert_eq!(refused("lanes?rank=7"), (404, "there is no rank 7".to_owned()));
+}

@@ -1,0 +1,92 @@
+/** Boxes on a canvas: by colour, since a change of colour is what costs, with their names where there is room. */
+
+export interface Box {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+  readonly fill: string;
+  readonly label: string;
+  readonly faded?: boolean;
+  readonly marked?: boolean;
+}
+
+export interface Ink {
+  readonly paper: string;
+  readonly label: string;
+  readonly mark: string;
+}
+
+const FONT = "11px system-ui, sans-serif";
+const PADDING = 4;
+/** Narrower boxes have no name. */
+const NARROWEST = 28;
+const FADED = 0.35;
+
+/** Draws all boxes; coordinates are those of the page, whatever a pixel of the screen is. */
+export function drawBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[], ink: Ink): void {
+  const byFill = new Map<string, Box[]>();
+  for (const box of boxes) {
+    const key = `${box.faded ? 1 : 0}${box.fill}`;
+    const group = byFill.get(key);
+    if (group === undefined) {
+      byFill.set(key, [box]);
+    } else {
+      group.push(box);
+    }
+  }
+  for (const group of byFill.values()) {
+    context.globalAlpha = group[0]!.faded ? FADED : 1;
+    context.fillStyle = group[0]!.fill;
+    for (const { x, y, width, height } of group) {
+      context.fillRect(x, y, Math.max(width - (width > 3 ? 1 : 0), 0.5), height - 1);
+    }
+  }
+  context.font = FONT;
+  context.textBaseline = "middle";
+  context.fillStyle = ink.label;
+  for (const box of boxes) {
+    if (box.width >= NARROWEST && box.label !== "") {
+      context.globalAlpha = box.faded ? 0.6 : 1;
+      const left = Math.max(box.x, 0);
+      const room = box.x + box.width - left - 2 * PADDING;
+      context.fillText(fitted(context, box.label, room), left + PADDING, box.y + box.height / 2);
+    }
+  }
+  context.globalAlpha = 1;
+  context.strokeStyle = ink.mark;
+  context.lineWidth = 2;
+  for (const box of boxes) {
+    if (box.marked) {
+      context.strokeRect(box.x + 1, box.y + 1, Math.max(box.width - 3, 1), box.height - 3);
+    }
+  }
+}
+
+const widths = new Map<string, number>();
+
+/** The text, or as much of it as fits, with an ellipsis. */
+export function fitted(context: Pick<CanvasRenderingContext2D, "measureText">, text: string, room: number): string {
+  if (room <= 0) return "";
+  // Nobody measures kilobytes of a template's name: more than this never fits.
+  const most = Math.ceil(room / 3) + 1;
+  const start = text.length > most ? text.slice(0, most) : text;
+  if (start === text && widthOf(context, text) <= room) return text;
+  let [low, high] = [0, start.length];
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (widthOf(context, `${start.slice(0, middle)}…`) <= room) low = middle;
+    else high = middle - 1;
+  }
+  return low === 0 ? "" : `${start.slice(0, low)}…`;
+}
+
+function widthOf(context: Pick<CanvasRenderingContext2D, "measureText">, text: string): number {
+  let width = widths.get(text);
+  if (width === undefined) {
+    width = context.measureText(text).width;
+    if (widths.size > 20_000) widths.clear();
+    widths.set(text, width);
+  }
+  return width;
+}

@@ -1,0 +1,103 @@
+/** Where the boxes of a tree stand, and which of them is where: apart from drawing, so that it can be checked. */
+
+import type { Calls } from "../types";
+import type { Answer } from "../transport/decode";
+
+/** A tree of the query `calls`: columns by node, callers before what they call. */
+export interface Tree {
+  readonly document: Calls;
+  readonly row: Uint32Array;
+  readonly parent: Uint32Array;
+  readonly depth: Uint32Array;
+  readonly label: Uint32Array;
+  readonly inclusive: Float64Array;
+  readonly exclusive: Float64Array;
+  readonly count: Float64Array;
+  /** The same of the run that it is compared with. */
+  readonly before: Float64Array | undefined;
+  /** Where each box begins, in units of the metric from the root's left. */
+  readonly left: Float64Array;
+}
+
+export function treeOf({ document, columns }: Answer<Calls>): Tree {
+  const { row, parent, depth, label, inclusive, exclusive, count, before } = columns as Record<string, never>;
+  const tree = { document, row, parent, depth, label, inclusive, exclusive, count, before } as unknown as Omit<Tree, "left">;
+  return { ...tree, left: lefts(tree.parent, tree.inclusive) };
+}
+
+/** Children stand side by side from their caller's left; what was left out is the room at its right. */
+export function lefts(parent: Uint32Array, inclusive: Float64Array): Float64Array {
+  const left = new Float64Array(parent.length);
+  const next = new Float64Array(parent.length);
+  for (let node = 1; node < parent.length; node += 1) {
+    const caller = parent[node]!;
+    left[node] = next[caller]!;
+    next[node] = left[node]!;
+    next[caller] = left[node]! + inclusive[node]!;
+  }
+  return left;
+}
+
+/** Room of a node that no child takes and that is not its own: what was left out below it. */
+export function hidden(tree: Pick<Tree, "parent" | "inclusive" | "exclusive">): Float64Array {
+  const room = Float64Array.from(tree.inclusive, (all, node) => all - tree.exclusive[node]!);
+  for (let node = 1; node < room.length; node += 1) {
+    room[tree.parent[node]!]! -= tree.inclusive[node]!;
+  }
+  return room;
+}
+
+export interface Visible {
+  readonly node: number;
+  readonly x: number;
+  readonly width: number;
+}
+
+/** The nodes that are at least half a pixel wide in a view, with their places in pixels. */
+export function visible(tree: Tree, root: number, width: number, rows: readonly [first: number, last: number]): Visible[] {
+  const shown: Visible[] = [];
+  const scale = width / (tree.inclusive[root]! || 1);
+  const from = tree.left[root]!;
+  const depth = tree.depth[root]!;
+  for (let node = root; node < tree.parent.length; node += 1) {
+    const level = tree.depth[node]! - depth;
+    if (node > root && level <= 0) break;
+    const wide = tree.inclusive[node]! * scale;
+    if (wide >= 0.5 && level >= rows[0] && level <= rows[1]) {
+      shown.push({ node, x: (tree.left[node]! - from) * scale, width: wide });
+    }
+  }
+  return shown;
+}
+
+/** The node at a place, by depth and distance from the root's left in units of the metric. */
+export function nodeAt(tree: Tree, root: number, level: number, at: number): number | undefined {
+  const depth = tree.depth[root]! + level;
+  for (let node = root; node < tree.parent.length; node += 1) {
+    if (node > root && tree.depth[node]! <= tree.depth[root]!) break;
+    const left = tree.left[node]! - tree.left[root]!;
+    if (tree.depth[node] === depth && at >= left && at < left + tree.inclusive[node]!) return node;
+  }
+  return undefined;
+}
+
+/** How deep the tree goes below a node. */
+export function deepest(tree: Tree, root: number): number {
+  let most = 0;
+  for (let node = root + 1; node < tree.parent.length && tree.depth[node]! > tree.depth[root]!; node += 1) {
+    most = Math.max(most, tree.depth[node]! - tree.depth[root]!);
+  }
+  return most;
+}
+
+/** Where an arrow key leads: up to the caller, down to the widest called, left and right to neighbours. */
+export function step(tree: Tree, node: number, key: "up" | "down" | "left" | "right"): number {
+  const { parent, depth } = tree;
+  if (key === "up") return parent[node]!;
+  if (key === "down") return depth[node + 1] === depth[node]! + 1 ? node + 1 : node;
+  const forward = key === "right" ? 1 : -1;
+  for (let other = node + forward; other > 0 && other < parent.length && depth[other]! >= depth[node]!; other += forward) {
+    if (depth[other] === depth[node]) return other;
+  }
+  return node;
+}

@@ -1,0 +1,78 @@
+/** The flame graph as a tree that can be read aloud: the same data, the same actions. */
+
+import { useState } from "preact/hooks";
+import { amount, count, percent } from "../format";
+import { change, state } from "../state";
+import type { Tree } from "./layout";
+
+/** Children that are shown before one asks for more. */
+const MOST = 30;
+
+export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set([tree.row[root]!]));
+  const rows = shownRows(tree, root, open);
+  const toggle = (row: number) => {
+    const next = new Set(open);
+    if (!next.delete(row)) next.add(row);
+    setOpen(next);
+  };
+  const { unit, total } = tree.document;
+  return (
+    <div class="scroll">
+      <table role="treegrid" aria-label={`Calls by ${tree.document.title}`}>
+        <thead>
+          <tr>
+            <th scope="col">Frame</th>
+            <th scope="col">With what it calls</th>
+            <th scope="col">Share</th>
+            <th scope="col">Itself</th>
+            <th scope="col">Times</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((node) => {
+            const row = tree.row[node]!;
+            const label = tree.document.labels[tree.label[node]!]!;
+            const hasChildren = tree.parent[node + 1] === node && node + 1 < tree.parent.length;
+            const level = tree.depth[node]! - tree.depth[root]!;
+            const isSelected = state.value.sel === `node:${row}`;
+            return (
+              <tr key={row} role="row" aria-level={level + 1} aria-expanded={hasChildren ? open.has(row) : undefined} aria-selected={isSelected}>
+                <td style={{ paddingLeft: `${level * 14 + 4}px` }}>
+                  <button type="button" class="twisty" disabled={!hasChildren} aria-label={open.has(row) ? "Close" : "Open"} onClick={() => toggle(row)}>
+                    {hasChildren ? (open.has(row) ? "▾" : "▸") : "·"}
+                  </button>
+                  <button type="button" class="link" onClick={() => change({ sel: `node:${row}` }, "replace")}>
+                    {row === 0 ? "all" : label[5]}
+                  </button>
+                </td>
+                <td class="number">{amount(tree.inclusive[node]!, unit)}</td>
+                <td class="number">{percent(tree.inclusive[node]!, total)}</td>
+                <td class="number">{amount(tree.exclusive[node]!, unit)}</td>
+                <td class="number">{count(tree.count[node]!)}</td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+/** The nodes whose callers are all open, the widest of each caller first. */
+function shownRows(tree: Tree, root: number, open: ReadonlySet<number>): number[] {
+  const rows = [root];
+  const shown = new Set([root]);
+  const children = new Map<number, number>();
+  for (let node = root + 1; node < tree.parent.length && tree.depth[node]! > tree.depth[root]!; node += 1) {
+    const caller = tree.parent[node]!;
+    if (!shown.has(caller) || !open.has(tree.row[caller]!)) continue;
+    const sofar = children.get(caller) ?? 0;
+    children.set(caller, sofar + 1);
+    if (sofar < MOST) {
+      shown.add(node);
+      rows.push(node);
+    }
+  }
+  return rows;
+}

@@ -1,0 +1,135 @@
+/** The frame: pages at the left, the filter bar at the top, details at the right. */
+
+import { effect } from "@preact/signals";
+import { render } from "preact";
+import { useEffect } from "preact/hooks";
+import { useAnswer } from "./answers";
+import { theme } from "./colors";
+import { Compare } from "./pages/compare";
+import { Flame } from "./pages/flame";
+import { Issues } from "./pages/issues";
+import { Overview } from "./pages/overview";
+import { Run } from "./pages/run";
+import { Source } from "./pages/source";
+import { Timeline } from "./pages/timeline";
+import { Details } from "./parts/details";
+import { Shown } from "./parts/notice";
+import { change, follow, page, PAGES, type PageId, state, transport } from "./state";
+import type { Meta } from "./types";
+import "./style.css";
+
+function App() {
+  const meta = useAnswer<Meta>("meta");
+  useEffect(() => {
+    const key = (event: KeyboardEvent) => {
+      const isTyping = event.target instanceof HTMLElement && /INPUT|SELECT|TEXTAREA/.test(event.target.tagName);
+      const wanted = PAGES[Number(event.key) - 1];
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (wanted) change({ page: wanted.id });
+      if (event.key === "t") change({ as: state.value.as === "table" ? "" : "table" });
+      if (event.key === "Escape") change({ sel: "" }, "replace");
+      if (event.key === "/") {
+        const field = document.querySelector<HTMLInputElement>("[data-field=find]");
+        field?.focus();
+        if (field) event.preventDefault();
+      }
+    };
+    addEventListener("keydown", key);
+    return () => removeEventListener("keydown", key);
+  }, []);
+  return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
+}
+
+function Frame({ meta }: { meta: Meta }) {
+  return (
+    <div class="frame">
+      <a class="skip" href="#page" onClick={(event) => {
+        event.preventDefault();
+        document.getElementById("page")?.focus();
+      }}>To the content</a>
+      <header>
+        <strong>Stackline</strong>
+        <span class="name" title={meta.name}>{meta.name}</span>
+        <RankChoice meta={meta} />
+        {transport.kind === "report" && <span class="quiet">a report: it holds what is asked first</span>}
+        <label>
+          Theme{" "}
+          <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as "" | "light" | "dark")}>
+            <option value="">as the system</option>
+            <option value="light">light</option>
+            <option value="dark">dark</option>
+          </select>
+        </label>
+      </header>
+      <nav aria-label="Pages">
+        <ol>
+          {PAGES.map(({ id, title, needs }, at) => (
+            <li key={id}>
+              <a
+                href={`#page=${id}`}
+                aria-current={page.value === id ? "page" : undefined}
+                class={lacks(meta, needs) ? "without" : undefined}
+                onClick={(event) => {
+                  event.preventDefault();
+                  change({ page: id });
+                }}
+              >
+                <kbd aria-hidden="true">{at + 1}</kbd> {title}
+              </a>
+            </li>
+          ))}
+        </ol>
+      </nav>
+      <main id="page" tabIndex={-1}>
+        <Page id={page.value} meta={meta} />
+      </main>
+      <Details />
+    </div>
+  );
+}
+
+/** Whether a page has nothing to show: it stays listed, and says what it needs. */
+function lacks(meta: Meta, needs: string): boolean {
+  return (needs === "timeline" && !meta.has.timeline) || (needs === "baseline" && meta.baseline === null);
+}
+
+function RankChoice({ meta }: { meta: Meta }) {
+  if (meta.traces.length < 2) return null;
+  return (
+    <label>
+      Rank{" "}
+      <select value={state.value.rank ?? ""} onChange={(event) => change({ rank: event.currentTarget.value, sel: "", from: "", to: "" })}>
+        {meta.traces.map(({ info }, at) => (
+          <option key={info.rank} value={at === 0 ? "" : `${info.rank}`}>{info.rank}</option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+function Page({ id, meta }: { id: PageId; meta: Meta }) {
+  switch (id) {
+    case "overview":
+      return <Overview meta={meta} />;
+    case "issues":
+      return <Issues />;
+    case "flame":
+      return <Flame />;
+    case "timeline":
+      return <Timeline />;
+    case "compare":
+      return <Compare meta={meta} />;
+    case "source":
+      return <Source />;
+    case "run":
+      return <Run meta={meta} />;
+  }
+}
+
+effect(() => {
+  document.documentElement.dataset.theme = theme.value;
+});
+// For scripts and tests: the same answers that the page shows.
+Object.assign(globalThis, { stackline: transport });
+follow();
+render(<App />, document.getElementById("stackline")!);

@@ -1,0 +1,95 @@
+/** Two runs side by side: what changed per step, and what of it is more than noise. */
+
+import { useAnswer } from "../answers";
+import { amount, duration } from "../format";
+import { Shown } from "../parts/notice";
+import { heading } from "../parts/table";
+import { change, state } from "../state";
+import type { Meta, Row, Table } from "../types";
+
+interface Comparison {
+  readonly method: string;
+  readonly level_percent: number;
+  readonly notes: readonly string[];
+  readonly tables: Readonly<Record<string, Table>>;
+}
+
+const MOST = 40;
+
+export function Compare({ meta }: { meta: Meta }) {
+  const asked = useAnswer<Comparison>(meta.baseline === null ? undefined : "compare");
+  return (
+    <section aria-labelledby="compare-title">
+      <h1 id="compare-title">Compare</h1>
+      {meta.baseline === null ? (
+        <p class="notice">
+          There is nothing to compare with: <code>stackline view AFTER --baseline BEFORE</code> opens two runs.
+        </p>
+      ) : (
+        <>
+          <p class="quiet">Before: {meta.baseline}. After: {meta.name}.</p>
+          <Shown asked={asked}>{({ document }) => <Changes compared={document} />}</Shown>
+        </>
+      )}
+    </section>
+  );
+}
+
+function Changes({ compared }: { compared: Comparison }) {
+  const tables = Object.entries(compared.tables).filter(([, table]) => table.columns.some((column) => column.name === "verdict"));
+  const all = state.value.noise === "1";
+  return (
+    <>
+      {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
+      <div class="bar">
+        <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show what is within the noise, too</button>
+        <button type="button" onClick={() => change({ page: "flame", beside: "before", shape: "top-down" })}>Flame graph of the differences</button>
+      </div>
+      {tables.map(([name, table]) => <ChangeTable key={name} table={table} all={all} />)}
+    </>
+  );
+}
+
+const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", "only in A": "−", "only in B": "+" };
+
+function ChangeTable({ table, all }: { table: Table; all: boolean }) {
+  const isNoise = (row: Row) => row.verdict === "noise";
+  const kept = table.rows.filter((row) => all || !isNoise(row));
+  const rows = kept.toSorted((a, b) => Math.abs(Number(b.change_ns ?? 0)) - Math.abs(Number(a.change_ns ?? 0))).slice(0, MOST);
+  const names = table.columns.map((column) => column.name).filter((name) => ["rank", "name", "operator", "measure"].includes(name));
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={table.title}>
+      <table>
+        <caption>{table.title}: {rows.length === 0 ? "nothing beyond the noise" : `${rows.length} of ${table.rows.length}`}</caption>
+        {rows.length > 0 && (
+          <thead>
+            <tr>
+              {names.map((name) => <th scope="col" key={name}>{heading(name)}</th>)}
+              <th scope="col">Before</th>
+              <th scope="col">After</th>
+              <th scope="col">Change</th>
+              <th scope="col">Between</th>
+              <th scope="col">Verdict</th>
+            </tr>
+          </thead>
+        )}
+        <tbody>
+          {rows.map((row, at) => (
+            <tr key={at} class={isNoise(row) ? "quiet" : undefined}>
+              {names.map((name) => <td key={name} title={`${row[name] ?? ""}`}><span class="clamp">{row[name] ?? ""}</span></td>)}
+              <td class="number">{time(row.before_ns)}</td>
+              <td class="number">{time(row.after_ns)}</td>
+              <td class="number">{signed(row.change_ns)} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
+              <td class="number">{row.low_percent === null || row.low_percent === undefined ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
+              <td>{SIGNS[`${row.verdict}`] ?? ""} {row.verdict}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const time = (value: Row[string] | undefined) => (typeof value === "number" ? duration(value) : "–");
+const signed = (value: Row[string] | undefined) => (typeof value === "number" ? `${value > 0 ? "+" : ""}${amount(value, "ns")}` : "–");
+const signedPercent = (value: number) => `${value > 0 ? "+" : ""}${value.toFixed(1)} %`;

@@ -1,0 +1,145 @@
+/** Findings, by what they gain; the one that is chosen with its evidence and its source in place. */
+
+import { useAnswer } from "../answers";
+import { count, duration, percent } from "../format";
+import { Shown } from "../parts/notice";
+import { Excerpt } from "../parts/excerpt";
+import { change, rank, selection } from "../state";
+import type { FindingDetail, Findings, Row } from "../types";
+
+export function Issues() {
+  const asked = useAnswer<Findings>("findings", { rank: rank.value });
+  return (
+    <section aria-labelledby="issues-title">
+      <h1 id="issues-title">Issues</h1>
+      <Shown asked={asked}>{({ document }) => <List found={document} />}</Shown>
+    </section>
+  );
+}
+
+function List({ found }: { found: Findings }) {
+  const rows = found.tables.findings.rows;
+  const chosen = selection.value.startsWith("finding:") ? Number(selection.value.slice(8)) : undefined;
+  return (
+    <>
+      <p class="quiet">
+        {count(rows.length)} findings; a {found.steps > 0 ? "step" : "run"} takes {duration(found.step_ns)}.
+        {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}).`}
+        {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
+      </p>
+      {rows.length === 0 && <p>Nothing was found that would gain much.</p>}
+      <ol class="cards">
+        {rows.map((row, at) => (
+          <li key={at}>
+            <IssueCard row={row} at={at} step={found.step_ns} />
+            {chosen === at && <Detail at={at} row={row} />}
+          </li>
+        ))}
+      </ol>
+      {found.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
+      <NotChecked rows={found.tables.not_checked.rows} />
+    </>
+  );
+}
+
+function NotChecked({ rows }: { rows: readonly Row[] }) {
+  if (rows.length === 0) return null;
+  return (
+    <details>
+      <summary>{count(rows.length)} rules could not look</summary>
+      <ul>
+        {rows.map((row) => (
+          <li key={`${row.code}`}>{row.code} {row.name}: {row.missing}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+const CATEGORY_ICONS: Readonly<Record<string, string>> = {
+  "host and synchronisation": "⏳",
+  "input pipeline": "⇥",
+  "launches and fusion": "⚡",
+  "memory and copies": "⇄",
+  communication: "⇅",
+  kernels: "▦",
+};
+
+/** A finding in a few lines; a click shows the rest. */
+export function IssueCard({ row, at, step }: { row: Row; at: number; step: number }) {
+  const gain = row.gain_ns === null || row.gain_ns === undefined ? undefined : Number(row.gain_ns);
+  const isChosen = selection.value === `finding:${at}`;
+  return (
+    <button type="button" class="card" aria-expanded={isChosen} onClick={() => change({ page: "issues", sel: isChosen ? "" : `finding:${at}` })}>
+      <span class="gain">
+        {gain === undefined ? "–" : duration(gain)}
+        {gain !== undefined && <small> {percent(gain, step)}</small>}
+      </span>
+      <span class="what">
+        <strong>{placeOf(row)}</strong>
+        <span>{row.title}</span>
+        <small>
+          <span aria-hidden="true">{CATEGORY_ICONS[`${row.area}`] ?? "•"} </span>
+          {row.code} {row.name} · {row.area} · {row.confidence} confidence
+          {gain !== undefined && <> · between {duration(Number(row.gain_low_ns))} and {duration(Number(row.gain_high_ns))}</>}
+        </small>
+      </span>
+    </button>
+  );
+}
+
+/** File and line, or what is known instead. */
+export function placeOf(row: Row): string {
+  if (row.file) return `${row.file}${row.line ? `:${row.line}` : ""}${row.function ? ` in ${row.function}` : ""}`;
+  return [row.module, row.operator].filter(Boolean).join(", ") || "the whole run";
+}
+
+function Detail({ at, row }: { at: number; row: Row }) {
+  const asked = useAnswer<FindingDetail>("finding", { at, rank: rank.value });
+  return (
+    <div class="detail">
+      {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
+      <p class="quiet">Estimated by {row.method}{row.edits && `: ${row.edits}`}. Evidence ({row.support}): {row.evidence}. {row.cost && `Cost: ${row.cost}`}</p>
+      <Shown asked={asked}>
+        {({ document }) => (
+          <>
+            {document.excerpt && <Excerpt excerpt={document.excerpt} />}
+            {document.example && (
+              <div class="columns">
+                <figure><figcaption>Before</figcaption><pre>{document.example.before}</pre></figure>
+                <figure><figcaption>After</figcaption><pre>{document.example.after}</pre></figure>
+              </div>
+            )}
+            <p class="quiet">{document.why}</p>
+            <Events detail={document} />
+          </>
+        )}
+      </Shown>
+    </div>
+  );
+}
+
+function Events({ detail }: { detail: FindingDetail }) {
+  if (detail.events.length === 0) return null;
+  return (
+    <details open>
+      <summary>{count(detail.events_total)} events show it</summary>
+      <ul class="events">
+        {detail.events.slice(0, 12).map(([event, name, kind, start, dur]) => (
+          <li key={event}>
+            <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...around(start, dur) })}>
+              {name}
+            </button>{" "}
+            <span class="quiet">{kind.replaceAll("_", " ")}, {duration(dur)}</span>
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+/** A stretch with an event in its middle third. */
+export function around(start: number, dur: number): { from: string; to: string } {
+  const room = Math.max(dur, 1000);
+  return { from: `${Math.floor(start - room)}`, to: `${Math.ceil(start + dur + room)}` };
+}

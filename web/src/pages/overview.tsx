@@ -1,0 +1,156 @@
+/** The first page: how long a step takes, what bounds it, what to change. */
+
+import { useAnswer } from "../answers";
+import { cause } from "../colors";
+import { count, duration, percent } from "../format";
+import { IssueCard } from "./issues";
+import { Shown } from "../parts/notice";
+import { TableView } from "../parts/table";
+import { change } from "../state";
+import type { Findings, Meta, Overview as Report, Row, Table } from "../types";
+
+export function Overview({ meta }: { meta: Meta }) {
+  const report = useAnswer<Report>(meta.has.timeline ? "overview" : undefined);
+  return (
+    <section aria-labelledby="overview-title">
+      <h1 id="overview-title">Overview</h1>
+      <Head meta={meta} />
+      {meta.has.timeline ? (
+        <>
+          <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} />}</Shown>
+          <Top />
+        </>
+      ) : (
+        <p class="notice">
+          This recording holds sums of calls and no single ones, so there are no steps, no critical path and no timeline:
+          record with <code>--mode trace</code> to get them. The flame graph and the source show where the time went.
+        </p>
+      )}
+    </section>
+  );
+}
+
+function Head({ meta }: { meta: Meta }) {
+  const process = meta.recording?.processes[0];
+  return (
+    <>
+      {meta.traces.slice(0, 8).map(({ info }) => (
+        <p key={info.rank} class="quiet">
+          {info.name} ({info.format}): {count(info.events)} events, {count(info.gpu_operations)} GPU operations, {count(info.steps)} steps
+          {info.start_ns !== null && info.end_ns !== null && <>, {duration(info.end_ns - info.start_ns)}</>}
+          {info.gpus.length > 0 && <>; GPU: {info.gpus.map((gpu) => gpu.name ?? "unnamed").filter((name, at, all) => all.indexOf(name) === at).join(", ")}</>}
+        </p>
+      ))}
+      {process && <p class="quiet">Recorded: <code>{process.command.join(" ")}</code>, Python {process.python}{process.torch && `, PyTorch ${process.torch}`}</p>}
+      {!meta.has.gpu && meta.has.timeline && (
+        <p class="quiet">No GPU work is in this run: it ran on the CPU, or was recorded without it (torch.profiler: activities=[CPU, CUDA]).</p>
+      )}
+    </>
+  );
+}
+
+function Numbers({ report, meta }: { report: Report; meta: Meta }) {
+  const spread = report.tables.steps_spread?.rows.find((row) => row.measure === "time");
+  const path = report.critical_path[0]?.exact;
+  return (
+    <>
+      <dl class="numbers">
+        {spread && <Step row={spread} />}
+        {path && !path.error && (
+          <div>
+            <dt>Critical path</dt>
+            <dd>{duration(path.path_ns)}</dd>
+            <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
+          </div>
+        )}
+        <GpuBusy table={report.tables.gpu_time} />
+      </dl>
+      {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
+      {path?.error && <p class="notice">No critical path: {path.error}.</p>}
+      <div class="columns">
+        {report.tables.gpu_kernels && report.tables.gpu_kernels.rows.length > 0 && (
+          <TableView table={top(report.tables.gpu_kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} />
+        )}
+        {report.tables.operators && report.tables.operators.rows.length > 0 && (
+          <TableView table={top(report.tables.operators, meta.has.gpu ? "gpu_self_us" : "host_self_us")} columns={["name", "calls", meta.has.gpu ? "gpu_self_us" : "host_self_us"]} most={6} />
+        )}
+      </div>
+    </>
+  );
+}
+
+function Step({ row }: { row: Row }) {
+  const time = (name: string) => duration(Number(row[name] ?? 0) * 1e3);
+  return (
+    <div>
+      <dt>Step</dt>
+      <dd>{time("median_us")}</dd>
+      <dd class="quiet">
+        {time("min_us")} to {time("max_us")} in {count(Number(row.steps ?? 0))} steps
+      </dd>
+    </div>
+  );
+}
+
+function GpuBusy({ table }: { table: Table | undefined }) {
+  const idle = table?.rows.filter((row) => `${row.category}`.startsWith("idle"));
+  if (!table || table.rows.length === 0 || !idle) return null;
+  const busy = 100 - idle.reduce((sum, row) => sum + Number(row.percent ?? 0), 0);
+  return (
+    <div>
+      <dt>GPU busy</dt>
+      <dd>{busy.toFixed(1)} %</dd>
+    </div>
+  );
+}
+
+/** One bar: what the time on the critical path goes to. A click shows the path. */
+function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number }) {
+  const parts = Object.entries(by).filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
+  return (
+    <figure class="bound">
+      <figcaption>What the time depends on</figcaption>
+      <button type="button" class="stack" aria-label="Show the critical path in the timeline" onClick={() => change({ page: "timeline", cp: "1" })}>
+        {parts.map(([name, ns]) => (
+          <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />
+        ))}
+      </button>
+      <ul class="legend">
+        {parts.filter(([, ns]) => ns >= all / 200).map(([name, ns]) => (
+          <li key={name}>
+            <i style={{ background: cause(name).fill }} /> {cause(name).title} {duration(ns)} ({percent(ns, all)})
+          </li>
+        ))}
+      </ul>
+    </figure>
+  );
+}
+
+function Top() {
+  const findings = useAnswer<Findings>("findings");
+  return (
+    <>
+      <h2>What to change first</h2>
+      <Shown asked={findings}>
+        {({ document }) =>
+          document.tables.findings.rows.length === 0 ? (
+            <p>
+              Nothing was found that would gain much. <button type="button" class="link" onClick={() => change({ page: "issues" })}>What was looked for</button>
+            </p>
+          ) : (
+            <ol class="cards">
+              {document.tables.findings.rows.slice(0, 3).map((row, at) => (
+                <li key={at}><IssueCard row={row} at={at} step={document.step_ns} /></li>
+              ))}
+            </ol>
+          )
+        }
+      </Shown>
+    </>
+  );
+}
+
+/** A table with its largest rows first. */
+function top(table: Table, by: string): Table {
+  return { ...table, rows: table.rows.toSorted((a, b) => Number(b[by] ?? 0) - Number(a[by] ?? 0)) };
+}

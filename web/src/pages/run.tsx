@@ -1,0 +1,57 @@
+/** What was run, where, how it was recorded, and what of it was lost. */
+
+import { pattern, setPattern } from "../editor";
+import { count, duration } from "../format";
+import type { Meta } from "../types";
+
+export function Run({ meta }: { meta: Meta }) {
+  return (
+    <section aria-labelledby="run-title">
+      <h1 id="run-title">This run</h1>
+      <p>{meta.name}, opened by stackline {meta.version}; content {meta.hash}</p>
+      {meta.traces.map(({ info, environment, report }) => (
+        <article key={info.rank}>
+          <h2>Trace {info.name}</h2>
+          <p>{info.format}, rank {info.rank}, {count(info.events)} events, {count(info.gpu_operations)} GPU operations</p>
+          <dl class="pairs">
+            {environment.map(([key, value]) => <div key={key}><dt>{key}</dt><dd>{value}</dd></div>)}
+          </dl>
+          <Losses report={report} />
+        </article>
+      ))}
+      {meta.recording && (
+        <article>
+          <h2>Recording: {count(meta.recording.nodes)} nodes, {count(meta.recording.threads)} threads</h2>
+          {meta.recording.processes.map((process) => (
+            <dl class="pairs" key={process.pid}>
+              <div><dt>Process {process.pid} ({process.role})</dt><dd><code>{process.command.join(" ")}</code></dd></div>
+              <div><dt>Lasted</dt><dd>{process.lasted_ns === null ? "not known" : duration(process.lasted_ns)}</dd></div>
+              {process.sources.map((source) => <div key={source.name}><dt>{source.name}</dt><dd>{source.on ? "on" : "off"}{source.detail && `: ${source.detail}`}</dd></div>)}
+              {process.lost.map((lost) => <div key={lost.what}><dt>Lost: {lost.what}</dt><dd>{count(lost.count)}</dd></div>)}
+            </dl>
+          ))}
+          <Losses report={meta.recording.report} />
+        </article>
+      )}
+      <h2>Editor</h2>
+      <label>
+        Address of a line{" "}
+        <input size={40} value={pattern()} onChange={(event) => setPattern(event.currentTarget.value)} />
+      </label>
+      <p class="quiet">{"{file} and {line} are put in."}</p>
+    </section>
+  );
+}
+
+/** What reading had to repair, skip or lose. */
+function Losses({ report }: { report: unknown }) {
+  const problems = (report as { problems?: ReadonlyArray<{ message?: string; code?: string; count?: number; severity?: string }> } | null)?.problems ?? [];
+  if (problems.length === 0) return <p class="quiet">Nothing had to be repaired, skipped or lost in reading.</p>;
+  return (
+    <ul>
+      {problems.map((problem, at) => (
+        <li key={at}>{problem.severity}: {problem.message ?? problem.code} ({count(problem.count ?? 1)} ×)</li>
+      ))}
+    </ul>
+  );
+}

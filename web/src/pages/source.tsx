@@ -1,0 +1,111 @@
+/** Source files by cost, and the lines of one with theirs. */
+
+import { useEffect, useRef } from "preact/hooks";
+import { useAnswer } from "../answers";
+import { editorLink } from "../editor";
+import { amount, count } from "../format";
+import { Shown } from "../parts/notice";
+import { highlighted } from "../source/highlight";
+import { change, rank, state } from "../state";
+import type { SourceFile, SourceFiles } from "../types";
+
+export function Source() {
+  const { file } = state.value;
+  const files = useAnswer<SourceFiles>("source", { rank: rank.value });
+  return (
+    <section aria-labelledby="source-title">
+      <h1 id="source-title">Source</h1>
+      {file ? <File name={file} /> : <Shown asked={files}>{({ document }) => <Files {...document} />}</Shown>}
+    </section>
+  );
+}
+
+const unitOf = (metric: string) => (/time|cpu|ns/.test(metric) ? "ns" : /bytes|memory/.test(metric) ? "bytes" : "none");
+
+function Files({ metrics, files }: SourceFiles) {
+  if (files.length === 0) {
+    return <p class="notice">The run names no source file. For a trace: profile with with_stack=True. Or record the program: stackline record -- python …</p>;
+  }
+  const total = (values: readonly number[]) => values[0] ?? 0;
+  return (
+    <table>
+      <caption>Files, by what ran in their own lines</caption>
+      <thead>
+        <tr>
+          <th scope="col">File</th>
+          {metrics.map((metric) => <th scope="col" key={metric}>{metric.replaceAll("_", " ")}</th>)}
+        </tr>
+      </thead>
+      <tbody>
+        {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, 300).map((row) => (
+          <tr key={row.file}>
+            <td><button type="button" class="link" onClick={() => change({ file: row.file, line: "" })}>{row.file}</button></td>
+            {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, unitOf(metrics[at]!))}</td>)}
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function File({ name }: { name: string }) {
+  const asked = useAnswer<SourceFile>("source", { file: name, rank: rank.value });
+  return (
+    <>
+      <p class="bar">
+        <button type="button" onClick={() => change({ file: "", line: "" })}>All files</button>
+        <strong>{name}</strong>
+        <a href={editorLink(name, Number(state.value.line ?? 1))}>Open in editor</a>
+      </p>
+      <Shown asked={asked}>{({ document }) => <Lines document={document} />}</Shown>
+    </>
+  );
+}
+
+function Lines({ document }: { document: SourceFile }) {
+  const hot = useRef<HTMLTableRowElement>(null);
+  const line = Number(state.value.line ?? 0);
+  useEffect(() => hot.current?.scrollIntoView({ block: "center" }), [line, document]);
+  const costs = document.costs.map(({ metric, lines }) => ({ metric, most: Math.max(1, ...lines.map((cost) => cost[2])), by: sums(lines) }));
+  if (document.text === null) {
+    return (
+      <>
+        <p class="notice">The source is not where the run names it: {document.file}. Its lines with costs:</p>
+        <ul>
+          {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, unitOf(document.costs[0]!.metric))}</li>)}
+        </ul>
+      </>
+    );
+  }
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Source text">
+      <table class="source">
+        <thead>
+          <tr>
+            {costs.map(({ metric }) => <th scope="col" key={metric}>{metric.replaceAll("_", " ")}</th>)}
+            <th scope="col">Line</th>
+            <th scope="col">Source, {count(document.text.split("\n").length)} lines</th>
+          </tr>
+        </thead>
+        <tbody>
+          {highlighted(document.text, document.file).map((parts, at) => (
+            <tr key={at} ref={at + 1 === line ? hot : null} class={at + 1 === line ? "hot" : undefined}>
+              {costs.map(({ metric, most, by }) => {
+                const value = by.get(at + 1) ?? 0;
+                return <td key={metric} class="number heat" style={{ "--heat": value / most }}>{value > 0 ? amount(value, unitOf(metric)) : ""}</td>;
+              })}
+              <td class="number quiet">{at + 1}</td>
+              <td><code>{parts}</code></td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function sums(lines: SourceFile["costs"][number]["lines"]): Map<number, number> {
+  const by = new Map<number, number>();
+  for (const [line, , inclusive] of lines) by.set(line, (by.get(line) ?? 0) + inclusive);
+  return by;
+}

@@ -1,0 +1,21 @@
+/** What stands in place of an answer, and tables. */
+
+import type { ComponentChildren } from "preact";
+import type { Asked } from "../answers";
+import type { Answer } from "../transport/decode";
+
+/** Shows an answer, or why there is none. */
+export function Shown<D>({ asked, children }: { asked: Asked<D>; children: (answer: Answer<D>) => ComponentChildren }) {
+  switch (asked.state) {
+    case "loading":
+      return <p class="quiet" role="status">Working it out …</p>;
+    case "refused":
+      return (
+        <p class="notice" role="alert">
+          {asked.error.message}
+        </p>
+      );
+    case "ok":
+      return <>{children(asked.answer)}</>;
+  }
+}

@@ -1,0 +1,75 @@
+/**
+ * What is shown, as it stands in the address: so Back works, and a link shows the same again. The address' part behind
+ * `#` works for a server, behind a proxy, and for a file on a disk.
+ */
+
+import { batch, computed, signal } from "@preact/signals";
+import { connect } from "./transport";
+
+export const PAGES = [
+  { id: "overview", title: "Overview", needs: "" },
+  { id: "issues", title: "Issues", needs: "timeline" },
+  { id: "flame", title: "Flame graph", needs: "" },
+  { id: "timeline", title: "Timeline", needs: "timeline" },
+  { id: "compare", title: "Compare", needs: "baseline" },
+  { id: "source", title: "Source", needs: "" },
+  { id: "run", title: "This run", needs: "" },
+] as const;
+
+export type PageId = (typeof PAGES)[number]["id"];
+export type State = Readonly<Record<string, string>>;
+
+export const transport = connect();
+
+/** The parts of the address. */
+export const state = signal<State>(parse(location.hash));
+
+export const page = computed<PageId>(() => {
+  const wanted = state.value.page;
+  return PAGES.find(({ id }) => id === wanted)?.id ?? "overview";
+});
+
+/** What is selected, as `kind:number`: `event:12`, `finding:0`. */
+export const selection = computed(() => state.value.sel ?? "");
+
+/** The rank that is looked at; none means the first. */
+export const rank = computed(() => state.value.rank);
+
+export function parse(hash: string): State {
+  return Object.fromEntries(new URLSearchParams(hash.replace(/^#/, "")));
+}
+
+export function format(parts: State): string {
+  const search = new URLSearchParams(Object.entries(parts).filter(([, value]) => value !== ""));
+  return `#${search}`;
+}
+
+/** Parts that belong to one page, and go when another is opened. */
+const OF_PAGE = ["root", "from", "to", "file", "line"];
+
+/** Changes parts of the address. A new page or selection can be gone back from; a view that moves cannot. */
+export function change(parts: State, how: "push" | "replace" = "push"): void {
+  const before = state.value;
+  const kept = parts.page !== undefined && parts.page !== before.page ? without(before, OF_PAGE) : before;
+  const after = { ...kept, ...parts };
+  const address = format(after);
+  if (address === format(before)) {
+    return;
+  }
+  if (how === "push") {
+    history.pushState(null, "", address);
+  } else {
+    history.replaceState(null, "", address);
+  }
+  state.value = parse(address);
+}
+
+function without(parts: State, names: readonly string[]): State {
+  return Object.fromEntries(Object.entries(parts).filter(([name]) => !names.includes(name)));
+}
+
+export function follow(): void {
+  const read = () => batch(() => (state.value = parse(location.hash)));
+  addEventListener("popstate", read);
+  addEventListener("hashchange", read);
+}

@@ -1,0 +1,46 @@
+/** The timeline as a table: what is seen, the longest first. */
+
+import { laneTitle, type TileDocument } from "../pages/timeline";
+import { count, duration } from "../format";
+import { change, selection } from "../state";
+import type { Answer } from "../transport/decode";
+import type { Lanes } from "../types";
+
+const MOST = 200;
+
+export function EventTable({ answer, lanes }: { answer: Answer<TileDocument>; lanes: Lanes }) {
+  const { track, start, end, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
+  const order = Array.from(start!.keys()).toSorted((a, b) => end![b]! - start![b]! - (end![a]! - start![a]!));
+  const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneTitle(lane)]));
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
+      <table>
+        <caption>The longest events that are seen</caption>
+        <thead>
+          <tr>
+            <th scope="col">Name</th>
+            <th scope="col">Lane</th>
+            <th scope="col">Start</th>
+            <th scope="col">Duration</th>
+          </tr>
+        </thead>
+        <tbody>
+          {order.slice(0, MOST).map((at) => (
+            <tr key={at} aria-selected={selection.value === `event:${event![at]}`}>
+              <td>
+                <button type="button" class="link" onClick={() => change({ sel: `event:${event![at]}` }, "replace")}>
+                  {counts![at]! > 1 ? `${counts![at]} × ` : ""}
+                  {answer.document.texts[name![at]!]}
+                </button>
+              </td>
+              <td>{titles.get(track![at]!)}</td>
+              <td class="number">{duration(start![at]! - lanes.start)}</td>
+              <td class="number">{duration(end![at]! - start![at]!)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {order.length > MOST && <p class="quiet">{count(order.length - MOST)} shorter ones are left out</p>}
+    </div>
+  );
+}

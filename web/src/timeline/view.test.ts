@@ -1,0 +1,48 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import type { Lane } from "../types";
+import { panned, place, sorted, ticks, tilesOf, zoomed } from "./view";
+
+const all = { from: 0, to: 1e9 };
+
+test("zoom keeps the place under the pointer, and never leaves the trace", () => {
+  fc.assert(
+    fc.property(fc.double({ min: 0.01, max: 10, noNaN: true }), fc.double({ min: 0, max: 1, noNaN: true }), (factor, around) => {
+      const next = zoomed({ from: 4e8, to: 5e8 }, factor, around, all);
+      expect(next.from).toBeGreaterThanOrEqual(all.from);
+      expect(next.to).toBeLessThanOrEqual(all.to + 1e-6);
+      if (factor < 1) expect(next.from + (next.to - next.from) * around).toBeCloseTo(4e8 + 1e8 * around, 3);
+    }),
+  );
+  expect(panned({ from: 0, to: 10 }, -1, all)).toEqual({ from: 0, to: 10 });
+});
+
+test("tiles cover the stretch with buckets of at most a pixel", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: 0, max: 1e9 }), fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 100, max: 4000 }), (from, length, width) => {
+      const { level, first, last } = tilesOf({ from, to: from + length }, 0, width, 512);
+      const span = 512 * 2 ** level;
+      expect(first * span).toBeLessThanOrEqual(from);
+      expect((last + 1) * span).toBeGreaterThan(from + length);
+      expect(2 ** level).toBeLessThanOrEqual(Math.max(length / width, 1));
+      expect(last - first).toBeLessThan((2 * width) / 512 + 2);
+    }),
+  );
+});
+
+const lane = (track: number, kind: string, events: number, rows: number) =>
+  ({ track, kind, process: "1", process_name: "", thread: "", name: "", device: null, stream: null, events, rows }) satisfies Lane;
+
+test("rows stand below each other", () => {
+  const lanes = sorted([lane(1, "stream", 9, 1), lane(2, "thread", 1, 40), lane(3, "thread", 5, 2)]);
+  expect(lanes.map((l) => l.track)).toEqual([3, 2, 1]);
+  const { placed, height } = place(lanes, new Set([2]));
+  expect(placed.map((p) => p.rows)).toEqual([2, 40, 1]);
+  expect(placed[1]!.top).toBeGreaterThan(placed[0]!.top);
+  expect(height).toBeGreaterThan(placed[2]!.top);
+});
+
+test("ticks are round and few", () => {
+  expect(ticks({ from: 0, to: 100 }, 5)).toEqual([0, 20, 40, 60, 80, 100]);
+  expect(ticks({ from: 5, to: 5 }, 5).length).toBeLessThanOrEqual(6);
+});

@@ -1,0 +1,36 @@
+/** Answers of the server that gave out this page. Addresses are relative: proxies put their own path in front. */
+
+import { decode } from "./decode";
+import { type Arguments, Refused, type Transport } from "./index";
+
+export function http(): Transport {
+  return {
+    kind: "server",
+    async ask<D>(name: string, args: Arguments = {}) {
+      const search = new URLSearchParams();
+      for (const [argument, value] of Object.entries(args)) {
+        if (value !== undefined && value !== "") {
+          search.set(argument, String(value));
+        }
+      }
+      let response: Response;
+      try {
+        response = await fetch(`query/${name}?${search}`);
+      } catch {
+        throw new Refused("The server has stopped. Start it again with the same command: stackline view …", "gone");
+      }
+      if (!response.ok) {
+        throw new Refused(await reason(response), response.status === 422 ? "lacks" : "wrong");
+      }
+      return decode<D>(await response.arrayBuffer());
+    },
+  };
+}
+
+async function reason(response: Response): Promise<string> {
+  try {
+    return ((await response.json()) as { error: string }).error;
+  } catch {
+    return `The server refused the question (${response.status}).`;
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * Where answers come from. A page asks by name and arguments, and does not know who answers: the server it came from, or
+ * the file that it stands in.
+ */
+
+import { type Answer } from "./decode";
+import { embedded } from "./embedded";
+import { http } from "./http";
+
+export type Arguments = Readonly<Record<string, string | number | undefined>>;
+
+export interface Transport {
+  /** What the page may promise: a report cannot answer everything. */
+  readonly kind: "server" | "report";
+  ask<D>(name: string, args?: Arguments): Promise<Answer<D>>;
+}
+
+/** A question that has no answer: `message` says why, in a sentence. */
+export class Refused extends Error {
+  constructor(
+    message: string,
+    /** What kind of refusal: the run lacks it, the question was wrong, or nobody answered at all. */
+    readonly reason: "lacks" | "wrong" | "gone" | "pruned",
+  ) {
+    super(message);
+  }
+}
+
+/** Arguments as one text: the same as the server makes of them. */
+export function key(name: string, args: Arguments = {}): string {
+  const given = Object.entries(args).filter(([, value]) => value !== undefined && value !== "");
+  given.sort(([a], [b]) => (a < b ? -1 : 1));
+  return `${name}\n${given.map(([argument, value]) => `${argument}=${value}\n`).join("")}`;
+}
+
+/** The transport of this page, which keeps what was asked before. */
+export function connect(): Transport {
+  const carrier = embedded() ?? http();
+  const kept = new Map<string, Promise<Answer>>();
+  return {
+    kind: carrier.kind,
+    ask<D>(name: string, args: Arguments = {}): Promise<Answer<D>> {
+      const question = key(name, args);
+      let answer = kept.get(question);
+      if (answer === undefined) {
+        answer = carrier.ask(name, args);
+        kept.set(question, answer);
+        // What failed may be asked again: the server may have come back.
+        answer.catch(() => kept.delete(question));
+        if (kept.size > KEPT) {
+          kept.delete(kept.keys().next().value!);
+        }
+      }
+      return answer as Promise<Answer<D>>;
+    },
+  };
+}
+
+const KEPT = 400;

@@ -1,0 +1,188 @@
+/** What the queries answer: see crates/query. */
+
+export interface Problem {
+  readonly code: string;
+  readonly severity: string;
+  readonly count: number;
+  readonly message?: string;
+}
+
+export interface ReadReport {
+  readonly problems: ReadonlyArray<Record<string, unknown>>;
+}
+
+export interface TraceInfo {
+  readonly name: string;
+  readonly format: string;
+  readonly rank: number;
+  readonly events: number;
+  readonly gpu_operations: number;
+  readonly steps: number;
+  readonly start_ns: number | null;
+  readonly end_ns: number | null;
+  readonly gpus: ReadonlyArray<{ id: number | null; name: string | null; memory_bytes: number | null }>;
+}
+
+export interface Meta {
+  readonly name: string;
+  readonly hash: string;
+  readonly version: string;
+  readonly traces: ReadonlyArray<{
+    readonly info: TraceInfo;
+    readonly steps: ReadonlyArray<[number: number, start: number, end: number]>;
+    readonly environment: ReadonlyArray<[key: string, value: string]>;
+    readonly report: unknown;
+  }>;
+  readonly recording: null | {
+    readonly processes: ReadonlyArray<{
+      pid: number;
+      role: string;
+      rank: number | null;
+      lasted_ns: number | null;
+      command: string[];
+      python: string;
+      torch: string;
+      sources: ReadonlyArray<{ name: string; on: boolean; detail: string }>;
+      lost: ReadonlyArray<{ what: string; count: number }>;
+    }>;
+    readonly threads: number;
+    readonly nodes: number;
+    readonly report: unknown;
+  };
+  /** The run that it is compared with. */
+  readonly baseline: string | null;
+  readonly has: { timeline: boolean; steps: boolean; gpu: boolean; python: boolean };
+}
+
+export type Row = Readonly<Record<string, string | number | boolean | null>>;
+
+export interface Table {
+  readonly title: string;
+  readonly columns: ReadonlyArray<{ name: string; unit: string }>;
+  readonly rows: ReadonlyArray<Row>;
+  readonly notes: ReadonlyArray<string>;
+}
+
+export interface Overview {
+  readonly tables: Readonly<Record<string, Table>>;
+  readonly critical_path: ReadonlyArray<{
+    readonly rank: number;
+    readonly exact?: { path_ns: number; window_ns: number; bound_by_ns: Record<string, number>; inferred_ns: number; error?: string };
+  }>;
+  readonly read_report: ReadonlyArray<Record<string, unknown>>;
+}
+
+export interface Gain {
+  readonly ns: number;
+  readonly low_ns: number;
+  readonly high_ns: number;
+}
+
+export interface Findings {
+  readonly step_ns: number;
+  readonly steps: number;
+  readonly together: Gain | null;
+  readonly left_out: number;
+  readonly notes: ReadonlyArray<string>;
+  readonly tables: { findings: Table; not_checked: Table };
+}
+
+export interface FindingDetail {
+  readonly at: number;
+  readonly code: string;
+  readonly about: string;
+  readonly why: string;
+  readonly example: null | { before: string; after: string };
+  readonly facts: ReadonlyArray<[name: string, value: number, unit: string]>;
+  readonly events: ReadonlyArray<[event: number, name: string, kind: string, start: number, dur: number]>;
+  readonly events_total: number;
+  readonly excerpt: null | { file: string; line: number; first?: number; lines?: string[]; missing: boolean };
+}
+
+export type Label = readonly [kind: string, name: string, inputs: string, file: string, line: number, short: string];
+
+export interface Calls {
+  readonly metric: string;
+  readonly title: string;
+  readonly unit: string;
+  readonly total: number;
+  readonly before: number | null;
+  readonly nodes: number;
+  readonly left_out: number;
+  readonly metrics: ReadonlyArray<[name: string, title: string]>;
+  readonly path: ReadonlyArray<[row: number, name: string]>;
+  readonly labels: ReadonlyArray<Label>;
+}
+
+export interface Lane {
+  readonly track: number;
+  readonly kind: string;
+  readonly process: string;
+  readonly process_name: string;
+  readonly thread: string;
+  readonly name: string;
+  readonly device: number | null;
+  readonly stream: number | null;
+  readonly events: number;
+  readonly rows: number;
+}
+
+export interface Lanes {
+  readonly start: number;
+  readonly end: number;
+  readonly buckets: number;
+  /** The question for all lanes over all time, which a report has the answer to. */
+  readonly whole: Readonly<Record<"tracks" | "level" | "first" | "last", string | number>>;
+  readonly kinds: ReadonlyArray<string>;
+  readonly lanes: ReadonlyArray<Lane>;
+}
+
+export interface Brief {
+  readonly event: number;
+  readonly name: string;
+  readonly kind: string;
+  readonly start: number;
+  readonly dur: number;
+  readonly track: number;
+}
+
+export interface EventDetail {
+  readonly event: Brief;
+  readonly category: string;
+  readonly track: number;
+  readonly step: number | null;
+  readonly place: {
+    file: string | null;
+    line: number | null;
+    function: string | null;
+    module: string | null;
+    operator: string | null;
+    text: string;
+  };
+  readonly arguments: ReadonlyArray<[key: string, value: string | number | null]>;
+  readonly enclosing: ReadonlyArray<Brief>;
+  readonly launch: Brief | null;
+  readonly operator: Brief | null;
+  readonly launched: ReadonlyArray<Brief>;
+}
+
+export interface PathDocument {
+  readonly start: number;
+  readonly end: number;
+  readonly inferred: number;
+  readonly categories: ReadonlyArray<[name: string, ns: number]>;
+  readonly hops: number;
+  readonly left_out: number;
+}
+
+export interface SourceFiles {
+  readonly metrics: ReadonlyArray<string>;
+  readonly files: ReadonlyArray<{ file: string; exclusive: number[] }>;
+}
+
+export interface SourceFile {
+  readonly file: string;
+  readonly text: string | null;
+  readonly missing: boolean;
+  readonly costs: ReadonlyArray<{ metric: string; lines: ReadonlyArray<[line: number, fn: string, inclusive: number, exclusive: number]> }>;
+}

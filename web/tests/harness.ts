@@ -1,0 +1,109 @@
+/** The real program, a real browser, and what must never happen in it: an error, a request to anywhere else. */
+
+import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type Browser, chromium, type Page } from "playwright-core";
+import { expect } from "vitest";
+
+const root = new URL("../..", import.meta.url).pathname;
+export const binary = process.env.STACKLINE_BINARY ?? join(root, "target/release/stackline");
+export const corpus = process.env.STACKLINE_CORPUS ?? join(root, "../shared/corpus");
+
+export const trace = (name: string): string => join(corpus, "kineto", name);
+
+export function launch(): Promise<Browser> {
+  const executablePath = process.env.STACKLINE_CHROMIUM;
+  if (!executablePath) throw new Error("STACKLINE_CHROMIUM names no browser: python3 python/browser_env.py makes one");
+  // Root may not have a sandbox of its own; the page under test is ours.
+  return chromium.launch({ executablePath, args: ["--no-sandbox"] });
+}
+
+/** A folder that goes when the tests end. */
+export function scratch(): { path: string; remove: () => void } {
+  const path = mkdtempSync(join(tmpdir(), "stackline-page-"));
+  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+export const stackline = (...args: string[]): string => execFileSync(binary, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
+
+export interface Served {
+  readonly url: string;
+  readonly stop: () => Promise<number | null>;
+  readonly process: ChildProcess;
+}
+
+/** Starts the server, and gives the address that it prints. */
+export function serve(...inputs: string[]): Promise<Served> {
+  const child = spawn(binary, ["view", "--no-open", ...inputs], { stdio: ["ignore", "pipe", "pipe"] });
+  let said = "";
+  let error = "";
+  child.stderr.on("data", (data: Buffer) => (error += data.toString()));
+  return new Promise((resolve, reject) => {
+    const ended = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
+    child.once("exit", (code) => reject(new Error(`stackline view ended with ${code}: ${error}`)));
+    child.stdout.on("data", (data: Buffer) => {
+      said += data.toString();
+      const url = said.match(/http:\/\/\S+/)?.[0];
+      if (url && said.includes("\n")) {
+        resolve({
+          url,
+          process: child,
+          stop: () => {
+            child.kill("SIGINT");
+            return ended;
+          },
+        });
+      }
+    });
+  });
+}
+
+export interface Watched {
+  readonly page: Page;
+  /** Errors in the console and requests to elsewhere; there must be none. */
+  readonly faults: string[];
+}
+
+/** A page that is watched. */
+export async function watched(browser: Browser, own: string, options: Parameters<Browser["newPage"]>[0] = {}): Promise<Watched> {
+  const page = await browser.newPage({ viewport: { width: 1280, height: 800 }, ...options });
+  const faults: string[] = [];
+  page.on("console", (message) => message.type() === "error" && faults.push(`console: ${message.text()}`));
+  page.on("pageerror", (error) => faults.push(`error: ${error.message}`));
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(own) && !url.startsWith("data:") && !url.startsWith("blob:")) faults.push(`request: ${url}`);
+  });
+  return { page, faults };
+}
+
+/** Opens a view of the page, and waits until it has all its answers. */
+export async function open(page: Page, url: string, hash: string): Promise<void> {
+  await page.goto(`${url}#${hash}`);
+  await settled(page);
+}
+
+/** Waits until nothing is being worked out. */
+export async function settled(page: Page): Promise<void> {
+  await page.waitForSelector("main h1");
+  await page.waitForFunction(() => document.querySelector("[role=status]") === null);
+  await page.waitForFunction(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
+}
+
+const axe = readFileSync(new URL("../node_modules/axe-core/axe.min.js", import.meta.url), "utf8");
+
+/** What axe-core has to say against the page. */
+export async function violations(page: Page): Promise<string[]> {
+  // The policy of the page forbids scripts that are put in; the debugger's do not ask it.
+  await page.evaluate(axe);
+  const found = (await page.evaluate("axe.run(document, { resultTypes: ['violations'] })")) as {
+    violations: Array<{ id: string; nodes: Array<{ html: string }> }>;
+  };
+  return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);
+}
+
+export const none = (faults: readonly string[]): void => expect(faults).toEqual([]);
+
+export const PAGES = ["overview", "issues", "flame", "timeline", "compare", "source", "run"] as const;

@@ -1,0 +1,215 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { launch, none, open, PAGES, scratch, serve, type Served, settled, stackline, trace, violations, watched } from "./harness";
+
+let browser: Browser;
+const folder = scratch();
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(async () => {
+  await browser.close();
+  folder.remove();
+});
+
+const TRACES = {
+  "an NVIDIA trace": trace("nvidia-h100-qwen1.5-0.5b.json.gz"),
+  "an AMD trace": trace("amd-mi300-timesformer.json.gz"),
+  "a replay of graphs": trace("amd-vllm-piecewise-graph-replay.json.gz"),
+  "a trace of 2020": trace("schema-2020-bare-array-resnet50.json.gz"),
+};
+
+describe.each(Object.entries(TRACES))("%s", (_, file) => {
+  let served: Served;
+  const report = join(folder.path, `report-${Math.random()}.html`);
+  beforeAll(async () => {
+    served = await serve(file);
+    stackline("report", file, "--html", report);
+  });
+  afterAll(() => served.stop());
+
+  test("each page opens from the server, without an error and without another request, in both themes", async () => {
+    for (const colorScheme of ["light", "dark"] as const) {
+      const { page, faults } = await watched(browser, served.url, { colorScheme });
+      for (const id of PAGES) {
+        await open(page, served.url, `page=${id}`);
+        expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+        expect(await violations(page), `${id}, ${colorScheme}`).toEqual([]);
+      }
+      none(faults);
+      await page.close();
+    }
+  });
+
+  test("each page opens from the report, without a server", async () => {
+    const url = `file://${report}`;
+    const { page, faults } = await watched(browser, url);
+    for (const id of PAGES) {
+      await open(page, url, `page=${id}`);
+      expect(await page.locator("[role=alert]").allTextContents(), id).toEqual([]);
+    }
+    none(faults);
+    await page.close();
+  });
+
+  test("numbers are those of the command line, in the server and in the report", async () => {
+    const findings = JSON.parse(stackline("findings", file, "--top", "0", "--format", "json"));
+    const summary = JSON.parse(stackline("report", file, "--format", "json"));
+    for (const url of [served.url, `file://${report}`]) {
+      const { page } = await watched(browser, url);
+      await page.goto(url);
+      await settled(page);
+      const ask = (name: string) => page.evaluate((query) => (globalThis as unknown as { stackline: { ask(q: string): Promise<{ document: unknown }> } }).stackline.ask(query).then((answer) => answer.document), name);
+      const page_findings = (await ask("findings")) as typeof findings;
+      expect(page_findings.tables).toEqual(findings.tables);
+      expect(page_findings.step_ns).toBe(findings.step_ns);
+      expect(((await ask("overview")) as typeof summary).tables).toEqual(summary.tables);
+      expect(((await ask("overview")) as typeof summary).critical_path).toEqual(summary.critical_path);
+      await page.close();
+    }
+  });
+});
+
+describe("from the overview to the line", () => {
+  test("two clicks: the first issue, then the link to the editor", async () => {
+    const source = join(folder.path, "train.py");
+    writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}  # a line`).join("\n"));
+    const served = await serve(planted(source));
+    const { page, faults } = await watched(browser, served.url);
+    await page.goto(served.url);
+    await settled(page);
+    await page.locator(".card").first().click();
+    await settled(page);
+    const link = page.getByRole("link", { name: "Open in editor" }).first();
+    expect(await link.getAttribute("href")).toMatch(/^vscode:\/\/file.*train\.py:12$/);
+    expect(await page.locator(".line.hot").innerText()).toContain("line_12");
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+});
+
+/** A trace of steps that wait for `item()` at line 12 of a file. */
+function planted(source: string): string {
+  const events: object[] = [];
+  const add = (name: string, cat: string, ts: number, dur: number, tid: number | string, args: object = {}) => events.push({ ph: "X", name, cat, ts, dur, pid: tid === 7 ? 0 : 1, tid, args });
+  for (let step = 0; step < 6; step += 1) {
+    const t = step * 1000;
+    add(`ProfilerStep#${step + 1}`, "user_annotation", t, 990, 1);
+    add(`${source}(12): train_step`, "python_function", t + 1, 980, 1, { "Python id": step * 2 + 1 });
+    add("aten::mm", "cpu_op", t + 10, 30, 1);
+    add("cudaLaunchKernel", "cuda_runtime", t + 15, 10, 1, { correlation: step * 10 + 1 });
+    add("gemm", "kernel", t + 30, 400, 7, { correlation: step * 10 + 1, device: 0, stream: 7 });
+    add("aten::item", "cpu_op", t + 50, 390, 1);
+    add("aten::_local_scalar_dense", "cpu_op", t + 52, 386, 1);
+    add("cudaMemcpyAsync", "cuda_runtime", t + 55, 6, 1, { correlation: step * 10 + 2 });
+    add("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", t + 431, 2, 7, { correlation: step * 10 + 2, device: 0, stream: 7, bytes: 4 });
+    add("cudaStreamSynchronize", "cuda_runtime", t + 62, 374, 1, { correlation: step * 10 + 3 });
+    for (let at = 0; at < 8; at += 1) {
+      add("aten::add_", "cpu_op", t + 450 + at * 60, 50, 1);
+      add("cudaLaunchKernel", "cuda_runtime", t + 460 + at * 60, 10, 1, { correlation: step * 10 + 100_000 + at + step * 100 });
+      add("add", "kernel", t + 480 + at * 60, 40, 7, { correlation: step * 10 + 100_000 + at + step * 100, device: 0, stream: 7 });
+    }
+  }
+  const file = join(folder.path, "planted.json");
+  writeFileSync(file, JSON.stringify({ schemaVersion: 1, traceEvents: events }));
+  return file;
+}
+
+describe("names from a trace are data", () => {
+  test("scripts, quotes, control characters, other alphabets and a name of a megabyte are shown as text", async () => {
+    const hostile = ["<script>globalThis.broken = true</script>", `"><img src=x onerror="globalThis.broken=true">`, "\u001b[31mred\u0007", "שלום ‮evil", "模型/层", "x".repeat(1 << 20), "</script><b>"];
+    const events = hostile.flatMap((name, at) => [
+      { ph: "X", name, cat: "cpu_op", ts: at * 100, dur: 90, pid: name.slice(0, 40), tid: 1, args: { [name.slice(0, 100)]: name } },
+      { ph: "X", name, cat: "kernel", ts: at * 100 + 10, dur: 50, pid: 0, tid: 7, args: { device: 0, stream: 7 } },
+    ]);
+    const file = join(folder.path, "hostile.json.gz");
+    writeFileSync(file, gzipSync(JSON.stringify({ traceEvents: events })));
+    const served = await serve(file);
+    const report = join(folder.path, "hostile.html");
+    stackline("report", file, "--html", report);
+    for (const url of [served.url, `file://${report}`]) {
+      const { page, faults } = await watched(browser, url);
+      for (const id of [...PAGES, "timeline&as=table", "flame&as=table", "timeline&sel=event:0"]) {
+        await open(page, url, `page=${id}`);
+      }
+      expect(await page.evaluate("globalThis.broken")).toBeUndefined();
+      none(faults);
+      await page.close();
+    }
+    await served.stop();
+  });
+});
+
+describe("what is missing is said", () => {
+  test("a file that is cut off, one without events, and a server that has gone", async () => {
+    const cut = join(folder.path, "cut.json");
+    writeFileSync(cut, '{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 5, "pid": 1, "tid": 1}, {"ph": "X", "na');
+    const empty = join(folder.path, "empty.json");
+    writeFileSync(empty, '{"traceEvents": []}');
+    for (const file of [cut, empty]) {
+      const served = await serve(file);
+      const { page, faults } = await watched(browser, served.url);
+      for (const id of PAGES) {
+        await open(page, served.url, `page=${id}`);
+        expect(await violations(page), `${id} of ${file}`).toEqual([]);
+      }
+      // What a run lacks is answered with a refusal, which the browser tells in the console; nothing else may be there.
+      none(faults.filter((fault) => !fault.includes("422")));
+      await page.close();
+      await served.stop();
+    }
+    const served = await serve(cut);
+    const { page } = await watched(browser, served.url);
+    await open(page, served.url, "page=overview");
+    await served.stop();
+    await page.evaluate("location.hash = '#page=flame'");
+    await page.waitForSelector("[role=alert]");
+    expect(await page.locator("[role=alert]").innerText()).toContain("server has stopped");
+    await page.close();
+  });
+
+  test("the server ends when it is told to", async () => {
+    const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
+    expect(await served.stop()).toBe(0);
+  });
+});
+
+describe("keys and the address", () => {
+  test("pages, zoom, selection and Back work by keyboard alone", async () => {
+    const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "");
+    await page.keyboard.press("3");
+    await settled(page);
+    await page.locator("canvas").focus();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("ArrowDown");
+    await settled(page);
+    expect(page.url()).toContain("sel=node");
+    expect(await page.locator(".told").innerText()).toMatch(/itself/);
+    await page.keyboard.press("f");
+    await settled(page);
+    expect(page.url()).toContain("root=");
+    await page.keyboard.press("t");
+    await settled(page);
+    expect(await page.getByRole("treegrid").count()).toBe(1);
+    expect(await violations(page)).toEqual([]);
+    await page.keyboard.press("4");
+    await page.keyboard.press("t");
+    await settled(page);
+    await page.locator("canvas").focus();
+    await page.keyboard.press("w");
+    await settled(page);
+    expect(page.url()).toMatch(/from=\d+/);
+    await page.goBack();
+    await settled(page);
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+});
