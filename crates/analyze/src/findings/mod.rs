@@ -3,6 +3,7 @@
 //! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
 //! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
 
+mod collectives;
 mod finding;
 mod others;
 mod place;

@@ -1,5 +1,6 @@
 //! Rules: one file each, registered by one line here.
 
+mod all_reduce_of_shards;
 mod backward_slower;
 mod block_size;
 mod collective_not_overlapped;
@@ -20,6 +21,7 @@ mod launch_bound;
 mod layout_conversion;
 mod logging_in_step;
 mod many_small_kernels;
+mod needless_gradient_sync;
 mod no_tensor_cores;
 mod operators_in_loops;
 mod pageable_copies;
@@ -60,7 +62,9 @@ pub const ALL: &[Rule] = &[
     copy_chains::RULE,
     no_tensor_cores::RULE,
     collective_not_overlapped::RULE,
+    all_reduce_of_shards::RULE,
     find_unused_parameters::RULE,
+    needless_gradient_sync::RULE,
     collective_waits::RULE,
     steady_allocations::RULE,
     garbage_collection::RULE,
