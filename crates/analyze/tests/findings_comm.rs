@@ -6,6 +6,7 @@ mod findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
+use stackline_analyze::findings::{Findings, Settings, merge};
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -160,4 +161,43 @@ fn gradients_that_are_reduced_before_they_are_complete() {
     assert_eq!(of(&[true], HOOK), []);
     assert_eq!(of(&[true, true], "autograd::engine::evaluate_function: SyncBatchNormFunctionBackward"), []);
     assert_eq!(of(&[false, true, true], HOOK), []);
+}
+
+/// What two ranks of one job find: each computes for its own time, then waits for the other in a collective.
+fn two_ranks(computes: [i64; 2]) -> Findings {
+    let slowest = computes[0].max(computes[1]);
+    let rank = |us: i64| {
+        let program = steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", us));
+            collective(p, slowest - us + 40, 7);
+            p.op("aten::mm", |p| p.kernel("gemm", 60));
+            p.sync("cudaDeviceSynchronize");
+        });
+        program.findings()
+    };
+    let all = vec![(5, rank(computes[1])), (4, rank(computes[0]))];
+    merge(all, &Settings::default()).unwrap()
+}
+
+#[test]
+fn ranks_of_one_job_as_one_list() {
+    let found = two_ranks([300, 800]);
+    let of = |code: &str| found.findings.iter().find(|f| f.rule.code == code).unwrap();
+    let straggler = of("SL040");
+    insta::assert_snapshot!(text(std::slice::from_ref(straggler)));
+    assert_eq!((straggler.told_of(), straggler.gain.unwrap().ns / 1000), (Some(5), 500));
+    // Both ranks wait for the collective; the one that comes first has more to gain.
+    let waits = of("SL019");
+    let ranks: Vec<i64> = waits.ranks.iter().map(|of| of.rank).collect();
+    assert_eq!((ranks, waits.told_of()), (vec![4, 5], Some(4)));
+    assert_eq!(waits.ranks[0].gain_ns, waits.gain.map(|gain| gain.ns));
+    assert!(waits.ranks[1].gain_ns < waits.ranks[0].gain_ns, "{waits:?}");
+    assert_eq!(found.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(found.unchecked.iter().filter(|u| u.rule.code == "SL040").count(), 0);
+    // Ranks that are equally quick; one alone.
+    assert!(two_ranks([300, 303]).findings.iter().all(|f| f.rule.code != "SL040"));
+    let program = steps(|p, _| collective(p, 80, 7));
+    let alone = program.findings();
+    assert!(alone.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("one rank only")));
+    assert_eq!(merge(vec![(0, alone.clone())], &Settings::default()), Some(alone));
 }

@@ -33,11 +33,14 @@ mod slow_conversion;
 mod small_uploads;
 mod stalled_kernels;
 mod steady_allocations;
+mod straggler;
 mod throttling;
 mod unfused_attention;
 mod unfused_loss;
 mod unfused_optimizer;
 mod unstable_steps;
+
+pub(super) use straggler::find as find_straggler;
 
 use super::rule::Rule;
 
@@ -81,6 +84,7 @@ pub const ALL: &[Rule] = &[
     slow_conversion::RULE,
     operators_in_loops::RULE,
     host_waits::RULE,
+    straggler::RULE,
 ];
 
 /// The rule of a code or name.
