@@ -194,7 +194,11 @@ fn ranks_of_one_job_as_one_list() {
     assert!(waits.ranks[1].gain_ns < waits.ranks[0].gain_ns, "{waits:?}");
     assert_eq!(found.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [4, 5]);
     assert_eq!(found.unchecked.iter().filter(|u| u.rule.code == "SL040").count(), 0);
-    // Ranks that are equally quick; one alone.
+    // Ranks that have other steps; ranks that are equally quick; one alone.
+    let apart = |us| (us, steps(|p, _| collective(p, us, 7)).findings());
+    let apart = merge(vec![apart(80), apart(800)], &Settings::default()).unwrap();
+    assert!(apart.findings.iter().all(|f| f.rule.code != "SL040"));
+    assert!(apart.notes.iter().any(|note| note.contains("SL040 did not compare them")), "{:?}", apart.notes);
     assert!(two_ranks([300, 303]).findings.iter().all(|f| f.rule.code != "SL040"));
     let program = steps(|p, _| collective(p, 80, 7));
     let alone = program.findings();

@@ -4,7 +4,7 @@ use super::finding::{Finding, OfRank};
 use super::place::Place;
 use super::rank::{Findings, Reason, Unchecked, order};
 use super::rule::Need;
-use super::rules::{find, find_straggler};
+use super::rules::{are_alike, find, find_straggler};
 use super::settings::Settings;
 use super::subject::{Ground, Subject};
 use crate::intervals;
@@ -66,7 +66,11 @@ pub fn merge(mut all: Vec<(i64, Findings)>, settings: &Settings) -> Option<Findi
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     let ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
     let small = all.iter().map(|(_, found)| found.small).max().unwrap_or(0);
-    Some(Findings { findings, ignored, small, unchecked, notes: notes(&all), ranks, ..base })
+    let mut notes = notes(&all);
+    if is_comparable && !are_alike(&ranks) {
+        notes.push("steps of the ranks differ in length by more than a quarter: SL040 did not compare them".to_owned());
+    }
+    Some(Findings { findings, ignored, small, unchecked, notes, ranks, ..base })
 }
 
 fn times((rank, found): &(i64, Findings)) -> RankTimes {

@@ -19,7 +19,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::gone("one slow step", "SL031", slow_step).also(&["SL005"]).shape(more_steps),
     Kind::assumed("Python code that all wait for", "SL005", slow_code).least(6.0),
     Kind::gone("cudaMalloc in each step", "SL024", allocate).also(&["SL005"]),
-    Kind::assumed("a loop of small operators", "SL038", small_operators).also(&["SL005"]),
+    Kind::assumed("a loop of small operators", "SL038", small_operators).also(&["SL005", "SL012"]),
     Kind::gone("a wait for another thread", "SL039", wait_for_others).also(&["SL005"]),
     Kind::measured("pauses of the profiler", "SL033", profiler_pauses).also(&["SL005"]),
 ];

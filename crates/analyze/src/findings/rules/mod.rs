@@ -40,7 +40,7 @@ mod unfused_loss;
 mod unfused_optimizer;
 mod unstable_steps;
 
-pub(super) use straggler::find as find_straggler;
+pub(super) use straggler::{are_alike, find as find_straggler};
 
 use super::rule::Rule;
 

@@ -40,18 +40,24 @@ fn check(_: &Subject<'_>) -> Vec<crate::findings::Draft> {
     Vec::new()
 }
 
+/// Whether ranks have steps of about one length, in which they can be compared.
+pub(in crate::findings) fn are_alike(ranks: &[RankTimes]) -> bool {
+    let lengths = || ranks.iter().map(|rank| rank.step_ns);
+    let (longest, shortest) = (lengths().max().unwrap_or(0), lengths().min().unwrap_or(0));
+    (longest - shortest).saturating_mul(100) <= longest.saturating_mul(ALIKE)
+}
+
 /// The rank that comes last, if there is one.
 pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> {
     let mut by_wait: Vec<&RankTimes> = ranks.iter().collect();
     by_wait.sort_by_key(|rank| (rank.alone_ns, rank.rank));
     let (&last, others) = by_wait.split_first().filter(|(_, others)| !others.is_empty())?;
     let step_ns = ranks.iter().map(|rank| rank.step_ns).max()?;
-    let shortest = ranks.iter().map(|rank| rank.step_ns).min()?;
     let median = others[others.len() / 2].alone_ns;
     let waits = |ns: i64| ns - last.alone_ns;
     let (next, usual, most) = (waits(others[0].alone_ns), waits(median), waits(others[others.len() - 1].alone_ns));
     let share = 100.0 * next as f64 / step_ns.max(1) as f64;
-    if share < settings.get(&RULE, "share") || next == 0 || (step_ns - shortest) * 100 > step_ns * ALIKE {
+    if share < settings.get(&RULE, "share") || next == 0 || !are_alike(ranks) {
         return None;
     }
     let fact = |name: &str, ns: i64| Fact { name: name.to_owned(), value: ns as f64 / 1e3, unit: Unit::Us };
