@@ -221,7 +221,9 @@ fn ranks() -> (tempfile::TempDir, String) {
 #[test]
 fn ranks_of_a_folder_are_one_list() {
     let (folder, path) = ranks();
+    fs::write(folder.path().join("zero.json"), "").unwrap();
     let shown = stdout(&["findings", &path]);
+    assert!(shown.contains("skipped_file") && shown.contains("zero.json"), "{shown}");
     assert!(shown.contains("2 ranks, of which rank 1 is slowest: a step takes "), "{shown}");
     assert!(shown.contains("    On all ranks, most on rank 1 as told here, least on rank 0 ("), "{shown}");
     let document: Value = serde_json::from_str(&stdout(&["findings", &path, "--format", "json"])).unwrap();

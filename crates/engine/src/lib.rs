@@ -30,7 +30,7 @@ pub use diff::profiles;
 pub use error::Error;
 pub use merge::concatenate;
 pub use names::nearest;
-pub use open::{OpenOptions, is_complete, is_run, open, open_ranks, save};
+pub use open::{OpenOptions, is_complete, is_run, note_skipped, open, open_ranks, save};
 pub use ranks::{Job, ranks, select_rank};
 pub use run::{RunOptions, check_steps, run};
 pub use stackline_store::WriteOptions;

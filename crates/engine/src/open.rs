@@ -3,7 +3,7 @@
 use crate::ranks::Job;
 use crate::{Error, Watch, ranks};
 use stackline_ingest::{ReadOptions, problems};
-use stackline_model::{Trace, TraceSet};
+use stackline_model::{ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,7 +57,7 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
 }
 
 /// Opens the inputs of one job, file by file: `take` gets each trace, and memory holds those of one file, archive or run
-/// directory at a time. Traces come in the order of [`open`].
+/// directory at a time. Traces come in the order of [`open`]. Gives the files of directories that are no traces, each with why.
 ///
 /// # Errors
 /// As [`open`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
@@ -65,7 +65,7 @@ pub fn open_ranks<E: From<Error>>(
     inputs: &[PathBuf],
     options: &OpenOptions,
     take: &mut dyn FnMut(Trace) -> Result<(), E>,
-) -> Result<(), E> {
+) -> Result<Vec<String>, E> {
     if inputs.is_empty() {
         return Err(Error::NoInput.into());
     }
@@ -74,7 +74,6 @@ pub fn open_ranks<E: From<Error>>(
     for part in &parts {
         let set = match open(std::slice::from_ref(&part.path), options) {
             Ok(set) => set,
-            // As where all of them are read at once: what is no trace is told by the read report of the first that is.
             Err(Error::Ingest(error)) if part.is_optional => {
                 skipped.push(format!("{}: {error}", part.label));
                 continue;
@@ -86,17 +85,19 @@ pub fn open_ranks<E: From<Error>>(
             if let Some(rest) = trace.meta.name.strip_prefix(&part.file) {
                 trace.meta.name = format!("{}{rest}", part.label);
             }
-            for error in skipped.drain(..) {
-                problems::note_skipped_input(&mut trace.report, &error);
-            }
             job.add(&trace.meta).map_err(|reason| not_one_job(reason, &parts, several))?;
             take(trace)?;
         }
     }
     match (job.is_empty(), inputs.first()) {
         (true, Some(path)) => Err(Error::from(stackline_ingest::Error::NoTrace { path: path.clone() }).into()),
-        _ => Ok(()),
+        _ => Ok(skipped),
     }
+}
+
+/// Notes files of a directory that are no traces in a read report: that of its first trace.
+pub fn note_skipped(report: &mut ReadReport, skipped: &[String]) {
+    skipped.iter().for_each(|error| problems::note_skipped_input(report, error));
 }
 
 /// One file, archive or run directory.

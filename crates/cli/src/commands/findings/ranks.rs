@@ -57,7 +57,7 @@ pub(super) fn of_all<'a>(
     let open = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, watch: watch.clone() };
     let mut looked = Looked::default();
     let has_own = own.is_some();
-    stackline_engine::open_ranks(&args.inputs.inputs, &open, &mut |trace: Trace| -> Result<()> {
+    let skipped = stackline_engine::open_ranks(&args.inputs.inputs, &open, &mut |trace: Trace| -> Result<()> {
         if has_own && !looked.infos.is_empty() {
             return Err(wrong_use(
                 "rules of your own look at one rank, and the input has several; choose one with --rank",
@@ -74,7 +74,10 @@ pub(super) fn of_all<'a>(
         Ok(())
     })?;
     drop(progress);
-    let Looked { infos, reports, found, failed } = looked;
+    let Looked { infos, mut reports, found, failed } = looked;
+    if let Some(first) = reports.first_mut() {
+        stackline_engine::note_skipped(first, &skipped);
+    }
     let merged = findings::merge(found, &options.settings);
     let Some(mut merged) = merged else {
         let (_, error) = failed.into_iter().next().context("no trace was read")?;
