@@ -326,7 +326,11 @@ class Run(AnalysisMethods):
         What they find is ranked with the rest. One that raises, or takes longer than ``rule_timeout`` seconds, is told by a
         warning with its traceback and in the notes; the others still look.
 
-        Raises :class:`AnalysisError` if there is no such setting or step, or if there are several ranks and ``rank`` names none.
+        Of several ranks the findings are merged: ``ranks`` has them, ``rank`` is the one that gains most, which the row tells of.
+        Say which with ``rank`` to look at one; rules of your own need that.
+
+        Raises :class:`AnalysisError` if there is no such setting or step, if the traces are not ranks of one job, or if there are
+        several ranks, ``rules``, and ``rank`` names none.
         """
         chosen = [f"{name}={value}" for name, value in (settings or {}).items()]
         said = own_findings(self, resolved(rules), rank=rank, steps=_step_range(steps), timeout=rule_timeout)

@@ -38,6 +38,18 @@ def test_findings_are_a_table(tmp_path: pathlib.Path) -> None:
     assert any(note.startswith("SL008 was not checked: ") for note in found.notes)
 
 
+def test_ranks_are_one_list(tmp_path: pathlib.Path) -> None:
+    for rank in range(2):
+        trace(tmp_path).rename(tmp_path / f"rank{rank}.json")
+    run = sl.open(tmp_path)
+    found = run.findings()
+    assert (found["ranks"][0], found["rank"][0]) == ("0 1", 0)
+    assert run.findings(rank=1)["gain_ns"] == found["gain_ns"]
+    (tmp_path / "rank1.json").rename(tmp_path / "other.json")
+    with pytest.raises(sl.AnalysisError, match=r"other.json does not say which rank it is; say which rank with rank="):
+        sl.open(tmp_path).findings()
+
+
 def test_settings_and_least_gain(tmp_path: pathlib.Path) -> None:
     run = sl.open(trace(tmp_path))
     assert "SL001" not in run.findings(settings={"SL001.share": 100, "SL004.wait_us": 1e6}, min_gain=99)["code"]

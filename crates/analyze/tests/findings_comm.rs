@@ -6,6 +6,7 @@ mod findings_support;
 
 use findings_support::{Program, text};
 use serde_json::json;
+use stackline_analyze::findings::{Findings, Settings, merge};
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -65,4 +66,142 @@ fn ranks_that_come_late() {
     // 800 of four steps.
     assert_eq!(late.of("SL023")[0].gain.unwrap().ns, 200_000);
     assert_eq!(of(150).of("SL023"), []);
+}
+
+/// One collective that gradients ask for, of so many elements.
+fn named(program: &mut Program, (operator, kernel, name): (&str, &str, &str), elements: i64, us: i64) {
+    let of = json!({"In msg nelems": elements, "Out msg nelems": elements, "Collective name": name, "Group size": 8,
+        "Process Group Name": "0"});
+    program.op(operator, |p| p.launch(("cudaLaunchKernel", "kernel"), kernel, us, 7, of));
+}
+
+fn all_reduce(program: &mut Program, elements: i64, us: i64) {
+    named(program, ("c10d::allreduce_", ALL_REDUCE, "allreduce"), elements, us);
+}
+
+fn all_gather(program: &mut Program, elements: i64, us: i64) {
+    let kernel = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+    named(program, ("c10d::_allgather_base_", kernel, "_allgather_base"), elements, us);
+}
+
+#[test]
+fn sums_of_which_each_rank_keeps_a_part() {
+    // Two buckets are reduced; parameters are gathered in one piece.
+    let of = |gathered: i64, late: i64| {
+        steps(|p, number| {
+            all_reduce(p, 4 << 20, 400);
+            all_reduce(p, 2 << 20, if number == 1 { 200 + late } else { 200 });
+            p.op("aten::mm", |p| p.kernel("gemm", 50));
+            all_gather(p, gathered, 300);
+            p.sync("cudaDeviceSynchronize");
+        })
+    };
+    let sharded = of(6 << 20, 0).of("SL020");
+    insta::assert_snapshot!(text(&sharded));
+    // Half of 600 µs, less the 8 µs that the host takes to launch; at least 40 %.
+    let gain = sharded[0].gain.unwrap();
+    assert!((280_000..=300_000).contains(&gain.ns) && (220_000..=241_000).contains(&gain.low_ns), "{gain:?}");
+    // One that waits for another rank would wait as long.
+    let late = of(6 << 20, 800).of("SL020")[0].gain.unwrap();
+    assert!((late.ns - gain.ns).abs() < 10_000 && late.high_ns > gain.high_ns + 90_000, "{late:?}");
+    // Something else is gathered, or too little to speak of.
+    assert_eq!(of(1 << 20, 0).of("SL020"), []);
+    let small = steps(|p, _| {
+        all_reduce(p, 1000, 400);
+        all_gather(p, 1000, 400);
+        p.sync("cudaDeviceSynchronize");
+    });
+    assert_eq!(small.of("SL020"), []);
+    // Reduced by a switch, each element goes out once.
+    let by_switch = steps(|p, _| {
+        named(p, ("c10d::allreduce_", "ncclDevKernel_AllReduce_Sum_f32_NVLS(args)", "allreduce"), 4 << 20, 400);
+        all_gather(p, 4 << 20, 300);
+        p.sync("cudaDeviceSynchronize");
+    });
+    assert_eq!(by_switch.of("SL020"), []);
+}
+
+#[test]
+fn sums_that_deepspeed_reduces_for_its_shards() {
+    let of = |file: &str| {
+        steps(|p, _| {
+            p.python(&format!("{file}(1520): allreduce_bucket"), |p| all_reduce(p, 4 << 20, 400));
+            p.sync("cudaDeviceSynchronize");
+        })
+    };
+    let found = of("deepspeed/runtime/zero/stage_1_and_2.py").of("SL020");
+    assert_eq!(found.len(), 1);
+    assert!((190_000..=200_000).contains(&found[0].gain.unwrap().ns), "{found:?}");
+    assert_eq!(of("deepspeed/runtime/engine.py").of("SL020"), []);
+}
+
+#[test]
+fn gradients_that_are_reduced_before_they_are_complete() {
+    /// Passes before one step of the optimizer: whether each reduces.
+    fn of(passes: &[bool], hook: &str) -> Vec<stackline_analyze::findings::Finding> {
+        let program = steps(|p, _| {
+            for &reduces in passes {
+                p.annotation("DistributedDataParallel.forward", |p| p.op("aten::mm", |p| p.kernel("gemm", 50)));
+                for us in [300, 200].into_iter().filter(|_| reduces) {
+                    p.op(hook, |p| all_reduce(p, us << 16, us));
+                }
+            }
+            p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.kernel("foreach", 50)));
+            p.sync("cudaDeviceSynchronize");
+        });
+        program.of("SL022")
+    }
+    const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+    let found = of(&[true, true, true], HOOK);
+    insta::assert_snapshot!(text(&found));
+    // Two of three passes with 500 µs each.
+    assert!((995_000..=1_060_000).contains(&found[0].gain.unwrap().ns), "{found:?}");
+    // Repaired; one pass; others' reductions; a pass of something else.
+    assert_eq!(of(&[false, false, true], HOOK), []);
+    assert_eq!(of(&[true], HOOK), []);
+    assert_eq!(of(&[true, true], "autograd::engine::evaluate_function: SyncBatchNormFunctionBackward"), []);
+    assert_eq!(of(&[false, true, true], HOOK), []);
+}
+
+/// What two ranks of one job find: each computes for its own time, then waits for the other in a collective.
+fn two_ranks(computes: [i64; 2]) -> Findings {
+    let slowest = computes[0].max(computes[1]);
+    let rank = |us: i64| {
+        let program = steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", us));
+            collective(p, slowest - us + 40, 7);
+            p.op("aten::mm", |p| p.kernel("gemm", 60));
+            p.sync("cudaDeviceSynchronize");
+        });
+        program.findings()
+    };
+    let all = vec![(5, rank(computes[1])), (4, rank(computes[0]))];
+    merge(all, &Settings::default()).unwrap()
+}
+
+#[test]
+fn ranks_of_one_job_as_one_list() {
+    let found = two_ranks([300, 800]);
+    let of = |code: &str| found.findings.iter().find(|f| f.rule.code == code).unwrap();
+    let straggler = of("SL040");
+    insta::assert_snapshot!(text(std::slice::from_ref(straggler)));
+    assert_eq!((straggler.told_of(), straggler.gain.unwrap().ns / 1000), (Some(5), 500));
+    // Both ranks wait for the collective; the one that comes first has more to gain.
+    let waits = of("SL019");
+    let ranks: Vec<i64> = waits.ranks.iter().map(|of| of.rank).collect();
+    assert_eq!((ranks, waits.told_of()), (vec![4, 5], Some(4)));
+    assert_eq!(waits.ranks[0].gain_ns, waits.gain.map(|gain| gain.ns));
+    assert!(waits.ranks[1].gain_ns < waits.ranks[0].gain_ns, "{waits:?}");
+    assert_eq!(found.ranks.iter().map(|rank| rank.rank).collect::<Vec<_>>(), [4, 5]);
+    assert_eq!(found.unchecked.iter().filter(|u| u.rule.code == "SL040").count(), 0);
+    // Ranks that have other steps; ranks that are equally quick; one alone.
+    let apart = |us| (us, steps(|p, _| collective(p, us, 7)).findings());
+    let apart = merge(vec![apart(80), apart(800)], &Settings::default()).unwrap();
+    assert!(apart.findings.iter().all(|f| f.rule.code != "SL040"));
+    assert!(apart.notes.iter().any(|note| note.contains("SL040 did not compare them")), "{:?}", apart.notes);
+    assert!(two_ranks([300, 303]).findings.iter().all(|f| f.rule.code != "SL040"));
+    let program = steps(|p, _| collective(p, 80, 7));
+    let alone = program.findings();
+    assert!(alone.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("one rank only")));
+    assert_eq!(merge(vec![(0, alone.clone())], &Settings::default()), Some(alone));
 }

@@ -54,6 +54,13 @@ fn list() -> String {
             writeln!(list, "| [{}]({}) | {} | {} |", rule.code, file(rule), rule.name, rule.about).unwrap();
         }
     }
+    list.push_str(
+        "\n## Several ranks\n\nGive the folder with the traces of all ranks: `stackline findings DIRECTORY`. They are read one after \
+         another, and findings of one rule at one place become one, told of the rank that gains most by it, with all ranks that have \
+         it. A step, and what all gain together, are those of the rank with the longest step; percentages are of that step. SL040 \
+         compares the ranks. `--rank 3` looks at one alone. Each trace has to say which rank it is, or its file name has \
+         (`rank3.json`): traces that are no ranks of one job are refused.\n",
+    );
     list.push_str("\n## Your own\n\n[Rules in Python](python-rules.md) look for what you know about your program.\n");
     list
 }

@@ -208,3 +208,75 @@ fn wrong_use_is_told() {
         assert!(said.contains(message), "{arguments:?}: {said}");
     }
 }
+
+/// Two ranks in a folder: both wait, the second one longer.
+fn ranks() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    trace(folder.path(), "rank0.json", (true, 300));
+    trace(folder.path(), "rank1.json", (true, 340));
+    let path = folder.path().to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+#[test]
+fn ranks_of_a_folder_are_one_list() {
+    let (folder, path) = ranks();
+    fs::write(folder.path().join("zero.json"), "").unwrap();
+    let shown = stdout(&["findings", &path]);
+    assert!(shown.contains("skipped_file") && shown.contains("zero.json"), "{shown}");
+    assert!(shown.contains("2 ranks, of which rank 1 is slowest: a step takes "), "{shown}");
+    assert!(shown.contains("    On all ranks, most on rank 1 as told here, least on rank 0 ("), "{shown}");
+    let document: Value = serde_json::from_str(&stdout(&["findings", &path, "--format", "json"])).unwrap();
+    let row = &document["tables"]["findings"]["rows"][0];
+    assert_eq!((&row["code"], &row["ranks"], &row["rank"]), (&json!("SL004"), &json!("0 1"), &json!(1)));
+    let of = |name: &str| {
+        let file = folder.path().join(name);
+        let document = stdout(&["findings", file.to_str().unwrap(), "--format", "json"]);
+        serde_json::from_str::<Value>(&document).unwrap()["tables"]["findings"]["rows"][0]["gain_ns"].clone()
+    };
+    assert_eq!((&row["gain_least_ns"], &row["gain_ns"]), (&of("rank0.json"), &of("rank1.json")));
+    assert_eq!((&document["ranks"][0]["rank"], &document["ranks"][1]["rank"]), (&json!(0), &json!(1)));
+    assert_eq!(document["traces"].as_array().map(Vec::len), Some(2), "{document}");
+    // One of them, as it is alone.
+    let one: Value = serde_json::from_str(&stdout(&["findings", &path, "--rank", "0", "--format", "json"])).unwrap();
+    assert_eq!((&one["tables"]["findings"]["rows"][0]["gain_ns"], &one["ranks"]), (&of("rank0.json"), &json!([])));
+    let csv = stdout(&["findings", &path, "--format", "csv", "--table", "findings"]);
+    assert!(csv.lines().next().is_some_and(|head| head.contains("ranks,rank,gain_least_ns")), "{csv}");
+}
+
+#[test]
+fn documents_name_the_ranks() {
+    let (_folder, path) = ranks();
+    let sarif: Value = serde_json::from_str(&stdout(&["findings", &path, "--as", "sarif"])).unwrap();
+    let typed: serde_sarif::sarif::Sarif = serde_json::from_value(sarif.clone()).unwrap();
+    assert_eq!(serde_json::to_value(typed).unwrap(), sarif);
+    let results = sarif["runs"][0]["results"].as_array().unwrap();
+    let sync = results.iter().find(|result| result["ruleId"] == "SL004").unwrap();
+    let ranks: Vec<&Value> = sync["properties"]["ranks"].as_array().unwrap().iter().map(|of| &of["rank"]).collect();
+    assert_eq!(ranks, [&json!(0), &json!(1)]);
+    for document in ["markdown", "junit"] {
+        let text = stdout(&["findings", &path, "--as", document]);
+        assert!(text.contains("on all ranks, most on rank 1 as told here"), "{text}");
+    }
+}
+
+#[test]
+fn a_baseline_of_several_ranks() {
+    let (folder, path) = ranks();
+    let before = folder.path().join("before.txt");
+    fs::write(&before, stdout(&["findings", &path, "--format", "json"])).unwrap();
+    let shown = stdout(&["findings", &path, "--baseline", before.to_str().unwrap()]);
+    assert!(!shown.contains("(new)") && !shown.contains("Gone:"), "{shown}");
+}
+
+#[test]
+fn traces_that_are_no_ranks_of_one_job() {
+    let case = Case::new();
+    let output = run(&[case.folder.path().to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("repaired.json does not say which rank it is"), "{said}");
+    assert!(said.contains("give one of the files: repaired.json, waits.json"), "{said}");
+    // As before each can be chosen by its position.
+    assert!(run(&[case.folder.path().to_str().unwrap(), "--rank", "1"]).status.success());
+}

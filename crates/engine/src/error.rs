@@ -51,9 +51,32 @@ pub enum Error {
         /// The run directory.
         path: PathBuf,
     },
+    /// The traces are not ranks of one job.
+    #[error("these are not the traces of the ranks of one job: {reason}; {}", instead(choices, *several))]
+    NotOneJob {
+        /// Why not.
+        reason: String,
+        /// Names of the files to choose from; empty if there is but one input.
+        choices: Vec<String>,
+        /// Whether one of them holds several traces.
+        several: bool,
+    },
     /// The caller asked to stop.
     #[error("stopped before the end, as asked")]
     Cancelled,
+}
+
+/// So many files are named.
+const NAMED: usize = 12;
+
+fn instead(choices: &[String], several: bool) -> String {
+    if choices.is_empty() || several {
+        return "choose one trace with --rank (`stackline doctor` lists them)".to_owned();
+    }
+    let more = choices.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let named: Vec<&str> = choices.iter().take(NAMED).map(String::as_str).collect();
+    format!("give one of the files: {}{more}", named.join(", "))
 }
 
 impl Error {
@@ -74,6 +97,7 @@ impl Error {
             self,
             Self::NoInput
                 | Self::NoRank { .. }
+                | Self::NotOneJob { .. }
                 | Self::NoStep { .. }
                 | Self::OnlyCalls { .. }
                 | Self::NoCalls { .. }

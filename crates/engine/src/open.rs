@@ -1,8 +1,9 @@
 //! Opens anything: run directories from the store, everything else through the readers.
 
+use crate::ranks::Job;
 use crate::{Error, Watch, ranks};
 use stackline_ingest::{ReadOptions, problems};
-use stackline_model::TraceSet;
+use stackline_model::{ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -53,6 +54,94 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
     }
     ranks::note_positions(&mut set);
     Ok(set)
+}
+
+/// Opens the inputs of one job, file by file: `take` gets each trace, and memory holds those of one file, archive or run
+/// directory at a time. Traces come in the order of [`open`]. Gives the files of directories that are no traces, each with why.
+///
+/// # Errors
+/// As [`open`]; and if the traces are not ranks of one job, named and told apart by what they say of themselves.
+pub fn open_ranks<E: From<Error>>(
+    inputs: &[PathBuf],
+    options: &OpenOptions,
+    take: &mut dyn FnMut(Trace) -> Result<(), E>,
+) -> Result<Vec<String>, E> {
+    if inputs.is_empty() {
+        return Err(Error::NoInput.into());
+    }
+    let parts = parts(inputs)?;
+    let (mut job, mut skipped) = (Job::default(), Vec::new());
+    for part in &parts {
+        let set = match open(std::slice::from_ref(&part.path), options) {
+            Ok(set) => set,
+            Err(Error::Ingest(error)) if part.is_optional => {
+                skipped.push(format!("{}: {error}", part.label));
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let several = set.traces.len() > 1;
+        for mut trace in set.traces {
+            if let Some(rest) = trace.meta.name.strip_prefix(&part.file) {
+                trace.meta.name = format!("{}{rest}", part.label);
+            }
+            job.add(&trace.meta).map_err(|reason| not_one_job(reason, &parts, several))?;
+            take(trace)?;
+        }
+    }
+    match (job.is_empty(), inputs.first()) {
+        (true, Some(path)) => Err(Error::from(stackline_ingest::Error::NoTrace { path: path.clone() }).into()),
+        _ => Ok(skipped),
+    }
+}
+
+/// Notes files of a directory that are no traces in a read report: that of its first trace.
+pub fn note_skipped(report: &mut ReadReport, skipped: &[String]) {
+    skipped.iter().for_each(|error| problems::note_skipped_input(report, error));
+}
+
+/// One file, archive or run directory.
+struct Part {
+    path: PathBuf,
+    /// Name of the file as a trace has it that is read alone, and the one that it has in its directory.
+    file: String,
+    label: String,
+    /// From a directory: may turn out to be no trace.
+    is_optional: bool,
+}
+
+fn parts(inputs: &[PathBuf]) -> Result<Vec<Part>, Error> {
+    let file =
+        |path: &Path| path.file_name().map_or_else(|| path.to_string_lossy(), |n| n.to_string_lossy()).into_owned();
+    let whole = |path: &Path, is_optional: bool| Part {
+        path: path.to_owned(),
+        file: file(path),
+        label: file(path),
+        is_optional,
+    };
+    let mut parts = Vec::new();
+    for input in inputs {
+        match Input::of(input) {
+            Input::Files(path) | Input::WithRuns(path, _) if path.is_dir() => {
+                let runs = runs_below(path);
+                let files = match stackline_ingest::files(path, &runs) {
+                    Err(stackline_ingest::Error::NoTrace { .. }) if !runs.is_empty() => Vec::new(),
+                    files => files?,
+                };
+                let part =
+                    |(path, label): (PathBuf, String)| Part { file: file(&path), path, label, is_optional: true };
+                parts.extend(files.into_iter().map(part));
+                parts.extend(runs.iter().map(|run| whole(run, false)));
+            }
+            other => parts.push(whole(other.path(), false)),
+        }
+    }
+    Ok(parts)
+}
+
+fn not_one_job(reason: String, parts: &[Part], several: bool) -> Error {
+    let choices = if parts.len() > 1 { parts.iter().map(|part| part.label.clone()).collect() } else { Vec::new() };
+    Error::NotOneJob { reason, choices, several }
 }
 
 /// What is to be read where.

@@ -2,7 +2,7 @@
 
 use crate::Error;
 use stackline_ingest::problems;
-use stackline_model::{Trace, TraceSet};
+use stackline_model::{Trace, TraceMeta, TraceSet};
 
 /// The rank of each trace: as the files say it if every file names one and no two the same, otherwise the positions of
 /// the traces in the set, from 0.
@@ -64,6 +64,44 @@ pub fn select_rank(set: TraceSet, wanted: i64) -> Result<TraceSet, Error> {
     Ok(TraceSet { traces })
 }
 
+/// The traces of one job, as they come: each has a rank of its own, and all belong to as many ranks.
+#[derive(Clone, Debug, Default)]
+pub struct Job(Vec<(String, Option<i64>, Option<i64>)>);
+
+impl Job {
+    /// Adds a trace.
+    ///
+    /// # Errors
+    /// If it cannot be of one job with those before: why not.
+    pub fn add(&mut self, meta: &TraceMeta) -> Result<(), String> {
+        let (name, rank, size) = (&meta.name, meta.rank, meta.world_size);
+        self.0.push((name.clone(), rank, size));
+        let [before @ .., _] = self.0.as_slice() else { return Ok(()) };
+        if before.is_empty() {
+            return Ok(());
+        }
+        if let Some((nameless, ..)) = self.0.iter().find(|(_, rank, _)| rank.is_none()) {
+            return Err(format!("{nameless} does not say which rank it is"));
+        }
+        if let Some((other, ..)) = before.iter().find(|(_, other, _)| *other == rank) {
+            return Err(format!("{other} and {name} both are rank {}", rank.unwrap_or_default()));
+        }
+        let is_other = |known: &&(String, Option<i64>, Option<i64>)| known.2.zip(size).is_some_and(|(a, b)| a != b);
+        match before.iter().find(is_other) {
+            Some((other, _, Some(ranks))) => {
+                let size = size.unwrap_or_default();
+                Err(format!("{other} is of a job of {ranks} ranks, {name} of one of {size}"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether there is no trace yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,6 +137,30 @@ mod tests {
         }
         let one = select_rank(twice, 2).unwrap();
         assert_eq!((note(&one), one.traces[0].meta.rank), (vec![1], Some(2)));
+    }
+
+    #[test]
+    fn traces_of_one_job() {
+        let meta = |name: &str, rank: Option<i64>, world_size: Option<i64>| TraceMeta {
+            name: name.to_owned(),
+            rank,
+            world_size,
+            ..TraceMeta::default()
+        };
+        let added = |metas: &[TraceMeta]| {
+            let mut job = Job::default();
+            metas.iter().try_for_each(|meta| job.add(meta))
+        };
+        assert_eq!(added(&[meta("a", None, None)]), Ok(()), "one alone need not say");
+        assert_eq!(
+            added(&[meta("a", Some(1), Some(8)), meta("b", Some(0), None), meta("c", Some(2), Some(8))]),
+            Ok(())
+        );
+        let reason = |metas: &[TraceMeta]| added(metas).unwrap_err();
+        assert_eq!(reason(&[meta("a", None, None), meta("b", Some(0), None)]), "a does not say which rank it is");
+        assert_eq!(reason(&[meta("a", Some(0), None), meta("b", Some(0), None)]), "a and b both are rank 0");
+        let sizes = reason(&[meta("a", Some(0), Some(8)), meta("b", Some(1), Some(2))]);
+        assert_eq!(sizes, "a is of a job of 8 ranks, b of one of 2");
     }
 
     #[test]

@@ -113,6 +113,15 @@ pub fn read_paths(paths: &[PathBuf], options: &ReadOptions) -> Result<TraceSet, 
     Ok(TraceSet { traces })
 }
 
+/// The files of a directory that may be traces, by name, each with its name below the directory.
+///
+/// # Errors
+/// If the directory cannot be read, or holds nothing that could be a trace.
+pub fn files(directory: &Path, leave_out: &[PathBuf]) -> Result<Vec<(PathBuf, String)>, Error> {
+    let jobs = expand(&[directory.to_owned()], leave_out)?;
+    Ok(jobs.into_iter().map(|job| (job.path, job.label)).collect())
+}
+
 struct Job {
     path: PathBuf,
     label: String,

@@ -7,11 +7,12 @@ use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
 use stackline_analyze::Scope;
+use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{
-    Confidence, Message, Need, Options, Others, Settings, Support, find_with, findings_table,
+    Confidence, Findings, Message, Need, Options, Others, Settings, Support, find_with, findings_table, merge,
 };
-use stackline_engine::Watch;
-use stackline_model::Unit;
+use stackline_engine::{Job, Watch};
+use stackline_model::{TraceSet, Unit};
 use std::sync::Arc;
 
 /// What to change in the program of one trace. Steps include both ends. `said`: what rules in Python found, a JSON message
@@ -30,7 +31,6 @@ pub(crate) fn findings(
     said: Vec<String>,
 ) -> PyResult<NativeTable> {
     let run = run.get();
-    let at = position(py, run, rank)?;
     let mut chosen = Settings::default();
     for setting in &settings {
         chosen.set(setting).map_err(|error| analysis_error(py, &error.to_string()))?;
@@ -42,8 +42,37 @@ pub(crate) fn findings(
     }
     let options = Options { scope: Scope { steps }, settings: chosen, least_percent, threads };
     let set = Arc::clone(&run.set);
+    // Rules of the user's own said where events are: of one trace.
+    if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {
+        let mut job = Job::default();
+        for trace in &set.traces {
+            let not_one =
+                |reason| analysis_error(py, &format!("the run is not one job: {reason}; say which rank with rank="));
+            job.add(&trace.meta).map_err(not_one)?;
+        }
+        let found = quiet(py, &Watch::new(), move || of_all(&set, &options))?;
+        return NativeTable::from_model(&findings_table(&found.map_err(|e| failed(py, &e))?));
+    }
+    let at = position(py, run, rank)?;
     let found = quiet(py, &Watch::new(), move || find_with(&set.traces[at], &options, &others, &|_| true))?;
     NativeTable::from_model(&findings_table(&found.map_err(|e| failed(py, &e))?))
+}
+
+/// Findings of all ranks, merged; those that cannot be looked at are noted.
+fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathError> {
+    let (mut all, mut failed) = (Vec::new(), Vec::new());
+    for (rank, trace) in stackline_engine::ranks(set).into_iter().zip(&set.traces) {
+        match find_with(trace, options, &Others::default(), &|_| true) {
+            Ok(found) => all.push((rank, found)),
+            Err(error) => failed.push((rank, error)),
+        }
+    }
+    let Some(mut merged) = merge(all, &options.settings) else {
+        let (_, error) = failed.swap_remove(0);
+        return Err(error);
+    };
+    merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+    Ok(merged)
 }
 
 /// What rules can need: names, and what is said where it is missing.

@@ -150,6 +150,18 @@ pub struct Finding {
     pub method: &'static str,
     /// The edits whose replay it is, as text.
     pub edits: Vec<String>,
+    /// Of several ranks those that have it, ascending, each with its gain; empty where one trace was looked at. All else is that of
+    /// the rank that gains most by it.
+    pub ranks: Vec<OfRank>,
+}
+
+/// A finding on one of several ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OfRank {
+    /// The rank.
+    pub rank: i64,
+    /// What the change alone gains there per step, in ns; none where nothing is gained by it.
+    pub gain_ns: Option<i64>,
 }
 
 /// The method of gains that are replayed,
@@ -163,6 +175,11 @@ impl Finding {
     /// The predicted gain, in ns per step; 0 where there is none.
     pub fn gain_ns(&self) -> i64 {
         self.gain.map_or(0, |gain| gain.ns)
+    }
+
+    /// Of several ranks the one that it is told of: where it gains most.
+    pub fn told_of(&self) -> Option<i64> {
+        self.ranks.iter().max_by_key(|of| (of.gain_ns, std::cmp::Reverse(of.rank))).map(|of| of.rank)
     }
 
     /// Whether there is a repair whose gain it is, rather than a hope.

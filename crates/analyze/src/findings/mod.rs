@@ -3,10 +3,12 @@
 //! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
 //! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
 
+mod collectives;
 mod finding;
 mod others;
 mod place;
 mod rank;
+mod ranks;
 mod rule;
 pub mod rules;
 mod settings;
@@ -14,12 +16,13 @@ mod subject;
 mod tables;
 mod work;
 
-pub use finding::{Confidence, Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
+pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth};
 pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
 pub(crate) use place::frame as python_frame_parts;
 pub use place::{Place, place_of};
 pub(crate) use rank::choose as choose_steps;
 pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with};
+pub use ranks::{RankTimes, merge, ranges};
 pub(crate) use rule::STALL_REASON;
 pub use rule::{Area, Need, Rule, RuleInfo, Setting};
 pub use settings::{Settings, SettingsError};

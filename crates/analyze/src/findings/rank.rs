@@ -2,6 +2,7 @@
 
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
 use super::others::Others;
+use super::ranks::{RankTimes, collectives_alone};
 use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
@@ -99,6 +100,10 @@ pub struct Findings {
     pub small: usize,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
+    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns.
+    pub alone_ns: i64,
+    /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
+    pub ranks: Vec<RankTimes>,
 }
 
 /// So many findings are replayed together at most.
@@ -150,6 +155,7 @@ pub fn find_with(
     let (mut proposals, mut unchecked) = proposals(&ground);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
+    let alone_ns = collectives_alone(&ground);
     let gains = Gains::new(&exact);
     let edits: Vec<&[Edit]> = proposals.iter().flat_map(|proposal| lists_of(&proposal.draft)).collect();
     let mut replayed = gains.of(&choice, &edits, options.threads)?.into_iter();
@@ -191,7 +197,8 @@ pub fn find_with(
     }
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
     let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
-    Ok(Findings { step_ns, steps, findings, ignored, together, rules, unchecked, small, notes })
+    let ranks = Vec::new();
+    Ok(Findings { step_ns, steps, findings, ignored, together, rules, unchecked, small, notes, alone_ns, ranks })
 }
 
 /// How much of a trace was lost where it was cut off or could not be read.
@@ -313,7 +320,7 @@ struct Priced {
 }
 
 /// Most gain first; ties by code, place and title.
-fn order(finding: &Finding) -> impl Ord + use<'_> {
+pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (g.ns, g.low_ns)));
     (gain, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
@@ -358,5 +365,18 @@ fn finished(proposal: Proposal, gain: Option<Gain>) -> Finding {
     let Draft { title, place, mut events, support, confidence, .. } = draft;
     events.sort_unstable();
     events.dedup();
-    Finding { rule, title, place, events, facts, support, confidence, gain, on_top_ns: None, method, edits }
+    Finding {
+        rule,
+        title,
+        place,
+        events,
+        facts,
+        support,
+        confidence,
+        gain,
+        on_top_ns: None,
+        method,
+        edits,
+        ranks: Vec::new(),
+    }
 }

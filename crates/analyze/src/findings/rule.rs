@@ -87,6 +87,8 @@ pub enum Need {
     ClockCounters,
     /// What kind of GPU it is.
     GpuModel,
+    /// Traces of several ranks: no single one has them.
+    Ranks,
 }
 
 /// Whether a counter's name says that it is a clock's.
@@ -97,7 +99,7 @@ pub(super) fn is_clock(name: &str) -> bool {
 
 impl Need {
     /// Every need, in the order of lists.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::GpuWork,
         Self::RuntimeCalls,
         Self::Operators,
@@ -110,6 +112,7 @@ impl Need {
         Self::Collectives,
         Self::ClockCounters,
         Self::GpuModel,
+        Self::Ranks,
     ];
 
     /// Stable text name.
@@ -127,6 +130,7 @@ impl Need {
             Self::Collectives => "collectives",
             Self::ClockCounters => "clock_counters",
             Self::GpuModel => "gpu_model",
+            Self::Ranks => "ranks",
         }
     }
 
@@ -152,6 +156,7 @@ impl Need {
             Self::Collectives => "no collectives",
             Self::ClockCounters => "no counters of the GPU's clocks",
             Self::GpuModel => "no description of its GPUs",
+            Self::Ranks => "one rank only (give the folder with the traces of all)",
         }
     }
 
@@ -165,6 +170,7 @@ impl Need {
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
             Self::Step => !trace.steps.is_empty(),
             Self::Steps => trace.steps.len() >= 2,
+            Self::Ranks => false,
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),
             Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),

@@ -47,6 +47,14 @@ pub fn findings_table(found: &Findings) -> Table {
         .text("edits", rows.iter().map(|f| f.edits.join("; ")))
         .text("advice", rows.iter().map(|f| f.rule.advice.clone()))
         .text("cost", rows.iter().map(|f| f.rule.cost.clone()));
+    if !found.ranks.is_empty() {
+        let numbers = |f: &Finding| f.ranks.iter().map(|of| of.rank.to_string()).collect::<Vec<_>>().join(" ");
+        let least = |f: &Finding| f.ranks.iter().filter_map(|of| of.gain_ns).min();
+        table = table
+            .text("ranks", rows.iter().map(numbers))
+            .i64("rank", Unit::None, rows.iter().map(Finding::told_of))
+            .i64("gain_least_ns", Unit::Ns, rows.iter().map(least));
+    }
     table.notes.extend(found.notes.iter().cloned());
     let missing = |u: &Unchecked| format!("{} was not checked: {}", u.rule.code, u.reason.sentence());
     table.notes.extend(found.unchecked.iter().map(missing));

@@ -9,6 +9,7 @@ pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of
 
 Examples:
   stackline findings trace.json.gz
+  stackline findings ranks/
   stackline findings trace.json.gz --top 3 --set SL001.share=40
   stackline findings trace.json.gz --rules my_rules.py
   stackline findings trace.json.gz --as sarif -o findings.sarif

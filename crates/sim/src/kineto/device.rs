@@ -130,6 +130,22 @@ impl Printer<'_> {
         self.json.flow("ac2g", Flow::End(u64::from(correlation)), (0, stream), start);
     }
 
+    /// The counter of the clock: its value at the start, and the one from some operation on.
+    pub(super) fn clock(&mut self) {
+        let Some((first, values)) = self.program.clock else { return };
+        let activities = self.outcome.activities.iter().zip(&self.view.times);
+        let is_slow = |op: usize| op >= first && self.program.ops[op].work == Work::Kernel;
+        let slow = activities.filter(|(activity, _)| is_slow(activity.op)).map(|(_, &(start, _))| start).min();
+        for (at, value) in [Some(0), slow].into_iter().zip(values) {
+            let Some(at) = at else { continue };
+            let stamp = self.json.stamp(at);
+            self.json.record(format_args!(
+                "\"ph\": \"C\", \"name\": \"GPU 0 SM clock (MHz)\", \"pid\": 0, \"tid\": 0,\n    \"ts\": {stamp}, \
+                 \"args\": {{\"value\": {value}}}"
+            ));
+        }
+    }
+
     pub(super) fn syncs(&mut self) {
         if self.view.hidden_syncs {
             return;

@@ -66,6 +66,7 @@ pub(crate) fn write(program: &Program, outcome: &Outcome, view: &View) -> String
     printer.activities();
     printer.syncs();
     printer.marks();
+    printer.clock();
     printer.metadata();
     printer.json.finish("simulated.json", BASE_NS)
 }

@@ -5,7 +5,7 @@ use super::kernels::without;
 use super::planter::{At, Planter};
 use crate::Profile;
 use crate::program::build::{Builder, COMPUTE};
-use crate::program::{Step, Target, Work, extras};
+use crate::program::{self, Span, Step, Target, Work, extras};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind::gone("item() in the step", "SL004", item),
@@ -19,6 +19,9 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::gone("one slow step", "SL031", slow_step).also(&["SL005"]).shape(more_steps),
     Kind::assumed("Python code that all wait for", "SL005", slow_code).least(6.0),
     Kind::gone("cudaMalloc in each step", "SL024", allocate).also(&["SL005"]),
+    Kind::assumed("a loop of small operators", "SL038", small_operators).also(&["SL005", "SL012"]),
+    Kind::gone("a wait for another thread", "SL039", wait_for_others).also(&["SL005"]),
+    Kind::measured("pauses of the profiler", "SL033", profiler_pauses).also(&["SL005"]),
 ];
 
 /// Eight to twelve.
@@ -209,6 +212,50 @@ fn allocate(p: &mut Planter<'_>) {
         let mut repaired = planted.clone();
         repaired.retain(|step| !matches!(step, Step::Call { .. } | Step::Sync { .. }));
         (planted, repaired)
+    });
+}
+
+/// A loop in each step that calls one operator of the CPU at least 60 times: 0.5 to 1.5 times the step. Repaired, one call is
+/// left.
+fn small_operators(p: &mut Planter<'_>) {
+    let ns = p.part(50, 150);
+    let calls = (ns / 9_000).max(60);
+    let each = ns / calls;
+    p.both(At::Forward, 1, |p| {
+        let mut body = |calls: i64| {
+            p.write(|b| {
+                b.python("model.py(71): normalize_rows", |b| {
+                    for _ in 0..calls {
+                        b.around(each / 3, 10);
+                        b.op("aten::add", |b| b.around(each / 2, 10));
+                    }
+                });
+            })
+        };
+        (body(calls), body(1))
+    });
+}
+
+/// A function in each step waits for another thread or process: 0.4 to 1.5 times the step.
+fn wait_for_others(p: &mut Planter<'_>) {
+    const FRAMES: &[&str] = &[
+        "concurrent/futures/_base.py(428): result",
+        "threading.py(1115): join",
+        "multiprocessing/connection.py(246): recv",
+        "<built-in function sleep>",
+    ];
+    let frame = FRAMES[p.b.rng.below(FRAMES.len())];
+    let ns = p.part(40, 150);
+    p.gone(At::End, 1, |b| {
+        b.python("train.py(77): save", |b| b.python(frame, |b| b.around(ns, 5)));
+    });
+}
+
+/// The profiler stops the program in each step to write down what it has: 0.6 to 1.5 times the step.
+fn profiler_pauses(p: &mut Planter<'_>) {
+    let ns = p.part(60, 150);
+    p.gone(At::End, 1, |b| {
+        b.span(Span::new(program::Kind::Overhead, "Activity Buffer Request"), (1, 9), (1, 9), |b| b.around(ns, 5));
     });
 }
 

@@ -4,7 +4,7 @@ use super::Kind;
 use super::planter::{At, Planter};
 use crate::Profile;
 use crate::program::build::Builder;
-use crate::program::{Sequence, Step};
+use crate::program::{Sequence, Step, Work};
 
 pub(super) const KINDS: &[Kind] = &[
     Kind::gone("layout conversions", "SL003", layout),
@@ -16,6 +16,7 @@ pub(super) const KINDS: &[Kind] = &[
     Kind::assumed("no tensor cores", "SL018", products),
     Kind::gone("kernels that take far longer once", "SL032", outliers).also(&["SL031"]),
     Kind::assumed("blocks that do not fill warps", "SL035", blocks),
+    Kind::gone("a clock that goes down", "SL034", low_clock).also(&["SL031", "SL032"]).shape(super::host::more_steps),
 ];
 
 fn with_backward(profile: &mut Profile) {
@@ -48,6 +49,22 @@ fn layout(p: &mut Planter<'_>) {
         let repaired = p.write(|b| convolution(b, false));
         (planted, repaired)
     });
+}
+
+/// Behind the first three steps or more the clock is 12 to 35 % lower, and kernels take longer by as much.
+fn low_clock(p: &mut Planter<'_>) {
+    const MHZ: i64 = 1_410;
+    let low = MHZ * p.b.rng.between(65, 88) / 100;
+    let pass = 3 + p.b.rng.below(p.passes() - 6);
+    let Some(first) = p.first_op(pass) else { return };
+    p.b.program.clock = Some((first, [MHZ, low]));
+    for op in first..p.b.program.ops.len() {
+        let ns = p.b.program.ops[op].duration;
+        if p.b.program.ops[op].work == Work::Kernel {
+            p.b.program.ops[op].duration = ns * MHZ / low;
+            p.mend(op, ns);
+        }
+    }
 }
 
 /// A pair of an operator and a node of the backward pass in each step; `write` writes one of them and gives the operations

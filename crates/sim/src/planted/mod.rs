@@ -35,6 +35,8 @@ pub struct Kind {
     pub also: &'static [&'static str],
     /// Whether the repair is what the finding assumes, rather than work that is gone.
     pub is_assumed: bool,
+    /// Whether the finding says what it gains: one about the measurement does not.
+    pub is_gain: bool,
     /// What it costs at least, in percent of the step: what costs less is none, or not yet worth a word.
     least: f64,
     /// What the program around it needs.
@@ -51,12 +53,17 @@ impl std::fmt::Debug for Kind {
 impl Kind {
     /// A problem whose repair takes work away.
     const fn gone(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
-        Self { name, code, also: &[], is_assumed: false, least: LEAST_PERCENT, shape: |_| {}, plant }
+        Self { name, code, also: &[], is_assumed: false, is_gain: true, least: LEAST_PERCENT, shape: |_| {}, plant }
     }
 
     /// A problem whose repair leaves as much as the finding assumes.
     const fn assumed(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
         Self { is_assumed: true, ..Self::gone(name, code, plant) }
+    }
+
+    /// A problem of the measurement: nothing is gained but better numbers.
+    const fn measured(name: &'static str, code: &'static str, plant: fn(&mut Planter<'_>)) -> Self {
+        Self { is_gain: false, ..Self::gone(name, code, plant) }
     }
 
     const fn also(self, also: &'static [&'static str]) -> Self {

@@ -63,6 +63,16 @@ impl<'a> Planter<'a> {
         self.slots.start.len()
     }
 
+    /// The first operation of the GPU that a step asks for on the main thread; none if it asks for none.
+    pub(super) fn first_op(&self, pass: usize) -> Option<usize> {
+        let from = *self.slots.start.get(pass)?;
+        super::base::main(&self.b.program).iter().skip(from).find_map(|step| match step {
+            Step::Launch { ops, .. } => Some(ops.start),
+            Step::Blocking { op, .. } => Some(*op),
+            _ => None,
+        })
+    }
+
     /// A part of the step's length, in percent of it, in ns.
     pub(super) fn part(&mut self, low: i64, high: i64) -> i64 {
         self.step_ns * self.b.rng.between(low, high) / 100

@@ -48,6 +48,7 @@ impl<'a> Builder<'a> {
             loader: None,
             queue_limit: profile.queue_limit,
             dependent_launch: profile.dependent_launch,
+            clock: None,
         };
         Self {
             rng: Rng::new(seed),

@@ -274,6 +274,8 @@ pub(crate) struct Program {
     pub(crate) queue_limit: usize,
     /// Whether the device may overlap dependent kernels.
     pub(crate) dependent_launch: bool,
+    /// A counter of the device's clock, in MHz: before the first of some operation and those behind it, and from then on.
+    pub(crate) clock: Option<(usize, [i64; 2])>,
 }
 
 impl Program {

@@ -110,6 +110,9 @@ impl Score {
         let (found, alarms, inside) = (self.found_percent(), self.alarmed_percent(), self.inside_percent());
         let (programs, which, gain) = (self.programs, self.alarms(), at(&mut self.gains, 50));
         let (half, most, width) = (self.error(50), self.error(95), self.width(50));
+        if self.errors.is_empty() {
+            return format!("| {name} | {code} | none | {programs} | {found:.1} | {alarms:.1}{which} | | | | | |\n");
+        }
         format!(
             "| {name} | {code} | {repair} | {programs} | {found:.1} | {alarms:.1}{which} | {gain:.1} | {half:.2} | {most:.1} | \
              {inside:.1} | {width:.1} |\n"
@@ -175,6 +178,9 @@ pub fn try_kind(kind: &Kind, seed: u64, score: &mut Score) {
         return show(seed, kind.name, &findings, None);
     };
     score.found += 1;
+    if !kind.is_gain {
+        return assert_eq!(finding.gain, None, "{kind:?}: seed {seed}");
+    }
     let truth = truth(planted, &findings, finding).unwrap();
     let gain = finding.gain.unwrap();
     let is_inside = (gain.low_ns..=gain.high_ns).contains(&truth);

@@ -1,5 +1,6 @@
 //! Rules: one file each, registered by one line here.
 
+mod all_reduce_of_shards;
 mod backward_slower;
 mod block_size;
 mod collective_not_overlapped;
@@ -20,6 +21,7 @@ mod launch_bound;
 mod layout_conversion;
 mod logging_in_step;
 mod many_small_kernels;
+mod needless_gradient_sync;
 mod no_tensor_cores;
 mod operators_in_loops;
 mod pageable_copies;
@@ -31,11 +33,14 @@ mod slow_conversion;
 mod small_uploads;
 mod stalled_kernels;
 mod steady_allocations;
+mod straggler;
 mod throttling;
 mod unfused_attention;
 mod unfused_loss;
 mod unfused_optimizer;
 mod unstable_steps;
+
+pub(super) use straggler::{are_alike, find as find_straggler};
 
 use super::rule::Rule;
 
@@ -60,7 +65,9 @@ pub const ALL: &[Rule] = &[
     copy_chains::RULE,
     no_tensor_cores::RULE,
     collective_not_overlapped::RULE,
+    all_reduce_of_shards::RULE,
     find_unused_parameters::RULE,
+    needless_gradient_sync::RULE,
     collective_waits::RULE,
     steady_allocations::RULE,
     garbage_collection::RULE,
@@ -77,6 +84,7 @@ pub const ALL: &[Rule] = &[
     slow_conversion::RULE,
     operators_in_loops::RULE,
     host_waits::RULE,
+    straggler::RULE,
 ];
 
 /// The rule of a code or name.

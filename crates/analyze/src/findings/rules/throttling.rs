@@ -80,11 +80,16 @@ fn draft(subject: &Subject<'_>, name: &str, series: &Series) -> Option<Draft> {
         of[usize::from(is_low(event))].push(event);
     }
     let low: Vec<EventId> = kernels.values().flat_map(|[_, low]| low).copied().collect();
-    let slower = slower(subject, kernels.values())?;
+    let (slower, doubt) = slower(subject, kernels.values())?;
     if slower < 1.0 + subject.setting("slower") / 100.0 {
         return None;
     }
-    let edit = subject.edit(Action::Scale(1.0 / slower), format!("kernel:* while {name} is low"), &low)?;
+    let faster = |times: f64| {
+        let edit = subject.edit(Action::Scale(1.0 / times), format!("kernel:* while {name} is low"), &low);
+        edit.map(|edit| vec![edit])
+    };
+    let bounds = [slower - doubt, slower + doubt].map(|times| faster(times.max(1.0)));
+    let worth = Worth::Range(faster(slower)?, bounds.into_iter().flatten().collect());
     let percent = 100.0 * (slower - 1.0);
     Some(Draft {
         title: format!(
@@ -98,16 +103,29 @@ fn draft(subject: &Subject<'_>, name: &str, series: &Series) -> Option<Draft> {
         events: low,
         support: Support::Inferred,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
+        worth,
     })
 }
 
-/// How many times as long the same kernels take while the clock is low; none if none ran at both clocks.
-fn slower<'k>(subject: &Subject<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<f64> {
-    let (mut is, mut would_be) = (0.0, 0.0);
-    for [high, low] in kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS) {
-        is += subject.total(low) as f64;
-        would_be += subject.total(high) as f64 / high.len() as f64 * low.len() as f64;
+/// The mean over kernels is this many standard errors from the truth at most, nearly always,
+const STANDARD_ERRORS: f64 = 3.0;
+/// and never told closer than this part of it: kernels about the moment of the change count to one side.
+const LEAST_DOUBT: f64 = 0.03;
+
+/// How many times as long the same kernels take while the clock is low, and by how much that may be wrong, told from how
+/// different kernels differ in it; none if none ran at both clocks.
+fn slower<'k>(subject: &Subject<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<(f64, f64)> {
+    let mean = |of: &[EventId]| subject.total(of) as f64 / of.len() as f64;
+    let both = kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS);
+    // Of each kernel what all of its runs would take, and what they take.
+    let times: Vec<(f64, f64)> =
+        both.map(|[high, low]| (mean(high) * low.len() as f64, subject.total(low) as f64)).collect();
+    let (would_be, is) = times.iter().fold((0.0, 0.0), |(a, b), (would_be, is)| (a + would_be, b + is));
+    if would_be <= 0.0 {
+        return None;
     }
-    (would_be > 0.0).then(|| is / would_be)
+    let slower = is / would_be;
+    let squares: f64 = times.iter().map(|(would_be, is)| (is - slower * would_be).powi(2)).sum();
+    let doubt = STANDARD_ERRORS * squares.sqrt() / would_be;
+    Some((slower, doubt.max(LEAST_DOUBT * (slower - 1.0))))
 }

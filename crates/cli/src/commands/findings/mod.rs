@@ -3,10 +3,10 @@
 mod baseline;
 mod conditions;
 mod own;
+mod ranks;
 mod suppress;
 mod worker;
 
-use super::critical_path::{one_trace, refuse};
 use crate::args::{Common, Document, FindingsArgs, Format};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
@@ -16,8 +16,9 @@ use baseline::Baseline;
 use conditions::Condition;
 use own::OwnRules;
 use serde_json::{Value, json};
+use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
+use stackline_analyze::findings::{self, Finding, Findings, Options, RankTimes, Reason, Settings, Unchecked};
 use stackline_model::Table;
 use stackline_present::findings::{Change, Shown, junit, markdown, sarif, text};
 use suppress::Suppressions;
@@ -41,16 +42,17 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let own = OwnRules::start(args, common)?;
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
     let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), rules)?;
-    let session = Session::open(&args.inputs.inputs, common)?;
-    if session.set.traces.len() > 1 {
-        let ranks = session.ranks();
-        return Err(wrong_use(format!("findings are those of one rank; choose one with --rank ({ranks})")));
-    }
-    let trace = one_trace(&session)?;
-    let options = Options { scope: session.scope, settings, least_percent: args.min_gain, threads: common.threads };
-    let others = own.map(OwnRules::finish).transpose()?.unwrap_or_default();
     let keep = |finding: &Finding| suppressions.of(finding).is_none();
-    let found = findings::find_with(trace, &options, &others, &keep).map_err(refuse)?;
+    let options = Options {
+        scope: common.steps.map_or_else(Scope::default, |steps| Scope { steps: Some((steps.first, steps.last)) }),
+        settings,
+        least_percent: args.min_gain,
+        threads: common.threads,
+    };
+    let (session, found) = match common.rank {
+        Some(_) => ranks::of_one(args, common, (&options, own), &keep)?,
+        None => ranks::of_all(args, common, (&options, own), &keep)?,
+    };
     let by = |finding| Some((finding, suppressions.of(finding)?));
     let suppressed: Vec<(&Finding, String)> = found.ignored.iter().filter_map(by).collect();
     let (listed, gone) = compared(found.findings.iter().collect(), baseline.as_ref());
@@ -148,6 +150,7 @@ fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table>
 
 fn extra(view: &Shown<'_>, held: &[String]) -> Vec<(&'static str, Value)> {
     let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
+    let rank = |of: &RankTimes| json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": of.alone_ns});
     let ignored: Vec<Value> = view
         .suppressed
         .iter()
@@ -157,6 +160,7 @@ fn extra(view: &Shown<'_>, held: &[String]) -> Vec<(&'static str, Value)> {
         ("step_ns", json!(view.found.step_ns)),
         ("steps", json!(view.found.steps)),
         ("together", json!(view.found.together.as_ref().map(gain))),
+        ("ranks", json!(view.found.ranks.iter().map(rank).collect::<Vec<_>>())),
         ("left_out", json!(view.found.small)),
         ("ignored", json!(ignored)),
         ("gone", json!(view.gone)),

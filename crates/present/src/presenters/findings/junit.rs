@@ -1,6 +1,6 @@
 //! Findings as a JUnit report, which build servers show as failed tests.
 
-use super::{Shown, gain, place};
+use super::{Shown, gain, on_ranks, place};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 use stackline_analyze::findings::{Finding, Reason, Unchecked, evidence};
@@ -72,7 +72,8 @@ fn failure(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, found: &[&Finding]) 
     let message = clean(&found.iter().map(|f| f.title.as_str()).collect::<Vec<_>>().join("; "));
     let line = |f: &&Finding| {
         let gain = gain(shown.found, f).map_or_else(String::new, |gain| format!(": gains {gain}"));
-        format!("{}{gain}\n{}\n{}\n{}\n", place(f), f.title, evidence(f), f.rule.advice)
+        let on = on_ranks(shown.found, f).map_or_else(String::new, |on| format!(" ({on})"));
+        format!("{}{gain}{on}\n{}\n{}\n{}\n", place(f), f.title, evidence(f), f.rule.advice)
     };
     let text = clean(&found.iter().map(line).collect::<Vec<_>>().join("\n"));
     let failure = writer.create_element("failure").with_attribute(("message", message.as_str()));

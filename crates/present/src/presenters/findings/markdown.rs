@@ -1,6 +1,6 @@
 //! Findings as Markdown, for a pull request.
 
-use super::{Change, Shown, gain, length, place, together};
+use super::{Change, Shown, gain, length, on_ranks, place, together};
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::findings::{Finding, Reason, evidence};
@@ -45,7 +45,9 @@ fn row(shown: &Shown<'_>, finding: &Finding, change: Option<Change>) -> String {
         _ => String::new(),
     };
     let gain = gain(shown.found, finding).unwrap_or_else(|| "-".to_owned());
-    format!("| {gain} | {} | {change}{} {} |\n", code(&place(finding)), finding.rule.code, escaped(&finding.title))
+    let on = on_ranks(shown.found, finding).map_or_else(String::new, |on| format!(" ({on})"));
+    let title = escaped(&finding.title);
+    format!("| {gain} | {} | {change}{} {title}{on} |\n", code(&place(finding)), finding.rule.code)
 }
 
 fn details(finding: &Finding) -> String {

@@ -11,7 +11,7 @@ pub use sarif::sarif;
 pub use text::text;
 
 use super::human::{self, signed_duration as signed};
-use stackline_analyze::findings::{Finding, Findings};
+use stackline_analyze::findings::{Finding, Findings, ranges};
 use stackline_model::names::MODULE_PREFIX;
 
 /// What is shown of findings.
@@ -73,11 +73,33 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
 
 /// How long what was looked at takes.
 fn length(found: &Findings) -> String {
+    let slowest = found.ranks.iter().max_by_key(|of| (of.step_ns, std::cmp::Reverse(of.rank)));
+    if let Some(slowest) = slowest {
+        let (ranks, ns) = (found.ranks.len(), human::duration(found.step_ns));
+        let what = if found.steps > 0 { "a step" } else { "the trace" };
+        return format!("{ranks} ranks, of which rank {} is slowest: {what} takes {ns}", slowest.rank);
+    }
     match found.steps {
         0 => format!("the trace takes {}", human::duration(found.step_ns)),
         1 => format!("its step takes {}", human::duration(found.step_ns)),
         n => format!("a step takes {} (mean of {n})", human::duration(found.step_ns)),
     }
+}
+
+/// Of several ranks those that have a finding: `on ranks 0-3, least on rank 2 (1.2 %), told of rank 0`; nothing of one trace.
+fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
+    let told = finding.told_of()?;
+    let ranks: Vec<i64> = finding.ranks.iter().map(|of| of.rank).collect();
+    let on =
+        if ranks.len() == found.ranks.len() { "on all ranks".to_owned() } else { format!("on {}", ranges(&ranks)) };
+    let least = finding.ranks.iter().filter_map(|of| Some((of.gain_ns?, of.rank))).min();
+    Some(match least {
+        _ if ranks.len() == 1 => on,
+        Some((ns, rank)) if rank != told => {
+            format!("{on}, most on rank {told} as told here, least on rank {rank} ({})", percent(found, ns))
+        }
+        _ => format!("{on}, as told of rank {told}"),
+    })
 }
 
 /// What all gain together, in a sentence; nothing for none.

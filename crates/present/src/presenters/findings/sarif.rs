@@ -1,6 +1,7 @@
 //! Findings as SARIF 2.1.0, which editors and code hosts show at their lines.
 
-use super::{Change, Shown, gain};
+use super::{Change, Shown, gain, on_ranks};
+use crate::presenters::human::capital;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
 use std::sync::Arc;
@@ -71,6 +72,12 @@ fn result(shown: &Shown<'_>, finding: &Finding, change: Option<Change>, suppress
             "confidence": finding.confidence.name(),
         },
     });
+    if let Some(on) = on_ranks(shown.found, finding) {
+        let text = format!("{}.{gain} {} {}", finding.title, capital(&format!("{on}.")), finding.rule.advice);
+        result["message"]["text"] = json!(text.trim_end());
+        let gains = finding.ranks.iter().map(|of| json!({"rank": of.rank, "gainNs": of.gain_ns}));
+        result["properties"]["ranks"] = gains.collect();
+    }
     if let Some(change) = change {
         result["baselineState"] = json!(match change {
             Change::New => "new",

@@ -1,7 +1,7 @@
 //! Findings for a terminal: the place first.
 
-use super::{Change, Shown, gain, length, place, together};
-use crate::presenters::human::signed_duration as signed;
+use super::{Change, Shown, gain, length, on_ranks, place, together};
+use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::findings::{Finding, HOPE, REPLAY, Reason, STATED, Unchecked, evidence};
 
@@ -50,6 +50,9 @@ fn one(
         _ => String::new(),
     };
     line(&format!("{code}{change}: {}", finding.title));
+    if let Some(on) = on_ranks(shown.found, finding) {
+        line(&capital(&on));
+    }
     if !finding.rule.advice.is_empty() {
         line(&format!("Do: {}", finding.rule.advice));
     }

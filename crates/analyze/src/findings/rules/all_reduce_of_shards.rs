@@ -1,0 +1,137 @@
+//! SL020: gradients are all-reduced, though each rank keeps a part of them.
+
+use crate::critical_path::exact::what_if::{Action, Edit};
+use crate::findings::collectives::Collective;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, StrId};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL020",
+    name: "all-reduce-of-shards",
+    area: Area::Communication,
+    about: "AllReduce where ReduceScatter does: each rank uses a part of the sum, and what follows is gathered again",
+    why: "In a ring AllReduce moves every element twice, ReduceScatter once. With a sharded optimizer each rank updates its part \
+          of the parameters only, and they are gathered (or broadcast) afterwards: the other parts of the sum are thrown away.",
+    advice: "Let gradients be scattered: FSDP (fully_shard) in place of DDP with a sharded optimizer; \"reduce_scatter\": true in \
+             DeepSpeed's zero_optimization; dist.reduce_scatter_tensor in code of your own.",
+    example: (
+        "dist.all_reduce(grads)\npart = grads.chunk(world)[rank]\nstep(part)\ndist.all_gather_into_tensor(params, part)",
+        "part = grads.new_empty(grads.numel() // world)\ndist.reduce_scatter_tensor(part, grads)\nstep(part)\n\
+         dist.all_gather_into_tensor(params, part)",
+    ),
+    cost: "a few lines, and padding to a multiple of the number of ranks; the norm of all gradients is one more small AllReduce",
+    wrong_when: "Something else needs all of the sum on each rank. That parameters are gathered is told from their number: as many \
+                 elements as are reduced. The gain is a replay with the cost of a ring: each AllReduce takes half as long, \
+                 without what it waits for other ranks (what it takes longer than the median of its size). The lower bound is \
+                 that of 40 % less; on eight GPUs 44 % were measured (CTDA-CPA). Collectives that switches compute (NVLS, SHARP) are left alone.",
+    source: "CTDA-CPA 4.4, DeepSpeed ZeRO-2 on eight GPUs",
+    needs: &[Need::GpuWork, Need::Collectives],
+    settings: &[
+        Setting {
+            name: "match",
+            default: 10.0,
+            range: (0.0, 50.0),
+            about: "by how much elements that are gathered may differ from those that are reduced, in percent",
+        },
+        Setting {
+            name: "elements",
+            default: 65536.0,
+            range: (1.0, 1e12),
+            about: "least elements of a collective that counts",
+        },
+    ],
+    check,
+};
+
+/// What is left of a ring's AllReduce: by the model, and at most.
+const LEFT: f64 = 0.5;
+const LEFT_AT_MOST: f64 = 0.6;
+
+/// Frames of code that shards the optimizer and reduces gradients itself.
+const SHARDED: &[&str] = &["deepspeed/runtime/zero/stage_1_and_2.py(", "deepspeed/runtime/zero/stage2.py("];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let mut by_group: BTreeMap<Option<StrId>, Vec<Collective>> = BTreeMap::new();
+    for collective in subject.collectives() {
+        if collective.elements.is_some_and(|count| count as f64 >= subject.setting("elements")) {
+            by_group.entry(collective.group).or_default().push(collective);
+        }
+    }
+    by_group.into_values().filter_map(|of| of_group(subject, &of)).collect()
+}
+
+fn of_group(subject: &Subject<'_>, of: &[Collective]) -> Option<Draft> {
+    let elements = |of: &[Collective]| of.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
+    let is_gather = |c: &&Collective| matches!(c.family, "all_gather" | "broadcast");
+    let gathers: Vec<Collective> = of.iter().filter(is_gather).copied().collect();
+    let is_ring = |c: &&Collective| {
+        let name = subject.trace().name(c.event);
+        c.family == "all_reduce" && !["NVLS", "COLLNET"].iter().any(|algorithm| name.contains(algorithm))
+    };
+    let reduces: Vec<Collective> = of.iter().filter(is_ring).copied().collect();
+    let (reduced, gathered) = (elements(&reduces), elements(&gathers));
+    let is_same = (reduced - gathered).abs() as f64 <= reduced as f64 * subject.setting("match") / 100.0;
+    if reduced > 0 && is_same {
+        return draft(subject, &reduces, gathered, Support::Inferred);
+    }
+    let of_shards: Vec<Collective> = reduces.into_iter().filter(|c| is_of_shards(subject, c.event)).collect();
+    draft(subject, &of_shards, gathered, Support::Exact)
+}
+
+/// Whether code that keeps a part of the sum asked for it.
+fn is_of_shards(subject: &Subject<'_>, event: EventId) -> bool {
+    let trace = subject.trace();
+    let is_sharded = |name: &str| SHARDED.iter().any(|part| name.contains(part));
+    subject.stack(event).any(|e| {
+        is_sharded(trace.name(e)) || subject.stack_frames(e).iter().any(|&frame| is_sharded(trace.strings.get(frame)))
+    })
+}
+
+fn draft(subject: &Subject<'_>, reduces: &[Collective], gathered: i64, support: Support) -> Option<Draft> {
+    let mut by_size: BTreeMap<i64, Vec<EventId>> = BTreeMap::new();
+    for reduce in reduces {
+        by_size.entry(reduce.elements?).or_default().push(reduce.event);
+    }
+    // What one takes longer than it usually does for its size, it waits for other ranks, as ReduceScatter would.
+    let median = |lengths: &[i64]| lengths[lengths.len() / 2];
+    let likely = edits(subject, &by_size, (LEFT, median))?;
+    let least = edits(subject, &by_size, (LEFT_AT_MOST, |lengths| lengths[0]))?;
+    let most = edits(subject, &by_size, (LEFT, |lengths| lengths[lengths.len() - 1]))?;
+    let events: Vec<EventId> = reduces.iter().map(|reduce| reduce.event).collect();
+    let elements = reduces.iter().filter_map(|c| c.elements).fold(0, i64::saturating_add);
+    let (place, _) = subject.by_place(&events).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+    let calls = events.len().div_ceil(subject.steps().max(1));
+    Some(Draft {
+        title: format!("{calls} AllReduces a step where each rank keeps a part: ReduceScatter moves half as much"),
+        place,
+        facts: vec![
+            Fact::count("AllReduces", events.len()),
+            Fact::count("elements reduced, a step", subject.per_step(elements) as usize),
+            Fact::count("elements gathered, a step", subject.per_step(gathered) as usize),
+            Fact::time("reducing, a step", subject.per_step(subject.total(&events))),
+        ],
+        events,
+        support,
+        confidence: Confidence::Medium,
+        worth: Worth::Range(likely, vec![least, most]),
+    })
+}
+
+/// So much is left of what AllReduces take without waits, and this is how long they take then, given the lengths of all
+/// of one size, ascending, in ns.
+type Model = (f64, fn(&[i64]) -> i64);
+
+/// AllReduces of each size take what a model leaves of them; none without any.
+fn edits(subject: &Subject<'_>, by_size: &BTreeMap<i64, Vec<EventId>>, (left, usual): Model) -> Option<Vec<Edit>> {
+    let edit = |(size, of): (&i64, &Vec<EventId>)| {
+        let lengths = subject.lengths(of);
+        let usual = usual(&lengths);
+        let without_waits: i64 = lengths.iter().map(|&ns| ns.min(usual)).sum();
+        let factor = 1.0 - (1.0 - left) * without_waits as f64 / subject.total(of).max(1) as f64;
+        let text = format!("collective:AllReduce of {size} elements");
+        subject.edit(Action::Scale((factor * 1e3).round() / 1e3), text, of)
+    };
+    let edits: Option<Vec<Edit>> = by_size.iter().map(edit).collect();
+    edits.filter(|edits| !edits.is_empty())
+}

@@ -1,0 +1,115 @@
+//! SL022: gradients are reduced in each backward pass, though several passes go into one step of the optimizer.
+
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::collectives::Collective;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, StrId};
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL022",
+    name: "needless-gradient-sync",
+    area: Area::Communication,
+    about: "gradients are reduced after each of several backward passes that one step of the optimizer adds up",
+    why: "DistributedDataParallel reduces all gradients in each backward pass. Where they are accumulated, the sum over ranks is \
+          needed once, before the optimizer: each pass before the last one communicates for nothing.",
+    advice: "Run all passes but the last one under model.no_sync(): forward and backward.",
+    example: (
+        "for batch in batches:\n    loss(model(batch)).backward()\noptimizer.step()",
+        "*first, last = batches\nwith model.no_sync():\n    for batch in first:\n        loss(model(batch)).backward()\n\
+         loss(model(last)).backward()\noptimizer.step()",
+    ),
+    cost: "a few lines; gradients of each rank differ until the last pass, so do not look at them before",
+    wrong_when: "Gradients are looked at between the passes, such as their norm for clipping.",
+    source: "field practice; PyTorch's DistributedDataParallel.no_sync",
+    needs: &[Need::GpuWork, Need::Collectives, Need::Operators],
+    settings: &[],
+    check,
+};
+
+/// What DistributedDataParallel writes into the trace.
+const FORWARD: &str = "DistributedDataParallel.forward";
+/// Its hook reduces a bucket once the last gradient of it is there.
+const HOOK: &str = "AccumulateGrad";
+
+/// A reduction of gradients, with the time at which it was launched, in ns.
+type Reduce = (i64, Collective);
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let trace = subject.trace();
+    let start = |event: EventId| trace.events.start[event.index()];
+    let starts = |named: fn(&str) -> bool| {
+        let spans = subject.named(&[EventKind::Annotation], named);
+        let mut starts: Vec<i64> = subject.outermost(&spans).into_iter().map(start).collect();
+        starts.sort_unstable();
+        starts
+    };
+    let passes = starts(|name| name == FORWARD);
+    let updates = starts(|name| name.starts_with("Optimizer.step#"));
+    if passes.len() < 2 || updates.is_empty() {
+        return Vec::new();
+    }
+    let of_gradients =
+        |c: &Collective| c.family == "all_reduce" && subject.stack(c.event).any(|e| trace.name(e).contains(HOOK));
+    let launched = |c: Collective| (subject.stack(c.event).next().map_or(0, start), c);
+    let mut reduces: Vec<Reduce> = subject.collectives().into_iter().filter(of_gradients).map(launched).collect();
+    reduces.sort_by_key(|&(at, reduce)| (at, reduce.event));
+    let (mut rounds, mut needless) = (Vec::new(), Vec::new());
+    let mut from = i64::MIN;
+    for update in updates {
+        let passes = between(&passes, from, update, |&at| at);
+        if let Some(found) = needless_of(subject, passes, between(&reduces, from, update, |&(at, _)| at)) {
+            rounds.push(passes.len());
+            needless.extend(found);
+        }
+        from = update;
+    }
+    draft(subject, &rounds, needless).into_iter().collect()
+}
+
+/// Those of a list in time order that lie from one time to another.
+fn between<T>(list: &[T], from: i64, to: i64, at: impl Fn(&T) -> i64) -> &[T] {
+    let first = list.partition_point(|one| at(one) < from);
+    let last = list.partition_point(|one| at(one) < to);
+    &list[first..last.max(first)]
+}
+
+/// The reductions of all passes but the last one, if each pass reduces the same; none otherwise.
+fn needless_of(subject: &Subject<'_>, passes: &[i64], reduces: &[Reduce]) -> Option<Vec<EventId>> {
+    let (&last, before) = passes.split_last().filter(|(_, before)| !before.is_empty())?;
+    let name = |c: &Collective| subject.trace().events.name[c.event.index()];
+    let what = |reduces: &[Reduce]| {
+        let mut what: Vec<(StrId, Option<i64>)> = reduces.iter().map(|(_, c)| (name(c), c.elements)).collect();
+        what.sort_unstable();
+        what
+    };
+    let kept = what(between(reduces, last, i64::MAX, |&(at, _)| at));
+    let of_pass = |(i, &from): (usize, &i64)| between(reduces, from, passes[i + 1], |&(at, _)| at);
+    let each: Vec<&[Reduce]> = before.iter().enumerate().map(of_pass).collect();
+    let is_same = !kept.is_empty() && each.iter().all(|of| what(of) == kept);
+    is_same.then(|| each.into_iter().flatten().map(|(_, reduce)| reduce.event).collect())
+}
+
+fn draft(subject: &Subject<'_>, rounds: &[usize], needless: Vec<EventId>) -> Option<Draft> {
+    let trace = subject.trace();
+    let is_asked = |e: &EventId| trace.kind(*e) == EventKind::Operator && trace.name(*e).contains("allreduce");
+    let asking = needless.iter().filter_map(|&event| subject.stack(event).filter(is_asked).last());
+    let mut gone: Vec<EventId> = asking.chain(needless.iter().copied()).collect();
+    gone.sort_unstable();
+    gone.dedup();
+    let edit = subject.edit(Action::Remove, "collective:gradients of all passes but the last", &gone)?;
+    let most = rounds.iter().max()?;
+    let (place, _) = subject.by_place(&needless).into_iter().max_by_key(|(_, of)| subject.total(of))?;
+    Some(Draft {
+        title: format!("gradients are reduced in each of {most} backward passes before a step of the optimizer"),
+        place,
+        facts: vec![
+            Fact::count("steps of the optimizer", rounds.len()),
+            Fact::count("needless AllReduces", needless.len()),
+            Fact::time("of these, a step", subject.per_step(subject.total(&needless))),
+        ],
+        events: needless,
+        support: Support::Exact,
+        confidence: Confidence::High,
+        worth: Worth::Edits(vec![edit]),
+    })
+}

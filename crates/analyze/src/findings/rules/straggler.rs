@@ -1,0 +1,83 @@
+//! SL040: one rank comes last to collectives, and all others wait for it.
+
+use crate::critical_path::exact::what_if::Gain;
+use crate::findings::{
+    Area, Confidence, Fact, Finding, Need, OfRank, Place, RankTimes, Rule, Setting, Settings, Subject, Support,
+};
+use stackline_model::Unit;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL040",
+    name: "straggler",
+    area: Area::Communication,
+    about: "one rank comes last to the collectives, and all others wait for it",
+    why: "A collective ends when the last rank has come: the slowest rank sets the pace of all. It is the one that waits least \
+          itself.",
+    advice: "Look at what else is found on that rank alone, and compare it with another one (`stackline diff`): more data or longer \
+             sequences, a slower or hotter GPU, a busier host, work that rank 0 does for all.",
+    example: ("if rank == 0:\n    log(model)  # in each step", "if rank == 0 and step % 100 == 0:\n    log(model)"),
+    cost: "depends on why it comes late",
+    wrong_when: "Ranks have different work by design, as in pipelines. Times are told by how long each rank's collectives run with \
+                 nothing beside them: no clocks are compared. Ranks whose steps differ in length by more than a quarter are not \
+                 compared. The gain is a model: what the rank that waits next to least waits more than the last one.",
+    source: "field practice; HTA's and XProf's straggler analyses",
+    needs: &[Need::Ranks, Need::Collectives],
+    settings: &[Setting {
+        name: "share",
+        default: 2.0,
+        range: (0.0, 100.0),
+        about: "least part of the step that the others wait for the last rank, in percent",
+    }],
+    check,
+};
+
+const MODEL: &str = "what the rank that waits next to least waits more than the last one";
+/// Steps of ranks that train together differ in length by less, in percent.
+const ALIKE: i64 = 25;
+
+/// One rank shows no other.
+fn check(_: &Subject<'_>) -> Vec<crate::findings::Draft> {
+    Vec::new()
+}
+
+/// Whether ranks have steps of about one length, in which they can be compared.
+pub(in crate::findings) fn are_alike(ranks: &[RankTimes]) -> bool {
+    let lengths = || ranks.iter().map(|rank| rank.step_ns);
+    let (longest, shortest) = (lengths().max().unwrap_or(0), lengths().min().unwrap_or(0));
+    (longest - shortest).saturating_mul(100) <= longest.saturating_mul(ALIKE)
+}
+
+/// The rank that comes last, if there is one.
+pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> {
+    let mut by_wait: Vec<&RankTimes> = ranks.iter().collect();
+    by_wait.sort_by_key(|rank| (rank.alone_ns, rank.rank));
+    let (&last, others) = by_wait.split_first().filter(|(_, others)| !others.is_empty())?;
+    let step_ns = ranks.iter().map(|rank| rank.step_ns).max()?;
+    let median = others[others.len() / 2].alone_ns;
+    let waits = |ns: i64| ns - last.alone_ns;
+    let (next, usual, most) = (waits(others[0].alone_ns), waits(median), waits(others[others.len() - 1].alone_ns));
+    let share = 100.0 * next as f64 / step_ns.max(1) as f64;
+    if share < settings.get(&RULE, "share") || next == 0 || !are_alike(ranks) {
+        return None;
+    }
+    let fact = |name: &str, ns: i64| Fact { name: name.to_owned(), value: ns as f64 / 1e3, unit: Unit::Us };
+    Some(Finding {
+        rule: RULE.info(),
+        title: format!("rank {} comes last: the others wait for it {share:.0} % of the step or more", last.rank),
+        place: Place::default(),
+        events: Vec::new(),
+        facts: vec![
+            Fact { name: "ranks".to_owned(), value: ranks.len() as f64, unit: Unit::None },
+            fact("in collectives alone there, a step", last.alone_ns),
+            fact("median of the others", median),
+            fact("most of the others", last.alone_ns + most),
+        ],
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
+        gain: Some(Gain { ns: next, low_ns: 0, high_ns: usual.max(next) }),
+        on_top_ns: None,
+        method: MODEL,
+        edits: Vec::new(),
+        ranks: vec![OfRank { rank: last.rank, gain_ns: Some(next) }],
+    })
+}
