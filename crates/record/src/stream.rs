@@ -124,8 +124,11 @@ impl Stream {
         self.push(&Record::Torch { version: version.to_owned() })
     }
 
-    /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`.
-    pub(crate) fn end(&mut self, monotonic_ns: i64) -> io::Result<()> {
+    /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`, and with which `os._exit`, if by that.
+    pub(crate) fn end(&mut self, monotonic_ns: i64, exit: Option<i32>) -> io::Result<()> {
+        if let Some(code) = exit {
+            self.push(&Record::Exit { code })?;
+        }
         let at_ns = (monotonic_ns - self.head.start_monotonic_ns).max(0).cast_unsigned();
         self.push(&Record::End { at_ns })?;
         self.send()
