@@ -132,8 +132,9 @@ def _put_module(parent, name, child):
                 # No Python code: an interrupt that comes just then would be raised in it, and be lost.
                 forget = _functools.partial(_recorder.forget_module, _modules, id(module))
                 _modules[id(module)] = _weakref.ref(module, forget)
-    except Exception:
+    except (TypeError, ValueError):
         # A name that is no text, a class without weak references: it is called without a name, or with its last one.
+        # All else is what a handler of a signal raised just then: it is the program's.
         pass
 
 
