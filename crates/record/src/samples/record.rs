@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Words of the rings of one thread: samples of half a second and more at the depths that programs have.
 const SAMPLES: usize = 1 << 14;
-const NAMES: usize = 1 << 14;
+const NAMES: usize = 1 << 17;
 /// Words of a sample before its frames.
 const HEAD: usize = 4;
 /// Words of a module, and modules that a sample has at most.
