@@ -108,17 +108,19 @@ def _watch_exit():
     """``os._exit`` runs no ``atexit``: ours has the recording written, and then does what the interpreter's does."""
     global _exit
     if os._exit is posix._exit:
-        _exit = posix._exit
+        ours, _exit = _recorder._exit, posix._exit
         # Under the name of the one that it replaces: as such it is pickled.
-        _recorder._exit.__module__ = "posix"
-        os._exit = posix._exit = _recorder._exit
+        ours.__module__ = "posix"
+        os._exit = posix._exit = ours
 
 
 def _leave_exit():
     """The interpreter's ``os._exit`` is back, wherever nobody replaced ours."""
+    global _exit
     for module in (os, posix):
         if _exit is not None and module._exit is _recorder._exit:
             module._exit = _exit
+    _exit = None
 
 
 def _put_module(parent, name, child):
