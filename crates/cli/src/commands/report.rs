@@ -6,7 +6,7 @@ use crate::args::{Common, Format, ReportArgs};
 use crate::failure::is_closed_pipe;
 use crate::output::{Answer, say};
 use crate::session::Session;
-use crate::view::{number, rows, select, text, top};
+use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use stackline_model::{Table, Unit};
@@ -46,7 +46,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             head.push('\n');
         }
         if common.tables.is_empty() {
-            shown = Some(screenful(&tables));
+            let tables = screenful(&tables);
+            shown = Some(if session.is_of_host_alone() { without_gpu(tables) } else { tables });
         }
     }
     let tables = session.pick(tables)?;
