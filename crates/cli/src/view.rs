@@ -49,8 +49,9 @@ pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
         Values::Str(_) | Values::Bool(_) => false,
     };
     let kept = |table: Table| {
-        let host: Vec<usize> =
-            (0..table.rows()).filter(|&row| text(&table, "measure", row).is_none_or(|name| !is_about_it(name))).collect();
+        let host: Vec<usize> = (0..table.rows())
+            .filter(|&row| text(&table, "measure", row).is_none_or(|name| !is_about_it(name)))
+            .collect();
         let mut table = rows(&table, &host);
         let gone: Vec<Column> = table.columns.extract_if(.., |c| is_about_it(&c.name) && says_nothing(c)).collect();
         table.notes.retain(|note| !note.starts_with("Coverage") && !gone.iter().any(|c| note.starts_with(&c.name)));

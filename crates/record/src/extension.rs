@@ -94,8 +94,7 @@ struct Api {
     number: unsafe extern "C" fn(*mut c_void) -> u64,
 }
 
-type ParseKeywords =
-    unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_char, *const *const c_char, ...) -> c_int;
+type ParseKeywords = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_char, *const *const c_char, ...) -> c_int;
 
 static API: OnceLock<Api> = OnceLock::new();
 

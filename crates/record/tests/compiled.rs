@@ -38,7 +38,8 @@ fn names<'a>(calls: &[(Vec<&'a str>, u64)]) -> Vec<&'a str> {
 fn of_the_program(run: &Path) -> Stream {
     let is_program = |stream: &Stream| {
         let command = stream.process.command.iter();
-        stream.process.role == stackline_recording::Role::Main && !command.clone().any(|part| part.contains("torch/_inductor"))
+        stream.process.role == stackline_recording::Role::Main
+            && !command.clone().any(|part| part.contains("torch/_inductor"))
     };
     let mut streams: Vec<Stream> = streams(run).into_iter().filter(is_program).collect();
     assert_eq!(streams.len(), 1, "{:?}", streams.iter().map(|stream| &stream.process).collect::<Vec<_>>());

@@ -72,7 +72,10 @@ fn what_ends_by_os_exit_is_whole() {
         let is_child = stream.process.role == stackline_recording::Role::Fork;
         assert!(stream.ended && !stream.damaged);
         assert_eq!(called(&stream, "aten::cosh"), if is_child { 0 } else { 7 });
-        assert_eq!(called(&stream, "aten::sinh"), stream.exit.filter(|_| is_child).map_or(0, i32::cast_unsigned).into());
+        assert_eq!(
+            called(&stream, "aten::sinh"),
+            stream.exit.filter(|_| is_child).map_or(0, i32::cast_unsigned).into()
+        );
         assert!(is_child || stream.exit == Some(3), "{:?}", stream.exit);
     }
 }
@@ -83,7 +86,10 @@ fn os_exit_is_called_as_the_interpreter_has_it() {
         ("import os; os._exit(status=9)", Some(9)),
         ("import os; os._exit(-1)", Some(255)),
         ("import os; os._exit('1')", Some(1)),
-        ("import inspect, os; print(os._exit, inspect.signature(os._exit), os._exit.__doc__, os._exit.__module__)", Some(0)),
+        (
+            "import inspect, os; print(os._exit, inspect.signature(os._exit), os._exit.__doc__, os._exit.__module__)",
+            Some(0),
+        ),
         ("import os, pickle; print(pickle.dumps(os._exit), pickle.loads(pickle.dumps(os._exit)) is os._exit)", Some(0)),
         ("import atexit, os; atexit.register(os._exit, 4)", Some(4)),
     ];

@@ -191,7 +191,10 @@ fn two_functions_of_one_line_are_one_line() {
     }
     let lines = source_lines(&builder.finish(), CallMetric::OperatorTime);
     let [line] = lines.as_slice() else { panic!("{lines:?}") };
-    assert_eq!((line.function.as_str(), line.inclusive.sum, line.exclusive.sum), ("work, work.<locals>.<lambda>", 3, 3));
+    assert_eq!(
+        (line.function.as_str(), line.inclusive.sum, line.exclusive.sum),
+        ("work, work.<locals>.<lambda>", 3, 3)
+    );
 }
 
 #[test]
