@@ -8,6 +8,7 @@
 
 use std::fmt::Write;
 
+use stackline_analyze::critical_path::exact::{Exact, WindowChoice};
 use stackline_analyze::{Scope, analyses};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{Table, Trace, Values};
@@ -21,6 +22,20 @@ fn trace() -> Trace {
     let trace = read_bytes("demo.json", text.as_bytes(), &ReadOptions::default()).unwrap();
     assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
     trace
+}
+
+#[test]
+fn steps_and_the_critical_path_count_from_the_same_moment() {
+    let trace = trace();
+    let exact = Exact::new(&trace);
+    let whole = exact.window(&WindowChoice::Whole).unwrap().start;
+    let steps = (analyses::find("steps").unwrap().run)(&trace, &Scope::default());
+    let Values::F64(starts) = &steps[0].column("start_us").unwrap().values else { panic!("{steps:?}") };
+    assert!(!starts.is_empty());
+    for (step, start_us) in trace.steps.iter().zip(starts) {
+        let window = exact.window(&WindowChoice::Steps(step.number, step.number)).unwrap();
+        assert_eq!(start_us.unwrap(), (window.start - whole) as f64 / 1e3, "step {}", step.number);
+    }
 }
 
 fn cell(values: &Values, row: usize) -> String {

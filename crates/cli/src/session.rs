@@ -84,6 +84,11 @@ impl<'a> Session<'a> {
         RunOptions { scope: self.scope, threads: self.common.threads, watch: self.watch.clone() }
     }
 
+    /// Whether nothing ran on a GPU.
+    pub(crate) fn is_of_host_alone(&self) -> bool {
+        self.infos.iter().all(|info| info.gpu_operations == 0)
+    }
+
     /// The tables that the user asked for with `--table`; all without it.
     pub(crate) fn pick(&self, tables: Vec<Table>) -> Result<Vec<Table>> {
         self.pick_or(tables, &[])

@@ -36,6 +36,30 @@ pub(crate) fn top(table: &Table, by: &str, count: usize) -> Table {
     top
 }
 
+/// Tables of time of GPUs alone.
+const OF_GPU: [&str; 5] =
+    ["coverage", "ops_summary_by_category", "ops_summary", "ops_unique_args", "ops_unique_args_kernels"];
+
+/// The tables for people of programs that use no GPU: without columns and rows that could only say so.
+pub(crate) fn without_gpu(tables: Vec<Table>) -> Vec<Table> {
+    let is_about_it = |name: &str| ["gpu", "launch", "kernel"].iter().any(|part| name.contains(part));
+    let says_nothing = |column: &Column| match &column.values {
+        Values::I64(values) => values.iter().flatten().all(|&value| value == 0),
+        Values::F64(values) => values.iter().flatten().all(|&value| value == 0.0),
+        Values::Str(_) | Values::Bool(_) => false,
+    };
+    let kept = |table: Table| {
+        let host: Vec<usize> = (0..table.rows())
+            .filter(|&row| text(&table, "measure", row).is_none_or(|name| !is_about_it(name)))
+            .collect();
+        let mut table = rows(&table, &host);
+        let gone: Vec<Column> = table.columns.extract_if(.., |c| is_about_it(&c.name) && says_nothing(c)).collect();
+        table.notes.retain(|note| !note.starts_with("Coverage") && !gone.iter().any(|c| note.starts_with(&c.name)));
+        table
+    };
+    tables.into_iter().filter(|table| !OF_GPU.contains(&table.name.as_str())).map(kept).collect()
+}
+
 /// A number of a table.
 pub(crate) fn number(table: &Table, column: &str, row: usize) -> Option<f64> {
     match &table.column(column)?.values {
@@ -57,6 +81,27 @@ pub(crate) fn text<'a>(table: &'a Table, column: &str, row: usize) -> Option<&'a
 mod tests {
     use super::*;
     use stackline_model::Unit;
+
+    #[test]
+    fn programs_without_a_gpu_see_nothing_of_one() {
+        let steps = Table::new("steps", "Steps: time and GPU work")
+            .text("measure", ["time", "gpu_busy"].map(|n| Some(n.to_owned())))
+            .i64("time_us", Unit::Us, [Some(0), Some(0)])
+            .f64("gpu_busy_us", Unit::Us, [Some(0.0), None])
+            .i64("launched_kernels", Unit::None, [Some(0), Some(1)])
+            .note("gpu_busy_us: time in which any GPU runs anything.")
+            .note("All times are of the host.");
+        let none = Table::new("ops_summary", "GPU time by operator").i64("gpu_us", Unit::Us, [None; 0]);
+        let coverage = Table::new("coverage", "How much is known").i64("operations", Unit::None, [Some(0)]);
+        let shown = without_gpu(vec![steps.clone(), none, coverage]);
+        let [table] = shown.as_slice() else { panic!("{shown:?}") };
+        let columns: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
+        assert_eq!((columns.as_slice(), table.rows()), (["measure", "time_us"].as_slice(), 1));
+        assert_eq!(table.notes, ["All times are of the host."]);
+        // What is not zero is shown, whatever it is.
+        let odd = Table { columns: steps.columns[1..].to_vec(), ..steps };
+        assert!(without_gpu(vec![odd]).iter().any(|table| table.column("launched_kernels").is_some()));
+    }
 
     #[test]
     fn the_largest_rows_come_first() {

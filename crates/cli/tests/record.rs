@@ -164,6 +164,19 @@ fn what_cannot_be_run_is_said() {
     let (code, text) = fails(&["record", "--without", "pyhton", "--", "true"]);
     assert_eq!(code, Some(2));
     assert!(text.contains("pyhton") && text.contains("python"), "{text}");
+    for (options, says) in [
+        (&["--format", "json"][..], "stackline calls RUN"),
+        (&["--table", "calls"], "stackline calls RUN"),
+        (&["--limit", "3"], "stackline calls RUN"),
+        (&["--clip-overlaps"], "leave it out"),
+        (&["--after", "-1s"], "a time is not negative"),
+        (&["--duration", "soon"], "give seconds"),
+        (&["--every", "-2"], "-2 is not in 1.."),
+        (&["--sample-hz", "-1"], "-1 is not in 0..=10000"),
+    ] {
+        let (code, text) = fails(&[&["record"], options, &["--", "true"]].concat());
+        assert!(code == Some(2) && text.contains(says) && !text.contains("-- -"), "{options:?}: {text}");
+    }
     std::fs::create_dir(folder.path().join("taken")).unwrap();
     let (code, text) = fails(&["record", "-o", "taken", "--", "true"]);
     assert_eq!((code, text.as_str()), (Some(2), "error: taken exists already; choose another name with -o\n"));

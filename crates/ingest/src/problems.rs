@@ -92,6 +92,8 @@ codes! {
     UNKNOWN_STATEMENT "unknown_statement" Skipped "a newer recorder said something that this Stackline does not know";
     KILLED "process_killed" Lost
         "a process ended without saying so (it was killed, or still runs): its last half second may be missing";
+    OS_EXIT "os_exit" Note
+        "a process ended by os._exit: what its other threads did in the last moments may be missing";
     TREE_FULL "tree_full" Lost
         "calls found no place in a full tree and were put into one node of their own; --max-nodes allows more";
     NOT_RECORDED "not_recorded" Lost "the recorder left something out";

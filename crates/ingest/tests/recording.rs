@@ -60,6 +60,18 @@ fn a_killed_process_is_said_to_have_been_killed() {
 }
 
 #[test]
+fn a_process_that_left_by_os_exit_is_said_to_have() {
+    let mut chunk = ChunkWriter::new();
+    for record in [Record::Process(Box::default()), Record::Exit { code: -3 }, Record::End { at_ns: 5 }] {
+        chunk.push(&record).unwrap();
+    }
+    let left = tree(&[("7-0.slr".into(), [HEADER.as_slice(), chunk.finish()].concat())]);
+    let problem = left.report.problems.iter().find(|problem| problem.code == "os_exit").unwrap();
+    assert_eq!(problem.example, "7-0.slr: ended by os._exit(-3)");
+    assert!(left.report.is_clean() && left.processes[0].lasted_ns == Some(5));
+}
+
+#[test]
 fn no_streams_is_an_error_that_says_so() {
     let folder = tempfile::tempdir().unwrap();
     assert!(matches!(read_recording(folder.path()), Err(Error::NoStreams { .. })));

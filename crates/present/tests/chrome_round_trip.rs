@@ -160,6 +160,19 @@ fn spans_that_were_cut_get_back_what_was_recorded() {
 }
 
 #[test]
+fn a_process_without_a_name_is_no_stumbling_block() {
+    let json = br#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 7, "tid": 7, "ts": 1, "dur": 1}]}"#;
+    let trace = read_bytes("nameless", json, &ReadOptions::default()).unwrap();
+    let mut bytes = Vec::new();
+    chrome::write(&trace, false, &mut bytes).unwrap();
+    let text = String::from_utf8(bytes).unwrap();
+    // chrome://tracing reads `args.name` of each: without `args` it opens nothing.
+    let named: Vec<&str> = text.lines().filter(|line| line.contains("process_name")).collect();
+    assert!(matches!(named[..], [line] if line.contains(r#""args":{}"#)), "{named:?}");
+    assert_same("nameless", &trace, &round_trip(&trace));
+}
+
+#[test]
 fn every_phase_comes_back() {
     let json = br#"{"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": [
         {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},

@@ -9,6 +9,7 @@ import _functools
 import _weakref
 import gc
 import os
+import posix
 import sys
 
 _recorder = None
@@ -18,6 +19,8 @@ _imports = None
 _registration = None
 _collecting = None
 _workers_stop = False
+# The interpreter's own ``os._exit``, while ours takes its place.
+_exit = None
 # Weak references to the modules that the recorder was told of, by their id.
 _modules = {}
 
@@ -101,6 +104,25 @@ def _stop_with_workers():
     util.register_after_fork(_stop_with_workers, in_worker)
 
 
+def _watch_exit():
+    """``os._exit`` runs no ``atexit``: ours has the recording written, and then does what the interpreter's does."""
+    global _exit
+    if os._exit is posix._exit:
+        ours, _exit = _recorder._exit, posix._exit
+        # Under the name of the one that it replaces: as such it is pickled.
+        ours.__module__ = "posix"
+        os._exit = posix._exit = ours
+
+
+def _leave_exit():
+    """The interpreter's ``os._exit`` is back, wherever nobody replaced ours."""
+    global _exit
+    for module in (os, posix):
+        if _exit is not None and module._exit is _recorder._exit:
+            module._exit = _exit
+    _exit = None
+
+
 def _put_module(parent, name, child):
     """Tells the recorder that a module has another, and later if one of them is gone: its id may be used again."""
     if child is None:
@@ -112,8 +134,9 @@ def _put_module(parent, name, child):
                 # No Python code: an interrupt that comes just then would be raised in it, and be lost.
                 forget = _functools.partial(_recorder.forget_module, _modules, id(module))
                 _modules[id(module)] = _weakref.ref(module, forget)
-    except Exception:
+    except (TypeError, ValueError):
         # A name that is no text, a class without weak references: it is called without a name, or with its last one.
+        # All else is what a handler of a signal raised just then: it is the program's.
         pass
 
 
@@ -198,6 +221,7 @@ def begin():
     else:
         sys.stderr.write("stackline: recording without Python frames: this interpreter keeps them in an unknown way\n")
         _recorder.start_without_python()
+    _watch_exit()
     _collecting = _recorder.collecting
     gc.callbacks.append(_collecting)
     _watch_imports()
@@ -212,6 +236,7 @@ def end():
     # By identity: callbacks of others may compare in their own way.
     gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not _collecting]
     _recorder.stop()
+    _leave_exit()
     if _imports is not None:
         _imports.stop()
         _imports = None

@@ -31,6 +31,8 @@ struct Definition {
     slots: [*mut c_void; 4],
 }
 
+type WithKeywords = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_void) -> *mut c_void;
+
 /// What Python keeps pointers to for the rest of the process.
 struct Static<T>(std::cell::UnsafeCell<T>);
 
@@ -38,6 +40,7 @@ struct Static<T>(std::cell::UnsafeCell<T>);
 unsafe impl<T> Sync for Static<T> {}
 
 const METH_VARARGS: c_int = 1;
+const METH_KEYWORDS: c_int = 2;
 const METH_NOARGS: c_int = 4;
 const METH_O: c_int = 8;
 
@@ -48,7 +51,7 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 10]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 11]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
@@ -58,6 +61,14 @@ static METHODS: Static<[Method; 10]> = Static(std::cell::UnsafeCell::new([
     Method { flags: METH_VARARGS, ..method(c"collecting", collecting) },
     Method { flags: METH_VARARGS, ..method(c"put_module", put_module) },
     Method { flags: METH_VARARGS, ..method(c"forget_module", forget_module) },
+    Method {
+        name: c"_exit".as_ptr(),
+        // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
+        function: Some(unsafe { std::mem::transmute::<WithKeywords, unsafe extern "C" fn(*mut c_void, *mut c_void) -> *mut c_void>(exit) }),
+        flags: METH_VARARGS | METH_KEYWORDS,
+        // As the interpreter describes its own.
+        doc: c"_exit($module, /, status)\n--\n\nExit to the system with specified status, without normal exit processing.".as_ptr(),
+    },
     Method { name: std::ptr::null(), function: None, flags: 0, doc: std::ptr::null() },
 ]));
 
@@ -76,11 +87,14 @@ struct Api {
     none: usize,
     increment: unsafe extern "C" fn(*mut c_void),
     parse: unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int,
+    parse_keywords: ParseKeywords,
     text: unsafe extern "C" fn(*const c_char) -> *mut c_void,
     delete: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int,
     clear: unsafe extern "C" fn(),
     number: unsafe extern "C" fn(*mut c_void) -> u64,
 }
+
+type ParseKeywords = unsafe extern "C" fn(*mut c_void, *mut c_void, *const c_char, *const *const c_char, ...) -> c_int;
 
 static API: OnceLock<Api> = OnceLock::new();
 
@@ -92,7 +106,7 @@ impl Api {
             (!found.is_null()).then_some(found)
         };
         // SAFETY: these are the signatures of `void Py_IncRef(PyObject *)`, `int PyArg_ParseTuple(PyObject *, const char
-        // *, ...)`, `PyObject *PyUnicode_FromString(const char *)`, `int PyDict_DelItem(PyObject *, PyObject *)`, `void
+        // *, ...)`, `int PyArg_ParseTupleAndKeywords(PyObject *, PyObject *, const char *, char **, ...)`, `PyObject *PyUnicode_FromString(const char *)`, `int PyDict_DelItem(PyObject *, PyObject *)`, `void
         // PyErr_Clear(void)` and `unsigned long long PyLong_AsUnsignedLongLong(PyObject *)`, all of the stable ABI.
         unsafe {
             Some(Self {
@@ -101,6 +115,9 @@ impl Api {
                 parse: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void, *const c_char, ...) -> c_int>(
                     find(c"PyArg_ParseTuple")?,
                 ),
+                parse_keywords: std::mem::transmute::<*mut c_void, ParseKeywords>(find(
+                    c"PyArg_ParseTupleAndKeywords",
+                )?),
                 text: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const c_char) -> *mut c_void>(find(
                     c"PyUnicode_FromString",
                 )?),
@@ -263,6 +280,29 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
         }
         Ok(())
     })
+}
+
+/// `os._exit`, which runs nothing that the program asked to be run at its end, and does not wait for its threads: the
+/// recording is written first.
+unsafe extern "C" fn exit(_module: *mut c_void, arguments: *mut c_void, keywords: *mut c_void) -> *mut c_void {
+    let Some(api) = API.get() else { return null_mut() };
+    let names = [c"status".as_ptr(), std::ptr::null()];
+    let mut code: c_int = 0;
+    // SAFETY: the format asks for one number, which has a name. The caller holds the GIL, the tuple and the dictionary.
+    let parsed =
+        unsafe { (api.parse_keywords)(arguments, keywords, c"i:_exit".as_ptr(), names.as_ptr(), &raw mut code) };
+    if parsed == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    // A panic was said on stderr; the program ends as it wanted to.
+    let _ = std::panic::catch_unwind(|| {
+        if let Some(session) = Session::current() {
+            session.exit(code);
+        }
+    });
+    // SAFETY: this is what the function is for.
+    unsafe { libc::_exit(code) }
 }
 
 /// The Python frames of the caller as the recorder sees them, one a line, newest first: function, file, line, first line

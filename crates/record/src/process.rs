@@ -8,6 +8,7 @@ use crate::state::State;
 use crate::tree::{Owner, Shared};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -37,6 +38,20 @@ impl Registered {
     }
 }
 
+/// Trees by their numbers, which are never used again. Those that ended and were written, in `trace` mode, are gone.
+#[derive(Debug, Default)]
+struct Trees {
+    by_id: BTreeMap<u32, Registered>,
+    next: u32,
+}
+
+impl Trees {
+    fn add(&mut self, registered: Registered) {
+        self.next += 1;
+        self.by_id.insert(registered.tree.id, registered);
+    }
+}
+
 /// What threads left that ended, in `trace` mode.
 #[derive(Debug, Default)]
 struct Ended {
@@ -51,13 +66,11 @@ struct Ended {
 #[derive(Debug)]
 pub(crate) struct Process {
     frames: Mutex<Frames>,
-    trees: Mutex<Vec<Registered>>,
+    trees: Mutex<Trees>,
     /// Trees whose threads ended, for the next threads.
     #[expect(clippy::vec_box, reason = "the boxes go to threads as pointers")]
     free: Mutex<Vec<Box<State>>>,
     ended: Mutex<Ended>,
-    /// The count of trees that are gone.
-    nothing: Arc<AtomicU32>,
     by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
     pub(crate) modules: Modules,
     pub(crate) live: Live,
@@ -89,7 +102,6 @@ impl Process {
             trees: Mutex::default(),
             free: Mutex::default(),
             ended: Mutex::default(),
-            nothing: Arc::default(),
             by_torch_id: Mutex::default(),
             modules: Modules::default(),
             live: Live::default(),
@@ -117,9 +129,9 @@ impl Process {
         lock(&self.frames)
     }
 
-    /// All trees up to now.
+    /// All trees up to now, by their numbers.
     pub(crate) fn trees(&self) -> Vec<Registered> {
-        lock(&self.trees).clone()
+        lock(&self.trees).by_id.values().cloned().collect()
     }
 
     /// A state for the calling thread: a new one, or, once many threads ended, that of one of them.
@@ -133,7 +145,7 @@ impl Process {
             && let Some(mut state) = free.pop()
         {
             drop(free);
-            if let Some(registered) = trees.get_mut(state.tree.shared.id as usize) {
+            if let Some(registered) = trees.by_id.get_mut(&state.tree.shared.id) {
                 let name = format!("{name} and threads before it");
                 registered.thread = Thread { id: state.tree.shared.id, tid, torch_id: 0, name };
             }
@@ -141,10 +153,10 @@ impl Process {
             return state;
         }
         drop(free);
-        let id = trees.len() as u32;
+        let id = trees.next;
         let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
         let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox, self.shapes));
-        trees.push(Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree, inbox));
+        trees.add(Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree, inbox));
         state.published.enter(tid);
         state
     }
@@ -152,15 +164,15 @@ impl Process {
     /// A tree that no thread writes itself, for what is known of one.
     pub(crate) fn add_tree(&self, tid: u32, name: String) -> Owner {
         let mut trees = lock(&self.trees);
-        let owner = Owner::new(trees.len() as u32, self.limit);
+        let owner = Owner::new(trees.next, self.limit);
         let thread = Thread { id: owner.shared.id, tid, torch_id: 0, name };
-        trees.push(Registered::new(thread, &owner, None));
+        trees.add(Registered::new(thread, &owner, None));
         owner
     }
 
     /// Says which thread a tree of [`Self::add_tree`] is about now.
     pub(crate) fn rename(&self, tree: u32, tid: u32, name: &str) {
-        if let Some(registered) = lock(&self.trees).get_mut(tree as usize) {
+        if let Some(registered) = lock(&self.trees).by_id.get_mut(&tree) {
             registered.thread = Thread { id: tree, tid, torch_id: 0, name: name.into() };
         }
     }
@@ -199,22 +211,20 @@ impl Process {
         std::mem::take(&mut lock(&self.ended).trees)
     }
 
-    /// Frees what trees hold that ended and were written.
+    /// Forgets trees that ended and were written, but for what they had lost.
     pub(crate) fn release(&self, leaving: &[u32]) {
         let (mut trees, mut ended) = (lock(&self.trees), lock(&self.ended));
         for &tree in leaving {
-            let Some(registered) = trees.get_mut(tree as usize) else { continue };
+            let Some(registered) = trees.by_id.remove(&tree) else { continue };
             ended.overflows += u64::from(registered.overflows.load(Ordering::Relaxed));
-            registered.overflows = Arc::clone(&self.nothing);
-            ended.lost_calls += registered.inbox.take().map_or(0, |inbox| inbox.lost());
-            registered.tree = Arc::new(registered.tree.emptied());
+            ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost());
         }
     }
 
     /// Makes a thread known by torch's id, under which backward nodes ask for it.
     pub(crate) fn announce(&self, torch_id: u64, tree: &Arc<Shared>) {
         lock(&self.by_torch_id).insert(torch_id, Arc::clone(tree));
-        if let Some(registered) = lock(&self.trees).get_mut(tree.id as usize) {
+        if let Some(registered) = lock(&self.trees).by_id.get_mut(&tree.id) {
             registered.thread.torch_id = torch_id;
         }
     }
@@ -244,14 +254,14 @@ impl Process {
     /// How many calls found no room on their way to the writer.
     pub(crate) fn lost_calls(&self) -> u64 {
         let alive: u64 =
-            lock(&self.trees).iter().filter_map(|registered| registered.inbox.as_ref()).map(Inbox::lost).sum();
+            lock(&self.trees).by_id.values().filter_map(|known| known.inbox.as_ref()).map(Inbox::lost).sum();
         alive + lock(&self.ended).lost_calls
     }
 
     /// How often something found no place in a tree.
     pub(crate) fn overflows(&self) -> u64 {
         let count = |registered: &Registered| u64::from(registered.overflows.load(Ordering::Relaxed));
-        let alive: u64 = lock(&self.trees).iter().map(count).sum();
+        let alive: u64 = lock(&self.trees).by_id.values().map(count).sum();
         alive + lock(&self.ended).overflows
     }
 }
@@ -268,4 +278,23 @@ fn current_name() -> String {
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     let length = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
     String::from_utf8_lossy(&name[..length]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Process;
+
+    #[test]
+    fn threads_that_ended_and_were_written_leave_nothing() {
+        let process = Process::new(100, true, false);
+        for id in 0..3 {
+            let state = process.enter_thread();
+            assert_eq!(state.tree.shared.id, id, "numbers are never used again");
+            process.leave_thread(state);
+            assert_eq!(process.trees().len(), 1);
+            process.release(&process.leaving());
+            assert!(process.trees().is_empty());
+        }
+        assert_eq!(process.add_tree(7, "samples".into()).shared.id, 3);
+    }
 }

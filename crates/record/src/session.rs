@@ -15,6 +15,17 @@ use std::time::Duration;
 
 /// At most this much is lost when the process is killed.
 const INTERVAL: Duration = Duration::from_millis(500);
+/// Longer than this `os._exit` never waits for the last write: whoever calls it does not want to wait for anything.
+const LONGEST_EXIT: Duration = Duration::from_secs(1);
+
+/// How far a recording is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    /// The program called `os._exit` with this, and waits for the last write.
+    Exiting(i32),
+    Ended,
+}
 
 /// The session of this process, null if there is none. Sessions live for ever: other threads may use them at any time.
 static CURRENT: AtomicPtr<Session> = AtomicPtr::new(std::ptr::null_mut());
@@ -32,8 +43,13 @@ pub(crate) struct Session {
     sources: Mutex<Vec<Source>>,
     /// Version of `PyTorch`, once it is imported.
     torch: OnceLock<String>,
-    stopped: Mutex<bool>,
+    phase: Mutex<Phase>,
+    /// Something to do for the writer.
     wake: Condvar,
+    /// The writer did its last write before `os._exit`.
+    written: Condvar,
+    has_writer: AtomicBool,
+    pid: u32,
     /// Whether the user was told that the stream cannot be written.
     complained: AtomicBool,
 }
@@ -50,8 +66,11 @@ impl Session {
             stream: Mutex::new(None),
             sources: Mutex::new(sources),
             torch: OnceLock::new(),
-            stopped: Mutex::new(false),
+            phase: Mutex::new(Phase::Running),
             wake: Condvar::new(),
+            written: Condvar::new(),
+            has_writer: AtomicBool::new(false),
+            pid: std::process::id(),
             complained: AtomicBool::new(false),
         }))
     }
@@ -108,7 +127,7 @@ impl Session {
 
     /// Whether it was ended. A lock that cannot be had, in a forked child, is that of a session that goes on.
     fn has_ended(&self) -> bool {
-        self.stopped.try_lock().is_ok_and(|stopped| *stopped)
+        self.phase.try_lock().is_ok_and(|phase| *phase == Phase::Ended)
     }
 
     /// A state for the calling thread.
@@ -188,18 +207,46 @@ impl Session {
 
     /// Ends the recording and writes what is left.
     pub(crate) fn end(&self) {
-        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *stopped, true) {
+        if !self.leave_running(Phase::Ended) {
             return;
         }
-        self.wake.notify_all();
-        drop(stopped);
         dlmonitor::finalize();
         crate::samples::stop();
+        self.write_last(None);
+    }
+
+    /// The program calls `os._exit`: what is left is written before, by the writer. The caller may hold Python's lock,
+    /// and other threads any other, so it takes none of theirs and waits for a limited time only.
+    pub(crate) fn exit(&self, code: i32) {
+        // A child that was not forked in the usual way has no writer, and one that recorded nothing has no stream.
+        let is_mine = self.pid == std::process::id() && self.started.is_completed();
+        if !is_mine || !self.leave_running(Phase::Exiting(code)) {
+            return;
+        }
+        if !self.has_writer.load(Ordering::Acquire) {
+            return self.write_last(Some(code));
+        }
+        let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.written.wait_timeout_while(phase, LONGEST_EXIT, |phase| *phase != Phase::Ended));
+    }
+
+    /// Begins the end; `false` if it was begun before.
+    fn leave_running(&self, next: Phase) -> bool {
+        let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = *phase == Phase::Running;
+        if running {
+            *phase = next;
+            self.wake.notify_all();
+        }
+        running
+    }
+
+    /// Writes what is left, and how the process ends.
+    fn write_last(&self, exit: Option<i32>) {
         clock::measure();
         self.update();
         if let Some(mut stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).take()
-            && let Err(error) = stream.end(clock::monotonic_ns())
+            && let Err(error) = stream.end(clock::monotonic_ns(), exit)
         {
             self.complain(&error.to_string());
         }
@@ -267,21 +314,30 @@ impl Session {
                 .spawn(move || self.write_until_stopped())
         });
         // Without the thread everything is written at the end.
-        drop(spawned);
+        self.has_writer.store(spawned.is_ok(), Ordering::Release);
     }
 
     fn write_until_stopped(&self) {
-        let mut stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*stopped {
-            stopped = self.wake.wait_timeout(stopped, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
-            if *stopped {
-                return;
+        loop {
+            let mut phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
+            if *phase == Phase::Running {
+                phase = self.wake.wait_timeout(phase, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
             }
-            drop(stopped);
-            clock::measure();
-            self.window.look(self.elapsed());
-            self.update();
-            stopped = self.stopped.lock().unwrap_or_else(PoisonError::into_inner);
+            let now = *phase;
+            drop(phase);
+            match now {
+                Phase::Running => {
+                    clock::measure();
+                    self.window.look(self.elapsed());
+                    self.update();
+                }
+                Phase::Exiting(code) => {
+                    self.write_last(Some(code));
+                    *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
+                    return self.written.notify_all();
+                }
+                Phase::Ended => return,
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct Stream {
     changes: usize,
     chunk: ChunkWriter,
     records: usize,
-    trees: Vec<Written>,
+    trees: BTreeMap<u32, Written>,
     sources: Vec<Source>,
     /// What was left out, by name, as it was written last.
     lost: BTreeMap<&'static str, u64>,
@@ -73,7 +73,7 @@ impl Stream {
             changes: 0,
             chunk: ChunkWriter::new(),
             records: 0,
-            trees: Vec::new(),
+            trees: BTreeMap::new(),
             sources: Vec::new(),
             lost: BTreeMap::new(),
             calls_left,
@@ -106,9 +106,7 @@ impl Stream {
     /// Nothing more comes of these trees.
     pub(crate) fn forget(&mut self, trees: &[u32]) {
         for &tree in trees {
-            if let Some(written) = self.trees.get_mut(tree as usize) {
-                written.counts = Vec::new();
-            }
+            self.trees.remove(&tree);
         }
     }
 
@@ -124,8 +122,11 @@ impl Stream {
         self.push(&Record::Torch { version: version.to_owned() })
     }
 
-    /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`.
-    pub(crate) fn end(&mut self, monotonic_ns: i64) -> io::Result<()> {
+    /// Says that the process ended in order, at this time of `CLOCK_MONOTONIC`, and with which `os._exit`, if by that.
+    pub(crate) fn end(&mut self, monotonic_ns: i64, exit: Option<i32>) -> io::Result<()> {
+        if let Some(code) = exit {
+            self.push(&Record::Exit { code })?;
+        }
         let at_ns = (monotonic_ns - self.head.start_monotonic_ns).max(0).cast_unsigned();
         self.push(&Record::End { at_ns })?;
         self.send()
@@ -153,8 +154,8 @@ impl Stream {
             self.push(&Record::Window { at_ns: clock::monotonic_at(at), step, open, at_step })?;
             self.changes += 1;
         }
-        for (index, (registered, nodes)) in trees.iter().zip(nodes).enumerate() {
-            self.append_tree(index, registered, nodes)?;
+        for (registered, nodes) in trees.iter().zip(nodes) {
+            self.append_tree(registered, nodes)?;
         }
         for (registered, calls) in trees.iter().zip(calls) {
             self.append_calls(registered, &calls)?;
@@ -166,13 +167,10 @@ impl Stream {
         self.send()
     }
 
-    fn append_tree(&mut self, index: usize, registered: &Registered, nodes: usize) -> io::Result<()> {
-        if self.trees.len() <= index {
-            self.trees.resize_with(index + 1, Written::default);
-        }
-        let mut written = std::mem::take(&mut self.trees[index]);
+    fn append_tree(&mut self, registered: &Registered, nodes: usize) -> io::Result<()> {
+        let mut written = self.trees.remove(&registered.tree.id).unwrap_or_default();
         let result = self.append_changes(&mut written, registered, nodes);
-        self.trees[index] = written;
+        self.trees.insert(registered.tree.id, written);
         result
     }
 
@@ -213,18 +211,23 @@ impl Stream {
             }
             let start = clock::monotonic_at(call.start);
             let duration_ns = call.took_ns;
-            let written = &self.trees[thread as usize];
+            let written = self.written(thread);
             let (start_delta_ns, last_number) = (start - written.last_end, written.last_number);
             if let Some((number, forward_thread)) = call.sequence.get() {
                 let number = number.cast_signed();
                 let delta = number - last_number;
                 self.push_single(&Record::Sequence { thread, delta, forward_thread })?;
-                self.trees[thread as usize].last_number = number;
+                self.written(thread).last_number = number;
             }
             self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns })?;
-            self.trees[thread as usize].last_end = start + duration_ns.cast_signed();
+            self.written(thread).last_end = start + duration_ns.cast_signed();
         }
         Ok(())
+    }
+
+    /// How much of a tree was written.
+    fn written(&mut self, tree: u32) -> &mut Written {
+        self.trees.entry(tree).or_default()
     }
 
     fn append_samples(&mut self, samples: &[TimedSample]) -> io::Result<()> {
@@ -234,7 +237,7 @@ impl Stream {
                 return Ok(());
             }
             // A tree that is not written yet has no samples: they are posted after it was made.
-            let Some(written) = self.trees.get_mut(sample.tree as usize) else { continue };
+            let Some(written) = self.trees.get_mut(&sample.tree) else { continue };
             let now = clock::monotonic_at(sample.at);
             let delta_ns = now - std::mem::replace(&mut written.last_sample, now);
             let &TimedSample { tree: thread, node, metric, value, .. } = sample;

@@ -79,17 +79,6 @@ impl Shared {
         Self { id, nodes, slots: boxcar::Vec::new(), version: AtomicU64::new(0), sequences: OnceLock::new() }
     }
 
-    /// What is left of a tree when everything in it was written: its number.
-    pub(crate) fn emptied(&self) -> Self {
-        Self {
-            id: self.id,
-            nodes: boxcar::Vec::new(),
-            slots: boxcar::Vec::new(),
-            version: AtomicU64::new(0),
-            sequences: OnceLock::new(),
-        }
-    }
-
     /// All slots, each under a number that it keeps.
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, &Slot)> {
         // There are one or two at a place.

@@ -34,6 +34,18 @@ fn names<'a>(calls: &[(Vec<&'a str>, u64)]) -> Vec<&'a str> {
     calls.iter().filter_map(|(path, _)| path.last().copied()).collect()
 }
 
+/// The stream of the program itself: PyTorch's compiler may start further processes.
+fn of_the_program(run: &Path) -> Stream {
+    let is_program = |stream: &Stream| {
+        let command = stream.process.command.iter();
+        stream.process.role == stackline_recording::Role::Main
+            && !command.clone().any(|part| part.contains("torch/_inductor"))
+    };
+    let mut streams: Vec<Stream> = streams(run).into_iter().filter(is_program).collect();
+    assert_eq!(streams.len(), 1, "{:?}", streams.iter().map(|stream| &stream.process).collect::<Vec<_>>());
+    streams.remove(0)
+}
+
 /// What does not change a program's results, but how long the test takes.
 fn prepared(command: &mut Command, cache: &Path) -> String {
     // Further processes would import PyTorch to compile one kernel.
@@ -50,7 +62,7 @@ fn compilations_stand_below_who_caused_them() {
     let mut command = recorded(&python, run.path());
     let program = here("tests/programs/compiled.py");
     prepared(command.arg(program).arg("aot_eager").env("STACKLINE_MODE", "trace"), cache.path());
-    let stream = streams(run.path()).remove(0);
+    let stream = of_the_program(run.path());
     assert!(stream.sources["compilations"].0, "{:?}", stream.sources);
 
     let mut compiled = [calls_of(&stream, "Compile "), calls_of(&stream, "Recompile ")].concat();
@@ -114,7 +126,7 @@ fn kernels_have_names_and_compute_the_same() {
         command.env("STACKLINE_WITHOUT", without);
         let said = prepared(command.arg(&program).arg("inductor"), cache.path());
         assert_eq!(said, alone, "without {without:?}");
-        streams(run.path()).remove(0)
+        of_the_program(run.path())
     };
 
     let stream = record("");
@@ -174,7 +186,7 @@ fn a_torch_without_hooks_is_left_alone() {
     let output = recorded(&python, run.path()).args(["-c", program]).arg(other.path()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), "True 3.0\n");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
-    let stream = streams(run.path()).remove(0);
+    let stream = of_the_program(run.path());
     assert!(stream.ended);
     let state = |name: &str| stream.sources[name].clone();
     assert_eq!(state("compilations"), (false, "this PyTorch does not tell when it compiles".into()));
@@ -192,6 +204,25 @@ fn spans(stream: &Stream) -> Vec<(String, u64)> {
     spans
 }
 
+/// What `fake_compiler.py` compiles, and where it stands.
+const COMPILED: &str = "compiled (fake_compiler.py:108)";
+
+/// What a handler of a signal raises is the program's, even if it comes while a compilation is noted.
+#[test]
+fn what_a_handler_raises_reaches_the_program() {
+    let program = here("tests/programs/fake_compiler.py");
+    for version in ["3.10", "3.11", "3.12", "3.13"] {
+        let Some(python) = interpreters(version).into_iter().next() else { continue };
+        let run = tempfile::tempdir().unwrap();
+        let output = recorded(&python, run.path()).arg(&program).arg("late").output().unwrap();
+        let late = "TimeoutError: it takes too long\n".repeat(4);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{late}result\n"), "{version}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{version}");
+        let name = format!("Compile 9/0: {COMPILED}");
+        assert_eq!(spans(&streams(run.path())[0]), [(name.clone(), 1), (format!("{name} > trace"), 1)], "{version}");
+    }
+}
+
 #[test]
 fn every_python_tells_when_it_compiles() {
     let program = here("tests/programs/fake_compiler.py");
@@ -205,21 +236,22 @@ fn every_python_tells_when_it_compiles() {
         let complaints = String::from_utf8_lossy(&output.stderr);
         assert_eq!((output.status, output.stdout, complaints.as_ref()), (alone.status, alone.stdout, ""), "{version}");
 
-        let stream = streams(run.path()).remove(0);
+        let stream = of_the_program(run.path());
         assert_eq!(stream.sources["compilations"], (true, "when PyTorch compiles, and what".into()));
         let each = |name: &str| {
-            let name = format!("{name}: compiled (fake_compiler.py:103)");
+            let name = format!("{name}: {COMPILED}");
             [(name.clone(), 1), (format!("{name} > trace"), 1)]
         };
         let mut expected =
             [each("Compile 0/0"), each("Recompile 0/1"), each("Compile 4/0"), each("Compile 5/0")].concat();
         expected.extend([each("Compile 6/0"), each("Compile 8/0")].concat());
-        let recompiled = "Recompile 0/1: compiled (fake_compiler.py:103) > trace > Compile 3/0: lazy backward";
-        let unbalanced = "Compile 4/0: compiled (fake_compiler.py:103) > trace > never ended";
-        let odd = "Compile 6/0: compiled (fake_compiler.py:103) > trace > ";
-        let further = [recompiled, &format!("{recompiled} > trace"), unbalanced, odd, "Compile ?", "Compile ? > trace"];
-        expected.extend(further.map(|path| (path.to_owned(), 1)));
-        expected.push(("Compile 7/0: compiled (fake_compiler.py:103)".into(), 1));
+        let recompiled = format!("Recompile 0/1: {COMPILED} > trace > Compile 3/0: lazy backward");
+        let unbalanced = format!("Compile 4/0: {COMPILED} > trace > never ended");
+        let odd = format!("Compile 6/0: {COMPILED} > trace > ");
+        let unnamed = ["Compile ?", "Compile ? > trace"].map(str::to_owned);
+        let further = [[format!("{recompiled} > trace"), recompiled, unbalanced, odd].as_slice(), &unnamed].concat();
+        expected.extend(further.into_iter().map(|path| (path, 1)));
+        expected.push((format!("Compile 7/0: {COMPILED}"), 1));
         expected.sort();
         assert_eq!(spans(&stream), expected, "{version}");
         // Below the function that compiles, whichever frames the word of it came through.

@@ -258,6 +258,27 @@ fn signals_disturb_nothing_and_find_whole_paths() {
     }
 }
 
+/// As while a program imports its libraries: most samples meet code that none met before.
+#[test]
+fn new_code_has_names() {
+    let program = "import time\n\
+        def spin():\n    end = time.thread_time() + 0.001\n    while time.thread_time() < end:\n        pass\n\
+        source = 'def fresh(spin):\\n' + '    value = 1\\n' * 200 + '    spin()\\n'\n\
+        for number in range(1500):\n    names = {}\n    exec(compile(source, f'{number}.py', 'exec'), names)\n    names['fresh'](spin)\n";
+    for python in installed() {
+        let folder = tempfile::tempdir().unwrap();
+        run(recorded(&python, folder.path()).env("STACKLINE_SAMPLE_HZ", "999").args(["-c", program]));
+        let stream = &streams(folder.path())[0];
+        let (mut fresh, mut unknown) = (0, 0);
+        for (path, count, _) in samples(stream, Metric::CpuTime) {
+            let has = |name: &str| path.iter().any(|frame| function(stream, frame) == name);
+            fresh += if has("fresh") { count } else { 0 };
+            unknown += if has("(unknown)") { count } else { 0 };
+        }
+        assert!(fresh > 200 && unknown * 50 < fresh, "{}: {unknown} beside {fresh} samples", python.display());
+    }
+}
+
 /// Functions that may call functions of the program.
 fn check_paths(stream: &Stream, python: &Path) {
     let callers = |name: &str| -> &[&str] {

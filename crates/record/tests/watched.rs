@@ -51,6 +51,54 @@ fn endings_stay_as_they_are() {
     }
 }
 
+/// How often operators of this name were called.
+fn called(stream: &support::Stream, wanted: &str) -> u64 {
+    let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
+    let calls = stream.calls();
+    calls.iter().filter(|(path, _)| path.last().is_some_and(|key| is(key))).map(|(_, count)| count).sum()
+}
+
+#[test]
+fn what_ends_by_os_exit_is_whole() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = here("tests/programs/exits.py");
+    let output = recorded(&python, run.path()).arg(program).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout, b"[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]\n");
+    let streams = streams(run.path());
+    assert_eq!(streams.len(), 11);
+    for stream in streams {
+        let is_child = stream.process.role == stackline_recording::Role::Fork;
+        assert!(stream.ended && !stream.damaged);
+        assert_eq!(called(&stream, "aten::cosh"), if is_child { 0 } else { 7 });
+        assert_eq!(
+            called(&stream, "aten::sinh"),
+            stream.exit.filter(|_| is_child).map_or(0, i32::cast_unsigned).into()
+        );
+        assert!(is_child || stream.exit == Some(3), "{:?}", stream.exit);
+    }
+}
+
+#[test]
+fn os_exit_is_called_as_the_interpreter_has_it() {
+    let programs = [
+        ("import os; os._exit(status=9)", Some(9)),
+        ("import os; os._exit(-1)", Some(255)),
+        ("import os; os._exit('1')", Some(1)),
+        (
+            "import inspect, os; print(os._exit, inspect.signature(os._exit), os._exit.__doc__, os._exit.__module__)",
+            Some(0),
+        ),
+        ("import os, pickle; print(pickle.dumps(os._exit), pickle.loads(pickle.dumps(os._exit)) is os._exit)", Some(0)),
+        ("import atexit, os; atexit.register(os._exit, 4)", Some(4)),
+    ];
+    for (program, code) in programs {
+        let (output, _run) = same(&["-c", program]);
+        assert_eq!(output.status.code(), code, "{program}");
+    }
+}
+
 #[test]
 fn python_that_ignores_the_environment_is_left_alone() {
     for option in ["-I", "-S", "-E"] {
@@ -244,16 +292,7 @@ fn a_process_may_be_recorded_again() {
     for (part, count) in [("0", 5), ("1", 7)] {
         let stream = &streams(&run.path().join(part))[0];
         assert!(stream.ended && stream.sources["memory"].0);
-        let called = |wanted: &str| -> u64 {
-            let is = |key: &FrameKey| matches!(key, FrameKey::Operator { name } if stream.text(*name) == wanted);
-            stream
-                .calls()
-                .iter()
-                .filter(|(path, _)| path.last().is_some_and(|key| is(key)))
-                .map(|(_, count)| count)
-                .sum()
-        };
-        assert_eq!(["aten::sinh", "aten::cosh", "aten::tanh"].map(called), [count, count, 0]);
+        assert_eq!(["aten::sinh", "aten::cosh", "aten::tanh"].map(|name| called(stream, name)), [count, count, 0]);
         let allocated: u64 =
             stream.stats.iter().filter(|(key, _)| key.2 == Metric::Allocated).map(|(_, stats)| stats.sum).sum();
         assert_eq!(allocated, 4 * count * 12, "bytes");

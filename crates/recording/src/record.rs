@@ -133,6 +133,11 @@ pub enum Record {
         /// Whether that was where a step ended, or the start of the process.
         at_step: bool,
     },
+    /// The process is about to end by `os._exit`; [`Record::End`] follows.
+    Exit {
+        /// The argument: the exit code is its lowest eight bits.
+        code: i32,
+    },
 }
 
 /// A watched process.

@@ -62,7 +62,8 @@ fn work(trace: &Trace) -> Vec<Work> {
 }
 
 fn steps(trace: &Trace, selected: &[(usize, &Step)], time_us: &[f64], work: &[Work]) -> Table {
-    let origin = trace.steps.first().map_or(0, |s| s.start);
+    // As the critical path of the whole trace counts.
+    let origin = trace.span().map_or(0, |span| span.0);
     let us = |f: fn(&Work) -> i64| selected.iter().map(move |(i, _)| f(&work[*i]) as f64 / 1e3).collect::<Vec<_>>();
     let busy = us(|w| w.busy_ns);
     let table = Table::new("steps", "Steps: time and GPU work")

@@ -3,6 +3,7 @@
 use super::metric_name;
 use rustc_hash::FxHashMap;
 use stackline_model::{CallFrame, CallMetric, CallStats, CallTree, StrId, Table, Unit};
+use std::collections::BTreeSet;
 
 /// What a line of source cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -11,7 +12,7 @@ pub struct SourceLine {
     pub file: String,
     /// Its number, from 1.
     pub line: u32,
-    /// Its function.
+    /// Its function; of several, such as one and a lambda in it, all, separated by commas.
     pub function: String,
     /// All that was measured while it ran or waited for what it called.
     pub inclusive: CallStats,
@@ -22,40 +23,49 @@ pub struct SourceLine {
 /// The lines that cost something, by file and line.
 pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
     let exclusive = tree.exclusive(metric, |_| true);
-    let mut values: FxHashMap<(StrId, u32, StrId), [CallStats; 2]> = FxHashMap::default();
+    let mut values: FxHashMap<(StrId, u32), Cost> = FxHashMap::default();
     for node in tree.nodes.ids().filter(|node| exclusive[node.index()].count > 0) {
         let mut lines = Vec::new();
         let mut held = false;
         for &at in tree.path(node).iter().rev() {
             // Times of calls within calls are held by the outer ones already.
             held |= at != node && !metric.adds_up() && exclusive[at.index()].count > 0;
-            if let Some(&CallFrame::Python { function, file, line, .. }) = tree.frame(at)
-                && !lines.contains(&(file, line, function))
-            {
-                lines.push((file, line, function));
+            if let Some(&CallFrame::Python { function, file, line, .. }) = tree.frame(at) {
+                values.entry((file, line)).or_default().functions.insert(tree.strings.get(function));
+                if !lines.contains(&(file, line)) {
+                    lines.push((file, line));
+                }
             }
         }
         for (position, &line) in lines.iter().enumerate().filter(|_| !held) {
-            let [inclusive, own] = values.entry(line).or_default();
-            inclusive.merge(&exclusive[node.index()]);
+            let cost = values.entry(line).or_default();
+            cost.inclusive.merge(&exclusive[node.index()]);
             if position == 0 {
-                own.merge(&exclusive[node.index()]);
+                cost.exclusive.merge(&exclusive[node.index()]);
             }
         }
     }
-    let text = |id: StrId| tree.strings.get(id).to_owned();
     let mut lines: Vec<SourceLine> = values
         .into_iter()
-        .map(|((file, line, function), [inclusive, exclusive])| SourceLine {
-            file: text(file),
+        .filter(|(_, cost)| cost.inclusive.count > 0)
+        .map(|((file, line), cost)| SourceLine {
+            file: tree.strings.get(file).to_owned(),
             line,
-            function: text(function),
-            inclusive,
-            exclusive,
+            function: cost.functions.into_iter().collect::<Vec<_>>().join(", "),
+            inclusive: cost.inclusive,
+            exclusive: cost.exclusive,
         })
         .collect();
-    lines.sort_by(|a, b| (&a.file, a.line, &a.function).cmp(&(&b.file, b.line, &b.function)));
+    lines.sort_by(|a, b| (&a.file, a.line).cmp(&(&b.file, b.line)));
     lines
+}
+
+/// What is known of a line.
+#[derive(Default)]
+struct Cost<'a> {
+    functions: BTreeSet<&'a str>,
+    inclusive: CallStats,
+    exclusive: CallStats,
 }
 
 /// The lines as a table; `text_of` gives the text of a line where it is at hand.

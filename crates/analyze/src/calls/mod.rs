@@ -23,6 +23,7 @@ pub use lines::{SourceLine, lines_table, source_lines};
 pub use table::{metric_name, view_table};
 
 use regex_lite::Regex;
+use rustc_hash::FxHashSet;
 use stackline_model::{CallMetric, CallStats, CallTree, Unit};
 
 /// Which way to look.
@@ -144,6 +145,43 @@ impl CallView {
     /// those that changed most) and what leads to them. 0 keeps all.
     #[must_use]
     pub fn keep(&self, depth: usize, top: usize) -> Self {
+        self.keep_of(depth, top, &(0..self.nodes.len()).collect::<Vec<_>>())
+    }
+
+    /// As [`Self::keep`], but the frames of a chain that people see in one line count as one, and so does what is left
+    /// out.
+    #[must_use]
+    pub fn keep_lines(&self, depth: usize, top: usize) -> Self {
+        let mut first: Vec<usize> = (0..self.nodes.len()).collect();
+        for (row, joins) in self.joined().into_iter().enumerate() {
+            if joins {
+                first[row] = first[row - 1];
+            }
+        }
+        self.keep_of(depth, top, &first)
+    }
+
+    /// Which nodes stand in the line of the one before them: Python frames that are all that their caller called.
+    pub fn joined(&self) -> Vec<bool> {
+        let mut children = vec![0_usize; self.nodes.len()];
+        for node in self.nodes.iter().skip(1) {
+            children[node.parent] += 1;
+        }
+        let joins = |(row, node): (usize, &ViewNode)| {
+            let above = &self.nodes[node.parent];
+            node.parent > 0
+                && node.parent + 1 == row
+                && children[node.parent] == 1
+                && self.label(row).kind == "python"
+                && self.label(node.parent).kind == "python"
+                && above.exclusive.count == 0
+                && (above.inclusive, above.before) == (node.inclusive, node.before)
+        };
+        self.nodes.iter().enumerate().map(joins).collect()
+    }
+
+    /// Keeps the largest nodes, counting those with the same entry in `line` as one.
+    fn keep_of(&self, depth: usize, top: usize, line: &[usize]) -> Self {
         let compared = self.before.is_some();
         let weight = |row: usize| match compared {
             true => self.nodes[row].change().unsigned_abs(),
@@ -153,7 +191,8 @@ impl CallView {
         let mut rows: Vec<usize> = (1..self.nodes.len()).filter(shallow).collect();
         if top > 0 {
             rows.sort_by_key(|&row| (std::cmp::Reverse(weight(row)), row));
-            rows.truncate(top);
+            let mut lines: FxHashSet<usize> = FxHashSet::default();
+            rows.retain(|&row| lines.contains(&line[row]) || (lines.len() < top && lines.insert(line[row])));
         }
         let mut kept = vec![false; self.nodes.len()];
         for mut row in rows {
@@ -168,7 +207,9 @@ impl CallView {
             new_row[row] = nodes.len();
             nodes.push(ViewNode { parent: new_row[node.parent], ..*node });
         }
-        let left_out = self.left_out + self.nodes.len() - nodes.len();
+        let lines = |rows: &mut dyn Iterator<Item = usize>| rows.map(|row| line[row]).collect::<FxHashSet<_>>().len();
+        let all = lines(&mut (0..self.nodes.len()));
+        let left_out = self.left_out + all - lines(&mut (0..self.nodes.len()).filter(|&row| kept[row]));
         Self { nodes, left_out, ..self.clone() }
     }
 

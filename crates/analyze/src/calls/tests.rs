@@ -166,6 +166,38 @@ fn a_comparison_shows_what_changed_most_first() {
 }
 
 #[test]
+fn frames_in_one_line_count_as_one() {
+    let view = view(&tree(&[("ABCDx", 10), ("ABCDy", 3), ("ABEz", 1)]), &options());
+    // A › B, C › D, x, y, E, z.
+    let kept = view.keep_lines(0, 4);
+    assert_eq!(rows(&kept), ["A 14 0", " B 14 0", "  C 13 0", "   D 13 0", "    x 10 10", "    y 3 3"]);
+    assert_eq!(kept.left_out, 2);
+    assert_eq!(rows(&view.keep(0, 4)), ["A 14 0", " B 14 0", "  C 13 0", "   D 13 0"]);
+    assert_eq!(rows(&view.keep_lines(3, 2)), rows(&view.keep(3, 3)));
+}
+
+#[test]
+fn two_functions_of_one_line_are_one_line() {
+    let mut builder = CallTreeBuilder::new();
+    let (file, process) = (builder.text("a.py"), builder.process(CallProcess::default()));
+    let name = builder.text("main");
+    let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
+    let mut node = CallTree::ROOT;
+    for (function, value) in [("work", 1), ("work.<locals>.<lambda>", 2)] {
+        let frame = CallFrame::Python { function: builder.text(function), file, line: 7, first_line: 1 };
+        let frame = builder.frame(frame);
+        node = builder.child(node, frame);
+        builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+    }
+    let lines = source_lines(&builder.finish(), CallMetric::OperatorTime);
+    let [line] = lines.as_slice() else { panic!("{lines:?}") };
+    assert_eq!(
+        (line.function.as_str(), line.inclusive.sum, line.exclusive.sum),
+        ("work, work.<locals>.<lambda>", 3, 3)
+    );
+}
+
+#[test]
 fn lines_have_their_costs() {
     let lines = source_lines(&tree(HITS), CallMetric::OperatorTime);
     let lines: Vec<_> = lines.iter().map(|l| (l.function.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();

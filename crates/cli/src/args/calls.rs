@@ -50,25 +50,27 @@ pub(crate) struct RecordArgs {
     pub(crate) mode: Option<Mode>,
     /// Samples per second of CPU time of each thread; 0 takes none [default: 99].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) sample_hz: Option<u32>,
     /// Samples per second of wall-clock time of each thread, whether it runs or waits; 0 takes none [default: 0].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    #[arg(allow_negative_numbers = true)]
     pub(crate) real_hz: Option<u32>,
     /// Counters of the system and the processor, read with each sample: page-faults, major-faults, context-switches,
     /// cpu-migrations, cycles, instructions, cache-references, cache-misses, branches, branch-misses; 8 at most.
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     pub(crate) counters: Vec<String>,
     /// Only every N-th step; --steps A..B takes these only.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) every: Option<u32>,
     /// Only after so much time: 30s, 500ms, 2m.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) after: Option<String>,
     /// Only for so long: 30s, 500ms, 2m.
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time, allow_hyphen_values = true)]
     pub(crate) duration: Option<String>,
     /// Distinct call paths that the tree of a thread may have; what comes later is put into one node and counted.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), allow_negative_numbers = true)]
     pub(crate) max_nodes: Option<u32>,
     /// The command to run, with its arguments.
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
@@ -89,6 +91,9 @@ fn parse_time(text: &str) -> Result<String, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let known = ["", "s", "ms", "m", "min", "h"].contains(&&text[digits.len()..]);
     let number = digits.bytes().all(|c| c.is_ascii_digit() || c == b'.') && digits.parse::<f64>().is_ok();
+    if text.starts_with('-') {
+        return Err("a time is not negative; give seconds, or a time such as 30s, 500ms, 2m".to_owned());
+    }
     if known && number { Ok(text.to_owned()) } else { Err("give seconds, or a time such as 30s, 500ms, 2m".to_owned()) }
 }
 

@@ -45,7 +45,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
             None => calls::view(&tree, &options),
         };
         let top = args.top.or(common.limit).unwrap_or(if people { TOP } else { 0 });
-        let view = view.keep(args.depth.unwrap_or(0), top);
+        let depth = args.depth.unwrap_or(0);
+        let view = if people { view.keep_lines(depth, top) } else { view.keep(depth, top) };
         (calls::view_table(&view), text(&view, top == 0, common))
     };
     let mut session = Session::empty(common);

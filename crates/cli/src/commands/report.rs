@@ -5,7 +5,7 @@ use crate::args::{Common, Format, ReportArgs};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, to_file};
 use crate::session::{Session, not_an_input};
-use crate::view::{number, rows, select, text, top};
+use crate::view::{number, rows, select, text, top, without_gpu};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use stackline_model::{Table, Unit};
@@ -53,7 +53,8 @@ pub(crate) fn run(args: &ReportArgs, common: &Common) -> Result<bool> {
             head.push('\n');
         }
         if common.tables.is_empty() {
-            shown = Some(screenful(&tables));
+            let tables = screenful(&tables);
+            shown = Some(if session.is_of_host_alone() { without_gpu(tables) } else { tables });
         }
     }
     let tables = session.pick(tables)?;

@@ -3,6 +3,7 @@
 use crate::args::{Common, Format, Inputs};
 use crate::output::Answer;
 use crate::session::Session;
+use crate::view::without_gpu;
 use anyhow::Result;
 use stackline_query::INSTEAD_OF_OPERATORS;
 
@@ -48,12 +49,16 @@ pub(crate) fn run(command: &str, analyses: Analyses, inputs: &Inputs, common: &C
     }
     let tables = session.pick(tables)?;
     let people = common.format == Format::Table && common.tables.is_empty();
+    let of_host = session.is_of_host_alone() && matches!(command, "steps" | "operators");
     let shown = people.then(|| {
         let operators = tables.iter().any(|t| t.name == "operators" && t.rows() > 0);
         let bulky = |name: &str| BULKY.contains(&name) || (name == INSTEAD_OF_OPERATORS && operators);
         let mut hidden: Vec<&str> = tables.iter().map(|t| t.name.as_str()).filter(|n| bulky(n)).collect();
         hidden.dedup();
         let mut shown: Vec<_> = tables.iter().filter(|t| !bulky(&t.name)).cloned().collect();
+        if of_host {
+            shown = without_gpu(shown);
+        }
         if let (Some(last), false) = (shown.last_mut(), hidden.is_empty()) {
             last.notes.push(format!("Not shown here: {}. Ask with --table NAME, or for JSON.", hidden.join(", ")));
         }

@@ -1,12 +1,14 @@
 """Says when PyTorch's compiler runs, and has it name the kernels that it makes for the CPU.
 
 DLMonitor runs this in the watched process, with ``_begin``, ``_end`` and ``_say`` among its globals. Nothing here may
-raise into PyTorch, or change what it compiles but for the names of kernels.
+raise into PyTorch, or change what it compiles but for the names of kernels. What a handler of a signal raises while this
+runs is the program's, and goes on to it.
 """
 
 import contextlib
 import os
 import sys
+from _signal import getsignal, valid_signals
 from _thread import _local
 
 _COMPILATIONS, _KERNELS = 0, 1
@@ -68,8 +70,9 @@ class _Loader:
         # Beforehand: afterwards it may be a module that takes no attributes.
         _quietly(_put_loader, module, self._loader)
         before, after = self._actions.pop(module.__name__, (_nothing, _nothing))
-        prepared = _quietly(before)
+        prepared = None
         try:
+            prepared = _quietly(before)
             self._loader.exec_module(module)
         finally:
             _quietly(after, module, prepared)
@@ -83,8 +86,27 @@ def _put_loader(module, loader):
 def _quietly(action, *arguments):
     try:
         return action(*arguments)
-    except Exception:
+    except Exception as error:
+        if _is_of_a_handler(error):
+            raise
         return None
+
+
+def _is_of_a_handler(error):
+    """Whether a handler of a signal raised it: Python calls those between any two instructions, ours included."""
+    codes = {id(_code_of(getsignal(number))) for number in valid_signals()}
+    trace = error.__traceback__
+    while trace is not None:
+        if id(trace.tb_frame.f_code) in codes:
+            return True
+        trace = trace.tb_next
+    return False
+
+
+def _code_of(handler):
+    """The code that runs first when this is called, if that is Python at all."""
+    handler = getattr(handler, "func", handler)
+    return getattr(handler, "__code__", None) or getattr(getattr(type(handler), "__call__", None), "__code__", handler)
 
 
 def _upon_import(name, before, after):
@@ -148,8 +170,11 @@ def _watch_phases(module, _):
 
     def make_end(end):
         def log_event_end(self, event_name, *args, **kwargs):
-            _quietly(_end_phase, event_name)
-            return end(self, event_name, *args, **kwargs)
+            try:
+                _quietly(_end_phase, event_name)
+            finally:
+                result = end(self, event_name, *args, **kwargs)
+            return result
 
         return log_event_end
 
@@ -167,11 +192,12 @@ class _Compilation:
         self._handle = 0
 
     def __enter__(self):
-        self._handle = _quietly(_begin_compilation, self._arguments)
+        running = len(_stack())
         try:
+            self._handle = _quietly(_begin_compilation, self._arguments)
             return self._context.__enter__()
         except BaseException:
-            _quietly(_end_compilation, self._handle)
+            _quietly(_end_further, running)
             raise
 
     def __exit__(self, *error):
@@ -212,6 +238,12 @@ def _end_phase(name):
             return
         if entry[0] is None:
             return
+
+
+def _end_further(running):
+    """Ends all but the oldest ones, so many of them."""
+    while len(_stack()) > running:
+        _end(_stack().pop()[1])
 
 
 def _end_down_to(entry):

@@ -4,7 +4,7 @@ use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
-    CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, StrId,
+    CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, ReadReport, StrId,
 };
 use stackline_recording::{COUNTERS, FrameKey, Metric, Process, Record, Role, Stats, Thread};
 
@@ -22,6 +22,8 @@ pub(super) struct Stream {
     /// Keys of `stats` in the order in which they came: the merged tree must not depend on a hash.
     order: Vec<(u32, u32, Metric)>,
     ended: bool,
+    /// What `os._exit` was called with, if that ended the process.
+    exit: Option<i32>,
 }
 
 #[derive(Debug)]
@@ -112,6 +114,7 @@ impl Stream {
                 known.lasted_ns = Some(at_ns);
                 self.ended = true;
             }
+            Record::Exit { code } => self.exit = Some(code),
             Record::Torch { version } => known.torch = version,
             // Events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
@@ -194,12 +197,20 @@ impl Stream {
         if !self.ended {
             problems::KILLED.count(builder.report(), None, name);
         }
+        if let Some(code) = self.exit {
+            note_exit(builder.report(), name, code);
+        }
         let lost = builder.process_mut(process).map(|process| process.lost.clone()).unwrap_or_default();
         for (what, count) in lost {
             let problem = if what == "tree_full" { problems::TREE_FULL } else { problems::NOT_RECORDED };
             problem.count_many(builder.report(), count, None, &format!("{name}: {what}"));
         }
     }
+}
+
+/// Says that a process ended by `os._exit`.
+pub(super) fn note_exit(report: &mut ReadReport, name: &str, code: i32) {
+    problems::OS_EXIT.count(report, None, &format!("{name}: ended by os._exit({code})"));
 }
 
 /// Puts a value at the place of its id: ids are dense, and a later one replaces an earlier one.

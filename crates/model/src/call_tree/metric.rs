@@ -5,7 +5,7 @@ use crate::{StrId, StringTable, Unit};
 /// What is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallMetric {
-    /// Time within an operator, without the operators that it called. ns.
+    /// Time within an operator or a span that the program named, without the operators and spans in it. ns.
     OperatorTime,
     /// Time from begin to end of a call of an operator. ns. Holds the time of operators below.
     CallTime,
@@ -56,7 +56,7 @@ impl CallMetric {
     /// What it is, for people.
     pub fn title(self, strings: &StringTable) -> &str {
         match self {
-            Self::OperatorTime => "time in operators",
+            Self::OperatorTime => "time in operators and spans",
             Self::CallTime => "time of calls of operators",
             Self::CpuTime => "CPU time",
             Self::RealTime => "wall-clock time",

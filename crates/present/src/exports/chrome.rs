@@ -216,8 +216,10 @@ fn meta_text(
     text: StrId,
 ) -> io::Result<()> {
     let mut record = meta_head(trace, name, pid, tid);
-    if text.is_some() {
-        let _ = write!(record, ",\"args\":{{\"{key}\":{}}}", quote(trace.strings.get(text)));
+    match text.is_some() {
+        true => drop(write!(record, ",\"args\":{{\"{key}\":{}}}", quote(trace.strings.get(text)))),
+        // Readers look into it without asking whether it is there.
+        false => record.push_str(",\"args\":{}"),
     }
     record.push('}');
     list.push(&record)

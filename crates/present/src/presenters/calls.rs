@@ -52,22 +52,11 @@ pub fn view(view: &CallView, style: &Style) -> String {
 
 /// Nodes without the root, chains folded.
 fn fold(view: &CallView) -> Vec<Line> {
-    let mut children = vec![0_usize; view.nodes.len()];
-    for node in view.nodes.iter().skip(1) {
-        children[node.parent] += 1;
-    }
+    let joined = view.joined();
     let mut line_of = vec![0_usize; view.nodes.len()];
     let mut lines: Vec<Line> = Vec::new();
     for (row, node) in view.nodes.iter().enumerate().skip(1) {
-        let above = &view.nodes[node.parent];
-        let joins = node.parent == row - 1
-            && node.parent > 0
-            && children[node.parent] == 1
-            && view.label(row).kind == "python"
-            && view.label(node.parent).kind == "python"
-            && above.exclusive.count == 0
-            && (above.inclusive, above.before) == (node.inclusive, node.before);
-        if let Some(line) = lines.last_mut().filter(|_| joins) {
+        if let Some(line) = lines.last_mut().filter(|_| joined[row]) {
             line.rows.push(row);
             line_of[row] = lines.len() - 1;
             continue;

@@ -12,9 +12,10 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Words of the rings of one thread: samples of half a second and more at the depths that programs have.
+/// Words of the rings of one thread: samples of half a second and more at the depths that programs have, and the names
+/// of the code that they may meet first while libraries are imported. Memory is only taken when it is used.
 const SAMPLES: usize = 1 << 14;
-const NAMES: usize = 1 << 14;
+const NAMES: usize = 1 << 17;
 /// Words of a sample before its frames.
 const HEAD: usize = 4;
 /// Words of a module, and modules that a sample has at most.

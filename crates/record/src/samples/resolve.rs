@@ -238,7 +238,8 @@ impl Tree {
         if let Some(&node) = self.operators.get(&(tree, node)) {
             return node;
         }
-        let Some(registered) = trees.get(tree as usize) else { return ROOT };
+        let at = trees.binary_search_by_key(&tree, |registered| registered.tree.id);
+        let Some(registered) = at.ok().and_then(|at| trees.get(at)) else { return ROOT };
         let path = registered.tree.path(NodeId(node));
         let place = path.into_iter().fold(ROOT, |node, frame| self.child(process, node, frame));
         self.operators.insert((tree, node), place);

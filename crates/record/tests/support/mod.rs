@@ -81,6 +81,8 @@ pub struct Stream {
     /// Calls one by one: thread, node, ns.
     pub events: Vec<(u32, u32, u64)>,
     pub ended: bool,
+    /// What `os._exit` was called with.
+    pub exit: Option<i32>,
     pub damaged: bool,
 }
 
@@ -108,6 +110,7 @@ impl Stream {
             Record::Source(source) => drop(self.sources.insert(source.name, (source.on, source.detail))),
             Record::Event { thread, node, duration_ns, .. } => self.events.push((thread, node, duration_ns)),
             Record::End { .. } => self.ended = true,
+            Record::Exit { code } => self.exit = Some(code),
             _ => {}
         }
     }

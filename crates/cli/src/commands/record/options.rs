@@ -1,6 +1,6 @@
 //! How to record: from what was typed to the variables that the recorder reads in each process.
 
-use crate::args::{Common, Mode, RecordArgs};
+use crate::args::{Common, Format, Mode, RecordArgs};
 use crate::failure::wrong_use;
 use anyhow::Result;
 use stackline_ingest::recording::{COUNTERS, MAX_COUNTERS};
@@ -22,6 +22,15 @@ pub(super) fn variables(args: &RecordArgs, common: &Common) -> Result<Vec<(&'sta
     }
     if !args.counters.is_empty() && args.sample_hz == Some(0) && args.real_hz.unwrap_or(0) == 0 {
         return Err(wrong_use("--counters are read with samples, and --sample-hz 0 takes none"));
+    }
+    if common.format != Format::Table || !common.tables.is_empty() || common.limit.is_some() {
+        return Err(wrong_use(
+            "record makes a run directory, no table: leave --format, --table and --limit out, and give them to \
+             `stackline calls RUN` afterwards",
+        ));
+    }
+    if common.clip_overlaps {
+        return Err(wrong_use("--clip-overlaps is for operations of GPUs, which record does not record; leave it out"));
     }
     if common.rank.is_some() {
         return Err(wrong_use("record takes all ranks; `stackline calls --by rank` tells them apart"));

@@ -1,6 +1,7 @@
 //! The single calls and samples of one stream, with its own tables of ids.
 
 use crate::problems;
+use crate::recording::stream::note_exit;
 use crate::recording::{note_damage, open_stream};
 use stackline_model::ReadReport;
 use stackline_recording::{FrameKey, Metric, Process, Record, Thread};
@@ -89,6 +90,7 @@ impl Calls {
                     calls = Some(Self { process: *process, ..Self::default() });
                 }
                 (Record::End { .. }, Some(_)) => ended = true,
+                (Record::Exit { code }, Some(_)) => note_exit(report, name, code),
                 (Record::Lost { what, count }, Some(_)) => {
                     lost.retain(|(other, _)| *other != what);
                     lost.push((what, count));

@@ -1,0 +1,36 @@
+"""Ends by ``os._exit``, as do its children, while other threads are at work."""
+
+import os
+import threading
+
+import torch
+
+
+def at_work(stop):
+    while not stop.is_set():
+        torch.ones(3).mul_(2)
+
+
+def main():
+    stop = threading.Event()
+    threads = [threading.Thread(target=at_work, args=(stop,)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    codes = []
+    for number in range(10):
+        child = os.fork()
+        if child == 0:
+            for _ in range(number):
+                torch.ones(2).sinh()
+            # With nothing recorded there would be no stream.
+            torch.ones(2)
+            os._exit(number)
+        codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    print(codes, flush=True)
+    for _ in range(7):
+        torch.ones(2).cosh()
+    os._exit(3)
+
+
+if __name__ == "__main__":
+    main()
