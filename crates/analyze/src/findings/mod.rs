@@ -5,6 +5,7 @@
 
 mod finding;
 mod others;
+mod page;
 mod place;
 mod rank;
 mod rule;

@@ -46,7 +46,8 @@ pub fn findings_table(found: &Findings) -> Table {
         .text("evidence", rows.iter().map(evidence))
         .text("edits", rows.iter().map(|f| f.edits.join("; ")))
         .text("advice", rows.iter().map(|f| f.rule.advice.clone()))
-        .text("cost", rows.iter().map(|f| f.rule.cost.clone()));
+        .text("cost", rows.iter().map(|f| f.rule.cost.clone()))
+        .text("page", text(|f| f.rule.page.clone()));
     table.notes.extend(found.notes.iter().cloned());
     let missing = |u: &Unchecked| format!("{} was not checked: {}", u.rule.code, u.reason.sentence());
     table.notes.extend(found.unchecked.iter().map(missing));

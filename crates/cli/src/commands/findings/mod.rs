@@ -8,7 +8,7 @@ mod worker;
 
 use super::critical_path::{one_trace, refuse};
 use crate::args::{Common, Document, FindingsArgs, Format};
-use crate::failure::{is_closed_pipe, wrong_use};
+use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
 use crate::session::Session;
 use anyhow::{Context, Result};
@@ -19,14 +19,20 @@ use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::what_if::Gain;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
 use stackline_model::Table;
-use stackline_present::findings::{Change, Shown, junit, markdown, sarif, text};
+use stackline_present::findings::{Change, Shown, Tool, explained, junit, markdown, sarif, text};
 use suppress::Suppressions;
 
 /// How many are shown to people who do not say.
 const TOP: usize = 10;
 
+/// Pages are linked once Cargo.toml names a repository.
+const TOOL: Tool<'static> = Tool { version: env!("CARGO_PKG_VERSION"), repository: env!("CARGO_PKG_REPOSITORY") };
+
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
+    if let Some(code) = &args.explain {
+        return explain(code, common).map(|()| false);
+    }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
         return Err(wrong_use(
@@ -79,6 +85,19 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     Ok(!held.is_empty())
 }
 
+/// Writes the page of a rule.
+fn explain(code: &str, common: &Common) -> Result<()> {
+    let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
+    let unknown = || {
+        wrong_use(format!(
+            "there is no finding {code:?}{} Of rules of your own their file tells",
+            did_you_mean(code, known.clone())
+        ))
+    };
+    let rule = findings::rules::find(code).ok_or_else(unknown)?;
+    to_output(common, |out| out.write_all(explained(&rule.page(), &style(common)).as_bytes()))
+}
+
 /// Findings with what they are beside the baseline, and the titles of those that are gone.
 fn compared<'f>(
     kept: Vec<&'f Finding>,
@@ -103,7 +122,7 @@ fn write(
         let text = match document {
             Document::Markdown => markdown(view),
             Document::Sarif => {
-                let value = sarif(view, env!("CARGO_PKG_VERSION"));
+                let value = sarif(view, &TOOL);
                 serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
             }
             Document::Junit => junit(view).context("cannot write JUnit")? + "\n",

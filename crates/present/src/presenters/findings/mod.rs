@@ -1,17 +1,19 @@
 //! Findings for people, pull requests, editors and test reports: one file per form.
 
+mod explained;
 mod junit;
 mod markdown;
 mod sarif;
 mod text;
 
+pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
-pub use sarif::sarif;
+pub use sarif::{Tool, sarif};
 pub use text::text;
 
 use super::human::{self, signed_duration as signed};
-use stackline_analyze::findings::{Finding, Findings};
+use stackline_analyze::findings::{Finding, Findings, Reason, Unchecked};
 use stackline_model::names::MODULE_PREFIX;
 
 /// What is shown of findings.
@@ -90,6 +92,18 @@ fn together(found: &Findings) -> Option<String> {
         percent(found, all.low_ns),
         percent(found, all.high_ns)
     ))
+}
+
+/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`
+fn missing(unchecked: &[Unchecked]) -> Vec<String> {
+    let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Unchecked { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
+        match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
+            Some((_, codes)) => codes.push(&rule.code),
+            None => by_need.push((reason.short(), vec![&rule.code])),
+        }
+    }
+    by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))).collect()
 }
 
 /// Where a finding is, with the module around it, or that it is about all of the program.

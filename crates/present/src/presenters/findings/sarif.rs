@@ -1,57 +1,96 @@
 //! Findings as SARIF 2.1.0, which editors and code hosts show at their lines.
 
 use super::{Change, Shown, gain};
+use crate::presenters::human::capital;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
+use stackline_analyze::findings::{Finding, Findings, Reason, Rule, RuleInfo, Unchecked, evidence, rules};
 use std::sync::Arc;
 
+/// The program that writes a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool<'a> {
+    /// Its version.
+    pub version: &'a str,
+    /// Where its repository can be seen; empty if nowhere.
+    pub repository: &'a str,
+}
+
+impl Tool<'_> {
+    /// The address of a page of this version; none without a repository.
+    fn address(&self, page: &str) -> Option<String> {
+        let repository = self.repository.trim_end_matches('/').trim_end_matches(".git");
+        (!repository.is_empty()).then(|| format!("{repository}/blob/v{}/{page}", self.version))
+    }
+}
+
 /// Findings as a SARIF document.
-pub fn sarif(shown: &Shown<'_>, version: &str) -> Value {
+pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
     let listed = shown.listed.iter().map(|(finding, change)| result(shown, finding, *change, None));
     let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, finding, None, Some(by)));
-    let mut document = json!({
+    json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
             "tool": {"driver": {
                 "name": "Stackline",
-                "version": version,
-                "rules": shown.found.rules.iter().map(descriptor).collect::<Vec<_>>(),
+                "version": tool.version,
+                "rules": shown.found.rules.iter().map(|rule| descriptor(rule, tool)).collect::<Vec<_>>(),
             }},
+            "invocations": [invocation(shown.found)],
             "columnKind": "unicodeCodePoints",
             "results": listed.chain(suppressed).collect::<Vec<_>>(),
         }],
-    });
-    let failed: Vec<Value> = shown.found.unchecked.iter().filter_map(failure).collect();
-    if !failed.is_empty() {
-        document["runs"][0]["invocations"] =
-            json!([{"executionSuccessful": true, "toolExecutionNotifications": failed}]);
+    })
+}
+
+/// What is told beside the findings: what the reader should know and rules that failed, as it came up; rules that cannot look at
+/// what was recorded, as that was configured.
+fn invocation(found: &Findings) -> Value {
+    let note = |text: &String| json!({"level": "note", "message": {"text": format!("{}.", capital(text))}});
+    let mut told: Vec<Value> = found.notes.iter().map(note).collect();
+    let mut missing = Vec::new();
+    for unchecked in &found.unchecked {
+        match unchecked.reason {
+            Reason::Failed(..) => told.push(not_checked("error", unchecked)),
+            Reason::Missing(_) => missing.push(not_checked("note", unchecked)),
+        }
     }
-    document
+    let mut invocation = json!({"executionSuccessful": true});
+    for (key, list) in [("toolExecutionNotifications", told), ("toolConfigurationNotifications", missing)] {
+        if !list.is_empty() {
+            invocation[key] = json!(list);
+        }
+    }
+    invocation
 }
 
-/// What is told of a rule of the user's own that failed.
-fn failure(unchecked: &Unchecked) -> Option<Value> {
-    let Reason::Failed(why, traceback) = &unchecked.reason else { return None };
-    let text = traceback.as_ref().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
-    Some(json!({"level": "error", "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}}))
+/// What is told of a rule that could not look.
+fn not_checked(level: &str, unchecked: &Unchecked) -> Value {
+    let why = format!("Not checked: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
+    let text = unchecked.reason.traceback().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
+    json!({"level": level, "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}})
 }
 
-fn descriptor(rule: &Arc<RuleInfo>) -> Value {
-    let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {
-        format!("\n\n```python\n# before\n{before}\n# after\n{after}\n```\n")
-    });
+fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     // Rules of users need not say why; what they find says it.
     let why = if rule.why.is_empty() { &rule.about } else { &rule.why };
     let help = format!("{why} {}", rule.advice).trim().to_owned();
-    json!({
+    let page = rules::find(&rule.code).map_or_else(|| help.clone(), Rule::page);
+    let mut descriptor = json!({
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.about},
         "fullDescription": {"text": why},
-        "help": {"text": help, "markdown": format!("{help}{example}")},
+        "help": {"text": help, "markdown": page},
         "properties": {"area": rule.area.name()},
-    })
+    });
+    if let Some(page) = &rule.page {
+        descriptor["properties"]["page"] = json!(page);
+        if let Some(address) = tool.address(page) {
+            descriptor["helpUri"] = json!(address);
+        }
+    }
+    descriptor
 }
 
 fn result(shown: &Shown<'_>, finding: &Finding, change: Option<Change>, suppressed: Option<&String>) -> Value {
@@ -132,7 +171,16 @@ fn uri(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::uri;
+    use super::{Tool, uri};
+
+    #[test]
+    fn pages_are_linked_where_there_is_a_repository() {
+        let tool = |repository| Tool { version: "1.2.3", repository };
+        let page = "docs/findings/SL001-hotspot.md";
+        assert_eq!(tool("").address(page), None);
+        let linked = tool("https://example.org/stackline.git").address(page);
+        assert_eq!(linked.unwrap(), format!("https://example.org/stackline/blob/v1.2.3/{page}"));
+    }
 
     #[test]
     fn paths_as_references() {
