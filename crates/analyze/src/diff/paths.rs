@@ -4,7 +4,7 @@ use super::profile::{Cell, Row, Units, add};
 use crate::classify::is_module_call;
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind, flags};
+use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// "No path".
@@ -72,7 +72,7 @@ impl Paths {
     }
 
     fn belongs(&self, trace: &Trace, event: EventId, above: u32) -> bool {
-        let is_span = trace.events.has(event, flags::HAS_DURATION) && trace.events.is_plausible(event);
+        let is_span = trace.events.is_timed(event);
         if !is_span || trace.name(event).starts_with(STEP_PREFIX) {
             return false;
         }

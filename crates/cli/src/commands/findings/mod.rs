@@ -25,9 +25,6 @@ use suppress::Suppressions;
 /// How many are shown to people who do not say.
 const TOP: usize = 10;
 
-/// Pages are linked once Cargo.toml names a repository.
-const TOOL: Tool<'static> = Tool { version: env!("CARGO_PKG_VERSION"), repository: env!("CARGO_PKG_REPOSITORY") };
-
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
@@ -76,7 +73,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         Err(error) if !held.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
-    for text in suppressions.unknown() {
+    for text in suppressions.unknown().into_iter().chain(suppressions.idle()) {
         say(&text)?;
     }
     for text in &held {
@@ -90,7 +87,7 @@ fn explain(code: &str, common: &Common) -> Result<()> {
     let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
     let unknown = || {
         wrong_use(format!(
-            "there is no finding {code:?}{} Of rules of your own their file tells",
+            "there is no finding {code:?}{}",
             did_you_mean(code, known.clone())
         ))
     };
@@ -122,7 +119,10 @@ fn write(
         let text = match document {
             Document::Markdown => markdown(view),
             Document::Sarif => {
-                let value = sarif(view, &TOOL);
+                let run = args.inputs.inputs.first().map(|path| path.display().to_string()).unwrap_or_default();
+                // Pages are linked once Cargo.toml names a repository.
+                let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
+                let value = sarif(view, &Tool { version, repository, run: &run });
                 serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
             }
             Document::Junit => junit(view).context("cannot write JUnit")? + "\n",

@@ -85,13 +85,29 @@ fn length(found: &Findings) -> String {
 /// What all gain together, in a sentence; nothing for none.
 fn together(found: &Findings) -> Option<String> {
     let all = found.together.filter(|all| all.ns > 0)?;
-    Some(format!(
+    let told = format!(
         "All together gain {} ({}), at least {}, at most {}.",
         signed(all.ns),
         percent(found, all.ns),
         percent(found, all.low_ns),
         percent(found, all.high_ns)
-    ))
+    );
+    Some(told + surprise(found, all.ns))
+}
+
+/// Why what all gain together is not what their gains lead to expect, in a sentence; empty where it is.
+fn surprise(found: &Findings, together: i64) -> &'static str {
+    let Some(first) = found.findings.first() else { return "" };
+    let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
+    match () {
+        () if together > sum => {
+            " That is more than their sum: where two hold up the same work, mending one alone gains little."
+        }
+        () if together >= first.gain_ns() => "",
+        () if !first.is_repair() => " That is less than the first: half of a kernel's time is a hope and not counted.",
+        () if first.edits.is_empty() => " That is less than the first: its gain is not replayed and not counted.",
+        () => " That is less than the first alone: the changes get in each other's way.",
+    }
 }
 
 /// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`

@@ -13,6 +13,8 @@ pub struct Tool<'a> {
     pub version: &'a str,
     /// Where its repository can be seen; empty if nowhere.
     pub repository: &'a str,
+    /// The file or directory that it looked at: where findings are that have no other place.
+    pub run: &'a str,
 }
 
 impl Tool<'_> {
@@ -25,8 +27,8 @@ impl Tool<'_> {
 
 /// Findings as a SARIF document.
 pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
-    let listed = shown.listed.iter().map(|(finding, change)| result(shown, finding, *change, None));
-    let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, finding, None, Some(by)));
+    let listed = shown.listed.iter().map(|(finding, change)| result(shown, tool, (finding, *change, None)));
+    let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, tool, (finding, None, Some(by))));
     json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
@@ -93,14 +95,16 @@ fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     descriptor
 }
 
-fn result(shown: &Shown<'_>, finding: &Finding, change: Option<Change>, suppressed: Option<&String>) -> Value {
+type Told<'f> = (&'f Finding, Option<Change>, Option<&'f String>);
+
+fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Told<'_>) -> Value {
     let gain = gain(shown.found, finding).map_or_else(String::new, |gain| format!(" Gains {gain}."));
     let mut result = json!({
         "ruleId": finding.rule.code,
         "ruleIndex": shown.found.rules.iter().position(|rule| rule.code == finding.rule.code),
         "level": level(shown, finding),
         "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice).trim_end()},
-        "locations": locations(finding),
+        "locations": locations(finding, tool.run),
         "partialFingerprints": {"stackline/v1": fingerprint(finding)},
         "properties": {
             "gainNs": finding.gain.map(|gain| gain.ns),
@@ -129,14 +133,14 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
     if finding.gain_ns() * 20 >= shown.found.step_ns.max(1) { "warning" } else { "note" }
 }
 
-fn locations(finding: &Finding) -> Value {
+/// Where a finding is: without a file of the program, in the run itself. Code hosts refuse results without a file.
+fn locations(finding: &Finding, run: &str) -> Value {
     let place = &finding.place;
     let mut location = json!({});
-    if let Some(file) = &place.file {
-        location["physicalLocation"] = json!({"artifactLocation": {"uri": uri(file)}});
-        if let Some(line) = place.line {
-            location["physicalLocation"]["region"] = json!({"startLine": line});
-        }
+    let file = place.file.as_deref().unwrap_or(run);
+    location["physicalLocation"] = json!({"artifactLocation": {"uri": uri(file)}});
+    if let Some(line) = place.line {
+        location["physicalLocation"]["region"] = json!({"startLine": line});
     }
     let named = [(&place.function, "function"), (&place.module, "module"), (&place.operator, "function")];
     let logical: Vec<Value> = named
@@ -146,7 +150,7 @@ fn locations(finding: &Finding) -> Value {
     if !logical.is_empty() {
         location["logicalLocations"] = json!(logical);
     }
-    if location == json!({}) { json!([]) } else { json!([location]) }
+    json!([location])
 }
 
 /// The same for the same finding of another run: lines move; code, place and what is to be changed stay.
@@ -175,7 +179,7 @@ mod tests {
 
     #[test]
     fn pages_are_linked_where_there_is_a_repository() {
-        let tool = |repository| Tool { version: "1.2.3", repository };
+        let tool = |repository| Tool { version: "1.2.3", repository, run: "" };
         let page = "docs/findings/SL001-hotspot.md";
         assert_eq!(tool("").address(page), None);
         let linked = tool("https://example.org/stackline.git").address(page);
