@@ -9,7 +9,8 @@ use std::path::PathBuf;
 fn list() -> String {
     let mut list = "# Findings\n\nWhat `stackline findings` looks for. The gain of each is predicted by replaying the \
                     dependency graph of the trace with the change made ([what-if](../analyses/what-if.md)), with bounds; where a \
-                    change cannot be replayed, the finding names the model that was used instead.\n"
+                    change cannot be replayed, the finding names the model that was used instead. `stackline findings --explain SL012` \
+                    shows a page in the terminal.\n"
         .to_owned();
     for area in Area::ALL {
         let of_area: Vec<&Rule> = rules::ALL.iter().filter(|rule| rule.area == area).collect();

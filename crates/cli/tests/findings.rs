@@ -122,6 +122,7 @@ fn sarif_is_what_the_schema_says() {
         document["runs"][0]["tool"]["driver"]["rules"][sync["ruleIndex"].as_u64().unwrap() as usize]["id"],
         "SL004"
     );
+    assert!(results.iter().all(|r| r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].is_string()));
     let ignored = results.iter().find(|r| r["ruleId"] == "SL001").unwrap();
     assert_eq!(ignored["suppressions"][0]["kind"], "external");
 }
@@ -182,7 +183,7 @@ fn every_form_leads_to_the_page() {
     assert_eq!(&rule["properties"]["page"], row);
     let unknown = run(&["--explain", "host-snc"]);
     assert_eq!(unknown.status.code(), Some(2));
-    assert!(text(&unknown.stderr).contains("did you mean host-sync?"), "{}", text(&unknown.stderr));
+    assert!(text(&unknown.stderr).contains("did you mean host-sync"), "{}", text(&unknown.stderr));
 }
 
 #[test]
@@ -243,6 +244,9 @@ fn what_is_ignored_is_listed() {
     let ignore = case.file("ignore", "SL004 train.py  # known\n");
     let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
     assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
+    let idle = case.file("idle", "SL004\nSL014 model.py\n");
+    let said = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
+    assert!(said.contains("idle:2: nothing to ignore: no finding is SL014 model.py") && !said.contains("idle:1"), "{said}");
     let mut program = [""; 12];
     program[9] = "def step():  # stackline: ignore[SL004]";
     case.file("train.py", &program.join("\n"));
@@ -266,6 +270,8 @@ fn wrong_use_is_told() {
         (vec!["--ignore", "/nowhere"], 3, "cannot read what to ignore"),
         (vec!["--baseline", &other], 3, "no findings in it"),
         (vec!["--min-gain", "x"], 2, "is no share"),
+        (vec!["--source", "nope"], 2, "--source nope: there is no such directory"),
+        (vec!["--rules", "nothere.py", "--python", "nowhere"], 2, "nothere.py: there is no such file"),
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
     ] {
         let output = run(&[&[case.waits.as_str()], arguments.as_slice()].concat());
