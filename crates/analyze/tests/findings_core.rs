@@ -172,7 +172,7 @@ fn edits_of_one_text_at_two_places_are_two() {
 #[test]
 fn what_is_ignored_gains_nothing_with_the_others() {
     let program = long_run(3, (1, true));
-    let keep = |f: &stackline_analyze::findings::Finding| f.rule.code != "SL004";
+    let keep = |f: &Finding| f.rule.code != "SL004";
     let found = stackline_analyze::findings::find_kept(&program.trace(), &Options::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
     assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
@@ -223,7 +223,10 @@ fn start_up_is_told_without_steps() {
         program.findings().notes
     };
     let notes = calls(900, false);
-    assert!(notes[0].starts_with("first calls of operators take 0.9 ms longer") && notes[0].contains("aten::mm"), "{notes:?}");
+    assert!(
+        notes[0].starts_with("first calls of operators take 0.9 ms longer") && notes[0].contains("aten::mm"),
+        "{notes:?}"
+    );
     assert_eq!(calls(30, false), Vec::<String>::new());
     assert!(calls(900, true)[0].starts_with("step 0 took"), "steps tell it themselves");
 }
@@ -238,8 +241,12 @@ fn advice_goes_by_what_the_run_has() {
         let found = find(&read(&products.text(gpu)), &[]).findings;
         found.into_iter().find(|f| f.rule.code == "SL018").unwrap().rule
     };
-    let (volta, ampere) = (on(json!({"name": "Tesla V100", "computeMajor": 7})), on(json!({"name": "X", "computeMajor": 8})));
-    assert!(volta.advice.contains("float16") && !volta.example.as_ref().unwrap().1.contains("set_float32_matmul"), "{volta:?}");
+    let (volta, ampere) =
+        (on(json!({"name": "Tesla V100", "computeMajor": 7})), on(json!({"name": "X", "computeMajor": 8})));
+    assert!(
+        volta.advice.contains("float16") && !volta.example.as_ref().unwrap().1.contains("set_float32_matmul"),
+        "{volta:?}"
+    );
     assert!(ampere.advice.contains("Allow TF32"), "{ampere:?}");
     let waits = |kernel: bool| {
         let program = steps(move |p| {
@@ -287,7 +294,9 @@ fn traces_of_the_corpus_that_are_cut_off_show_nothing_new_for_certain() {
         return;
     };
     let folder = std::path::Path::new(&corpus).join("kineto");
-    for name in ["nvidia-h100-qwen1.5-0.5b.json.gz", "nvidia-2080ti-linear.json.gz", "schema-2021-v100-resnet50.json.gz"] {
+    for name in
+        ["nvidia-h100-qwen1.5-0.5b.json.gz", "nvidia-2080ti-linear.json.gz", "schema-2021-v100-resnet50.json.gz"]
+    {
         let bytes = std::fs::read(folder.join(name)).unwrap();
         let read = |bytes: &[u8]| stackline_ingest::read_bytes(name, bytes, &stackline_ingest::ReadOptions::default());
         let whole = sure(&find(&read(&bytes).unwrap(), &[]));

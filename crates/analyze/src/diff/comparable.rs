@@ -11,13 +11,15 @@ const SHARED: f64 = 20.0;
 pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
     let mut out = Vec::new();
     let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
-    out.extend(differ(formats).map(|(a, b)| {
-        format!("A was recorded as {a} and B as {b}: what one counts the other may leave out.")
-    }));
+    out.extend(
+        differ(formats)
+            .map(|(a, b)| format!("A was recorded as {a} and B as {b}: what one counts the other may leave out.")),
+    );
     let devices = (all(before, |p| p.device.clone()), all(after, |p| p.device.clone()));
-    out.extend(differ(devices).map(|(a, b)| {
-        format!("A ran on {a} and B on {b}: the difference is that of the machines, too.")
-    }));
+    out.extend(
+        differ(devices)
+            .map(|(a, b)| format!("A ran on {a} and B on {b}: the difference is that of the machines, too.")),
+    );
     out.extend(steps(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
@@ -59,11 +61,7 @@ fn steps(before: &Side, after: &Side) -> Option<String> {
 }
 
 /// How much of the time of each side is of rows that the other side has, too, in percent; none if a side has no time at all.
-fn common<K: Ord>(
-    before: &Side,
-    after: &Side,
-    table: impl Fn(&Profile) -> &BTreeMap<K, Row>,
-) -> Option<(f64, f64)> {
+fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTreeMap<K, Row>) -> Option<(f64, f64)> {
     let time = |row: &Row| row.iter().map(|(_, cell)| cell.gpu.saturating_add(cell.cpu)).sum::<i64>();
     let share = |side: &Side, other: &Side| {
         let (mut all, mut shared) = (0i64, 0i64);

@@ -40,10 +40,7 @@ const WITHOUT_GPU: &[(&str, Advice)] = &[
         "SL029",
         Advice {
             text: "Log every so many steps; keep values as tensors and make text of them then; let another thread write.",
-            example: (
-                "print(f\"loss {loss.item()}\")",
-                "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")",
-            ),
+            example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
         },
     ),
 ];

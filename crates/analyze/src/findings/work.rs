@@ -114,7 +114,8 @@ impl<'a> Subject<'a> {
         let trace = self.trace();
         let (from, to) = self.window();
         let span = |&e: &EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
-        let spans = trace.gpu.event.iter().filter(|&&e| trace.events.is_timed(e)).map(span).filter(|(start, end)| start < end);
+        let spans =
+            trace.gpu.event.iter().filter(|&&e| trace.events.is_timed(e)).map(span).filter(|(start, end)| start < end);
         intervals::total(&intervals::union(spans))
     }
 

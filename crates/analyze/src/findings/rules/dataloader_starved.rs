@@ -101,11 +101,7 @@ fn ready(subject: &Subject<'_>, takes: &[EventId]) -> Vec<Vec<Edit>> {
     let sent = inside.map(|&e| subject.dur(e)).sum::<i64>().min(subject.total(takes) / 2);
     let left = READY_NS + mean(sent);
     let long: Vec<EventId> = takes.iter().copied().filter(|&take| subject.dur(take) > left).collect();
-    subject
-        .edit(Action::SetNs(left), "frame:DataLoader.__next__", &long)
-        .into_iter()
-        .map(|edit| vec![edit])
-        .collect()
+    subject.edit(Action::SetNs(left), "frame:DataLoader.__next__", &long).into_iter().map(|edit| vec![edit]).collect()
 }
 
 /// What a loader in the program itself does could all be done beside it; one with workers gets more of them.

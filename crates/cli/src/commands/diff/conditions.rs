@@ -62,7 +62,9 @@ impl Condition {
         let Limit { what, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
         if !text.trim_end().ends_with('%') {
             let right = text.trim_end();
-            return Err(wrong_use(format!("--fail-on {text:?}: limits are percentages of the time before; write '{right}%'")));
+            return Err(wrong_use(format!(
+                "--fail-on {text:?}: limits are percentages of the time before; write '{right}%'"
+            )));
         }
         if !comparison.is_upper() || !limit.is_finite() || limit < 0.0 {
             return Err(wrong_use(format!(
@@ -110,7 +112,11 @@ impl Condition {
             let names = diff.changes.get(table).into_iter().flatten().map(|change| change.name.as_str());
             let known: BTreeSet<&str> = names.collect();
             let near = did_you_mean(name, known);
-            return Err(wrong_use(format!("--fail-on {:?}: no row of {} has this name{near}", self.text, table.name())));
+            return Err(wrong_use(format!(
+                "--fail-on {:?}: no row of {} has this name{near}",
+                self.text,
+                table.name()
+            )));
         }
         if about.is_empty() && !matches!(self.subject, Subject::Any(_)) {
             return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text));

@@ -85,12 +85,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
 /// Writes the page of a rule.
 fn explain(code: &str, common: &Common) -> Result<()> {
     let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
-    let unknown = || {
-        wrong_use(format!(
-            "there is no finding {code:?}{}",
-            did_you_mean(code, known.clone())
-        ))
-    };
+    let unknown = || wrong_use(format!("there is no finding {code:?}{}", did_you_mean(code, known.clone())));
     let rule = findings::rules::find(code).ok_or_else(unknown)?;
     to_output(common, |out| out.write_all(explained(&rule.page(), &style(common)).as_bytes()))
 }

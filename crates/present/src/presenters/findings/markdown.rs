@@ -57,9 +57,10 @@ fn details(finding: &Finding) -> String {
     });
     let told: Vec<&str> =
         [&rule.why, &rule.advice].into_iter().map(|text| text.as_str()).filter(|t| !t.is_empty()).collect();
-    let more = rule.page.as_ref().map_or_else(String::new, |_| {
-        format!("More: `stackline findings --explain {}`\n\n", rule.code)
-    });
+    let more = rule
+        .page
+        .as_ref()
+        .map_or_else(String::new, |_| format!("More: `stackline findings --explain {}`\n\n", rule.code));
     format!(
         "<details><summary>{} {}: {}</summary>\n\n{}\n\nEvidence: {} ({}, confidence {}).\n\n{example}{more}</details>\n\n",
         rule.code,
