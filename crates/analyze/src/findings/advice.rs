@@ -1,7 +1,7 @@
 //! Advice that depends on what a trace has: where a rule's own would not fit the machine.
 
 use super::rule::{Rule, RuleInfo};
-use super::work::gpus;
+use super::work::{gpus, uses_gpu};
 use serde_json::Value;
 use stackline_model::Trace;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ const WITHOUT_TF32: Advice = Advice {
 pub(super) fn info(rule: &Rule, trace: &Trace) -> Arc<RuleInfo> {
     let advice = match rule.code {
         "SL018" => (!gpus(trace).iter().any(knows_tf32)).then_some(&WITHOUT_TF32),
-        code if trace.gpu.is_empty() => WITHOUT_GPU.iter().find(|(of, _)| *of == code).map(|(_, advice)| advice),
+        code if !uses_gpu(trace) => WITHOUT_GPU.iter().find(|(of, _)| *of == code).map(|(_, advice)| advice),
         _ => None,
     };
     let info = rule.info();

@@ -170,7 +170,9 @@ pub fn find_with(
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
     let together = together(&gains, &choice, &mut found, options.threads)?.map(per_step);
-    notes.extend(startup::note(trace, window.length_ns()).filter(|_| steps == 0));
+    if steps == 0 {
+        notes.extend(startup::note(trace, window.length_ns()));
+    }
     if unknown > 0 {
         notes.push(format!(
             "{unknown} findings are left out: what their repair would gain cannot be told from this trace"
@@ -198,7 +200,7 @@ pub fn find_with(
 }
 
 /// How much of a trace was lost where it was cut off or could not be read.
-fn lost(trace: &Trace) -> u64 {
+pub(super) fn lost(trace: &Trace) -> u64 {
     let problems = trace.report.problems.iter().filter(|problem| problem.severity == Severity::Lost);
     problems.map(|problem| problem.count).sum()
 }

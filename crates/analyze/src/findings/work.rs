@@ -1,6 +1,7 @@
 //! GPU work by what launched it.
 
 use super::place::{Place, launch_of};
+use super::rank::lost;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
@@ -46,6 +47,12 @@ impl Done {
         let launched = self.ends.partition_point(|&(start, _)| start < moment);
         launched.checked_sub(1).map_or(moment, |last| self.ends[last].1)
     }
+}
+
+/// Whether a program uses a GPU: traces that were cut off may hold its launches only, or not even those.
+pub(super) fn uses_gpu(trace: &Trace) -> bool {
+    let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
+    !trace.gpu.is_empty() || calls() || (lost(trace) > 0 && !gpus(trace).is_empty())
 }
 
 /// What a trace says of its GPUs: see [`Subject::gpus`].
@@ -194,6 +201,11 @@ impl<'a> Subject<'a> {
         groups.iter_mut().for_each(|(_, events)| events.sort_unstable());
         groups.sort_by_key(|(_, events)| std::cmp::Reverse(self.total(events)));
         groups
+    }
+
+    /// Whether the program has a GPU, whose work may have been lost.
+    pub fn uses_gpu(&self) -> bool {
+        uses_gpu(self.trace())
     }
 
     /// What the trace says of its GPUs, as Kineto writes it: name, warp size and more.

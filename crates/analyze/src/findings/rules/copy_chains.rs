@@ -31,7 +31,7 @@ pub(super) const RULE: Rule = Rule {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let copies = if trace.gpu.is_empty() { copies_on_cpu(subject) } else { copies_on_gpu(subject) };
+    let copies = if subject.uses_gpu() { copies_on_gpu(subject) } else { copies_on_cpu(subject) };
     subject.by_code(&copies).into_iter().filter_map(|(place, copies)| draft(subject, place, copies)).collect()
 }
 
@@ -81,11 +81,11 @@ fn copies_on_cpu(subject: &Subject<'_>) -> Vec<EventId> {
 
 fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>) -> Option<Draft> {
     let ns = subject.total(&copies);
-    let (share, whose, gone) = if subject.trace().gpu.is_empty() {
-        (subject.percent(ns), "the time", copies.clone())
-    } else {
+    let (share, whose, gone) = if subject.uses_gpu() {
         let operators = subject.operators_of_nothing_else(&copies);
         (subject.percent_of_gpu(ns), "the GPU's time", operators.into_iter().chain(copies.iter().copied()).collect())
+    } else {
+        (subject.percent(ns), "the time", copies.clone())
     };
     if share < subject.setting("share") {
         return None;

@@ -44,7 +44,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let steps = subject.named(&[EventKind::Annotation], |name| name.starts_with("Optimizer.step#"));
     let by_name = subject.by_name(&steps).into_iter();
-    if trace.gpu.is_empty() {
+    if !subject.uses_gpu() {
         return by_name.filter_map(|(name, spans)| on_cpu(subject, name, &spans)).collect();
     }
     by_name

@@ -63,9 +63,7 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
         return Err(anyhow!("--fail-on cannot be judged: {reason}"));
     }
     if !conditions.is_empty() {
-        diff.warnings
-            .iter()
-            .try_for_each(|warning| say(&format!("--fail-on judges what can hardly be compared: {warning}")))?;
+        diff.warnings.iter().try_for_each(|warning| say(&format!("warning: {warning}")))?;
     }
     for words in held.iter().chain(&within) {
         say(&format!("--fail-on {words}"))?;

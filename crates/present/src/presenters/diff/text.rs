@@ -13,7 +13,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
     let mut out = format!("A: {}\nB: {}\n{}.\n\n", clean(&before), clean(&after), capital(&headline(shown)));
     if !shown.diff.warnings.is_empty() {
-        let lines = shown.diff.warnings.iter().map(|warning| format!("Hardly comparable: {}\n", clean(warning)));
+        let lines = shown.diff.warnings.iter().map(|warning| format!("Warning: {}\n", clean(warning)));
         out.push_str(&colored(&(lines.collect::<String>() + "\n"), Verdict::Slower, style));
     }
     steps(&mut out, shown, style);
