@@ -49,10 +49,11 @@ impl Done {
     }
 }
 
-/// Whether a program uses a GPU: traces that were cut off may hold its launches only, or not even those.
+/// Whether a program uses a GPU, or may: profilers write its work last, so that traces that were cut off can hold its launches
+/// only, or not even those.
 pub(super) fn uses_gpu(trace: &Trace) -> bool {
     let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
-    !trace.gpu.is_empty() || calls() || (lost(trace) > 0 && !gpus(trace).is_empty())
+    !trace.gpu.is_empty() || calls() || lost(trace) > 0
 }
 
 /// What a trace says of its GPUs: see [`Subject::gpus`].

@@ -88,7 +88,7 @@ fn name_of(start: &BytesStart<'_>) -> String {
     String::from_utf8_lossy(start.name().as_ref()).into_owned()
 }
 
-fn count<'a>(name: &str, found: &mut BTreeMap<&'a str, usize>) {
+fn count(name: &str, found: &mut BTreeMap<&str, usize>) {
     let key = match name {
         "testcase" => "tests",
         "failure" => "failures",

@@ -30,7 +30,6 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
-    let trace = subject.trace();
     let copies = if subject.uses_gpu() { copies_on_gpu(subject) } else { copies_on_cpu(subject) };
     subject.by_code(&copies).into_iter().filter_map(|(place, copies)| draft(subject, place, copies)).collect()
 }
