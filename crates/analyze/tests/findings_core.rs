@@ -1,11 +1,13 @@
 //! The first rules, and how findings are ranked.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stderr, reason = "tests")]
 
 mod findings_support;
 
-use findings_support::{Program, find, text};
-use stackline_analyze::findings::Options;
+use findings_support::{Program, find, read, text};
+use serde_json::json;
+use stackline_analyze::findings::{Confidence, Finding, Findings, Options};
+use std::collections::BTreeSet;
 
 /// Three steps of a model: `inside` runs in each.
 fn steps(mut inside: impl FnMut(&mut Program)) -> Program {
@@ -170,8 +172,142 @@ fn edits_of_one_text_at_two_places_are_two() {
 #[test]
 fn what_is_ignored_gains_nothing_with_the_others() {
     let program = long_run(3, (1, true));
-    let keep = |f: &stackline_analyze::findings::Finding| f.rule.code != "SL004";
+    let keep = |f: &Finding| f.rule.code != "SL004";
     let found = stackline_analyze::findings::find_kept(&program.trace(), &Options::default(), &keep).unwrap();
     assert!(found.ignored.iter().any(|f| f.rule.code == "SL004"));
     assert!(found.together.is_none_or(|all| all.ns < 50_000), "{:?}", found.together);
+}
+
+/// The profiler waits for the GPU where it ends: in functions of its own, or, without them, behind all launches.
+#[test]
+fn waits_of_the_profiler_are_no_findings() {
+    let ends = |frames: &[&str]| {
+        let mut program = Program::new();
+        program.step(0, |p| {
+            p.op("aten::mm", |p| p.kernel("gemm", 400));
+            match frames {
+                [] => p.sync("cudaDeviceSynchronize"),
+                [frame, ..] => p.python(frame, |p| p.sync("cudaDeviceSynchronize")),
+            }
+        });
+        program.of("SL004")
+    };
+    assert_eq!(ends(&["torch/profiler/profiler.py(811): step"]), []);
+    assert_eq!(ends(&["torch/autograd/profiler.py(363): __exit__"]), []);
+    assert_eq!(ends(&[]), []);
+    assert_eq!(ends(&["train.py(12): step"]).len(), 1);
+}
+
+#[test]
+fn traces_without_steps_are_not_told_of_steps() {
+    let mut program = Program::new();
+    for _ in 0..3 {
+        program.op("aten::mm", |p| p.kernel("gemm", 400));
+        program.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+        program.op("aten::mm", |p| p.kernel("gemm", 300));
+    }
+    let found = program.findings();
+    let said = text(&found.findings);
+    assert!(said.contains("SL004 aten::item waits for the GPU 3 times\n") && !said.contains("a step"), "{said}");
+}
+
+#[test]
+fn start_up_is_told_without_steps() {
+    let calls = |first: i64, step: bool| {
+        let mut program = Program::new();
+        for number in 0..12_usize {
+            let us = if number == 0 { first } else { 20 };
+            let call = |p: &mut Program| p.op("aten::mm", |p| p.work(us));
+            if step { program.step(number, call) } else { call(&mut program) }
+        }
+        program.findings().notes
+    };
+    let notes = calls(900, false);
+    assert!(
+        notes[0].starts_with("first calls of operators take 0.9 ms longer") && notes[0].contains("aten::mm"),
+        "{notes:?}"
+    );
+    assert_eq!(calls(30, false), Vec::<String>::new());
+    assert!(calls(900, true)[0].starts_with("step 0 took"), "steps tell it themselves");
+}
+
+#[test]
+fn advice_goes_by_what_the_run_has() {
+    let products = steps(|p| {
+        p.op("aten::mm", |p| p.kernel("volta_sgemm_128x64_nn", 400));
+        p.sync("cudaDeviceSynchronize");
+    });
+    let on = |gpu| {
+        let found = find(&read(&products.text(gpu)), &[]).findings;
+        found.into_iter().find(|f| f.rule.code == "SL018").unwrap().rule
+    };
+    let (volta, ampere) =
+        (on(json!({"name": "Tesla V100", "computeMajor": 7})), on(json!({"name": "X", "computeMajor": 8})));
+    assert!(
+        volta.advice.contains("float16") && !volta.example.as_ref().unwrap().1.contains("set_float32_matmul"),
+        "{volta:?}"
+    );
+    assert!(ampere.advice.contains("Allow TF32"), "{ampere:?}");
+    let waits = |kernel: bool| {
+        let program = steps(move |p| {
+            p.annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", |p| p.work(400));
+            p.op("aten::mm", |p| if kernel { p.kernel("gemm", 20) } else { p.work(20) });
+        });
+        program.of("SL009")[0].rule.advice.clone()
+    };
+    assert!(waits(true).contains("pin_memory") && !waits(false).contains("pin_memory"));
+}
+
+/// A finding without its numbers.
+fn identity(finding: &Finding) -> (String, String) {
+    (finding.rule.code.clone(), finding.place.text())
+}
+
+fn sure(found: &Findings) -> BTreeSet<(String, String)> {
+    found.findings.iter().filter(|f| f.confidence == Confidence::High).map(identity).collect()
+}
+
+/// What is seen only where a trace was cut off is not certain, wherever that is: within a record, or between two.
+#[test]
+fn a_trace_that_is_cut_off_shows_nothing_new_for_certain() {
+    let text = long_run(6, (4, true)).text(json!({"id": 0}));
+    let whole = sure(&find(&read(&text), &[]));
+    assert!(!whole.is_empty());
+    let mut looked = 0;
+    for (at, _) in text.match_indices("},{") {
+        for cut in [at, at + 1, at + 2, at + 20] {
+            let trace = read(&text[..cut.min(text.len())]);
+            if let Ok(found) = stackline_analyze::findings::find(&trace, &Options::default()) {
+                looked += 1;
+                assert!(sure(&found).is_subset(&whole), "cut at {cut}: {:?}", sure(&found));
+                assert!(found.notes.iter().any(|note| note.contains("was lost")), "cut at {cut}: {:?}", found.notes);
+            }
+        }
+    }
+    assert!(looked > 100, "{looked}");
+}
+
+#[test]
+fn traces_of_the_corpus_that_are_cut_off_show_nothing_new_for_certain() {
+    let Some(corpus) = std::env::var_os("STACKLINE_CORPUS") else {
+        eprintln!("skipped: STACKLINE_CORPUS is not set");
+        return;
+    };
+    let folder = std::path::Path::new(&corpus).join("kineto");
+    for name in
+        ["nvidia-h100-qwen1.5-0.5b.json.gz", "nvidia-2080ti-linear.json.gz", "schema-2021-v100-resnet50.json.gz"]
+    {
+        let bytes = std::fs::read(folder.join(name)).unwrap();
+        let read = |bytes: &[u8]| stackline_ingest::read_bytes(name, bytes, &stackline_ingest::ReadOptions::default());
+        let whole = sure(&find(&read(&bytes).unwrap(), &[]));
+        for percent in [15, 35, 55, 75, 90, 99] {
+            let trace = read(&bytes[..bytes.len() * percent / 100]).unwrap();
+            let found = find(&trace, &[]);
+            assert!(sure(&found).is_subset(&whole), "{name} to {percent} %: {:?}", sure(&found));
+            // Launches whose kernels were lost are no program of the CPU.
+            let of_cpu = |f: &&Finding| ["SL015", "SL017"].contains(&f.rule.code.as_str());
+            let wrong: Vec<_> = found.findings.iter().filter(of_cpu).filter(|_| trace.gpu.is_empty()).collect();
+            assert_eq!(wrong, Vec::<&Finding>::new(), "{name} to {percent} %");
+        }
+    }
 }

@@ -6,43 +6,11 @@ use stackline_analyze::findings::{Area, Rule, rules};
 use std::fmt::Write;
 use std::path::PathBuf;
 
-fn page(rule: &Rule) -> String {
-    let (before, after) = rule.example;
-    let mut page = format!("# {} {}\n\n{}.\n\n", rule.code, rule.name, capital(rule.about));
-    let mut section = |title: &str, text: &str| write!(page, "## {title}\n\n{text}\n\n").unwrap();
-    section("Why it costs time", rule.why);
-    section("What to do", rule.advice);
-    section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
-    section("What the change costs", &format!("{}.", capital(rule.cost)));
-    section("When it is wrong", rule.wrong_when);
-    let needs: Vec<&str> = rule.needs.iter().map(|need| need.missing()).collect();
-    let needs = if needs.is_empty() {
-        "It looks at every trace.".to_owned()
-    } else {
-        format!("It is not checked where the trace has {}.", needs.join(", or "))
-    };
-    section("What it needs", &needs);
-    if !rule.settings.is_empty() {
-        let mut table = "| `--set` | default | range | what it is |\n|---|---|---|---|".to_owned();
-        for setting in rule.settings {
-            let (least, most) = setting.range;
-            write!(
-                table,
-                "\n| `{}.{}` | {} | {least} to {most} | {} |",
-                rule.code, setting.name, setting.default, setting.about
-            )
-            .unwrap();
-        }
-        section("Settings", &table);
-    }
-    section("Where it comes from", &format!("{}.", capital(rule.source)));
-    page.trim_end().to_owned() + "\n"
-}
-
 fn list() -> String {
     let mut list = "# Findings\n\nWhat `stackline findings` looks for. The gain of each is predicted by replaying the \
                     dependency graph of the trace with the change made ([what-if](../analyses/what-if.md)), with bounds; where a \
-                    change cannot be replayed, the finding names the model that was used instead.\n"
+                    change cannot be replayed, the finding names the model that was used instead. `stackline findings --explain SL012` \
+                    shows a page in the terminal.\n"
         .to_owned();
     for area in Area::ALL {
         let of_area: Vec<&Rule> = rules::ALL.iter().filter(|rule| rule.area == area).collect();
@@ -51,7 +19,7 @@ fn list() -> String {
         }
         write!(list, "\n## {}\n\n| code | name | what it finds |\n|---|---|---|\n", capital(area.name())).unwrap();
         for rule in of_area {
-            writeln!(list, "| [{}]({}) | {} | {} |", rule.code, file(rule), rule.name, rule.about).unwrap();
+            writeln!(list, "| [{}]({}) | {} | {} |", rule.code, rule.page_file(), rule.name, rule.about).unwrap();
         }
     }
     list.push_str(
@@ -65,10 +33,6 @@ fn list() -> String {
     list
 }
 
-fn file(rule: &Rule) -> String {
-    format!("{}-{}.md", rule.code, rule.name)
-}
-
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
@@ -77,7 +41,7 @@ fn capital(text: &str) -> String {
 #[test]
 fn pages_are_those_of_the_rules() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/findings");
-    let mut pages: Vec<(String, String)> = rules::ALL.iter().map(|rule| (file(rule), page(rule))).collect();
+    let mut pages: Vec<(String, String)> = rules::ALL.iter().map(|rule| (rule.page_file(), rule.page())).collect();
     pages.push(("README.md".to_owned(), list()));
     if std::env::var_os("STACKLINE_BLESS").is_some() {
         std::fs::create_dir_all(&folder).unwrap();

@@ -171,7 +171,7 @@ fn exports_are_written_whole_or_refused() {
     }
     let (code, text) = failure(&["export", run, "--to", "perfetto"]);
     assert_eq!(code, Some(2));
-    assert!(text.contains("is a recording of sums of calls") && text.contains("--mode trace"), "{text}");
+    assert!(text.contains("it keeps sums of calls") && text.contains("--mode trace"), "{text}");
     let trace = common::write_sample(folder.path(), 0);
     let (code, text) = failure(&["export", &trace, "--to", "pprof"]);
     assert_eq!(code, Some(2), "{text}");

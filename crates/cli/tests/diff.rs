@@ -99,13 +99,41 @@ fn the_gate_fails_beyond_noise_only() {
     assert!(status == 4 && said.contains("--fail-on step>3%: the step is") && said.contains("beyond noise"), "{said}");
     assert_eq!(code(&[&slow, &fast, "--fail-on", "step>3%"]).0, 0, "faster is no fault");
     let again = case.trace("again.json", (3, false));
-    let (status, said) = code(&[&fast, &again, "--fail-on", "step>0"]);
+    let (status, said) = code(&[&fast, &again, "--fail-on", "step>0%"]);
     assert!(status == 0 && (said.is_empty() || said.contains("it does not count")), "{said}");
     let (status, said) = code(&[&fast, &slow, "--fail-on", "op:aten::item>10%"]);
     assert!(status == 4 && said.contains("aten::item is new"), "{said}");
     let (status, said) = code(&[&fast, &slow, "--fail-on", "op:no such>10%"]);
-    assert!(status == 1 && said.contains("cannot be judged"), "{said}");
+    assert!(status == 2 && said.contains("no row of operators has this name"), "{said}");
+    let (status, said) = code(&[&fast, &slow, "--fail-on", "op:aten::itm>10%"]);
+    assert!(status == 2 && said.contains("did you mean aten::item"), "{said}");
+    let (status, said) = code(&[&fast, &slow, "--fail-on", "step>3"]);
+    assert!(status == 2 && said.contains("write 'step>3%'"), "{said}");
     assert_eq!(code(&[&fast, &slow, "--fail-on", "stpe>3%"]).0, 2);
+}
+
+#[test]
+fn sides_that_can_hardly_be_compared_are_told() {
+    let case = Case::new();
+    let (fast, slow) = case.pair();
+    let document = json(&["diff", &fast, &slow]);
+    assert_eq!((&document["warnings"], &document["confidence"]), (&serde_json::json!([]), &"medium".into()));
+    let text = fs::read_to_string(&fast).unwrap();
+    let renamed = case.path("renamed.json");
+    let names = ["aten::", "autograd::", "record_param_comms", "DistributedDataParallel"];
+    let all = names.iter().fold(text, |text, name| text.replace(name, &format!("other_{name}")));
+    fs::write(&renamed, all).unwrap();
+    let document = json(&["diff", &fast, &renamed]);
+    let told = document["warnings"].to_string();
+    assert!(told.contains("hardly any operators in common: ") && document["confidence"] == "low", "{told}");
+    let output = run(&["diff", &fast, &renamed, "--fail-on", "step>99%"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("Warning: A and B have hardly any operators in common"), "{shown}");
+    assert!(String::from_utf8(output.stderr).unwrap().starts_with("warning: A and B"));
+    let one = case.path("one.json");
+    fs::write(&one, generate(&Config { seed: 1, steps: 1, layers: 2, ..Config::default() })).unwrap();
+    let told = json(&["diff", &fast, &one])["warnings"].to_string();
+    assert!(told.contains("B has one step and A "), "{told}");
 }
 
 #[test]

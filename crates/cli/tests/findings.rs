@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
+#[path = "common/junit.rs"]
+mod junit;
 
 use common::{stackline, stdout};
 use serde_json::{Value, json};
@@ -120,6 +122,7 @@ fn sarif_is_what_the_schema_says() {
         document["runs"][0]["tool"]["driver"]["rules"][sync["ruleIndex"].as_u64().unwrap() as usize]["id"],
         "SL004"
     );
+    assert!(results.iter().all(|r| r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"].is_string()));
     let ignored = results.iter().find(|r| r["ruleId"] == "SL001").unwrap();
     assert_eq!(ignored["suppressions"][0]["kind"], "external");
 }
@@ -136,6 +139,70 @@ fn junit_has_a_test_per_rule() {
         "{xml}"
     );
     assert!(xml.contains("name=\"SL004 host-sync\""), "{xml}");
+}
+
+#[test]
+fn junit_is_what_build_servers_accept() {
+    let case = Case::new();
+    let xml = stdout(&["findings", &case.waits, "--as", "junit"]);
+    assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
+    for (from, to, fault) in [
+        ("<testsuite name=", "<testsuite title=", "testsuite lacks name"),
+        ("classname=", "class=", "testcase has an attribute class"),
+        ("failures=\"", "failures=\"1", "but there are"),
+        ("time=\"0\"", "time=\"short\"", "is no time"),
+        ("<failure ", "<fault ", "no XML"),
+        ("<testsuites>", "<tests>", "no XML"),
+    ] {
+        let faults = junit::faults(&xml.replacen(from, to, 1));
+        assert!(faults.iter().any(|text| text.contains(fault)), "{from}: {faults:?}");
+    }
+    let nested = "<testsuites><testcase name=\"x\"><failure>a</failure>b</testcase></testsuites>";
+    assert_eq!(junit::faults(nested), ["testcase in Some(\"testsuites\")", "text in [\"testsuites\", \"testcase\"]"]);
+}
+
+#[test]
+fn every_form_leads_to_the_page() {
+    let case = Case::new();
+    let page = stdout(&["findings", "--explain", "host-sync"]);
+    assert!(page.starts_with("SL004 host-sync\n\nThe host waits for the GPU: item()"), "{page}");
+    assert!(page.contains("--set SL004.wait_us=5  (0 to 1000000)\nleast time of a call"), "{page}");
+    assert!(page.contains("    total += loss.item()\n"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
+    assert!(stdout(&["findings", &case.waits]).contains("More of each: stackline findings --explain SL004"));
+    let markdown = stdout(&["findings", &case.waits, "--as", "markdown"]);
+    assert!(markdown.contains("More: `stackline findings --explain SL004`"), "{markdown}");
+    let json: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
+    let row = &json["tables"]["findings"]["rows"][0]["page"];
+    assert_eq!(row, "docs/findings/SL004-host-sync.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(row.as_str().unwrap());
+    let sarif: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--as", "sarif"])).unwrap();
+    let rules = sarif["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap();
+    let rule = rules.iter().find(|rule| rule["id"] == "SL004").unwrap();
+    assert_eq!(rule["help"]["markdown"].as_str().unwrap(), fs::read_to_string(page).unwrap());
+    assert_eq!(&rule["properties"]["page"], row);
+    let unknown = run(&["--explain", "host-snc"]);
+    assert_eq!(unknown.status.code(), Some(2));
+    assert!(text(&unknown.stderr).contains("did you mean host-sync"), "{}", text(&unknown.stderr));
+}
+
+#[test]
+fn documents_say_what_was_not_checked_and_why() {
+    let case = Case::new();
+    let markdown = stdout(&["findings", &case.waits, "--as", "markdown"]);
+    assert!(markdown.contains("- Not checked: SL019, SL023: no collectives.\n"), "{markdown}");
+    let sarif: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--as", "sarif"])).unwrap();
+    let told = sarif["runs"][0]["invocations"][0]["toolConfigurationNotifications"].as_array().unwrap();
+    let of = told.iter().find(|note| note["associatedRule"]["id"] == "SL023").unwrap();
+    assert_eq!(of["message"]["text"], "Not checked: SL023: the trace has no collectives");
+    let whole = fs::read_to_string(&case.waits).unwrap();
+    let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
+    let markdown = stdout(&["findings", &damaged, "--as", "markdown"]);
+    assert!(markdown.contains("- Note: a part of the trace was lost"), "{markdown}");
+    let sarif: Value = serde_json::from_str(&stdout(&["findings", &damaged, "--as", "sarif"])).unwrap();
+    let told = &sarif["runs"][0]["invocations"][0]["toolExecutionNotifications"][0];
+    assert_eq!(told["level"], "note");
+    assert!(told["message"]["text"].as_str().unwrap().starts_with("A part of the trace was lost"), "{told}");
 }
 
 #[test]
@@ -177,6 +244,12 @@ fn what_is_ignored_is_listed() {
     let ignore = case.file("ignore", "SL004 train.py  # known\n");
     let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
     assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
+    let idle = case.file("idle", "SL004\nSL014 model.py\n");
+    let said = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
+    assert!(
+        said.contains("idle:2: nothing to ignore: no finding is SL014 model.py") && !said.contains("idle:1"),
+        "{said}"
+    );
     let mut program = [""; 12];
     program[9] = "def step():  # stackline: ignore[SL004]";
     case.file("train.py", &program.join("\n"));
@@ -200,6 +273,8 @@ fn wrong_use_is_told() {
         (vec!["--ignore", "/nowhere"], 3, "cannot read what to ignore"),
         (vec!["--baseline", &other], 3, "no findings in it"),
         (vec!["--min-gain", "x"], 2, "is no share"),
+        (vec!["--source", "nope"], 2, "--source nope: there is no such directory"),
+        (vec!["--rules", "nothere.py", "--python", "nowhere"], 2, "nothere.py: there is no such file"),
         (vec!["--as", "sarif", "--format", "json"], 2, "cannot be used with"),
     ] {
         let output = run(&[&[case.waits.as_str()], arguments.as_slice()].concat());

@@ -32,8 +32,10 @@ fn run(folder: &Path, trace: &str, script: &str) -> (Option<i32>, String, String
     let python = folder.join("python");
     fs::write(&python, script).unwrap();
     fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
-    let mut command = stackline(&["findings", trace, "--format", "json", "--rules", "r.py", "--rule-timeout", "0.1"]);
-    let done = command.arg("--python").arg(&python).output().unwrap();
+    let rules = folder.join("r.py");
+    fs::write(&rules, "").unwrap();
+    let mut command = stackline(&["findings", trace, "--format", "json", "--rule-timeout", "0.1"]);
+    let done = command.arg("--rules").arg(&rules).arg("--python").arg(&python).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (done.status.code(), text(done.stdout), text(done.stderr))
 }

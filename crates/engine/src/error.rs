@@ -34,7 +34,7 @@ pub enum Error {
         available: Vec<i64>,
     },
     /// The run is a recording of calls and holds no trace.
-    #[error("{} is a recording of sums of calls, not of single calls, of which traces are made; look at it with `stackline calls {}`, or record single calls with `stackline record --mode trace`", path.display(), path.display())]
+    #[error("{} is a recording without single calls, of which traces are made: it keeps sums of calls, or no operator ran in it; look at it with `stackline calls {}`, or record single calls with `stackline record --mode trace`", path.display(), path.display())]
     OnlyCalls {
         /// The run directory.
         path: PathBuf,

@@ -47,7 +47,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// A recording holds a tree only.
-    #[error("{}: the recording has sums of calls, not the single calls that a trace is made of; `stackline calls` shows them, and `stackline record --mode trace` records single calls", path.display())]
+    #[error("{}: the recording has no single calls, of which traces are made: it keeps sums of calls, or no operator ran in it; `stackline calls` shows it, and `stackline record --mode trace` records single calls", path.display())]
     NoSingleCalls {
         /// The directory.
         path: PathBuf,

@@ -90,6 +90,11 @@ impl EventTable {
         self.flags[event.index()] & (flags::IMPLAUSIBLE | flags::NO_TIME) == 0
     }
 
+    /// Whether the event is a span whose times can be believed.
+    pub fn is_timed(&self, event: EventId) -> bool {
+        self.flags[event.index()] & (flags::HAS_DURATION | flags::IMPLAUSIBLE | flags::NO_TIME) == flags::HAS_DURATION
+    }
+
     /// Checks that all columns are equally long.
     pub fn check(&self) -> Result<(), String> {
         let n = self.len();

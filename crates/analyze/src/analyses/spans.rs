@@ -3,7 +3,7 @@
 
 use crate::{Analysis, Scope};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKind, Unit, flags};
+use stackline_model::{EventId, EventKind, StrId, Table, Trace, TrackId, TrackKind, Unit};
 
 /// The registered analysis.
 pub(super) const ANALYSIS: Analysis = Analysis {
@@ -64,9 +64,7 @@ fn run(trace: &Trace, scope: &Scope) -> Vec<Table> {
 }
 
 fn is_span(trace: &Trace, event: EventId) -> bool {
-    trace.events.has(event, flags::HAS_DURATION)
-        && trace.events.is_plausible(event)
-        && trace.kind(event) != EventKind::Recording
+    trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }
 
 /// Per event the time of the spans directly inside it, up to its end. Spans that cross may add up to more than it has.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
     CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId, CallTree,
-    CallTreeBuilder, EventId, EventKind, StrId, Trace, flags,
+    CallTreeBuilder, EventId, EventKind, StrId, Trace,
 };
 
 /// The calls of a stretch of a trace.
@@ -88,7 +88,7 @@ impl<'a> Builder<'a> {
             let is_gpu = trace.kind(event).is_gpu_work();
             let counted_at = if is_gpu { self.caller(event).unwrap_or(event) } else { event };
             let (from, to) = self.window;
-            if !is_timed(trace, event) || !(from..to).contains(&trace.events.start[counted_at.index()]) {
+            if !trace.events.is_timed(event) || !(from..to).contains(&trace.events.start[counted_at.index()]) {
                 continue;
             }
             let node = self.node(event);
@@ -110,7 +110,7 @@ impl<'a> Builder<'a> {
         let mut inside = vec![0_i64; trace.events.len()];
         for event in trace.events.ids().filter(|&e| is_call(trace, e) && !trace.kind(e).is_gpu_work()) {
             let up = trace.ancestors(event).find(|&up| is_call(trace, up));
-            if let Some(up) = up.filter(|_| is_timed(trace, event)) {
+            if let Some(up) = up.filter(|_| trace.events.is_timed(event)) {
                 let end = trace.events.end(event).min(trace.events.end(up));
                 let held = end.saturating_sub(trace.events.start[event.index()]).max(0);
                 inside[up.index()] = inside[up.index()].saturating_add(held);
@@ -183,11 +183,6 @@ fn is_call(trace: &Trace, event: EventId) -> bool {
     use EventKind::{Annotation, Operator, PythonFunction};
     let kind = trace.kind(event);
     matches!(kind, Operator | Annotation | PythonFunction) || kind.is_api_call() || kind.is_gpu_work()
-}
-
-/// Whether it has times that can be believed.
-fn is_timed(trace: &Trace, event: EventId) -> bool {
-    trace.events.is_plausible(event) && trace.events.has(event, flags::HAS_DURATION)
 }
 
 /// The frame of an event of this name.

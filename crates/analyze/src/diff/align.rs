@@ -1,7 +1,9 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
+use super::comparable::warnings;
 use super::profile::{Cell, Measure, Profile, Row};
 use super::statistics::{Difference, Location, adjusted, welch};
+use crate::findings::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is compared.
@@ -172,8 +174,24 @@ pub struct Diff {
     pub by_family: bool,
     /// All changes by table, the largest first.
     pub changes: BTreeMap<Table, Vec<Change>>,
+    /// Why the sides can hardly be compared, a sentence each; mostly none.
+    pub warnings: Vec<String>,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
+}
+
+impl Diff {
+    /// How much it says of a change of the program: `high` of several runs, `medium` of steps of one run each, `low` of one step
+    /// each and where the sides can hardly be compared.
+    #[must_use]
+    pub fn confidence(&self) -> Confidence {
+        match self.method {
+            _ if !self.warnings.is_empty() => Confidence::Low,
+            Method::Runs => Confidence::High,
+            Method::Steps => Confidence::Medium,
+            Method::None => Confidence::Low,
+        }
+    }
 }
 
 /// Of the steps, the share left out at each end.
@@ -186,7 +204,9 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let vendor = |side: &Side| side.iter().flatten().find_map(|profile| profile.vendor);
     let vendors = vendor(before).zip(vendor(after)).filter(|(a, b)| a != b);
     let by_family = options.by_family.unwrap_or(vendors.is_some());
-    let mut diff = Diff { options, method: Method::None, by_family, changes: BTreeMap::new(), notes: Vec::new() };
+    let warnings = warnings(before, after, by_family);
+    let (method, changes) = (Method::None, BTreeMap::new());
+    let mut diff = Diff { options, method, by_family, changes, warnings, notes: Vec::new() };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
@@ -262,7 +282,7 @@ impl Pair<'_> {
         match table {
             Table::Steps => {
                 let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
-                let rows = |side: &[&Profile]| side.iter().map(|p| Some(p.totals.clone())).collect::<Vec<_>>();
+                let rows = |side: &[&Profile]| side.iter().map(|p| Some(p.totals.iter().collect())).collect::<Vec<_>>();
                 let mut changes = self.row((String::new(), None), &rows(&self.before), &rows(&self.after), &measures);
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
                 for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {

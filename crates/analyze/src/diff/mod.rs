@@ -5,6 +5,7 @@
 //! profiles of two sides beside each other and tests every difference (see [`statistics`]).
 
 mod align;
+mod comparable;
 mod families;
 mod paths;
 mod profile;

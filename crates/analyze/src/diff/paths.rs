@@ -1,10 +1,10 @@
 //! Call paths that mean the same in two runs: modules by class and place among their siblings, functions without lines.
 
-use super::profile::{Cell, Row, Units, add};
+use super::profile::{Cell, Row, Units};
 use crate::classify::is_module_call;
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind, flags};
+use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// "No path".
@@ -72,7 +72,7 @@ impl Paths {
     }
 
     fn belongs(&self, trace: &Trace, event: EventId, above: u32) -> bool {
-        let is_span = trace.events.has(event, flags::HAS_DURATION) && trace.events.is_plausible(event);
+        let is_span = trace.events.is_timed(event);
         if !is_span || trace.name(event).starts_with(STEP_PREFIX) {
             return false;
         }
@@ -90,12 +90,12 @@ impl Paths {
 
     /// What each path cost in each step, with all that is below it.
     pub(super) fn rows(&self, trace: &Trace, units: &Units, counted: &[bool]) -> BTreeMap<String, Row> {
-        let mut rows: Vec<Row> = vec![Row::new(); self.nodes.len()];
+        let mut rows: Vec<Row> = vec![Row::default(); self.nodes.len()];
         for &event in &self.ends {
             let Some(unit) = units.of_event(trace, event) else { continue };
             let dur = trace.events.dur[event.index()];
             let cell = Cell { count: 1, cpu: dur, cpu_total: dur, gpu: 0 };
-            add(&mut rows[self.around[event.index()] as usize], unit, &cell);
+            rows[self.around[event.index()] as usize].add(unit, &cell);
         }
         for gpu in trace.gpu.ids().filter(|gpu| counted[gpu.index()]) {
             let Some(unit) = units.of_gpu(trace, gpu) else { continue };
@@ -104,30 +104,28 @@ impl Paths {
             let time = trace.events.dur[trace.gpu.event[gpu.index()].index()];
             let mut node = self.around[from.index()];
             while node != TOP {
-                add(&mut rows[node as usize], unit, &Cell { gpu: time, ..Cell::default() });
+                rows[node as usize].add(unit, &Cell { gpu: time, ..Cell::default() });
                 node = self.nodes[node as usize].above;
             }
         }
-        let texts = self.texts();
         let mut out: BTreeMap<String, Row> = BTreeMap::new();
-        for (text, row) in texts.into_iter().zip(rows).filter(|(_, row)| !row.is_empty()) {
-            let into = out.entry(text).or_default();
-            for (unit, cell) in row.iter().enumerate() {
-                add(into, unit, cell);
+        for (node, row) in (0u32..).zip(rows).filter(|(_, row)| !row.is_empty()) {
+            let into = out.entry(self.text(node)).or_default();
+            match into.is_empty() {
+                true => *into = row.shrunk(),
+                false => row.iter().for_each(|(unit, cell)| into.add(unit, cell)),
             }
         }
         out
     }
 
-    fn texts(&self) -> Vec<String> {
-        let mut texts: Vec<String> = Vec::with_capacity(self.nodes.len());
-        for node in &self.nodes {
-            texts.push(match texts.get(node.above as usize) {
-                Some(above) => format!("{above} > {}", node.label),
-                None => node.label.clone(),
-            });
-        }
-        texts
+    /// A path with all that is above it.
+    fn text(&self, node: u32) -> String {
+        let up = |&node: &u32| Some(self.nodes[node as usize].above).filter(|&above| above != TOP);
+        let mut labels: Vec<&str> =
+            std::iter::successors(Some(node), up).map(|node| self.nodes[node as usize].label.as_str()).collect();
+        labels.reverse();
+        labels.join(" > ")
     }
 }
 

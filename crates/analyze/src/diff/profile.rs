@@ -9,7 +9,7 @@ use crate::op_tree::{OpTree, ROOT};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, GpuId, Key, Step, StrId, Trace, flags};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is measured of a thing, in ns per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,15 +70,53 @@ impl Cell {
     }
 }
 
-/// What a thing cost in each step; steps after the last in which it occurs may be missing.
-pub type Row = Vec<Cell>;
+/// What a thing cost in each step in which it occurs: most paths of long runs occur in few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Row(Vec<(u32, Cell)>);
 
-/// Adds to the cell of a step.
-pub(super) fn add(row: &mut Row, step: usize, cell: &Cell) {
-    if row.len() <= step {
-        row.resize(step + 1, Cell::default());
+impl Row {
+    /// Adds to the cell of a step.
+    pub(super) fn add(&mut self, step: usize, cell: &Cell) {
+        let step = step as u32;
+        // Most come in the order of the steps.
+        let at = match self.0.last() {
+            Some((last, _)) if *last < step => self.0.len(),
+            _ => self.0.partition_point(|(of, _)| *of < step),
+        };
+        match self.0.get_mut(at) {
+            Some((of, sum)) if *of == step => sum.add(cell),
+            _ => self.0.insert(at, (step, *cell)),
+        }
     }
-    row[step].add(cell);
+
+    /// What it cost in a step.
+    #[must_use]
+    pub fn get(&self, step: usize) -> Option<&Cell> {
+        let at = self.0.binary_search_by_key(&step, |(of, _)| *of as usize).ok()?;
+        Some(&self.0[at].1)
+    }
+
+    /// The steps in which it occurs, ascending, with what it cost there.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Cell)> {
+        self.0.iter().map(|(step, cell)| (*step as usize, cell))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Gives back memory that it grew for.
+    pub(super) fn shrunk(mut self) -> Self {
+        self.0.shrink_to_fit();
+        self
+    }
+}
+
+impl<'c> FromIterator<&'c Cell> for Row {
+    /// One cell per step, from the first on.
+    fn from_iter<I: IntoIterator<Item = &'c Cell>>(cells: I) -> Self {
+        Self((0..).zip(cells.into_iter().copied()).collect())
+    }
 }
 
 /// Who made a GPU.
@@ -117,6 +155,10 @@ pub struct StepLength {
 pub struct Profile {
     /// Label of the trace.
     pub name: String,
+    /// Format that it was read from; none of recordings.
+    pub format: Option<String>,
+    /// Its GPUs' names; none if the trace does not say them.
+    pub device: Option<String>,
     /// Rank, as the engine numbers it.
     pub rank: i64,
     /// Who made its GPUs, if that is known.
@@ -124,7 +166,7 @@ pub struct Profile {
     /// Its steps; empty if the trace has none and all of it counts as one.
     pub steps: Vec<StepLength>,
     /// Of each compared step: `cpu_total` is its length, `count` its GPU operations.
-    pub totals: Row,
+    pub totals: Vec<Cell>,
     /// Operators by name.
     pub operators: BTreeMap<String, Row>,
     /// GPU work by name.
@@ -249,6 +291,8 @@ impl Profile {
         let timed = |e: &EventId| trace.events.has(*e, flags::HAS_DURATION) && !trace.events.is_plausible(*e);
         let mut profile = Self {
             name: trace.meta.name.clone(),
+            format: Some(trace.meta.format.clone()).filter(|format| !format.is_empty()),
+            device: device(trace),
             rank,
             vendor: vendor(trace),
             steps,
@@ -291,7 +335,7 @@ impl Profile {
             let name = trace.events.name[op.index()];
             let cpu_total = if nests_in_itself(trace, &tree, node) { 0 } else { cost.host_total };
             let cell = Cell { count: 1, gpu: cost.gpu_self, cpu: cost.host_self, cpu_total };
-            add(rows.entry(name).or_default(), unit, &cell);
+            rows.entry(name).or_default().add(unit, &cell);
             if let Some(total) = self.totals.get_mut(unit) {
                 total.cpu = total.cpu.saturating_add(cost.host_self);
             }
@@ -308,11 +352,11 @@ impl Profile {
             let event = trace.gpu.event[gpu.index()];
             let name = trace.events.name[event.index()];
             let cell = Cell { count: 1, gpu: trace.events.dur[event.index()], ..Cell::default() };
-            add(rows.entry(name).or_default(), unit, &cell);
+            rows.entry(name).or_default().add(unit, &cell);
             let of = *known.entry(name).or_insert_with(|| family(trace, event));
             let operator = trace.gpu.operator[gpu.index()].some();
             let operator = operator.map_or(StrId::NONE, |op| trace.events.name[op.index()]);
-            add(families.entry((operator, of)).or_default(), unit, &cell);
+            families.entry((operator, of)).or_default().add(unit, &cell);
         }
         self.kernels = named(trace, rows);
         let text = |name: StrId| name.some().map_or(NO_OPERATOR, |name| trace.strings.get(name)).to_owned();
@@ -334,11 +378,9 @@ pub(super) fn named(trace: &Trace, rows: FxHashMap<StrId, Row>) -> BTreeMap<Stri
     rows.sort_unstable_by_key(|(name, _)| *name);
     for (name, row) in rows {
         let into = out.entry(trace.strings.get(name).to_owned()).or_default();
-        for (unit, cell) in row.iter().enumerate() {
-            add(into, unit, cell);
-        }
+        row.iter().for_each(|(unit, cell)| into.add(unit, cell));
     }
-    out
+    out.into_iter().map(|(name, row)| (name, row.shrunk())).collect()
 }
 
 fn nests_in_itself(trace: &Trace, tree: &OpTree, node: usize) -> bool {
@@ -352,6 +394,13 @@ fn nests_in_itself(trace: &Trace, tree: &OpTree, node: usize) -> bool {
         above = tree.parent[above as usize];
     }
     false
+}
+
+/// The names of the GPUs, each once; none without.
+fn device(trace: &Trace) -> Option<String> {
+    let gpus: Vec<serde_json::Value> = serde_json::from_str(trace.meta.entry("deviceProperties")?).ok()?;
+    let names: BTreeSet<&str> = gpus.iter().filter_map(|gpu| gpu["name"].as_str()).collect();
+    (!names.is_empty()).then(|| names.into_iter().collect::<Vec<_>>().join(", "))
 }
 
 /// Who made the GPUs: by the calls that launch their work, else by what the file says of them.

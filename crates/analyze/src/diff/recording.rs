@@ -1,6 +1,6 @@
 //! Recordings of calls as profiles: they keep no steps, so that all of a run is one.
 
-use super::profile::{Cell, Profile, Row};
+use super::profile::{Cell, Profile};
 use crate::calls::{CallLabel, CallView, Shape, ViewOptions, view};
 use stackline_model::{CallMetric, CallTree, Unit};
 
@@ -22,26 +22,17 @@ impl Profile {
         profile.totals = vec![total];
         for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "operator") {
             let own = Cell { cpu: ns(flat.nodes[row].exclusive.sum), ..cell(&flat, row) };
-            profile.operators.entry(flat.label(row).name.clone()).or_default().push(own);
+            profile.operators.entry(flat.label(row).name.clone()).or_default().add(0, &own);
         }
-        profile.operators.values_mut().for_each(merge);
         let mut texts = vec![String::new(); down.nodes.len()];
         for row in 1..down.nodes.len() {
             let label = text(down.label(row));
             let above = &texts[down.nodes[row].parent];
             texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
-            profile.paths.entry(texts[row].clone()).or_default().push(cell(&down, row));
+            profile.paths.entry(texts[row].clone()).or_default().add(0, &cell(&down, row));
         }
-        profile.paths.values_mut().for_each(merge);
         Ok(profile)
     }
-}
-
-/// Labels that read the same are one.
-fn merge(row: &mut Row) {
-    let mut all = Cell::default();
-    row.iter().for_each(|cell| all.add(cell));
-    *row = vec![all];
 }
 
 fn cell(view: &CallView, row: usize) -> Cell {

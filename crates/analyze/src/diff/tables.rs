@@ -9,7 +9,7 @@ pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     let mut out: Vec<Table> =
         Compared::ALL.into_iter().filter_map(|table| Some(changes(table, diff.changes.get(&table)?, diff))).collect();
     if let Some(first) = out.first_mut() {
-        first.notes = diff.notes.clone();
+        first.notes = diff.warnings.iter().chain(&diff.notes).cloned().collect();
         first.notes.push(test(diff));
     }
     out.push(lengths(before, after));

@@ -3,15 +3,18 @@
 //! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
 //! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
 
+mod advice;
 mod collectives;
 mod finding;
 mod others;
+mod page;
 mod place;
 mod rank;
 mod ranks;
 mod rule;
 pub mod rules;
 mod settings;
+mod startup;
 mod subject;
 mod tables;
 mod work;

@@ -197,7 +197,7 @@ impl Others {
             return Err(format!("two rules have the code {code}: {other} and {source}"));
         }
         let (area, why, cost) = (Area::Own, String::new(), String::new());
-        let info = RuleInfo { code, name, area, about, why, advice, example: None, cost };
+        let info = RuleInfo { code, name, area, about, why, advice, example: None, cost, page: None };
         self.rules.push((Arc::new(info), source));
         Ok(())
     }

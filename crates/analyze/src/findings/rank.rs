@@ -1,11 +1,13 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
+use super::advice;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
 use super::others::Others;
 use super::ranks::{RankTimes, collectives_alone};
 use super::rule::{Need, RuleInfo};
 use super::rules;
 use super::settings::Settings;
+use super::startup;
 use super::subject::{Ground, Subject};
 use crate::Scope;
 use crate::critical_path::CriticalPathError;
@@ -152,7 +154,7 @@ pub fn find_with(
         (window, _) => window?,
     };
     let ground = Ground::new(&exact, (window, steps.max(1)), &options.settings);
-    let (mut proposals, mut unchecked) = proposals(&ground);
+    let (mut proposals, mut unchecked) = proposals(&ground, steps);
     proposals.extend(others.proposals(trace));
     unchecked.extend(others.unchecked.iter().cloned());
     let alone_ns = collectives_alone(&ground);
@@ -174,6 +176,9 @@ pub fn find_with(
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
     let together = together(&gains, &choice, &mut found, options.threads)?.map(per_step);
+    if steps == 0 {
+        notes.extend(startup::note(trace, window.length_ns()));
+    }
     if unknown > 0 {
         notes.push(format!(
             "{unknown} findings are left out: what their repair would gain cannot be told from this trace"
@@ -202,7 +207,7 @@ pub fn find_with(
 }
 
 /// How much of a trace was lost where it was cut off or could not be read.
-fn lost(trace: &Trace) -> u64 {
+pub(super) fn lost(trace: &Trace) -> u64 {
     let problems = trace.report.problems.iter().filter(|problem| problem.severity == Severity::Lost);
     problems.map(|problem| problem.count).sum()
 }
@@ -215,7 +220,7 @@ pub(super) struct Proposal {
 }
 
 /// What all rules propose, and which could not look.
-fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
+fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Unchecked>) {
     let (mut proposals, mut unchecked) = (Vec::new(), Vec::new());
     // What is missing is looked for among all events: once, not for each rule.
     let mut met: BTreeMap<Need, bool> = BTreeMap::new();
@@ -226,13 +231,22 @@ fn proposals<'a>(ground: &'a Ground<'a>) -> (Vec<Proposal>, Vec<Unchecked>) {
             unchecked.push(Unchecked { rule: info, reason: Reason::Missing(need) });
             continue;
         }
-        for draft in (rule.check)(&Subject::new(ground, rule)) {
-            let named = |fact: &Fact| Fact { name: fact.name.to_owned(), value: fact.value, unit: fact.unit };
+        let drafts = (rule.check)(&Subject::new(ground, rule));
+        let info = if drafts.is_empty() { info } else { advice::info(rule, ground.exact.trace()) };
+        let words = |text: &str| if steps == 0 { without_steps(text) } else { text.to_owned() };
+        for mut draft in drafts {
+            let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
             let facts = draft.facts.iter().map(named).collect();
+            draft.title = words(&draft.title);
             proposals.push(Proposal { rule: Arc::clone(&info), draft, facts });
         }
     }
     (proposals, unchecked)
+}
+
+/// What rules say of a step, of a trace without any: there all of it is one.
+fn without_steps(text: &str) -> String {
+    text.replace(", a step", "").replace(" a step", "").replace(" in each step", "")
 }
 
 /// All of the trace, or its steps without a first one that warms up.

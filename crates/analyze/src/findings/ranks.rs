@@ -33,7 +33,7 @@ pub(super) fn collectives_alone<'a>(ground: &'a Ground<'a>) -> i64 {
     let (trace, (from, to)) = (subject.trace(), subject.window());
     let mut types = subject.kernel_types();
     let (mut talk, mut work) = (Vec::new(), Vec::new());
-    for &event in trace.gpu.event.iter().filter(|&&event| subject.is_timed(event)) {
+    for &event in trace.gpu.event.iter().filter(|&&event| trace.events.is_timed(event)) {
         let span = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
         if span.0 < span.1 {
             let is_talk = types.of_event(event) == KernelType::Communication;

@@ -263,6 +263,8 @@ pub struct RuleInfo {
     pub example: Option<(String, String)>,
     /// What the change costs; may be empty of the user's own.
     pub cost: String,
+    /// Its page in the repository, [`Rule::page_path`]; none of the user's own.
+    pub page: Option<String>,
 }
 
 impl Rule {
@@ -277,6 +279,7 @@ impl Rule {
             advice: self.advice.to_owned(),
             example: Some((self.example.0.to_owned(), self.example.1.to_owned())),
             cost: self.cost.to_owned(),
+            page: Some(self.page_path()),
         })
     }
 }

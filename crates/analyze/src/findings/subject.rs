@@ -9,7 +9,7 @@ use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::kernel_type::{NameTypes, RULES};
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{EventId, EventKind, Step, StrId, Trace, flags};
+use stackline_model::{EventId, EventKind, Step, StrId, Trace};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -102,19 +102,13 @@ impl<'a> Subject<'a> {
     pub fn counts(&self, event: EventId) -> bool {
         let trace = self.trace();
         let events = &trace.events;
-        if !self.is_timed(event) {
+        if !events.is_timed(event) {
             return false;
         }
         let gpu = if trace.kind(event).is_gpu_work() { trace.gpu.of_event(event) } else { None };
         let launch = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some());
         let (from, to) = self.window();
         (from..to).contains(&events.start[launch.unwrap_or(event).index()])
-    }
-
-    /// Whether an event has times that can be believed.
-    pub(super) fn is_timed(&self, event: EventId) -> bool {
-        let events = &self.trace().events;
-        events.is_plausible(event) && events.has(event, flags::HAS_DURATION)
     }
 
     /// Events of the window of some kinds whose name passes a test; each name is tested once.

@@ -46,7 +46,8 @@ pub fn findings_table(found: &Findings) -> Table {
         .text("evidence", rows.iter().map(evidence))
         .text("edits", rows.iter().map(|f| f.edits.join("; ")))
         .text("advice", rows.iter().map(|f| f.rule.advice.clone()))
-        .text("cost", rows.iter().map(|f| f.rule.cost.clone()));
+        .text("cost", rows.iter().map(|f| f.rule.cost.clone()))
+        .text("page", text(|f| f.rule.page.clone()));
     if !found.ranks.is_empty() {
         let numbers = |f: &Finding| f.ranks.iter().map(|of| of.rank.to_string()).collect::<Vec<_>>().join(" ");
         let least = |f: &Finding| f.ranks.iter().filter_map(|of| of.gain_ns).min();

@@ -1,6 +1,7 @@
 //! GPU work by what launched it.
 
 use super::place::{Place, launch_of};
+use super::rank::lost;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
@@ -48,12 +49,25 @@ impl Done {
     }
 }
 
+/// Whether a program uses a GPU, or may: profilers write its work last, so that traces that were cut off can hold its launches
+/// only, or not even those.
+pub(super) fn uses_gpu(trace: &Trace) -> bool {
+    let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
+    !trace.gpu.is_empty() || calls() || lost(trace) > 0
+}
+
+/// What a trace says of its GPUs: see [`Subject::gpus`].
+pub(super) fn gpus(trace: &Trace) -> Vec<serde_json::Value> {
+    let text = trace.meta.entry("deviceProperties");
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+}
+
 impl<'a> Subject<'a> {
     /// When the GPUs are done with what was launched.
     pub fn done(&self) -> Done {
         let trace = self.trace();
         let (rows, events) = (&trace.gpu, &trace.events);
-        let timed = rows.ids().filter(|gpu| self.is_timed(rows.event[gpu.index()]));
+        let timed = rows.ids().filter(|gpu| events.is_timed(rows.event[gpu.index()]));
         let row = |gpu: stackline_model::GpuId| {
             let work = rows.event[gpu.index()];
             let launch = rows.launch[gpu.index()].some().unwrap_or(work);
@@ -84,9 +98,9 @@ impl<'a> Subject<'a> {
     /// GPU work that the thread of a span launched within it, in the order of the launches.
     pub fn launched_in(&self, span: EventId) -> impl Iterator<Item = EventId> + use<'a> {
         let events = &self.trace().events;
-        let (from, to, subject) = (events.start[span.index()], events.end(span), *self);
+        let (from, to) = (events.start[span.index()], events.end(span));
         let launched = self.launches().between(events.track[span.index()], from, to).iter().map(|&(.., work)| work);
-        launched.filter(move |&work| subject.is_timed(work))
+        launched.filter(move |&work| events.is_timed(work))
     }
 
     /// Whether the thread of an event launched GPU work in the window.
@@ -108,7 +122,8 @@ impl<'a> Subject<'a> {
         let trace = self.trace();
         let (from, to) = self.window();
         let span = |&e: &EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
-        let spans = trace.gpu.event.iter().filter(|&&e| self.is_timed(e)).map(span).filter(|(start, end)| start < end);
+        let spans =
+            trace.gpu.event.iter().filter(|&&e| trace.events.is_timed(e)).map(span).filter(|(start, end)| start < end);
         intervals::total(&intervals::union(spans))
     }
 
@@ -189,10 +204,14 @@ impl<'a> Subject<'a> {
         groups
     }
 
+    /// Whether the program has a GPU, whose work may have been lost.
+    pub fn uses_gpu(&self) -> bool {
+        uses_gpu(self.trace())
+    }
+
     /// What the trace says of its GPUs, as Kineto writes it: name, warp size and more.
     pub fn gpus(&self) -> Vec<serde_json::Value> {
-        let text = self.trace().meta.entry("deviceProperties");
-        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+        gpus(self.trace())
     }
 
     /// An argument that holds JSON, such as shapes.

@@ -130,9 +130,12 @@ impl Program {
 
     /// The trace.
     pub(crate) fn trace(&self) -> Trace {
-        let text = json!({"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "NVIDIA A100"}],
-            "traceEvents": self.events});
-        read_bytes("program.json", text.to_string().as_bytes(), &ReadOptions::default()).unwrap()
+        read(&self.text(json!({"id": 0, "name": "NVIDIA A100"})))
+    }
+
+    /// The trace's text, with what it says of the GPU.
+    pub(crate) fn text(&self, gpu: Value) -> String {
+        json!({"schemaVersion": 1, "deviceProperties": [gpu], "traceEvents": self.events}).to_string()
     }
 
     /// What rules find.
@@ -144,6 +147,11 @@ impl Program {
     pub(crate) fn of(&self, code: &str) -> Vec<Finding> {
         self.findings().findings.into_iter().filter(|f| f.rule.code == code).collect()
     }
+}
+
+/// A trace from its text.
+pub(crate) fn read(text: &str) -> Trace {
+    read_bytes("program.json", text.as_bytes(), &ReadOptions::default()).unwrap()
 }
 
 /// What rules find in a trace, with some settings.

@@ -12,6 +12,7 @@ Examples:
   stackline findings ranks/
   stackline findings trace.json.gz --top 3 --set SL001.share=40
   stackline findings trace.json.gz --rules my_rules.py
+  stackline findings --explain SL012
   stackline findings trace.json.gz --as sarif -o findings.sarif
   stackline findings trace.json.gz --format json -o before.json
   stackline findings new.json.gz --baseline before.json --fail-on new --fail-on 'gain>5%'";
@@ -21,6 +22,9 @@ Examples:
 pub(crate) struct FindingsArgs {
     #[command(flatten)]
     pub(crate) inputs: Inputs,
+    /// Show the page of one finding instead: what it is, what to do, when it is wrong.
+    #[arg(long, value_name = "CODE", exclusive = true)]
+    pub(crate) explain: Option<String>,
     /// How many to show, 0 for all [default: 10; all with --as].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,

@@ -1,6 +1,6 @@
 //! Host threads as flat time lines: at each moment the innermost span.
 
-use stackline_model::{EventId, EventKind, Key, Trace, TrackId, TrackKind, flags};
+use stackline_model::{EventId, EventKind, Key, Trace, TrackId, TrackKind};
 
 /// From `start` to the start of the next piece, `event` was the innermost span; none in gaps. Packed, since there are
 /// more of them than events.
@@ -101,9 +101,7 @@ impl Lane {
 /// Whether an event is a span of host time.
 pub(super) fn is_span(trace: &Trace, event: EventId) -> bool {
     let kind = trace.kind(event);
-    let timed = trace.events.is_plausible(event)
-        && trace.events.has(event, flags::HAS_DURATION)
-        && trace.events.dur[event.index()] > 0;
+    let timed = trace.events.is_timed(event) && trace.events.dur[event.index()] > 0;
     timed
         && matches!(
             kind,

@@ -6,7 +6,7 @@ use super::lanes::Lane;
 use super::names::bits;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest_annotations;
-use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
+use stackline_model::{EventId, EventKind, Trace, TrackKind};
 use std::collections::BTreeMap;
 
 /// Which stretch is wanted.
@@ -171,12 +171,7 @@ impl Exact<'_> {
 /// Annotations of threads whose name contains a text, in the order of the source; if there are none, operators and Python frames.
 fn annotations(trace: &Trace, text: &str) -> Vec<EventId> {
     let on_thread = |e: EventId| trace.tracks.get(trace.events.track[e.index()]).kind == TrackKind::Thread;
-    let wanted = |e: &EventId| {
-        trace.events.is_plausible(*e)
-            && trace.events.has(*e, flags::HAS_DURATION)
-            && on_thread(*e)
-            && trace.name(*e).contains(text)
-    };
+    let wanted = |e: &EventId| trace.events.is_timed(*e) && on_thread(*e) && trace.name(*e).contains(text);
     let of_kind = |kinds: &[EventKind]| -> Vec<EventId> {
         trace.events.ids().filter(|&e| kinds.contains(&trace.kind(e))).filter(wanted).collect()
     };

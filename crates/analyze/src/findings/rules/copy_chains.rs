@@ -30,11 +30,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let copies = if subject.uses_gpu() { copies_on_gpu(subject) } else { copies_on_cpu(subject) };
+    subject.by_code(&copies).into_iter().filter_map(|(place, copies)| draft(subject, place, copies)).collect()
+}
+
+/// Kernels that put tensors in order, launched by operators that do nothing else.
+fn copies_on_gpu(subject: &Subject<'_>) -> Vec<EventId> {
     let trace = subject.trace();
-    if trace.gpu.is_empty() {
-        let by_code = subject.by_code(&copies_on_cpu(subject)).into_iter();
-        return by_code.filter_map(|(place, copies)| draft_on_cpu(subject, place, copies)).collect();
-    }
     let copies = subject.named(&[EventKind::Kernel], is_reordering);
     let asked_for = |&work: &EventId| {
         let mut names = subject.stack(work).map(|e| trace.name(e));
@@ -45,8 +47,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         });
         is_reordered && !is_converted
     };
-    let copies: Vec<EventId> = copies.into_iter().filter(asked_for).collect();
-    subject.by_code(&copies).into_iter().filter_map(|(place, work)| draft(subject, place, work)).collect()
+    copies.into_iter().filter(asked_for).collect()
 }
 
 /// Whether a kernel's name says that it copies elements one by one, without converting them.
@@ -77,40 +78,24 @@ fn copies_on_cpu(subject: &Subject<'_>) -> Vec<EventId> {
     found
 }
 
-fn draft_on_cpu(subject: &Subject<'_>, place: Place, copies: Vec<EventId>) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>) -> Option<Draft> {
     let ns = subject.total(&copies);
-    let share = subject.percent(ns);
-    if share < subject.setting("share") {
-        return None;
-    }
-    let operator = subject.trace().name(copies[0]);
-    let edit = subject.edit(Action::Remove, format!("operator:{operator}"), &copies)?;
-    Some(Draft {
-        title: format!("{operator} copies tensors into another order: {share:.0} % of the time"),
-        place,
-        facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", subject.per_step(ns))],
-        events: copies,
-        support: Support::Exact,
-        confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
-    })
-}
-
-fn draft(subject: &Subject<'_>, place: Place, work: Vec<EventId>) -> Option<Draft> {
-    let ns = subject.total(&work);
-    let share = subject.percent_of_gpu(ns);
+    let (share, whose, gone) = if subject.uses_gpu() {
+        let operators = subject.operators_of_nothing_else(&copies);
+        (subject.percent_of_gpu(ns), "the GPU's time", operators.into_iter().chain(copies.iter().copied()).collect())
+    } else {
+        (subject.percent(ns), "the time", copies.clone())
+    };
     if share < subject.setting("share") {
         return None;
     }
     let operator = place.operator.clone().unwrap_or_else(|| "copies".to_owned());
-    let mut gone = subject.operators_of_nothing_else(&work);
-    gone.extend(&work);
     let edit = subject.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
     Some(Draft {
-        title: format!("{} copies tensors into another order: {share:.0} % of the GPU's time", super::short(&operator)),
+        title: format!("{} copies tensors into another order: {share:.0} % of {whose}", super::short(&operator)),
         place,
-        facts: vec![Fact::count("copies", work.len()), Fact::time("together, a step", subject.per_step(ns))],
-        events: work,
+        facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", subject.per_step(ns))],
+        events: copies,
         support: Support::Exact,
         confidence: Confidence::Medium,
         worth: Worth::Edits(vec![edit]),

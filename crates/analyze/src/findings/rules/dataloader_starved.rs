@@ -3,6 +3,7 @@
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Rule, Setting, Subject, Support, Worth};
+use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Unit};
 
 pub(super) const RULE: Rule = Rule {
@@ -20,7 +21,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "one line; each worker takes a core and holds a few batches in memory",
     wrong_when: "There are no cores left for more workers, or the disk is what is slow. With workers that the trace does \
                  not show it is assumed that there is one: the number of workers told is for each that there is. The lower \
-                 bound leaves 0.1 ms for taking a batch from a worker.",
+                 bound leaves 0.1 ms for taking a batch from a worker, and what it took to put it together (aten::stack, aten::cat; at most \
+                 half of all): so long can it take to read it from a worker's memory.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
     needs: &[],
     settings: &[Setting {
@@ -85,15 +87,21 @@ fn waits_inside(subject: &Subject<'_>, take: EventId) -> bool {
 
 /// At most this long it takes to get a batch that a worker has ready, in ns.
 const READY_NS: i64 = 100_000;
+/// Operators that put a batch together.
+const COLLATES: &[&str] = &["aten::stack", "aten::cat"];
 
 /// The least that workers gain: each batch still has to be taken from them.
 fn ready(subject: &Subject<'_>, takes: &[EventId]) -> Vec<Vec<Edit>> {
-    let long: Vec<EventId> = takes.iter().copied().filter(|&take| subject.dur(take) > READY_NS).collect();
-    subject
-        .edit(Action::SetNs(READY_NS), "frame:DataLoader.__next__", &long)
-        .into_iter()
-        .map(|edit| vec![edit])
-        .collect()
+    let mean = |ns: i64| ns / takes.len().max(1) as i64;
+    // Workers hand a batch over in shared memory: reading it there takes up to as long as it took to put it together, and no
+    // longer than half of all.
+    let collates = subject.outermost(&subject.named(&[EventKind::Operator], |name| COLLATES.contains(&name)));
+    let all: FxHashSet<EventId> = takes.iter().copied().collect();
+    let inside = collates.iter().filter(|&&e| subject.trace().ancestors(e).any(|around| all.contains(&around)));
+    let sent = inside.map(|&e| subject.dur(e)).sum::<i64>().min(subject.total(takes) / 2);
+    let left = READY_NS + mean(sent);
+    let long: Vec<EventId> = takes.iter().copied().filter(|&take| subject.dur(take) > left).collect();
+    subject.edit(Action::SetNs(left), "frame:DataLoader.__next__", &long).into_iter().map(|edit| vec![edit]).collect()
 }
 
 /// What a loader in the program itself does could all be done beside it; one with workers gets more of them.

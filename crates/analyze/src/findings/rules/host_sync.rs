@@ -2,6 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -85,9 +86,20 @@ fn times(per_step: f64) -> String {
     }
 }
 
-/// Profilers wait for the GPU before they end: outside of all operators and frames, behind all launches.
+/// Files of profilers that wait for the GPU where they begin and end.
+const PROFILERS: &[&str] = &["torch/profiler/", "torch/autograd/profiler.py(", "torch/cuda/profiler.py("];
+
+/// Profilers wait for the GPU before they end: in a function of theirs; or, where those are not recorded, outside of all
+/// operators and frames, behind all launches.
 fn is_end_of_recording(subject: &Subject<'_>, call: EventId, last_launch: i64) -> bool {
     let trace = subject.trace();
-    let of_program = [EventKind::Operator, EventKind::Annotation, EventKind::PythonFunction];
-    trace.events.end(call) >= last_launch && !trace.ancestors(call).any(|e| of_program.contains(&trace.kind(e)))
+    if trace.ancestors(call).any(|e| PROFILERS.iter().any(|file| trace.name(e).contains(file))) {
+        return true;
+    }
+    let of_program = |e: EventId| match trace.kind(e) {
+        EventKind::Operator | EventKind::PythonFunction => true,
+        EventKind::Annotation => !trace.name(e).starts_with(STEP_PREFIX),
+        _ => false,
+    };
+    trace.events.end(call) >= last_launch && !trace.ancestors(call).any(of_program)
 }

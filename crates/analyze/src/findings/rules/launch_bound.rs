@@ -98,7 +98,8 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
     let (place, _) = subject.by_code(&operators).into_iter().next()?;
     Some(Draft {
         title: format!(
-            "{share:.0} % of the time all wait for the host, which launches {per_step} kernels a step of {mean_us:.1} µs"
+            "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels \
+             a step of {mean_us:.1} µs"
         ),
         place,
         facts: vec![

@@ -1,6 +1,6 @@
 //! SL015: the optimizer launches small kernels for each parameter.
 
-use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::exact::what_if::{Action, Edit};
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind};
 
@@ -44,7 +44,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let steps = subject.named(&[EventKind::Annotation], |name| name.starts_with("Optimizer.step#"));
     let by_name = subject.by_name(&steps).into_iter();
-    if trace.gpu.is_empty() {
+    if !subject.uses_gpu() {
         return by_name.filter_map(|(name, spans)| on_cpu(subject, name, &spans)).collect();
     }
     by_name
@@ -54,7 +54,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             };
             let kernels: Vec<EventId> =
                 spans.iter().flat_map(|&span| subject.launched_in(span)).filter(is_small).collect();
-            draft(subject, name, &spans, kernels)
+            on_gpu(subject, name, &spans, kernels)
         })
         .collect()
 }
@@ -84,51 +84,52 @@ fn on_cpu(subject: &Subject<'_>, name: &str, spans: &[EventId]) -> Option<Draft>
     let left = parameters as f64 * PARAMETER_NS as f64 + beyond as f64 * FUSED;
     let factor = (left / subject.total(spans).max(1) as f64).min(1.0);
     let edit = subject.edit(Action::Scale(factor), format!("annotation:{name}"), spans)?;
-    let optimizer = optimizer(name);
-    Some(Draft {
-        title: format!("{optimizer} calls {per_call:.0} operators a step that take {:.1} µs each", median as f64 / 1e3),
+    let facts = vec![
+        Fact::count("operators", operators.len()),
+        Fact::count("parameters", parameters / spans.len().max(1)),
+        Fact::time("in the optimizer, a step", subject.per_step(subject.total(spans))),
+    ];
+    let does = format!("calls {per_call:.0} operators");
+    Some(draft(subject, (name, spans), (does, median, facts), (vec![edit], spans.to_vec())))
+}
+
+/// What an optimizer does too often, how long each takes in ns, and the edits that mend it.
+fn draft(
+    subject: &Subject<'_>,
+    (name, spans): (&str, &[EventId]),
+    (does, each, facts): (String, i64, Vec<Fact>),
+    (edits, events): (Vec<Edit>, Vec<EventId>),
+) -> Draft {
+    let optimizer = name.strip_prefix("Optimizer.step#").unwrap_or(name).trim_end_matches(".step");
+    Draft {
+        title: format!("{optimizer} {does} a step that take {:.1} µs each", each as f64 / 1e3),
         place: subject.place(spans[0]),
-        facts: vec![
-            Fact::count("operators", operators.len()),
-            Fact::count("parameters", parameters / spans.len().max(1)),
-            Fact::time("in the optimizer, a step", subject.per_step(subject.total(spans))),
-        ],
-        worth: Worth::Edits(vec![edit]),
-        events: spans.to_vec(),
+        facts,
+        events,
         support: Support::Exact,
         confidence: Confidence::High,
-    })
+        worth: Worth::Edits(edits),
+    }
 }
 
-fn optimizer(name: &str) -> &str {
-    name.strip_prefix("Optimizer.step#").unwrap_or(name).trim_end_matches(".step")
-}
-
-fn draft(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Draft> {
+fn on_gpu(subject: &Subject<'_>, name: &str, spans: &[EventId], kernels: Vec<EventId>) -> Option<Draft> {
     let per_call = kernels.len() as f64 / spans.len().max(1) as f64;
     let mean = subject.total(&kernels) / kernels.len().max(1) as i64;
     if per_call < subject.setting("kernels") || mean as f64 > subject.setting("mean_us") * 1e3 {
         return None;
     }
-    let optimizer = optimizer(name);
     let fused = subject.edit(Action::Fuse, format!("annotation:{name}"), spans)?;
     // One operator of each step stays: that which launches the one kernel.
     let others: Vec<EventId> = spans.iter().flat_map(|&span| operators(subject, span).into_iter().skip(1)).collect();
     let edits = std::iter::once(fused).chain(subject.edit(Action::Remove, format!("operators of {name}"), &others));
-    Some(Draft {
-        title: format!("{optimizer} launches {per_call:.0} kernels a step that take {:.1} µs each", mean as f64 / 1e3),
-        place: subject.place(spans[0]),
-        facts: vec![
-            Fact::count("kernels", kernels.len()),
-            Fact::count("calls", spans.len()),
-            Fact::time("kernels, a step", subject.per_step(subject.total(&kernels))),
-            Fact::time("host, a step", subject.per_step(subject.total(spans))),
-        ],
-        worth: Worth::Edits(edits.collect()),
-        events: kernels,
-        support: Support::Exact,
-        confidence: Confidence::High,
-    })
+    let facts = vec![
+        Fact::count("kernels", kernels.len()),
+        Fact::count("calls", spans.len()),
+        Fact::time("kernels, a step", subject.per_step(subject.total(&kernels))),
+        Fact::time("host, a step", subject.per_step(subject.total(spans))),
+    ];
+    let does = format!("launches {per_call:.0} kernels");
+    Some(draft(subject, (name, spans), (does, mean, facts), (edits.collect(), kernels)))
 }
 
 /// The outermost operators within a span that launch something.

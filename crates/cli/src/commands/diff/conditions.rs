@@ -5,6 +5,7 @@ use crate::failure::{did_you_mean, wrong_use};
 use anyhow::{Result, anyhow};
 use stackline_analyze::critical_path::matches;
 use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Verdict};
+use std::collections::BTreeSet;
 
 /// What a condition is about.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,6 +60,12 @@ impl Condition {
             ))
         };
         let Limit { what, comparison, limit } = Limit::parse(text).ok_or_else(form)?;
+        if !text.trim_end().ends_with('%') {
+            let right = text.trim_end();
+            return Err(wrong_use(format!(
+                "--fail-on {text:?}: limits are percentages of the time before; write '{right}%'"
+            )));
+        }
         if !comparison.is_upper() || !limit.is_finite() || limit < 0.0 {
             return Err(wrong_use(format!(
                 "--fail-on {text:?}: a limit is how much slower something may get: > and a percentage, 0 or more"
@@ -101,6 +108,16 @@ impl Condition {
     pub(super) fn judge(&self, diff: &Diff, significant: bool) -> Result<Outcome> {
         let all = diff.changes.iter().flat_map(|(table, changes)| changes.iter().map(move |change| (*table, change)));
         let about: Vec<&Change> = all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
+        if let (true, Subject::Named(table, name)) = (about.is_empty(), &self.subject) {
+            let names = diff.changes.get(table).into_iter().flatten().map(|change| change.name.as_str());
+            let known: BTreeSet<&str> = names.collect();
+            let near = did_you_mean(name, known);
+            return Err(wrong_use(format!(
+                "--fail-on {:?}: no row of {} has this name{near}",
+                self.text,
+                table.name()
+            )));
+        }
         if about.is_empty() && !matches!(self.subject, Subject::Any(_)) {
             return Err(anyhow!("--fail-on {:?} cannot be judged: neither side has any such time", self.text));
         }
@@ -159,14 +176,15 @@ mod tests {
     fn conditions_as_text() {
         let subject = |text: &str| Condition::parse(text).unwrap().subject;
         assert_eq!(subject("step>3%"), Subject::Step(Measure::Step));
-        assert_eq!(subject("kernels >= 10"), Subject::Any(ChangeTable::Kernels));
+        assert_eq!(subject("kernels >= 10 %"), Subject::Any(ChangeTable::Kernels));
         assert_eq!(subject("op:aten::mm>10%"), Subject::Named(ChangeTable::Operators, "aten::mm".to_owned()));
-        assert_eq!(subject("path:A > B>0"), Subject::Named(ChangeTable::Paths, "A > B".to_owned()));
+        assert_eq!(subject("path:A > B>0%"), Subject::Named(ChangeTable::Paths, "A > B".to_owned()));
         let error = |text: &str| Condition::parse(text).unwrap_err().to_string();
         assert!(error("stpe>3%").contains("did you mean step"), "{}", error("stpe>3%"));
-        for bad in ["step<3%", "step>-1%", "step>nan", "step>inf"] {
+        for bad in ["step<3%", "step>-1%", "step>nan%", "step>inf%"] {
             assert!(error(bad).contains("slower"), "{bad}");
         }
+        assert!(error("step>3").contains("write 'step>3%'") && error("op:a >= 3 ").contains("write 'op:a >= 3%'"));
         for bad in ["step", "", "op:>3%", "step>x"] {
             assert!(error(bad).contains("cannot understand"), "{bad}");
         }

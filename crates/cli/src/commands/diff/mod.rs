@@ -62,6 +62,9 @@ pub(crate) fn run(args: &DiffArgs, common: &Common) -> Result<bool> {
     {
         return Err(anyhow!("--fail-on cannot be judged: {reason}"));
     }
+    if !conditions.is_empty() {
+        diff.warnings.iter().try_for_each(|warning| say(&format!("warning: {warning}")))?;
+    }
     for words in held.iter().chain(&within) {
         say(&format!("--fail-on {words}"))?;
     }
@@ -167,6 +170,8 @@ fn write(
         ("method", json!(diff.method.name()).into()),
         ("level_percent", json!(diff.options.level * 100.0).into()),
         ("kernels_by", json!(if diff.by_family { "family" } else { "name" }).into()),
+        ("confidence", json!(diff.confidence().name()).into()),
+        ("warnings", json!(diff.warnings).into()),
         ("notes", json!(diff.notes).into()),
         ("fail_on_held", json!(held).into()),
     ];

@@ -8,7 +8,7 @@ mod suppress;
 mod worker;
 
 use crate::args::{Common, Document, FindingsArgs, Format};
-use crate::failure::{is_closed_pipe, wrong_use};
+use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
 use crate::session::Session;
 use anyhow::{Context, Result};
@@ -20,7 +20,7 @@ use stackline_analyze::Scope;
 use stackline_analyze::critical_path::exact::what_if::Gain;
 use stackline_analyze::findings::{self, Finding, Findings, Options, RankTimes, Reason, Settings, Unchecked};
 use stackline_model::Table;
-use stackline_present::findings::{Change, Shown, junit, markdown, sarif, text};
+use stackline_present::findings::{Change, Shown, Tool, explained, junit, markdown, sarif, text};
 use suppress::Suppressions;
 
 /// How many are shown to people who do not say.
@@ -28,6 +28,9 @@ const TOP: usize = 10;
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
+    if let Some(code) = &args.explain {
+        return explain(code, common).map(|()| false);
+    }
     let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
     if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
         return Err(wrong_use(
@@ -72,13 +75,21 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         Err(error) if !held.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
-    for text in suppressions.unknown() {
+    for text in suppressions.unknown().into_iter().chain(suppressions.idle()) {
         say(&text)?;
     }
     for text in &held {
         say(&format!("--fail-on: {text}"))?;
     }
     Ok(!held.is_empty())
+}
+
+/// Writes the page of a rule.
+fn explain(code: &str, common: &Common) -> Result<()> {
+    let known = findings::rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]);
+    let unknown = || wrong_use(format!("there is no finding {code:?}{}", did_you_mean(code, known.clone())));
+    let rule = findings::rules::find(code).ok_or_else(unknown)?;
+    to_output(common, |out| out.write_all(explained(&rule.page(), &style(common)).as_bytes()))
 }
 
 /// Findings with what they are beside the baseline, and the titles of those that are gone.
@@ -105,7 +116,10 @@ fn write(
         let text = match document {
             Document::Markdown => markdown(view),
             Document::Sarif => {
-                let value = sarif(view, env!("CARGO_PKG_VERSION"));
+                let run = args.inputs.inputs.first().map(|path| path.display().to_string()).unwrap_or_default();
+                // Pages are linked once Cargo.toml names a repository.
+                let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
+                let value = sarif(view, &Tool { version, repository, run: &run });
                 serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
             }
             Document::Junit => junit(view).context("cannot write JUnit")? + "\n",

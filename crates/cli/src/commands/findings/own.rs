@@ -15,6 +15,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// Stands for the rules of installed packages.
+const ENTRY_POINTS: &str = "entry-points";
 /// Names the interpreter.
 const PYTHON_VARIABLE: &str = "STACKLINE_PYTHON";
 /// Version of the lines, as the package has it.
@@ -41,6 +43,11 @@ impl OwnRules {
     pub(super) fn start(args: &FindingsArgs, common: &Common) -> Result<Option<Self>> {
         if args.rules.is_empty() {
             return Ok(None);
+        }
+        for path in args.rules.iter().filter(|path| path.as_os_str() != ENTRY_POINTS && path.as_os_str() != "-") {
+            if !path.exists() {
+                return Err(wrong_use(format!("{}: there is no such file of rules", path.display())));
+            }
         }
         let given = args.python.clone().map(std::path::PathBuf::into_os_string);
         let named = given.or_else(|| std::env::var_os(PYTHON_VARIABLE).filter(|name| !name.is_empty()));

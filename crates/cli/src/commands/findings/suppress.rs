@@ -13,6 +13,8 @@ use std::sync::Arc;
 #[derive(Debug, Default)]
 pub(super) struct Suppressions {
     lines: Vec<Line>,
+    /// Numbers of those that a finding fitted.
+    used: RefCell<BTreeSet<usize>>,
     /// Name of the file that they are from.
     file: String,
     source: PathBuf,
@@ -55,8 +57,12 @@ impl Suppressions {
     /// Reads a file of lines `CODE [PATH]`.
     ///
     /// # Errors
-    /// If it cannot be read, or names a code that no rule has: such a line would never do anything.
+    /// If it cannot be read, or names a code that no rule has: such a line would never do anything; if the folder of the
+    /// program's files is none.
     pub(super) fn read(file: Option<&Path>, source: Option<&Path>, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
+        if let Some(missing) = source.filter(|source| !source.is_dir()) {
+            return Err(wrong_use(format!("--source {}: there is no such directory", missing.display())));
+        }
         let (source, rules) = (source.unwrap_or_else(|| Path::new(".")).to_owned(), Rules { own });
         let Some(file) = file else { return Ok(Self { source, rules, ..Self::default() }) };
         let name = file.display().to_string();
@@ -72,6 +78,7 @@ impl Suppressions {
         let file = finding.place.file.as_deref().unwrap_or_default();
         let fits = |line: &&Line| line.code == *code && line.path.as_deref().is_none_or(|path| matches(path, file));
         if let Some(line) = self.lines.iter().find(fits) {
+            self.used.borrow_mut().insert(line.number);
             return Some(format!("{}:{}", self.file, line.number));
         }
         let line = finding.place.line? as usize;
@@ -88,6 +95,17 @@ impl Suppressions {
             codes.is_empty() || codes.iter().any(|c| c == code)
         });
         found.then(|| format!("comment at {file}:{line}"))
+    }
+
+    /// What is said of lines of the file that no finding fitted: what they were written for may be mended, or spelled otherwise.
+    pub(super) fn idle(&self) -> Vec<String> {
+        let used = self.used.borrow();
+        let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
+        let text = |line: &Line| {
+            let path = line.path.as_ref().map_or_else(String::new, |path| format!(" {path}"));
+            format!("{}:{}: nothing to ignore: no finding is {}{path}", self.file, line.number, line.code)
+        };
+        idle.map(text).collect()
     }
 
     /// What is said of comments that name codes that no rule has.

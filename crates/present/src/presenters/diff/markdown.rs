@@ -12,6 +12,9 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&format!("**Failed:** {}\n\n", escaped(held)));
     }
     out.push_str(&format!("A: {}, B: {}\n\n", code(&before), code(&after)));
+    for warning in &shown.diff.warnings {
+        out.push_str(&format!("**Warning:** {}\n\n", escaped(warning)));
+    }
     let sure = (1000.0 * (1.0 - shown.diff.options.level)).round() / 10.0;
     out.push_str(&format!("| per step | A | B | change ({sure} % interval) | verdict |\n|---|--:|--:|--:|---|\n"));
     let ranks = shown.has_ranks();

@@ -12,6 +12,10 @@ const BAR: usize = 10;
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
     let mut out = format!("A: {}\nB: {}\n{}.\n\n", clean(&before), clean(&after), capital(&headline(shown)));
+    if !shown.diff.warnings.is_empty() {
+        let lines = shown.diff.warnings.iter().map(|warning| format!("Warning: {}\n", clean(warning)));
+        out.push_str(&colored(&(lines.collect::<String>() + "\n"), Verdict::Slower, style));
+    }
     steps(&mut out, shown, style);
     for table in BELOW.into_iter().filter(|table| !shown.changes(*table).is_empty()) {
         below(&mut out, shown, table, style);

@@ -1,6 +1,6 @@
 //! Findings as Markdown, for a pull request.
 
-use super::{Change, Shown, gain, length, on_ranks, place, together};
+use super::{Change, Shown, gain, length, missing, on_ranks, place, together};
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::findings::{Finding, Reason, evidence};
@@ -26,6 +26,8 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     for (finding, _) in shown.listed {
         out.push_str(&details(finding));
     }
+    out.extend(found.notes.iter().map(|note| format!("- Note: {}.\n", escaped(note))));
+    out.extend(missing(&found.unchecked).iter().map(|line| format!("- {}\n", escaped(line))));
     for unchecked in found.unchecked.iter().filter(|unchecked| matches!(unchecked.reason, Reason::Failed(..))) {
         out.push_str(&format!("- Not checked: {}: {}\n", unchecked.rule.code, escaped(&unchecked.reason.sentence())));
     }
@@ -57,8 +59,12 @@ fn details(finding: &Finding) -> String {
     });
     let told: Vec<&str> =
         [&rule.why, &rule.advice].into_iter().map(|text| text.as_str()).filter(|t| !t.is_empty()).collect();
+    let more = rule
+        .page
+        .as_ref()
+        .map_or_else(String::new, |_| format!("More: `stackline findings --explain {}`\n\n", rule.code));
     format!(
-        "<details><summary>{} {}: {}</summary>\n\n{}\n\nEvidence: {} ({}, confidence {}).\n\n{example}</details>\n\n",
+        "<details><summary>{} {}: {}</summary>\n\n{}\n\nEvidence: {} ({}, confidence {}).\n\n{example}{more}</details>\n\n",
         rule.code,
         rule.name,
         escaped(&finding.title),

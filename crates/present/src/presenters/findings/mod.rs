@@ -1,17 +1,19 @@
 //! Findings for people, pull requests, editors and test reports: one file per form.
 
+mod explained;
 mod junit;
 mod markdown;
 mod sarif;
 mod text;
 
+pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
-pub use sarif::sarif;
+pub use sarif::{Tool, sarif};
 pub use text::text;
 
 use super::human::{self, signed_duration as signed};
-use stackline_analyze::findings::{Finding, Findings, ranges};
+use stackline_analyze::findings::{Finding, Findings, Reason, Unchecked, ranges};
 use stackline_model::names::MODULE_PREFIX;
 
 /// What is shown of findings.
@@ -105,13 +107,41 @@ fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
 /// What all gain together, in a sentence; nothing for none.
 fn together(found: &Findings) -> Option<String> {
     let all = found.together.filter(|all| all.ns > 0)?;
-    Some(format!(
+    let told = format!(
         "All together gain {} ({}), at least {}, at most {}.",
         signed(all.ns),
         percent(found, all.ns),
         percent(found, all.low_ns),
         percent(found, all.high_ns)
-    ))
+    );
+    Some(told + surprise(found, all.ns))
+}
+
+/// Why what all gain together is not what their gains lead to expect, in a sentence; empty where it is.
+fn surprise(found: &Findings, together: i64) -> &'static str {
+    let Some(first) = found.findings.first() else { return "" };
+    let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
+    match () {
+        () if together > sum => {
+            " That is more than their sum: where two hold up the same work, mending one alone gains little."
+        }
+        () if together >= first.gain_ns() => "",
+        () if !first.is_repair() => " That is less than the first: half of a kernel's time is a hope and not counted.",
+        () if first.edits.is_empty() => " That is less than the first: its gain is not replayed and not counted.",
+        () => " That is less than the first alone: the changes get in each other's way.",
+    }
+}
+
+/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`
+fn missing(unchecked: &[Unchecked]) -> Vec<String> {
+    let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
+    for Unchecked { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
+        match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
+            Some((_, codes)) => codes.push(&rule.code),
+            None => by_need.push((reason.short(), vec![&rule.code])),
+        }
+    }
+    by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))).collect()
 }
 
 /// Where a finding is, with the module around it, or that it is about all of the program.

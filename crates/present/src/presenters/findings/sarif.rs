@@ -3,66 +3,108 @@
 use super::{Change, Shown, gain, on_ranks};
 use crate::presenters::human::capital;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
+use stackline_analyze::findings::{Finding, Findings, Reason, Rule, RuleInfo, Unchecked, evidence, rules};
 use std::sync::Arc;
 
+/// The program that writes a document.
+#[derive(Clone, Copy, Debug)]
+pub struct Tool<'a> {
+    /// Its version.
+    pub version: &'a str,
+    /// Where its repository can be seen; empty if nowhere.
+    pub repository: &'a str,
+    /// The file or directory that it looked at: where findings are that have no other place.
+    pub run: &'a str,
+}
+
+impl Tool<'_> {
+    /// The address of a page of this version; none without a repository.
+    fn address(&self, page: &str) -> Option<String> {
+        let repository = self.repository.trim_end_matches('/').trim_end_matches(".git");
+        (!repository.is_empty()).then(|| format!("{repository}/blob/v{}/{page}", self.version))
+    }
+}
+
 /// Findings as a SARIF document.
-pub fn sarif(shown: &Shown<'_>, version: &str) -> Value {
-    let listed = shown.listed.iter().map(|(finding, change)| result(shown, finding, *change, None));
-    let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, finding, None, Some(by)));
-    let mut document = json!({
+pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
+    let listed = shown.listed.iter().map(|(finding, change)| result(shown, tool, (finding, *change, None)));
+    let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, tool, (finding, None, Some(by))));
+    json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
         "runs": [{
             "tool": {"driver": {
                 "name": "Stackline",
-                "version": version,
-                "rules": shown.found.rules.iter().map(descriptor).collect::<Vec<_>>(),
+                "version": tool.version,
+                "rules": shown.found.rules.iter().map(|rule| descriptor(rule, tool)).collect::<Vec<_>>(),
             }},
+            "invocations": [invocation(shown.found)],
             "columnKind": "unicodeCodePoints",
             "results": listed.chain(suppressed).collect::<Vec<_>>(),
         }],
-    });
-    let failed: Vec<Value> = shown.found.unchecked.iter().filter_map(failure).collect();
-    if !failed.is_empty() {
-        document["runs"][0]["invocations"] =
-            json!([{"executionSuccessful": true, "toolExecutionNotifications": failed}]);
+    })
+}
+
+/// What is told beside the findings: what the reader should know and rules that failed, as it came up; rules that cannot look at
+/// what was recorded, as that was configured.
+fn invocation(found: &Findings) -> Value {
+    let note = |text: &String| json!({"level": "note", "message": {"text": format!("{}.", capital(text))}});
+    let mut told: Vec<Value> = found.notes.iter().map(note).collect();
+    let mut missing = Vec::new();
+    for unchecked in &found.unchecked {
+        match unchecked.reason {
+            Reason::Failed(..) => told.push(not_checked("error", unchecked)),
+            Reason::Missing(_) => missing.push(not_checked("note", unchecked)),
+        }
     }
-    document
+    let mut invocation = json!({"executionSuccessful": true});
+    for (key, list) in [("toolExecutionNotifications", told), ("toolConfigurationNotifications", missing)] {
+        if !list.is_empty() {
+            invocation[key] = json!(list);
+        }
+    }
+    invocation
 }
 
-/// What is told of a rule of the user's own that failed.
-fn failure(unchecked: &Unchecked) -> Option<Value> {
-    let Reason::Failed(why, traceback) = &unchecked.reason else { return None };
-    let text = traceback.as_ref().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
-    Some(json!({"level": "error", "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}}))
+/// What is told of a rule that could not look.
+fn not_checked(level: &str, unchecked: &Unchecked) -> Value {
+    let why = format!("Not checked: {}: {}", unchecked.rule.code, unchecked.reason.sentence());
+    let text = unchecked.reason.traceback().map_or_else(|| why.clone(), |traceback| format!("{why}\n{traceback}"));
+    json!({"level": level, "message": {"text": text}, "associatedRule": {"id": unchecked.rule.code}})
 }
 
-fn descriptor(rule: &Arc<RuleInfo>) -> Value {
-    let example = rule.example.as_ref().map_or_else(String::new, |(before, after)| {
-        format!("\n\n```python\n# before\n{before}\n# after\n{after}\n```\n")
-    });
+fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     // Rules of users need not say why; what they find says it.
     let why = if rule.why.is_empty() { &rule.about } else { &rule.why };
     let help = format!("{why} {}", rule.advice).trim().to_owned();
-    json!({
+    let page = rules::find(&rule.code).map_or_else(|| help.clone(), Rule::page);
+    let mut descriptor = json!({
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": rule.about},
         "fullDescription": {"text": why},
-        "help": {"text": help, "markdown": format!("{help}{example}")},
+        "help": {"text": help, "markdown": page},
         "properties": {"area": rule.area.name()},
-    })
+    });
+    if let Some(page) = &rule.page {
+        descriptor["properties"]["page"] = json!(page);
+        if let Some(address) = tool.address(page) {
+            descriptor["helpUri"] = json!(address);
+        }
+    }
+    descriptor
 }
 
-fn result(shown: &Shown<'_>, finding: &Finding, change: Option<Change>, suppressed: Option<&String>) -> Value {
+type Told<'f> = (&'f Finding, Option<Change>, Option<&'f String>);
+
+fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Told<'_>) -> Value {
     let gain = gain(shown.found, finding).map_or_else(String::new, |gain| format!(" Gains {gain}."));
     let mut result = json!({
         "ruleId": finding.rule.code,
         "ruleIndex": shown.found.rules.iter().position(|rule| rule.code == finding.rule.code),
         "level": level(shown, finding),
         "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice).trim_end()},
-        "locations": locations(finding),
+        "locations": locations(finding, tool.run),
         "partialFingerprints": {"stackline/v1": fingerprint(finding)},
         "properties": {
             "gainNs": finding.gain.map(|gain| gain.ns),
@@ -97,14 +139,14 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
     if finding.gain_ns() * 20 >= shown.found.step_ns.max(1) { "warning" } else { "note" }
 }
 
-fn locations(finding: &Finding) -> Value {
+/// Where a finding is: without a file of the program, in the run itself. Code hosts refuse results without a file.
+fn locations(finding: &Finding, run: &str) -> Value {
     let place = &finding.place;
     let mut location = json!({});
-    if let Some(file) = &place.file {
-        location["physicalLocation"] = json!({"artifactLocation": {"uri": uri(file)}});
-        if let Some(line) = place.line {
-            location["physicalLocation"]["region"] = json!({"startLine": line});
-        }
+    let file = place.file.as_deref().unwrap_or(run);
+    location["physicalLocation"] = json!({"artifactLocation": {"uri": uri(file)}});
+    if let Some(line) = place.line {
+        location["physicalLocation"]["region"] = json!({"startLine": line});
     }
     let named = [(&place.function, "function"), (&place.module, "module"), (&place.operator, "function")];
     let logical: Vec<Value> = named
@@ -114,7 +156,7 @@ fn locations(finding: &Finding) -> Value {
     if !logical.is_empty() {
         location["logicalLocations"] = json!(logical);
     }
-    if location == json!({}) { json!([]) } else { json!([location]) }
+    json!([location])
 }
 
 /// The same for the same finding of another run: lines move; code, place and what is to be changed stay.
@@ -139,7 +181,16 @@ fn uri(path: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::uri;
+    use super::{Tool, uri};
+
+    #[test]
+    fn pages_are_linked_where_there_is_a_repository() {
+        let tool = |repository| Tool { version: "1.2.3", repository, run: "" };
+        let page = "docs/findings/SL001-hotspot.md";
+        assert_eq!(tool("").address(page), None);
+        let linked = tool("https://example.org/stackline.git").address(page);
+        assert_eq!(linked.unwrap(), format!("https://example.org/stackline/blob/v1.2.3/{page}"));
+    }
 
     #[test]
     fn paths_as_references() {

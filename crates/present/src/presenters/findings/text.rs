@@ -1,6 +1,6 @@
 //! Findings for a terminal: the place first.
 
-use super::{Change, Shown, gain, length, on_ranks, place, together};
+use super::{Change, Shown, gain, length, missing, on_ranks, place, together};
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::findings::{Finding, HOPE, REPLAY, Reason, STATED, Unchecked, evidence};
@@ -92,27 +92,24 @@ fn wrapped(text: &str, style: &Style) -> String {
 
 /// Rules that could not look, by what they miss; those that failed each with where.
 fn not_checked(unchecked: &[Unchecked]) -> Vec<String> {
-    let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
-    let mut failed = Vec::new();
+    let mut lines = missing(unchecked);
     for Unchecked { rule, reason } in unchecked {
         if let Reason::Failed(why, traceback) = reason {
-            failed.push(format!("Not checked: {}: {why}", rule.code));
-            failed.extend(traceback.iter().flat_map(|text| text.lines()).map(|line| format!("  {line}")));
-            continue;
-        }
-        match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
-            Some((_, codes)) => codes.push(&rule.code),
-            None => by_need.push((reason.short(), vec![&rule.code])),
+            lines.push(format!("Not checked: {}: {why}", rule.code));
+            lines.extend(traceback.iter().flat_map(|text| text.lines()).map(|line| format!("  {line}")));
         }
     }
-    let missing = by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", ")));
-    missing.chain(failed).collect()
+    lines
 }
 
 /// What is not in the list, and why.
 fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let mut lines = Vec::new();
+    let with_page = shown.listed.iter().find(|(finding, _)| finding.rule.page.is_some());
+    if let Some((finding, _)) = with_page {
+        lines.push(format!("More of each: stackline findings --explain {}", finding.rule.code));
+    }
     if shown.more > 0 {
         lines.push(format!("{} more: --top 0 shows all.", shown.more));
     }

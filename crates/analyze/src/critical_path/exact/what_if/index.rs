@@ -5,7 +5,7 @@ use super::super::graph::{Dependency, NONE, NodeKind};
 use crate::critical_path::gpu_calls::{CallKind, CallKinds};
 use crate::critical_path::gpu_order::Reason;
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackId, flags};
+use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 
 /// A stretch of a thread: lane, from, to, in ns since the base.
 pub(super) type Stretch = (u32, i64, i64);
@@ -137,7 +137,7 @@ pub(super) fn waiting_call(exact: &Exact<'_>, node: u32) -> EventId {
 
 /// Events with a duration, by name.
 fn by_name(trace: &Trace) -> (Vec<u32>, Vec<EventId>) {
-    let usable = |e: EventId| trace.events.is_plausible(e) && trace.events.has(e, flags::HAS_DURATION);
+    let usable = |e: EventId| trace.events.is_timed(e);
     let names = trace.strings.len();
     let slot = |e: EventId| Some(trace.events.name[e.index()].index()).filter(|&n| n < names);
     let mut offset = vec![0u32; names + 1];

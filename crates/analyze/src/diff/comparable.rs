@@ -1,0 +1,80 @@
+//! Whether two sides can be compared at all: what makes the differences say little of a change.
+
+use super::align::Side;
+use super::profile::{Profile, Row};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sides that share less of their time than this, in percent, are different programs.
+const SHARED: f64 = 20.0;
+
+/// Why differences say little of a change, a sentence each; none where the sides are alike.
+pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<String> {
+    let mut out = Vec::new();
+    let formats = (all(before, |p| p.format.clone()), all(after, |p| p.format.clone()));
+    out.extend(
+        differ(formats)
+            .map(|(a, b)| format!("A was recorded as {a} and B as {b}: what one counts the other may leave out.")),
+    );
+    let devices = (all(before, |p| p.device.clone()), all(after, |p| p.device.clone()));
+    out.extend(
+        differ(devices)
+            .map(|(a, b)| format!("A ran on {a} and B on {b}: the difference is that of the machines, too.")),
+    );
+    out.extend(steps(before, after));
+    let shared = |what: &str, of: Option<(f64, f64)>| {
+        let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
+        Some(format!(
+            "A and B have hardly any {what} in common: {a:.0} % of their time in A is of some that B has, too, and {b:.0} % in B of \
+             some that A has."
+        ))
+    };
+    out.extend(shared("operators", common(before, after, |p| &p.operators)));
+    out.extend(match by_family {
+        true => shared("GPU work", common(before, after, |p| &p.families)),
+        false => shared("GPU work", common(before, after, |p| &p.kernels)),
+    });
+    out.extend(shared("call paths", common(before, after, |p| &p.paths)));
+    out
+}
+
+/// What all profiles of a side say of something, those that say nothing left out.
+fn all(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String> {
+    side.iter().flatten().filter_map(of).collect()
+}
+
+/// Both in words where both are known and not the same.
+fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, String)> {
+    let words = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
+}
+
+/// One step beside several: nothing is known of its spread, and a first step is a special one.
+fn steps(before: &Side, after: &Side) -> Option<String> {
+    let most = |side: &Side| side.iter().flatten().map(Profile::units).max().unwrap_or(0);
+    let has_steps = |side: &Side| side.iter().flatten().all(|profile| !profile.steps.is_empty());
+    let (a, b) = (most(before), most(after));
+    let is_one = a.min(b) == 1 && a.max(b) > 1 && has_steps(before) && has_steps(after);
+    is_one.then(|| {
+        let (one, other, many) = if a == 1 { ("A", "B", b) } else { ("B", "A", a) };
+        format!("{one} has one step and {other} {many}: nothing is known of how much the steps of {one} differ.")
+    })
+}
+
+/// How much of the time of each side is of rows that the other side has, too, in percent; none if a side has no time at all.
+fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTreeMap<K, Row>) -> Option<(f64, f64)> {
+    let time = |row: &Row| row.iter().map(|(_, cell)| cell.gpu.saturating_add(cell.cpu)).sum::<i64>();
+    let share = |side: &Side, other: &Side| {
+        let (mut all, mut shared) = (0i64, 0i64);
+        for profile in side.iter().flatten() {
+            for (name, row) in table(profile) {
+                let ns = time(row);
+                all = all.saturating_add(ns);
+                if other.iter().flatten().any(|other| table(other).contains_key(name)) {
+                    shared = shared.saturating_add(ns);
+                }
+            }
+        }
+        (all > 0).then(|| 100.0 * shared as f64 / all as f64)
+    };
+    share(before, after).zip(share(after, before))
+}

@@ -1,0 +1,58 @@
+//! The page of a rule: what it finds, why, what to do, and when it is wrong.
+
+use super::rule::Rule;
+
+impl Rule {
+    /// Its page in the repository: `docs/findings/SL001-hotspot.md`.
+    pub fn page_path(&self) -> String {
+        format!("docs/findings/{}", self.page_file())
+    }
+
+    /// The name of the file of its page.
+    pub fn page_file(&self) -> String {
+        format!("{}-{}.md", self.code, self.name)
+    }
+
+    /// Its page, as Markdown: the file in `docs/findings` is made of it.
+    pub fn page(&self) -> String {
+        let (before, after) = self.example;
+        let mut page = format!("# {} {}\n\n{}.\n\n", self.code, self.name, capital(self.about));
+        let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
+        section("Why it costs time", self.why);
+        section("What to do", self.advice);
+        section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
+        section("What the change costs", &format!("{}.", capital(self.cost)));
+        section("When it is wrong", self.wrong_when);
+        section("What it needs", &needs(self));
+        if !self.settings.is_empty() {
+            section("Settings", &settings(self));
+        }
+        section("Where it comes from", &format!("{}.", capital(self.source)));
+        page.trim_end().to_owned() + "\n"
+    }
+}
+
+fn needs(rule: &Rule) -> String {
+    let needs: Vec<&str> = rule.needs.iter().map(|need| need.missing()).collect();
+    match needs.is_empty() {
+        true => "It looks at every trace.".to_owned(),
+        false => format!("It is not checked where the trace has {}.", needs.join(", or ")),
+    }
+}
+
+fn settings(rule: &Rule) -> String {
+    let mut table = "| `--set` | default | range | what it is |\n|---|---|---|---|".to_owned();
+    for setting in rule.settings {
+        let ((least, most), default) = (setting.range, setting.default);
+        table.push_str(&format!(
+            "\n| `{}.{}` | {default} | {least} to {most} | {} |",
+            rule.code, setting.name, setting.about
+        ));
+    }
+    table
+}
+
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
