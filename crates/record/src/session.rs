@@ -5,6 +5,7 @@ use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
 use crate::state::State;
 use crate::stream::Stream;
+use crate::usage::Usage;
 use crate::window::Window;
 use dlmonitor::{SourceState, clock, without_signals};
 use stackline_recording::{Role, Source};
@@ -30,6 +31,7 @@ pub(crate) struct Session {
     started: Once,
     stream: Mutex<Option<Stream>>,
     sources: Mutex<Vec<Source>>,
+    usage: Mutex<Usage>,
     /// Version of `PyTorch`, once it is imported.
     torch: OnceLock<String>,
     stopped: Mutex<bool>,
@@ -49,6 +51,7 @@ impl Session {
             started: Once::new(),
             stream: Mutex::new(None),
             sources: Mutex::new(sources),
+            usage: Mutex::default(),
             torch: OnceLock::new(),
             stopped: Mutex::new(false),
             wake: Condvar::new(),
@@ -171,6 +174,7 @@ impl Session {
             self.note(shapes);
         }
         self.note(dlmonitor::start_torch());
+        dlmonitor::measure_torch();
         if let Some(version) = dlmonitor::torch_version() {
             // Torch is imported once.
             drop(self.torch.set(version));
@@ -233,6 +237,7 @@ impl Session {
             self.note(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let load = self.usage.lock().unwrap_or_else(PoisonError::into_inner).look();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.is_none() {
             // There is nowhere to write them.
@@ -240,7 +245,8 @@ impl Session {
         }
         let written = stream.as_mut().map(|stream| {
             self.torch.get().map_or(Ok(()), |version| stream.torch(version))?;
-            stream.update(&self.process, &self.window, &sources)
+            stream.update(&self.process, &self.window, &sources)?;
+            stream.usage(load, dlmonitor::cost())
         });
         if let Some(Err(error)) = written {
             self.complain(&error.to_string());

@@ -1,0 +1,80 @@
+//! What PyTorch itself takes to report an operator: the same small calls with and without it, on a thread of our own.
+
+use super::RecordFunctionCallback;
+use super::probe::{Owned, Shim};
+use crate::symbols::Library;
+use crate::{clock, thread};
+use std::cell::Cell;
+use std::ffi::c_void;
+
+/// Batches of each kind, of which the fastest counts, and calls in a batch.
+const BATCHES: usize = 24;
+const CALLS: usize = 16;
+/// More per operator is no measurement.
+const MOST_NS: u64 = 5_000;
+
+thread_local! {
+    static SEEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Measures it; takes about a millisecond. Call it after operators were asked for, while none runs. What cannot be measured stays
+/// unknown.
+pub(crate) fn measure() {
+    let Some(library) = Library::loaded(c"libtorch_cpu.so") else { return };
+    let Some(enable) = library.symbol(c"_ZN2at20enableRecordFunctionEb") else { return };
+    let Ok(shim) = Shim::find(library) else { return };
+    // SAFETY: `void at::enableRecordFunction(bool)`, of the calling thread alone.
+    let enable = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(bool)>(enable.as_ptr()) };
+    let (sender, found) = std::sync::mpsc::channel();
+    let look = move || {
+        let operators = operators(&shim);
+        // The thread is not to be observed meanwhile: callbacks find it in use and return at once.
+        let ns = operators.and_then(|operators| thread::with(|_| per_operator(&shim, enable, operators))?);
+        // Nobody may be there any more to take it.
+        let _ = sender.send(ns);
+    };
+    if thread::without_signals(|| std::thread::Builder::new().spawn(look)).is_ok()
+        && let Ok(Some(ns)) = found.recv_timeout(super::probe::PATIENCE)
+    {
+        crate::cost::set_torch(ns);
+    }
+}
+
+/// Operators that one call reports.
+fn operators(shim: &Shim) -> Option<u64> {
+    SEEN.set(0);
+    thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, false), || call(shim, 1)))??;
+    let seen = SEEN.get();
+    (seen > 0).then_some(seen.into())
+}
+
+/// Time of an operator that is reported, less that of one that is not, in ns.
+fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64) -> Option<u64> {
+    let mut fastest = [u64::MAX; 2];
+    for _ in 0..BATCHES {
+        for (reported, fastest) in fastest.iter_mut().enumerate() {
+            // SAFETY: a function that sets a variable of this thread.
+            unsafe { enable(reported == 1) };
+            let since = clock::ticks();
+            call(shim, CALLS)?;
+            *fastest = (*fastest).min(clock::ns(clock::ticks().saturating_sub(since)));
+        }
+    }
+    let ns = fastest[1].checked_sub(fastest[0])? / (CALLS as u64 * operators);
+    (ns < MOST_NS).then_some(ns)
+}
+
+/// Sees a tensor with other sizes, so many times.
+fn call(shim: &Shim, times: usize) -> Option<()> {
+    let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
+    (0..times).try_for_each(|_| tensor.reshaped(&[2, 3]).map(drop))
+}
+
+unsafe extern "C" fn on_call(context: *mut *mut c_void, _function: *const u8) -> *mut *mut c_void {
+    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; we keep no context.
+    unsafe { context.write(std::ptr::null_mut()) };
+    SEEN.set(SEEN.get() + 1);
+    context
+}
+
+unsafe extern "C" fn on_end(_function: *const u8, _context: *mut c_void) {}
