@@ -87,6 +87,8 @@ pub enum Need {
     ClockCounters,
     /// What kind of GPU it is.
     GpuModel,
+    /// How many processors the program may use, and samples of its threads' CPU time.
+    Processors,
 }
 
 /// Whether a counter's name says that it is a clock's.
@@ -97,7 +99,7 @@ pub(super) fn is_clock(name: &str) -> bool {
 
 impl Need {
     /// Every need, in the order of lists.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::GpuWork,
         Self::RuntimeCalls,
         Self::Operators,
@@ -110,6 +112,7 @@ impl Need {
         Self::Collectives,
         Self::ClockCounters,
         Self::GpuModel,
+        Self::Processors,
     ];
 
     /// Stable text name.
@@ -127,6 +130,7 @@ impl Need {
             Self::Collectives => "collectives",
             Self::ClockCounters => "clock_counters",
             Self::GpuModel => "gpu_model",
+            Self::Processors => "processors",
         }
     }
 
@@ -152,6 +156,9 @@ impl Need {
             Self::Collectives => "no collectives",
             Self::ClockCounters => "no counters of the GPU's clocks",
             Self::GpuModel => "no description of its GPUs",
+            Self::Processors => {
+                "no number of processors, or no samples of CPU time (`stackline record --mode trace` has both)"
+            }
         }
     }
 
@@ -168,6 +175,10 @@ impl Need {
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),
             Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),
+            Self::Processors => {
+                let usable = super::Recording::of(trace).and_then(|recording| recording.usable());
+                usable.is_some() && trace.key("cpu_time_ns").is_some()
+            }
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {
                 let is_clock: Vec<bool> = trace.strings.iter().map(is_clock).collect();

@@ -22,6 +22,7 @@ mod logging_in_step;
 mod many_small_kernels;
 mod no_tensor_cores;
 mod operators_in_loops;
+mod oversubscribed;
 mod pageable_copies;
 mod preprocessing;
 mod profiler_overhead;
@@ -66,6 +67,7 @@ pub const ALL: &[Rule] = &[
     garbage_collection::RULE,
     recompilation::RULE,
     graph_breaks::RULE,
+    oversubscribed::RULE,
     logging_in_step::RULE,
     small_uploads::RULE,
     unstable_steps::RULE,
