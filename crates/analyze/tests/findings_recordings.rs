@@ -87,7 +87,9 @@ fn other_traces_do_not_tell_processors() {
 
 #[test]
 fn damaged_entries_say_nothing() {
-    for process in [json!({"usable_milli": "x"}), json!({"usable_milli": -3}), json!({"loads": [[1], "a", [null, 1, 2]]})] {
+    for process in
+        [json!({"usable_milli": "x"}), json!({"usable_milli": -3}), json!({"loads": [[1], "a", [null, 1, 2]]})]
+    {
         let mut program = Team::TOO_MANY.program();
         program.recorded(process);
         let unchecked = program.findings().unchecked;
@@ -124,7 +126,8 @@ fn what_recording_cost_is_no_gain() {
     assert_eq!(fact.value, taken as f64 / 1e3);
     assert!(recorded.gain.unwrap().low_ns <= plain.gain.unwrap().low_ns - taken);
     let findings = find(&loops(Some(1000)).trace(), &[]);
-    let note = findings.notes.iter().find(|note| note.starts_with("recording cost about 1000 ns per operator")).unwrap();
+    let note =
+        findings.notes.iter().find(|note| note.starts_with("recording cost about 1000 ns per operator")).unwrap();
     // 102 operators of 1 µs in steps of some 2 ms.
     assert!(note.contains("(250 ns of them PyTorch's), 5 % of the step"), "{note}");
     let together = findings.together.unwrap();

@@ -7,9 +7,11 @@ use crate::{clock, thread};
 use std::cell::Cell;
 use std::ffi::c_void;
 
-/// Batches of each kind, of which the fastest counts, and calls in a batch.
-const BATCHES: usize = 24;
-const CALLS: usize = 16;
+/// Calls of each kind, of which the median counts.
+const CALLS: usize = 150;
+/// Bytes that are written between two calls: programs compute something else between operators, and find nothing of the last one in
+/// the nearest cache.
+const BETWEEN: usize = 64 << 10;
 /// More per operator is no measurement.
 const MOST_NS: u64 = 5_000;
 
@@ -43,31 +45,40 @@ pub(crate) fn measure() {
 /// Operators that one call reports.
 fn operators(shim: &Shim) -> Option<u64> {
     SEEN.set(0);
-    thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, false), || call(shim, 1)))??;
+    thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, false), || call(shim)))??;
     let seen = SEEN.get();
     (seen > 0).then_some(seen.into())
 }
 
+/// Sees a tensor with other sizes: `aten::view`, which copies nothing.
+fn call(shim: &Shim) -> Option<()> {
+    Owned::new(shim, &[3, 2], 6).ok()?.reshaped(&[2, 3]).map(drop)
+}
+
 /// Time of an operator that is reported, less that of one that is not, in ns.
 fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64) -> Option<u64> {
-    let mut fastest = [u64::MAX; 2];
-    for _ in 0..BATCHES {
-        for (reported, fastest) in fastest.iter_mut().enumerate() {
+    let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
+    let mut between = vec![0_u8; BETWEEN];
+    let mut times = [Vec::with_capacity(CALLS), Vec::with_capacity(CALLS)];
+    for call in 0..CALLS {
+        for (reported, times) in times.iter_mut().enumerate() {
             // SAFETY: a function that sets a variable of this thread.
             unsafe { enable(reported == 1) };
+            std::hint::black_box(&mut between).fill(call as u8);
             let since = clock::ticks();
-            call(shim, CALLS)?;
-            *fastest = (*fastest).min(clock::ns(clock::ticks().saturating_sub(since)));
+            let view = tensor.reshaped(&[2, 3])?;
+            times.push(clock::ns(clock::ticks().saturating_sub(since)));
+            drop(view);
         }
     }
-    let ns = fastest[1].checked_sub(fastest[0])? / (CALLS as u64 * operators);
+    let [without, with] = times.map(median);
+    let ns = with.checked_sub(without)? / operators;
     (ns < MOST_NS).then_some(ns)
 }
 
-/// Sees a tensor with other sizes, so many times.
-fn call(shim: &Shim, times: usize) -> Option<()> {
-    let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
-    (0..times).try_for_each(|_| tensor.reshaped(&[2, 3]).map(drop))
+fn median(mut times: Vec<u64>) -> u64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(0)
 }
 
 unsafe extern "C" fn on_call(context: *mut *mut c_void, _function: *const u8) -> *mut *mut c_void {

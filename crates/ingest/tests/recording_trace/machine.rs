@@ -27,7 +27,8 @@ fn what_is_known_of_processors_and_cost_is_an_entry_of_the_trace() {
     let trace = one(&rank(7, None, 1));
     let cost = json!({"begin_ns": 120, "end_ns": 80, "torch_ns": 90, "measured": 40});
     // The process began at 1000 ns.
-    let process = json!({"pid": 7, "own": true, "machine": 8, "usable_milli": 2500, "loads": [[4000, 70, 7]], "cost": cost});
+    let process =
+        json!({"pid": 7, "own": true, "machine": 8, "usable_milli": 2500, "loads": [[4000, 70, 7]], "cost": cost});
     assert_eq!(described(&trace), json!({ "processes": [process] }));
     assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
 }
