@@ -9,7 +9,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL028",
     name: "oversubscribed-threads",
     area: Area::Host,
-    about: "more threads compute at once than the program may use processors, and most of what they do is waiting for each other",
+    about: "more threads compute at once than the program may use processors, and much of what they do is waiting for each other",
     why: "Each parallel operator ends when its last thread is done, and a thread that has no processor keeps all others waiting, \
           which spin or go to sleep and wake up meanwhile. Containers often may use fewer processors than the machine has, and \
           each process of a job starts as many threads as if it were alone.",
