@@ -237,7 +237,9 @@ impl Session {
             self.note(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let load = self.usage.lock().unwrap_or_else(PoisonError::into_inner).look();
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let load = if self.options.trace { usage.look() } else { None };
+        drop(usage);
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.is_none() {
             // There is nowhere to write them.

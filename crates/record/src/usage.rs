@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Our own threads have names that begin like this.
 const OURS: &str = "stackline";
 /// Threads that are looked at, at most: each costs some µs.
-const MOST_THREADS: usize = 1024;
+const MOST_THREADS: usize = 256;
 
 /// ns that a thread ran, and that it waited for a processor.
 type Times = (u64, u64);

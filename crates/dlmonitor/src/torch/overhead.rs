@@ -35,7 +35,7 @@ pub(crate) fn measure() {
         // Nobody may be there any more to take it.
         let _ = sender.send(ns);
     };
-    if thread::without_signals(|| std::thread::Builder::new().spawn(look)).is_ok()
+    if thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(look)).is_ok()
         && let Ok(Some(ns)) = found.recv_timeout(super::probe::PATIENCE)
     {
         crate::cost::set_torch(ns);
