@@ -72,7 +72,7 @@ pub fn start_torch() -> SourceState {
     SourceState { name: "pytorch", state: torch::start().map(|()| "operators".into()) }
 }
 
-/// Measures what `PyTorch` itself takes to report an operator, for [`cost`]; after [`start_torch`], while no operator runs.
+/// Measures what `PyTorch` itself takes to report an operator, for [`cost()`]; after [`start_torch`], while no operator runs.
 pub fn measure_torch() {
     if torch::functions().is_some() {
         torch::overhead::measure();
