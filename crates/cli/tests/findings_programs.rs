@@ -76,6 +76,7 @@ programs! {
     gc_pauses
     logging_in_step
     needless_copies
+    oversubscribed
     recompilation
     resize_in_pipeline
     small_operators

@@ -2,7 +2,7 @@
 
 use crate::thread::{self, OpenOperator, Thread};
 use crate::torch;
-use crate::{Compilation, Operator, python};
+use crate::{Compilation, Operator, clock, cost, python};
 use std::ffi::CStr;
 use std::panic::AssertUnwindSafe;
 use std::sync::OnceLock;
@@ -88,12 +88,24 @@ fn begin(observer: &dyn Observer, operator: Operator) {
         torch::look(functions, &operator);
     }
     thread::with(|thread| {
+        thread.turn = if thread.turn == 0 { cost::EVERY } else { thread.turn } - 1;
+        let since = (thread.turn == 0).then(clock::ticks);
         let python = interpreter().and_then(python::Interpreter::newest);
         thread.open.push(OpenOperator { handle: operator.handle(), python, client: [0; 4] });
         thread.begins = true;
         observer.operator_begins(&operator, thread);
         thread.begins = false;
+        if let Some(since) = since
+            && thread.open.last().is_some_and(is_of_observer)
+        {
+            cost::BEGIN.add(since);
+        }
     });
+}
+
+/// Whether the observer keeps something for an operator: one that it passes over costs next to nothing.
+fn is_of_observer(operator: &OpenOperator) -> bool {
+    operator.client != [0; 4]
 }
 
 pub(crate) fn operator_ends(handle: usize) {
@@ -105,11 +117,18 @@ fn end(handle: usize, tell: impl FnOnce(&dyn Observer, &OpenOperator, &mut Threa
     // An operator that began before `activate(false)` ends on the shadow stack all the same.
     guarded(|| {
         thread::with(|thread| {
+            // Halfway between begins that are timed.
+            let since = (thread.turn == cost::EVERY / 2).then(clock::ticks);
             let mut ended = OpenOperator::default();
             if thread.close(handle, &mut ended)
                 && let Some(observer) = observer()
             {
                 tell(observer, &ended, thread);
+            }
+            if let Some(since) = since
+                && is_of_observer(&ended)
+            {
+                cost::END.add(since);
             }
         });
     });

@@ -9,6 +9,7 @@
 pub mod capi;
 pub mod capi_inputs;
 pub mod clock;
+mod cost;
 mod dispatch;
 mod fork;
 mod got;
@@ -20,6 +21,7 @@ mod thread;
 mod torch;
 mod versions;
 
+pub use cost::{Cost, cost};
 pub use dispatch::{Observer, collection_begins, collection_ends, interpreter};
 pub use path::{NativeFrame, PathFrame, Sources, call_path};
 pub use python::{
@@ -68,6 +70,13 @@ pub fn start_native() -> SourceState {
 /// Reports `PyTorch` operators from now on; for the hook on the import of `torch._C`.
 pub fn start_torch() -> SourceState {
     SourceState { name: "pytorch", state: torch::start().map(|()| "operators".into()) }
+}
+
+/// Measures what `PyTorch` itself takes to report an operator, for [`cost()`]; after [`start_torch`], while no operator runs.
+pub fn measure_torch() {
+    if torch::functions().is_some() {
+        torch::overhead::measure();
+    }
 }
 
 /// Reports operators with their inputs ([`Operator::inputs`]); before [`start_torch`]. `PyTorch` then puts the inputs of

@@ -39,6 +39,8 @@ pub struct Thread {
     pub strays: u64,
     /// Whether the last of `open` begins at this moment: nothing ran in it yet.
     pub(crate) begins: bool,
+    /// Operators until a callback is timed.
+    pub(crate) turn: u32,
     /// What walks the thread's stack, once it was asked to.
     pub(crate) walker: RefCell<Option<Box<Walker>>>,
 }

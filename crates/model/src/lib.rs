@@ -45,7 +45,7 @@ pub use gpu::GpuTable;
 pub use ids::{
     CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId,
 };
-pub use kind::{EventKind, INFERRED, Level, Phase, RECORDED_DURATION, flags};
+pub use kind::{EventKind, INFERRED, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, flags};
 pub use links::{LinkTable, StackTable};
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use strings::StringTable;

@@ -23,6 +23,7 @@ mod state;
 mod stream;
 mod trail;
 mod tree;
+mod usage;
 mod window;
 
 pub use options::RUN;

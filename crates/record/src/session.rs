@@ -5,6 +5,7 @@ use crate::process::Process;
 use crate::recorder::{DEFAULT_LIMIT, Recorder};
 use crate::state::State;
 use crate::stream::Stream;
+use crate::usage::Usage;
 use crate::window::Window;
 use dlmonitor::{SourceState, clock, without_signals};
 use stackline_recording::{Role, Source};
@@ -41,6 +42,7 @@ pub(crate) struct Session {
     started: Once,
     stream: Mutex<Option<Stream>>,
     sources: Mutex<Vec<Source>>,
+    usage: Mutex<Usage>,
     /// Version of `PyTorch`, once it is imported.
     torch: OnceLock<String>,
     phase: Mutex<Phase>,
@@ -65,6 +67,7 @@ impl Session {
             started: Once::new(),
             stream: Mutex::new(None),
             sources: Mutex::new(sources),
+            usage: Mutex::default(),
             torch: OnceLock::new(),
             phase: Mutex::new(Phase::Running),
             wake: Condvar::new(),
@@ -190,6 +193,7 @@ impl Session {
             self.note(shapes);
         }
         self.note(dlmonitor::start_torch());
+        dlmonitor::measure_torch();
         if let Some(version) = dlmonitor::torch_version() {
             // Torch is imported once.
             drop(self.torch.set(version));
@@ -280,6 +284,9 @@ impl Session {
             self.note(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let load = if self.options.trace { usage.look() } else { None };
+        drop(usage);
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.is_none() {
             // There is nowhere to write them.
@@ -287,7 +294,8 @@ impl Session {
         }
         let written = stream.as_mut().map(|stream| {
             self.torch.get().map_or(Ok(()), |version| stream.torch(version))?;
-            stream.update(&self.process, &self.window, &sources)
+            stream.update(&self.process, &self.window, &sources)?;
+            stream.usage(load, dlmonitor::cost())
         });
         if let Some(Err(error)) = written {
             self.complain(&error.to_string());

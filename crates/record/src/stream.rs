@@ -4,7 +4,7 @@ use crate::events::{Call, Inbox, TimedSample};
 use crate::process::{Process, Registered};
 use crate::window::{Change, Window};
 use dlmonitor::clock;
-use stackline_recording::{ChunkWriter, HEADER, Record, Source};
+use stackline_recording::{ChunkWriter, Cost, HEADER, Processors, Record, Source};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -43,6 +43,9 @@ pub(crate) struct Stream {
     records: usize,
     trees: BTreeMap<u32, Written>,
     sources: Vec<Source>,
+    /// As they were written last.
+    processors: Option<Processors>,
+    cost: Option<Cost>,
     /// What was left out, by name, as it was written last.
     lost: BTreeMap<&'static str, u64>,
     /// Bytes of single calls that may be written.
@@ -75,6 +78,8 @@ impl Stream {
             records: 0,
             trees: BTreeMap::new(),
             sources: Vec::new(),
+            processors: None,
+            cost: None,
             lost: BTreeMap::new(),
             calls_left,
             calls_cut: 0,
@@ -129,6 +134,31 @@ impl Stream {
         }
         let at_ns = (monotonic_ns - self.head.start_monotonic_ns).max(0).cast_unsigned();
         self.push(&Record::End { at_ns })?;
+        self.send()
+    }
+
+    /// Says what threads used of processors, and what recording costs.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub(crate) fn usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) -> io::Result<()> {
+        if self.processors.is_none() {
+            let processors = *self.processors.insert(crate::usage::processors());
+            self.push(&Record::Processors(processors))?;
+        }
+        if let Some(load) = load {
+            self.push(&load)?;
+        }
+        let cost = cost.map(|cost| Cost {
+            begin_ns: cost.begin_ns,
+            end_ns: cost.end_ns,
+            torch_ns: cost.torch_ns,
+            measured: cost.measured,
+        });
+        if let Some(cost) = cost.filter(|cost| self.cost.as_ref() != Some(cost)) {
+            self.cost = Some(cost);
+            self.push(&Record::Cost(cost))?;
+        }
         self.send()
     }
 

@@ -28,5 +28,6 @@ mod record;
 
 pub use chunk::{ChunkWriter, Damage, HEADER, NotARecording, Reader};
 pub use record::{
-    COUNTERS, FrameKey, MAX_COUNTERS, Metric, OPTIMIZER_STEP, Process, Record, Role, Source, Stats, Thread,
+    COUNTERS, Cost, FrameKey, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP, Process, Processors, Record, Role, Source,
+    Stats, Thread,
 };

@@ -138,6 +138,46 @@ pub enum Record {
         /// The argument: the exit code is its lowest eight bits.
         code: i32,
     },
+    /// The processors that the process may use; it comes once, with the first [`Record::Load`].
+    Processors(Processors),
+    /// What all threads of the process had used of processors by then; the recorder's own threads are left out.
+    Load {
+        /// When, `CLOCK_MONOTONIC`.
+        at_ns: i64,
+        /// Threads that were there.
+        threads: u32,
+        /// ns that they ran, together, since the process began.
+        ran_ns: u64,
+        /// ns that they were ready to run and waited for a processor, together, since the process began.
+        waited_ns: u64,
+    },
+    /// What the recording of operators costs; a later one replaces it.
+    Cost(Cost),
+}
+
+/// What a process may use of the machine's processors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processors {
+    /// Processors of the machine that are on; 0 if the system does not say.
+    pub machine: u32,
+    /// Those that the process may run on (`sched_getaffinity`); 0 if the system does not say.
+    pub allowed: u32,
+    /// CPU time per wall-clock time that its control groups let it have, in thousandths of a processor; `None` without
+    /// such a limit.
+    pub quota_milli: Option<u32>,
+}
+
+/// What it costs to record one operator: mean values, in ns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Of the recorder when an operator begins, measured on some of all operators while the program ran,
+    pub begin_ns: u32,
+    /// and when it ends.
+    pub end_ns: u32,
+    /// Of PyTorch, to call whoever records; measured on a thread of the recorder's own. `None` if it could not be.
+    pub torch_ns: Option<u32>,
+    /// On so many operators the recorder was measured.
+    pub measured: u64,
 }
 
 /// A watched process.
@@ -287,6 +327,10 @@ pub const OPTIMIZER_STEP: &str = "Optimizer.step#";
 
 /// Counters that a thread has at most.
 pub const MAX_COUNTERS: usize = 8;
+
+/// Name of a span around samples that found a thread in the library of OpenMP: it waits there for other threads, spinning or
+/// going to sleep, or divides work among them.
+pub const OPENMP: &str = "(OpenMP)";
 
 /// Names of counters, as `perf list` has them. New ones come last.
 pub const COUNTERS: &[&str] = &[

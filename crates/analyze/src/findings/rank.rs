@@ -13,7 +13,7 @@ use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
-use stackline_model::{INFERRED, Severity, Step, Trace};
+use stackline_model::{INFERRED, Severity, Step, Trace, Unit};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -167,7 +167,11 @@ pub fn find_with(
     let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
     for proposal in proposals {
         let replayed = widest(replayed.by_ref().take(lists_of(&proposal.draft).count()));
-        match gain_of(&proposal.draft.worth, replayed.map(per_step), step_ns) {
+        let recording = recording_ns(&ground, edits_of(&proposal.draft)) / steps.max(1) as i64;
+        let mut proposal = proposal;
+        proposal.facts.extend(taken_out(recording));
+        let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
+        match gain_of(&proposal.draft.worth, replayed, step_ns) {
             None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small += 1,
             gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(proposal, gain) }),
@@ -175,10 +179,11 @@ pub fn find_with(
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
-    let together = together(&gains, &choice, &mut found, options.threads)?.map(per_step);
+    let together = together(&ground, (&gains, &choice), &mut found, options.threads)?.map(per_step);
     if steps == 0 {
         notes.extend(startup::note(trace, window.length_ns()));
     }
+    notes.extend(recording_note(&ground));
     if unknown > 0 {
         notes.push(format!(
             "{unknown} findings are left out: what their repair would gain cannot be told from this trace"
@@ -204,6 +209,42 @@ pub fn find_with(
     let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings { step_ns, steps, findings, ignored, together, rules, unchecked, small, notes, alone_ns, ranks })
+}
+
+/// What the recording cost of operators that edits do away with, in ns of the whole window: no part of what is gained.
+fn recording_ns(ground: &Ground<'_>, edits: &[Edit]) -> i64 {
+    ground.recorded().map_or(0, |recorded| recorded.gone_with(ground.exact.trace(), edits) as i64)
+}
+
+/// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
+/// hold half as much and as much again.
+fn without(gain: Gain, recording: i64) -> Gain {
+    let ns = gain.ns - recording.min(gain.ns.max(0));
+    let low_ns = (gain.low_ns - recording - recording / 2).min(ns);
+    Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
+}
+
+/// Says how much was taken out, if it is much.
+fn taken_out(recording: i64) -> Option<Fact<String>> {
+    const LEAST_NS: i64 = 1_000;
+    let name = "recording of operators, taken out of the gain, a step".to_owned();
+    (recording >= LEAST_NS).then(|| Fact { name, value: recording as f64 / 1e3, unit: Unit::Us })
+}
+
+/// What recording cost, as a sentence.
+fn recording_note(ground: &Ground<'_>) -> Option<String> {
+    let recorded = ground.recorded()?;
+    let cost = recorded.cost();
+    let torch = match cost.torch_ns {
+        Some(ns) => format!("{ns:.0} ns of them PyTorch's"),
+        None => "without PyTorch's part, which is not known".to_owned(),
+    };
+    Some(format!(
+        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the step: it is taken out of gains, and still in all \
+         other times",
+        cost.ns(),
+        ground.recording_percent(recorded)
+    ))
 }
 
 /// How much of a trace was lost where it was cut off or could not be read.
@@ -341,8 +382,8 @@ pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
 
 /// Notes what each finding adds to those above it; what all gain together, in ns of the whole window.
 fn together(
-    gains: &Gains<'_, '_>,
-    choice: &WindowChoice,
+    ground: &Ground<'_>,
+    (gains, choice): (&Gains<'_, '_>, &WindowChoice),
     found: &mut [Priced],
     threads: usize,
 ) -> Result<Option<Gain>, CriticalPathError> {
@@ -355,7 +396,9 @@ fn together(
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
             .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
             .collect();
-        let replayed = gains.of(choice, &lists, threads)?;
+        let replayed = gains.of(choice, &lists, threads)?.into_iter().zip(&lists);
+        let replayed: Vec<Option<Gain>> =
+            replayed.map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(ground, edits)))).collect();
         let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
         for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
             found[i].finding.on_top_ns = gain.map(|gain| gain.ns - best.map_or(0, |best| best.ns));

@@ -89,6 +89,8 @@ pub enum Need {
     GpuModel,
     /// Traces of several ranks: no single one has them.
     Ranks,
+    /// How many processors the program may use, and samples of its threads' CPU time.
+    Processors,
 }
 
 /// Whether a counter's name says that it is a clock's.
@@ -99,7 +101,7 @@ pub(super) fn is_clock(name: &str) -> bool {
 
 impl Need {
     /// Every need, in the order of lists.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::GpuWork,
         Self::RuntimeCalls,
         Self::Operators,
@@ -113,6 +115,7 @@ impl Need {
         Self::ClockCounters,
         Self::GpuModel,
         Self::Ranks,
+        Self::Processors,
     ];
 
     /// Stable text name.
@@ -131,6 +134,7 @@ impl Need {
             Self::ClockCounters => "clock_counters",
             Self::GpuModel => "gpu_model",
             Self::Ranks => "ranks",
+            Self::Processors => "processors",
         }
     }
 
@@ -157,6 +161,9 @@ impl Need {
             Self::ClockCounters => "no counters of the GPU's clocks",
             Self::GpuModel => "no description of its GPUs",
             Self::Ranks => "one rank only (give the folder with the traces of all)",
+            Self::Processors => {
+                "no number of processors, or no samples of CPU time (`stackline record --mode trace` has both)"
+            }
         }
     }
 
@@ -174,6 +181,10 @@ impl Need {
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),
             Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),
+            Self::Processors => {
+                let usable = super::Recording::of(trace).and_then(|recording| recording.usable());
+                usable.is_some() && trace.key("cpu_time_ns").is_some()
+            }
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {
                 let is_clock: Vec<bool> = trace.strings.iter().map(is_clock).collect();

@@ -1,6 +1,7 @@
 //! What rules look at: a trace, its path, and the stretch of it that counts.
 
 use super::place::{Place, PlaceKey, Places};
+use super::recording::{RecordedOperators, Recording};
 use super::rule::Rule;
 use super::settings::Settings;
 use super::work::Launches;
@@ -25,13 +26,28 @@ pub(super) struct Ground<'a> {
     places: OnceLock<Places<'a>>,
     launches: OnceLock<Launches>,
     gpu_ns: OnceLock<i64>,
+    recording: OnceLock<Option<Recording>>,
+    recorded: OnceLock<Option<RecordedOperators>>,
 }
 
 impl<'a> Ground<'a> {
     pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (launches, gpu_ns) = (OnceLock::new(), OnceLock::new());
-        Self { exact, window, steps, settings, path, on_path, places, launches, gpu_ns }
+        let (launches, gpu_ns, recording, recorded) =
+            (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Self { exact, window, steps, settings, path, on_path, places, launches, gpu_ns, recording, recorded }
+    }
+}
+
+impl Ground<'_> {
+    /// What the recording says that the trace is of.
+    pub(super) fn recording(&self) -> Option<&Recording> {
+        self.recording.get_or_init(|| Recording::of(self.exact.trace())).as_ref()
+    }
+
+    /// What the recording of operators cost; none if that is not known.
+    pub(super) fn recorded(&self) -> Option<&RecordedOperators> {
+        self.recorded.get_or_init(|| RecordedOperators::of(self.exact.trace(), self.recording())).as_ref()
     }
 }
 
@@ -50,6 +66,17 @@ impl<'a> Subject<'a> {
     /// The trace.
     pub fn trace(&self) -> &'a Trace {
         self.ground.exact.trace()
+    }
+
+    /// What the recording says that the trace is of; `None` of other traces.
+    pub fn recording(&self) -> Option<&'a Recording> {
+        self.ground.recording()
+    }
+
+    /// What it cost to record all operators in some spans, in ns: they take so much less without. 0 if that is not known.
+    pub fn recording_ns(&self, spans: &[EventId]) -> i64 {
+        let ns = |recorded: &RecordedOperators| recorded.ns_in(self.trace(), spans.iter().copied());
+        self.ground.recorded().map_or(0, |recorded| ns(recorded) as i64)
     }
 
     /// The value of one of the rule's settings.

@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::Trace;
+use stackline_model::{RECORDING, Trace};
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.
 #[derive(Default)]
@@ -16,6 +16,8 @@ pub(crate) struct Program {
     pub(crate) now: i64,
     /// When each stream is free.
     streams: Vec<i64>,
+    /// What a recording says of the one process, if it is one.
+    recording: Option<Value>,
 }
 
 impl Program {
@@ -108,6 +110,21 @@ impl Program {
         self.now += call + 1;
     }
 
+    /// Says what a recording says of its process, such as `usable_milli`.
+    pub(crate) fn recorded(&mut self, mut process: Value) {
+        process["pid"] = json!(7);
+        process["own"] = json!(true);
+        self.recording = Some(json!({ "processes": [process] }));
+    }
+
+    /// A sample of a thread's CPU time, now.
+    pub(crate) fn sample(&mut self, tid: i64, name: &str, us: i64) {
+        let args = json!({"cpu_time_ns": us * 1000});
+        self.events.push(
+            json!({"ph": "P", "cat": "cpu_sample", "name": name, "pid": 7, "tid": tid, "ts": self.now, "args": args}),
+        );
+    }
+
     /// A counter's new value.
     pub(crate) fn counter(&mut self, name: &str, value: i64) {
         self.events.push(json!({"ph": "C", "name": name, "pid": 0, "ts": self.now, "args": {"value": value}}));
@@ -135,7 +152,11 @@ impl Program {
 
     /// The trace's text, with what it says of the GPU.
     pub(crate) fn text(&self, gpu: Value) -> String {
-        json!({"schemaVersion": 1, "deviceProperties": [gpu], "traceEvents": self.events}).to_string()
+        let mut text = json!({"schemaVersion": 1, "deviceProperties": [gpu], "traceEvents": self.events});
+        if let Some(recording) = &self.recording {
+            text[RECORDING] = recording.clone();
+        }
+        text.to_string()
     }
 
     /// What rules find.

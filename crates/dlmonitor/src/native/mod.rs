@@ -56,6 +56,20 @@ pub fn renew() {
     }
 }
 
+/// Where libraries lie whose file names pass a test, unless no library was loaded or unloaded since `changes` said the same;
+/// not for signal handlers.
+pub fn ranges_of(changes: &mut (u64, u64), test: impl Fn(&str) -> bool) -> Option<Vec<std::ops::Range<usize>>> {
+    // One reader at a time: who forks waits for it.
+    if RENEWING.swap(true, Ordering::SeqCst) {
+        return None;
+    }
+    let now = reading(modules::changes).filter(|now| now != changes);
+    let list = now.and_then(|_| reading(modules::list));
+    RENEWING.store(false, Ordering::SeqCst);
+    *changes = now.filter(|_| list.is_some())?;
+    Some(modules::ranges(&list?, test))
+}
+
 fn find_modules() {
     if RENEWING.swap(true, Ordering::SeqCst) {
         return;

@@ -90,6 +90,12 @@ pub(super) fn changes() -> (u64, u64) {
     changes
 }
 
+/// Where libraries lie whose file names pass a test.
+pub(super) fn ranges(list: &List, test: impl Fn(&str) -> bool) -> Vec<Range<usize>> {
+    let file = |listed: &Listed| listed.path().file_name().is_some_and(|name| name.to_str().is_some_and(&test));
+    list.modules.iter().filter(|listed| file(listed)).filter_map(Listed::range).collect()
+}
+
 /// All modules, as they are listed now.
 pub(super) fn list() -> List {
     // The linker's lock is held meanwhile: headers are copied, nothing else.

@@ -9,6 +9,7 @@ mod fields;
 mod inputs;
 pub(crate) mod memory;
 mod operator;
+pub(crate) mod overhead;
 mod probe;
 
 use crate::symbols::Library;

@@ -24,7 +24,7 @@ type IsTensorList = unsafe extern "C" fn(*const Value) -> bool;
 
 /// The functions that are needed.
 #[derive(Clone, Copy)]
-struct Shim {
+pub(super) struct Shim {
     empty: Empty,
     reshape: Reshape,
     delete: unsafe extern "C" fn(Handle) -> Failed,
@@ -63,7 +63,7 @@ const RECORD_FUNCTION: usize = 384;
 const TENSOR_IMPL: usize = 256;
 
 /// It takes some milliseconds, unless it hangs.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// How inputs are to be read in the torch that is loaded.
 ///
@@ -82,7 +82,8 @@ pub(super) fn run(library: Library) -> Result<Layout, String> {
 }
 
 impl Shim {
-    fn find(library: Library) -> Result<Self, String> {
+    /// The functions of this torch.
+    pub(super) fn find(library: Library) -> Result<Self, String> {
         let of = |library: Library, name: &CStr| {
             let symbol = library.symbol(name).map(std::ptr::NonNull::as_ptr);
             symbol.ok_or_else(|| format!("this PyTorch has no {}", name.to_string_lossy()))
@@ -109,6 +110,19 @@ impl Shim {
                 is_tensor_list: std::mem::transmute::<*mut c_void, IsTensorList>(is_tensor_list),
                 undefined: c10 as usize,
             })
+        }
+    }
+}
+
+impl Shim {
+    /// Runs something on this thread while a callback watches its operators.
+    pub(super) fn watched<R>(&self, callback: RecordFunctionCallback, run: impl FnOnce() -> R) -> R {
+        // SAFETY: callbacks live as long as the process; the handle is that of this one.
+        unsafe {
+            let handle = (self.add)(callback);
+            let result = run();
+            (self.remove)(handle);
+            result
         }
     }
 }
@@ -151,11 +165,11 @@ fn find(shim: &Shim) -> Result<Layout, String> {
 }
 
 /// A tensor of ours.
-struct Owned<'a>(Handle, &'a Shim);
+pub(super) struct Owned<'a>(Handle, &'a Shim);
 
 impl<'a> Owned<'a> {
     /// On the CPU, dense, not filled.
-    fn new(shim: &'a Shim, sizes: &[i64], dtype: u8) -> Result<Self, String> {
+    pub(super) fn new(shim: &'a Shim, sizes: &[i64], dtype: u8) -> Result<Self, String> {
         let strides = strides(sizes);
         let mut handle = std::ptr::null_mut();
         // SAFETY: `shim.h`: so many sizes and strides, a type, the CPU (0), and where to put the new tensor.
@@ -163,6 +177,14 @@ impl<'a> Owned<'a> {
             (shim.empty)(sizes.len() as i64, sizes.as_ptr(), strides.as_ptr(), dtype.into(), 0, 0, &raw mut handle)
         };
         if failed != 0 || handle.is_null() { Err("no tensor could be made".into()) } else { Ok(Self(handle, shim)) }
+    }
+
+    /// The same tensor with other sizes; `None` if that cannot be.
+    pub(super) fn reshaped(&self, sizes: &[i64]) -> Option<Self> {
+        let mut view = std::ptr::null_mut();
+        // SAFETY: a tensor, sizes and their number, and where to put the result.
+        let failed = unsafe { (self.1.reshape)(self.0, sizes.as_ptr(), sizes.len() as i64, &raw mut view) };
+        (failed == 0 && !view.is_null()).then(|| Self(view, self.1))
     }
 
     /// Address of the `TensorImpl`.
@@ -284,20 +306,9 @@ impl Call {
         EXPECTED.set(Some(Expected { memory, shim: *shim, tensor: tensor.address(), sizes }));
         FOUND.set(None);
         let callback = RecordFunctionCallback::new(on_call, on_end, true);
-        let mut view = std::ptr::null_mut();
-        // SAFETY: the callback lives as long as the process; a tensor, sizes and their number, and where to put the
-        // result.
-        let failed = unsafe {
-            let handle = (shim.add)(callback);
-            let failed = (shim.reshape)(tensor.0, sizes.as_ptr(), sizes.len() as i64, &raw mut view);
-            (shim.remove)(handle);
-            failed
-        };
+        let view = shim.watched(callback, || tensor.reshaped(&sizes));
         EXPECTED.set(None);
-        if failed != 0 || view.is_null() {
-            return Err("no operator could be called".into());
-        }
-        drop(Owned(view, shim));
+        drop(view.ok_or("no operator could be called")?);
         FOUND.take().ok_or_else(|| "the inputs of operators are not where any known PyTorch has them".into())
     }
 

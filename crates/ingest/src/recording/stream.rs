@@ -119,6 +119,7 @@ impl Stream {
             // Events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
             Record::Machine { .. } | Record::Window { .. } => {}
+            Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }
     }

@@ -3,9 +3,9 @@
 use crate::opened::readable;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
-use stackline_analyze::critical_path::exact::what_if::Gain;
 use stackline_analyze::findings::{self, Finding};
 use stackline_model::{EventId, Trace};
+use stackline_present::findings::keys;
 use stackline_present::json::{Document, SCHEMA_VERSION, write};
 
 /// Events of a finding that are shown one by one.
@@ -15,14 +15,7 @@ const AROUND: usize = 6;
 
 pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
-    let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
-    let extra = [
-        ("step_ns", json!(found.step_ns).into()),
-        ("steps", json!(found.steps).into()),
-        ("together", json!(found.together.as_ref().map(gain)).into()),
-        ("left_out", json!(found.small).into()),
-        ("notes", json!(found.notes).into()),
-    ];
+    let extra: Vec<_> = keys(found).into_iter().map(|(key, value)| (key, value.into())).collect();
     let tables = findings::tables(found);
     let document = Document {
         command: "findings",

@@ -84,7 +84,7 @@ unsafe fn take(sampler: &Sampler, record: usize, serial: u32, clock: Clock, at: 
     if !sampler.paused.load(Ordering::SeqCst) {
         if Session::current().is_some_and(|session| session.window.is_open()) {
             // SAFETY: the record is that of this thread.
-            unsafe { record.sample(clock, &sampler.codes, sampler.counters.len(), at) };
+            unsafe { record.sample(clock, sampler, at) };
         } else {
             record.skip(clock, sampler.counters.len());
         }

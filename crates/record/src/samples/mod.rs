@@ -21,7 +21,7 @@ use crate::process::Process;
 use codes::Codes;
 use record::ThreadRecord;
 use resolve::Resolver;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use timer::Clock;
@@ -29,6 +29,9 @@ use watch::Watched;
 
 /// Threads that are sampled at once.
 const MAX_THREADS: usize = 1024;
+
+/// Libraries of OpenMP that a process has at most: `PyTorch` brings its own, and so do others.
+const OPENMP: usize = 4;
 
 /// How long to wait for handlers that run.
 const PATIENCE: Duration = Duration::from_millis(20);
@@ -61,6 +64,8 @@ pub(crate) struct Sampler {
     stopped: Mutex<bool>,
     wake: Condvar,
     resolver: Mutex<Resolver>,
+    /// Where the libraries of OpenMP lie: begin and end of each; 0 for none.
+    openmp: [[AtomicUsize; 2]; OPENMP],
     /// Threads that got no timer.
     refused: AtomicU64,
     /// Counters that are read with each sample.
@@ -99,6 +104,7 @@ pub(crate) fn start(rates: Rates, counters: &[u16]) -> Result<String, String> {
         stopped: Mutex::new(false),
         wake: Condvar::new(),
         resolver: Mutex::default(),
+        openmp: Default::default(),
         refused: AtomicU64::new(0),
         counters,
         remarks,
@@ -162,6 +168,25 @@ impl Sampler {
     /// All records that were ever made, with their numbers.
     fn all_records(&self) -> impl Iterator<Item = (usize, &'static ThreadRecord)> {
         (0..self.records.len()).map_while(|index| self.record(index).map(|record| (index, record)))
+    }
+
+    /// Whether an address lies in a library of OpenMP.
+    fn is_openmp(&self, address: usize) -> bool {
+        let holds = |[begin, end]: &[AtomicUsize; 2]| {
+            (begin.load(Ordering::Relaxed)..end.load(Ordering::Relaxed)).contains(&address)
+        };
+        self.openmp.iter().any(holds)
+    }
+
+    /// Says where the libraries of OpenMP lie. A handler may see the begin of one and the end of another meanwhile: then one sample
+    /// is said to be what it is not.
+    fn set_openmp(&self, ranges: &[std::ops::Range<usize>]) {
+        for (index, [begin, end]) in self.openmp.iter().enumerate() {
+            let range = ranges.get(index).cloned().unwrap_or_default();
+            end.store(0, Ordering::Relaxed);
+            begin.store(range.start, Ordering::Relaxed);
+            end.store(range.end, Ordering::Relaxed);
+        }
     }
 
     fn clocks(&self) -> impl Iterator<Item = (Clock, u32)> {

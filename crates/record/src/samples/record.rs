@@ -1,5 +1,6 @@
 //! What one sampled thread needs: made beforehand by the thread that watches all others, used by its signal handler.
 
+use super::Sampler;
 use super::codes::{Codes, UNKNOWN};
 use super::counters::Counters;
 use super::open::{Interrupted, Open};
@@ -105,7 +106,8 @@ impl ThreadRecord {
     ///
     /// # Safety
     /// Only the signal handler calls it, on the thread that the record is assigned to.
-    pub(super) unsafe fn sample(&self, clock: Clock, codes: &Codes, counters: usize, at: Registers) {
+    pub(super) unsafe fn sample(&self, clock: Clock, sampler: &Sampler, at: Registers) {
+        let (codes, counters) = (&sampler.codes, sampler.counters.len());
         let tid = self.tid.load(Ordering::Relaxed);
         let Some(now) = clock.now(tid) else { return };
         let last = &self.last[clock as usize];
@@ -130,6 +132,7 @@ impl ThreadRecord {
         let counts = counts.get_mut(..counters).unwrap_or(&mut []);
         self.counters.read(counts, &mut totals);
         found.counters = counts.len() as u8;
+        found.openmp = sampler.is_openmp(at.pc);
         let head = self.head(clock, operator, &mut found);
         let parts =
             [&head.pack(interval, dlmonitor::clock::ticks()), scratch.words.get(..found.words).unwrap_or(&[]), counts];
@@ -208,6 +211,7 @@ impl ThreadRecord {
             counters: found.counters,
             cut: found.walk == Walk::Cut,
             caller: found.caller,
+            openmp: found.openmp,
             operator: operator.map(|operator| (operator.tree, operator.node)),
         }
     }
@@ -240,11 +244,21 @@ struct Found {
     /// Words in all.
     words: usize,
     caller: bool,
+    openmp: bool,
 }
 
 impl Default for Found {
     fn default() -> Self {
-        Self { walk: Walk::Nothing, frames: 0, modules: 0, native: 0, counters: 0, words: 0, caller: false }
+        Self {
+            walk: Walk::Nothing,
+            frames: 0,
+            modules: 0,
+            native: 0,
+            counters: 0,
+            words: 0,
+            caller: false,
+            openmp: false,
+        }
     }
 }
 
@@ -264,6 +278,8 @@ pub(super) struct Head {
     pub(super) cut: bool,
     /// Whether the oldest frame is the one that called the operator, and stands above it already.
     pub(super) caller: bool,
+    /// Whether the thread was in a library of OpenMP.
+    pub(super) openmp: bool,
     /// Tree and node of the innermost operator.
     pub(super) operator: Option<(u32, u32)>,
 }
@@ -276,7 +292,11 @@ impl Head {
             | u64::from(self.caller) << 2
             | u64::from(self.counters & 31) << 3;
         [
-            flags | u64::from(self.modules) << 8 | u64::from(self.native) << 16 | u64::from(self.python) << 32,
+            flags
+                | u64::from(self.modules) << 8
+                | u64::from(self.native) << 16
+                | u64::from(self.python) << 32
+                | u64::from(self.openmp) << 63,
             interval,
             operator,
             at,
@@ -288,12 +308,13 @@ impl Head {
         let [facts, interval, operator, at, frames @ ..] = words else { return None };
         let head = Self {
             clock: if facts & 1 == 0 { Clock::Cpu } else { Clock::Real },
-            python: (facts >> 32) as u32,
+            python: (facts >> 32) as u32 & (u32::MAX >> 1),
             modules: (facts >> 8) as u8,
             native: (facts >> 16) as u16,
             counters: (facts >> 3) as u8 & 31,
             cut: facts & 2 != 0,
             caller: facts & 4 != 0,
+            openmp: facts >> 63 != 0,
             operator: (*operator != u64::MAX).then_some(((operator >> 32) as u32, *operator as u32)),
         };
         Some((head, *interval, *at, frames))
@@ -315,6 +336,7 @@ mod tests {
                 counters: 8,
                 cut: true,
                 caller: false,
+                openmp: operator.is_some(),
                 operator,
             };
             let words = [head.pack(12, 34).as_slice(), &[1, 2]].concat();

@@ -11,7 +11,7 @@ use crate::tree::{Key, NodeId, Owner, ROOT};
 use dlmonitor::native;
 use dlmonitor::{Memory, SampledCode};
 use rustc_hash::FxHashMap;
-use stackline_recording::{FrameKey, Metric};
+use stackline_recording::{FrameKey, Metric, OPENMP};
 use std::sync::atomic::Ordering;
 
 /// Trees of threads that ended which stay theirs; when there are more, threads that come get them.
@@ -145,6 +145,10 @@ impl Resolver {
         let native = frames.len().saturating_sub(usize::from(head.native));
         for &address in frames.get(native..).unwrap_or(&[]).iter().rev() {
             let frame = self.native(process, full, address);
+            node = tree.child(process, node, frame);
+        }
+        if head.openmp {
+            let frame = process.intern(full, |frames| FrameKey::Span { name: frames.text(OPENMP) });
             node = tree.child(process, node, frame);
         }
         let metric = match head.clock {

@@ -7,6 +7,7 @@ use super::open::Open;
 use super::record::ThreadRecord;
 use super::timer::{Clock, Timer};
 use super::{Sampler, handler, lock};
+use dlmonitor::native;
 use std::collections::HashSet;
 use std::io;
 use std::sync::PoisonError;
@@ -39,6 +40,13 @@ pub(super) struct Watched {
     /// Records for the next threads.
     pub(super) free: Vec<usize>,
     stopped: bool,
+    /// Libraries that were loaded and unloaded when they were looked at last.
+    libraries: (u64, u64),
+}
+
+/// Whether a library of this name is OpenMP's.
+fn is_openmp(file: &str) -> bool {
+    ["libgomp", "libiomp", "libomp"].iter().any(|name| file.starts_with(name))
 }
 
 impl Watched {
@@ -61,7 +69,7 @@ impl Sampler {
         while !*stopped {
             drop(stopped);
             self.look();
-            dlmonitor::native::renew();
+            native::renew();
             stopped = lock(&self.stopped);
             if !*stopped {
                 stopped = self.wake.wait_timeout(stopped, INTERVAL).unwrap_or_else(PoisonError::into_inner).0;
@@ -75,6 +83,9 @@ impl Sampler {
         let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
         let mut watched = lock(&self.watched);
         let watched = &mut *watched;
+        if let Some(ranges) = native::ranges_of(&mut watched.libraries, is_openmp) {
+            self.set_openmp(&ranges);
+        }
         if watched.stopped {
             return;
         }

@@ -24,6 +24,7 @@ mod many_small_kernels;
 mod needless_gradient_sync;
 mod no_tensor_cores;
 mod operators_in_loops;
+mod oversubscribed;
 mod pageable_copies;
 mod preprocessing;
 mod profiler_overhead;
@@ -73,6 +74,7 @@ pub const ALL: &[Rule] = &[
     garbage_collection::RULE,
     recompilation::RULE,
     graph_breaks::RULE,
+    oversubscribed::RULE,
     logging_in_step::RULE,
     small_uploads::RULE,
     unstable_steps::RULE,

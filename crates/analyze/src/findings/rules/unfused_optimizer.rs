@@ -82,7 +82,8 @@ fn on_cpu(subject: &Subject<'_>, name: &str, spans: &[EventId]) -> Option<Draft>
     let parameters = counts[counts.len() / 2];
     let beyond: i64 = operators.iter().map(|&e| (subject.dur(e) - OPERATOR_NS).max(0)).sum();
     let left = parameters as f64 * PARAMETER_NS as f64 + beyond as f64 * FUSED;
-    let factor = (left / subject.total(spans).max(1) as f64).min(1.0);
+    let recorded = subject.total(spans) - subject.recording_ns(spans);
+    let factor = (left / recorded.max(1) as f64).min(1.0);
     let edit = subject.edit(Action::Scale(factor), format!("annotation:{name}"), spans)?;
     let facts = vec![
         Fact::count("operators", operators.len()),

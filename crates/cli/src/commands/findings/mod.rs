@@ -17,10 +17,9 @@ use conditions::Condition;
 use own::OwnRules;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
-use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{self, Finding, Findings, Options, RankTimes, Reason, Settings, Unchecked};
+use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
 use stackline_model::Table;
-use stackline_present::findings::{Change, Shown, Tool, explained, junit, markdown, sarif, text};
+use stackline_present::findings::{Change, Shown, Tool, explained, junit, keys, markdown, sarif, text};
 use suppress::Suppressions;
 
 /// How many are shown to people who do not say.
@@ -163,22 +162,11 @@ fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table>
 }
 
 fn extra(view: &Shown<'_>, held: &[String]) -> Vec<(&'static str, Value)> {
-    let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
-    let rank = |of: &RankTimes| json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": of.alone_ns});
     let ignored: Vec<Value> = view
         .suppressed
         .iter()
         .map(|(f, by)| json!({"code": f.rule.code, "title": f.title, "place": f.place.text(), "by": by}))
         .collect();
-    vec![
-        ("step_ns", json!(view.found.step_ns)),
-        ("steps", json!(view.found.steps)),
-        ("together", json!(view.found.together.as_ref().map(gain))),
-        ("ranks", json!(view.found.ranks.iter().map(rank).collect::<Vec<_>>())),
-        ("left_out", json!(view.found.small)),
-        ("ignored", json!(ignored)),
-        ("gone", json!(view.gone)),
-        ("notes", json!(view.found.notes)),
-        ("fail_on_held", json!(held)),
-    ]
+    let own = [("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))];
+    keys(view.found).into_iter().chain(own).collect()
 }

@@ -4,7 +4,7 @@ use crate::problems;
 use crate::recording::stream::note_exit;
 use crate::recording::{note_damage, open_stream};
 use stackline_model::ReadReport;
-use stackline_recording::{FrameKey, Metric, Process, Record, Thread};
+use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, Thread};
 
 /// What a stream of a recording in `trace` mode says.
 #[derive(Debug, Default)]
@@ -17,8 +17,22 @@ pub(super) struct Calls {
     pub(super) threads: Vec<ThreadCalls>,
     /// What processes that share a clock have in common, if the stream says so.
     pub(super) boot: Option<u64>,
+    /// What the process may use of processors, if the stream says so.
+    pub(super) processors: Option<Processors>,
+    /// What its threads used, in the order of time.
+    pub(super) loads: Vec<Load>,
+    /// What the recording of an operator costs.
+    pub(super) cost: Option<Cost>,
     /// When recording began and paused; empty if it always went on.
     pub(super) windows: Vec<Change>,
+}
+
+/// What threads of a process had used of processors by then ([`Record::Load`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Load {
+    pub(super) at: i64,
+    pub(super) ran_ns: u64,
+    pub(super) waited_ns: u64,
 }
 
 /// That recording began or paused ([`Record::Window`]).
@@ -161,9 +175,27 @@ impl Calls {
                 self.windows.push(Change { at, step: step.min(MAX_STEP), open, at_step });
                 Some(())
             }
+            Record::Processors(processors) => {
+                self.processors = Some(processors);
+                Some(())
+            }
+            Record::Cost(cost) => {
+                self.cost = Some(cost);
+                Some(())
+            }
+            Record::Load { at_ns, ran_ns, waited_ns, .. } => {
+                let at = time(0, at_ns)?;
+                self.loads.push(Load { at, ran_ns, waited_ns });
+                Some(())
+            }
             // The tree's affair; kinds that are not known were counted with the tree.
             _ => Some(()),
         }
+    }
+
+    /// Whether a frame stands for the libraries of OpenMP.
+    pub(super) fn is_openmp(&self, frame: u32) -> bool {
+        matches!(self.frames.get(frame as usize), Some(&FrameKey::Span { name }) if self.text(name) == OPENMP)
     }
 
     /// A text, empty if there is none.

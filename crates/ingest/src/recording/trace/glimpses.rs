@@ -41,6 +41,7 @@ pub(super) fn glimpses(calls: &Calls, shown: &[Vec<usize>], index: usize) -> Vec
             Some(at.saturating_add(half)),
         ];
         let (start, end) = (before.into_iter().flatten().max()?, behind.into_iter().flatten().min()?);
+        let node = without_openmp(calls, tree, node);
         (end > start && in_python(calls, tree, node)).then_some(Glimpse { start, end, tree, node })
     };
     samples.iter().enumerate().filter_map(stretch).collect()
@@ -58,6 +59,14 @@ pub(super) fn shown(calls: &Calls) -> Vec<Vec<usize>> {
         shown[first.get(&thread.thread.tid).copied().unwrap_or(tree)].push(tree);
     }
     shown
+}
+
+/// The place of a sample, whether or not it was taken in a library of OpenMP.
+fn without_openmp(calls: &Calls, tree: usize, node: u32) -> u32 {
+    match calls.threads[tree].nodes.get(node as usize) {
+        Some(&(parent, frame)) if calls.is_openmp(frame) => parent,
+        _ => node,
+    }
 }
 
 /// Whether a path ends in Python, native code that Python called left out.

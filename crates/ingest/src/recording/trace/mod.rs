@@ -7,6 +7,7 @@ mod calls;
 mod frames;
 mod glimpses;
 mod inputs;
+mod machine;
 mod rows;
 mod steps;
 
@@ -14,6 +15,7 @@ use super::{began, streams};
 use crate::places::Places;
 use crate::{Error, ReadOptions, problems, resolve};
 use calls::Calls;
+use machine::Described;
 use rows::Rows;
 use stackline_model::{LinkTable, ReadReport, StrId, Trace, TraceSet};
 use std::cmp::Reverse;
@@ -96,6 +98,8 @@ fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet 
     let offsets = offsets(&processes);
     let begins = offsets.iter().zip(&processes);
     let base = begins.map(|(offset, calls)| offset + calls.process.start_monotonic_ns).min().unwrap_or(0);
+    let described = offsets.iter().zip(&processes).map(|(offset, calls)| Described::new(calls, offset - base));
+    let described: Vec<Described> = described.collect();
     let mut ranks: BTreeMap<Option<u32>, Vec<(i64, Calls)>> = BTreeMap::new();
     let mut rest = ReadReport::default();
     for (offset, calls) in offsets.into_iter().zip(processes) {
@@ -123,7 +127,9 @@ fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet 
             Some(rank) if several => format!("{name}:rank{rank}"),
             _ => name.to_owned(),
         };
-        traces.push(trace(label, base, rank, processes, report, options));
+        let mut trace = trace(label, base, rank, processes, report, options);
+        trace.meta.entries.extend(machine::entry(&described, rank));
+        traces.push(trace);
     }
     TraceSet { traces }
 }

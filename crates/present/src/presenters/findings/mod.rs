@@ -1,11 +1,13 @@
 //! Findings for people, pull requests, editors and test reports: one file per form.
 
+mod document;
 mod explained;
 mod junit;
 mod markdown;
 mod sarif;
 mod text;
 
+pub use document::keys;
 pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;

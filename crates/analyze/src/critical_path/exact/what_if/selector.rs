@@ -87,6 +87,11 @@ impl PartialEq for Selector {
 }
 
 impl Selector {
+    /// The events that it lists; none of selectors by name.
+    pub fn events(&self) -> &[EventId] {
+        if let Target::Events(events) = &self.target { events } else { &[] }
+    }
+
     /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
     /// `sync:`, `wait:`, `stream:` (`7`, or with its device `0/7`) and `category:` (`gpu_compute`).
     ///

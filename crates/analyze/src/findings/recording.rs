@@ -1,0 +1,192 @@
+//! What a recording says of processors, and of what it cost itself.
+
+use super::subject::Ground;
+use crate::critical_path::exact::what_if::{Action, Edit};
+use serde_json::Value;
+use stackline_model::{EventId, EventKind, INFERRED, RECORDING, Trace};
+use std::collections::BTreeMap;
+
+/// A recording, as its trace describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recording {
+    /// Processes of the machine that were recorded.
+    pub processes: Vec<RecordedProcess>,
+}
+
+/// One process of a recording.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordedProcess {
+    /// Its number.
+    pub pid: i64,
+    /// Whether it is one of the trace's; the others ran beside it.
+    pub own: bool,
+    /// What it may use, in processors; none if that is not known.
+    pub usable: Option<f64>,
+    /// When (ns since the base), and for how many ns its threads had run and waited for a processor by then.
+    pub loads: Vec<(i64, f64, f64)>,
+    /// What it costs to record an operator, in ns; none if it was not measured.
+    pub cost: Option<OperatorCost>,
+}
+
+/// What it costs to record an operator, in ns.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct OperatorCost {
+    /// Of the recorder, when it begins and when it ends.
+    pub recorder_ns: f64,
+    /// Of `PyTorch`, to call the recorder; none if it could not be measured.
+    pub torch_ns: Option<f64>,
+    /// On so many operators it was measured.
+    pub measured: f64,
+}
+
+impl OperatorCost {
+    /// All of it, in ns.
+    pub fn ns(&self) -> f64 {
+        self.recorder_ns + self.torch_ns.unwrap_or(0.0)
+    }
+}
+
+/// More per operator is damage.
+const MOST_NS: f64 = 100_000.0;
+
+impl Recording {
+    /// What the trace of a recording says; `None` of other traces.
+    pub fn of(trace: &Trace) -> Option<Self> {
+        let value: Value = serde_json::from_str(trace.meta.entry(RECORDING)?).ok()?;
+        let processes = value["processes"].as_array()?.iter().map(process).collect();
+        Some(Self { processes })
+    }
+
+    /// The processes of the trace itself.
+    pub fn own(&self) -> impl Iterator<Item = &RecordedProcess> {
+        self.processes.iter().filter(|process| process.own)
+    }
+
+    /// What the trace's processes may use, in processors: the least of them.
+    pub fn usable(&self) -> Option<f64> {
+        self.own().filter_map(|process| process.usable).min_by(f64::total_cmp)
+    }
+
+    /// How many threads of all recorded processes were ready to run at once, in the mean of a stretch of time; none if the system
+    /// did not count.
+    pub fn runnable(&self, from: i64, to: i64) -> Option<f64> {
+        let busy = self.processes.iter().filter_map(|process| Some(process.busy(to)? - process.busy(from)?));
+        let busy: Vec<f64> = busy.collect();
+        (!busy.is_empty() && to > from).then(|| busy.iter().sum::<f64>() / (to - from) as f64)
+    }
+
+    /// What it costs to record an operator: of the process in which most were measured.
+    pub fn cost(&self) -> Option<OperatorCost> {
+        self.own().filter_map(|process| process.cost).max_by(|a, b| a.measured.total_cmp(&b.measured))
+    }
+}
+
+impl RecordedProcess {
+    /// ns that its threads had run or waited by a moment, taken as even between two looks.
+    fn busy(&self, at: i64) -> Option<f64> {
+        let busy = |load: &(i64, f64, f64)| load.1 + load.2;
+        let next = self.loads.partition_point(|load| load.0 < at);
+        let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| &self.loads[i]), self.loads.get(next)) else {
+            // Before the first look nothing is known, behind the last one nothing happens any more.
+            return if next == 0 { Some(0.0).filter(|_| !self.loads.is_empty()) } else { self.loads.last().map(busy) };
+        };
+        let part = (at - before.0) as f64 / (after.0 - before.0).max(1) as f64;
+        Some(busy(before) + (busy(after) - busy(before)) * part)
+    }
+}
+
+fn process(value: &Value) -> RecordedProcess {
+    let number = |value: &Value| value.as_f64().filter(|number| number.is_finite() && *number >= 0.0);
+    let load = |load: &Value| Some((load[0].as_i64()?, number(&load[1])?, number(&load[2])?));
+    let mut loads: Vec<_> = value["loads"].as_array().into_iter().flatten().filter_map(load).collect();
+    loads.sort_unstable_by_key(|load| load.0);
+    let cost = &value["cost"];
+    let within = |value: &Value| number(value).filter(|ns| *ns <= MOST_NS);
+    RecordedProcess {
+        pid: value["pid"].as_i64().unwrap_or(0),
+        own: value["own"].as_bool().unwrap_or(false),
+        usable: number(&value["usable_milli"]).filter(|milli| *milli > 0.0).map(|milli| milli / 1e3),
+        loads,
+        cost: within(&cost["begin_ns"]).zip(within(&cost["end_ns"])).map(|(begin, end)| OperatorCost {
+            recorder_ns: begin + end,
+            torch_ns: within(&cost["torch_ns"]),
+            measured: number(&cost["measured"]).unwrap_or(0.0),
+        }),
+    }
+}
+
+/// How many operators were recorded in spans, and what that cost.
+#[derive(Debug)]
+pub(super) struct RecordedOperators {
+    cost: OperatorCost,
+    /// Per track the starts of what was recorded with its begin and end, ascending.
+    starts: Vec<Vec<i64>>,
+}
+
+impl RecordedOperators {
+    /// `None` if it is not known what recording costs.
+    pub(super) fn of(trace: &Trace, recording: Option<&Recording>) -> Option<Self> {
+        let cost = recording?.cost()?;
+        let inferred = trace.attr(INFERRED);
+        let mut starts = vec![Vec::new(); trace.tracks.len()];
+        for event in trace.events.ids() {
+            let is_recorded = matches!(trace.kind(event), EventKind::Operator | EventKind::Annotation);
+            if is_recorded && inferred.get(event).is_none() {
+                starts[trace.events.track[event.index()].index()].push(trace.events.start[event.index()]);
+            }
+        }
+        starts.iter_mut().for_each(|of_track| of_track.sort_unstable());
+        Some(Self { cost, starts })
+    }
+
+    pub(super) fn cost(&self) -> OperatorCost {
+        self.cost
+    }
+
+    /// Operators that began on the track of a span while it ran, itself among them.
+    fn within(&self, trace: &Trace, span: EventId) -> usize {
+        let starts = &self.starts[trace.events.track[span.index()].index()];
+        let at = |moment: i64| starts.partition_point(|&start| start < moment);
+        at(trace.events.end(span)) - at(trace.events.start[span.index()])
+    }
+
+    /// What the recording of all operators in some spans cost, in ns; what lies in another one of them counts there.
+    pub(super) fn ns_in(&self, trace: &Trace, spans: impl IntoIterator<Item = EventId>) -> f64 {
+        self.ns_of(trace, &spans.into_iter().map(|span| (span, 1.0)).collect())
+    }
+
+    fn ns_of(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> f64 {
+        let outermost = |span: EventId| !trace.ancestors(span).any(|around| spans.contains_key(&around));
+        let of = spans.iter().filter(|(span, _)| outermost(**span));
+        of.map(|(&span, part)| self.within(trace, span) as f64 * part * self.cost.ns()).sum()
+    }
+
+    /// What the recording cost of operators that edits do away with, in ns: of a span that is scaled, the part that goes.
+    pub(super) fn gone_with(&self, trace: &Trace, edits: &[Edit]) -> f64 {
+        let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
+        for edit in edits {
+            let part = match edit.action {
+                Action::Scale(factor) => (1.0 - factor).max(0.0),
+                Action::Remove => 1.0,
+                _ => continue,
+            };
+            for &event in edit.selector.iter().flat_map(|selector| selector.events()) {
+                let known = parts.entry(event).or_insert(0.0);
+                *known = part.max(*known);
+            }
+        }
+        if parts.is_empty() { 0.0 } else { self.ns_of(trace, &parts) }
+    }
+}
+
+impl Ground<'_> {
+    /// Part of the window that the recording of its operators took on the thread that has most of them, in percent.
+    pub(super) fn recording_percent(&self, operators: &RecordedOperators) -> f64 {
+        let count = |starts: &Vec<i64>| {
+            let at = |moment: i64| starts.partition_point(|&start| start < moment);
+            at(self.window.end).saturating_sub(at(self.window.start))
+        };
+        let most = operators.starts.iter().map(count).max().unwrap_or(0);
+        100.0 * most as f64 * operators.cost.ns() / self.window.length_ns().max(1) as f64
+    }
+}

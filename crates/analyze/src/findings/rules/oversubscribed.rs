@@ -1,0 +1,139 @@
+//! SL028: more threads of OpenMP than processors.
+
+use crate::critical_path::exact::what_if::Gain;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Recording, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, OPENMP, ProcessId, TrackId, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL028",
+    name: "oversubscribed-threads",
+    area: Area::Host,
+    about: "more threads compute at once than the program may use processors, and much of what they do is waiting for each other",
+    why: "Each parallel operator ends when its last thread is done, and a thread that has no processor keeps all others waiting, \
+          which spin or go to sleep and wake up meanwhile. Containers often may use fewer processors than the machine has, and \
+          each process of a job starts as many threads as if it were alone.",
+    advice: "Use as many threads as there are processors, divided by the processes that compute at once: torch.set_num_threads, \
+             OMP_NUM_THREADS; torchrun sets 1, a DataLoader sets 1 in its workers.",
+    example: ("torch.set_num_threads(16)", "torch.set_num_threads(len(os.sched_getaffinity(0)))"),
+    cost: "one line, or a variable of the environment",
+    wrong_when: "Other programs take the processors: their threads are not seen here. The gain is a model: the time of samples \
+                 in OpenMP's library would be gone, and what threads compute would be divided evenly among processors.",
+    source: "DeepContext, 6.2 (DataLoader workers against cores); field practice",
+    needs: &[Need::Processors],
+    settings: &[
+        Setting {
+            name: "waiting",
+            default: 25.0,
+            range: (0.0, 100.0),
+            about: "least part of the threads' CPU time that is spent in OpenMP's library, in percent",
+        },
+        Setting {
+            name: "threads",
+            default: 1.25,
+            range: (1.0, 1000.0),
+            about: "least number of threads for each usable processor",
+        },
+    ],
+    check,
+};
+
+const MODEL: &str = "model: CPU time in OpenMP's library is gone, the rest of it runs on all processors";
+
+/// CPU time that samples stand for, in ns: computing, and in the library of OpenMP.
+#[derive(Clone, Copy, Debug, Default)]
+struct Times {
+    useful: f64,
+    waiting: f64,
+}
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    let Some(recording) = subject.recording() else { return Vec::new() };
+    recording.usable().and_then(|processors| draft(subject, recording, processors)).into_iter().collect()
+}
+
+fn draft(subject: &Subject<'_>, recording: &Recording, processors: f64) -> Option<Draft> {
+    let (threads, samples) = sampled(subject);
+    let computing: BTreeMap<TrackId, Times> = threads.into_iter().filter(|(_, times)| times.waiting > 0.0).collect();
+    let sum = |of: fn(&Times) -> f64| computing.values().map(of).sum::<f64>();
+    let (useful, waiting) = (sum(|times| times.useful), sum(|times| times.waiting));
+    let share = 100.0 * waiting / (useful + waiting).max(1.0);
+    let (from, to) = subject.window();
+    let runnable = recording.runnable(from, to);
+    let least = processors * subject.setting("threads");
+    if (computing.len() as f64) < least
+        || share < subject.setting("waiting")
+        || runnable.is_some_and(|runnable| runnable < least)
+    {
+        return None;
+    }
+    let even = even(subject, &computing, processors);
+    let (length, freed) = ((to - from) as f64, waiting / processors);
+    let (ns, most) = ((length - even).min(freed).max(0.0), (length - even).max(freed).clamp(0.0, length));
+    let per_step = |ns: f64| subject.per_step(ns as i64);
+    let mut facts = vec![
+        Fact::count("threads", computing.len()),
+        Fact { name: "usable processors", value: processors, unit: Unit::None },
+        Fact { name: "of their CPU time in OpenMP's library", value: share, unit: Unit::Percent },
+        Fact::time("CPU time of computing, a step", per_step(useful)),
+    ];
+    facts.extend(runnable.map(|value| Fact { name: "threads ready to run at once, mean", value, unit: Unit::None }));
+    Some(Draft {
+        title: format!(
+            "{} threads compute on {} processors, and spend {share:.0} % of their CPU time waiting for each other",
+            computing.len(),
+            rounded(processors)
+        ),
+        place: Place::default(),
+        events: samples,
+        facts,
+        support: Support::Partial,
+        confidence: Confidence::Medium,
+        worth: Worth::Model {
+            gain: Gain { ns: per_step(ns), low_ns: per_step(ns / 2.0), high_ns: per_step(most) },
+            model: MODEL,
+        },
+    })
+}
+
+/// `2`, `1.5`.
+fn rounded(processors: f64) -> String {
+    let text = format!("{processors:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+/// CPU time of each thread in the window, and the samples that lie in OpenMP's library.
+fn sampled(subject: &Subject<'_>) -> (BTreeMap<TrackId, Times>, Vec<EventId>) {
+    let trace = subject.trace();
+    let (events, time, (from, to)) = (&trace.events, trace.attr("cpu_time_ns"), subject.window());
+    let (mut threads, mut samples): (BTreeMap<TrackId, Times>, Vec<EventId>) = Default::default();
+    for event in events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
+        let Some(ns) = time.i64(event).filter(|_| (from..to).contains(&events.start[event.index()])) else { continue };
+        let times = threads.entry(events.track[event.index()]).or_default();
+        if trace.name(event) == OPENMP {
+            times.waiting += ns as f64;
+            samples.push(event);
+        } else {
+            times.useful += ns as f64;
+        }
+    }
+    (threads, samples)
+}
+
+/// How long the window would be if what threads compute were divided evenly among processors, in ns. Each team is taken to
+/// divide its work evenly: what its first thread computes beyond what the others do in the mean is not divided.
+fn even(subject: &Subject<'_>, computing: &BTreeMap<TrackId, Times>, processors: f64) -> f64 {
+    let tracks = &subject.trace().tracks.tracks;
+    let mut teams: BTreeMap<ProcessId, Vec<f64>> = BTreeMap::new();
+    for (track, times) in computing {
+        teams.entry(tracks[track.index()].process).or_default().push(times.useful);
+    }
+    let (mut alone, mut divided) = (0.0_f64, 0.0);
+    for team in teams.values() {
+        let most = team.iter().copied().fold(0.0, f64::max);
+        let others = (team.iter().sum::<f64>() - most) / (team.len().max(2) - 1) as f64;
+        alone = alone.max((most - others).max(0.0));
+        divided += others.min(most) * team.len() as f64;
+    }
+    alone + divided / processors
+}

@@ -1,0 +1,141 @@
+//! Findings that need what only recordings say: processors, and what recording itself cost.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod findings_support;
+
+use findings_support::{Program, find, text};
+use insta::assert_snapshot;
+use serde_json::json;
+use stackline_analyze::findings::{Finding, Reason};
+use stackline_model::OPENMP;
+
+/// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.
+struct Team {
+    threads: i64,
+    waiting_us: i64,
+    usable_milli: i64,
+    /// Threads that were ready to run, in the mean.
+    runnable: i64,
+}
+
+impl Team {
+    const TOO_MANY: Self = Self { threads: 8, waiting_us: 500, usable_milli: 2000, runnable: 8 };
+
+    /// Four steps of 4 ms.
+    fn program(&self) -> Program {
+        let mut program = Program::new();
+        for number in 0..4 {
+            program.step(number, |p| {
+                p.python("train.py(10): step", |p| {
+                    p.op("aten::mm", |p| {
+                        p.work(2000);
+                        for thread in 1..=self.threads {
+                            p.sample(thread, if thread == 1 { "aten::mm" } else { "(nothing)" }, 500);
+                            p.sample(thread, OPENMP, self.waiting_us);
+                        }
+                        p.work(1994);
+                    });
+                });
+            });
+        }
+        let busy = self.runnable * 1_000_000_000;
+        let loads = json!([[0, 0, 0], [1_000_000_000, busy / 2, busy / 2]]);
+        program.recorded(json!({"machine": 64, "usable_milli": self.usable_milli, "loads": loads}));
+        program
+    }
+
+    fn found(&self) -> Vec<Finding> {
+        self.program().of("SL028")
+    }
+}
+
+#[test]
+fn more_threads_than_processors() {
+    let found = Team::TOO_MANY.found();
+    // All eight compute for 4 ms, which two processors do in 2 ms; half of all CPU time is gone.
+    let gain = found[0].gain.unwrap();
+    assert!((1_990_000..=2_000_000).contains(&gain.ns), "{}", text(&found));
+    assert!(gain.low_ns < gain.ns && gain.ns <= gain.high_ns, "{}", text(&found));
+    assert_snapshot!(text(&found));
+}
+
+#[test]
+fn threads_that_have_their_processors() {
+    let nothing = |team: Team| assert_eq!(team.found(), []);
+    nothing(Team { usable_milli: 8000, ..Team::TOO_MANY });
+    nothing(Team { threads: 2, ..Team::TOO_MANY });
+    // Many threads that hardly wait, and some that mostly sleep.
+    nothing(Team { waiting_us: 100, ..Team::TOO_MANY });
+    nothing(Team { runnable: 2, ..Team::TOO_MANY });
+}
+
+#[test]
+fn a_limit_below_one_processor_counts() {
+    let found = Team { threads: 2, usable_milli: 1500, ..Team::TOO_MANY }.found();
+    assert!(found[0].title.contains("2 threads compute on 1.5 processors"), "{}", text(&found));
+}
+
+#[test]
+fn other_traces_do_not_tell_processors() {
+    let mut program = Program::new();
+    program.op("aten::mm", |p| p.work(1000));
+    let unchecked = program.findings().unchecked;
+    let reason = unchecked.iter().find(|unchecked| unchecked.rule.code == "SL028").map(|u| u.reason.sentence());
+    assert!(reason.unwrap().contains("no number of processors"));
+}
+
+#[test]
+fn damaged_entries_say_nothing() {
+    for process in
+        [json!({"usable_milli": "x"}), json!({"usable_milli": -3}), json!({"loads": [[1], "a", [null, 1, 2]]})]
+    {
+        let mut program = Team::TOO_MANY.program();
+        program.recorded(process);
+        let unchecked = program.findings().unchecked;
+        assert!(unchecked.iter().any(|u| u.rule.code == "SL028" && matches!(u.reason, Reason::Missing(_))));
+    }
+}
+
+/// A loop of 100 small operators of 10 µs in each step, of which the recorder cost so many ns each.
+fn loops(cost: Option<i64>) -> Program {
+    let mut program = Program::new();
+    for number in 0..4 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                p.python("train.py(30): normalized", |p| (0..100).for_each(|_| p.op("aten::mean", |p| p.work(8))));
+            });
+        });
+    }
+    if let Some(ns) = cost {
+        let cost = json!({"begin_ns": ns / 2, "end_ns": ns / 4, "torch_ns": ns / 4, "measured": 99});
+        program.recorded(json!({ "cost": cost }));
+    }
+    program
+}
+
+#[test]
+fn what_recording_cost_is_no_gain() {
+    let with = |cost| loops(cost).of("SL038").remove(0);
+    let (plain, recorded) = (with(None), with(Some(1000)));
+    // One call of 100 stays, and so does what recording it cost.
+    let taken = plain.gain_ns() - recorded.gain_ns();
+    assert!((98_500..=99_500).contains(&taken), "{taken} ns: {}", text(&[plain, recorded]));
+    let fact = recorded.facts.iter().find(|fact| fact.name.starts_with("recording of operators")).unwrap();
+    assert_eq!(fact.value, taken as f64 / 1e3);
+    assert!(recorded.gain.unwrap().low_ns <= plain.gain.unwrap().low_ns - taken);
+    let findings = find(&loops(Some(1000)).trace(), &[]);
+    let note =
+        findings.notes.iter().find(|note| note.starts_with("recording cost about 1000 ns per operator")).unwrap();
+    // 102 operators of 1 µs in steps of some 2 ms.
+    assert!(note.contains("(250 ns of them PyTorch's), 5 % of the step"), "{note}");
+    let together = findings.together.unwrap();
+    assert!(together.ns <= plain.gain_ns() - taken, "{together:?}");
+}
+
+#[test]
+fn a_gain_is_not_below_nothing() {
+    let found = loops(Some(40_000)).of("SL038");
+    assert!(found.iter().all(|finding| finding.gain_ns() >= 0), "{}", text(&found));
+}

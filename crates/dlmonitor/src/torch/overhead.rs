@@ -1,0 +1,91 @@
+//! What PyTorch itself takes to report an operator: the same small calls with and without it, on a thread of our own.
+
+use super::RecordFunctionCallback;
+use super::probe::{Owned, Shim};
+use crate::symbols::Library;
+use crate::{clock, thread};
+use std::cell::Cell;
+use std::ffi::c_void;
+
+/// Calls of each kind, of which the median counts.
+const CALLS: usize = 150;
+/// Bytes that are written between two calls: programs compute something else between operators, and find nothing of the last one in
+/// the nearest cache.
+const BETWEEN: usize = 64 << 10;
+/// More per operator is no measurement.
+const MOST_NS: u64 = 5_000;
+
+thread_local! {
+    static SEEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// Measures it; takes about a millisecond. Call it after operators were asked for, while none runs. What cannot be measured stays
+/// unknown.
+pub(crate) fn measure() {
+    let Some(library) = Library::loaded(c"libtorch_cpu.so") else { return };
+    let Some(enable) = library.symbol(c"_ZN2at20enableRecordFunctionEb") else { return };
+    let Ok(shim) = Shim::find(library) else { return };
+    // SAFETY: `void at::enableRecordFunction(bool)`, of the calling thread alone.
+    let enable = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(bool)>(enable.as_ptr()) };
+    let (sender, found) = std::sync::mpsc::channel();
+    let look = move || {
+        let operators = operators(&shim);
+        // The thread is not to be observed meanwhile: callbacks find it in use and return at once.
+        let ns = operators.and_then(|operators| thread::with(|_| per_operator(&shim, enable, operators))?);
+        // Nobody may be there any more to take it.
+        let _ = sender.send(ns);
+    };
+    if thread::without_signals(|| std::thread::Builder::new().name("stackline".into()).spawn(look)).is_ok()
+        && let Ok(Some(ns)) = found.recv_timeout(super::probe::PATIENCE)
+    {
+        crate::cost::set_torch(ns);
+    }
+}
+
+/// Operators that one call reports.
+fn operators(shim: &Shim) -> Option<u64> {
+    SEEN.set(0);
+    thread::with(|_| shim.watched(RecordFunctionCallback::new(on_call, on_end, false), || call(shim)))??;
+    let seen = SEEN.get();
+    (seen > 0).then_some(seen.into())
+}
+
+/// Sees a tensor with other sizes: `aten::view`, which copies nothing.
+fn call(shim: &Shim) -> Option<()> {
+    Owned::new(shim, &[3, 2], 6).ok()?.reshaped(&[2, 3]).map(drop)
+}
+
+/// Time of an operator that is reported, less that of one that is not, in ns.
+fn per_operator(shim: &Shim, enable: unsafe extern "C" fn(bool), operators: u64) -> Option<u64> {
+    let tensor = Owned::new(shim, &[3, 2], 6).ok()?;
+    let mut between = vec![0_u8; BETWEEN];
+    let mut times = [Vec::with_capacity(CALLS), Vec::with_capacity(CALLS)];
+    for call in 0..CALLS {
+        for (reported, times) in times.iter_mut().enumerate() {
+            // SAFETY: a function that sets a variable of this thread.
+            unsafe { enable(reported == 1) };
+            std::hint::black_box(&mut between).fill(call as u8);
+            let since = clock::ticks();
+            let view = tensor.reshaped(&[2, 3])?;
+            times.push(clock::ns(clock::ticks().saturating_sub(since)));
+            drop(view);
+        }
+    }
+    let [without, with] = times.map(median);
+    let ns = with.checked_sub(without)? / operators;
+    (ns < MOST_NS).then_some(ns)
+}
+
+fn median(mut times: Vec<u64>) -> u64 {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or(0)
+}
+
+unsafe extern "C" fn on_call(context: *mut *mut c_void, _function: *const u8) -> *mut *mut c_void {
+    // SAFETY: torch passes room for the `unique_ptr` that it wants returned; we keep no context.
+    unsafe { context.write(std::ptr::null_mut()) };
+    SEEN.set(SEEN.get() + 1);
+    context
+}
+
+unsafe extern "C" fn on_end(_function: *const u8, _context: *mut c_void) {}

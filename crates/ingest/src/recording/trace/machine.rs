@@ -1,0 +1,59 @@
+//! What a recording knows of processors and of its own cost, as an entry of the trace's metadata: JSON, such as
+//!
+//! ```json
+//! {"processes": [{"pid": 7, "own": true, "machine": 8, "usable_milli": 2000, "loads": [[0, 5, 0]],
+//!   "cost": {"begin_ns": 120, "end_ns": 80, "torch_ns": 90, "measured": 4711}}]}
+//! ```
+//!
+//! `own` are the processes of the trace itself; the others ran on the same machine. `loads` are when (ns since the base), and
+//! how long all threads of the process had run and waited for a processor by then.
+
+use super::calls::Calls;
+use serde_json::{Value, json};
+use stackline_model::RECORDING;
+use stackline_recording::Processors;
+
+/// A process, as the entry has it.
+pub(super) struct Described {
+    boot: Option<u64>,
+    rank: Option<u32>,
+    value: Value,
+}
+
+impl Described {
+    /// `offset` is what makes ns since the base of its times.
+    pub(super) fn new(calls: &Calls, offset: i64) -> Self {
+        let loads = calls.loads.iter().map(|load| json!([load.at.saturating_add(offset), load.ran_ns, load.waited_ns]));
+        let mut value = json!({ "pid": calls.process.pid, "loads": loads.collect::<Vec<Value>>() });
+        if let Some(processors) = &calls.processors {
+            value["machine"] = processors.machine.into();
+            value["usable_milli"] = usable_milli(processors).into();
+        }
+        if let Some(cost) = &calls.cost {
+            value["cost"] = json!({ "begin_ns": cost.begin_ns, "end_ns": cost.end_ns, "torch_ns": cost.torch_ns,
+                "measured": cost.measured });
+        }
+        Self { boot: calls.boot, rank: calls.process.rank, value }
+    }
+}
+
+/// What the process may use, in thousandths of a processor; none if that is not known.
+fn usable_milli(processors: &Processors) -> Option<u32> {
+    let allowed = Some(processors.allowed).filter(|&allowed| allowed > 0).map(|allowed| allowed.saturating_mul(1000));
+    [allowed, processors.quota_milli].into_iter().flatten().min()
+}
+
+/// Name and text of the entry for the trace of a rank; none if nothing is known.
+pub(super) fn entry(all: &[Described], rank: Option<u32>) -> Option<(String, String)> {
+    let is_known =
+        |described: &&Described| described.value.get("machine").is_some() || described.value.get("cost").is_some();
+    let machines: Vec<Option<u64>> = all.iter().filter(|one| one.rank == rank).map(|one| one.boot).collect();
+    let near = all.iter().filter(|one| one.rank == rank || one.boot.is_some() && machines.contains(&one.boot));
+    let processes = near.filter(is_known).map(|one| {
+        let mut value = one.value.clone();
+        value["own"] = (one.rank == rank).into();
+        value
+    });
+    let processes: Vec<Value> = processes.collect();
+    (!processes.is_empty()).then(|| (RECORDING.to_owned(), json!({ "processes": processes }).to_string()))
+}

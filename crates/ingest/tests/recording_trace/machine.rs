@@ -1,0 +1,71 @@
+//! What recordings say of processors, of OpenMP and of their own cost.
+
+use super::*;
+use serde_json::{Value, json};
+use stackline_model::{OPENMP, RECORDING};
+use stackline_recording::{Cost, Processors};
+
+fn described(trace: &Trace) -> Value {
+    serde_json::from_str(trace.meta.entry(RECORDING).unwrap()).unwrap()
+}
+
+/// A rank that may use three processors, or two and a half by its control group.
+fn rank(pid: u32, rank: Option<u32>, boot: u64) -> Vec<u8> {
+    let mut script = Script::new(process(pid, rank));
+    script.records.push(Record::Machine { boot });
+    script.thread(0, pid, 1);
+    script.call(0, "def:step:4 aten::add", 2_000, 2_010);
+    script.records.push(Record::Processors(Processors { machine: 8, allowed: 3, quota_milli: Some(2500) }));
+    script.records.push(Record::Load { at_ns: 5_000, threads: 2, ran_ns: 70, waited_ns: 7 });
+    script.records.push(Record::Cost(Cost { begin_ns: 1, end_ns: 1, torch_ns: None, measured: 1 }));
+    script.records.push(Record::Cost(Cost { begin_ns: 120, end_ns: 80, torch_ns: Some(90), measured: 40 }));
+    script.end()
+}
+
+#[test]
+fn what_is_known_of_processors_and_cost_is_an_entry_of_the_trace() {
+    let trace = one(&rank(7, None, 1));
+    let cost = json!({"begin_ns": 120, "end_ns": 80, "torch_ns": 90, "measured": 40});
+    // The process began at 1000 ns.
+    let process =
+        json!({"pid": 7, "own": true, "machine": 8, "usable_milli": 2500, "loads": [[4000, 70, 7]], "cost": cost});
+    assert_eq!(described(&trace), json!({ "processes": [process] }));
+    assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
+}
+
+#[test]
+fn ranks_of_one_machine_know_of_each_other() {
+    let files = [rank(7, Some(0), 1), rank(8, Some(1), 1), rank(9, Some(2), 2)];
+    let set = traces_of("run", files.iter().map(|file| ("stream", file.as_slice())));
+    let processes = |trace: &Trace| -> Vec<(i64, bool)> {
+        let entry = described(trace);
+        let of = entry["processes"].as_array().unwrap().iter();
+        of.map(|one| (one["pid"].as_i64().unwrap(), one["own"].as_bool().unwrap())).collect()
+    };
+    let found: Vec<_> = set.traces.iter().map(processes).collect();
+    assert_eq!(found, [vec![(7, true), (8, false)], vec![(7, false), (8, true)], vec![(9, true)]]);
+}
+
+#[test]
+fn recordings_that_know_nothing_have_no_entry() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, "def:step:4 aten::add", 2_000, 2_010);
+    assert_eq!(one(&script.end()).meta.entry(RECORDING), None);
+}
+
+/// OpenMP is where the sample was taken, and no place of its own.
+#[test]
+fn samples_in_openmp_show_the_function_that_waits() {
+    assert_eq!(OPENMP, stackline_recording::OPENMP);
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    let node = script.node(0, "def:main:4 def:work:5 span:(OpenMP)");
+    for delta_ns in [1_500, 200] {
+        script.records.push(Record::Sample { thread: 0, node, delta_ns, metric: Metric::CpuTime, value: 10 });
+    }
+    let trace = one(&script.end());
+    let samples: Vec<EventId> = trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Sample).collect();
+    assert!(samples.len() == 2 && samples.iter().all(|&e| trace.name(e) == OPENMP));
+    assert_eq!(outline(&trace, 0), ["train.py(1): main* 495..705", "  train.py(1): work* 495..705"]);
+}

@@ -1,0 +1,19 @@
+//! What JSON documents say of findings beside their tables.
+
+use serde_json::{Value, json};
+use stackline_analyze::critical_path::exact::what_if::Gain;
+use stackline_analyze::findings::{Findings, RankTimes};
+
+/// Keys with their values, in the order of documents.
+pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
+    let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
+    let rank = |of: &RankTimes| json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": of.alone_ns});
+    vec![
+        ("step_ns", json!(found.step_ns)),
+        ("steps", json!(found.steps)),
+        ("together", json!(found.together.as_ref().map(gain))),
+        ("ranks", json!(found.ranks.iter().map(rank).collect::<Vec<_>>())),
+        ("left_out", json!(found.small)),
+        ("notes", json!(found.notes)),
+    ]
+}
