@@ -22,6 +22,7 @@ from ._diff import diff
 from ._errors import AnalysisError, ReadError, RecordError, StacklineError
 from ._exact_path import ExactPath
 from ._native import CallNode, CallNodes, CallPart, CallTotals, CallTree, __version__, bfs
+from ._page import Page, view
 from ._record import Recording, record
 from ._rules import Finding, flag_issue, load_rules, rule
 from ._run import AnalysisInfo, Problem, ReadReport, Run, TraceInfo, analyses, open
@@ -42,6 +43,7 @@ __all__ = [
     "ExactPath",
     "Finding",
     "OverlaySummary",
+    "Page",
     "Prediction",
     "Problem",
     "ReadError",
@@ -63,6 +65,7 @@ __all__ = [
     "record",
     "rule",
     "span",
+    "view",
 ]
 
 

@@ -11,6 +11,7 @@ mod diff;
 mod errors;
 mod exact;
 mod findings;
+mod page;
 mod run;
 mod table;
 mod views;
@@ -34,6 +35,8 @@ mod _native {
     use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]
     use crate::findings::{finding_words, findings, missing_needs, needs};
+    #[pymodule_export]
+    use crate::page::{NativePage, view};
     #[pymodule_export]
     use crate::run::{NativeRun, analyses_list, open};
     #[pymodule_export]

@@ -10,4 +10,4 @@ mod server;
 
 pub use page::is_built;
 pub use report::{Pruned, ReportOptions, report};
-pub use server::{ServeError, Server, serve};
+pub use server::{Running, ServeError, Server, serve};

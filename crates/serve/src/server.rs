@@ -104,6 +104,21 @@ impl Server {
         self.run_on(runtime()?, until)
     }
 
+    /// Answers on a thread of its own until the result is dropped.
+    ///
+    /// # Errors
+    /// If the system gives no threads.
+    pub fn start(self) -> Result<Running, ServeError> {
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let runtime = runtime()?;
+        let serve = move || {
+            // What fails later fails the request that is under way.
+            let _ = self.run_on(runtime, async { stopped.await.unwrap_or_default() });
+        };
+        let thread = std::thread::Builder::new().name("stackline-page".to_owned()).spawn(serve).map_err(start)?;
+        Ok(Running { stop: Some(stop), thread: Some(thread) })
+    }
+
     fn run_on(self, runtime: Runtime, until: impl Future<Output = ()>) -> Result<(), ServeError> {
         let served = runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener)?;
@@ -116,6 +131,22 @@ impl Server {
         // A question that is being worked out must not keep the program.
         runtime.shutdown_background();
         served.map_err(start)
+    }
+}
+
+/// A server on a thread of its own, which ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
 }
 

@@ -1,0 +1,58 @@
+//! The page from Python: a server that lives as long as somebody holds it.
+
+use crate::errors::{analysis_error, engine_error};
+use crate::worker::quiet;
+use pyo3::prelude::*;
+use stackline_engine::{OpenOptions, Watch};
+use stackline_query::Opened;
+use stackline_serve::Running;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A server of the page.
+#[pyclass(frozen, name = "Page", module = "stackline._native")]
+pub(crate) struct NativePage {
+    #[pyo3(get)]
+    url: String,
+    running: Mutex<Option<Running>>,
+}
+
+#[pymethods]
+impl NativePage {
+    /// Ends the server; once is enough, twice does no harm.
+    fn close(&self, py: Python<'_>) {
+        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(|| drop(running));
+    }
+}
+
+/// Opens inputs, and a run to compare them with, and serves the page.
+#[pyfunction]
+#[pyo3(signature = (inputs, baseline, port, hosts))]
+pub(crate) fn view(
+    py: Python<'_>,
+    inputs: Vec<PathBuf>,
+    baseline: Option<PathBuf>,
+    port: u16,
+    hosts: Vec<String>,
+) -> PyResult<NativePage> {
+    let first = inputs.first().cloned().unwrap_or_default();
+    let watch = Watch::new();
+    let options = OpenOptions { watch: watch.clone(), ..OpenOptions::default() };
+    let opened = quiet(py, &watch, move || {
+        let opened = Opened::open(&inputs, &options).map_err(|error| (first, error))?;
+        match baseline {
+            None => Ok(opened),
+            Some(path) => match Opened::open(std::slice::from_ref(&path), &options) {
+                Ok(baseline) => Ok(opened.compared_with(baseline)),
+                Err(error) => Err((path, error)),
+            },
+        }
+    })?;
+    let opened = opened.map_err(|(path, error)| engine_error(py, &error, Path::new(&path)))?;
+    let refused = |error: stackline_serve::ServeError| analysis_error(py, &error.to_string());
+    let server = stackline_serve::serve(Arc::new(opened), port, hosts).map_err(refused)?;
+    let url = server.url.clone();
+    let running = server.start().map_err(refused)?;
+    Ok(NativePage { url, running: Mutex::new(Some(running)) })
+}
