@@ -1,4 +1,5 @@
 //! Any question has an answer or a refusal, and sums of answers are those of the trace.
+#![allow(clippy::expect_used, reason = "tests")]
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -69,9 +70,7 @@ fn boxes_of_calls_add_up() {
         let few = answer("calls", &[("shape", shape), ("least", "0.05")]).expect("answered");
         let (row, caller) = (numbers(&few, "row"), numbers(&few, "parent"));
         assert!(row.len() < parent.len());
-        for node in 1..row.len() {
-            assert!((caller[node] as usize) < node, "callers come first");
-        }
+        assert!(caller.iter().enumerate().skip(1).all(|(node, up)| (*up as usize) < node), "callers come first");
     }
 }
 

@@ -1,4 +1,4 @@
-//! The page: a server for the browser ([`serve`]), and the page with all that it shows in one file ([`report`]).
+//! The page: a server for the browser ([`serve`](serve())), and the page with all that it shows in one file ([`report`](report())).
 //!
 //! Both give the page the same answers of `stackline-query`; it does not know which of them it has.
 #![forbid(unsafe_code)]

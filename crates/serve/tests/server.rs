@@ -1,4 +1,5 @@
 //! The server over a real socket: who is answered, and what is refused.
+#![allow(clippy::expect_used, reason = "tests")]
 
 use serde_json::Value;
 use stackline_query::Opened;
