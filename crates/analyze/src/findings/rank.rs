@@ -102,8 +102,10 @@ pub struct Findings {
     pub small: usize,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
-    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns.
-    pub alone_ns: i64,
+    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if the trace has no collectives.
+    pub alone_ns: Option<i64>,
+    /// Whether a part of the trace was lost.
+    pub is_incomplete: bool,
     /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
     pub ranks: Vec<RankTimes>,
 }
@@ -208,7 +210,20 @@ pub fn find_with(
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
     let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
-    Ok(Findings { step_ns, steps, findings, ignored, together, rules, unchecked, small, notes, alone_ns, ranks })
+    Ok(Findings {
+        step_ns,
+        steps,
+        findings,
+        ignored,
+        together,
+        rules,
+        unchecked,
+        small,
+        notes,
+        alone_ns,
+        is_incomplete,
+        ranks,
+    })
 }
 
 /// What the recording cost of operators that edits do away with, in ns of the whole window: no part of what is gained.
