@@ -135,23 +135,25 @@ fn sums_that_deepspeed_reduces_for_its_shards() {
     assert_eq!(of("deepspeed/runtime/engine.py").of("SL020"), []);
 }
 
+/// Passes before one step of the optimizer: whether each reduces.
+fn passes_of(p: &mut Program, passes: &[bool], hook: &str) {
+    for &reduces in passes {
+        p.annotation("DistributedDataParallel.forward", |p| p.op("aten::mm", |p| p.kernel("gemm", 50)));
+        for us in [300, 200].into_iter().filter(|_| reduces) {
+            p.op(hook, |p| all_reduce(p, us << 16, us));
+        }
+    }
+    p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.kernel("foreach", 50)));
+    p.sync("cudaDeviceSynchronize");
+}
+
+const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+
 #[test]
 fn gradients_that_are_reduced_before_they_are_complete() {
-    /// Passes before one step of the optimizer: whether each reduces.
     fn of(passes: &[bool], hook: &str) -> Vec<Finding> {
-        let program = steps(|p, _| {
-            for &reduces in passes {
-                p.annotation("DistributedDataParallel.forward", |p| p.op("aten::mm", |p| p.kernel("gemm", 50)));
-                for us in [300, 200].into_iter().filter(|_| reduces) {
-                    p.op(hook, |p| all_reduce(p, us << 16, us));
-                }
-            }
-            p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.kernel("foreach", 50)));
-            p.sync("cudaDeviceSynchronize");
-        });
-        program.of("SL022")
+        steps(|p, _| passes_of(p, passes, hook)).of("SL022")
     }
-    const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
     let found = of(&[true, true, true], HOOK);
     insta::assert_snapshot!(text(&found));
     // Two of three passes with 500 µs each.
@@ -184,6 +186,15 @@ fn two_ranks(computes: [i64; 2]) -> Findings {
     let rank = |us: i64| rank(us, slowest - us + 40).findings();
     let all = vec![(5, rank(computes[1])), (4, rank(computes[0]))];
     merged(all)
+}
+
+#[test]
+fn a_trace_without_steps_still_tells_of_the_optimizer() {
+    let mut program = Program::new();
+    passes_of(&mut program, &[true, true, true], HOOK);
+    let found = program.of("SL022");
+    assert_eq!(found[0].title, "gradients are reduced in each of 3 backward passes before the optimizer's step");
+    assert!(found[0].facts.iter().any(|fact| fact.name == "of these"), "{found:?}");
 }
 
 #[test]
