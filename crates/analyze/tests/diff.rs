@@ -386,3 +386,20 @@ fn kernels_are_tracelens((h100, mi300): &(Vec<Vec<Profile>>, Vec<Vec<Profile>>),
         }
     }
 }
+
+#[test]
+fn one_step_is_said_to_have_no_spread_only_if_it_is_the_only_run() {
+    let (one, many) = (Program { steps: 1, ..PROGRAM }, PROGRAM);
+    let told = |before: &Program, after: &Program, runs| {
+        let side = |program: &Program, from: u64| -> Vec<_> {
+            (from..from + runs).map(|seed| vec![program.run(seed)]).collect()
+        };
+        let diff = compare(&side(before, 1), &side(after, 50), Options::default());
+        diff.warnings.iter().find(|warning| warning.contains("nothing is known of how much")).cloned()
+    };
+    assert!(told(&one, &many, 1).unwrap().starts_with("A has one step and B 12"));
+    assert!(told(&many, &one, 1).unwrap().starts_with("B has one step and A 12"));
+    // Five runs of one step each differ, too.
+    assert_eq!(told(&one, &many, 5), None);
+    assert_eq!(told(&many, &many, 1), None);
+}

@@ -4,9 +4,9 @@
 
 mod findings_support;
 
-use findings_support::{Program, text};
+use findings_support::{Program, find, read, text};
 use serde_json::json;
-use stackline_analyze::findings::{Findings, Settings, merge};
+use stackline_analyze::findings::{Confidence, Finding, Findings, Options, merge};
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -135,23 +135,25 @@ fn sums_that_deepspeed_reduces_for_its_shards() {
     assert_eq!(of("deepspeed/runtime/engine.py").of("SL020"), []);
 }
 
+/// Passes before one step of the optimizer: whether each reduces.
+fn passes_of(p: &mut Program, passes: &[bool], hook: &str) {
+    for &reduces in passes {
+        p.annotation("DistributedDataParallel.forward", |p| p.op("aten::mm", |p| p.kernel("gemm", 50)));
+        for us in [300, 200].into_iter().filter(|_| reduces) {
+            p.op(hook, |p| all_reduce(p, us << 16, us));
+        }
+    }
+    p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.kernel("foreach", 50)));
+    p.sync("cudaDeviceSynchronize");
+}
+
+const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+
 #[test]
 fn gradients_that_are_reduced_before_they_are_complete() {
-    /// Passes before one step of the optimizer: whether each reduces.
-    fn of(passes: &[bool], hook: &str) -> Vec<stackline_analyze::findings::Finding> {
-        let program = steps(|p, _| {
-            for &reduces in passes {
-                p.annotation("DistributedDataParallel.forward", |p| p.op("aten::mm", |p| p.kernel("gemm", 50)));
-                for us in [300, 200].into_iter().filter(|_| reduces) {
-                    p.op(hook, |p| all_reduce(p, us << 16, us));
-                }
-            }
-            p.annotation("Optimizer.step#SGD.step", |p| p.op("aten::_foreach_add_", |p| p.kernel("foreach", 50)));
-            p.sync("cudaDeviceSynchronize");
-        });
-        program.of("SL022")
+    fn of(passes: &[bool], hook: &str) -> Vec<Finding> {
+        steps(|p, _| passes_of(p, passes, hook)).of("SL022")
     }
-    const HOOK: &str = "autograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
     let found = of(&[true, true, true], HOOK);
     insta::assert_snapshot!(text(&found));
     // Two of three passes with 500 µs each.
@@ -163,20 +165,36 @@ fn gradients_that_are_reduced_before_they_are_complete() {
     assert_eq!(of(&[false, true, true], HOOK), []);
 }
 
+/// What several ranks find, as one list.
+fn merged(all: Vec<(i64, Findings)>) -> Findings {
+    merge(all, &Options::default(), &|_| true).unwrap()
+}
+
+/// A rank that computes for some time, then waits in a collective for so long.
+fn rank(us: i64, waits: i64) -> Program {
+    steps(|p, _| {
+        p.op("aten::mm", |p| p.kernel("gemm", us));
+        collective(p, waits, 7);
+        p.op("aten::mm", |p| p.kernel("gemm", 60));
+        p.sync("cudaDeviceSynchronize");
+    })
+}
+
 /// What two ranks of one job find: each computes for its own time, then waits for the other in a collective.
 fn two_ranks(computes: [i64; 2]) -> Findings {
     let slowest = computes[0].max(computes[1]);
-    let rank = |us: i64| {
-        let program = steps(|p, _| {
-            p.op("aten::mm", |p| p.kernel("gemm", us));
-            collective(p, slowest - us + 40, 7);
-            p.op("aten::mm", |p| p.kernel("gemm", 60));
-            p.sync("cudaDeviceSynchronize");
-        });
-        program.findings()
-    };
+    let rank = |us: i64| rank(us, slowest - us + 40).findings();
     let all = vec![(5, rank(computes[1])), (4, rank(computes[0]))];
-    merge(all, &Settings::default()).unwrap()
+    merged(all)
+}
+
+#[test]
+fn a_trace_without_steps_still_tells_of_the_optimizer() {
+    let mut program = Program::new();
+    passes_of(&mut program, &[true, true, true], HOOK);
+    let found = program.of("SL022");
+    assert_eq!(found[0].title, "gradients are reduced in each of 3 backward passes before the optimizer's step");
+    assert!(found[0].facts.iter().any(|fact| fact.name == "of these"), "{found:?}");
 }
 
 #[test]
@@ -196,12 +214,71 @@ fn ranks_of_one_job_as_one_list() {
     assert_eq!(found.unchecked.iter().filter(|u| u.rule.code == "SL040").count(), 0);
     // Ranks that have other steps; ranks that are equally quick; one alone.
     let apart = |us| (us, steps(|p, _| collective(p, us, 7)).findings());
-    let apart = merge(vec![apart(80), apart(800)], &Settings::default()).unwrap();
+    let apart = merged(vec![apart(80), apart(800)]);
     assert!(apart.findings.iter().all(|f| f.rule.code != "SL040"));
     assert!(apart.notes.iter().any(|note| note.contains("SL040 did not compare them")), "{:?}", apart.notes);
     assert!(two_ranks([300, 303]).findings.iter().all(|f| f.rule.code != "SL040"));
     let program = steps(|p, _| collective(p, 80, 7));
     let alone = program.findings();
     assert!(alone.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("one rank only")));
-    assert_eq!(merge(vec![(0, alone.clone())], &Settings::default()), Some(alone));
+    assert_eq!(merged(vec![(0, alone.clone())]), alone);
+}
+
+#[test]
+fn a_straggler_is_ignored_like_any_finding() {
+    let ranks = || vec![(0, rank(300, 540).findings()), (1, rank(800, 40).findings())];
+    let is_straggler = |f: &&Finding| f.rule.code == "SL040";
+    let of = |options: &Options| merge(ranks(), options, &|f| f.rule.code != "SL040").unwrap();
+    let found = of(&Options::default());
+    assert_eq!(
+        (found.findings.iter().filter(is_straggler).count(), found.ignored.iter().filter(is_straggler).count()),
+        (0, 1)
+    );
+    // It gains some 500 of 900 µs.
+    let at_least = |percent: f64| {
+        let options = Options { least_percent: percent, ..Options::default() };
+        merge(ranks(), &options, &|_| true).unwrap()
+    };
+    let (low, high) = (at_least(40.0), at_least(70.0));
+    assert_eq!(
+        (low.findings.iter().filter(is_straggler).count(), high.findings.iter().filter(is_straggler).count()),
+        (1, 0)
+    );
+    assert_eq!(high.small, low.small + 1);
+}
+
+#[test]
+fn ranks_that_do_not_wait_for_others_are_no_stragglers() {
+    let silent = || {
+        steps(|p, _| {
+            p.op("aten::mm", |p| p.kernel("gemm", 900));
+            p.sync("cudaDeviceSynchronize");
+        })
+    };
+    let straggler = |found: &Findings| found.findings.iter().find(|f| f.rule.code == "SL040").cloned();
+    // One waits, the other has no collectives: nothing to compare.
+    let found = merged(vec![(0, rank(300, 540).findings()), (1, silent().findings())]);
+    assert_eq!(straggler(&found), None);
+    let note = "SL040 did not compare rank 1 with the others: there are no collectives";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    // Two wait, and one of them comes last; less certain than if all were known.
+    let three = vec![(0, rank(300, 540).findings()), (1, silent().findings()), (2, rank(800, 40).findings())];
+    let found = straggler(&merged(three)).unwrap();
+    assert_eq!((found.told_of(), found.confidence), (Some(2), Confidence::Low));
+    // No rank has any.
+    let found = merged(vec![(0, silent().findings()), (1, silent().findings())]);
+    assert!(found.unchecked.iter().any(|u| u.rule.code == "SL040" && u.reason.sentence().contains("no collectives")));
+    assert!(found.notes.iter().all(|note| !note.contains("SL040")), "{:?}", found.notes);
+}
+
+#[test]
+fn ranks_whose_trace_is_cut_off_are_not_compared() {
+    // The collectives of its last steps are missing: it seems to wait least.
+    let whole = rank(300, 540).text(json!({"id": 0}));
+    let cut = find(&read(&whole[..whole.len() * 2 / 3]), &[]);
+    assert!(cut.is_incomplete && cut.alone_ns.is_some());
+    let found = merged(vec![(0, rank(300, 540).findings()), (1, cut)]);
+    assert!(found.findings.iter().all(|f| f.rule.code != "SL040"), "{:?}", found.findings);
+    let note = "SL040 did not compare rank 1 with the others: a part of the trace was lost";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
 }

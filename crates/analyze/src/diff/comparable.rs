@@ -48,16 +48,20 @@ fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, Strin
     (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
 }
 
-/// One step beside several: nothing is known of its spread, and a first step is a special one.
+/// One run of one step beside several steps: nothing is known of its spread, and a first step is a special one.
 fn steps(before: &Side, after: &Side) -> Option<String> {
     let most = |side: &Side| side.iter().flatten().map(Profile::units).max().unwrap_or(0);
     let has_steps = |side: &Side| side.iter().flatten().all(|profile| !profile.steps.is_empty());
     let (a, b) = (most(before), most(after));
-    let is_one = a.min(b) == 1 && a.max(b) > 1 && has_steps(before) && has_steps(after);
-    is_one.then(|| {
-        let (one, other, many) = if a == 1 { ("A", "B", b) } else { ("B", "A", a) };
-        format!("{one} has one step and {other} {many}: nothing is known of how much the steps of {one} differ.")
-    })
+    if !has_steps(before) || !has_steps(after) {
+        return None;
+    }
+    let (one, other, many) = match (before.len(), after.len()) {
+        (1, _) if a == 1 && b > 1 => ("A", "B", b),
+        (_, 1) if b == 1 && a > 1 => ("B", "A", a),
+        _ => return None,
+    };
+    Some(format!("{one} has one step and {other} {many}: nothing is known of how much the steps of {one} differ."))
 }
 
 /// How much of the time of each side is of rows that the other side has, too, in percent; none if a side has no time at all.

@@ -102,8 +102,10 @@ pub struct Findings {
     pub small: usize,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
-    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns.
-    pub alone_ns: i64,
+    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if the trace has no collectives.
+    pub alone_ns: Option<i64>,
+    /// Whether a part of the trace was lost.
+    pub is_incomplete: bool,
     /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
     pub ranks: Vec<RankTimes>,
 }
@@ -167,7 +169,8 @@ pub fn find_with(
     let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
     for proposal in proposals {
         let replayed = widest(replayed.by_ref().take(lists_of(&proposal.draft).count()));
-        let recording = recording_ns(&ground, edits_of(&proposal.draft)) / steps.max(1) as i64;
+        let recording = replayed.map_or(0, |gain| recording_ns(&ground, edits_of(&proposal.draft), gain.ns));
+        let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
         proposal.facts.extend(taken_out(recording));
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
@@ -208,12 +211,25 @@ pub fn find_with(
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
     let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
-    Ok(Findings { step_ns, steps, findings, ignored, together, rules, unchecked, small, notes, alone_ns, ranks })
+    Ok(Findings {
+        step_ns,
+        steps,
+        findings,
+        ignored,
+        together,
+        rules,
+        unchecked,
+        small,
+        notes,
+        alone_ns,
+        is_incomplete,
+        ranks,
+    })
 }
 
-/// What the recording cost of operators that edits do away with, in ns of the whole window: no part of what is gained.
-fn recording_ns(ground: &Ground<'_>, edits: &[Edit]) -> i64 {
-    ground.recorded().map_or(0, |recorded| recorded.gone_with(ground.exact.trace(), edits) as i64)
+/// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
+fn recording_ns(ground: &Ground<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
+    ground.recorded().map_or(0, |recorded| recorded.gone_with(ground.exact.trace(), edits).of_gain(gain_ns))
 }
 
 /// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
@@ -240,8 +256,8 @@ fn recording_note(ground: &Ground<'_>) -> Option<String> {
         None => "without PyTorch's part, which is not known".to_owned(),
     };
     Some(format!(
-        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the step: it is taken out of gains, and still in all \
-         other times",
+        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the step: it is taken out of the gains of \
+         built-in rules that replay computes, and still in all other times",
         cost.ns(),
         ground.recording_percent(recorded)
     ))
@@ -397,8 +413,9 @@ fn together(
             .map(|n| taken.iter().chain(&rest[..n]).flat_map(|&i| found[i].edits.iter().cloned()).collect())
             .collect();
         let replayed = gains.of(choice, &lists, threads)?.into_iter().zip(&lists);
-        let replayed: Vec<Option<Gain>> =
-            replayed.map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(ground, edits)))).collect();
+        let replayed: Vec<Option<Gain>> = replayed
+            .map(|(gain, edits)| gain.map(|gain| without(gain, recording_ns(ground, edits, gain.ns))))
+            .collect();
         let fitting = replayed.iter().take_while(|gain| gain.is_some()).count();
         for (&i, gain) in rest.iter().zip(&replayed).take(fitting) {
             found[i].finding.on_top_ns = gain.map(|gain| gain.ns - best.map_or(0, |best| best.ns));
@@ -435,5 +452,20 @@ fn finished(proposal: Proposal, gain: Option<Gain>) -> Finding {
         method,
         edits,
         ranks: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gain, without};
+
+    #[test]
+    fn a_gain_without_recording_is_not_below_nothing() {
+        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
+        assert_eq!(without(gain(100, 90, 110), 0), gain(100, 90, 110));
+        assert_eq!(without(gain(100, 90, 110), 40), gain(60, 30, 90));
+        // More than all of it; a change that costs time is left as it is.
+        assert_eq!(without(gain(100, 90, 110), 300), gain(0, -360, 0));
+        assert_eq!(without(gain(-5, -9, 3), 40), gain(-5, -69, -5));
     }
 }

@@ -2,13 +2,12 @@
 
 use super::finding::{Finding, OfRank};
 use super::place::Place;
-use super::rank::{Findings, Reason, Unchecked, order};
+use super::rank::{Findings, Options, Reason, Unchecked, order};
 use super::rule::Need;
-use super::rules::{are_alike, find, find_straggler};
-use super::settings::Settings;
-use super::subject::{Ground, Subject};
+use super::rules::{are_alike, find_straggler};
+use super::subject::Ground;
 use crate::intervals;
-use crate::kernel_type::KernelType;
+use crate::kernel_type::{KernelType, NameTypes, RULES};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,16 +21,27 @@ pub struct RankTimes {
     pub step_ns: i64,
     /// Steps that were looked at.
     pub steps: usize,
-    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns.
-    pub alone_ns: i64,
+    /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if it has no collectives.
+    pub alone_ns: Option<i64>,
+    /// Whether a part of its trace was lost.
+    pub is_incomplete: bool,
 }
 
-/// Time in the window in which the GPU does nothing but communicate, per step, in ns.
-pub(super) fn collectives_alone<'a>(ground: &'a Ground<'a>) -> i64 {
-    let Some(rule) = find("SL040") else { return 0 };
-    let subject = Subject::new(ground, rule);
-    let (trace, (from, to)) = (subject.trace(), subject.window());
-    let mut types = subject.kernel_types();
+impl RankTimes {
+    /// Whether it says how long this rank waits for the others.
+    fn is_comparable(&self) -> bool {
+        self.alone_ns.is_some() && !self.is_incomplete
+    }
+}
+
+/// Time in the window in which the GPU does nothing but communicate, per step, in ns; none if it has no collectives.
+pub(super) fn collectives_alone(ground: &Ground<'_>) -> Option<i64> {
+    let trace = ground.exact.trace();
+    if !Need::Collectives.is_met(trace) {
+        return None;
+    }
+    let (from, to) = (ground.window.start, ground.window.end);
+    let mut types = NameTypes::new(trace, RULES);
     let (mut talk, mut work) = (Vec::new(), Vec::new());
     for &event in trace.gpu.event.iter().filter(|&&event| trace.events.is_timed(event)) {
         let span = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
@@ -41,7 +51,7 @@ pub(super) fn collectives_alone<'a>(ground: &'a Ground<'a>) -> i64 {
         }
     }
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
-    subject.per_step(intervals::total(&alone))
+    Some(intervals::total(&alone) / ground.steps.max(1) as i64)
 }
 
 /// What makes findings of two ranks the same: the rule, the place, the title but for its numbers, and which of those that have
@@ -49,8 +59,9 @@ pub(super) fn collectives_alone<'a>(ground: &'a Ground<'a>) -> i64 {
 type Identity = (String, Place, String, usize);
 
 /// Findings of ranks as one list: those of one rule at one place become one, which tells of the rank that gains most by it and
-/// names all that have it; and what only several ranks show. A single rank's come back as they are.
-pub fn merge(mut all: Vec<(i64, Findings)>, settings: &Settings) -> Option<Findings> {
+/// names all that have it; and what only several ranks show, which is ignored if it does not pass the test. A single rank's come
+/// back as they are.
+pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Option<Findings> {
     all.sort_by_key(|(rank, _)| *rank);
     if all.len() < 2 {
         return all.pop().map(|(_, found)| found);
@@ -58,23 +69,53 @@ pub fn merge(mut all: Vec<(i64, Findings)>, settings: &Settings) -> Option<Findi
     let ranks: Vec<RankTimes> = all.iter().map(times).collect();
     let slowest = all.iter().max_by_key(|(rank, found)| (found.step_ns, Reverse(*rank)))?;
     let base = Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), ..slowest.1.clone() };
-    let unchecked = unchecked(&all);
-    let is_comparable = unchecked.iter().all(|unchecked| unchecked.rule.code != "SL040");
-    let straggler = if is_comparable { find_straggler(&ranks, settings) } else { None };
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
-    findings.extend(straggler);
-    findings.sort_by(|a, b| order(a).cmp(&order(b)));
-    let ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
-    let small = all.iter().map(|(_, found)| found.small).max().unwrap_or(0);
-    let mut notes = notes(&all);
-    if is_comparable && !are_alike(&ranks) {
-        notes.push("steps of the ranks differ in length by more than a quarter: SL040 did not compare them".to_owned());
+    let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
+    let mut small = all.iter().map(|(_, found)| found.small).max().unwrap_or(0);
+    let least_ns = (base.step_ns as f64 * options.least_percent / 100.0) as i64;
+    match straggler(&ranks, options) {
+        Some(finding) if finding.gain_ns() < least_ns => small += 1,
+        Some(finding) if keep(&finding) => findings.push(finding),
+        finding => ignored.extend(finding),
     }
-    Some(Findings { findings, ignored, small, unchecked, notes, ranks, ..base })
+    findings.sort_by(|a, b| order(a).cmp(&order(b)));
+    ignored.sort_by(|a, b| order(a).cmp(&order(b)));
+    let mut notes = notes(&all);
+    notes.extend(not_compared(&ranks));
+    Some(Findings { findings, ignored, small, unchecked: unchecked(&all), notes, ranks, ..base })
 }
 
 fn times((rank, found): &(i64, Findings)) -> RankTimes {
-    RankTimes { rank: *rank, step_ns: found.step_ns, steps: found.steps, alone_ns: found.alone_ns }
+    let Findings { step_ns, steps, alone_ns, is_incomplete, .. } = *found;
+    RankTimes { rank: *rank, step_ns, steps, alone_ns, is_incomplete }
+}
+
+/// The rank that comes last among those that can be compared; less certain if some cannot: one of them may come later still.
+fn straggler(ranks: &[RankTimes], options: &Options) -> Option<Finding> {
+    let compared: Vec<RankTimes> = ranks.iter().copied().filter(RankTimes::is_comparable).collect();
+    let mut found = find_straggler(&compared, &options.settings)?;
+    if compared.len() < ranks.len() {
+        found.confidence = found.confidence.lower();
+    }
+    Some(found)
+}
+
+/// Says which ranks SL040 left out, and why; nothing if there are no collectives at all: then it is a rule that could not look.
+fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
+    if ranks.iter().all(|rank| rank.alone_ns.is_none()) {
+        return Vec::new();
+    }
+    let which = |test: fn(&RankTimes) -> bool| ranks.iter().filter(move |&rank| test(rank));
+    let note = |test: fn(&RankTimes) -> bool, why: &str| {
+        let of: Vec<i64> = which(test).map(|rank| rank.rank).collect();
+        (!of.is_empty()).then(|| format!("SL040 did not compare {} with the others: {why}", ranges(&of)))
+    };
+    let silent = note(|rank| rank.alone_ns.is_none(), "there are no collectives");
+    let lost = note(|rank| rank.alone_ns.is_some() && rank.is_incomplete, "a part of the trace was lost");
+    let compared: Vec<RankTimes> = which(RankTimes::is_comparable).copied().collect();
+    let apart = (!are_alike(&compared))
+        .then(|| "steps of the ranks differ in length by more than a quarter: SL040 did not compare them".to_owned());
+    [silent, lost, apart].into_iter().flatten().collect()
 }
 
 fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding> {
@@ -102,8 +143,7 @@ fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding
 /// Rules that could look on no rank; the one that needs several has them now, and asks for collectives.
 fn unchecked(all: &[(i64, Findings)]) -> Vec<Unchecked> {
     let all_lack = |code: &str| all.iter().all(|(_, found)| found.unchecked.iter().any(|u| u.rule.code == code));
-    // It asks for nothing but collectives on the GPU.
-    let no_collectives = all_lack("SL019");
+    let no_collectives = all.iter().all(|(_, found)| found.alone_ns.is_none());
     let mut kept = Vec::new();
     for unchecked in all.iter().take(1).flat_map(|(_, found)| &found.unchecked) {
         if unchecked.reason != Reason::Missing(Need::Ranks) {

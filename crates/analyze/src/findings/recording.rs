@@ -62,17 +62,26 @@ impl Recording {
         self.processes.iter().filter(|process| process.own)
     }
 
-    /// What the trace's processes may use, in processors: the least of them.
-    pub fn usable(&self) -> Option<f64> {
-        self.own().filter_map(|process| process.usable).min_by(f64::total_cmp)
+    /// Whether it is known of any of the trace's processes what it may use.
+    pub fn knows_processors(&self) -> bool {
+        self.own().any(|process| process.usable.is_some())
     }
 
-    /// How many threads of all recorded processes were ready to run at once, in the mean of a stretch of time; none if the system
-    /// did not count.
-    pub fn runnable(&self, from: i64, to: i64) -> Option<f64> {
-        let busy = self.processes.iter().filter_map(|process| Some(process.busy(to)? - process.busy(from)?));
+    /// What one of the trace's processes may use, in processors: the most of those that had the number one after another.
+    pub fn usable(&self, pid: i64) -> Option<f64> {
+        self.numbered(pid).filter_map(|process| process.usable).max_by(f64::total_cmp)
+    }
+
+    /// How many threads of one of the trace's processes were ready to run at once, in the mean of a stretch of time; none if the
+    /// system did not count.
+    pub fn runnable(&self, pid: i64, from: i64, to: i64) -> Option<f64> {
+        let busy = self.numbered(pid).filter_map(|process| Some(process.busy(to)? - process.busy(from)?));
         let busy: Vec<f64> = busy.collect();
         (!busy.is_empty() && to > from).then(|| busy.iter().sum::<f64>() / (to - from) as f64)
+    }
+
+    fn numbered(&self, pid: i64) -> impl Iterator<Item = &RecordedProcess> {
+        self.own().filter(move |process| process.pid == pid)
     }
 
     /// What it costs to record an operator: of the process in which most were measured.
@@ -82,13 +91,14 @@ impl Recording {
 }
 
 impl RecordedProcess {
-    /// ns that its threads had run or waited by a moment, taken as even between two looks.
+    /// ns that its threads had run or waited by a moment, taken as even between two looks. The first look holds what they did
+    /// since they began, be that before the recording: as long as nothing is known, they did nothing.
     fn busy(&self, at: i64) -> Option<f64> {
         let busy = |load: &(i64, f64, f64)| load.1 + load.2;
         let next = self.loads.partition_point(|load| load.0 < at);
         let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| &self.loads[i]), self.loads.get(next)) else {
-            // Before the first look nothing is known, behind the last one nothing happens any more.
-            return if next == 0 { Some(0.0).filter(|_| !self.loads.is_empty()) } else { self.loads.last().map(busy) };
+            // Behind the last look nothing happens any more.
+            return if next == 0 { self.loads.first() } else { self.loads.last() }.map(busy);
         };
         let part = (at - before.0) as f64 / (after.0 - before.0).max(1) as f64;
         Some(busy(before) + (busy(after) - busy(before)) * part)
@@ -152,17 +162,25 @@ impl RecordedOperators {
 
     /// What the recording of all operators in some spans cost, in ns; what lies in another one of them counts there.
     pub(super) fn ns_in(&self, trace: &Trace, spans: impl IntoIterator<Item = EventId>) -> f64 {
-        self.ns_of(trace, &spans.into_iter().map(|span| (span, 1.0)).collect())
+        self.gone_of(trace, &spans.into_iter().map(|span| (span, 1.0)).collect()).cost_ns
     }
 
-    fn ns_of(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> f64 {
+    fn gone_of(&self, trace: &Trace, spans: &BTreeMap<EventId, f64>) -> Gone {
         let outermost = |span: EventId| !trace.ancestors(span).any(|around| spans.contains_key(&around));
-        let of = spans.iter().filter(|(span, _)| outermost(**span));
-        of.map(|(&span, part)| self.within(trace, span) as f64 * part * self.cost.ns()).sum()
+        let mut gone = Gone::default();
+        for (&span, part) in spans.iter().filter(|(span, _)| outermost(**span)) {
+            let operators = self.within(trace, span);
+            if operators > 0 {
+                gone.cost_ns += operators as f64 * part * self.cost.ns();
+                gone.length_ns += trace.events.dur[span.index()] as f64 * part;
+            }
+        }
+        gone
     }
 
-    /// What the recording cost of operators that edits do away with, in ns: of a span that is scaled, the part that goes.
-    pub(super) fn gone_with(&self, trace: &Trace, edits: &[Edit]) -> f64 {
+    /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes. Of edits that
+    /// list their events, as those of built-in rules do.
+    pub(super) fn gone_with(&self, trace: &Trace, edits: &[Edit]) -> Gone {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
         for edit in edits {
             let part = match edit.action {
@@ -175,7 +193,24 @@ impl RecordedOperators {
                 *known = part.max(*known);
             }
         }
-        if parts.is_empty() { 0.0 } else { self.ns_of(trace, &parts) }
+        self.gone_of(trace, &parts)
+    }
+}
+
+/// Recorded operators that edits do away with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Gone {
+    /// What it cost to record them, in ns.
+    cost_ns: f64,
+    /// Length of the spans that they were in, in ns.
+    length_ns: f64,
+}
+
+impl Gone {
+    /// The recording's part of a gain, in ns. Where spans of several threads lie side by side less is gained than they are long,
+    /// and so much less of what recording them cost.
+    pub(super) fn of_gain(self, gain_ns: i64) -> i64 {
+        (self.cost_ns * (gain_ns.max(0) as f64 / self.length_ns.max(1.0)).min(1.0)) as i64
     }
 }
 
@@ -188,5 +223,17 @@ impl Ground<'_> {
         };
         let most = operators.starts.iter().map(count).max().unwrap_or(0);
         100.0 * most as f64 * operators.cost.ns() / self.window.length_ns().max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Gone;
+
+    #[test]
+    fn what_lies_side_by_side_cost_a_part() {
+        let gone = Gone { cost_ns: 1_000.0, length_ns: 20_000.0 };
+        assert_eq!([10_000, 20_000, 30_000, -5, 0].map(|gain| gone.of_gain(gain)), [500, 1_000, 1_000, 0, 0]);
+        assert_eq!(Gone::default().of_gain(7), 0);
     }
 }

@@ -182,8 +182,8 @@ impl Need {
             Self::BackwardLinks => !trace.backward.is_empty(),
             Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),
             Self::Processors => {
-                let usable = super::Recording::of(trace).and_then(|recording| recording.usable());
-                usable.is_some() && trace.key("cpu_time_ns").is_some()
+                let is_known = super::Recording::of(trace).is_some_and(|recording| recording.knows_processors());
+                is_known && trace.key("cpu_time_ns").is_some()
             }
             Self::InstructionSamples => trace.key(STALL_REASON).is_some(),
             Self::ClockCounters => {

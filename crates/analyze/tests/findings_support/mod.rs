@@ -117,6 +117,14 @@ impl Program {
         self.recording = Some(json!({ "processes": [process] }));
     }
 
+    /// The same of one more process.
+    pub(crate) fn recorded_beside(&mut self, process: Value) {
+        let recording = self.recording.get_or_insert_with(|| json!({ "processes": [] }));
+        if let Some(processes) = recording["processes"].as_array_mut() {
+            processes.push(process);
+        }
+    }
+
     /// A sample of a thread's CPU time, now.
     pub(crate) fn sample(&mut self, tid: i64, name: &str, us: i64) {
         let args = json!({"cpu_time_ns": us * 1000});

@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
          loss(model(last)).backward()\noptimizer.step()",
     ),
     cost: "a few lines; gradients of each rank differ until the last pass, so do not look at them before",
-    wrong_when: "Gradients are looked at between the passes, such as their norm for clipping.",
+    wrong_when: "Gradients are looked at between the passes, such as their norm for clipping. Passes of several models of one shape, \
+                 such as two critics, look the same if all of them come before the first step of an optimizer.",
     source: "field practice; PyTorch's DistributedDataParallel.no_sync",
     needs: &[Need::GpuWork, Need::Collectives, Need::Operators],
     settings: &[],
@@ -100,7 +101,7 @@ fn draft(subject: &Subject<'_>, rounds: &[usize], needless: Vec<EventId>) -> Opt
     let most = rounds.iter().max()?;
     let (place, _) = subject.by_place(&needless).into_iter().max_by_key(|(_, of)| subject.total(of))?;
     Some(Draft {
-        title: format!("gradients are reduced in each of {most} backward passes before a step of the optimizer"),
+        title: format!("gradients are reduced in each of {most} backward passes before the optimizer's step"),
         place,
         facts: vec![
             Fact::count("steps of the optimizer", rounds.len()),
@@ -108,8 +109,8 @@ fn draft(subject: &Subject<'_>, rounds: &[usize], needless: Vec<EventId>) -> Opt
             Fact::time("of these, a step", subject.per_step(subject.total(&needless))),
         ],
         events: needless,
-        support: Support::Exact,
-        confidence: Confidence::High,
+        support: Support::Inferred,
+        confidence: Confidence::Medium,
         worth: Worth::Edits(vec![edit]),
     })
 }

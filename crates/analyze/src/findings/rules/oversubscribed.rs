@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Recording, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind, OPENMP, ProcessId, TrackId, Unit};
+use stackline_model::{EventId, EventKind, Key, OPENMP, TrackId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -11,13 +11,15 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Host,
     about: "more threads compute at once than the program may use processors, and much of what they do is waiting for each other",
     why: "Each parallel operator ends when its last thread is done, and a thread that has no processor keeps all others waiting, \
-          which spin or go to sleep and wake up meanwhile. Containers often may use fewer processors than the machine has, and \
-          each process of a job starts as many threads as if it were alone.",
-    advice: "Use as many threads as there are processors, divided by the processes that compute at once: torch.set_num_threads, \
-             OMP_NUM_THREADS; torchrun sets 1, a DataLoader sets 1 in its workers.",
-    example: ("torch.set_num_threads(16)", "torch.set_num_threads(len(os.sched_getaffinity(0)))"),
+          which spin or go to sleep and wake up meanwhile. Containers, and processes that are bound to processors, often may \
+          use fewer than the machine has.",
+    advice: "Use no more threads than the processors that the finding says are usable, divided by the processes that compute at \
+             once: torch.set_num_threads, OMP_NUM_THREADS; torchrun sets 1, a DataLoader sets 1 in its workers. Python's own \
+             numbers (os.cpu_count, os.sched_getaffinity) do not see the limit of a container.",
+    example: ("torch.set_num_threads(16)", "torch.set_num_threads(2)  # \"usable processors\" of the finding"),
     cost: "one line, or a variable of the environment",
-    wrong_when: "Other programs take the processors: their threads are not seen here. The gain is a model: the time of samples \
+    wrong_when: "Other programs take the processors: their threads are not seen here. Each process is looked at alone: that several \
+                 of them, each with as many threads as it may use, share their processors is not seen. The gain is a model: the time of samples \
                  in OpenMP's library would be gone, and what threads compute would be divided evenly among processors.",
     source: "DeepContext, 6.2 (DataLoader workers against cores); field practice",
     needs: &[Need::Processors],
@@ -49,25 +51,27 @@ struct Times {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let Some(recording) = subject.recording() else { return Vec::new() };
-    recording.usable().and_then(|processors| draft(subject, recording, processors)).into_iter().collect()
+    sampled(subject).into_iter().filter_map(|(pid, team)| draft(subject, recording, (pid, team))).collect()
 }
 
-fn draft(subject: &Subject<'_>, recording: &Recording, processors: f64) -> Option<Draft> {
-    let (threads, samples) = sampled(subject);
-    let computing: BTreeMap<TrackId, Times> = threads.into_iter().filter(|(_, times)| times.waiting > 0.0).collect();
-    let sum = |of: fn(&Times) -> f64| computing.values().map(of).sum::<f64>();
+fn draft(subject: &Subject<'_>, recording: &Recording, (pid, team): (i64, Team)) -> Option<Draft> {
+    let processors = recording.usable(pid)?;
+    let computing: Vec<Times> = team.threads.into_values().filter(|times| times.waiting > 0.0).collect();
+    let sum = |of: fn(&Times) -> f64| computing.iter().map(of).sum::<f64>();
     let (useful, waiting) = (sum(|times| times.useful), sum(|times| times.waiting));
     let share = 100.0 * waiting / (useful + waiting).max(1.0);
     let (from, to) = subject.window();
-    let runnable = recording.runnable(from, to);
+    let runnable = recording.runnable(pid, from, to);
     let least = processors * subject.setting("threads");
-    if (computing.len() as f64) < least
+    // One thread has nobody to wait for.
+    if computing.len() < 2
+        || (computing.len() as f64) < least
         || share < subject.setting("waiting")
         || runnable.is_some_and(|runnable| runnable < least)
     {
         return None;
     }
-    let even = even(subject, &computing, processors);
+    let even = even(&computing, processors);
     let (length, freed) = ((to - from) as f64, waiting / processors);
     let (ns, most) = ((length - even).min(freed).max(0.0), (length - even).max(freed).clamp(0.0, length));
     let per_step = |ns: f64| subject.per_step(ns as i64);
@@ -77,15 +81,16 @@ fn draft(subject: &Subject<'_>, recording: &Recording, processors: f64) -> Optio
         Fact { name: "of their CPU time in OpenMP's library", value: share, unit: Unit::Percent },
         Fact::time("CPU time of computing, a step", per_step(useful)),
     ];
+    let of = if recording.own().count() > 1 { format!(" of process {pid}") } else { String::new() };
     facts.extend(runnable.map(|value| Fact { name: "threads ready to run at once, mean", value, unit: Unit::None }));
     Some(Draft {
         title: format!(
-            "{} threads compute on {} processors, and spend {share:.0} % of their CPU time waiting for each other",
+            "{} threads{of} compute on {} processors, and spend {share:.0} % of their CPU time waiting for each other",
             computing.len(),
             rounded(processors)
         ),
         place: Place::default(),
-        events: samples,
+        events: team.samples,
         facts,
         support: Support::Partial,
         confidence: Confidence::Medium,
@@ -102,38 +107,39 @@ fn rounded(processors: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// CPU time of each thread in the window, and the samples that lie in OpenMP's library.
-fn sampled(subject: &Subject<'_>) -> (BTreeMap<TrackId, Times>, Vec<EventId>) {
+/// The threads of a process that computed in the window, and the samples that lie in OpenMP's library.
+#[derive(Debug, Default)]
+struct Team {
+    threads: BTreeMap<TrackId, Times>,
+    samples: Vec<EventId>,
+}
+
+/// The teams by the number of their process.
+fn sampled(subject: &Subject<'_>) -> BTreeMap<i64, Team> {
     let trace = subject.trace();
     let (events, time, (from, to)) = (&trace.events, trace.attr("cpu_time_ns"), subject.window());
-    let (mut threads, mut samples): (BTreeMap<TrackId, Times>, Vec<EventId>) = Default::default();
+    let mut teams: BTreeMap<i64, Team> = BTreeMap::new();
     for event in events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
         let Some(ns) = time.i64(event).filter(|_| (from..to).contains(&events.start[event.index()])) else { continue };
-        let times = threads.entry(events.track[event.index()]).or_default();
+        let track = events.track[event.index()];
+        let Key::Int(pid) = trace.tracks.pid(track) else { continue };
+        let team = teams.entry(pid).or_default();
+        let times = team.threads.entry(track).or_default();
         if trace.name(event) == OPENMP {
             times.waiting += ns as f64;
-            samples.push(event);
+            team.samples.push(event);
         } else {
             times.useful += ns as f64;
         }
     }
-    (threads, samples)
+    teams
 }
 
-/// How long the window would be if what threads compute were divided evenly among processors, in ns. Each team is taken to
+/// How long the window would be if what threads compute were divided evenly among processors, in ns. The team is taken to
 /// divide its work evenly: what its first thread computes beyond what the others do in the mean is not divided.
-fn even(subject: &Subject<'_>, computing: &BTreeMap<TrackId, Times>, processors: f64) -> f64 {
-    let tracks = &subject.trace().tracks.tracks;
-    let mut teams: BTreeMap<ProcessId, Vec<f64>> = BTreeMap::new();
-    for (track, times) in computing {
-        teams.entry(tracks[track.index()].process).or_default().push(times.useful);
-    }
-    let (mut alone, mut divided) = (0.0_f64, 0.0);
-    for team in teams.values() {
-        let most = team.iter().copied().fold(0.0, f64::max);
-        let others = (team.iter().sum::<f64>() - most) / (team.len().max(2) - 1) as f64;
-        alone = alone.max((most - others).max(0.0));
-        divided += others.min(most) * team.len() as f64;
-    }
-    alone + divided / processors
+fn even(team: &[Times], processors: f64) -> f64 {
+    let most = team.iter().map(|times| times.useful).fold(0.0, f64::max);
+    let sum: f64 = team.iter().map(|times| times.useful).sum();
+    let others = (sum - most) / (team.len().max(2) - 1) as f64;
+    (most - others).max(0.0) + others.min(most) * team.len() as f64 / processors
 }

@@ -19,7 +19,7 @@ pub(super) const RULE: Rule = Rule {
     cost: "depends on why it comes late",
     wrong_when: "Ranks have different work by design, as in pipelines. Times are told by how long each rank's collectives run with \
                  nothing beside them: no clocks are compared. Ranks whose steps differ in length by more than a quarter are not \
-                 compared. The gain is a model: what the rank that waits next to least waits more than the last one.",
+                 compared, nor those without collectives or with a trace of which a part was lost. The gain is a model: what the rank that waits next to least waits more than the last one.",
     source: "field practice; HTA's and XProf's straggler analyses",
     needs: &[Need::Ranks, Need::Collectives],
     settings: &[Setting {
@@ -49,13 +49,13 @@ pub(in crate::findings) fn are_alike(ranks: &[RankTimes]) -> bool {
 
 /// The rank that comes last, if there is one.
 pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Option<Finding> {
-    let mut by_wait: Vec<&RankTimes> = ranks.iter().collect();
-    by_wait.sort_by_key(|rank| (rank.alone_ns, rank.rank));
-    let (&last, others) = by_wait.split_first().filter(|(_, others)| !others.is_empty())?;
+    let mut by_wait: Vec<(i64, i64)> = ranks.iter().filter_map(|rank| Some((rank.alone_ns?, rank.rank))).collect();
+    by_wait.sort_unstable();
+    let (&(least, last), others) = by_wait.split_first()?;
+    let (&(first, _), &(longest, _)) = (others.first()?, others.last()?);
+    let (median, _) = others[others.len() / 2];
     let step_ns = ranks.iter().map(|rank| rank.step_ns).max()?;
-    let median = others[others.len() / 2].alone_ns;
-    let waits = |ns: i64| ns - last.alone_ns;
-    let (next, usual, most) = (waits(others[0].alone_ns), waits(median), waits(others[others.len() - 1].alone_ns));
+    let (next, usual) = (first - least, median - least);
     let share = 100.0 * next as f64 / step_ns.max(1) as f64;
     if share < settings.get(&RULE, "share") || next == 0 || !are_alike(ranks) {
         return None;
@@ -63,14 +63,14 @@ pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Opt
     let fact = |name: &str, ns: i64| Fact { name: name.to_owned(), value: ns as f64 / 1e3, unit: Unit::Us };
     Some(Finding {
         rule: RULE.info(),
-        title: format!("rank {} comes last: the others wait for it {share:.0} % of the step or more", last.rank),
+        title: format!("rank {last} comes last: the others wait for it {share:.0} % of the step or more"),
         place: Place::default(),
         events: Vec::new(),
         facts: vec![
             Fact { name: "ranks".to_owned(), value: ranks.len() as f64, unit: Unit::None },
-            fact("in collectives alone there, a step", last.alone_ns),
+            fact("in collectives alone there, a step", least),
             fact("median of the others", median),
-            fact("most of the others", last.alone_ns + most),
+            fact("most of the others", longest),
         ],
         support: Support::Inferred,
         confidence: Confidence::Medium,
@@ -78,6 +78,6 @@ pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Opt
         on_top_ns: None,
         method: MODEL,
         edits: Vec::new(),
-        ranks: vec![OfRank { rank: last.rank, gain_ns: Some(next) }],
+        ranks: vec![OfRank { rank: last, gain_ns: Some(next) }],
     })
 }

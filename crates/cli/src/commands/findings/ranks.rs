@@ -78,7 +78,7 @@ pub(super) fn of_all<'a>(
     if let Some(first) = reports.first_mut() {
         stackline_engine::note_skipped(first, &skipped);
     }
-    let merged = findings::merge(found, &options.settings);
+    let merged = findings::merge(found, options, keep);
     let Some(mut merged) = merged else {
         let (_, error) = failed.into_iter().next().context("no trace was read")?;
         return Err(refuse(error));

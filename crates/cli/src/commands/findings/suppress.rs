@@ -77,8 +77,9 @@ impl Suppressions {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
         let fits = |line: &&Line| line.code == *code && line.path.as_deref().is_none_or(|path| matches(path, file));
-        if let Some(line) = self.lines.iter().find(fits) {
-            self.used.borrow_mut().insert(line.number);
+        let fitting: Vec<&Line> = self.lines.iter().filter(fits).collect();
+        self.used.borrow_mut().extend(fitting.iter().map(|line| line.number));
+        if let Some(line) = fitting.first() {
             return Some(format!("{}:{}", self.file, line.number));
         }
         let line = finding.place.line? as usize;
@@ -103,7 +104,7 @@ impl Suppressions {
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
         let text = |line: &Line| {
             let path = line.path.as_ref().map_or_else(String::new, |path| format!(" {path}"));
-            format!("{}:{}: nothing to ignore: no finding is {}{path}", self.file, line.number, line.code)
+            format!("{}:{}: {}{path}: no finding was hidden by it", self.file, line.number, line.code)
         };
         idle.map(text).collect()
     }

@@ -119,9 +119,10 @@ fn together(found: &Findings) -> Option<String> {
     Some(told + surprise(found, all.ns))
 }
 
-/// Why what all gain together is not what their gains lead to expect, in a sentence; empty where it is.
+/// Why what all gain together is not what their gains lead to expect, in a sentence; empty where it is, and of several ranks:
+/// there the list tells of the rank that gains most by each, and the sum is that of the slowest.
 fn surprise(found: &Findings, together: i64) -> &'static str {
-    let Some(first) = found.findings.first() else { return "" };
+    let Some(first) = found.findings.first().filter(|_| found.ranks.is_empty()) else { return "" };
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
         () if together > sum => {
