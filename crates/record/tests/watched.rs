@@ -231,6 +231,16 @@ fn many_forks_do_no_harm() {
 }
 
 #[test]
+fn children_of_sampled_processes_end() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = here("tests/programs/forks_sampled.py");
+    let output = recorded(&python, run.path()).env("STACKLINE_SAMPLE_HZ", "97").arg(program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout, b"40 children, 40 as they should\n");
+}
+
+#[test]
 fn a_trace_adds_up_to_its_tree() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
