@@ -237,7 +237,7 @@ fn children_of_sampled_processes_end() {
     let program = here("tests/programs/forks_sampled.py");
     let output = recorded(&python, run.path()).env("STACKLINE_SAMPLE_HZ", "97").arg(program).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.stdout, b"40 children, 40 as they should\n");
+    assert_eq!(output.stdout, b"20 children, 20 as they should\n");
 }
 
 #[test]

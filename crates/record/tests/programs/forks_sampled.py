@@ -9,7 +9,7 @@ import time
 
 import torch
 
-CHILDREN = 40
+CHILDREN = 20
 stop = threading.Event()
 
 
@@ -20,7 +20,7 @@ def load():
     while not stop.is_set() and names:
         for name in names:
             _ctypes.dlclose(_ctypes.dlopen(os.path.join(folder, name), 0))
-        time.sleep(0)
+        time.sleep(0.005)
 
 
 def wait(child):
