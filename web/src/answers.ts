@@ -1,6 +1,6 @@
 /** Answers as components see them: not there yet, there, or why not. */
 
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { transport } from "./state";
 import { type Arguments, key, Refused } from "./transport";
 import type { Answer } from "./transport/decode";
@@ -29,6 +29,13 @@ export function useAnswer<D>(name: string | undefined, args: Arguments = {}): As
     };
   }, [question]);
   return asked?.question === question ? asked.result : { state: "loading" };
+}
+
+/** The last answer that came, while another one is being worked out: what is shown does not flicker. */
+export function useLast<D>(asked: Asked<D>): Answer<D> | undefined {
+  const last = useRef<Answer<D>>(undefined);
+  if (asked.state === "ok") last.current = asked.answer;
+  return last.current;
 }
 
 /** Whatever went wrong, as a refusal that can be shown. */

@@ -7,16 +7,16 @@ import { computed, signal } from "@preact/signals";
 
 /** Layers of the stack, by kinds of frames and events. */
 export const LAYERS = {
-  python: { title: "Python", fill: "#8cc4ee", pattern: 0 },
-  module: { title: "Module", fill: "#b7d8f0", pattern: 0 },
-  operator: { title: "Operator", fill: "#6fcfae", pattern: 0 },
-  backward: { title: "Backward", fill: "#3fb08b", pattern: 0 },
-  native: { title: "Native", fill: "#c9c2b4", pattern: 0 },
-  runtime: { title: "GPU API", fill: "#e9c46a", pattern: 0 },
-  kernel: { title: "Kernel", fill: "#f0925b", pattern: 0 },
-  copy: { title: "Copy", fill: "#e08bb8", pattern: 0 },
-  communication: { title: "Communication", fill: "#c48be0", pattern: 0 },
-  span: { title: "Span", fill: "#d7d7df", pattern: 0 },
+  python: { title: "Python", fill: "#8cc4ee" },
+  module: { title: "Module", fill: "#b7d8f0" },
+  operator: { title: "Operator", fill: "#6fcfae" },
+  backward: { title: "Backward", fill: "#3fb08b" },
+  native: { title: "Native", fill: "#c9c2b4" },
+  runtime: { title: "GPU API", fill: "#e9c46a" },
+  kernel: { title: "Kernel", fill: "#f0925b" },
+  copy: { title: "Copy", fill: "#e08bb8" },
+  communication: { title: "Communication", fill: "#c48be0" },
+  span: { title: "Span", fill: "#d7d7df" },
 } as const;
 
 export type Layer = keyof typeof LAYERS;

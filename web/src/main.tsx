@@ -5,6 +5,7 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answers";
 import { theme } from "./colors";
+import { setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
 import { Issues } from "./pages/issues";
@@ -37,6 +38,7 @@ function App() {
     addEventListener("keydown", key);
     return () => removeEventListener("keydown", key);
   }, []);
+  if (meta.state === "ok") setFolder(meta.answer.document.folder);
   return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
 }
 
@@ -98,7 +100,7 @@ function RankChoice({ meta }: { meta: Meta }) {
   return (
     <label>
       Rank{" "}
-      <select value={state.value.rank ?? ""} onChange={(event) => change({ rank: event.currentTarget.value, sel: "", from: "", to: "" })}>
+      <select value={state.value.rank ?? ""} onChange={(event) => change({ rank: event.currentTarget.value, sel: "", from: "", to: "", root: "", mark: "" })}>
         {meta.traces.map(({ info }, at) => (
           <option key={info.rank} value={at === 0 ? "" : `${info.rank}`}>{info.rank}</option>
         ))}

@@ -64,6 +64,12 @@ export function change(parts: State, how: "push" | "replace" = "push"): void {
   state.value = parse(address);
 }
 
+/** Changes what the tree of calls is a view of. Rows of one view mean nothing in another: what was zoomed to or selected goes. */
+export function lookAt(parts: State): void {
+  const sel = (state.value.sel ?? "").startsWith("node:") ? "" : (state.value.sel ?? "");
+  change({ ...parts, root: "", sel });
+}
+
 function without(parts: State, names: readonly string[]): State {
   return Object.fromEntries(Object.entries(parts).filter(([name]) => !names.includes(name)));
 }

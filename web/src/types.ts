@@ -1,16 +1,5 @@
 /** What the queries answer: see crates/query. */
 
-export interface Problem {
-  readonly code: string;
-  readonly severity: string;
-  readonly count: number;
-  readonly message?: string;
-}
-
-export interface ReadReport {
-  readonly problems: ReadonlyArray<Record<string, unknown>>;
-}
-
 export interface TraceInfo {
   readonly name: string;
   readonly format: string;
@@ -51,6 +40,8 @@ export interface Meta {
   };
   /** The run that it is compared with. */
   readonly baseline: string | null;
+  /** Where the server runs: paths that are relative count from there. */
+  readonly folder: string | null;
   readonly has: { timeline: boolean; steps: boolean; gpu: boolean; python: boolean };
 }
 
@@ -69,7 +60,6 @@ export interface Overview {
     readonly rank: number;
     readonly exact?: { path_ns: number; window_ns: number; bound_by_ns: Record<string, number>; inferred_ns: number; error?: string };
   }>;
-  readonly read_report: ReadonlyArray<Record<string, unknown>>;
 }
 
 export interface Gain {
@@ -128,11 +118,12 @@ export interface Lane {
 }
 
 export interface Lanes {
-  readonly start: number;
-  readonly end: number;
+  /** When the trace begins, in ns since 1970 or whatever it counts from: all other times count from here. */
+  readonly origin: string;
+  readonly length: number;
   readonly buckets: number;
   /** The question for all lanes over all time, which a report has the answer to. */
-  readonly whole: Readonly<Record<"tracks" | "level" | "first" | "last", string | number>>;
+  readonly whole: Readonly<Record<"level" | "first" | "last", number>>;
   readonly kinds: ReadonlyArray<string>;
   readonly lanes: ReadonlyArray<Lane>;
 }
@@ -175,8 +166,15 @@ export interface PathDocument {
   readonly left_out: number;
 }
 
+/** What is measured: its name, for people, and the unit of its sums. */
+export interface Metric {
+  readonly name: string;
+  readonly title: string;
+  readonly unit: string;
+}
+
 export interface SourceFiles {
-  readonly metrics: ReadonlyArray<string>;
+  readonly metrics: ReadonlyArray<Metric>;
   readonly files: ReadonlyArray<{ file: string; exclusive: number[] }>;
 }
 
@@ -184,5 +182,5 @@ export interface SourceFile {
   readonly file: string;
   readonly text: string | null;
   readonly missing: boolean;
-  readonly costs: ReadonlyArray<{ metric: string; lines: ReadonlyArray<[line: number, fn: string, inclusive: number, exclusive: number]> }>;
+  readonly costs: ReadonlyArray<{ metric: Metric; lines: ReadonlyArray<[line: number, fn: string, inclusive: number, exclusive: number]> }>;
 }

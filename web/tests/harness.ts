@@ -88,7 +88,7 @@ export async function open(page: Page, url: string, hash: string): Promise<void>
 /** Waits until nothing is being worked out. */
 export async function settled(page: Page): Promise<void> {
   await page.waitForSelector("main h1");
-  await page.waitForFunction(() => document.querySelector("[role=status]") === null);
+  await page.waitForFunction(() => document.querySelector("[role=status], [aria-busy=true]") === null);
   await page.waitForFunction(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
 }
 

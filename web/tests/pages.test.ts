@@ -138,6 +138,8 @@ describe("names from a trace are data", () => {
         await open(page, url, `page=${id}`);
       }
       expect(await page.evaluate("globalThis.broken")).toBeUndefined();
+      await open(page, url, "page=timeline&as=table");
+      expect(await page.locator("main").innerText()).toContain("<script>globalThis.broken = true</script>");
       none(faults);
       await page.close();
     }
@@ -208,7 +210,82 @@ describe("keys and the address", () => {
     expect(page.url()).toMatch(/from=\d+/);
     await page.goBack();
     await settled(page);
+    expect(page.url()).toContain("page=timeline");
+    expect(page.url()).toContain("as=table");
     none(faults);
+    await page.close();
+    await served.stop();
+  });
+
+  test("a click on a box shows it in the details, and the launch leads to the call", async () => {
+    const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=timeline");
+    const canvas = page.locator("canvas");
+    expect(Number(await canvas.getAttribute("data-boxes"))).toBeGreaterThan(100);
+    await canvas.click({ position: { x: 500, y: 48 } });
+    await settled(page);
+    expect(page.url()).toMatch(/sel=event%3A\d+/);
+    expect(await page.locator(".details h3").first().innerText()).not.toBe("");
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+
+  test("a pattern that is none is refused, and can be corrected", async () => {
+    const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
+    const { page } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame");
+    await page.locator("[data-field=focus]").fill("(");
+    await page.locator("[data-field=focus]").press("Enter");
+    await page.waitForSelector("[role=alert]");
+    await page.locator("[data-field=focus]").fill("aten");
+    await page.locator("[data-field=focus]").press("Enter");
+    await page.waitForSelector("canvas");
+    await page.close();
+    await served.stop();
+  });
+});
+
+describe("two runs", () => {
+  test("what changed is listed as by the command line, and drawn in the flame graph", async () => {
+    const [before, after] = [trace("nvidia-h100-qwen1.5-0.5b.json.gz"), trace("amd-mi300-qwen1.5-0.5b.json.gz")];
+    const served = await serve(after, "--baseline", before);
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=compare");
+    expect(await violations(page)).toEqual([]);
+    const diff = JSON.parse(stackline("diff", before, after, "--format", "json"));
+    const compared = await page.evaluate("stackline.ask('compare').then((answer) => answer.document)");
+    expect((compared as typeof diff).tables).toEqual(diff.tables);
+    await page.getByRole("button", { name: "Flame graph of the differences" }).click();
+    await settled(page);
+    expect(await page.locator("main").innerText()).toContain("Blue: less time than before");
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+});
+
+describe("several ranks", () => {
+  test("each page is of the rank that is chosen", async () => {
+    const ranks = [0, 1].map((rank) => {
+      const file = join(folder.path, `rank${rank}.json`);
+      const events = [0, 1, 2].map((step) => ({ ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: step * 1000 * (rank + 1), dur: 1000 * (rank + 1) - 1, pid: 1, tid: 1 }));
+      const work = events.map((event) => ({ ...event, name: "aten::mm", cat: "cpu_op", dur: event.dur - 5 }));
+      writeFileSync(file, JSON.stringify({ distributedInfo: { rank, world_size: 2 }, traceEvents: [...events, ...work] }));
+      return file;
+    });
+    const served = await serve(...ranks);
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=overview");
+    const step = () => page.locator(".numbers dd").first().innerText();
+    expect(await step()).toBe("999 µs");
+    await page.getByLabel("Rank").selectOption("1");
+    await settled(page);
+    expect(await step()).toBe("2.00 ms");
+    for (const id of PAGES) await open(page, served.url, `page=${id}&rank=1`);
+    none(faults.filter((fault) => !fault.includes("422")));
     await page.close();
     await served.stop();
   });

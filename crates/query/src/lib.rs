@@ -10,6 +10,8 @@ mod error;
 mod opened;
 mod queries;
 mod report;
+mod rows;
+mod source;
 
 pub use answer::{Answer, Column};
 pub use arguments::Arguments;

@@ -1,7 +1,8 @@
 //! An opened run: its traces, its calls, and what was worked out of them so far.
 
 use crate::report::Content;
-use crate::{Arguments, QueryError};
+use crate::rows::Rows;
+use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
 use stackline_analyze::Scope;
 use stackline_analyze::calls::{CallView, TraceCalls, trace_calls};
@@ -9,11 +10,11 @@ use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_engine::{Error, OpenOptions, RunOptions};
-use stackline_model::{CallTree, Trace, TraceSet, TrackId, TrackKind};
+use stackline_model::{CallFrameKind, CallTree, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What queries are asked of.
@@ -41,7 +42,8 @@ struct Derived {
     findings: OnceLock<Result<Findings, String>>,
     path: OnceLock<Result<ExactPath, String>>,
     calls: OnceLock<TraceCalls>,
-    depths: OnceLock<Vec<u16>>,
+    rows: OnceLock<Rows>,
+    origin: OnceLock<i64>,
 }
 
 /// Where the calls of a run come from.
@@ -212,25 +214,29 @@ impl Opened {
         view
     }
 
-    /// How many spans of its own track each event of a trace stands in.
-    pub(crate) fn depths(&self, rank: Option<i64>) -> Result<&[u16], QueryError> {
+    /// The events of each track in the rows that the timeline draws them in.
+    pub(crate) fn rows(&self, rank: Option<i64>) -> Result<&Rows, QueryError> {
         let (at, trace) = self.trace(rank)?;
-        Ok(self.derived[at].depths.get_or_init(|| depths(trace)))
+        Ok(self.derived[at].rows.get_or_init(|| Rows::of(trace)))
+    }
+
+    /// The time that all times in answers count from: a browser's numbers are exact to 2^53 only, which is 104 days in
+    /// ns, and times since 1970 are far beyond.
+    pub(crate) fn origin(&self, rank: Option<i64>) -> Result<i64, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
     }
 
     /// The source files that the run names: no others are ever read.
     pub(crate) fn files(&self) -> &BTreeSet<String> {
         self.files.get_or_init(|| {
             let mut files = BTreeSet::new();
-            for rank in self.infos.iter().map(|info| Some(info.rank)).chain(self.infos.is_empty().then_some(None)) {
-                let Ok(source) = self.calls(rank) else { continue };
-                let tree = source.tree();
-                let python =
-                    tree.frames.iter().filter(|frame| matches!(frame, stackline_model::CallFrame::Python { .. }));
+            if let Some(tree) = &self.recording {
+                let python = tree.frames.iter().filter(|frame| frame.kind() == CallFrameKind::Python);
                 files.extend(python.filter_map(|frame| Some(tree.strings.get(frame.file()?).to_owned())));
             }
-            for found in self.derived.iter().filter_map(|derived| derived.findings.get()?.as_ref().ok()) {
-                files.extend(found.findings.iter().filter_map(|finding| finding.place.file.clone()));
+            for text in self.set.traces.iter().flat_map(|trace| trace.strings.iter()) {
+                files.extend(source::files_in(text).map(str::to_owned));
             }
             files
         })
@@ -256,48 +262,4 @@ fn hash(name: &str, set: &TraceSet, recording: Option<&CallTree>) -> String {
         });
     }
     format!("{:016x}", hasher.finish())
-}
-
-/// Spans that each event stands in, on its own track.
-fn depths(trace: &Trace) -> Vec<u16> {
-    let mut depths = vec![0_u16; trace.events.len()];
-    for track in trace.tracks.ids() {
-        match trace.tracks.get(track).kind {
-            TrackKind::Thread => nested(trace, track, &mut depths),
-            _ => stacked(trace, track, &mut depths),
-        }
-    }
-    depths
-}
-
-/// Spans of threads nest: below the one that holds them. Parents stand before what they hold in the order of a track.
-fn nested(trace: &Trace, track: TrackId, depths: &mut [u16]) {
-    for &event in trace.track_events(track) {
-        let parent = trace.events.parent[event.index()].some();
-        if let Some(parent) = parent.filter(|up| trace.events.track[up.index()] == track) {
-            depths[event.index()] = depths[parent.index()].saturating_add(1);
-        }
-    }
-}
-
-/// Elsewhere they need not: each takes the first row that is free.
-fn stacked(trace: &Trace, track: TrackId, depths: &mut [u16]) {
-    let mut free_from: Vec<i64> = Vec::new();
-    for &event in trace.track_events(track) {
-        let start = trace.events.start[event.index()];
-        let row = free_from.iter().position(|&free| free <= start).unwrap_or(free_from.len()).min(ROWS);
-        if row == free_from.len() {
-            free_from.push(i64::MIN);
-        }
-        free_from[row] = free_from[row].max(trace.events.end(event));
-        depths[event.index()] = row as u16;
-    }
-}
-
-/// Rows of a track whose events overlap, at most: what is beyond is drawn over each other.
-const ROWS: usize = 63;
-
-/// Whether a file can be read where the run names it, relative to the working directory.
-pub(crate) fn readable(file: &str) -> Option<String> {
-    std::fs::read(Path::new(file)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -76,34 +76,86 @@ fn boxes_of_calls_add_up() {
 }
 
 #[test]
-fn tiles_hold_every_event_once() {
+fn tiles_hold_every_event_once_and_what_is_wide_by_itself() {
     let lanes = document(&answer("lanes", &[]).expect("answered"));
     let events: u64 =
         lanes["lanes"].as_array().expect("lanes").iter().map(|lane| lane["events"].as_u64().unwrap_or(0)).sum();
-    let whole = &lanes["whole"];
-    let text = |name: &str| whole[name].as_str().map_or_else(|| whole[name].to_string(), str::to_owned);
-    let tracks = text("tracks");
-    for level in ["0", "8", "12", &text("level"), "53"] {
+    let single = answer("tiles", &[("level", "0"), ("first", "0"), ("last", "1000000")]).expect("answered");
+    let lengths: Vec<f64> = numbers(&single, "busy");
+    let all_time: f64 = lengths.iter().sum();
+    for level in [0_u32, 8, 12, 16, 53] {
         // One tile of level 53 is longer than any trace; finer ones are asked for all at once.
-        let last = if level == "53" { "0" } else { "1000000" };
-        let all = answer("tiles", &[("tracks", &tracks), ("level", level), ("first", "0"), ("last", last)])
-            .expect("answered");
-        let counted: f64 = numbers(&all, "count").iter().sum();
-        assert_eq!(counted as u64, events, "level {level}");
+        let last = if level == 53 { "0" } else { "1000000" };
+        let level_text = level.to_string();
+        let all = answer("tiles", &[("level", &level_text), ("first", "0"), ("last", last)]).expect("answered");
+        assert_eq!(numbers(&all, "count").iter().sum::<f64>() as u64, events, "level {level}");
+        assert_eq!(numbers(&all, "busy").iter().sum::<f64>(), all_time, "level {level}");
         let (start, end) = (numbers(&all, "start"), numbers(&all, "end"));
         assert!(start.iter().zip(&end).all(|(start, end)| start <= end));
+        let bucket = (1_u64 << level) as f64;
+        let wide = lengths.iter().filter(|&&ns| ns >= bucket).count();
+        let counts = numbers(&all, "count");
+        let is_wide = |at: &usize| counts[*at] == 1.0 && end[*at] - start[*at] >= bucket;
+        let alone = (0..counts.len()).filter(is_wide).count();
+        assert_eq!(alone, wide, "what is as long as a bucket has a box of its own at level {level}");
     }
 }
 
 #[test]
+fn tiles_next_to_each_other_hold_what_one_of_both_holds() {
+    let ask = |first: &str, last: &str| {
+        let all = answer("tiles", &[("level", "12"), ("first", first), ("last", last)]).expect("answered");
+        let events = numbers(&all, "event").into_iter().map(|event| event as u64);
+        events.collect::<std::collections::BTreeSet<_>>()
+    };
+    let (one, other, both) = (ask("0", "0"), ask("1", "1"), ask("0", "1"));
+    assert!(both.iter().all(|event| one.contains(event) || other.contains(event)));
+    // What lasts over the edge is in both: a step does.
+    assert!(one.intersection(&other).count() > 0);
+}
+
+#[test]
 fn narrow_events_become_one_box() {
-    let lanes = document(&answer("lanes", &[]).expect("answered"));
-    let tracks = lanes["whole"]["tracks"].as_str().expect("tracks").to_owned();
     let boxes = |level: &str| {
-        let all = answer("tiles", &[("tracks", &tracks), ("level", level), ("first", "0"), ("last", "1000000")]);
+        let all = answer("tiles", &[("level", level), ("first", "0"), ("last", "1000000")]);
         numbers(&all.expect("answered"), "count").len()
     };
     assert!(boxes("30") < boxes("0") / 4, "{} against {}", boxes("30"), boxes("0"));
+}
+
+/// A trace of spans at the ends of what times can be.
+fn extreme() -> &'static Opened {
+    static OPENED: OnceLock<Opened> = OnceLock::new();
+    OPENED.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("extreme.json");
+        let span = |name: &str, cat: &str, ts: &str, dur: &str, tid: u32| {
+            format!(r#"{{"ph":"X","name":"{name}","cat":"{cat}","ts":{ts},"dur":{dur},"pid":1,"tid":{tid}}}"#)
+        };
+        let events = [
+            span("first", "cpu_op", "-9000000000000000", "1", 1),
+            span("zero", "cpu_op", "0", "0", 1),
+            span("epoch", "cpu_op", "1600000000000000.128", "7", 1),
+            span("inside", "cpu_op", "1600000000000001.128", "2", 1),
+            span("last", "kernel", "9000000000000000", "9000000000000000", 7),
+            span("step", "gpu_user_annotation", "1600000000000000", "1000", 7),
+        ];
+        std::fs::write(&path, format!(r#"{{"traceEvents":[{}]}}"#, events.join(","))).expect("written");
+        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    })
+}
+
+#[test]
+fn times_far_from_the_start_keep_their_ns() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("epoch.json");
+    let event = |ts: &str| format!(r#"{{"ph":"X","name":"a","cat":"cpu_op","ts":{ts},"dur":0.007,"pid":1,"tid":1}}"#);
+    let text = format!(r#"{{"traceEvents":[{},{}]}}"#, event("1600000000000000.001"), event("1600000000000000.012"));
+    std::fs::write(&path, text).expect("written");
+    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let tiles =
+        ask(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")])).expect("answered");
+    assert_eq!((numbers(&tiles, "start"), numbers(&tiles, "end")), (vec![0.0, 11.0], vec![7.0, 18.0]));
 }
 
 #[test]
@@ -130,34 +182,68 @@ fn a_run_that_is_not_there_is_refused() {
     assert!(Opened::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
 }
 
+/// Values of an argument: what it may be, and what it may not.
+fn value(name: &'static str) -> BoxedStrategy<String> {
+    let known = match name {
+        "shape" => vec!["top-down", "bottom-up", "flat", "callers"],
+        "by" => vec!["thread", "phase", "operator", "module", "file"],
+        "metric" => vec!["host_time", "gpu_time"],
+        "file" => vec!["train.py", "/etc/passwd", ".."],
+        "run" | "beside" => vec!["before"],
+        "focus" | "hide" | "of" | "text" => vec!["aten", "(", ".*", "step"],
+        "tracks" => vec!["0", "0,1,2", "0,0,0", "99999"],
+        "least" => vec!["0", "0.5", "nan", "-1", "inf"],
+        _ => vec!["0", "1", "3", "20", "53", "-1", "9223372036854775807", "-9223372036854775808"],
+    };
+    prop_oneof![
+        6 => prop::sample::select(known).prop_map(str::to_owned),
+        2 => any::<i64>().prop_map(|number| number.to_string()),
+        1 => ".{0,20}",
+    ]
+    .boxed()
+}
+
+/// Each query with the arguments that it takes.
+const ARGUMENTS: &[(&str, &[&str])] = &[
+    ("calls", &["rank", "shape", "metric", "by", "focus", "hide", "of", "root", "least", "beside"]),
+    ("compare", &[]),
+    ("event", &["rank", "event"]),
+    ("finding", &["rank", "at"]),
+    ("findings", &["rank"]),
+    ("lanes", &["rank", "run"]),
+    ("meta", &[]),
+    ("overview", &[]),
+    ("path", &["rank"]),
+    ("range", &["rank", "from", "to"]),
+    ("search", &["rank", "text"]),
+    ("source", &["rank", "file"]),
+    ("tiles", &["tracks", "level", "first", "last"]),
+];
+
+#[test]
+fn the_list_of_arguments_names_every_query() {
+    assert!(ARGUMENTS.iter().map(|(name, _)| *name).eq(ALL.iter().map(|query| query.name)));
+}
+
+fn question() -> impl Strategy<Value = (&'static str, Vec<(&'static str, String)>)> {
+    prop::sample::select(ARGUMENTS).prop_flat_map(|(name, arguments): (&'static str, &'static [&'static str])| {
+        let given = arguments.iter().map(|argument| prop::option::weighted(0.8, value(argument))).collect::<Vec<_>>();
+        given.prop_map(move |values| {
+            let pairs = arguments.iter().zip(values).filter_map(|(argument, value)| Some((*argument, value?)));
+            (name, pairs.collect::<Vec<_>>())
+        })
+    })
+}
+
 proptest! {
-    /// Whatever is asked: an answer, or a refusal in words; never a panic.
+    /// Whatever is asked of whatever run: an answer, or a refusal in words; never a panic.
     #[test]
-    fn any_question(
-        at in 0..ALL.len(),
-        arguments in prop::collection::vec(
-            (
-                prop::sample::select(vec![
-                    "rank", "event", "at", "root", "least", "metric", "shape", "by", "focus", "hide", "of", "text", "file",
-                    "tracks", "level", "first", "last", "from", "to", "run", "beside",
-                ]),
-                prop_oneof![
-                    any::<i64>().prop_map(|number| number.to_string()),
-                    any::<f64>().prop_map(|number| number.to_string()),
-                    (0..50_u8).prop_map(|number| number.to_string()),
-                    prop::sample::select(vec![
-                        "top-down", "bottom-up", "flat", "callers", "host_time", "gpu_time", "aten", "module", "0,1,2", "0..1",
-                        "train.py", "(", "/etc/passwd", "nan", "inf",
-                    ]).prop_map(str::to_owned),
-                    ".{0,20}",
-                ],
-            ),
-            0..6,
-        ),
-    ) {
-        match ask(opened(), ALL[at].name, &Arguments::new(arguments)) {
-            Ok(answer) => prop_assert!(serde_json::from_str::<Value>(&answer.json).is_ok()),
-            Err(error) => prop_assert!(!error.to_string().is_empty()),
+    fn any_question((name, arguments) in question()) {
+        for run in [opened(), extreme()] {
+            match ask(run, name, &Arguments::new(arguments.clone())) {
+                Ok(answer) => prop_assert!(serde_json::from_str::<Value>(&answer.json).is_ok()),
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Who may ask: requests that know the token, from pages that this server gave out.
 
+use crate::page;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 
 /// Bytes of randomness in a token.
@@ -30,19 +31,19 @@ pub(crate) fn is_own_host(headers: &HeaderMap, also: &[String]) -> bool {
 
 /// What every answer carries: nothing but the page's own script and style runs, nothing is fetched from elsewhere, nobody
 /// frames it but notebooks of this machine, nothing is guessed.
-pub(crate) const HEADERS: [(HeaderName, HeaderValue); 5] = [
-    (
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(
-            "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:; \
-             connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self' http://127.0.0.1:* http://localhost:*",
-        ),
-    ),
-    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-    (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
-];
+pub(crate) fn headers() -> [(HeaderName, HeaderValue); 5] {
+    let policy =
+        format!("{}; connect-src 'self'; frame-ancestors 'self' http://127.0.0.1:* http://localhost:*", page::POLICY);
+    // The policy is text that our own build made.
+    let policy = HeaderValue::from_str(&policy).unwrap_or(HeaderValue::from_static("default-src 'none'"));
+    [
+        (header::CONTENT_SECURITY_POLICY, policy),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        (HeaderName::from_static("cross-origin-resource-policy"), HeaderValue::from_static("same-origin")),
+    ]
+}
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,8 @@ use std::io::Read;
 
 /// One HTML file with all of its script and style, as gzip.
 pub(crate) const PACKED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/page.html.gz"));
+/// The policy under which only the page's own script and style run, and nothing is fetched.
+pub(crate) const POLICY: &str = include_str!(concat!(env!("OUT_DIR"), "/policy.txt"));
 /// What only the page has that was built.
 const MARK: &str = "id=\"stackline\"";
 

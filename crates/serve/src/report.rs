@@ -33,6 +33,9 @@ pub struct Pruned {
 /// Where the page looks for answers.
 const PLACE: &str = "<script id=\"answers\" type=\"application/json\">";
 
+/// Where its policy goes.
+const HEAD: &str = "<head>";
+
 /// Writes the page with its answers.
 ///
 /// # Errors
@@ -59,8 +62,10 @@ pub fn report(opened: &Opened, options: ReportOptions, out: &mut dyn Write) -> i
     let document = json!({"answers": answers, "left_out": pruned.left_out});
     // A name from the trace must not end the script: `<` is not needed in base64 and may be escaped in JSON.
     let document = document.to_string().replace('<', "\\u003c");
-    let (before, after) = html.split_once(PLACE).unwrap_or((&html, ""));
-    out.write_all(before.as_bytes())?;
+    let (before, after) =
+        html.split_once(PLACE).ok_or_else(|| io::Error::other("the page has no place for answers"))?;
+    let (head, body) = before.split_once(HEAD).ok_or_else(|| io::Error::other("the page has no head"))?;
+    write!(out, "{head}{HEAD}<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">{body}", page::POLICY)?;
     out.write_all(PLACE.as_bytes())?;
     out.write_all(document.as_bytes())?;
     out.write_all(after.as_bytes())?;

@@ -1,7 +1,8 @@
 //! The server: loopback alone, a random token in the path, no writing, no other site may ask.
 
-use crate::guard::{self, HEADERS};
+use crate::guard;
 use crate::page;
+use axum::body::Bytes;
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -10,7 +11,7 @@ use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
 use stackline_query::{Arguments, Opened, QueryError, ask};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,10 +56,11 @@ struct Shared {
     kept: Mutex<Kept>,
 }
 
-/// Answers as bytes, by query and arguments.
+/// Answers as bytes, by query and arguments; the oldest go first.
 #[derive(Debug, Default)]
 struct Kept {
-    answers: BTreeMap<String, Arc<Vec<u8>>>,
+    answers: BTreeMap<String, Bytes>,
+    order: VecDeque<String>,
     bytes: usize,
 }
 
@@ -200,7 +202,7 @@ async fn guarded(State(shared): State<Arc<Shared>>, request: Request, next: Next
     } else {
         StatusCode::FORBIDDEN.into_response()
     };
-    for (name, value) in HEADERS {
+    for (name, value) in guard::headers() {
         response.headers_mut().insert(name, value);
     }
     response
@@ -243,22 +245,26 @@ async fn query(
         }
     };
     let binary = HeaderValue::from_static("application/octet-stream");
-    ([(header::CONTENT_TYPE, binary)], axum::body::Bytes::from(bytes.to_vec())).into_response()
+    ([(header::CONTENT_TYPE, binary)], bytes).into_response()
 }
 
 impl Shared {
     /// Keeps an answer as long as there is room.
-    fn keep(&self, key: String, bytes: Vec<u8>) -> Arc<Vec<u8>> {
-        let bytes = Arc::new(bytes);
+    fn keep(&self, key: String, bytes: Vec<u8>) -> Bytes {
+        let bytes = Bytes::from(bytes);
+        let size = key.len() + bytes.len();
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        while kept.bytes + bytes.len() > KEPT {
-            let Some((_, old)) = kept.answers.pop_first() else { break };
-            kept.bytes -= old.len();
+        if size > KEPT / 4 || kept.answers.contains_key(&key) {
+            return bytes;
         }
-        kept.bytes += bytes.len();
-        if let Some(before) = kept.answers.insert(key, Arc::clone(&bytes)) {
-            kept.bytes -= before.len();
+        while kept.bytes + size > KEPT {
+            let Some(oldest) = kept.order.pop_front() else { break };
+            let old = kept.answers.remove(&oldest).map_or(0, |old| old.len());
+            kept.bytes -= oldest.len() + old;
         }
+        kept.bytes += size;
+        kept.order.push_back(key.clone());
+        kept.answers.insert(key, bytes.clone());
         bytes
     }
 }

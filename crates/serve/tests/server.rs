@@ -49,6 +49,7 @@ fn only_who_knows_the_token_and_names_this_machine_is_answered() {
     let (status, head, body) = get(&host, &path, &host);
     assert_eq!(status, 200);
     assert!(head.contains("content-security-policy: default-src 'none'") && head.contains("nosniff"), "{head}");
+    assert!(!head.contains("unsafe-inline") && head.contains("connect-src 'self'"), "{head}");
     assert!(!head.contains("access-control"), "no other site may read: {head}");
     assert!(body.starts_with(b"<!doctype html>"));
     assert_eq!(get(&host, &path, "evil.example").0, 403, "DNS rebinding");

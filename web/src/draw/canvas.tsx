@@ -1,52 +1,75 @@
-/** A canvas that is as sharp as the screen, and is drawn when what it shows, its size or the theme changes. */
+/**
+ * A canvas that is as sharp as the screen. It is no larger than what is seen of it: what it shows may be far taller, and is
+ * scrolled below it. It is drawn when what it shows, its size, the theme or the scroll position changes.
+ */
 
+import type { HTMLAttributes, RefObject } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import type { HTMLAttributes } from "preact";
 
 interface Props extends Omit<HTMLAttributes<HTMLCanvasElement>, "ref"> {
   readonly label: string;
+  /** Of all that it shows, in pixels of the page. */
   readonly height: number;
-  readonly draw: (context: CanvasRenderingContext2D, width: number, height: number) => void;
+  /** Draws what is seen: `top` is how far it is scrolled. */
+  readonly draw: (context: CanvasRenderingContext2D, width: number, height: number, top: number) => void;
   readonly onWidth?: (width: number) => void;
+  /** How far it is scrolled, for whoever asks what is below the pointer. */
+  readonly scroll: RefObject<number>;
 }
 
-export function Canvas({ label, height, draw, onWidth, ...rest }: Props) {
+/** Share of the window that it takes at most. */
+const MOST = 0.75;
+
+export function Canvas({ label, height, draw, onWidth, scroll, ...rest }: Props) {
   const element = useRef<HTMLCanvasElement>(null);
-  const [width, setWidth] = useState(0);
+  const holder = useRef<HTMLDivElement>(null);
+  const [size, setSize] = useState({ width: 0, most: 600 });
+  const [top, setTop] = useState(0);
   useLayoutEffect(() => {
-    const parent = element.current?.parentElement;
+    const parent = holder.current?.parentElement;
     if (!parent) return;
     const measure = () => {
-      setWidth(parent.clientWidth);
+      setSize({ width: parent.clientWidth, most: Math.max(Math.round(innerHeight * MOST), 200) });
       onWidth?.(parent.clientWidth);
     };
+    const scrolled = () => setTop(parent.scrollTop);
     const observer = new ResizeObserver(measure);
     observer.observe(parent);
+    parent.addEventListener("scroll", scrolled);
     measure();
-    return () => observer.disconnect();
+    return () => {
+      observer.disconnect();
+      parent.removeEventListener("scroll", scrolled);
+    };
   }, []);
+  const { width, most } = size;
+  const high = Math.min(height, most);
+  const from = Math.min(top, Math.max(height - high, 0));
+  scroll.current = from;
   useEffect(() => {
     const canvas = element.current;
     if (!canvas || width === 0) return;
     const frame = requestAnimationFrame(() => {
       const scale = devicePixelRatio || 1;
-      canvas.width = Math.round(width * scale);
-      canvas.height = Math.round(height * scale);
+      const [wide, tall] = [Math.round(width * scale), Math.round(high * scale)];
+      if (canvas.width !== wide || canvas.height !== tall) [canvas.width, canvas.height] = [wide, tall];
       const context = canvas.getContext("2d", { alpha: false });
       if (!context) return;
       context.setTransform(scale, 0, 0, scale, 0, 0);
-      draw(context, width, height);
+      draw(context, width, high, from);
     });
     return () => cancelAnimationFrame(frame);
   });
   return (
-    <canvas
-      ref={element}
-      tabIndex={0}
-      role="application"
-      aria-label={label}
-      style={{ width: "100%", height: `${height}px`, display: "block" }}
-      {...(rest as object)}
-    />
+    <div ref={holder} style={{ height: `${height}px` }}>
+      <canvas
+        ref={element}
+        tabIndex={0}
+        role="application"
+        aria-label={label}
+        style={{ width: "100%", height: `${high}px`, display: "block", position: "sticky", top: 0 }}
+        {...(rest as object)}
+      />
+    </div>
   );
 }

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { hidden, lefts, nodeAt, step, type Tree, visible } from "./layout";
+import { lefts, nodeAt, step, type Tree, treeOf, visible } from "./layout";
 
 /** A tree in the order callers first, with whole numbers; some room of each is its own or was left out. */
 const trees = fc.array(fc.tuple(fc.nat(1000), fc.nat(20)), { minLength: 1, maxLength: 60 }).map((seeds) => {
@@ -22,7 +22,7 @@ const trees = fc.array(fc.tuple(fc.nat(1000), fc.nat(20)), { minLength: 1, maxLe
     inclusive: Float64Array.from(inclusive),
     exclusive: Float64Array.from(exclusive),
   };
-  return { ...columns, left: lefts(columns.parent, columns.inclusive) } as unknown as Tree;
+  return { ...columns, width: columns.inclusive, left: lefts(columns.parent, columns.inclusive) } as unknown as Tree;
 });
 
 test("children stand within their caller and do not overlap", () => {
@@ -37,7 +37,6 @@ test("children stand within their caller and do not overlap", () => {
           if (tree.parent[other] === caller) expect(tree.left[other]).toBeGreaterThanOrEqual(end(node));
         }
       }
-      expect([...hidden(tree)].every((room) => room === 0)).toBe(true);
     }),
   );
 });
@@ -60,4 +59,11 @@ test("arrow keys", () => {
   //   \ 3
   const tree = { parent: Uint32Array.of(0, 0, 1, 0), depth: Uint32Array.of(0, 1, 2, 1) } as unknown as Tree;
   expect([step(tree, 1, "down"), step(tree, 2, "up"), step(tree, 1, "right"), step(tree, 3, "left"), step(tree, 3, "down")]).toEqual([2, 1, 3, 1, 3]);
+});
+
+test("a flat list is as wide as its root", () => {
+  const columns = { parent: Uint32Array.of(0, 0, 0), depth: Uint32Array.of(0, 1, 1), inclusive: Float64Array.of(10, 10, 8), exclusive: Float64Array.of(0, 2, 8) };
+  const tree = treeOf({ document: {} as never, columns }, true);
+  expect([...tree.width]).toEqual([10, 2, 8]);
+  expect([...tree.left]).toEqual([0, 0, 2]);
 });

@@ -15,36 +15,30 @@ export interface Tree {
   readonly count: Float64Array;
   /** The same of the run that it is compared with. */
   readonly before: Float64Array | undefined;
+  /** How wide each box is, in units of the metric: with what it calls, but of a flat list itself alone, which adds up. */
+  readonly width: Float64Array;
   /** Where each box begins, in units of the metric from the root's left. */
   readonly left: Float64Array;
 }
 
-export function treeOf({ document, columns }: Answer<Calls>): Tree {
+export function treeOf({ document, columns }: Answer<Calls>, isFlat = false): Tree {
   const { row, parent, depth, label, inclusive, exclusive, count, before } = columns as Record<string, never>;
-  const tree = { document, row, parent, depth, label, inclusive, exclusive, count, before } as unknown as Omit<Tree, "left">;
-  return { ...tree, left: lefts(tree.parent, tree.inclusive) };
+  const tree = { document, row, parent, depth, label, inclusive, exclusive, count, before } as unknown as Omit<Tree, "left" | "width">;
+  const width = isFlat ? Float64Array.from(tree.exclusive, (own, node) => (node === 0 ? tree.inclusive[0]! : own)) : tree.inclusive;
+  return { ...tree, width, left: lefts(tree.parent, width) };
 }
 
 /** Children stand side by side from their caller's left; what was left out is the room at its right. */
-export function lefts(parent: Uint32Array, inclusive: Float64Array): Float64Array {
+export function lefts(parent: Uint32Array, width: Float64Array): Float64Array {
   const left = new Float64Array(parent.length);
   const next = new Float64Array(parent.length);
   for (let node = 1; node < parent.length; node += 1) {
     const caller = parent[node]!;
     left[node] = next[caller]!;
     next[node] = left[node]!;
-    next[caller] = left[node]! + inclusive[node]!;
+    next[caller] = left[node]! + width[node]!;
   }
   return left;
-}
-
-/** Room of a node that no child takes and that is not its own: what was left out below it. */
-export function hidden(tree: Pick<Tree, "parent" | "inclusive" | "exclusive">): Float64Array {
-  const room = Float64Array.from(tree.inclusive, (all, node) => all - tree.exclusive[node]!);
-  for (let node = 1; node < room.length; node += 1) {
-    room[tree.parent[node]!]! -= tree.inclusive[node]!;
-  }
-  return room;
 }
 
 export interface Visible {
@@ -56,13 +50,13 @@ export interface Visible {
 /** The nodes that are at least half a pixel wide in a view, with their places in pixels. */
 export function visible(tree: Tree, root: number, width: number, rows: readonly [first: number, last: number]): Visible[] {
   const shown: Visible[] = [];
-  const scale = width / (tree.inclusive[root]! || 1);
+  const scale = width / (tree.width[root]! || 1);
   const from = tree.left[root]!;
   const depth = tree.depth[root]!;
   for (let node = root; node < tree.parent.length; node += 1) {
     const level = tree.depth[node]! - depth;
     if (node > root && level <= 0) break;
-    const wide = tree.inclusive[node]! * scale;
+    const wide = tree.width[node]! * scale;
     if (wide >= 0.5 && level >= rows[0] && level <= rows[1]) {
       shown.push({ node, x: (tree.left[node]! - from) * scale, width: wide });
     }
@@ -76,7 +70,7 @@ export function nodeAt(tree: Tree, root: number, level: number, at: number): num
   for (let node = root; node < tree.parent.length; node += 1) {
     if (node > root && tree.depth[node]! <= tree.depth[root]!) break;
     const left = tree.left[node]! - tree.left[root]!;
-    if (tree.depth[node] === depth && at >= left && at < left + tree.inclusive[node]!) return node;
+    if (tree.depth[node] === depth && at >= left && at < left + tree.width[node]!) return node;
   }
   return undefined;
 }

@@ -9,8 +9,9 @@ import type { Tree } from "./layout";
 const MOST = 30;
 
 export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
-  const [open, setOpen] = useState<ReadonlySet<number>>(new Set([tree.row[root]!]));
-  const rows = shownRows(tree, root, open);
+  const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
+  const [most, setMost] = useState(MOST);
+  const { rows, more } = shownRows(tree, root, open, most);
   const toggle = (row: number) => {
     const next = new Set(open);
     if (!next.delete(row)) next.add(row);
@@ -35,12 +36,13 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
             const label = tree.document.labels[tree.label[node]!]!;
             const hasChildren = tree.parent[node + 1] === node && node + 1 < tree.parent.length;
             const level = tree.depth[node]! - tree.depth[root]!;
+            const isOpen = node === root || open.has(row);
             const isSelected = state.value.sel === `node:${row}`;
             return (
-              <tr key={row} role="row" aria-level={level + 1} aria-expanded={hasChildren ? open.has(row) : undefined} aria-selected={isSelected}>
+              <tr key={row} role="row" aria-level={level + 1} aria-expanded={hasChildren ? isOpen : undefined} aria-selected={isSelected}>
                 <td style={{ paddingLeft: `${level * 14 + 4}px` }}>
-                  <button type="button" class="twisty" disabled={!hasChildren} aria-label={open.has(row) ? "Close" : "Open"} onClick={() => toggle(row)}>
-                    {hasChildren ? (open.has(row) ? "▾" : "▸") : "·"}
+                  <button type="button" class="twisty" disabled={!hasChildren || node === root} aria-label={isOpen ? "Close" : "Open"} onClick={() => toggle(row)}>
+                    {hasChildren ? (isOpen ? "▾" : "▸") : "·"}
                   </button>
                   <button type="button" class="link" onClick={() => change({ sel: `node:${row}` }, "replace")}>
                     {row === 0 ? "all" : label[5]}
@@ -55,24 +57,32 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
           })}
         </tbody>
       </table>
+      {more > 0 && (
+        <button type="button" onClick={() => setMost(most * 4)}>
+          {count(more)} narrower frames are not listed: show more
+        </button>
+      )}
     </div>
   );
 }
 
-/** The nodes whose callers are all open, the widest of each caller first. */
-function shownRows(tree: Tree, root: number, open: ReadonlySet<number>): number[] {
+/** The nodes whose callers are all open, the widest of each caller first; and how many were left out. The root is always open. */
+function shownRows(tree: Tree, root: number, open: ReadonlySet<number>, most: number): { rows: number[]; more: number } {
+  let more = 0;
   const rows = [root];
   const shown = new Set([root]);
   const children = new Map<number, number>();
   for (let node = root + 1; node < tree.parent.length && tree.depth[node]! > tree.depth[root]!; node += 1) {
     const caller = tree.parent[node]!;
-    if (!shown.has(caller) || !open.has(tree.row[caller]!)) continue;
+    if (!shown.has(caller) || (caller !== root && !open.has(tree.row[caller]!))) continue;
     const sofar = children.get(caller) ?? 0;
     children.set(caller, sofar + 1);
-    if (sofar < MOST) {
+    if (sofar < most) {
       shown.add(node);
       rows.push(node);
+    } else {
+      more += 1;
     }
   }
-  return rows;
+  return { rows, more };
 }

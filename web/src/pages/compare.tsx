@@ -4,7 +4,7 @@ import { useAnswer } from "../answers";
 import { amount, duration } from "../format";
 import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
-import { change, state } from "../state";
+import { change, lookAt, state } from "../state";
 import type { Meta, Row, Table } from "../types";
 
 interface Comparison {
@@ -43,7 +43,7 @@ function Changes({ compared }: { compared: Comparison }) {
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show what is within the noise, too</button>
-        <button type="button" onClick={() => change({ page: "flame", beside: "before", shape: "top-down" })}>Flame graph of the differences</button>
+        <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down" })}>Flame graph of the differences</button>
       </div>
       {tables.map(([name, table]) => <ChangeTable key={name} table={table} all={all} />)}
     </>

@@ -1,7 +1,7 @@
 /** The flame graph: a tree of calls in four directions. */
 
 import { useMemo, useRef, useState } from "preact/hooks";
-import { useAnswer } from "../answers";
+import { useAnswer, useLast } from "../answers";
 import { canvas, LAYERS, type Layer, layerOf } from "../colors";
 import { COLOURS, type Colouring, colouring } from "../flame/colouring";
 import { type Box, drawBoxes } from "../draw/boxes";
@@ -10,7 +10,8 @@ import { deepest, nodeAt, step, type Tree, treeOf, visible } from "../flame/layo
 import { TreeTable } from "../flame/table";
 import { amount, count, percent } from "../format";
 import { Shown } from "../parts/notice";
-import { change, rank, state } from "../state";
+import { change, lookAt, rank, state } from "../state";
+import type { Answer } from "../transport/decode";
 import type { Calls, Findings } from "../types";
 
 const ROW = 18;
@@ -24,27 +25,35 @@ export function Flame() {
   const { shape = "top-down", metric, focus, hide, beside } = state.value;
   const args = { shape, metric, focus, hide, beside, rank: rank.value };
   const asked = useAnswer<Calls>("calls", args);
+  const last = useLast(asked);
   return (
     <section aria-labelledby="flame-title">
       <h1 id="flame-title">Flame graph</h1>
-      <Shown asked={asked}>{(answer) => <Graph tree={treeOf(answer)} args={args} />}</Shown>
+      {last && <Bar calls={last.document} />}
+      {asked.state === "refused" || last === undefined ? (
+        <Shown asked={asked}>{() => null}</Shown>
+      ) : (
+        <div aria-busy={asked.state === "loading"}>
+          <Graph answer={last} isFlat={shape === "flat"} args={args} />
+        </div>
+      )}
     </section>
   );
 }
 
 type Args = Readonly<Record<string, string | undefined>>;
 
-function Graph({ tree: whole, args }: { tree: Tree; args: Args }) {
+function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolean; args: Args }) {
+  const whole = useMemo(() => treeOf(answer, isFlat), [answer, isFlat]);
   const wanted = Number(state.value.root ?? 0);
   // The part that is zoomed to has more boxes than the whole has room for.
   const detail = useAnswer<Calls>(wanted > 0 && whole.document.left_out > 0 ? "calls" : undefined, { ...args, root: wanted });
   const [tree, root] = useMemo(() => {
-    if (wanted > 0 && detail.state === "ok") return [treeOf(detail.answer), 0] as const;
+    if (wanted > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat), 0] as const;
     return [whole, Math.max(whole.row.indexOf(wanted), 0)] as const;
-  }, [whole, wanted, detail]);
+  }, [whole, wanted, detail, isFlat]);
   return (
     <>
-      <Bar calls={whole.document} />
       <Path tree={tree} root={root} />
       {state.value.as === "table" ? <TreeTable tree={tree} root={root} /> : <Picture tree={tree} root={root} />}
       <Notes tree={tree} />
@@ -58,7 +67,7 @@ function Bar({ calls }: { calls: Calls }) {
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <label>
         View{" "}
-        <select value={shape} onChange={(event) => change({ shape: event.currentTarget.value, root: "", sel: "" })}>
+        <select value={shape} onChange={(event) => lookAt({ shape: event.currentTarget.value })}>
           {SHAPES.map(([value, title]) => (
             <option key={value} value={value}>{title}</option>
           ))}
@@ -66,7 +75,7 @@ function Bar({ calls }: { calls: Calls }) {
       </label>
       <label>
         Metric{" "}
-        <select value={calls.metric} onChange={(event) => change({ metric: event.currentTarget.value, root: "", sel: "" })}>
+        <select value={calls.metric} onChange={(event) => lookAt({ metric: event.currentTarget.value })}>
           {calls.metrics.map(([value, title]) => (
             <option key={value} value={value}>{title}</option>
           ))}
@@ -87,7 +96,7 @@ function Bar({ calls }: { calls: Calls }) {
         Table
       </button>
       {state.value.beside && (
-        <button type="button" onClick={() => change({ beside: "" })}>This run alone</button>
+        <button type="button" onClick={() => lookAt({ beside: "" })}>This run alone</button>
       )}
     </form>
   );
@@ -97,7 +106,7 @@ function Pattern({ name, title }: { name: string; title: string }) {
   return (
     <label>
       {title}{" "}
-      <input type="search" data-field={name} value={state.value[name] ?? ""} size={14} onChange={(event) => change({ [name]: event.currentTarget.value })} />
+      <input type="search" data-field={name} value={state.value[name] ?? ""} size={14} onChange={(event) => (name === "find" ? change : lookAt)({ [name]: event.currentTarget.value })} />
     </label>
   );
 }
@@ -137,21 +146,25 @@ export function spoken(tree: Tree, node: number): string {
 function Picture({ tree, root }: { tree: Tree; root: number }) {
   const [width, setWidth] = useState(0);
   const [hovered, setHovered] = useState<number>();
-  const holder = useRef<HTMLDivElement>(null);
   const selected = selectedNode(tree);
   const rows = deepest(tree, root) + 1;
   const found = matcher(state.value.find);
   const findings = useAnswer<Findings>(state.value.colour === "finding" ? "findings" : undefined, { rank: rank.value });
   const fill: Colouring = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, findings.state === "ok" ? findings.answer.document.tables.findings.rows : []);
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
+  const scroll = useRef(0);
   const ink = canvas.value;
-  const draw = (context: CanvasRenderingContext2D, wide: number, high: number) => {
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
-    const list: Box[] = boxes.map(({ node, x, width: boxWidth }) => {
+    const seen = boxes.filter(({ node }) => {
+      const y = (tree.depth[node]! - tree.depth[root]!) * ROW - top;
+      return y > -ROW && y < high;
+    });
+    const list: Box[] = seen.map(({ node, x, width: boxWidth }) => {
       const label = labelOf(tree, node);
       const isRoot = tree.row[node] === 0;
-      const y = (tree.depth[node]! - tree.depth[root]!) * ROW;
+      const y = (tree.depth[node]! - tree.depth[root]!) * ROW - top;
       const name = isRoot ? `all ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
       const faded = found !== undefined && !found(label[1]) && !found(label[3]);
       return { x, y, width: boxWidth, height: ROW, fill: isRoot ? "#d7d7df" : fill(node), label: name, faded, marked: node === selected };
@@ -159,11 +172,12 @@ function Picture({ tree, root }: { tree: Tree; root: number }) {
     drawBoxes(context, list, ink);
   };
   const at = (event: MouseEvent) => {
-    const level = Math.floor(event.offsetY / ROW);
-    return nodeAt(tree, root, level, (event.offsetX / width) * tree.inclusive[root]!);
+    const level = Math.floor((event.offsetY + scroll.current) / ROW);
+    return nodeAt(tree, root, level, (event.offsetX / Math.max(width, 1)) * tree.width[root]!);
   };
   const select = (node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
   const key = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const arrows = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" } as const;
     const node = selected ?? root;
     if (event.key in arrows) {
@@ -175,7 +189,7 @@ function Picture({ tree, root }: { tree: Tree; root: number }) {
       change({ root: "" });
     } else if (event.key === "i") {
       const shapes = SHAPES.map(([value]) => value as string);
-      change({ shape: shapes[(shapes.indexOf(state.value.shape ?? "top-down") + 1) % shapes.length]!, root: "", sel: "" });
+      lookAt({ shape: shapes[(shapes.indexOf(state.value.shape ?? "top-down") + 1) % shapes.length]! });
     } else if (event.key === "c") {
       const names = COLOURS.map(([value]) => value as string);
       change({ colour: names[(names.indexOf(state.value.colour ?? "layer") + 1) % names.length]! });
@@ -185,10 +199,11 @@ function Picture({ tree, root }: { tree: Tree; root: number }) {
   return (
     <>
       <p class="told" aria-live="polite">{told === undefined ? "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, I turns it round, C colours it by something else." : spoken(tree, told)}</p>
-      <div ref={holder} class="canvas">
+      <div class="canvas">
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
           height={Math.max(rows, 1) * ROW}
+          scroll={scroll}
           draw={draw}
           onWidth={setWidth}
           data-boxes={boxes.length}

@@ -4,7 +4,7 @@ import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
 import { Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
-import { change, rank, selection } from "../state";
+import { change, page, rank, selection } from "../state";
 import type { FindingDetail, Findings, Row } from "../types";
 
 export function Issues() {
@@ -68,9 +68,10 @@ const CATEGORY_ICONS: Readonly<Record<string, string>> = {
 /** A finding in a few lines; a click shows the rest. */
 export function IssueCard({ row, at, step }: { row: Row; at: number; step: number }) {
   const gain = row.gain_ns === null || row.gain_ns === undefined ? undefined : Number(row.gain_ns);
-  const isChosen = selection.value === `finding:${at}`;
+  const isHere = page.value === "issues";
+  const isChosen = isHere && selection.value === `finding:${at}`;
   return (
-    <button type="button" class="card" aria-expanded={isChosen} onClick={() => change({ page: "issues", sel: isChosen ? "" : `finding:${at}` })}>
+    <button type="button" class="card" aria-expanded={isHere ? isChosen : undefined} onClick={() => change({ page: "issues", sel: isChosen ? "" : `finding:${at}` })}>
       <span class="gain">
         {gain === undefined ? "–" : duration(gain)}
         {gain !== undefined && <small> {percent(gain, step)}</small>}

@@ -6,7 +6,8 @@ import { count, duration, percent } from "../format";
 import { IssueCard } from "./issues";
 import { Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
-import { change } from "../state";
+import { change, rank } from "../state";
+import { busyShares } from "../gpu";
 import type { Findings, Meta, Overview as Report, Row, Table } from "../types";
 
 export function Overview({ meta }: { meta: Meta }) {
@@ -50,8 +51,13 @@ function Head({ meta }: { meta: Meta }) {
 }
 
 function Numbers({ report, meta }: { report: Report; meta: Meta }) {
-  const spread = report.tables.steps_spread?.rows.find((row) => row.measure === "time");
-  const path = report.critical_path[0]?.exact;
+  const isOfRank = (row: { readonly rank?: unknown }) => row.rank === undefined || row.rank === null || `${row.rank}` === of;
+  const of = rank.value ?? `${meta.traces[0]?.info.rank}`;
+  const own = (table: Table | undefined) => table && { ...table, rows: table.rows.filter(isOfRank) };
+  const spread = own(report.tables.steps_spread)?.rows.find((row) => row.measure === "time");
+  const path = report.critical_path.find(isOfRank)?.exact;
+  const kernels = own(report.tables.gpu_kernels);
+  const operators = own(report.tables.operators);
   return (
     <>
       <dl class="numbers">
@@ -63,16 +69,16 @@ function Numbers({ report, meta }: { report: Report; meta: Meta }) {
             <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
           </div>
         )}
-        <GpuBusy table={report.tables.gpu_time} />
+        <GpuBusy table={own(report.tables.gpu_time)} />
       </dl>
       {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
       {path?.error && <p class="notice">No critical path: {path.error}.</p>}
       <div class="columns">
-        {report.tables.gpu_kernels && report.tables.gpu_kernels.rows.length > 0 && (
-          <TableView table={top(report.tables.gpu_kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} />
+        {kernels && kernels.rows.length > 0 && (
+          <TableView table={top(kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} />
         )}
-        {report.tables.operators && report.tables.operators.rows.length > 0 && (
-          <TableView table={top(report.tables.operators, meta.has.gpu ? "gpu_self_us" : "host_self_us")} columns={["name", "calls", meta.has.gpu ? "gpu_self_us" : "host_self_us"]} most={6} />
+        {operators && operators.rows.length > 0 && (
+          <TableView table={top(operators, meta.has.gpu ? "gpu_self_us" : "host_self_us")} columns={["name", "calls", meta.has.gpu ? "gpu_self_us" : "host_self_us"]} most={6} />
         )}
       </div>
     </>
@@ -92,14 +98,16 @@ function Step({ row }: { row: Row }) {
   );
 }
 
+/** How busy the GPUs were: the mean of all, and how far they are apart. */
 function GpuBusy({ table }: { table: Table | undefined }) {
-  const idle = table?.rows.filter((row) => `${row.category}`.startsWith("idle"));
-  if (!table || table.rows.length === 0 || !idle) return null;
-  const busy = 100 - idle.reduce((sum, row) => sum + Number(row.percent ?? 0), 0);
+  const shares = busyShares(table?.rows ?? []);
+  if (shares.length === 0) return null;
+  const text = (share: number) => `${(100 * share).toFixed(1)} %`;
   return (
     <div>
       <dt>GPU busy</dt>
-      <dd>{busy.toFixed(1)} %</dd>
+      <dd>{text(shares.reduce((sum, share) => sum + share, 0) / shares.length)}</dd>
+      {shares.length > 1 && <dd class="quiet">{text(Math.min(...shares))} to {text(Math.max(...shares))} of {shares.length} GPUs</dd>}
     </div>
   );
 }
@@ -127,7 +135,7 @@ function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number 
 }
 
 function Top() {
-  const findings = useAnswer<Findings>("findings");
+  const findings = useAnswer<Findings>("findings", { rank: rank.value });
   return (
     <>
       <h2>What to change first</h2>

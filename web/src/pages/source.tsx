@@ -20,8 +20,6 @@ export function Source() {
   );
 }
 
-const unitOf = (metric: string) => (/time|cpu|ns/.test(metric) ? "ns" : /bytes|memory/.test(metric) ? "bytes" : "none");
-
 function Files({ metrics, files }: SourceFiles) {
   if (files.length === 0) {
     return <p class="notice">The run names no source file. For a trace: profile with with_stack=True. Or record the program: stackline record -- python …</p>;
@@ -33,14 +31,14 @@ function Files({ metrics, files }: SourceFiles) {
       <thead>
         <tr>
           <th scope="col">File</th>
-          {metrics.map((metric) => <th scope="col" key={metric}>{metric.replaceAll("_", " ")}</th>)}
+          {metrics.map((metric) => <th scope="col" key={metric.name}>{metric.title}</th>)}
         </tr>
       </thead>
       <tbody>
         {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, 300).map((row) => (
           <tr key={row.file}>
             <td><button type="button" class="link" onClick={() => change({ file: row.file, line: "" })}>{row.file}</button></td>
-            {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, unitOf(metrics[at]!))}</td>)}
+            {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, metrics[at]!.unit)}</td>)}
           </tr>
         ))}
       </tbody>
@@ -72,7 +70,7 @@ function Lines({ document }: { document: SourceFile }) {
       <>
         <p class="notice">The source is not where the run names it: {document.file}. Its lines with costs:</p>
         <ul>
-          {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, unitOf(document.costs[0]!.metric))}</li>)}
+          {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, document.costs[0]!.metric.unit)}</li>)}
         </ul>
       </>
     );
@@ -82,7 +80,7 @@ function Lines({ document }: { document: SourceFile }) {
       <table class="source">
         <thead>
           <tr>
-            {costs.map(({ metric }) => <th scope="col" key={metric}>{metric.replaceAll("_", " ")}</th>)}
+            {costs.map(({ metric }) => <th scope="col" key={metric.name}>{metric.title}</th>)}
             <th scope="col">Line</th>
             <th scope="col">Source, {count(document.text.split("\n").length)} lines</th>
           </tr>
@@ -92,7 +90,7 @@ function Lines({ document }: { document: SourceFile }) {
             <tr key={at} ref={at + 1 === line ? hot : null} class={at + 1 === line ? "hot" : undefined}>
               {costs.map(({ metric, most, by }) => {
                 const value = by.get(at + 1) ?? 0;
-                return <td key={metric} class="number heat" style={{ "--heat": value / most }}>{value > 0 ? amount(value, unitOf(metric)) : ""}</td>;
+                return <td key={metric.name} class="number heat" style={{ "--heat": value / most }}>{value > 0 ? amount(value, metric.unit) : ""}</td>;
               })}
               <td class="number quiet">{at + 1}</td>
               <td><code>{parts}</code></td>

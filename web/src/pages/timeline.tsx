@@ -1,7 +1,7 @@
 /** The timeline: threads and streams, as boxes that are merged where they are narrow. */
 
 import { useMemo, useRef, useState } from "preact/hooks";
-import { type Asked, useAnswer } from "../answers";
+import { type Asked, useAnswer, useLast } from "../answers";
 import { canvas, LAYERS, layerOf } from "../colors";
 import { type Box, drawBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
@@ -65,22 +65,18 @@ const show = ({ from, to }: Stretch) => change({ from: `${Math.floor(from)}`, to
 function View({ lanes }: { lanes: Lanes }) {
   const [width, setWidth] = useState(0);
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
-  const all = { from: lanes.start, to: Math.max(lanes.end, lanes.start + 1) };
+  const all = { from: 0, to: Math.max(lanes.length, 1) };
   const stretch = seen(all);
   const list = useMemo(() => sorted(lanes.lanes), [lanes]);
   const { placed, height } = useMemo(() => place(list, open), [list, open]);
-  const { level, first, last } = tilesOf(stretch, lanes.start, width, lanes.buckets);
-  const tracks = list.map((lane) => lane.track).join(",");
-  const question = transport.kind === "report" ? lanes.whole : { tracks, level, first, last };
+  const { level, first, last } = tilesOf(stretch, width, lanes.buckets);
+  const question = transport.kind === "report" ? lanes.whole : { level, first, last };
   const tiles = useAnswer<TileDocument>(width > 0 ? "tiles" : undefined, { ...question, rank: rank.value });
   const selected = selectedEvent();
   const detail = useAnswer<EventDetail>(selected === undefined ? undefined : "event", { event: selected, rank: rank.value });
   const arrows = detail.state === "ok" ? arrowsOf(detail.answer.document) : [];
   const path = useAnswer<PathDocument>(state.value.cp === "1" ? "path" : undefined, { rank: rank.value });
-  const lastTiles = useRef<Answer<TileDocument>>(undefined);
-  // What was seen before stays until what is new is there: nothing flickers.
-  if (tiles.state === "ok") lastTiles.current = tiles.answer;
-  const answer = lastTiles.current;
+  const answer = useLast(tiles);
   const critical = path.state === "ok" ? path.answer : undefined;
   return (
     <>
@@ -89,6 +85,8 @@ function View({ lanes }: { lanes: Lanes }) {
         {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. W and S zoom, A and D pan, 0 shows all; drag marks a stretch{critical && "; J and K go along the critical path"}.
       </p>
       <PathNote asked={path} />
+      {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Working it out …</p>}
+      {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest rows are left out: zoom in to see them.</p>}
       {tiles.state === "refused" && <p class="notice" role="alert">{tiles.error.message}</p>}
       {state.value.as === "table" && answer ? (
         <EventTable answer={answer} lanes={lanes} />
@@ -146,18 +144,22 @@ function Drawing(props: DrawingProps) {
   const [drag, setDrag] = useState<{ from: number; to: number }>();
   const ink = canvas.value;
   const boxes = useMemo(() => (answer ? boxesOf(answer, lanes, placed, stretch, width, critical) : []), [answer, lanes, placed, stretch.from, stretch.to, width, critical, selection.value]);
-  const draw = (context: CanvasRenderingContext2D, wide: number, high: number) => {
+  const scroll = useRef(0);
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
-    drawRuler(context, stretch, lanes.start, wide, high, ink);
+    context.translate(0, -top);
     drawHeads(context, placed, ink);
-    drawBoxes(context, boxes, ink);
+    drawBoxes(context, boxes.filter((box) => box.y > top - ROW && box.y < top + high), ink);
     if (critical) drawPath(context, critical, placed, stretch, wide, RULER, ink);
     drawArrows(context, arrows, boxes, stretch, wide, ink);
+    context.translate(0, top);
+    drawRuler(context, stretch, wide, high, ink);
     if (drag) drawMarked(context, drag, high);
   };
   const timeAt = (x: number) => stretch.from + (x / Math.max(width, 1)) * (stretch.to - stretch.from);
   const key = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const moves: Readonly<Record<string, () => Stretch>> = {
       w: () => zoomed(stretch, 0.7, 0.5, all),
       s: () => zoomed(stretch, 1 / 0.7, 0.5, all),
@@ -171,12 +173,13 @@ function Drawing(props: DrawingProps) {
     const hop = hops !== undefined && critical ? nextHop(critical, selectedEvent(), hops) : undefined;
     if (hop) change({ sel: `event:${hop.event}`, ...inSight(hop, stretch, all) }, "replace");
     const move = moves[event.key];
-    if (move && !event.ctrlKey && !event.metaKey) {
+    if (move) {
       event.preventDefault();
       show(move());
     }
   };
   const release = (event: MouseEvent) => {
+    if (event.button !== 0) return;
     const from = drag?.from ?? event.offsetX;
     setDrag(undefined);
     if (Math.abs(event.offsetX - from) > 4) {
@@ -184,9 +187,10 @@ function Drawing(props: DrawingProps) {
       change({ mark: `${Math.floor(a)}-${Math.ceil(b)}` });
       return;
     }
-    const hit = boxAt(boxes, event.offsetX, event.offsetY);
+    const y = event.offsetY + scroll.current;
+    const hit = boxAt(boxes, event.offsetX, y);
     if (hit) return change({ sel: `event:${hit.event}` }, "replace");
-    const head = placed.find(({ top }) => event.offsetY >= RULER + top && event.offsetY < RULER + top + HEAD);
+    const head = placed.find(({ top }) => y >= RULER + top && y < RULER + top + HEAD);
     if (head) {
       const next = new Set(open);
       if (!next.delete(head.lane.track)) next.add(head.lane.track);
@@ -198,6 +202,7 @@ function Drawing(props: DrawingProps) {
       <Canvas
         label={`Timeline of ${placed.length} lanes; the button Table shows the same as a table`}
         height={RULER + height}
+        scroll={scroll}
         draw={draw}
         onWidth={setWidth}
         data-boxes={boxes.length}
@@ -207,8 +212,9 @@ function Drawing(props: DrawingProps) {
           event.preventDefault();
           show(zoomed(stretch, event.deltaY > 0 ? 1.2 : 1 / 1.2, event.offsetX / Math.max(width, 1), all));
         }}
-        onMouseDown={(event: MouseEvent) => setDrag({ from: event.offsetX, to: event.offsetX })}
+        onMouseDown={(event: MouseEvent) => event.button === 0 && setDrag({ from: event.offsetX, to: event.offsetX })}
         onMouseMove={(event: MouseEvent) => drag && setDrag({ ...drag, to: event.offsetX })}
+        onMouseLeave={() => setDrag(undefined)}
         onMouseUp={release}
       />
     </div>
@@ -238,7 +244,7 @@ function boxesOf(answer: Answer<TileDocument>, lanes: Lanes, placed: readonly Pl
       width: Math.max((end![at]! - start![at]!) * scale, 0.5),
       height: ROW,
       fill: LAYERS[layerOf(lanes.kinds[kind![at]!] ?? "")].fill,
-      label: many > 1 ? `${many} × ${text}` : text,
+      label: many > 1 ? `${many} events, longest ${text}` : text,
       faded: onPath !== undefined && !onPath.has(event![at]!),
       marked: event![at] === selected,
     });
@@ -254,12 +260,13 @@ function boxAt(boxes: readonly EventBox[], x: number, y: number): EventBox | und
 
 type InkOf = typeof canvas.value;
 
-function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, origin: number, width: number, height: number, ink: InkOf): void {
-  const relative = { from: stretch.from - origin, to: stretch.to - origin };
+function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, width: number, height: number, ink: InkOf): void {
+  context.fillStyle = ink.paper;
+  context.fillRect(0, 0, width, RULER);
   context.font = "11px system-ui, sans-serif";
   context.textBaseline = "middle";
-  for (const tick of ticks(relative, width / 110)) {
-    const x = ((tick - relative.from) / (relative.to - relative.from)) * width;
+  for (const tick of ticks(stretch, width / 110)) {
+    const x = ((tick - stretch.from) / (stretch.to - stretch.from)) * width;
     context.fillStyle = ink.line;
     context.fillRect(Math.round(x), 0, 1, height);
     context.fillStyle = ink.quiet;

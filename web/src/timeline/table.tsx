@@ -9,8 +9,8 @@ import type { Lanes } from "../types";
 const MOST = 200;
 
 export function EventTable({ answer, lanes }: { answer: Answer<TileDocument>; lanes: Lanes }) {
-  const { track, start, end, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
-  const order = Array.from(start!.keys()).toSorted((a, b) => end![b]! - start![b]! - (end![a]! - start![a]!));
+  const { track, start, busy, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
+  const order = Array.from(start!.keys()).toSorted((a, b) => busy![b]! - busy![a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneTitle(lane)]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
@@ -29,13 +29,13 @@ export function EventTable({ answer, lanes }: { answer: Answer<TileDocument>; la
             <tr key={at} aria-selected={selection.value === `event:${event![at]}`}>
               <td>
                 <button type="button" class="link" onClick={() => change({ sel: `event:${event![at]}` }, "replace")}>
-                  {counts![at]! > 1 ? `${counts![at]} × ` : ""}
+                  {counts![at]! > 1 ? `${counts![at]} events, longest ` : ""}
                   {answer.document.texts[name![at]!]}
                 </button>
               </td>
               <td>{titles.get(track![at]!)}</td>
-              <td class="number">{duration(start![at]! - lanes.start)}</td>
-              <td class="number">{duration(end![at]! - start![at]!)}</td>
+              <td class="number">{duration(start![at]!)}</td>
+              <td class="number">{duration(busy![at]!)}</td>
             </tr>
           ))}
         </tbody>

@@ -38,10 +38,10 @@ export interface Tiles {
 }
 
 /** The tiles whose buckets are at most a pixel wide. */
-export function tilesOf({ from, to }: Stretch, origin: number, width: number, buckets: number): Tiles {
+export function tilesOf({ from, to }: Stretch, width: number, buckets: number): Tiles {
   const level = Math.max(0, Math.floor(Math.log2(Math.max((to - from) / Math.max(width, 1), 1))));
   const span = buckets * 2 ** level;
-  return { level, first: Math.floor((from - origin) / span), last: Math.floor((to - origin) / span) };
+  return { level, first: Math.floor(from / span), last: Math.floor(to / span) };
 }
 
 export interface Placed {
@@ -91,7 +91,7 @@ export function ticks({ from, to }: Stretch, most: number): number[] {
   const rough = length / Math.max(most, 1);
   const power = 10 ** Math.floor(Math.log10(rough));
   const unit = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough) ?? 10 * power;
-  const out: number[] = [];
-  for (let at = Math.ceil(from / unit) * unit; at <= to; at += unit) out.push(at);
-  return out;
+  const first = Math.ceil(from / unit);
+  const count = Math.min(Math.floor(to / unit) - first, most + 1);
+  return Array.from({ length: Math.max(count + 1, 0) }, (_, at) => (first + at) * unit);
 }

@@ -36,24 +36,43 @@ export function key(name: string, args: Arguments = {}): string {
 /** The transport of this page, which keeps what was asked before. */
 export function connect(): Transport {
   const carrier = embedded() ?? http();
-  const kept = new Map<string, Promise<Answer>>();
+  const kept = new Map<string, { answer: Promise<Answer>; bytes: number }>();
+  let bytes = 0;
+  const forget = (question: string) => {
+    bytes -= kept.get(question)?.bytes ?? 0;
+    kept.delete(question);
+  };
   return {
     kind: carrier.kind,
     ask<D>(name: string, args: Arguments = {}): Promise<Answer<D>> {
       const question = key(name, args);
-      let answer = kept.get(question);
-      if (answer === undefined) {
-        answer = carrier.ask(name, args);
-        kept.set(question, answer);
-        // What failed may be asked again: the server may have come back.
-        answer.catch(() => kept.delete(question));
-        if (kept.size > KEPT) {
-          kept.delete(kept.keys().next().value!);
-        }
+      const before = kept.get(question);
+      if (before !== undefined) {
+        // What was asked last goes last.
+        kept.delete(question);
+        kept.set(question, before);
+        return before.answer as Promise<Answer<D>>;
       }
-      return answer as Promise<Answer<D>>;
+      const answer = carrier.ask<D>(name, args);
+      const entry = { answer: answer as Promise<Answer>, bytes: 0 };
+      kept.set(question, entry);
+      answer.then(
+        ({ columns }) => {
+          entry.bytes = Object.values(columns).reduce((sum, column) => sum + column.byteLength, LEAST);
+          bytes += entry.bytes;
+          for (const oldest of kept.keys()) {
+            if (bytes <= MOST) break;
+            forget(oldest);
+          }
+        },
+        // What failed may be asked again: the server may have come back.
+        () => kept.delete(question),
+      );
+      return answer;
     },
   };
 }
 
-const KEPT = 400;
+/** Bytes of answers that are kept, and what each counts at least. */
+const MOST = 64 << 20;
+const LEAST = 4096;

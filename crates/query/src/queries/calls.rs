@@ -27,7 +27,8 @@ const GROUPINGS: [(&str, Grouping); 10] = [
 ];
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let source = opened.calls(arguments.number("rank")?)?;
+    let rank = arguments.number("rank")?;
+    let source = opened.calls(rank)?;
     let tree = source.tree();
     let measured = tree.measured();
     if measured.is_empty() {
@@ -35,7 +36,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     }
     let options = options(tree, &measured, arguments)?;
     let key = arguments.without(&["root", "least"]).key();
-    let beside = arguments.choice("beside", &[("before", ())])?.map(|()| opened.before()?.calls(None)).transpose()?;
+    let beside = arguments.choice("beside", &[("before", ())])?.map(|()| opened.before()?.calls(rank)).transpose()?;
     let view = opened.view(&key, || match &beside {
         Some(before) => calls::compare(before.tree(), tree, &options),
         None => calls::view(tree, &options),

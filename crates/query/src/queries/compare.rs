@@ -4,7 +4,7 @@ use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::json;
 use stackline_analyze::diff::{self, Options, Side};
 use stackline_model::TraceSet;
-use stackline_present::json::{Document, SCHEMA_VERSION, write};
+use stackline_present::json::{Document, SCHEMA_VERSION};
 
 pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
     let baseline = opened.before()?;
@@ -32,7 +32,5 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         extra: &extra,
         tables: &diff::tables(&diff, &before, &after),
     };
-    let mut json = Vec::new();
-    write(&document, &mut json).map_err(QueryError::unavailable)?;
-    Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
+    super::printed(&document)
 }

@@ -5,13 +5,15 @@ use crate::{Answer, Arguments, Opened, QueryError};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use stackline_analyze::findings::place_of;
-use stackline_model::{AttrValue, EventId, StrId, Trace, TrackKind, flags};
+use stackline_model::{AttrValue, EventId, StrId, Trace, TrackKind};
 
 /// Most names that a summary lists.
 const MOST: usize = 50;
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let (_, trace) = opened.trace(arguments.number("rank")?)?;
+    let rank = arguments.number("rank")?;
+    let (_, trace) = opened.trace(rank)?;
+    let origin = opened.origin(rank)?;
     let number: u32 = arguments.needed("event")?;
     let event = EventId(number);
     if event.index() >= trace.events.len() {
@@ -27,12 +29,12 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
             .ids()
             .filter(|gpu| trace.gpu.launch[gpu.index()] == event)
             .take(MOST)
-            .map(|gpu| brief(trace, trace.gpu.event[gpu.index()]))
+            .map(|gpu| brief(trace, origin, trace.gpu.event[gpu.index()]))
             .collect(),
     };
-    let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, id));
+    let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
     Ok(Answer::document(&json!({
-        "event": brief(trace, event),
+        "event": brief(trace, origin, event),
         "category": trace.category(event),
         "track": track.0,
         "step": trace.step_at(trace.events.start[event.index()], trace.tracks.pid(track)).map(|at| trace.steps[at as usize].number),
@@ -41,18 +43,18 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
             "operator": place.operator, "text": place.text(),
         },
         "arguments": trace.attrs.of(event).map(|(key, value)| json!([trace.strings.get(key), attribute(trace, value)])).collect::<Vec<_>>(),
-        "enclosing": trace.ancestors(event).map(|up| brief(trace, up)).collect::<Vec<_>>(),
+        "enclosing": trace.ancestors(event).map(|up| brief(trace, origin, up)).collect::<Vec<_>>(),
         "launch": owner(gpu.map(|gpu| trace.gpu.launch[gpu.index()])),
         "operator": owner(gpu.map(|gpu| trace.gpu.operator[gpu.index()])),
         "launched": launched,
     })))
 }
 
-fn brief(trace: &Trace, event: EventId) -> Value {
+fn brief(trace: &Trace, origin: i64, event: EventId) -> Value {
     let at = event.index();
     json!({
         "event": event.0, "name": shortened(trace.name(event)), "kind": trace.kind(event).name(),
-        "start": trace.events.start[at], "dur": trace.events.dur[at], "track": trace.events.track[at].0,
+        "start": trace.events.start[at].saturating_sub(origin), "dur": trace.events.dur[at], "track": trace.events.track[at].0,
     })
 }
 
@@ -69,9 +71,11 @@ fn attribute(trace: &Trace, value: AttrValue) -> Value {
 }
 
 pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let (_, trace) = opened.trace(arguments.number("rank")?)?;
-    let (from, to): (f64, f64) = (arguments.needed("from")?, arguments.needed("to")?);
-    let (from, to) = (from.floor() as i64, to.ceil() as i64);
+    let rank = arguments.number("rank")?;
+    let (_, trace) = opened.trace(rank)?;
+    let origin = opened.origin(rank)?;
+    let (from, to): (i64, i64) = (arguments.needed("from")?, arguments.needed("to")?);
+    let (from, to) = (from.saturating_add(origin), to.saturating_add(origin));
     let mut sums: FxHashMap<(StrId, bool), (u64, i64)> = FxHashMap::default();
     let mut tracks = Vec::new();
     for track in trace.tracks.ids() {
@@ -79,19 +83,15 @@ pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
         let (mut busy, mut until, mut events) = (0_i64, i64::MIN, 0_u64);
         for &event in trace.track_events(track) {
             let (start, end) = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
-            if start >= to
-                || end <= from
-                || !trace.events.has(event, flags::HAS_DURATION)
-                || !trace.events.is_plausible(event)
-            {
+            if start >= to || end <= from || !trace.events.is_timed(event) {
                 continue;
             }
             events += 1;
-            busy += (end - start.max(until)).max(0);
+            busy = busy.saturating_add(end.saturating_sub(start.max(until)).max(0));
             until = until.max(end);
             let sum = sums.entry((trace.events.name[event.index()], is_gpu)).or_default();
             sum.0 += 1;
-            sum.1 = sum.1.saturating_add(end - start);
+            sum.1 = sum.1.saturating_add(end.saturating_sub(start));
         }
         if events > 0 {
             tracks.push(json!({"track": track.0, "busy": busy, "events": events}));
@@ -103,6 +103,6 @@ pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let row = |((name, is_gpu), (count, ns)): &((StrId, bool), (u64, i64))| json!({"name": texts.index(trace.strings.get(*name)), "gpu": is_gpu, "count": count, "ns": ns});
     let rows: Vec<_> = names.iter().take(MOST).map(row).collect();
     Ok(Answer::document(&json!({
-        "from": from, "to": to, "tracks": tracks, "names": rows, "texts": texts.list(), "left_out": names.len() - rows.len(),
+        "tracks": tracks, "names": rows, "texts": texts.list(), "left_out": names.len() - rows.len(),
     })))
 }

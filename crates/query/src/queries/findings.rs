@@ -1,12 +1,12 @@
 //! What to change, where, and what it gains.
 
-use crate::opened::readable;
+use crate::source;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding};
 use stackline_model::{EventId, Trace};
 use stackline_present::findings::keys;
-use stackline_present::json::{Document, SCHEMA_VERSION, write};
+use stackline_present::json::{Document, SCHEMA_VERSION};
 
 /// Events of a finding that are shown one by one.
 const SHOWN: usize = 200;
@@ -25,9 +25,7 @@ pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         extra: &extra,
         tables: &tables,
     };
-    let mut json = Vec::new();
-    write(&document, &mut json).map_err(QueryError::unavailable)?;
-    Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
+    super::printed(&document)
 }
 
 /// One of them, by its position in the list.
@@ -35,6 +33,7 @@ pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
     let rank = arguments.number("rank")?;
     let at: usize = arguments.needed("at")?;
     let (_, trace) = opened.trace(rank)?;
+    let origin = opened.origin(rank)?;
     let found = opened.findings(rank)?;
     let finding = found
         .findings
@@ -47,14 +46,15 @@ pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         "why": finding.rule.why,
         "example": finding.rule.example.as_ref().map(|(before, after)| json!({"before": before, "after": after})),
         "facts": finding.facts.iter().map(|fact| json!([fact.name, fact.value, fact.unit])).collect::<Vec<_>>(),
-        "events": finding.events.iter().take(SHOWN).map(|&event| event_row(trace, event)).collect::<Vec<_>>(),
+        "events": finding.events.iter().take(SHOWN).map(|&event| event_row(trace, event, origin)).collect::<Vec<_>>(),
         "events_total": finding.events.len(),
         "excerpt": excerpt(opened, finding),
     })))
 }
 
-fn event_row(trace: &Trace, event: EventId) -> Value {
-    let (start, dur) = (trace.events.start[event.index()], trace.events.dur[event.index()]);
+fn event_row(trace: &Trace, event: EventId, origin: i64) -> Value {
+    let start = trace.events.start[event.index()].saturating_sub(origin);
+    let dur = trace.events.dur[event.index()];
     json!([event.0, super::shortened(trace.name(event)), trace.kind(event).name(), start, dur])
 }
 
@@ -64,7 +64,7 @@ fn excerpt(opened: &Opened, finding: &Finding) -> Value {
     if !opened.files().contains(file) {
         return Value::Null;
     }
-    let Some(text) = readable(file) else { return json!({"file": file, "line": line, "missing": true}) };
+    let Some(text) = source::read(file) else { return json!({"file": file, "line": line, "missing": true}) };
     let line = line as usize;
     let first = line.saturating_sub(AROUND).max(1);
     let lines: Vec<&str> = text.lines().skip(first - 1).take(2 * AROUND + 1).collect();

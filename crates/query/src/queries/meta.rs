@@ -41,16 +41,18 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
             "gpu": opened.set.traces.iter().any(|trace| !trace.gpu.is_empty()),
             "python": has_python(opened),
         },
+        "folder": std::env::current_dir().ok().map(|folder| folder.display().to_string()),
         "baseline": opened.baseline.as_ref().map(|baseline| baseline.name()),
         "queries": super::ALL.iter().map(|query| json!({"name": query.name, "about": query.about})).collect::<Vec<_>>(),
     })))
 }
 
 fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo) -> Value {
+    let origin = info.start_ns.unwrap_or(0);
     let entry = |key: &&'static str| Some((*key, trace.meta.entry(key)?));
     json!({
         "info": info,
-        "steps": trace.steps.iter().map(|step| json!([step.number, step.start, step.end])).collect::<Vec<_>>(),
+        "steps": trace.steps.iter().map(|step| json!([step.number, step.start.saturating_sub(origin), step.end.saturating_sub(origin)])).collect::<Vec<_>>(),
         "environment": ENTRIES.iter().filter_map(entry).map(|(key, text)| json!([key, super::shortened(text)])).collect::<Vec<_>>(),
         "clocks": trace.meta.clocks.len(),
         "report": trace.report,

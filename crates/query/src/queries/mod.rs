@@ -12,6 +12,7 @@ mod source;
 mod tiles;
 
 use crate::{Answer, Arguments, Opened, QueryError};
+use stackline_present::json::{Document, write};
 use std::fmt;
 
 /// A query.
@@ -63,6 +64,13 @@ pub fn ask(opened: &Opened, name: &str, arguments: &Arguments) -> Result<Answer,
         Some("before") => (query.answer)(opened.before()?, &arguments.without(&["run"])),
         Some(other) => Err(QueryError::Argument { name: "run", why: format!("{other:?} is not before") }),
     }
+}
+
+/// A document as the command line prints it.
+pub(crate) fn printed(document: &Document<'_>) -> Result<Answer, QueryError> {
+    let mut json = Vec::new();
+    write(document, &mut json).map_err(QueryError::unavailable)?;
+    Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
 }
 
 /// What texts a column of indices means: each once.

@@ -2,7 +2,7 @@
 
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::Value;
-use stackline_present::json::{Document, SCHEMA_VERSION, write};
+use stackline_present::json::{Document, SCHEMA_VERSION};
 
 pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
     opened.trace(None)?;
@@ -16,7 +16,5 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         extra: &[("critical_path", paths.into())],
         tables: &content.tables,
     };
-    let mut json = Vec::new();
-    write(&document, &mut json).map_err(QueryError::unavailable)?;
-    Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
+    super::printed(&document)
 }

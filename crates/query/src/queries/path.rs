@@ -11,18 +11,20 @@ const MOST: usize = 100_000;
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let path = opened.path(rank)?;
+    let origin = opened.origin(rank)?;
+    let since = |ns: i64| ns.saturating_sub(origin) as f64;
     let mut hops: Vec<_> = path.hops.iter().collect();
     let all = hops.len();
     if all > MOST {
-        let mut lengths: Vec<i64> = hops.iter().map(|hop| hop.end - hop.start).collect();
+        let mut lengths: Vec<i64> = hops.iter().map(|hop| hop.end.saturating_sub(hop.start)).collect();
         let (_, &mut limit, _) = lengths.select_nth_unstable_by(MOST - 1, |a, b| b.cmp(a));
-        hops.retain(|hop| hop.end - hop.start > limit);
+        hops.retain(|hop| hop.end.saturating_sub(hop.start) > limit);
     }
     let place = |category: Category| Category::ALL.iter().position(|&known| known == category).unwrap_or(0) as u8;
     let by: Vec<_> = path.by_category().iter().map(|(category, ns)| json!([category.name(), ns])).collect();
     let document = json!({
-        "start": path.window.start,
-        "end": path.window.end,
+        "start": since(path.window.start),
+        "end": since(path.window.end),
         "inferred": path.inferred_ns(),
         "categories": by,
         "hops": all,
@@ -30,8 +32,8 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     });
     let event = |event: EventId| event.some().map_or(u32::MAX, |event| event.0);
     let columns = vec![
-        ("start", Column::F64(hops.iter().map(|hop| hop.start as f64).collect())),
-        ("end", Column::F64(hops.iter().map(|hop| hop.end as f64).collect())),
+        ("start", Column::F64(hops.iter().map(|hop| since(hop.start)).collect())),
+        ("end", Column::F64(hops.iter().map(|hop| since(hop.end)).collect())),
         ("category", Column::U8(hops.iter().map(|hop| place(hop.category)).collect())),
         ("track", Column::U32(hops.iter().map(|hop| hop.track.0).collect())),
         ("event", Column::U32(hops.iter().map(|hop| event(hop.event)).collect())),

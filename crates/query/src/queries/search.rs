@@ -3,7 +3,7 @@
 use crate::{Answer, Arguments, Opened, QueryError};
 use rustc_hash::FxHashMap;
 use serde_json::json;
-use stackline_model::{EventKind, StrId, flags};
+use stackline_model::{EventKind, StrId};
 
 /// Most names in an answer.
 const MOST: usize = 200;
@@ -26,8 +26,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let mut found: FxHashMap<(StrId, EventKind), Found> = FxHashMap::default();
     for event in trace.events.ids() {
         let name = trace.events.name[event.index()];
-        let is_shown = trace.events.has(event, flags::HAS_DURATION) && trace.events.is_plausible(event);
-        if is_shown && matches.get(name.index()).copied().unwrap_or(false) {
+        if trace.events.is_timed(event) && matches.get(name.index()).copied().unwrap_or(false) {
             let entry = found.entry((name, trace.kind(event))).or_insert(Found { count: 0, ns: 0, first: event.0 });
             entry.count += 1;
             entry.ns = entry.ns.saturating_add(trace.events.dur[event.index()]);

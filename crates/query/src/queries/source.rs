@@ -1,23 +1,28 @@
 //! A source file with the costs of its lines, both ways: what ran at a line, and what was called from it.
 
-use crate::opened::readable;
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::json;
+use serde_json::{Value, json};
 use stackline_analyze::calls::{self, SourceLine};
 use std::collections::BTreeMap;
 
-/// Longest file that is sent, in bytes.
-const LONGEST: usize = 4 << 20;
+/// A metric with the lines that have any of it.
+struct Cost {
+    metric: Value,
+    lines: Vec<SourceLine>,
+}
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let source = opened.calls(rank)?;
     let tree = source.tree();
-    let costs: Vec<(String, Vec<SourceLine>)> = tree
-        .measured()
-        .into_iter()
-        .filter(|metric| metric.adds_up())
-        .map(|metric| (metric.name(&tree.strings).to_owned(), calls::source_lines(tree, metric)))
+    let measured = tree.measured().into_iter().filter(|metric| metric.adds_up());
+    let costs: Vec<Cost> = measured
+        .map(|metric| Cost {
+            metric: json!({
+                "name": metric.name(&tree.strings), "title": metric.title(&tree.strings), "unit": metric.unit(),
+            }),
+            lines: calls::source_lines(tree, metric),
+        })
         .collect();
     match arguments.text("file")? {
         Some(file) => one(opened, file, &costs),
@@ -26,30 +31,30 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 }
 
 /// The files, by what was called from them.
-fn files(opened: &Opened, costs: &[(String, Vec<SourceLine>)]) -> Answer {
+fn files(opened: &Opened, costs: &[Cost]) -> Answer {
     let mut by_file: BTreeMap<&str, Vec<u64>> =
         opened.files().iter().map(|file| (file.as_str(), vec![0; costs.len()])).collect();
-    for (column, (_, lines)) in costs.iter().enumerate() {
-        for line in lines {
+    for (column, cost) in costs.iter().enumerate() {
+        for line in &cost.lines {
             if let Some(values) = by_file.get_mut(line.file.as_str()) {
                 values[column] += line.exclusive.sum;
             }
         }
     }
     let rows: Vec<_> = by_file.iter().map(|(file, values)| json!({"file": file, "exclusive": values})).collect();
-    let metrics: Vec<&str> = costs.iter().map(|(name, _)| name.as_str()).collect();
+    let metrics: Vec<&Value> = costs.iter().map(|cost| &cost.metric).collect();
     Answer::document(&json!({"metrics": metrics, "files": rows}))
 }
 
-fn one(opened: &Opened, file: &str, costs: &[(String, Vec<SourceLine>)]) -> Result<Answer, QueryError> {
+fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError> {
     if !opened.files().contains(file) {
         return Err(QueryError::missing(format!("the run names no source file {file:?}")));
     }
-    let text = readable(file).filter(|text| text.len() <= LONGEST);
+    let text = crate::source::read(file);
     let lines = |lines: &[SourceLine]| {
         let own = lines.iter().filter(|line| line.file == file);
         own.map(|line| json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum])).collect::<Vec<_>>()
     };
-    let costs: Vec<_> = costs.iter().map(|(metric, all)| json!({"metric": metric, "lines": lines(all)})).collect();
+    let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(&cost.lines)})).collect();
     Ok(Answer::document(&json!({"file": file, "text": text, "missing": text.is_none(), "costs": costs})))
 }

@@ -1,0 +1,66 @@
+//! Source files on this machine: which a run names, and what of them may be read.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// Longest file that is read, in bytes.
+const LONGEST: u64 = 4 << 20;
+/// Ends of names of source files. A trace may come from a stranger, and name anything.
+const SUFFIXES: [&str; 14] = ["py", "pyx", "pxd", "pyi", "c", "cc", "cpp", "cxx", "h", "hpp", "cu", "cuh", "hip", "rs"];
+
+/// Files of the frames in a text: of `a/train.py(12): step`, or of several such with `;` or line breaks between them.
+pub(crate) fn files_in(text: &str) -> impl Iterator<Item = &str> {
+    text.split([';', '\n']).filter_map(|part| {
+        let (file, rest) = part.trim().split_once('(')?;
+        let (line, _) = rest.split_once(')')?;
+        (is_source(file) && line.parse::<u32>().is_ok()).then_some(file)
+    })
+}
+
+fn is_source(file: &str) -> bool {
+    Path::new(file).extension().is_some_and(|end| SUFFIXES.iter().any(|known| end == *known))
+}
+
+/// The text of a source file; none if it is not here, no plain file, or longer than anybody writes.
+pub(crate) fn read(file: &str) -> Option<String> {
+    let is_plain = std::fs::metadata(file).is_ok_and(|meta| meta.is_file() && meta.len() <= LONGEST);
+    if !is_plain || !is_source(file) {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    File::open(file).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_frames() {
+        let files = |text| files_in(text).collect::<Vec<_>>();
+        assert_eq!(files("a b/train.py(12): step"), ["a b/train.py"]);
+        assert_eq!(files("train.py(1): f;torch/x.py(2): g\nc.cu(3): h"), ["train.py", "torch/x.py", "c.cu"]);
+        assert_eq!(files("gemm<float>(3)"), [""; 0]);
+        assert_eq!(files("/dev/zero(1): f"), [""; 0]);
+        assert_eq!(files("id_rsa(1): f"), [""; 0]);
+        assert_eq!(files("train.py(x): f"), [""; 0]);
+    }
+
+    #[test]
+    fn only_plain_source_files_of_a_length_that_people_write_are_read() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).expect("written");
+            read(path.to_str().expect("a name"))
+        };
+        assert_eq!(write("a.py", b"x = 1\xff").as_deref(), Some("x = 1\u{fffd}"));
+        assert_eq!(write("secret", b"x"), None);
+        assert_eq!(write("long.py", &vec![b'#'; LONGEST as usize + 1]), None);
+        assert_eq!(read("/dev/zero"), None);
+        std::fs::create_dir(folder.path().join("folder.py")).expect("made");
+        assert_eq!(read(folder.path().join("folder.py").to_str().expect("a name")), None);
+    }
+}

@@ -1,0 +1,17 @@
+/** Sums over GPUs. */
+
+import type { Row } from "./types";
+
+/** The part of its time that each device was busy, from the rows of the table `gpu_time` (one per device and category). */
+export function busyShares(rows: readonly Row[]): number[] {
+  const devices = new Map<string, { all: number; idle: number }>();
+  for (const row of rows) {
+    const key = `${row.rank} ${row.device}`;
+    const device = devices.get(key) ?? { all: 0, idle: 0 };
+    const ns = Number(row.time_ns ?? 0);
+    device.all += ns;
+    if (`${row.category}`.startsWith("idle")) device.idle += ns;
+    devices.set(key, device);
+  }
+  return [...devices.values()].filter(({ all }) => all > 0).map(({ all, idle }) => 1 - idle / all);
+}
