@@ -4,15 +4,26 @@ use std::sync::Once;
 
 static WATCHED: Once = Once::new();
 
-/// Tells the observer of every forked child from now on.
+/// Tells the observer of every forked child from now on, and lets no fork meet a thread that reads the linker's list.
 pub(crate) fn watch() {
     WATCHED.call_once(|| {
-        // SAFETY: the handler has the right signature and lives as long as the process, which never unloads it.
-        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: the handlers have the right signature and live as long as the process, which never unloads them.
+        unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
     });
 }
 
+unsafe extern "C" fn before() {
+    crate::native::before_fork();
+}
+
+unsafe extern "C" fn in_parent() {
+    crate::native::after_fork();
+}
+
 unsafe extern "C" fn in_child() {
+    // Before anybody looks for libraries there.
+    crate::native::forked();
+    crate::cost::reset();
     crate::thread::forked();
     crate::dispatch::forked();
 }

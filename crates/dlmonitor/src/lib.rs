@@ -47,6 +47,9 @@ pub struct SourceState {
 pub fn init(observer: Box<dyn Observer>) -> bool {
     clock::start();
     let first = dispatch::set_observer(observer);
+    if first {
+        cost::reset();
+    }
     dispatch::activate(first);
     fork::watch();
     first
@@ -127,6 +130,7 @@ pub fn torch_state() -> SourceState {
 
 /// Calls the observer again after [`finalize`]. Sources are started one by one.
 pub fn resume() {
+    cost::reset();
     dispatch::activate(true);
 }
 

@@ -54,7 +54,7 @@ impl Options {
         Self::from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+    pub(crate) fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let run = variable(RUN).filter(|run| !run.is_empty())?;
         let hz = |name: &str, default: u32| {
             variable(name).and_then(|value| value.parse().ok()).unwrap_or(default).min(MAX_HZ)

@@ -8,7 +8,7 @@ use crate::stream::Stream;
 use crate::usage::Usage;
 use crate::window::Window;
 use dlmonitor::{SourceState, clock, without_signals};
-use stackline_recording::{Role, Source};
+use stackline_recording::{Record, Role, Source};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Condvar, Mutex, Once, OnceLock, PoisonError};
@@ -25,6 +25,9 @@ enum Phase {
     Running,
     /// The program called `os._exit` with this, and waits for the last write.
     Exiting(i32),
+    /// What is left is being written, by whoever ended the recording.
+    Ending,
+    /// All is written.
     Ended,
 }
 
@@ -48,7 +51,7 @@ pub(crate) struct Session {
     phase: Mutex<Phase>,
     /// Something to do for the writer.
     wake: Condvar,
-    /// The writer did its last write before `os._exit`.
+    /// The last write is done.
     written: Condvar,
     has_writer: AtomicBool,
     pid: u32,
@@ -128,9 +131,9 @@ impl Session {
         }
     }
 
-    /// Whether it was ended. A lock that cannot be had, in a forked child, is that of a session that goes on.
+    /// Whether its end was begun. A lock that cannot be had, in a forked child, is that of a session that goes on.
     fn has_ended(&self) -> bool {
-        self.phase.try_lock().is_ok_and(|phase| *phase == Phase::Ended)
+        self.phase.try_lock().is_ok_and(|phase| matches!(*phase, Phase::Ending | Phase::Ended))
     }
 
     /// A state for the calling thread.
@@ -165,6 +168,7 @@ impl Session {
                 Ok(stream) => *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream),
                 Err(reason) => result = Err(reason),
             }
+            self.write_usage();
             self.note(SourceState {
                 name: "samples",
                 state: crate::samples::start(self.options.samples, &self.options.counters),
@@ -211,7 +215,7 @@ impl Session {
 
     /// Ends the recording and writes what is left.
     pub(crate) fn end(&self) {
-        if !self.leave_running(Phase::Ended) {
+        if !self.leave_running(Phase::Ending) {
             return;
         }
         dlmonitor::finalize();
@@ -220,14 +224,15 @@ impl Session {
     }
 
     /// The program calls `os._exit`: what is left is written before, by the writer. The caller may hold Python's lock,
-    /// and other threads any other, so it takes none of theirs and waits for a limited time only.
+    /// and other threads any other, so it takes none of theirs and waits for a limited time only. That is so for a second
+    /// thread that calls it, too, and where another one is ending the recording: who returns from here kills them all.
     pub(crate) fn exit(&self, code: i32) {
         // A child that was not forked in the usual way has no writer, and one that recorded nothing has no stream.
         let is_mine = self.pid == std::process::id() && self.started.is_completed();
-        if !is_mine || !self.leave_running(Phase::Exiting(code)) {
+        if !is_mine {
             return;
         }
-        if !self.has_writer.load(Ordering::Acquire) {
+        if self.leave_running(Phase::Exiting(code)) && !self.has_writer.load(Ordering::Acquire) {
             return self.write_last(Some(code));
         }
         let phase = self.phase.lock().unwrap_or_else(PoisonError::into_inner);
@@ -245,7 +250,7 @@ impl Session {
         running
     }
 
-    /// Writes what is left, and how the process ends.
+    /// Writes what is left, and how the process ends, and tells those who wait for it.
     fn write_last(&self, exit: Option<i32>) {
         clock::measure();
         self.update();
@@ -254,6 +259,24 @@ impl Session {
         {
             self.complain(&error.to_string());
         }
+        *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
+        self.written.notify_all();
+    }
+
+    /// The first look, that later ones are compared with: threads may have run long before.
+    fn write_usage(&self) {
+        let load = self.load();
+        if let Some(stream) = self.stream.lock().unwrap_or_else(PoisonError::into_inner).as_mut()
+            && let Err(error) = stream.usage(load, None)
+        {
+            self.complain(&error.to_string());
+        }
+    }
+
+    /// What threads used up to now; single calls are what it is compared with.
+    fn load(&self) -> Option<Record> {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        self.options.trace.then(|| usage.look())?
     }
 
     fn note(&self, state: SourceState) {
@@ -284,9 +307,7 @@ impl Session {
             self.note(state.clone());
         }
         let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        let load = if self.options.trace { usage.look() } else { None };
-        drop(usage);
+        let load = self.load();
         let mut stream = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         if stream.is_none() {
             // There is nowhere to write them.
@@ -339,12 +360,8 @@ impl Session {
                     self.window.look(self.elapsed());
                     self.update();
                 }
-                Phase::Exiting(code) => {
-                    self.write_last(Some(code));
-                    *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = Phase::Ended;
-                    return self.written.notify_all();
-                }
-                Phase::Ended => return,
+                Phase::Exiting(code) => return self.write_last(Some(code)),
+                Phase::Ending | Phase::Ended => return,
             }
         }
     }
@@ -405,5 +422,44 @@ fn describe_process(options: &Options, role: Role) -> stackline_recording::Proce
         python: dlmonitor::python_version().unwrap_or_default(),
         torch: dlmonitor::torch_version().unwrap_or_default(),
         recorder: env!("CARGO_PKG_VERSION").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LONGEST_EXIT, Phase, Session};
+    use crate::options::Options;
+    use stackline_recording::Role;
+    use std::time::Instant;
+
+    /// A session that began, without a stream and without a thread.
+    fn session() -> &'static Session {
+        let options = Options::from(|name| (name == "STACKLINE_RECORD").then(|| "nowhere".to_owned())).unwrap();
+        let session = Session::new(options, Role::Main, Vec::new());
+        session.started.call_once(|| ());
+        session
+    }
+
+    #[test]
+    fn os_exit_waits_for_whoever_ends_the_recording() {
+        for begun in [Phase::Ending, Phase::Exiting(1)] {
+            let session = session();
+            assert!(session.leave_running(begun));
+            let since = Instant::now();
+            // The end does not come: the program is not held up for ever.
+            session.exit(2);
+            assert!(since.elapsed() >= LONGEST_EXIT, "{begun:?}: {:?}", since.elapsed());
+            assert!(!session.leave_running(Phase::Exiting(3)));
+        }
+    }
+
+    #[test]
+    fn who_wrote_last_says_so() {
+        let session = session();
+        session.exit(1);
+        assert_eq!(*session.phase.lock().unwrap(), Phase::Ended);
+        // Nothing is waited for any more.
+        session.exit(2);
+        session.end();
     }
 }

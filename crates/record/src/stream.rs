@@ -142,9 +142,13 @@ impl Stream {
     /// # Errors
     /// If the file cannot be written.
     pub(crate) fn usage(&mut self, load: Option<Record>, cost: Option<dlmonitor::Cost>) -> io::Result<()> {
-        if self.processors.is_none() {
-            let processors = *self.processors.insert(crate::usage::processors());
-            self.push(&Record::Processors(processors))?;
+        if self.processors.is_none() || load.is_some() {
+            // Threads may be pinned at any time.
+            let processors = Some(crate::usage::processors()).filter(|now| self.processors.as_ref() != Some(now));
+            if let Some(processors) = processors {
+                self.processors = Some(processors);
+                self.push(&Record::Processors(processors))?;
+            }
         }
         if let Some(load) = load {
             self.push(&load)?;

@@ -231,6 +231,16 @@ fn many_forks_do_no_harm() {
 }
 
 #[test]
+fn children_of_sampled_processes_end() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = here("tests/programs/forks_sampled.py");
+    let output = recorded(&python, run.path()).env("STACKLINE_SAMPLE_HZ", "97").arg(program).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.stdout, b"20 children, 20 as they should\n");
+}
+
+#[test]
 fn a_trace_adds_up_to_its_tree() {
     let Some(python) = torch() else { return };
     let run = tempfile::tempdir().unwrap();
@@ -253,6 +263,45 @@ fn a_trace_adds_up_to_its_tree() {
     assert_eq!(sums, tree);
     let size = run.path().join("streams").read_dir().unwrap().next().unwrap().unwrap().metadata().unwrap().len();
     assert!(size < 24 * stream.events.len() as u64, "{size} bytes");
+}
+
+/// Whether the kernel counts what threads use.
+fn is_counted() -> bool {
+    std::fs::read_to_string("/proc/self/schedstat").is_ok()
+}
+
+#[test]
+fn a_trace_says_what_it_ran_on_and_what_it_cost() {
+    let Some(python) = torch() else { return };
+    let run = tempfile::tempdir().unwrap();
+    let program = "import torch\nfor _ in range(2000): torch.ones(3).sinh()";
+    let output = recorded(&python, run.path()).env("STACKLINE_MODE", "trace").args(["-c", program]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stream = &streams(run.path())[0];
+    let processors = stream.processors.unwrap();
+    assert!(processors.allowed > 0 && processors.machine > 0, "{processors:?}");
+    // Two operators or more in each of 2000 turns, one of 61 is timed; what is interrupted does not count.
+    let cost = stream.cost.unwrap();
+    assert!((10..1000).contains(&cost.measured), "{cost:?}");
+    let is_likely = |ns: u32| (1..50_000).contains(&ns);
+    assert!(is_likely(cost.begin_ns) && is_likely(cost.end_ns), "{cost:?}");
+    assert!(cost.torch_ns.is_some_and(|ns| (1..5_000).contains(&ns)), "{cost:?}");
+    if is_counted() {
+        let (first, last) = (stream.loads[0], stream.loads[stream.loads.len() - 1]);
+        // To import PyTorch takes some.
+        assert!(last.0 > first.0 && last.1 >= 1 && last.2 > first.2 + 10_000_000, "{:?}", stream.loads);
+    }
+}
+
+/// However short a program is, there are two looks to compare.
+#[test]
+fn the_first_look_is_where_the_recording_begins() {
+    let run = tempfile::tempdir().unwrap();
+    let output = recorded(&python(), run.path()).env("STACKLINE_MODE", "trace").args(["-c", "0"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stream = &streams(run.path())[0];
+    assert_eq!(stream.loads.len() >= 2, is_counted(), "{:?}", stream.loads);
+    assert!(stream.loads.is_sorted_by(|a, b| a.0 < b.0 && a.2 <= b.2), "{:?}", stream.loads);
 }
 
 #[test]

@@ -138,17 +138,19 @@ pub enum Record {
         /// The argument: the exit code is its lowest eight bits.
         code: i32,
     },
-    /// The processors that the process may use; it comes once, with the first [`Record::Load`].
+    /// The processors that the process may use; a later one replaces it. The first comes where the recording begins, with or
+    /// without a [`Record::Load`].
     Processors(Processors),
-    /// What all threads of the process had used of processors by then; the recorder's own threads are left out.
+    /// What all threads of the process had used of processors by then; the recorder's own threads are left out. Only what
+    /// lies between two of them is of the recording: the first comes where it begins, in `trace` mode.
     Load {
         /// When, `CLOCK_MONOTONIC`.
         at_ns: i64,
         /// Threads that were there.
         threads: u32,
-        /// ns that they ran, together, since the process began.
+        /// ns that they and those that ended since the first look ran, together, each since it began.
         ran_ns: u64,
-        /// ns that they were ready to run and waited for a processor, together, since the process began.
+        /// ns that they were ready to run and waited for a processor, together, counted alike.
         waited_ns: u64,
     },
     /// What the recording of operators costs; a later one replaces it.
@@ -160,7 +162,7 @@ pub enum Record {
 pub struct Processors {
     /// Processors of the machine that are on; 0 if the system does not say.
     pub machine: u32,
-    /// Those that the process may run on (`sched_getaffinity`); 0 if the system does not say.
+    /// Those that any of its threads may run on (`sched_getaffinity`), but for the recorder's; 0 if the system does not say.
     pub allowed: u32,
     /// CPU time per wall-clock time that its control groups let it have, in thousandths of a processor; `None` without
     /// such a limit.

@@ -26,8 +26,8 @@ static RENEWING: AtomicBool = AtomicBool::new(false);
 static READING: AtomicBool = AtomicBool::new(false);
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// How long a fork waits for the list to be read, which takes some 50 µs.
-const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a fork waits for the list to be read, which takes some 50 µs, and more where its thread waits for a processor.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 fn current() -> Option<&'static Snapshot> {
     // SAFETY: null, or a leaked box.
@@ -40,8 +40,6 @@ pub(crate) fn start() -> Result<String, String> {
         if !Memory::of_this_thread().works() {
             return Err("the kernel does not let the process read itself safely".into());
         }
-        // SAFETY: the handlers have the right signature and live as long as the process.
-        unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork), Some(in_child)) };
         find_modules();
     }
     let modules = current().ok_or("the libraries of the process cannot be listed")?.modules.len();
@@ -84,7 +82,8 @@ fn find_modules() {
     RENEWING.store(false, Ordering::SeqCst);
 }
 
-/// Reads the dynamic linker's list, unless the process is being forked.
+/// Reads the dynamic linker's list, unless the process is being forked; `fork` calls the functions below for that, from
+/// `init` on, whether native frames are read or not.
 fn reading<R>(read: impl FnOnce() -> R) -> Option<R> {
     READING.store(true, Ordering::SeqCst);
     let result = (FORKING.load(Ordering::SeqCst) == 0).then(read);
@@ -171,19 +170,23 @@ pub fn stack_bounds() -> Option<(usize, usize)> {
     }
 }
 
-unsafe extern "C" fn before_fork() {
+/// The process is about to be forked: waits for who reads the linker's list, and keeps others away.
+pub(crate) fn before_fork() {
     FORKING.fetch_add(1, Ordering::SeqCst);
     let since = Instant::now();
     while READING.load(Ordering::SeqCst) && since.elapsed() < PATIENCE {
-        std::hint::spin_loop();
+        // Who reads may need this very processor.
+        std::thread::yield_now();
     }
 }
 
-unsafe extern "C" fn after_fork() {
+/// It was forked; in the parent.
+pub(crate) fn after_fork() {
     FORKING.fetch_sub(1, Ordering::SeqCst);
 }
 
-unsafe extern "C" fn in_child() {
+/// It was forked; in the child, where nobody reads any more.
+pub(crate) fn forked() {
     FORKING.store(0, Ordering::SeqCst);
     READING.store(false, Ordering::SeqCst);
     RENEWING.store(false, Ordering::SeqCst);
@@ -191,9 +194,13 @@ unsafe extern "C" fn in_child() {
 
 #[cfg(test)]
 mod tests {
-    use super::{Ended, NativeStack, Registers, Segment, module_at, stack_bounds, start};
+    use super::{
+        Ended, FORKING, NativeStack, READING, RENEWING, Registers, Segment, module_at, reading, stack_bounds, start,
+    };
     use crate::python::Memory;
     use std::ffi::{c_int, c_void};
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::{Duration, Instant};
 
     unsafe extern "C" {
         fn _Unwind_Backtrace(each: unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int, data: *mut c_void)
@@ -315,5 +322,42 @@ mod tests {
         let no_stack = Registers { sp: 0x1000, fp: 0x2000, ..here };
         assert_eq!(stack.interrupted(no_stack, [0, 0], Memory::of_this_thread()), Some(Ended::Lost));
         assert_eq!(stack.frames().len(), 1);
+    }
+
+    #[test]
+    fn a_fork_waits_for_the_list_to_be_read() {
+        static ENDED: AtomicBool = AtomicBool::new(false);
+        // All that a program does that reads no native frames.
+        crate::fork::watch();
+        let (sender, began) = std::sync::mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            // Other tests read, too.
+            while RENEWING.swap(true, Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+            reading(|| {
+                sender.send(()).unwrap();
+                let since = Instant::now();
+                while FORKING.load(Ordering::SeqCst) == 0 && since.elapsed() < Duration::from_secs(20) {
+                    std::thread::yield_now();
+                }
+                ENDED.store(FORKING.load(Ordering::SeqCst) > 0, Ordering::SeqCst);
+            });
+            RENEWING.store(false, Ordering::SeqCst);
+        });
+        began.recv().unwrap();
+        // SAFETY: the child reads variables and ends.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let flags = [&READING, &RENEWING].map(|flag| flag.load(Ordering::SeqCst));
+            let is_right = ENDED.load(Ordering::SeqCst) && FORKING.load(Ordering::SeqCst) == 0 && flags == [false; 2];
+            // SAFETY: ends the child at once.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = -1;
+        // SAFETY: writes to the variable.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        reader.join().unwrap();
+        assert_eq!((status, FORKING.load(Ordering::SeqCst)), (0, 0));
     }
 }

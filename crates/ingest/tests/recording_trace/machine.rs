@@ -47,6 +47,39 @@ fn ranks_of_one_machine_know_of_each_other() {
 }
 
 #[test]
+fn of_long_recordings_some_looks_are_kept() {
+    let long = |pid: u32, boot: u64| {
+        let mut script = Script::new(process(pid, Some(pid)));
+        script.records.push(Record::Machine { boot });
+        script.thread(0, pid, 1);
+        script.call(0, "def:step:4 aten::add", 2_000, 2_010);
+        script.records.push(Record::Processors(Processors { machine: 8, allowed: 3, quota_milli: None }));
+        for look in 0..10_000_u32 {
+            let ran_ns = u64::from(look) * 3;
+            script.records.push(Record::Load { at_ns: 5_000 + i64::from(look), threads: 1, ran_ns, waited_ns: 0 });
+        }
+        script.end()
+    };
+    let files = [long(0, 1), long(1, 1), long(2, 2)];
+    let set = traces_of("run", files.iter().map(|file| ("stream", file.as_slice())));
+    let counts: Vec<Vec<usize>> = set.traces.iter().map(|trace| kept(&described(trace))).collect();
+    assert_eq!(counts, [vec![2048, 2048], vec![2048, 2048], vec![4096]]);
+}
+
+/// How many looks the processes of an entry have, which lie on a line from the first to the last.
+fn kept(entry: &Value) -> Vec<usize> {
+    let of = entry["processes"].as_array().unwrap().iter().map(|process| {
+        let loads = process["loads"].as_array().unwrap();
+        let at = |index: usize| (loads[index][0].as_i64().unwrap(), loads[index][1].as_i64().unwrap());
+        let first = at(0).0;
+        assert!((0..loads.len()).all(|index| at(index).1 == (at(index).0 - first) * 3));
+        assert_eq!(at(loads.len() - 1).0, first + 9_999);
+        loads.len()
+    });
+    of.collect()
+}
+
+#[test]
 fn recordings_that_know_nothing_have_no_entry() {
     let mut script = Script::new(process(7, None));
     script.thread(0, 70, 1);

@@ -40,8 +40,6 @@ pub(super) struct Watched {
     /// Records for the next threads.
     pub(super) free: Vec<usize>,
     stopped: bool,
-    /// Libraries that were loaded and unloaded when they were looked at last.
-    libraries: (u64, u64),
 }
 
 /// Whether a library of this name is OpenMP's.
@@ -65,9 +63,15 @@ impl Sampler {
     }
 
     fn watch(&self) {
+        // Libraries that were loaded and unloaded when they were looked at last.
+        let mut libraries = (0, 0);
         let mut stopped = lock(&self.stopped);
         while !*stopped {
             drop(stopped);
+            // No lock of ours is held while the linker's is taken: who ends the recording waits for ours.
+            if let Some(ranges) = native::ranges_of(&mut libraries, is_openmp) {
+                self.set_openmp(&ranges);
+            }
             self.look();
             native::renew();
             stopped = lock(&self.stopped);
@@ -83,9 +87,6 @@ impl Sampler {
         let tids: HashSet<u32> = tasks.flatten().filter_map(|task| task.file_name().to_str()?.parse().ok()).collect();
         let mut watched = lock(&self.watched);
         let watched = &mut *watched;
-        if let Some(ranges) = native::ranges_of(&mut watched.libraries, is_openmp) {
-            self.set_openmp(&ranges);
-        }
         if watched.stopped {
             return;
         }

@@ -3,7 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test uses its part")]
 #![allow(clippy::unwrap_used, clippy::print_stdout, clippy::iter_over_hash_type, reason = "tests")]
 
-use stackline_recording::{FrameKey, Metric, Reader, Record, Stats};
+use stackline_recording::{Cost, FrameKey, Metric, Processors, Reader, Record, Stats};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -80,6 +80,10 @@ pub struct Stream {
     pub sources: HashMap<String, (bool, String)>,
     /// Calls one by one: thread, node, ns.
     pub events: Vec<(u32, u32, u64)>,
+    pub processors: Option<Processors>,
+    /// Looks at what threads used: when, threads, ns that they ran.
+    pub loads: Vec<(i64, u32, u64)>,
+    pub cost: Option<Cost>,
     pub ended: bool,
     /// What `os._exit` was called with.
     pub exit: Option<i32>,
@@ -109,6 +113,9 @@ impl Stream {
             Record::Stats { thread, node, metric, stats } => drop(self.stats.insert((thread, node, metric), stats)),
             Record::Source(source) => drop(self.sources.insert(source.name, (source.on, source.detail))),
             Record::Event { thread, node, duration_ns, .. } => self.events.push((thread, node, duration_ns)),
+            Record::Processors(processors) => self.processors = Some(processors),
+            Record::Load { at_ns, threads, ran_ns, .. } => self.loads.push((at_ns, threads, ran_ns)),
+            Record::Cost(cost) => self.cost = Some(cost),
             Record::End { .. } => self.ended = true,
             Record::Exit { code } => self.exit = Some(code),
             _ => {}

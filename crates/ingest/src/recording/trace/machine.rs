@@ -6,15 +6,23 @@
 //! ```
 //!
 //! `own` are the processes of the trace itself; the others ran on the same machine. `loads` are when (ns since the base), and
-//! how long all threads of the process had run and waited for a processor by then.
+//! how long all threads of the process had run and waited for a processor by then: of long recordings some of all, since each
+//! rank's trace has those of all processes of its machine.
 
-use super::calls::Calls;
+use super::calls::{Calls, Load};
 use serde_json::{Value, json};
 use stackline_model::RECORDING;
 use stackline_recording::Processors;
 
+/// Looks of an entry, of all its processes together, but for
+const MOST_LOADS: usize = 4096;
+/// those that each process has at least.
+const LEAST_LOADS: usize = 16;
+
 /// A process, as the entry has it.
 pub(super) struct Described {
+    /// Ascending; of ns since the base.
+    loads: Vec<Load>,
     boot: Option<u64>,
     rank: Option<u32>,
     value: Value,
@@ -23,8 +31,8 @@ pub(super) struct Described {
 impl Described {
     /// `offset` is what makes ns since the base of its times.
     pub(super) fn new(calls: &Calls, offset: i64) -> Self {
-        let loads = calls.loads.iter().map(|load| json!([load.at.saturating_add(offset), load.ran_ns, load.waited_ns]));
-        let mut value = json!({ "pid": calls.process.pid, "loads": loads.collect::<Vec<Value>>() });
+        let loads = calls.loads.iter().map(|load| Load { at: load.at.saturating_add(offset), ..*load }).collect();
+        let mut value = json!({ "pid": calls.process.pid });
         if let Some(processors) = &calls.processors {
             value["machine"] = processors.machine.into();
             value["usable_milli"] = usable_milli(processors).into();
@@ -33,8 +41,23 @@ impl Described {
             value["cost"] = json!({ "begin_ns": cost.begin_ns, "end_ns": cost.end_ns, "torch_ns": cost.torch_ns,
                 "measured": cost.measured });
         }
-        Self { boot: calls.boot, rank: calls.process.rank, value }
+        Self { loads, boot: calls.boot, rank: calls.process.rank, value }
     }
+
+    fn entry(&self, own: bool, most_loads: usize) -> Value {
+        let loads = thinned(&self.loads, most_loads).map(|load| json!([load.at, load.ran_ns, load.waited_ns]));
+        let mut value = self.value.clone();
+        value["loads"] = loads.collect();
+        value["own"] = own.into();
+        value
+    }
+}
+
+/// So many of all looks, the first and the last among them: they count from the begin, so that nothing is lost but how it was
+/// distributed between two of them.
+fn thinned(loads: &[Load], most: usize) -> impl Iterator<Item = &Load> {
+    let (count, last) = (loads.len().min(most), loads.len().saturating_sub(1));
+    (0..count).filter_map(move |index| loads.get(index * last / (count - 1).max(1)))
 }
 
 /// What the process may use, in thousandths of a processor; none if that is not known.
@@ -49,11 +72,8 @@ pub(super) fn entry(all: &[Described], rank: Option<u32>) -> Option<(String, Str
         |described: &&Described| described.value.get("machine").is_some() || described.value.get("cost").is_some();
     let machines: Vec<Option<u64>> = all.iter().filter(|one| one.rank == rank).map(|one| one.boot).collect();
     let near = all.iter().filter(|one| one.rank == rank || one.boot.is_some() && machines.contains(&one.boot));
-    let processes = near.filter(is_known).map(|one| {
-        let mut value = one.value.clone();
-        value["own"] = (one.rank == rank).into();
-        value
-    });
-    let processes: Vec<Value> = processes.collect();
+    let near: Vec<&Described> = near.filter(is_known).collect();
+    let most_loads = (MOST_LOADS / near.len().max(1)).max(LEAST_LOADS);
+    let processes: Vec<Value> = near.iter().map(|one| one.entry(one.rank == rank, most_loads)).collect();
     (!processes.is_empty()).then(|| (RECORDING.to_owned(), json!({ "processes": processes }).to_string()))
 }
