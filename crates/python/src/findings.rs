@@ -67,7 +67,7 @@ fn of_all(set: &TraceSet, options: &Options) -> Result<Findings, CriticalPathErr
             Err(error) => failed.push((rank, error)),
         }
     }
-    let Some(mut merged) = merge(all, &options.settings) else {
+    let Some(mut merged) = merge(all, options, &|_| true) else {
         let (_, error) = failed.swap_remove(0);
         return Err(error);
     };
