@@ -233,6 +233,25 @@ describe("keys and the address", () => {
     await served.stop();
   });
 
+  test("a second click on a box zooms to it, wherever it stands", async () => {
+    const served = await serve(trace("nvidia-a100-ddp-nccl.json.gz"));
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame");
+    const canvas = page.locator("canvas");
+    const right = ((await canvas.boundingBox())?.width ?? 0) * 0.68;
+    for (const clicks of [1, 2]) {
+      await canvas.click({ position: { x: right, y: 45 } });
+      await settled(page);
+      expect(page.url()).toContain(clicks === 1 ? "sel=node" : "root=");
+    }
+    expect(await page.locator(".told").innerText()).toMatch(/itself/);
+    await page.mouse.move(400, 600);
+    expect(await page.locator("canvas").count()).toBe(1);
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+
   test("a pattern that is none is refused, and can be corrected", async () => {
     const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
     const { page } = await watched(browser, served.url);

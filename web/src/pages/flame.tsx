@@ -55,7 +55,7 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
   return (
     <>
       <Path tree={tree} root={root} />
-      {state.value.as === "table" ? <TreeTable tree={tree} root={root} /> : <Picture tree={tree} root={root} />}
+      {state.value.as === "table" ? <TreeTable tree={tree} root={root} /> : <Picture key={`${tree.document.metric} ${tree.row[root]} ${tree.parent.length}`} tree={tree} root={root} />}
       <Notes tree={tree} />
     </>
   );
@@ -81,7 +81,7 @@ function Bar({ calls }: { calls: Calls }) {
           ))}
         </select>
       </label>
-      <label>
+      <label hidden={state.value.beside !== undefined}>
         Colour{" "}
         <select value={state.value.colour ?? "layer"} onChange={(event) => change({ colour: event.currentTarget.value })}>
           {COLOURS.map(([value, title]) => (
@@ -106,7 +106,7 @@ function Pattern({ name, title }: { name: string; title: string }) {
   return (
     <label>
       {title}{" "}
-      <input type="search" data-field={name} value={state.value[name] ?? ""} size={14} onChange={(event) => (name === "find" ? change : lookAt)({ [name]: event.currentTarget.value })} />
+      <input type="search" data-field={name} value={state.value[name] ?? ""} size={14} onInput={(event) => name === "find" && change({ find: event.currentTarget.value }, "replace")} onChange={(event) => name !== "find" && lookAt({ [name]: event.currentTarget.value })} />
     </label>
   );
 }
@@ -195,7 +195,8 @@ function Picture({ tree, root }: { tree: Tree; root: number }) {
       change({ colour: names[(names.indexOf(state.value.colour ?? "layer") + 1) % names.length]! });
     }
   };
-  const told = hovered ?? selected;
+  // The pointer may still stand on a box of a tree that is gone.
+  const told = hovered !== undefined && hovered < tree.parent.length ? hovered : selected;
   return (
     <>
       <p class="told" aria-live="polite">{told === undefined ? "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, I turns it round, C colours it by something else." : spoken(tree, told)}</p>
@@ -240,8 +241,8 @@ function Notes({ tree }: { tree: Tree }) {
   return (
     <>
       {tree.before && <p class="quiet">Width: this run. Blue: less time than before; orange: more; the paler, the smaller the change.</p>}
-      <ul class="legend" aria-label="Colours" hidden={tree.before !== undefined}>
-        {[...used].map((layer) => (
+      <ul class="legend" aria-label="Colours">
+        {(tree.before ? [] : [...used]).map((layer) => (
           <li key={layer}>
             <i style={{ background: LAYERS[layer].fill }} /> {LAYERS[layer].title}
           </li>

@@ -37,7 +37,7 @@ function Head({ meta }: { meta: Meta }) {
     <>
       {meta.traces.slice(0, 8).map(({ info }) => (
         <p key={info.rank} class="quiet">
-          {info.name} ({info.format}): {count(info.events)} events, {count(info.gpu_operations)} GPU operations, {count(info.steps)} steps
+          {info.name} ({info.format}): {count(info.events)} events, {count(info.gpu_operations)} GPU operations, {count(info.steps)} {info.steps === 1 ? "step" : "steps"}
           {info.start_ns !== null && info.end_ns !== null && <>, {duration(info.end_ns - info.start_ns)}</>}
           {info.gpus.length > 0 && <>; GPU: {info.gpus.map((gpu) => gpu.name ?? "unnamed").filter((name, at, all) => all.indexOf(name) === at).join(", ")}</>}
         </p>
@@ -64,7 +64,7 @@ function Numbers({ report, meta }: { report: Report; meta: Meta }) {
         {spread && <Step row={spread} />}
         {path && !path.error && (
           <div>
-            <dt>Critical path</dt>
+            <dt>Critical path of the whole trace</dt>
             <dd>{duration(path.path_ns)}</dd>
             <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
           </div>
@@ -92,7 +92,7 @@ function Step({ row }: { row: Row }) {
       <dt>Step</dt>
       <dd>{time("median_us")}</dd>
       <dd class="quiet">
-        {time("min_us")} to {time("max_us")} in {count(Number(row.steps ?? 0))} steps
+        {Number(row.steps ?? 0) > 1 ? `median; ${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps` : "the only one"}
       </dd>
     </div>
   );

@@ -11,7 +11,7 @@ import { change, rank, selection, state, transport } from "../state";
 import { HEAD, panned, place, type Placed, ROW, sorted, type Stretch, ticks, tilesOf, within, zoomed } from "../timeline/view";
 import { drawArrows } from "../timeline/arrows";
 import { drawPath, nextHop } from "../timeline/path";
-import { RangeSummary } from "../timeline/range";
+import { marked, RangeSummary } from "../timeline/range";
 import { EventTable } from "../timeline/table";
 import type { Answer } from "../transport/decode";
 import type { Brief, EventDetail, Lane, Lanes, PathDocument } from "../types";
@@ -156,6 +156,9 @@ function Drawing(props: DrawingProps) {
     context.translate(0, top);
     drawRuler(context, stretch, wide, high, ink);
     if (drag) drawMarked(context, drag, high);
+    const mark = marked();
+    const xAt = (ns: number) => ((ns - stretch.from) / (stretch.to - stretch.from)) * wide;
+    if (mark && !drag) drawMarked(context, { from: xAt(mark.from), to: xAt(mark.to) }, high);
   };
   const timeAt = (x: number) => stretch.from + (x / Math.max(width, 1)) * (stretch.to - stretch.from);
   const key = (event: KeyboardEvent) => {

@@ -19,7 +19,7 @@ export function TableView({ table, columns, most = 12 }: Props) {
         <thead>
           <tr>
             {shown.map(({ name }) => (
-              <th scope="col" key={name}>{heading(name)}</th>
+              <th scope="col" key={name} class={typeof rows[0]?.[name] === "number" ? "number" : undefined}>{heading(name)}</th>
             ))}
           </tr>
         </thead>

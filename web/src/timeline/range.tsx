@@ -4,6 +4,7 @@ import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
 import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
+import type { Stretch } from "./view";
 
 interface Range {
   readonly from: number;
@@ -14,11 +15,17 @@ interface Range {
   readonly left_out: number;
 }
 
-export function RangeSummary() {
+/** The stretch that was marked. */
+export function marked(): Stretch | undefined {
   const [from, to] = (state.value.mark ?? "").split(/(?<=\d)-/).map(Number);
-  const isMarked = from !== undefined && to !== undefined && to > from;
-  const asked = useAnswer<Range>(isMarked ? "range" : undefined, { from, to, rank: rank.value });
-  if (!isMarked) return null;
+  return from !== undefined && to !== undefined && to > from ? { from, to } : undefined;
+}
+
+export function RangeSummary() {
+  const mark = marked();
+  const asked = useAnswer<Range>(mark ? "range" : undefined, { ...mark, rank: rank.value });
+  if (!mark) return null;
+  const { from, to } = mark;
   return (
     <section class="range" aria-labelledby="range-title">
       <h2 id="range-title">Marked: {duration(to - from)}</h2>

@@ -14,14 +14,16 @@ export function embedded(): Transport | undefined {
   if (!text) {
     return undefined;
   }
-  const { answers } = JSON.parse(text) as Embedded;
+  const { answers, left_out } = JSON.parse(text) as Embedded;
   return {
     kind: "report",
     async ask<D>(name: string, args: Arguments = {}) {
       const found = answers[key(name, args)];
       if (found === undefined) {
         throw new Refused(
-          "This report has no answer to that: it holds what is asked first. For everything: stackline view on the run itself, or stackline report --html with a larger --max-size.",
+          left_out > 0
+            ? `This report has no answer to that: ${left_out} answers did not fit into it (stackline report --html with a larger --max-size keeps more). For everything: stackline view on the run itself.`
+            : "This report has no answer to that: it holds what is asked first. For everything: stackline view on the run itself.",
           "pruned",
         );
       }
