@@ -20,7 +20,7 @@ mod subject;
 mod tables;
 mod work;
 
-pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth};
+pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth, lasting};
 pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
 pub(crate) use place::frame as python_frame_parts;
 pub use place::{Place, place_of};

@@ -3,7 +3,7 @@
 use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
-use stackline_analyze::findings::Finding;
+use stackline_analyze::findings::{Finding, lasting};
 use stackline_present::findings::Change;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -69,7 +69,13 @@ impl Baseline {
         for row in table.rows {
             let identity = (
                 row.code,
-                [row.file, row.function, row.module, row.operator, row.edits.filter(|edits| !edits.is_empty())],
+                [
+                    row.file,
+                    row.function,
+                    row.module,
+                    row.operator,
+                    row.edits.filter(|edits| !edits.is_empty()).map(|edits| lasting(&edits)),
+                ],
             );
             let earlier = Earlier { gain_ns: row.gain_ns.unwrap_or(0), title: row.title.unwrap_or_default() };
             by_identity.entry(identity).or_default().push(earlier);
@@ -82,7 +88,7 @@ impl Baseline {
         let mut taken: BTreeMap<&Identity, usize> = BTreeMap::new();
         let listed = findings.iter().map(|finding| {
             let place = &finding.place;
-            let edits = Some(finding.edits.join("; ")).filter(|edits| !edits.is_empty());
+            let edits = Some(lasting(&finding.edits.join("; "))).filter(|edits| !edits.is_empty());
             let [file, function, module, operator] =
                 [&place.file, &place.function, &place.module, &place.operator].map(Clone::clone);
             let parts = [file, function, module, operator, edits];

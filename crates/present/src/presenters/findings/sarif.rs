@@ -3,7 +3,7 @@
 use super::{Change, Shown, gain, on_ranks};
 use crate::presenters::human::capital;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Findings, Reason, Rule, RuleInfo, Unchecked, evidence, rules};
+use stackline_analyze::findings::{Finding, Findings, Reason, Rule, RuleInfo, Unchecked, evidence, lasting, rules};
 use std::sync::Arc;
 
 /// The program that writes a document.
@@ -164,7 +164,7 @@ fn fingerprint(finding: &Finding) -> String {
     let place = &finding.place;
     let parts = [&place.file, &place.function, &place.module, &place.operator];
     let parts: Vec<&str> = parts.into_iter().map(|part| part.as_deref().unwrap_or("")).collect();
-    format!("{}:{}:{}", finding.rule.code, parts.join(":"), finding.edits.join("; "))
+    format!("{}:{}:{}", finding.rule.code, parts.join(":"), lasting(&finding.edits.join("; ")))
 }
 
 /// A path as a reference that may stand in a document (RFC 3986): all but what is allowed in paths is escaped.
