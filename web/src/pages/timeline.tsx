@@ -3,18 +3,18 @@
 import { useMemo, useRef, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
 import { canvas, LAYERS, layerOf } from "../colors";
-import { type Box, drawBoxes } from "../draw/boxes";
+import { drawBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
 import { count, duration } from "../format";
 import { Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
-import { HEAD, panned, place, type Placed, ROW, sorted, type Stretch, ticks, tilesOf, within, zoomed } from "../timeline/view";
-import { drawArrows } from "../timeline/arrows";
+import { HEAD, laneTitle, panned, place, type Placed, ROW, sorted, type Stretch, ticks, tilesOf, within, zoomed } from "../timeline/view";
+import { drawArrows, type EventBox } from "../timeline/arrows";
 import { drawPath, nextHop } from "../timeline/path";
 import { marked, RangeSummary } from "../timeline/range";
 import { EventTable } from "../timeline/table";
 import type { Answer } from "../transport/decode";
-import type { Brief, EventDetail, Lane, Lanes, PathDocument } from "../types";
+import type { Brief, EventDetail, Lanes, PathDocument, TileDocument } from "../types";
 
 const RULER = 22;
 
@@ -26,11 +26,6 @@ export function Timeline() {
       <Shown asked={lanes}>{({ document }) => <View lanes={document} />}</Shown>
     </section>
   );
-}
-
-export interface TileDocument {
-  readonly texts: readonly string[];
-  readonly left_out: number;
 }
 
 /** The stretch that is seen: that of the address, or all. */
@@ -224,8 +219,6 @@ function Drawing(props: DrawingProps) {
   );
 }
 
-type EventBox = Box & { readonly event: number };
-
 function boxesOf(answer: Answer<TileDocument>, lanes: Lanes, placed: readonly Placed[], stretch: Stretch, width: number, critical: Answer<PathDocument> | undefined): EventBox[] {
   const { track, depth, start, end, event, count: counts, name, kind } = answer.columns as Record<string, Uint32Array | Float64Array>;
   const byTrack = new Map(placed.map((here) => [here.lane.track, here]));
@@ -275,12 +268,6 @@ function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, width: n
     context.fillStyle = ink.quiet;
     context.fillText(duration(tick), x + 4, RULER / 2);
   }
-}
-
-export function laneTitle(lane: Lane): string {
-  const thread = lane.name || `${lane.kind} ${lane.stream ?? lane.thread}`;
-  const where = lane.device === null ? lane.process_name || `process ${lane.process}` : `GPU ${lane.device}`;
-  return `${thread} · ${where} · ${count(lane.events)} events`;
 }
 
 function drawHeads(context: CanvasRenderingContext2D, placed: readonly Placed[], ink: InkOf): void {

@@ -3,9 +3,9 @@
 import { useAnswer } from "../answers";
 import { editorLink } from "../editor";
 import { duration } from "../format";
-import { around } from "../pages/issues";
 import { change, rank, selection } from "../state";
 import type { Brief, EventDetail } from "../types";
+import { around } from "../timeline/view";
 import { Shown } from "./notice";
 
 export function Details() {

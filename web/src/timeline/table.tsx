@@ -1,10 +1,10 @@
 /** The timeline as a table: what is seen, the longest first. */
 
-import { laneTitle, type TileDocument } from "../pages/timeline";
 import { count, duration } from "../format";
 import { change, selection } from "../state";
 import type { Answer } from "../transport/decode";
-import type { Lanes } from "../types";
+import type { Lanes, TileDocument } from "../types";
+import { laneTitle } from "./view";
 
 const MOST = 200;
 

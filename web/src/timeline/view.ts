@@ -1,5 +1,6 @@
 /** Arithmetic of the timeline: which stretch is seen, which tiles hold it, where rows stand. Apart from drawing. */
 
+import { count } from "../format";
 import type { Lane } from "../types";
 
 /** A stretch of time in ns. */
@@ -94,4 +95,17 @@ export function ticks({ from, to }: Stretch, most: number): number[] {
   const first = Math.ceil(from / unit);
   const count = Math.min(Math.floor(to / unit) - first, most + 1);
   return Array.from({ length: Math.max(count + 1, 0) }, (_, at) => (first + at) * unit);
+}
+
+/** A lane in words. */
+export function laneTitle(lane: Lane): string {
+  const thread = lane.name || `${lane.kind} ${lane.stream ?? lane.thread}`;
+  const where = lane.device === null ? lane.process_name || `process ${lane.process}` : `GPU ${lane.device}`;
+  return `${thread} · ${where} · ${count(lane.events)} events`;
+}
+
+/** A stretch with an event in its middle third. */
+export function around(start: number, dur: number): { from: string; to: string } {
+  const room = Math.max(dur, 1000);
+  return { from: `${Math.floor(start - room)}`, to: `${Math.ceil(start + dur + room)}` };
 }
