@@ -134,15 +134,13 @@ fn kept(view: &CallView, root: usize, least: f64) -> Vec<usize> {
     // In a comparison, what is gone is seen as well.
     let width = |row: usize| view.nodes[row].inclusive.sum.max(view.nodes[row].before.sum);
     let threshold = (width(root) as f64 * least).max(1.0);
-    let rows: Vec<usize> =
+    let mut rows: Vec<usize> =
         (root..end(view, root)).filter(|&row| row == root || width(row) as f64 >= threshold).collect();
-    if rows.len() <= MOST {
-        return rows;
+    // A caller is no narrower than what it calls: what is kept never lacks its own.
+    if let Some(limit) = super::limit(rows.iter().map(|&row| width(row)), MOST) {
+        rows.retain(|&row| row == root || width(row) > limit);
     }
-    let mut widths: Vec<u64> = rows.iter().map(|&row| width(row)).collect();
-    let (_, &mut limit, _) = widths.select_nth_unstable_by(MOST - 1, |a, b| b.cmp(a));
-    // Equal ones at the limit are left out together: what is kept then never lacks its caller.
-    rows.into_iter().filter(|&row| row == root || width(row) > limit).collect()
+    rows
 }
 
 /// The row behind the last one below a node.

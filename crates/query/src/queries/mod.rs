@@ -73,6 +73,12 @@ pub(crate) fn printed(document: &Document<'_>) -> Result<Answer, QueryError> {
     Ok(Answer { json: String::from_utf8(json).map_err(QueryError::unavailable)?, columns: Vec::new() })
 }
 
+/// What a size must be above to be among the `most` largest; `None` if all are. Equal ones at the limit are left out together.
+pub(crate) fn limit<T: Ord + Copy>(sizes: impl Iterator<Item = T>, most: usize) -> Option<T> {
+    let mut sizes: Vec<T> = sizes.collect();
+    (sizes.len() > most).then(|| *sizes.select_nth_unstable_by(most - 1, |a, b| b.cmp(a)).1)
+}
+
 /// What texts a column of indices means: each once.
 #[derive(Debug, Default)]
 pub(crate) struct Texts<'a> {

@@ -2,7 +2,7 @@
 
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use serde_json::json;
-use stackline_analyze::critical_path::exact::Category;
+use stackline_analyze::critical_path::exact::{Category, Hop};
 use stackline_model::EventId;
 
 /// Most hops in an answer: a path of more is drawn from its longest.
@@ -15,10 +15,9 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let since = |ns: i64| ns.saturating_sub(origin) as f64;
     let mut hops: Vec<_> = path.hops.iter().collect();
     let all = hops.len();
-    if all > MOST {
-        let mut lengths: Vec<i64> = hops.iter().map(|hop| hop.end.saturating_sub(hop.start)).collect();
-        let (_, &mut limit, _) = lengths.select_nth_unstable_by(MOST - 1, |a, b| b.cmp(a));
-        hops.retain(|hop| hop.end.saturating_sub(hop.start) > limit);
+    let length = |hop: &Hop| hop.end.saturating_sub(hop.start);
+    if let Some(limit) = super::limit(hops.iter().map(length), MOST) {
+        hops.retain(|hop| length(hop) > limit);
     }
     let place = |category: Category| Category::ALL.iter().position(|&known| known == category).unwrap_or(0) as u8;
     let by: Vec<_> = path.by_category().iter().map(|(category, ns)| json!([category.name(), ns])).collect();
