@@ -105,6 +105,11 @@ codes! {
     LIBRARY_UNREADABLE "library_unreadable" Skipped "a library cannot be read: its functions have no names";
     WITHOUT_RANK "without_rank" Note
         "a process without a rank, among some with ranks, called no operator; traces of the ranks leave its samples out";
+    LOST_FREE "lost_free" Repaired
+        "memory was allocated where an object was that nobody had freed; it ends there";
+    UNKNOWN_FREE "unknown_free" Note "memory was freed that nobody had allocated since the recording began";
+    FREED_IN_USE "freed_in_use" Skipped
+        "memory was freed before the operator ended that was called with it; that access is left out";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
 }
 

@@ -1,11 +1,11 @@
-//! Single calls, for recordings in `trace` mode: from the threads to the writer of the stream, without a lock.
+//! Single calls, and what happens to tensors' memory, for recordings in `trace` mode: from the threads to the writer of the stream, without a lock.
 
 use crate::tree::NodeId;
-use stackline_recording::Metric;
+use stackline_recording::{Metric, TouchKind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Calls that wait for the writer at most, per thread. It is woken when half of them do.
+/// Calls (or touches) that wait for the writer at most, per thread. It is woken when half of them do.
 const WAITING: usize = 1 << 17;
 /// Room that a thread has for them until it needs more: most threads are short.
 const FIRST: usize = 1 << 11;
@@ -58,58 +58,76 @@ pub(crate) struct TimedSample {
     pub(crate) value: u64,
 }
 
+/// What happened to memory of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Touch {
+    /// When, in ticks; of an input, when the operator began.
+    pub(crate) at: u64,
+    pub(crate) address: usize,
+    /// See [`stackline_recording::Record::Touch`].
+    pub(crate) bytes: u64,
+    pub(crate) node: NodeId,
+    pub(crate) kind: TouchKind,
+}
+
 /// The thread's end.
 #[derive(Debug)]
-pub(crate) struct Outbox {
-    calls: rtrb::Producer<Call>,
+pub(crate) struct Outbox<T> {
+    waiting: rtrb::Producer<T>,
     /// Room of the ring.
     room: usize,
-    inbox: Inbox,
+    inbox: Inbox<T>,
 }
 
 /// The writer's end.
-#[derive(Clone, Debug)]
-pub(crate) struct Inbox {
+#[derive(Debug)]
+pub(crate) struct Inbox<T> {
     /// The thread's rings, the one that it posts to last. Locked by the thread only when it takes a larger one.
-    rings: Arc<Mutex<Vec<rtrb::Consumer<Call>>>>,
+    rings: Arc<Mutex<Vec<rtrb::Consumer<T>>>>,
     lost: Arc<AtomicU64>,
 }
 
-/// Both ends for one thread.
-pub(crate) fn mailbox() -> (Outbox, Inbox) {
-    let (calls, consumer) = rtrb::RingBuffer::new(FIRST);
-    let inbox = Inbox { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
-    (Outbox { calls, room: FIRST, inbox: inbox.clone() }, inbox)
+impl<T> Clone for Inbox<T> {
+    fn clone(&self) -> Self {
+        Self { rings: Arc::clone(&self.rings), lost: Arc::clone(&self.lost) }
+    }
 }
 
-impl Outbox {
-    /// Posts a call; `true` if the writer should come. What finds no room is counted.
+/// Both ends for one thread.
+pub(crate) fn mailbox<T>() -> (Outbox<T>, Inbox<T>) {
+    let (waiting, consumer) = rtrb::RingBuffer::new(FIRST);
+    let inbox = Inbox { rings: Arc::new(Mutex::new(vec![consumer])), lost: Arc::default() };
+    (Outbox { waiting, room: FIRST, inbox: inbox.clone() }, inbox)
+}
+
+impl<T> Outbox<T> {
+    /// Posts one; `true` if the writer should come. What finds no room is counted.
     #[inline]
-    pub(crate) fn post(&mut self, call: Call) -> bool {
-        if self.calls.push(call).is_err() {
-            return self.post_elsewhere(call);
+    pub(crate) fn post(&mut self, one: T) -> bool {
+        if let Err(rtrb::PushError::Full(one)) = self.waiting.push(one) {
+            return self.post_elsewhere(one);
         }
-        self.calls.slots() == self.room / 2
+        self.waiting.slots() == self.room / 2
     }
 
     /// Posts to a larger ring, if there is none yet.
     #[cold]
-    fn post_elsewhere(&mut self, call: Call) -> bool {
+    fn post_elsewhere(&mut self, one: T) -> bool {
         if self.room == WAITING {
             self.inbox.lost.fetch_add(1, Ordering::Relaxed);
             return false;
         }
-        let (calls, consumer) = rtrb::RingBuffer::new(WAITING);
+        let (waiting, consumer) = rtrb::RingBuffer::new(WAITING);
         self.inbox.rings.lock().unwrap_or_else(PoisonError::into_inner).push(consumer);
-        (self.calls, self.room) = (calls, WAITING);
-        self.post(call);
+        (self.waiting, self.room) = (waiting, WAITING);
+        self.post(one);
         true
     }
 }
 
-impl Inbox {
+impl<T> Inbox<T> {
     /// Takes all that was posted.
-    pub(crate) fn take(&self) -> Vec<Call> {
+    pub(crate) fn take(&self) -> Vec<T> {
         let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
         let mut taken = Vec::new();
         for ring in rings.iter_mut() {
@@ -122,7 +140,7 @@ impl Inbox {
         taken
     }
 
-    /// How many calls found no room.
+    /// How many found no room.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

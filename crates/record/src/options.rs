@@ -1,5 +1,6 @@
 //! What the launcher asked for, in environment variables: they reach every child process.
 
+use crate::process::Kept;
 use crate::samples::Rates;
 use crate::window::Wanted;
 use std::path::PathBuf;
@@ -52,6 +53,11 @@ impl Options {
     /// What the environment says; `None` if no recording is wanted.
     pub(crate) fn from_environment() -> Option<Self> {
         Self::from(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    /// What is kept besides times by call path.
+    pub(crate) fn kept(&self) -> Kept {
+        Kept { trace: self.trace, memory: self.memory, shapes: self.shapes }
     }
 
     pub(crate) fn from(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {

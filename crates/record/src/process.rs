@@ -1,6 +1,6 @@
 //! What all threads of a process share.
 
-use crate::events::{Inbox, TimedSample, mailbox};
+use crate::events::{Call, Inbox, TimedSample, Touch, mailbox};
 use crate::frames::Frames;
 use crate::memory::Live;
 use crate::modules::Modules;
@@ -29,12 +29,14 @@ pub(crate) struct Registered {
     pub(crate) tree: Arc<Shared>,
     pub(crate) overflows: Arc<AtomicU32>,
     /// Where its calls arrive, in `trace` mode.
-    pub(crate) inbox: Option<Inbox>,
+    pub(crate) inbox: Option<Inbox<Call>>,
+    /// Where arrives what happens to tensors' memory, in `trace` mode with memory.
+    pub(crate) touches: Option<Inbox<Touch>>,
 }
 
 impl Registered {
-    fn new(thread: Thread, owner: &Owner, inbox: Option<Inbox>) -> Self {
-        Self { thread, tree: Arc::clone(&owner.shared), overflows: Arc::clone(&owner.overflows), inbox }
+    fn new(thread: Thread, owner: &Owner, inbox: Option<Inbox<Call>>, touches: Option<Inbox<Touch>>) -> Self {
+        Self { thread, tree: Arc::clone(&owner.shared), overflows: Arc::clone(&owner.overflows), inbox, touches }
     }
 }
 
@@ -59,7 +61,19 @@ struct Ended {
     trees: Vec<u32>,
     /// What those that are gone had lost.
     lost_calls: u64,
+    lost_touches: u64,
     overflows: u64,
+}
+
+/// What a process keeps besides times by call path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    /// Single calls.
+    pub(crate) trace: bool,
+    /// Allocations.
+    pub(crate) memory: bool,
+    /// Shapes of operators' inputs, which tell operators apart.
+    pub(crate) shapes: bool,
 }
 
 /// The recorder's state of one process. A forked child makes its own.
@@ -80,6 +94,8 @@ pub(crate) struct Process {
     limit: u32,
     /// Whether single calls are recorded, too.
     trace: bool,
+    /// Whether allocations are recorded.
+    memory: bool,
     /// Whether operators are told apart by the shapes of their inputs.
     shapes: bool,
     /// Single samples that wait for the writer, in `trace` mode.
@@ -92,9 +108,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Process {
-    /// A process without threads, whose trees may grow to `limit` nodes each; `trace` keeps single calls, too, and `shapes` tells
-    /// operators apart by the shapes of their inputs.
-    pub(crate) fn new(limit: u32, trace: bool, shapes: bool) -> Self {
+    /// A process without threads, whose trees may grow to `limit` nodes each.
+    pub(crate) fn new(limit: u32, kept: Kept) -> Self {
+        let Kept { trace, memory, shapes } = kept;
         let mut frames = Frames::default();
         let overflow = frames.frame(FrameKey::Overflow);
         Self {
@@ -108,6 +124,7 @@ impl Process {
             overflow,
             limit,
             trace,
+            memory,
             shapes,
             samples: Mutex::default(),
         }
@@ -154,9 +171,11 @@ impl Process {
         }
         drop(free);
         let id = trees.next;
-        let (outbox, inbox) = if self.trace { Some(mailbox()).unzip() } else { (None, None) };
-        let state = Box::new(State::new(self.address(), Owner::new(id, self.limit), outbox, self.shapes));
-        trees.add(Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree, inbox));
+        let (outbox, inbox) = self.trace.then(mailbox).unzip();
+        let (touch, touched) = self.touches().then(mailbox).unzip();
+        let owner = Owner::new(id, self.limit);
+        let state = Box::new(State::new(self.address(), owner, (outbox, touch), self.shapes));
+        trees.add(Registered::new(Thread { id, tid, torch_id: 0, name }, &state.tree, inbox, touched));
         state.published.enter(tid);
         state
     }
@@ -166,7 +185,7 @@ impl Process {
         let mut trees = lock(&self.trees);
         let owner = Owner::new(trees.next, self.limit);
         let thread = Thread { id: owner.shared.id, tid, torch_id: 0, name };
-        trees.add(Registered::new(thread, &owner, None));
+        trees.add(Registered::new(thread, &owner, None, None));
         owner
     }
 
@@ -218,6 +237,7 @@ impl Process {
             let Some(registered) = trees.by_id.remove(&tree) else { continue };
             ended.overflows += u64::from(registered.overflows.load(Ordering::Relaxed));
             ended.lost_calls += registered.inbox.map_or(0, |inbox| inbox.lost());
+            ended.lost_touches += registered.touches.map_or(0, |inbox| inbox.lost());
         }
     }
 
@@ -239,6 +259,11 @@ impl Process {
         self.trace
     }
 
+    /// Whether what happens to tensors' memory is recorded one by one.
+    pub(crate) fn touches(&self) -> bool {
+        self.trace && self.memory
+    }
+
     /// Keeps a single sample for the writer, in `trace` mode.
     pub(crate) fn post(&self, sample: TimedSample) {
         if self.trace {
@@ -256,6 +281,13 @@ impl Process {
         let alive: u64 =
             lock(&self.trees).by_id.values().filter_map(|known| known.inbox.as_ref()).map(Inbox::lost).sum();
         alive + lock(&self.ended).lost_calls
+    }
+
+    /// How much of what happened to tensors' memory found no room on its way to the writer.
+    pub(crate) fn lost_touches(&self) -> u64 {
+        let alive: u64 =
+            lock(&self.trees).by_id.values().filter_map(|known| known.touches.as_ref()).map(Inbox::lost).sum();
+        alive + lock(&self.ended).lost_touches
     }
 
     /// How often something found no place in a tree.
@@ -282,11 +314,11 @@ fn current_name() -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::Process;
+    use super::{Kept, Process};
 
     #[test]
     fn threads_that_ended_and_were_written_leave_nothing() {
-        let process = Process::new(100, true, false);
+        let process = Process::new(100, Kept { trace: true, ..Kept::default() });
         for id in 0..3 {
             let state = process.enter_thread();
             assert_eq!(state.tree.shared.id, id, "numbers are never used again");

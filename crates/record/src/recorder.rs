@@ -1,12 +1,12 @@
 //! The observer: puts every operator into the tree of its thread.
 
-use crate::events::{Call, Sequence};
+use crate::events::{Call, Sequence, Touch};
 use crate::session::Session;
 use crate::state::State;
 use crate::tree::NodeId;
 use crate::window::Window;
-use dlmonitor::{Compilation, Observer, OpenOperator, Operator, Scope, Thread, clock};
-use stackline_recording::Metric;
+use dlmonitor::{Compilation, Input, Observer, OpenOperator, Operator, Scope, Tensor, Thread, clock};
+use stackline_recording::{Metric, TouchKind};
 use std::ptr::NonNull;
 
 /// Nodes that the tree of a thread may have, unless options say otherwise.
@@ -79,14 +79,53 @@ fn sequence(operator: &Operator, scope: Scope) -> Sequence {
     }
 }
 
-/// Adds a value where the thread is now.
-fn add_here(session: &'static Session, thread: &mut Thread, metric: Metric, value: u64) {
+/// Memory was allocated or freed where the thread is now.
+fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
     left_over(session, thread);
     let open = std::mem::take(&mut thread.open);
     let state = state(session, thread);
     let node = state.here(&session.process, &open);
-    state.add(node, metric, value);
+    let metric = if kind == TouchKind::Freed { Metric::Freed } else { Metric::Allocated };
+    state.add(node, metric, bytes);
+    if let Some(touches) = &mut state.touches
+        && touches.post(Touch { at: clock::ticks(), address, bytes, node, kind })
+    {
+        session.wake_writer();
+    }
     thread.open = open;
+}
+
+/// Lists of tensors are looked at up to this length, all of a call's together.
+const MOST_INPUTS: usize = 4096;
+
+/// Posts the tensors that an operator begins with, in the order of its arguments.
+#[cold]
+fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thread) {
+    let Some((inputs, opened)) = operator.inputs().zip(thread.open.last()) else { return };
+    let (node, at) = (NodeId(opened.client[NODE] as u32), opened.client[START]);
+    if at == 0 {
+        return;
+    }
+    let Some(touches) = &mut state(session, thread).touches else { return };
+    let mut wake = false;
+    let mut left = MOST_INPUTS;
+    let mut post = |argument: usize, tensor: &Tensor<'_>| {
+        if let (Some(address), true) = (tensor.storage(), left > 0) {
+            left -= 1;
+            let kind = TouchKind::Input(u8::try_from(argument).unwrap_or(u8::MAX));
+            wake |= touches.post(Touch { at, address, bytes: tensor.bytes().unwrap_or(0), node, kind });
+        }
+    };
+    for (argument, input) in inputs.enumerate() {
+        match input {
+            Input::Tensor(tensor) => post(argument, &tensor),
+            Input::Tensors(tensors) => tensors.take(MOST_INPUTS).flatten().for_each(|tensor| post(argument, &tensor)),
+            _ => {}
+        }
+    }
+    if wake {
+        session.wake_writer();
+    }
 }
 
 /// Puts what begins now into the tree, if the window is open: `place` finds its node and its number of autograd. `step`
@@ -163,6 +202,9 @@ impl Observer for Recorder {
             let node = state.begin(&session.process, operator, scope, outer, opened);
             (node, if state.outbox.is_some() { sequence(operator, scope).0 } else { 0 })
         });
+        if session.process.touches() && scope == Scope::Function {
+            post_inputs(session, operator, thread);
+        }
     }
 
     #[inline]
@@ -188,13 +230,13 @@ impl Observer for Recorder {
     fn allocated(&self, address: usize, bytes: u64, thread: &mut Thread) {
         let Some(session) = Session::current() else { return };
         session.process.live.put(address, bytes);
-        add_here(session, thread, Metric::Allocated, bytes);
+        add_here(session, thread, TouchKind::Allocated, address, bytes);
     }
 
     fn freed(&self, address: usize, thread: &mut Thread) {
         let Some(session) = Session::current() else { return };
         if let Some(bytes) = session.process.live.take(address) {
-            add_here(session, thread, Metric::Freed, bytes);
+            add_here(session, thread, TouchKind::Freed, address, bytes);
         }
     }
 

@@ -62,7 +62,7 @@ pub(crate) struct Session {
 impl Session {
     fn new(options: Options, role: Role, sources: Vec<Source>) -> &'static Self {
         Box::leak(Box::new(Self {
-            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.trace, options.shapes),
+            process: Process::new(options.max_nodes.unwrap_or(DEFAULT_LIMIT), options.kept()),
             window: Window::new(options.window.clone(), options.trace),
             start_ns: clock::monotonic_ns(),
             options,
@@ -189,10 +189,12 @@ impl Session {
             return;
         }
         dlmonitor::native::renew();
-        if self.options.shapes {
+        let touches = self.process.touches();
+        if self.options.shapes || touches {
             let shapes = dlmonitor::start_shapes();
             if let Err(reason) = &shapes.state {
-                say(&format!("shapes are not recorded: {reason}"));
+                let what = if touches { "what operators do with memory is" } else { "shapes are" };
+                say(&format!("{what} not recorded: {reason}"));
             }
             self.note(shapes);
         }

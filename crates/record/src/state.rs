@@ -1,6 +1,6 @@
 //! What one thread needs to put an operator into its tree.
 
-use crate::events::Outbox;
+use crate::events::{Call, Outbox, Touch};
 use crate::frames::Frames;
 use crate::names::Names;
 use crate::natives::Natives;
@@ -25,7 +25,9 @@ pub(crate) struct State {
     /// Where the values of metrics other than times go.
     slots: FxHashMap<(u32, Metric), u32>,
     /// Where single calls go, in `trace` mode.
-    pub(crate) outbox: Option<Outbox>,
+    pub(crate) outbox: Option<Outbox<Call>>,
+    /// Where goes what happens to tensors' memory, in `trace` mode with memory.
+    pub(crate) touches: Option<Outbox<Touch>>,
     /// Trees of forward threads, by torch's id of the thread.
     forward: FxHashMap<u64, Arc<Shared>>,
     /// Nodes of other trees that were copied into this one.
@@ -41,7 +43,12 @@ pub(crate) struct State {
 }
 
 impl State {
-    pub(crate) fn new(process: usize, tree: Owner, outbox: Option<Outbox>, shapes: bool) -> Self {
+    pub(crate) fn new(
+        process: usize,
+        tree: Owner,
+        (outbox, touches): (Option<Outbox<Call>>, Option<Outbox<Touch>>),
+        shapes: bool,
+    ) -> Self {
         Self {
             natives: (dlmonitor::native::generation() > 0).then(Natives::new),
             process,
@@ -51,6 +58,7 @@ impl State {
             paths: Paths::new(),
             slots: FxHashMap::default(),
             outbox,
+            touches,
             forward: FxHashMap::default(),
             copied: FxHashMap::default(),
             torch_id: 0,

@@ -1,6 +1,6 @@
 //! From the trees to the file, again and again: what is new and what changed since the last time.
 
-use crate::events::{Call, Inbox, TimedSample};
+use crate::events::{Call, Inbox, TimedSample, Touch};
 use crate::process::{Process, Registered};
 use crate::window::{Change, Window};
 use dlmonitor::clock;
@@ -23,6 +23,8 @@ struct Written {
     /// When the last call ended, and when the last sample was taken, `CLOCK_MONOTONIC`.
     last_end: i64,
     last_sample: i64,
+    /// When memory was touched last, and where.
+    last_touch: (i64, usize),
     /// Autograd's last number.
     last_number: i64,
     /// Count of each slot when it was written last; a slot that changed has another.
@@ -52,6 +54,7 @@ pub(crate) struct Stream {
     calls_left: u64,
     /// Calls that were not written for the limit.
     calls_cut: u64,
+    touches_cut: u64,
     bytes: u64,
     /// Size right after the file was written anew.
     whole: u64,
@@ -83,6 +86,7 @@ impl Stream {
             lost: BTreeMap::new(),
             calls_left,
             calls_cut: 0,
+            touches_cut: 0,
             bytes: 0,
             whole: 0,
         };
@@ -172,6 +176,8 @@ impl Stream {
         let trees = process.trees();
         let calls: Vec<Vec<Call>> =
             trees.iter().map(|registered| registered.inbox.as_ref().map(Inbox::take).unwrap_or_default()).collect();
+        let touches: Vec<Vec<Touch>> =
+            trees.iter().map(|registered| registered.touches.as_ref().map(Inbox::take).unwrap_or_default()).collect();
         let nodes: Vec<usize> = trees.iter().map(|registered| registered.tree.nodes.count()).collect();
         let records: Vec<Record> = process.frames().records(self.records).to_vec();
         self.records += records.len();
@@ -194,10 +200,15 @@ impl Stream {
         for (registered, calls) in trees.iter().zip(calls) {
             self.append_calls(registered, &calls)?;
         }
+        for (registered, touches) in trees.iter().zip(touches) {
+            self.append_touches(registered, &touches)?;
+        }
         self.append_samples(&samples)?;
         self.note_lost("tree_full", process.overflows())?;
         self.note_lost("calls_too_fast", process.lost_calls())?;
         self.note_lost("calls_over_limit", self.calls_cut)?;
+        self.note_lost("touches_too_fast", process.lost_touches())?;
+        self.note_lost("touches_over_limit", self.touches_cut)?;
         self.send()
     }
 
@@ -255,6 +266,27 @@ impl Stream {
             }
             self.push_single(&Record::Event { thread, node: call.node.0, start_delta_ns, duration_ns })?;
             self.written(thread).last_end = start + duration_ns.cast_signed();
+        }
+        Ok(())
+    }
+
+    fn append_touches(&mut self, registered: &Registered, touches: &[Touch]) -> io::Result<()> {
+        let thread = registered.thread.id;
+        for (at, touch) in touches.iter().enumerate() {
+            if self.calls_left == 0 {
+                self.touches_cut += (touches.len() - at) as u64;
+                return Ok(());
+            }
+            let now = clock::monotonic_at(touch.at);
+            let (before, address) = std::mem::replace(&mut self.written(thread).last_touch, (now, touch.address));
+            self.push_single(&Record::Touch {
+                thread,
+                node: touch.node.0,
+                delta_ns: now - before,
+                kind: touch.kind,
+                address_delta: touch.address.wrapping_sub(address).cast_signed() as i64,
+                bytes: touch.bytes,
+            })?;
         }
         Ok(())
     }

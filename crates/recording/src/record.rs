@@ -155,6 +155,34 @@ pub enum Record {
     },
     /// What the recording of operators costs; a later one replaces it.
     Cost(Cost),
+    /// What happened to memory of a tensor, in `trace` mode with memory only.
+    Touch {
+        /// The thread that it happened on.
+        thread: u32,
+        /// Its calling context; of what was handed to an operator, the operator's.
+        node: u32,
+        /// ns since the previous touch of the thread; for the first one, since the zero of `CLOCK_MONOTONIC`. What was handed to
+        /// an operator was so when the operator began.
+        delta_ns: i64,
+        /// What happened.
+        kind: TouchKind,
+        /// First byte of the memory, less that of the previous touch of the thread (0 before the first; it wraps around).
+        address_delta: i64,
+        /// Bytes that were allocated or freed, or that the elements of the tensor take (0 if not known).
+        bytes: u64,
+    },
+}
+
+/// What happened to memory of a tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TouchKind {
+    /// It was allocated.
+    Allocated,
+    /// It was freed.
+    Freed,
+    /// An operator was called with the tensor as this argument, or in the list that is this argument; arguments beyond the
+    /// 255th count as that.
+    Input(u8),
 }
 
 /// What a process may use of the machine's processors.

@@ -23,6 +23,8 @@ pub(super) struct Layout {
     pub(super) dtype: usize,
     /// In `c10::TensorImpl`: the byte with [`NOT_PLAIN`].
     pub(super) flags: usize,
+    /// In `c10::TensorImpl`: address of the `c10::StorageImpl`; and in that: the address of the memory.
+    pub(super) storage: Option<(usize, usize)>,
     /// Address of the tensor that is not defined.
     pub(super) undefined: usize,
     /// `c10::IValue::isTensorList() const`.
@@ -77,7 +79,11 @@ impl Layout {
     /// One line about what was found.
     pub(super) fn describe(&self) -> String {
         let Self { inputs, sizes, dtype, list, .. } = self;
-        format!("inputs at {inputs}, lists with tag {list}, sizes at {sizes}, types at {dtype}")
+        let storage = match self.storage {
+            Some((storage, data)) => format!("storages at {storage}, their memory at {data}"),
+            None => "storages not found".to_owned(),
+        };
+        format!("inputs at {inputs}, lists with tag {list}, sizes at {sizes}, types at {dtype}, {storage}")
     }
 }
 
@@ -252,6 +258,31 @@ impl<'a> Tensor<'a> {
     }
 }
 
+impl Tensor<'_> {
+    /// First byte of the memory that it lies in, which views of one another share; `None` if it has none (meta, sparse
+    /// and empty tensors), or if it is not known where this version keeps it.
+    #[must_use]
+    #[inline]
+    pub fn storage(&self) -> Option<usize> {
+        let (storage, data) = self.layout.storage?;
+        // SAFETY: as in `dtype`: one word of the tensor, and, as it keeps its storage alive, one of that.
+        unsafe {
+            let storage = self.tensor.add(storage).cast::<*const u8>().read_unaligned();
+            if storage.is_null() {
+                return None;
+            }
+            Some(storage.add(data).cast::<usize>().read_unaligned()).filter(|&address| address != 0)
+        }
+    }
+
+    /// Bytes that its elements take; `None` if its sizes or its type are not known.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        let each = self.dtype().bytes()?;
+        self.dims()?.iter().try_fold(each, |bytes, &size| bytes.checked_mul(u64::try_from(size).ok()?))
+    }
+}
+
 /// Names by number.
 const DTYPES: [Option<&CStr>; 46] = {
     let mut names = [None; 46];
@@ -302,6 +333,19 @@ impl DType {
     #[must_use]
     pub fn name(self) -> Option<&'static str> {
         DTYPES.get(usize::from(self.0)).copied().flatten().and_then(|name| name.to_str().ok())
+    }
+
+    /// Bytes of an element; `None` for types that this version does not know, and those smaller than a byte.
+    #[must_use]
+    pub fn bytes(self) -> Option<u64> {
+        let name = self.name()?;
+        if name == "bool" {
+            return Some(1);
+        }
+        // Several elements share a byte where a name says how many: `qu4x2`.
+        let bits = name.trim_start_matches(|letter: char| !letter.is_ascii_digit());
+        let digits = bits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(bits.len());
+        bits[..digits].parse::<u64>().ok().filter(|_| !name.contains('x')).map(|bits| bits / 8)
     }
 
     /// The same for C, empty if there is none.

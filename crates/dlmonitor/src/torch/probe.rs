@@ -20,6 +20,7 @@ type Handle = *mut *const u8;
 
 type Empty = unsafe extern "C" fn(i64, *const i64, *const i64, i32, i32, i32, *mut Handle) -> Failed;
 type Reshape = unsafe extern "C" fn(Handle, *const i64, i64, *mut Handle) -> Failed;
+type Data = unsafe extern "C" fn(Handle, *mut usize) -> Failed;
 type IsTensorList = unsafe extern "C" fn(*const Value) -> bool;
 
 /// The functions that are needed.
@@ -32,6 +33,7 @@ pub(super) struct Shim {
     remove: unsafe extern "C" fn(u64),
     count: unsafe extern "C" fn(*const u8) -> usize,
     is_tensor_list: IsTensorList,
+    data: Option<Data>,
     undefined: usize,
 }
 
@@ -61,6 +63,9 @@ const KNOWN: [(&[i64], u8); 7] = [
 /// Bytes that are looked at, of a `RecordFunction` and of a `TensorImpl`.
 const RECORD_FUNCTION: usize = 384;
 const TENSOR_IMPL: usize = 256;
+/// Where in a `TensorImpl` its storage may be, and in that its memory.
+const STORAGE_AT: usize = 64;
+const STORAGE_IMPL: usize = 64;
 
 /// It takes some milliseconds, unless it hangs.
 pub(super) const PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
@@ -97,6 +102,7 @@ impl Shim {
         let remove = symbol(c"_ZN2at14removeCallbackEm")?;
         let count = symbol(c"_ZNK2at14RecordFunction10num_inputsEv")?;
         let is_tensor_list = symbol(c"_ZNK3c106IValue12isTensorListEv")?;
+        let data = symbol(c"aoti_torch_get_data_ptr").ok();
         // SAFETY: the signatures of torch's `shim.h` and `c_shim_cpu.h` (C interfaces) and of the C++ functions that the
         // names spell out, with `this` as first argument; a 40-byte struct goes by value on the stack.
         unsafe {
@@ -108,6 +114,7 @@ impl Shim {
                 remove: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(u64)>(remove),
                 count: std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*const u8) -> usize>(count),
                 is_tensor_list: std::mem::transmute::<*mut c_void, IsTensorList>(is_tensor_list),
+                data: data.map(|data| std::mem::transmute::<*mut c_void, Data>(data)),
                 undefined: c10 as usize,
             })
         }
@@ -159,6 +166,7 @@ fn find(shim: &Shim) -> Result<Layout, String> {
         sizes: tensor.sizes,
         dtype: tensor.dtype,
         flags: tensor.flags,
+        storage: storage(shim, &memory),
         undefined: shim.undefined,
         is_tensor_list: shim.is_tensor_list,
     })
@@ -185,6 +193,14 @@ impl<'a> Owned<'a> {
         // SAFETY: a tensor, sizes and their number, and where to put the result.
         let failed = unsafe { (self.1.reshape)(self.0, sizes.as_ptr(), sizes.len() as i64, &raw mut view) };
         (failed == 0 && !view.is_null()).then(|| Self(view, self.1))
+    }
+
+    /// Address of its first element, which is that of its memory.
+    fn data(&self) -> Option<usize> {
+        let (data, mut address) = (self.1.data?, 0);
+        // SAFETY: a tensor, and where to put the address.
+        let failed = unsafe { data(self.0, &raw mut address) };
+        (failed == 0 && address != 0).then_some(address)
     }
 
     /// Address of the `TensorImpl`.
@@ -260,6 +276,27 @@ impl Fields {
         }
         Ok(Self { sizes, dtype, flags })
     }
+}
+
+/// Where a tensor has its storage, and that its memory; `None` unless exactly one pair of places fits.
+fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
+    let mut tensors = Vec::new();
+    for (sizes, dtype) in KNOWN {
+        let tensor = Owned::new(shim, sizes, dtype).ok()?;
+        let data = tensor.data()?;
+        tensors.push((tensor, data));
+    }
+    let leads_to_memory = |&(storage, data): &(usize, usize)| {
+        tensors.iter().all(|(tensor, expected)| {
+            let storage = memory.word(tensor.address() + storage).filter(|&address| address != 0);
+            storage.and_then(|storage| memory.word(storage.wrapping_add(data))) == Some(*expected)
+        })
+    };
+    let places = (8..STORAGE_AT).step_by(8).flat_map(|storage| (8..STORAGE_IMPL).step_by(8).map(move |data| (storage, data)));
+    let mut found = places.filter(leads_to_memory);
+    // The deleter of the memory knows its address, too, and stands behind it.
+    let first = found.next()?;
+    found.all(|(storage, data)| storage == first.0 && data > first.1).then_some(first)
 }
 
 /// Whether a tensor has these sizes there.

@@ -4,7 +4,7 @@ use crate::problems;
 use crate::recording::stream::note_exit;
 use crate::recording::{note_damage, open_stream};
 use stackline_model::ReadReport;
-use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, Thread};
+use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, Thread, TouchKind};
 
 /// What a stream of a recording in `trace` mode says.
 #[derive(Debug, Default)]
@@ -25,6 +25,10 @@ pub(super) struct Calls {
     pub(super) cost: Option<Cost>,
     /// When recording began and paused; empty if it always went on.
     pub(super) windows: Vec<Change>,
+    /// What the recorder left out, and how often.
+    pub(super) lost: Vec<(String, u64)>,
+    /// Whether the process ended in order.
+    pub(super) ended: bool,
 }
 
 /// What threads of a process had used of processors by then ([`Record::Load`]).
@@ -53,6 +57,8 @@ pub(super) struct ThreadCalls {
     pub(super) nodes: Vec<(u32, u32)>,
     pub(super) calls: Vec<Call>,
     pub(super) samples: Vec<Sample>,
+    pub(super) touches: Vec<Touch>,
+    last_touch: (i64, u64),
     last_end: i64,
     last_sample: i64,
     last_number: i64,
@@ -84,6 +90,16 @@ pub(super) struct Sample {
     pub(super) value: u64,
 }
 
+/// What happened to memory of a tensor ([`Record::Touch`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Touch {
+    pub(super) at: i64,
+    pub(super) node: u32,
+    pub(super) kind: TouchKind,
+    pub(super) address: u64,
+    pub(super) bytes: u64,
+}
+
 /// Times beyond this (of 1970, those after 2043) are damage: sums of those below cannot overflow.
 const MAX_NS: i64 = 1 << 61;
 /// Numbers of steps beyond this, too.
@@ -93,8 +109,7 @@ impl Calls {
     /// Reads a stream up to its first damage. `None` if it says nothing.
     pub(super) fn read(name: &str, file: &[u8], report: &mut ReadReport) -> Option<Self> {
         let mut reader = open_stream(name, file, report)?;
-        let mut calls = None;
-        let (mut ended, mut lost) = (false, Vec::new());
+        let mut calls: Option<Self> = None;
         for record in reader.by_ref() {
             report.records += 1;
             match (record, &mut calls) {
@@ -103,11 +118,11 @@ impl Calls {
                     process.start_monotonic_ns = process.start_monotonic_ns.clamp(-MAX_NS / 4, MAX_NS / 4);
                     calls = Some(Self { process: *process, ..Self::default() });
                 }
-                (Record::End { .. }, Some(_)) => ended = true,
+                (Record::End { .. }, Some(calls)) => calls.ended = true,
                 (Record::Exit { code }, Some(_)) => note_exit(report, name, code),
-                (Record::Lost { what, count }, Some(_)) => {
-                    lost.retain(|(other, _)| *other != what);
-                    lost.push((what, count));
+                (Record::Lost { what, count }, Some(calls)) => {
+                    calls.lost.retain(|(other, _)| *other != what);
+                    calls.lost.push((what, count));
                 }
                 (record, Some(calls)) => {
                     if calls.apply(record).is_none() {
@@ -118,13 +133,13 @@ impl Calls {
             }
         }
         note_damage(name, &reader, report);
-        match calls {
+        match &calls {
             None => problems::EMPTY_STREAM.count(report, None, name),
-            Some(_) if !ended => problems::KILLED.count(report, None, name),
+            Some(calls) if !calls.ended => problems::KILLED.count(report, None, name),
             Some(_) => {}
         }
-        for (what, count) in lost.into_iter().filter(|(what, _)| what.starts_with("calls_")) {
-            problems::NOT_RECORDED.count_many(report, count, None, &format!("{name}: {what}"));
+        for (what, count) in calls.iter().flat_map(|calls| &calls.lost).filter(|(what, _)| what.starts_with("calls_")) {
+            problems::NOT_RECORDED.count_many(report, *count, None, &format!("{name}: {what}"));
         }
         calls
     }
@@ -165,6 +180,9 @@ impl Calls {
             }
             Record::Sample { thread, node, delta_ns, metric, value } => {
                 self.threads.get_mut(thread as usize)?.sample(node, delta_ns, metric, value)
+            }
+            Record::Touch { thread, node, delta_ns, kind, address_delta, bytes } => {
+                self.threads.get_mut(thread as usize)?.touch(node, delta_ns, kind, (address_delta, bytes))
             }
             Record::Machine { boot } => {
                 self.boot = Some(boot);
@@ -224,6 +242,17 @@ impl ThreadCalls {
             return None;
         }
         self.samples.push(Sample { at, node, metric, value });
+        Some(())
+    }
+
+    fn touch(&mut self, node: u32, delta_ns: i64, kind: TouchKind, (delta, bytes): (i64, u64)) -> Option<()> {
+        let (before, last) = self.last_touch;
+        let (at, address) = (time(before, delta_ns)?, last.wrapping_add_signed(delta));
+        self.last_touch = (at, address);
+        if node as usize >= self.nodes.len() {
+            return None;
+        }
+        self.touches.push(Touch { at, node, kind, address, bytes });
         Some(())
     }
 

@@ -8,6 +8,7 @@ mod frames;
 mod glimpses;
 mod inputs;
 mod machine;
+mod memory;
 mod rows;
 mod steps;
 
@@ -15,6 +16,7 @@ use super::{began, streams};
 use crate::places::Places;
 use crate::{Error, ReadOptions, problems, resolve};
 use calls::Calls;
+pub use memory::{memory_of, read_memory};
 use machine::Described;
 use rows::Rows;
 use stackline_model::{LinkTable, ReadReport, StrId, Trace, TraceSet};

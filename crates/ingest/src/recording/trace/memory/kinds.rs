@@ -1,0 +1,51 @@
+//! What objects are for, by who made, wrote, read and freed them.
+
+use stackline_model::{MemoryCallId, MemoryObjectKind, MemoryTrace};
+
+/// What was seen of an object.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) made_in_backward: bool,
+    pub(super) made_in_optimizer: bool,
+    pub(super) made_in_forward: bool,
+    pub(super) updated_by_optimizer: bool,
+    pub(super) read_by_optimizer: bool,
+    pub(super) used_in_backward: bool,
+    pub(super) died_in_its_operator: bool,
+    pub(super) freed_in_optimizer: bool,
+    pub(super) is_foreign: bool,
+}
+
+impl Seen {
+    /// `is_of_a_step`: made and freed within one training step (or within the recording, if that has none).
+    fn kind(self, is_of_a_step: bool) -> MemoryObjectKind {
+        match self {
+            Self { is_foreign: true, updated_by_optimizer: false, .. } => MemoryObjectKind::Foreign,
+            Self { died_in_its_operator: true, .. } => MemoryObjectKind::Temporary,
+            Self { made_in_optimizer: true, freed_in_optimizer: true, .. } => MemoryObjectKind::Temporary,
+            Self { made_in_optimizer: true, .. } => MemoryObjectKind::OptimizerState,
+            Self { made_in_backward: true, read_by_optimizer: true, .. } => MemoryObjectKind::Gradient,
+            Self { updated_by_optimizer: true, .. } => MemoryObjectKind::Parameter,
+            Self { made_in_forward: true, used_in_backward: true, .. } if is_of_a_step => MemoryObjectKind::Activation,
+            _ if is_of_a_step => MemoryObjectKind::Temporary,
+            _ => MemoryObjectKind::Unknown,
+        }
+    }
+}
+
+/// Says of each object what it is for.
+pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
+    for (row, seen) in seen.iter().enumerate() {
+        let (made, freed) = (trace.objects.allocated_by[row], trace.objects.freed_by[row]);
+        let is_of_a_step = match (made.some(), freed.some()) {
+            (Some(made), Some(freed)) => trace.phases.is_empty() || step_of(trace, made) == step_of(trace, freed),
+            _ => false,
+        };
+        trace.objects.kind[row] = seen.kind(is_of_a_step);
+    }
+}
+
+/// The position of the step that a call lies in, or of the one that it comes before.
+fn step_of(trace: &MemoryTrace, call: MemoryCallId) -> usize {
+    trace.phases.partition_point(|phase| phase.end <= call)
+}

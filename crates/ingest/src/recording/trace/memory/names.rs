@@ -1,0 +1,145 @@
+//! What operators do with memory, as far as their names say it.
+
+/// Operators that make a tensor of another one's memory, and touch none of it.
+const VIEWS: &[&str] = &[
+    "alias",
+    "_conj",
+    "_neg_view",
+    "_reshape_alias",
+    "_unsafe_view",
+    "as_strided",
+    "broadcast_to",
+    "chunk",
+    "contiguous",
+    "detach",
+    "detach_",
+    "diagonal",
+    "expand",
+    "expand_as",
+    "flatten",
+    "lift",
+    "lift_fresh",
+    "mT",
+    "movedim",
+    "narrow",
+    "numpy_T",
+    "permute",
+    "ravel",
+    "real",
+    "requires_grad_",
+    "reshape",
+    "reshape_as",
+    "resize_",
+    "resolve_conj",
+    "resolve_neg",
+    "result_type",
+    "select",
+    "set_",
+    "set_data",
+    "slice",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "squeeze_",
+    "swapaxes",
+    "swapdims",
+    "t",
+    "t_",
+    "to",
+    "transpose",
+    "transpose_",
+    "unbind",
+    "unflatten",
+    "unfold",
+    "unsqueeze",
+    "unsqueeze_",
+    "values",
+    "view",
+    "view_as",
+    "view_as_complex",
+    "view_as_real",
+    "is_same_size",
+    "size",
+    "stride",
+];
+
+/// Operators that make a tensor without writing it.
+const EMPTIES: &[&str] =
+    &["empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty", "new_empty_strided"];
+
+/// Operators that write their first argument without reading it.
+const FILLS: &[&str] = &[
+    "bernoulli_",
+    "cauchy_",
+    "copy_",
+    "exponential_",
+    "eye_",
+    "fill_",
+    "geometric_",
+    "log_normal_",
+    "normal_",
+    "random_",
+    "uniform_",
+    "zero_",
+    "_foreach_zero_",
+    "_foreach_copy_",
+];
+
+/// Operators that return no tensor.
+const TELL: &[&str] = &["_local_scalar_dense", "equal", "is_nonzero", "item", "allclose", "_assert_async", "is_set_to"];
+
+/// Whether an operator returns no tensor: not to make one is nothing special for it.
+pub(super) fn only_tells(name: &str) -> bool {
+    name.strip_prefix("aten::").is_some_and(|own| TELL.contains(&own))
+}
+
+/// What an operator does with memory that it is handed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Nothing: it makes a view, or allocates only. What it calls may do more.
+    Nothing,
+    /// It reads.
+    Reads,
+    /// It writes the first argument, and reads what is left.
+    Fills,
+    /// It reads and writes the first argument, and reads what is left.
+    Updates,
+}
+
+/// By the name of an operator, with its namespace: `aten::add_`.
+pub(super) fn effect(name: &str) -> Effect {
+    let (space, own) = name.split_once("::").unwrap_or(("", name));
+    let is_aten = space == "aten";
+    if is_aten && (VIEWS.contains(&own) || EMPTIES.contains(&own)) {
+        Effect::Nothing
+    } else if is_aten && FILLS.contains(&own) {
+        Effect::Fills
+    } else if own.ends_with('_') && !own.ends_with("__") || INPLACE_WITHOUT_MARK.contains(&own) {
+        Effect::Updates
+    } else {
+        Effect::Reads
+    }
+}
+
+/// Operators that change their first argument although their names do not say so.
+const INPLACE_WITHOUT_MARK: &[&str] = &["__iadd__", "__imul__", "__isub__", "__iand__", "__ior__", "__ixor__"];
+
+#[cfg(test)]
+mod tests {
+    use super::{Effect, effect};
+
+    #[test]
+    fn names_tell_what_happens() {
+        let told = ["aten::view", "aten::empty", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
+        let expected = [
+            Effect::Nothing,
+            Effect::Nothing,
+            Effect::Reads,
+            Effect::Updates,
+            Effect::Fills,
+            Effect::Updates,
+            Effect::Reads,
+        ];
+        assert_eq!(told.map(effect), expected);
+    }
+}

@@ -1,0 +1,72 @@
+//! Nodes of a thread's tree as call paths of a memory trace.
+
+use super::super::calls::{Calls, ThreadCalls};
+use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
+use stackline_recording::{FrameKey, OPTIMIZER_STEP};
+
+/// What names of spans of the engine begin with that runs backward nodes.
+const ENGINE: &str = "autograd::engine::";
+
+/// What is known of a node: its call path, and what it lies in.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) stack: MemoryStackId,
+    /// The innermost operator's name, and the innermost module's path.
+    pub(super) operator: StrId,
+    pub(super) module: StrId,
+    /// Whether it lies in a backward node, and whether in an optimizer's step.
+    pub(super) in_backward: bool,
+    pub(super) in_optimizer: bool,
+}
+
+/// The places of all nodes of a thread.
+pub(super) fn places(calls: &Calls, thread: &ThreadCalls, trace: &mut MemoryTrace) -> Vec<Place> {
+    let root = Place {
+        stack: MemoryStackId::NONE,
+        operator: StrId::NONE,
+        module: StrId::NONE,
+        in_backward: false,
+        in_optimizer: false,
+    };
+    let mut places: Vec<Place> = Vec::with_capacity(thread.nodes.len());
+    for (node, &(parent, frame)) in thread.nodes.iter().enumerate() {
+        // Parents come first.
+        let outer = if node == 0 { root } else { places.get(parent as usize).copied().unwrap_or(root) };
+        let key = calls.frames.get(frame as usize).filter(|_| node > 0);
+        places.push(key.map_or(outer, |key| inside(calls, trace, outer, key)));
+    }
+    places
+}
+
+fn inside(calls: &Calls, trace: &mut MemoryTrace, outer: Place, key: &FrameKey) -> Place {
+    let mut place = outer;
+    let mut enter = |trace: &mut MemoryTrace, function: &str, file: &str, line: u32| {
+        let (function, file) = (trace.strings.intern(function), trace.strings.intern(file));
+        let frame = trace.stacks.intern_frame(MemoryFrame { function, file, line });
+        place.stack = trace.stacks.intern(outer.stack, frame);
+        function
+    };
+    match *key {
+        FrameKey::Python { function, file, line, .. } => {
+            enter(trace, calls.text(function), calls.text(file), line);
+        }
+        FrameKey::Operator { name } | FrameKey::ShapedOperator { name, .. } => {
+            let name = calls.text(name);
+            place.operator = enter(trace, name, "", 0);
+            place.in_backward |= name.starts_with(ENGINE);
+        }
+        FrameKey::Backward { name } | FrameKey::ShapedBackward { name, .. } => {
+            enter(trace, calls.text(name), "", 0);
+            place.in_backward = true;
+        }
+        FrameKey::Span { name } => {
+            let name = calls.text(name);
+            enter(trace, name, "", 0);
+            place.in_backward |= name.starts_with(ENGINE);
+            place.in_optimizer |= name.starts_with(OPTIMIZER_STEP);
+        }
+        FrameKey::Module { path, .. } => place.module = trace.strings.intern(calls.text(path)),
+        _ => {}
+    }
+    place
+}
