@@ -33,7 +33,8 @@ fn function_of(trace: &MemoryTrace, call: MemoryCallId, function: &str) -> bool 
     trace.stacks.frames_of(stack).any(|frame| trace.strings.get(frame.function) == function)
 }
 
-/// What happened in a function: allocations and frees by size, operators with what they did.
+/// What happened in a function: allocations and frees by size, operators with what they did. Without numbers that
+/// PyTorch makes tensors of.
 fn listing(trace: &MemoryTrace, function: &str) -> Vec<String> {
     let bytes = |object: stackline_model::MemoryObjectId| trace.objects.bytes[object.index()];
     let mut lines = Vec::new();
@@ -43,11 +44,12 @@ fn listing(trace: &MemoryTrace, function: &str) -> Vec<String> {
             MemoryCallKind::Kernel => name.to_owned(),
             kind => format!("{} {}", kind.name(), bytes(trace.object_of(call).unwrap())),
         };
-        for access in trace.accesses_of(call) {
+        for access in trace.accesses_of(call).filter(|access| bytes(access.object) > 8) {
             write!(line, " {} {}", access.mode.name(), bytes(access.object)).unwrap();
         }
         lines.push(line);
     }
+    lines.retain(|line| !["allocate 4", "allocate 8", "free 4", "free 8", "aten::copy_"].contains(&line.as_str()));
     lines
 }
 

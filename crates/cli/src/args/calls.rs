@@ -39,7 +39,7 @@ pub(crate) struct RecordArgs {
     /// Record native frames, too: C and C++ between Python and operators.
     #[arg(long)]
     pub(crate) native: bool,
-    /// Record how much memory tensors take, and where.
+    /// Record how much memory tensors take, and where; with --mode trace each allocation, and which operators touch it.
     #[arg(long)]
     pub(crate) memory: bool,
     /// Tell operators apart by the shapes and types of their inputs.

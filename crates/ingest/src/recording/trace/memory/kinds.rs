@@ -17,7 +17,8 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// `is_of_a_step`: made and freed within one training step (or within the recording, if that has none).
+    /// `is_of_a_step`: made in one training step, and freed in it or by the end of the next one, as a loss is that a variable
+    /// keeps (or within the recording, if that has no steps).
     fn kind(self, is_of_a_step: bool) -> MemoryObjectKind {
         match self {
             Self { is_foreign: true, updated_by_optimizer: false, .. } => MemoryObjectKind::Foreign,
@@ -38,7 +39,7 @@ pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
     for (row, seen) in seen.iter().enumerate() {
         let (made, freed) = (trace.objects.allocated_by[row], trace.objects.freed_by[row]);
         let is_of_a_step = match (made.some(), freed.some()) {
-            (Some(made), Some(freed)) => trace.phases.is_empty() || step_of(trace, made) == step_of(trace, freed),
+            (Some(made), Some(freed)) => trace.phases.is_empty() || step_of(trace, freed) <= step_of(trace, made) + 1,
             _ => false,
         };
         trace.objects.kind[row] = seen.kind(is_of_a_step);
