@@ -292,7 +292,8 @@ fn storage(shim: &Shim, memory: &Memory) -> Option<(usize, usize)> {
             storage.and_then(|storage| memory.word(storage.wrapping_add(data))) == Some(*expected)
         })
     };
-    let places = (8..STORAGE_AT).step_by(8).flat_map(|storage| (8..STORAGE_IMPL).step_by(8).map(move |data| (storage, data)));
+    let places =
+        (8..STORAGE_AT).step_by(8).flat_map(|storage| (8..STORAGE_IMPL).step_by(8).map(move |data| (storage, data)));
     let mut found = places.filter(leads_to_memory);
     // The deleter of the memory knows its address, too, and stands behind it.
     let first = found.next()?;

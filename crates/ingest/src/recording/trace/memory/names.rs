@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn names_tell_what_happens() {
-        let told = ["aten::view", "aten::empty", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
+        let told =
+            ["aten::view", "aten::empty", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
         let expected = [
             Effect::Nothing,
             Effect::Nothing,

@@ -239,7 +239,8 @@ impl Sweep<'_> {
         let name = self.trace.strings.get(place.operator).to_owned();
         let before = self.threads[thread].objects_before[operator];
         let has_result = self.trace.objects.freed_by[before..].iter().any(|freed| freed.is_none());
-        let output = (of.effect == Effect::Reads && !has_result && !only_tells(&name)).then(|| last_argument(&of)).flatten();
+        let output =
+            (of.effect == Effect::Reads && !has_result && !only_tells(&name)).then(|| last_argument(&of)).flatten();
         let mut accesses: Vec<(MemoryObjectId, AccessMode, AccessExtent)> = Vec::new();
         for (position, object) in handed {
             if !alive(&self.trace, object) {
