@@ -62,6 +62,8 @@ const NODE: u64 = 6;
 impl Value {
     /// `None`.
     pub const NONE: Self = Self(CONSTANT);
+    /// `True`, `true`.
+    pub const TRUE: Self = Self(CONSTANT | 2 << TAG_BITS);
 
     pub(super) fn bool(value: bool) -> Self {
         Self(CONSTANT | (1 + u64::from(value)) << TAG_BITS)
