@@ -142,5 +142,3 @@ keys! {
     name "name" filename "filename" line "line"
 }
 
-#[cfg(test)]
-mod tests;
