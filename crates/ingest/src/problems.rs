@@ -115,6 +115,10 @@ codes! {
         "objects are older than the records: they count from the beginning, and where they come from may not be known";
     MEMORY_NO_BLOCK "object_without_block" Note
         "objects that the events leave alive have no block in the segments: their free was not recorded";
+    MEMORY_NO_ADDRESS "without_addresses" Note
+        "memory events without addresses: a free was taken to be of the youngest object of its size";
+    MEMORY_TOTALS "totals_disagree" Note
+        "the allocator's own total is not what its allocations and frees add up to: some were not recorded";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of a kind that is not known";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped "a memory event lacks what it needs";
     MEMORY_BAD_SEGMENT "damaged_segment" Skipped "a segment or block of the allocator lacks what it needs";

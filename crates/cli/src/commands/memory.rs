@@ -6,6 +6,7 @@ use crate::output::Answer;
 use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use serde_json::{Value, json};
+use stackline_engine::OpenOptions;
 use stackline_memory::replay::Replay;
 use stackline_memory::tables::{self, NamedPeak};
 use stackline_memory::{Facts, Rules, patterns};
@@ -24,7 +25,8 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<()> {
     if let Some(target) = &common.output {
         not_an_input(target, std::slice::from_ref(&args.input))?;
     }
-    let trace = stackline_engine::open_memory(&args.input)?;
+    let options = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
+    let trace = stackline_engine::open_memory(&args.input, &options)?;
     let peaks = tables::named_peaks(&trace, usize::from(args.peaks));
     let tables = tables_of(args, common, &trace, &peaks)?;
     let mut session = Session::empty(common);

@@ -1,7 +1,7 @@
 //! Files to memory traces: unpacks, finds the format by content, reads.
 
 use super::values::{Value, Values};
-use super::{pickle, snapshot, text};
+use super::{json, pickle, snapshot, text, timeline, viz};
 use crate::Error;
 use crate::input::Packing;
 use flate2::read::MultiGzDecoder;
@@ -22,12 +22,42 @@ type Stream<'a> = Box<dyn Read + 'a>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     Pickle,
+    /// A page of `_memory_viz`, or the list of files in one.
+    Page,
+    /// Any JSON that is of memory.
+    Json,
+    /// Our own text form.
     Text,
 }
 
 /// Whether these first bytes (up to 64 KiB, unpacked) begin a file that [`read_bytes`] reads.
 pub fn is_memory(head: &[u8]) -> bool {
     format_of(head).is_some()
+}
+
+/// Whether a file, unpacked, begins like one that [`read_path`] reads. Directories do not.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    if std::fs::metadata(path).map_err(io)?.is_dir() {
+        return Ok(false);
+    }
+    let mut stream: Stream<'_> = Box::new(File::open(path).map_err(io)?);
+    for _ in 0..MAX_DEPTH {
+        let mut head = Vec::new();
+        // What is damaged further on is said by whoever reads it.
+        let _ = stream.by_ref().take(SNIFF as u64).read_to_end(&mut head);
+        let packing = Packing::of(&head);
+        let whole = Cursor::new(head.clone()).chain(stream);
+        stream = match packing {
+            Packing::Gzip => Box::new(MultiGzDecoder::new(BufReader::new(whole))),
+            Packing::Zstd => Box::new(zstd::Decoder::new(whole).map_err(io)?),
+            _ => return Ok(is_memory(&head)),
+        };
+    }
+    Ok(false)
 }
 
 /// Reads the memory trace in a file, packed with gzip or zstd or not. `-` is standard input.
@@ -82,6 +112,18 @@ fn read_plain(path: &Path, label: &str, head: &[u8], mut stream: Stream<'_>) -> 
             let (values, root) = read.map_err(|error| malformed(path, &error.reason, error.offset))?;
             read_values(path, label, values, root)
         }
+        Format::Page => {
+            let text = whole_text(path, stream)?;
+            let bytes = viz::pickle_in(&text)
+                .ok_or_else(|| unsupported(path, "a web page without a memory snapshot", "give the snapshot itself"))?;
+            let read = pickle::read(&bytes[..], pickle::Limits::default());
+            let (values, root) = read.map_err(|e| malformed(path, &format!("its pickle: {}", e.reason), e.offset))?;
+            read_values(path, label, values, root)
+        }
+        Format::Json => {
+            let (values, root) = json::read(stream).map_err(|error| malformed(path, &error.to_string(), 0))?;
+            read_values(path, label, values, root)
+        }
         Format::Text => {
             let text = whole_text(path, stream)?;
             text::read(label, &text).map_err(|error| malformed(path, &error.to_string(), 0))
@@ -92,6 +134,9 @@ fn read_plain(path: &Path, label: &str, head: &[u8], mut stream: Stream<'_>) -> 
 fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<MemoryTrace, Error> {
     if snapshot::is_snapshot(&values, root) {
         return Ok(snapshot::read(label, values, root));
+    }
+    if timeline::is_timeline(&values, root) {
+        return Ok(timeline::read(label, &values, root));
     }
     let advice = "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
     Err(unsupported(path, "plain data, but no memory snapshot (neither segments nor device_traces)", advice))
@@ -119,7 +164,24 @@ fn format_of(head: &[u8]) -> Option<Format> {
     if head.starts_with(b"(dp") || head.starts_with(b"(lp") || head.starts_with(b"}q\x00") || head.starts_with(b"]q\x00") {
         return Some(Format::Pickle);
     }
-    None
+    let text = String::from_utf8_lossy(head);
+    let text = text.trim_start_matches('\u{feff}').trim_start();
+    let holds = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    match text.as_bytes().first()? {
+        b'<' if holds(&["MemoryViz", "\"base64\""]) => Some(Format::Page),
+        b'[' if holds(&["\"base64\""]) => Some(Format::Page),
+        b'[' if text[1..].trim_start().starts_with('[') => Some(Format::Json),
+        b'[' | b'{' if holds(&["\"blocks\"", "\"segments\"", "\"device_traces\""]) => Some(Format::Json),
+        _ if is_own_text(text) => Some(Format::Text),
+        _ => None,
+    }
+}
+
+/// Whether the first statement is one that our text form begins with: an object, a kernel or a device.
+fn is_own_text(text: &str) -> bool {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
+    let mut words = line.unwrap_or_default().split([' ', ';']);
+    matches!(words.next(), Some("a" | "o" | "k" | "device")) && words.next().is_some()
 }
 
 fn malformed(path: &Path, reason: &str, offset: u64) -> Error {

@@ -259,7 +259,7 @@ impl Reader<'_> {
 }
 
 /// The kind behind a category, as `torch.profiler` names them.
-pub(super) fn kind(category: &str) -> MemoryObjectKind {
+pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
     match category.to_ascii_lowercase().as_str() {
         "parameter" => MemoryObjectKind::Parameter,
         "gradient" => MemoryObjectKind::Gradient,

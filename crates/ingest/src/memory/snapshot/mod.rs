@@ -9,6 +9,8 @@ mod events;
 mod frames;
 mod segments;
 
+pub(super) use events::kind;
+
 use super::values::{NodeId, Value, Values};
 use crate::problems;
 use events::Live;
