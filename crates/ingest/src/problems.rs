@@ -119,6 +119,8 @@ codes! {
         "memory events without addresses: a free was taken to be of the youngest object of its size";
     MEMORY_TOTALS "totals_disagree" Note
         "the allocator's own total is not what its allocations and frees add up to: some were not recorded";
+    MEMORY_NO_FREES "without_frees" Note
+        "the source records no frees: memory counts from the operator that gives it to the last one that takes it";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of a kind that is not known";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped "a memory event lacks what it needs";
     MEMORY_BAD_SEGMENT "damaged_segment" Skipped "a segment or block of the allocator lacks what it needs";

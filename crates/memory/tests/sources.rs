@@ -213,9 +213,10 @@ fn kineto_totals_are_the_curve() {
             assert_eq!(curve.at(total.after.0), total.allocated, "{name} at {:?}", total.after);
         }
         // Every allocation lies in an operator and has a call path.
-        let made = trace.objects.ids().filter(|object| trace.objects.allocated_by[object.index()].is_some());
-        let placed = made.clone().filter(|object| trace.objects.stack[object.index()].is_some()).count();
-        assert!(placed * 10 >= made.count() * 9, "{name}");
+        let made: Vec<usize> =
+            (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_some()).collect();
+        let placed = made.iter().filter(|row| trace.objects.stack[**row].is_some()).count();
+        assert!(placed * 10 >= made.len() * 9, "{name}");
         assert!(trace.objects.operator.iter().any(|id| trace.strings.get(*id).starts_with("aten::")), "{name}");
     }
 }
@@ -327,4 +328,55 @@ fn what_is_no_memory_trace_is_refused() {
         let error = read_bytes("file", bytes).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
     }
+}
+
+/// Operators with the storages that they take and give; `linear` is one layer forward and backward.
+#[test]
+fn execution_traces() {
+    for name in ["linear", "simple-add"] {
+        let trace = read_path(&corpus(&format!("execution-trace/{name}.json.gz"))).unwrap();
+        trace.check().unwrap();
+        assert!(trace.has_accesses && trace.report.is_clean(), "{:?}", trace.report.problems);
+        assert_eq!(trace.report.count_of("without_frees"), 1);
+    }
+    let trace = read_path(&corpus("execution-trace/linear.json.gz")).unwrap();
+    let addmm = trace.strings.find("aten::addmm").unwrap();
+    let call = trace.calls.ids().find(|call| {
+        trace.calls.name[call.index()] == addmm && trace.access_rows(*call).len() > 0
+    });
+    let touched: Vec<(u64, &str)> = trace
+        .accesses_of(call.unwrap())
+        .map(|access| (trace.objects.bytes[access.object.index()], access.mode.name()))
+        .collect();
+    // bias, input, weight; the output.
+    assert_eq!(touched, [(4096, "read"), (2_097_152, "read"), (4_194_304, "read"), (2_097_152, "write")]);
+    // The weight is read through a view, and is older than the trace.
+    let weight = trace.accesses_of(call.unwrap()).nth(2).unwrap().object;
+    assert!(trace.objects.allocated_by[weight.index()].is_none());
+    let peak = curves(&trace)[0].peak();
+    assert!(peak.bytes >= 2 * 4_194_304, "the weight and its gradient are alive together: {}", peak.bytes);
+}
+
+/// Chakra's layout of the same.
+#[test]
+fn execution_traces_of_chakra() {
+    let archive = std::fs::File::open(corpus("bundles/chakra-1.0.2-chakra.0.0.4.tgz")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let status = Command::new("tar").arg("xzf").arg("-").arg("-C").arg(folder.path()).stdin(archive).status().unwrap();
+    assert!(status.success());
+    let trace = read_path(&folder.path().join("1.0.2-chakra.0.0.4.json")).unwrap();
+    trace.check().unwrap();
+    let kinds: Vec<&str> = trace.calls.kind.iter().map(|kind| kind.name()).collect();
+    assert!(kinds.contains(&"kernel") && kinds.contains(&"copy to device"), "{kinds:?}");
+    assert!(trace.devices.len() >= 2);
+}
+
+#[test]
+fn files_of_drgpum() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("memory_liveness.txt"), "[1]: 1(0), 2(2), 3(4), 4(5), \n").unwrap();
+    assert!(read_path(folder.path()).is_err());
+    std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=4096\n").unwrap();
+    let trace = read_path(folder.path()).unwrap();
+    assert_eq!((trace.calls.len(), curves(&trace)[0].peak().bytes), (4, 4096));
 }

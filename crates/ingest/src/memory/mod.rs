@@ -1,5 +1,7 @@
 //! Readers and writers of memory traces ([`stackline_model::MemoryTrace`]): one file or folder per format.
 
+mod drgpum;
+mod execution_trace;
 mod json;
 mod kineto;
 mod open;

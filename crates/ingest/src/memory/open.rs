@@ -1,7 +1,7 @@
 //! Files to memory traces: unpacks, finds the format by content, reads.
 
 use super::values::{Value, Values};
-use super::{json, pickle, snapshot, text, timeline, viz};
+use super::{drgpum, execution_trace, json, pickle, snapshot, text, timeline, viz};
 use crate::Error;
 use crate::input::Packing;
 use flate2::read::MultiGzDecoder;
@@ -35,14 +35,14 @@ pub fn is_memory(head: &[u8]) -> bool {
     format_of(head).is_some()
 }
 
-/// Whether a file, unpacked, begins like one that [`read_path`] reads. Directories do not.
+/// Whether a file, unpacked, begins like one that [`read_path`] reads, or a directory holds DrGPUM's files.
 ///
 /// # Errors
 /// If it cannot be read.
 pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(io)?.is_dir() {
-        return Ok(false);
+        return Ok(drgpum::is_drgpum(path));
     }
     let mut stream: Stream<'_> = Box::new(File::open(path).map_err(io)?);
     for _ in 0..MAX_DEPTH {
@@ -60,13 +60,18 @@ pub fn is_memory_file(path: &Path) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Reads the memory trace in a file, packed with gzip or zstd or not. `-` is standard input.
+/// Reads the memory trace in a file, packed with gzip or zstd or not, or in a directory of DrGPUM's files. `-` is standard
+/// input.
 ///
 /// # Errors
 /// If the file cannot be read, is of another format, or is damaged beyond use.
 pub fn read_path(path: &Path) -> Result<MemoryTrace, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let label = path.file_name().map_or_else(|| path.to_string_lossy(), |name| name.to_string_lossy());
+    if path.is_dir() {
+        let none = || unsupported(path, "a directory without memory traces", "give a file");
+        return if drgpum::is_drgpum(path) { drgpum::read(&label, path) } else { Err(none()) };
+    }
     let stream: Stream<'_> =
         if path == Path::new("-") { Box::new(io::stdin().lock()) } else { Box::new(File::open(path).map_err(io)?) };
     read_stream(path, &label, stream, 0)
@@ -138,6 +143,9 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
     if timeline::is_timeline(&values, root) {
         return Ok(timeline::read(label, &values, root));
     }
+    if execution_trace::is_execution_trace(&values, root) {
+        return Ok(execution_trace::read(label, &values, root));
+    }
     let advice = "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
     Err(unsupported(path, "plain data, but no memory snapshot (neither segments nor device_traces)", advice))
 }
@@ -172,6 +180,7 @@ fn format_of(head: &[u8]) -> Option<Format> {
         b'[' if holds(&["\"base64\""]) => Some(Format::Page),
         b'[' if text[1..].trim_start().starts_with('[') => Some(Format::Json),
         b'[' | b'{' if holds(&["\"blocks\"", "\"segments\"", "\"device_traces\""]) => Some(Format::Json),
+        b'{' if holds(&["\"nodes\""]) && holds(&["\"schema\""]) => Some(Format::Json),
         _ if is_own_text(text) => Some(Format::Text),
         _ => None,
     }

@@ -10,15 +10,17 @@ import struct
 import sys
 
 
-def data(rng, pool, depth=0):
+def data(rng, pool, protocol, depth=0):
     choice = rng.randrange(13 if depth < 4 else 8)
+    if choice == 7 and protocol == 2:
+        choice = 0  # Protocol 2 knows no bytes: Python writes a call, which is refused.
     if choice < 8:
         return [None, True, False, rng.randrange(-(1 << rng.randrange(1, 100)), 1 << rng.randrange(1, 100)), rng.random(),
                 rng.choice(["", "a", "ü€😀", "forward", "x" * 300]), rng.randrange(-300, 70000),
                 bytes(rng.randrange(32, 127) for _ in range(rng.randrange(3)))][choice]
     if choice == 8 and pool:
         return rng.choice(pool)
-    items = [data(rng, pool, depth + 1) for _ in range(rng.choice([0, 1, 2, 3, 5]))]
+    items = [data(rng, pool, protocol, depth + 1) for _ in range(rng.choice([0, 1, 2, 3, 5]))]
     if choice == 9:
         return tuple(items)
     made = list(items) if choice < 11 else {rng.choice(["action", "addr", "size", 7]): item for item in items}
@@ -49,8 +51,8 @@ def canonical(value, seen):
 def main():
     rng = random.Random(int(sys.argv[2]))
     for _ in range(int(sys.argv[1])):
-        value = data(rng, [])
         protocol = rng.randrange(2, 6)
+        value = data(rng, [], protocol)
         # Loaded once more: constants and empty tuples that Python happens to share are then as the file says.
         pickled = pickle.dumps(value, protocol=protocol)
         print(pickled.hex(), canonical(pickle.loads(pickled), {}))
