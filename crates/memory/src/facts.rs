@@ -27,6 +27,8 @@ pub struct ObjectUse {
     pub uses: u32,
     /// Number of sets and copies that write it.
     pub fills: u32,
+    /// Number of those before `needed_from`.
+    pub fills_before_needed: u32,
     /// Number of those after its last use.
     pub fills_after_last_use: u32,
     /// The weakest evidence of its accesses.
@@ -102,6 +104,7 @@ const NEVER: ObjectUse = ObjectUse {
     needed_from: MemoryCallId::NONE,
     uses: 0,
     fills: 0,
+    fills_before_needed: 0,
     fills_after_last_use: 0,
     evidence: AccessEvidence::Instrumented,
     last_place: (0, 0),
@@ -249,6 +252,7 @@ impl<'a> Collector<'a> {
         known.evidence = known.evidence.max(access.evidence);
         if !is_use {
             known.fills += 1;
+            known.fills_before_needed += u32::from(known.needed_from.is_none() && kind != MemoryCallKind::CopyOnDevice);
             known.fills_after_last_use += u32::from(known.last_use.is_some());
         }
         if known.needed_from.is_none() && (is_use || kind == MemoryCallKind::CopyOnDevice) {
