@@ -46,7 +46,7 @@ pub struct Gap {
     pub after: MemoryCallId,
     /// The use after.
     pub until: MemoryCallId,
-    /// The call by which its memory must be there again: `until`, or the set, copy or kernel before that fills it anew.
+    /// The call by which its memory must be there again: `until`, or the first set or copy before that writes to it.
     pub needed_again: MemoryCallId,
     /// Whether what is in it at `after` is used again. If not, it can be freed without saving its content.
     pub content_needed: bool,
@@ -171,12 +171,14 @@ struct Pending {
     end: u64,
 }
 
+const UNTOUCHED: (MemoryCallId, bool) = (MemoryCallId::NONE, false);
+
 struct Collector<'a> {
     facts: Facts<'a>,
     order: OrderTracker,
     pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
-    /// Per object: the call that filled it anew as the first touch after its last use.
-    refilled: Vec<MemoryCallId>,
+    /// Per object: the first touch after its last use, and whether that writes all of it anew.
+    touched_again: Vec<(MemoryCallId, bool)>,
     /// Per object: its longest gap so far, in kernels.
     longest: Vec<u32>,
 }
@@ -205,7 +207,7 @@ impl<'a> Collector<'a> {
             facts,
             order,
             pending: FxHashMap::default(),
-            refilled: vec![MemoryCallId::NONE; objects],
+            touched_again: vec![UNTOUCHED; objects],
             longest: vec![0; objects],
         }
     }
@@ -237,9 +239,12 @@ impl<'a> Collector<'a> {
         let row = access.object.index();
         let is_kernel = kind == MemoryCallKind::Kernel;
         let is_use = is_kernel || access.mode.reads();
-        let first_touch_after = self.facts.uses[row].last_touch == self.facts.uses[row].last_use;
+        if self.touched_again[row].0.is_none() && self.facts.uses[row].last_use != call {
+            let anew = access.mode == AccessMode::Write && self.covered(access) == self.whole(access);
+            self.touched_again[row] = (call, anew);
+        }
         if access.mode == AccessMode::Write {
-            self.written(call, access, is_kernel, first_touch_after);
+            self.written(call, access, is_kernel);
         }
         if is_use {
             self.used(call, access.object, place);
@@ -288,7 +293,7 @@ impl<'a> Collector<'a> {
         } else if before != call {
             self.gap(before, call, object);
         }
-        self.refilled[row] = MemoryCallId::NONE;
+        self.touched_again[row] = UNTOUCHED;
         let known = &mut self.facts.uses[row];
         known.uses += u32::from(before != call);
         known.last_use = call;
@@ -301,13 +306,13 @@ impl<'a> Collector<'a> {
         if kernels < self.facts.rules.idle_kernels.max(1) {
             return;
         }
-        let refilled = self.refilled[object.index()];
+        let (needed_again, anew) = self.touched_again[object.index()];
         let gap = Gap {
             object,
             after,
             until,
-            needed_again: if refilled.is_some() { refilled } else { until },
-            content_needed: refilled.is_none(),
+            needed_again,
+            content_needed: !anew,
             kernels,
         };
         let longest = &mut self.longest[object.index()];
@@ -320,13 +325,8 @@ impl<'a> Collector<'a> {
     }
 
     /// A write that does not read: it may make earlier writes dead, and may itself be dead later.
-    fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool, first_touch_after: bool) {
+    fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool) {
         let Some((begin, end)) = self.covered(access) else { return };
-        let bytes = self.facts.trace.objects.bytes[access.object.index()];
-        let used_before = self.facts.uses[access.object.index()].last_use;
-        if first_touch_after && used_before.is_some() && used_before != call && (begin, end) == (0, bytes) {
-            self.refilled[access.object.index()] = call;
-        }
         let dead = &mut self.facts.dead_writes;
         let opaque = &self.facts.opaque;
         let mut covers = |old: &Pending| {
@@ -347,6 +347,11 @@ impl<'a> Collector<'a> {
         let pending = self.pending.entry(access.object).or_default();
         pending.retain(|old| !covers(old));
         pending.push(Pending { call, begin, end });
+    }
+
+    /// All bytes of the object.
+    fn whole(&self, access: MemoryAccess) -> Option<(u64, u64)> {
+        Some((0, self.facts.trace.objects.bytes[access.object.index()]))
     }
 
     /// The bytes that an access surely touched, if they are in one piece.

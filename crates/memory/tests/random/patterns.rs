@@ -1,6 +1,6 @@
 //! Each pattern against its definition, worked out by looking at everything.
 
-use crate::program::{Program, Step, programs};
+use crate::program::{Program, Step, Touch, programs};
 use proptest::prelude::*;
 use stackline_memory::curve::curves;
 use stackline_memory::graph::OrderTracker;
@@ -58,9 +58,9 @@ impl Naive<'_> {
 
     /// Sets and copies all of whose bytes are written again by one write before any of them may be read.
     fn dead_writes(&self, object: usize) -> u32 {
-        let covered = |at: usize| {
-            let touches = self.program.touches(at).iter();
-            touches.filter(|touch| touch.object == object && touch.mode == AccessMode::Write).find_map(|touch| self.program.covered(touch))
+        let covered = |at: usize| -> Vec<(u64, u64)> {
+            let writes = |touch: &&Touch| touch.object == object && touch.mode == AccessMode::Write;
+            self.program.touches(at).iter().filter(writes).filter_map(|touch| self.program.covered(touch)).collect()
         };
         let reads = |at: usize, begin: u64, end: u64| {
             self.program.kernel(at) == Some(true)
@@ -71,12 +71,12 @@ impl Naive<'_> {
         };
         let mut dead = 0;
         for first in (0..self.calls).filter(|at| self.program.kernel(*at).is_none()) {
-            let Some((begin, end)) = covered(first) else { continue };
+            let Some((begin, end)) = covered(first).first().copied() else { continue };
             for second in first + 1..self.calls {
                 if reads(second, begin, end) && self.program.kernel(second) != Some(true) {
                     break;
                 }
-                if covered(second).is_some_and(|span| span.0 <= begin && end <= span.1) {
+                if covered(second).iter().any(|span| span.0 <= begin && end <= span.1) {
                     dead += u32::from((first + 1..second).all(|at| self.program.kernel(at) != Some(true)));
                     break;
                 }

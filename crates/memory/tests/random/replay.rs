@@ -37,18 +37,14 @@ impl Changed {
         self.ops.insert(at, Op { original: None, step });
     }
 
-    /// Before a call and before what is there already to be done just before it? No: allocations stand next to it.
     fn insert_before(&mut self, original: usize, step: Step) {
         let at = self.at(original);
         self.ops.insert(at, Op { original: None, step });
     }
 
-    fn remove_step(&mut self, step: &Step, last: bool) {
-        let found = self.ops.iter().position(|op| op.step == *step);
-        let found = if last { self.ops.iter().rposition(|op| op.step == *step) } else { found };
-        if let Some(at) = found {
-            self.ops.remove(at);
-        }
+    /// Takes out a call of the original program; what was put in stays.
+    fn remove_step(&mut self, step: &Step) {
+        self.ops.retain(|op| op.original.is_none() || op.step != *step);
     }
 
     /// Takes out sets and copies that write an object at these places, and gives them back.
@@ -75,13 +71,13 @@ impl Changed {
             Action::MoveFree { after } => {
                 let at = self.at(after.index());
                 self.take_fills(object, |place| place > at);
-                self.remove_step(&Step::Free(object), true);
+                self.remove_step(&Step::Free(object));
                 self.insert_after(after.index(), Step::Free(object));
             }
             Action::MoveAllocation { before } => {
                 let at = self.at(before.index());
                 let fills = self.take_fills(object, |place| place < at);
-                self.remove_step(&Step::Allocate(object), false);
+                self.remove_step(&Step::Allocate(object));
                 self.insert_before(before.index(), Step::Allocate(object));
                 fills.into_iter().for_each(|fill| self.insert_before(before.index(), fill));
             }
