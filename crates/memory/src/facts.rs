@@ -331,7 +331,8 @@ impl<'a> Collector<'a> {
         let opaque = &self.facts.opaque;
         let mut covers = |old: &Pending| {
             let covered = begin <= old.begin && old.end <= end && old.call != call;
-            let read_unseen = !opaque.is_empty() && between(opaque, old.call, call) > 0;
+            // The writing kernel itself counts: what it reads besides is not known.
+            let read_unseen = !opaque.is_empty() && opaque[call.index() + 1] > opaque[old.call.index() + 1];
             if covered && !read_unseen {
                 let bytes = old.end - old.begin;
                 dead.push(DeadWrite { object: access.object, first: old.call, second: call, bytes });

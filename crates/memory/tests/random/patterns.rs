@@ -73,14 +73,11 @@ impl Naive<'_> {
         for first in (0..self.calls).filter(|at| self.program.kernel(*at).is_none()) {
             let Some((begin, end)) = covered(first).first().copied() else { continue };
             for second in first + 1..self.calls {
-                if reads(second, begin, end) && self.program.kernel(second) != Some(true) {
+                if reads(second, begin, end) {
                     break;
                 }
                 if covered(second).iter().any(|span| span.0 <= begin && end <= span.1) {
-                    dead += u32::from((first + 1..second).all(|at| self.program.kernel(at) != Some(true)));
-                    break;
-                }
-                if reads(second, begin, end) {
+                    dead += 1;
                     break;
                 }
             }
