@@ -33,6 +33,9 @@ pub struct Combination {
     pub after: Peak,
 }
 
+/// Most suggestions among which [`Replay::lower`] chooses.
+pub const MOST_CANDIDATES: usize = 2_000;
+
 impl<'a> Replay<'a> {
     /// The device's memory as it was. Only suggestions about objects on it can be applied.
     pub fn new(trace: &'a MemoryTrace, device: MemoryDeviceId, suggestions: &'a [Suggestion]) -> Self {
@@ -124,9 +127,14 @@ impl<'a> Replay<'a> {
     /// Lowers the peak as far as it goes: again and again, at the highest point, the least effort (of equal effort, what
     /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
     /// are taken back without which the peak is no higher, the greatest effort first.
+    ///
+    /// Of more than [`MOST_CANDIDATES`] suggestions, those of the most bytes are looked at.
     pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let before = self.peak();
-        let mut left: BTreeSet<usize> = among.iter().copied().collect();
+        let mut largest: Vec<usize> = among.to_vec();
+        largest.sort_by_key(|at| (std::cmp::Reverse(self.plan.suggestions[*at].bytes), *at));
+        largest.truncate(MOST_CANDIDATES);
+        let mut left: BTreeSet<usize> = largest.into_iter().collect();
         let mut chosen = Vec::new();
         loop {
             let peak = self.peak();
