@@ -33,6 +33,9 @@ pub struct Combination {
     pub after: Peak,
 }
 
+/// Most suggestions among which [`Replay::lower`] chooses.
+pub const MOST_CANDIDATES: usize = 2_000;
+
 impl<'a> Replay<'a> {
     /// The device's memory as it was. Only suggestions about objects on it can be applied.
     pub fn new(trace: &'a MemoryTrace, device: MemoryDeviceId, suggestions: &'a [Suggestion]) -> Self {
@@ -122,15 +125,20 @@ impl<'a> Replay<'a> {
     }
 
     /// Lowers the peak as far as it goes: again and again, at the highest point, the least effort (of equal effort, what
-    /// saves most there) of the suggestions in `among`, until none saves anything there. In the end those are taken back
-    /// without which the peak is no higher, the greatest effort first.
-    pub fn lower(&mut self, among: &[usize]) -> Combination {
+    /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
+    /// are taken back without which the peak is no higher, the greatest effort first.
+    ///
+    /// Of more than [`MOST_CANDIDATES`] suggestions, those of the most bytes are looked at.
+    pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let before = self.peak();
-        let mut left: BTreeSet<usize> = among.iter().copied().collect();
+        let mut largest: Vec<usize> = among.to_vec();
+        largest.sort_by_key(|at| (std::cmp::Reverse(self.plan.suggestions[*at].bytes), *at));
+        largest.truncate(MOST_CANDIDATES);
+        let mut left: BTreeSet<usize> = largest.into_iter().collect();
         let mut chosen = Vec::new();
         loop {
             let peak = self.peak();
-            let Some(best) = self.best_at(&left, peak.position.0) else { break };
+            let Some(best) = self.best_at(&left, peak.position.0, least) else { break };
             left.remove(&best);
             if self.apply(best) {
                 chosen.push(best);
@@ -150,7 +158,8 @@ impl<'a> Replay<'a> {
         Combination { chosen, before, after: self.peak() }
     }
 
-    fn best_at(&mut self, left: &BTreeSet<usize>, position: u32) -> Option<usize> {
+    fn best_at(&mut self, left: &BTreeSet<usize>, position: u32, least: u64) -> Option<usize> {
+        let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let mut best: Option<(u8, i64, usize)> = None;
         for at in left.iter().copied() {
             let suggestion = &self.plan.suggestions[at];
@@ -160,7 +169,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let saved = self.saving_at(at, position);
-            if saved > 0 && best.is_none_or(|(least, most, _)| effort < least || saved > most) {
+            if saved >= enough && best.is_none_or(|(least, most, _)| effort < least || saved > most) {
                 best = Some((effort, saved, at));
             }
         }
