@@ -108,6 +108,7 @@ impl Error {
                 | Self::OnlyCalls { .. }
                 | Self::NoCalls { .. }
                 | Self::NoTimes { .. }
+                | Self::NoMemory { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }

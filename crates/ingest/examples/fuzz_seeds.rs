@@ -46,6 +46,16 @@ const OTHERS: &[&str] = &[
     r#"{"deviceProperties":[{"name":"NVIDIA B200","computeMajor":10}],"traceEvents":[{"ph":"X","cat":"kernel","name":"k","pid":0,"tid":7,"ts":1,"dur":5,"args":{"correlation":1,"stream":7}},{"ph":"X","cat":"kernel","name":"l","pid":0,"tid":7,"ts":3,"dur":5}]}"#,
 ];
 
+/// Memory traces, one of each form.
+const MEMORY: &[&[u8]] = &[
+    b"\x80\x02}q\x00(X\x0d\x00\x00\x00device_tracesq\x01]q\x02]q\x03}q\x04(X\x06\x00\x00\x00actionq\x05X\x05\x00\x00\x00allocq\x06X\x04\x00\x00\x00addrq\x07K\x10X\x04\x00\x00\x00sizeq\x08K\x08uaau.",
+    br#"{"device_traces":[[{"action":"alloc","addr":16,"size":8,"time_us":1},{"action":"free_requested","addr":16,"size":8}]],"segments":[{"device":0,"address":0,"total_size":64,"blocks":[{"size":64,"state":"active_allocated"}]}]}"#,
+    b"[[-1, 1, 512, 0], [5, 2, 64, 3], [6, 3, -64, 3], [6, 3, 64, 4], [7, 4, -64, 4]]",
+    br#"{"schema":"1.0.1","nodes":[{"name":"aten::add","id":3,"parent":1,"op_schema":"aten::add(Tensor self, Tensor(a!) out) -> Tensor","inputs":[[2,4,0,8,4,"cpu"]],"input_shapes":[[8]],"input_types":["Tensor(float)"],"outputs":[[5,6,0,8,4,"cpu"]],"output_shapes":[[8]],"output_types":["Tensor(float)"]}]}"#,
+    b"a x 256; h x; k scale x>x\nd x; f x; end",
+    br#"[{"name": "snapshot.pickle", "base64": "gAJ9Lg=="}]"#,
+];
+
 /// The records of a stream, without its header and the length and checksum before each chunk.
 fn records(stream: &[u8]) -> Vec<u8> {
     let mut records = Vec::new();
@@ -69,6 +79,7 @@ fn seeds() -> Option<Vec<(&'static str, Vec<u8>)>> {
     for (_, stream) in recording::streams(&recording::Config { steps: 1, ..recording::Config::default() }) {
         seeds.push(("recording", records(&stream)));
     }
+    seeds.extend(MEMORY.iter().map(|bytes| ("memory", bytes.to_vec())));
     for (i, kind) in damage::kinds().iter().enumerate() {
         for seed in 0..3 {
             seeds.push(("chrome", damage::apply(kind, &excerpts[(i + seed) % excerpts.len()], seed as u64)));
