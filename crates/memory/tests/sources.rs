@@ -58,6 +58,9 @@ fn canonical(values: &Values, value: Value, seen: &mut BTreeMap<stackline_ingest
         Kind::Tuple(node) => (node, '('),
         Kind::Dict(node) => (node, '{'),
     };
+    if kind == '(' && values.items(node).is_empty() {
+        return "()".to_owned();
+    }
     if let Some(number) = seen.get(&node) {
         return format!("@{number}");
     }

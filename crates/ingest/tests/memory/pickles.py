@@ -39,6 +39,8 @@ def canonical(value, seen):
         return "d" + struct.pack(">d", value).hex()
     if isinstance(value, (str, bytes)):
         return ("s" + value.encode().hex()) if isinstance(value, str) else "b" + value.hex()
+    if isinstance(value, tuple) and not value:
+        return "()"  # Python has only one, a file may have several.
     if id(value) in seen:
         return f"@{seen[id(value)]}"
     seen[id(value)] = len(seen)

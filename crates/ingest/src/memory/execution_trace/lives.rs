@@ -67,13 +67,11 @@ impl Lives {
                 continue;
             }
             gives_new = true;
-            if uses.iter().any(|used| used.begins && self.all[used.life].tensor.storage == tensor.storage) {
-                self.find(tensor);
-                continue;
-            }
-            let life = self.begin(tensor, Some(node.id));
             let mode = (!only_allocates(&node.name)).then_some(AccessMode::Write);
-            uses.push(Use { life, mode, sure, begins: true });
+            // What an operator below this one gave was made for this one.
+            let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
+            let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
+            add(&mut uses, Use { life, mode, sure, begins: !made });
         }
         // What gives nothing new and changes nothing, but gives something back, is a view.
         if sure && !gives_new && mutated.is_empty() && !node.outputs.is_empty() {
@@ -112,6 +110,15 @@ fn add(uses: &mut Vec<Use>, more: Use) {
         Some(_) => {}
         None => uses.push(more),
     }
+}
+
+/// Whether an operator touches memory, by what it says of itself.
+pub(super) fn touches(node: &Node) -> bool {
+    let has = |storage: i128| node.inputs.iter().flatten().any(|tensor| tensor.storage == storage);
+    let is_empty = node.outputs.is_empty() && node.inputs.iter().all(Vec::is_empty);
+    let gives_views = !node.outputs.is_empty() && node.outputs.iter().all(|tensor| has(tensor.storage));
+    let is_view = !node.schema.is_empty() && gives_views && mutated_arguments(&node.schema).is_empty();
+    !is_empty && !is_view && !only_allocates(&node.name)
 }
 
 fn only_allocates(name: &str) -> bool {

@@ -1,7 +1,7 @@
 //! Execution traces of PyTorch (`ExecutionTraceObserver`, also in Chakra's form, JSON): operators with the tensors that
 //! they take and give, each with the number of its storage.
 //!
-//! Operators without operators below them stand for kernels. Inputs are read, outputs of new storages are written, what
+//! Operators with no other below them that touches memory stand for kernels. Inputs are read, outputs of new storages are written, what
 //! the schema marks (`Tensor(a!)`) is both; views touch nothing. There are no allocations and no frees: a storage counts
 //! from the operator that gives it first up to the last one that takes it, so that the curve is a lower bound. Storages
 //! that are taken before any operator gave them are older than the trace. There are no times either: calls have numbers.
@@ -32,7 +32,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let nodes = nodes::read(values, root, &mut trace.report);
     let mut lives = Lives::default();
     let mut leaves: Vec<(usize, Vec<Use>)> = Vec::new();
-    for at in nodes.leaves() {
+    for at in nodes.workers(lives::touches) {
         let uses = lives.uses(&nodes.all[at]);
         lives.seen_at(&uses, at);
         leaves.push((at, uses));

@@ -3,7 +3,7 @@
 use super::Tensors;
 use crate::memory::values::{NodeId, Value, Values};
 use crate::problems;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use stackline_model::ReadReport;
 
 /// A tensor that an operator takes or gives.
@@ -35,13 +35,25 @@ pub(super) struct Node {
 pub(super) struct Nodes {
     pub(super) all: Vec<Node>,
     pub(super) by_id: FxHashMap<i128, usize>,
-    parents: FxHashSet<i128>,
 }
 
 impl Nodes {
-    /// Nodes with none below them, in the order of their numbers: that in which they began.
-    pub(super) fn leaves(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.all.len()).filter(|at| !self.parents.contains(&self.all[*at].id))
+    /// Operators that do something themselves: those with no other below them that touches memory. (Operators that only
+    /// allocate or make views may be below them, and are among these, too.) They stand in the order in which they end.
+    pub(super) fn workers(&self, touches: impl Fn(&Node) -> bool) -> Vec<usize> {
+        let mut works_below = vec![false; self.all.len()];
+        let mut end: Vec<usize> = (0..self.all.len()).collect();
+        // Parents have lower numbers than what is below them.
+        for at in (0..self.all.len()).rev() {
+            let parent = self.by_id.get(&self.all[at].parent).copied().filter(|parent| *parent < at);
+            if let Some(parent) = parent {
+                works_below[parent] |= works_below[at] || touches(&self.all[at]);
+                end[parent] = end[parent].max(end[at]);
+            }
+        }
+        let mut workers: Vec<usize> = (0..self.all.len()).filter(|at| !works_below[*at]).collect();
+        workers.sort_by_key(|at| (end[*at], std::cmp::Reverse(*at)));
+        workers
     }
 }
 
@@ -57,7 +69,6 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
     }
     nodes.all.sort_by_key(|node| node.id);
     nodes.by_id = nodes.all.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
-    nodes.parents = nodes.all.iter().map(|node| node.parent).collect();
     nodes
 }
 
