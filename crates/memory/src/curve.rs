@@ -151,9 +151,8 @@ pub fn device_of(trace: &MemoryTrace, object: MemoryObjectId) -> MemoryDeviceId 
 
 /// Who is alive on a device at a position, largest first.
 pub fn alive_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<MemoryObjectId> {
-    let here = |object: &MemoryObjectId| {
-        device_of(trace, *object) == device && span_of(trace, *object).covers(position.0)
-    };
+    let here =
+        |object: &MemoryObjectId| device_of(trace, *object) == device && span_of(trace, *object).covers(position.0);
     let mut alive: Vec<MemoryObjectId> = trace.objects.ids().filter(here).collect();
     alive.sort_by_key(|object| std::cmp::Reverse(trace.objects.bytes[object.index()]));
     alive

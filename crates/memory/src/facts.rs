@@ -307,14 +307,7 @@ impl<'a> Collector<'a> {
             return;
         }
         let (needed_again, anew) = self.touched_again[object.index()];
-        let gap = Gap {
-            object,
-            after,
-            until,
-            needed_again,
-            content_needed: !anew,
-            kernels,
-        };
+        let gap = Gap { object, after, until, needed_again, content_needed: !anew, kernels };
         let longest = &mut self.longest[object.index()];
         if self.facts.gaps.len() < MOST_GAPS || kernels > *longest {
             self.facts.gaps.push(gap);

@@ -8,7 +8,9 @@
 //! graph edge by edge.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::{AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStreamId, MemoryTrace, call_flags};
+use stackline_model::{
+    AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStreamId, MemoryTrace, call_flags,
+};
 
 /// Why one call comes after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

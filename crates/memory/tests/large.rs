@@ -7,7 +7,8 @@
 use stackline_memory::replay::Replay;
 use stackline_memory::{Facts, Rules, curve, drgpum, patterns, suggest};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryTrace, NewCall, NewObject,
+    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryTrace, NewCall,
+    NewObject,
 };
 use std::time::Instant;
 
@@ -53,7 +54,12 @@ fn kernel(trace: &mut MemoryTrace, call: NewCall, reads: &[MemoryObjectId], writ
 
 fn measure(accesses: usize, streams: u64) {
     let trace = steps(accesses, streams);
-    println!("{streams} streams: {} calls, {} objects, {} accesses", trace.calls.len(), trace.objects.len(), trace.accesses.len());
+    println!(
+        "{streams} streams: {} calls, {} objects, {} accesses",
+        trace.calls.len(),
+        trace.objects.len(),
+        trace.accesses.len()
+    );
     let begin = Instant::now();
     let facts = Facts::new(&trace, Rules::default());
     println!("  facts {:?}, {} gaps", begin.elapsed(), facts.gaps.len());
@@ -83,5 +89,4 @@ fn a_small_one() {
 fn ten_million_accesses() {
     measure(10_000_000, 1);
     measure(10_000_000, 4);
-    
 }

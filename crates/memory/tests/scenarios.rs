@@ -51,12 +51,7 @@ fn two_mm() {
 
 #[test]
 fn three_mm() {
-    check(
-        "3mm",
-        "EA4 LD4 RA6 TI1",
-        "EA C:1 D:1 F:1 G:2 · LD A:2 B:2 C:1 D:1 · RA C←A D←B G←C · TI E:1",
-        7_340_032,
-    );
+    check("3mm", "EA4 LD4 RA6 TI1", "EA C:1 D:1 F:1 G:2 · LD A:2 B:2 C:1 D:1 · RA C←A D←B G←C · TI E:1", 7_340_032);
 }
 
 #[test]

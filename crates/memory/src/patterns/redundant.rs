@@ -89,7 +89,8 @@ fn same_size(facts: &Facts<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjec
     let mut pairs = BTreeMap::new();
     for mut takers in sizes.into_values() {
         takers.sort_by_key(|object| facts.uses[object.index()].first_use);
-        let mut free: BTreeSet<_> = takers.iter().map(|object| (facts.uses[object.index()].last_use, *object)).collect();
+        let mut free: BTreeSet<_> =
+            takers.iter().map(|object| (facts.uses[object.index()].last_use, *object)).collect();
         for taker in takers {
             let giver = free.iter().take(MOST_TRIES).find(|(_, giver)| fits(facts, taker, *giver)).copied();
             if let Some(giver) = giver {
@@ -111,9 +112,8 @@ pub fn paper_one_pass(facts: &Facts<'_>) -> Vec<(MemoryObjectId, MemoryObjectId)
     used.sort_by_key(|object| (std::cmp::Reverse(bytes(object)), *object));
     let mut pairs = Vec::new();
     while let Some(largest) = used.first().map(bytes) {
-        let close = |object: &&MemoryObjectId| {
-            (largest - bytes(object)) as f64 <= facts.rules.size_tolerance * largest as f64
-        };
+        let close =
+            |object: &&MemoryObjectId| (largest - bytes(object)) as f64 <= facts.rules.size_tolerance * largest as f64;
         let group: Vec<MemoryObjectId> = used.iter().take_while(close).copied().collect();
         used.drain(..group.len());
         walk(facts, &group, &mut pairs);

@@ -11,7 +11,6 @@ use crate::curve::{Curve, Peak, device_of};
 use crate::suggest::Suggestion;
 use plan::Plan;
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
-use std::collections::BTreeSet;
 use tree::Tree;
 
 /// The memory of one device, with some suggestions applied.
@@ -33,8 +32,8 @@ pub struct Combination {
     pub after: Peak,
 }
 
-/// Most suggestions among which [`Replay::lower`] chooses.
-pub const MOST_CANDIDATES: usize = 2_000;
+/// How many suggestions [`Replay::lower`] looks at, each as often as it does.
+pub const MOST_LOOKS: usize = 200_000_000;
 
 impl<'a> Replay<'a> {
     /// The device's memory as it was. Only suggestions about objects on it can be applied.
@@ -128,18 +127,19 @@ impl<'a> Replay<'a> {
     /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
     /// are taken back without which the peak is no higher, the greatest effort first.
     ///
-    /// Of more than [`MOST_CANDIDATES`] suggestions, those of the most bytes are looked at.
+    /// Very long lists are not gone through as often as it would take: after [`MOST_LOOKS`] looks at suggestions it ends.
     pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let before = self.peak();
-        let mut largest: Vec<usize> = among.to_vec();
-        largest.sort_by_key(|at| (std::cmp::Reverse(self.plan.suggestions[*at].bytes), *at));
-        largest.truncate(MOST_CANDIDATES);
-        let mut left: BTreeSet<usize> = largest.into_iter().collect();
+        let mut left: Vec<usize> = among.to_vec();
+        left.sort_unstable();
+        left.dedup();
         let mut chosen = Vec::new();
-        loop {
+        let mut looks = MOST_LOOKS;
+        while looks >= left.len() {
+            looks -= left.len();
             let peak = self.peak();
             let Some(best) = self.best_at(&left, peak.position.0, least) else { break };
-            left.remove(&best);
+            left.retain(|other| *other != best);
             if self.apply(best) {
                 chosen.push(best);
             }
@@ -158,7 +158,7 @@ impl<'a> Replay<'a> {
         Combination { chosen, before, after: self.peak() }
     }
 
-    fn best_at(&mut self, left: &BTreeSet<usize>, position: u32, least: u64) -> Option<usize> {
+    fn best_at(&mut self, left: &[usize], position: u32, least: u64) -> Option<usize> {
         let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let mut best: Option<(u8, i64, usize)> = None;
         for at in left.iter().copied() {

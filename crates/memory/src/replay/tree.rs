@@ -43,7 +43,11 @@ impl Tree {
 
     /// The leaf of a position; one past the last one for the end.
     fn leaf(&self, position: u32) -> usize {
-        if position >= self.end { self.positions.len() } else { self.positions.partition_point(|known| *known < position) }
+        if position >= self.end {
+            self.positions.len()
+        } else {
+            self.positions.partition_point(|known| *known < position)
+        }
     }
 
     /// Adds a span, or takes it away.

@@ -149,8 +149,7 @@ proptest! {
 fn redundant(program: &Program, trace: &MemoryTrace, found: &[PatternMatch]) -> Result<(), TestCaseError> {
     let naive = Naive { program, calls: program.steps.len() };
     let mut tracker = OrderTracker::new(trace);
-    let order: Vec<_> =
-        trace.calls.ids().map(|call| (tracker.step(trace, call), tracker.clock().to_vec())).collect();
+    let order: Vec<_> = trace.calls.ids().map(|call| (tracker.step(trace, call), tracker.clock().to_vec())).collect();
     let objects: Vec<usize> =
         (0..program.sizes.len()).filter(|o| program.sizes[*o] > 0 && !naive.uses(*o).is_empty()).collect();
     let allowed = |taker: usize, giver: usize| {
@@ -201,7 +200,11 @@ fn nothing_is_unused_beside_an_opaque_kernel() {
         let facts = Facts::new(&trace, Rules::default());
         let found = patterns::find(&facts);
         let unused = [Pattern::UnusedAllocation, Pattern::NeverRead];
-        found.iter().filter(|found| unused.contains(&found.pattern)).map(|found| trace.object_name(found.object)).collect::<Vec<_>>()
+        found
+            .iter()
+            .filter(|found| unused.contains(&found.pattern))
+            .map(|found| trace.object_name(found.object))
+            .collect::<Vec<_>>()
     };
     assert_eq!(unused("a x 8; a y 8; h y; a z 8; k one z; f x; f y; k two; f z; end"), ["x", "y"]);
     assert_eq!(unused("a x 8; a y 8; h y; a z 8; k one z opaque; f x; f y; k two; f z; end"), [""; 0]);

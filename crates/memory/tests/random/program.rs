@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryObjectId, MemoryTrace, NewCall, NewObject,
-    call_flags,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryObjectId, MemoryTrace, NewCall,
+    NewObject, call_flags,
 };
 
 /// How much an access touches.
@@ -27,7 +27,11 @@ pub struct Touch {
 pub enum Step {
     Allocate(usize),
     Free(usize),
-    Touch { kind: MemoryCallKind, touches: Vec<Touch>, flags: u8 },
+    Touch {
+        kind: MemoryCallKind,
+        touches: Vec<Touch>,
+        flags: u8,
+    },
     Record,
     /// Waits for the call at this position.
     Wait(usize),

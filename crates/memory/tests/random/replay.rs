@@ -90,7 +90,8 @@ impl Changed {
             Action::Shrink { to } => self.sizes[object] = *to,
             Action::Split { slices } => {
                 self.ops.retain(|op| op.step != Step::Allocate(object) && op.step != Step::Free(object));
-                let slice = |slice: &stackline_memory::curve::Span| (slice.from as usize, slice.to as usize - 1, slice.bytes);
+                let slice =
+                    |slice: &stackline_memory::curve::Span| (slice.from as usize, slice.to as usize - 1, slice.bytes);
                 self.slices.extend(slices.iter().map(slice));
             }
             Action::Reuse { .. } | Action::InPlace { .. } => {}
@@ -104,15 +105,24 @@ impl Changed {
         let at = self.at(last_use_of);
         self.take_fills(of, |place| place > at);
         let positions = |ops: &[Op], step: &Step| ops.iter().position(|op| op.step == *step);
-        let first = positions(&self.ops, &Step::Allocate(object)).min(positions(&self.ops, &Step::Allocate(of))).unwrap();
+        let first =
+            positions(&self.ops, &Step::Allocate(object)).min(positions(&self.ops, &Step::Allocate(of))).unwrap();
         let frees = (positions(&self.ops, &Step::Free(object)), positions(&self.ops, &Step::Free(of)));
         let last = frees.0.zip(frees.1).map(|(a, b)| a.max(b));
         for (at, op) in self.ops.iter_mut().enumerate() {
             match &mut op.step {
                 Step::Allocate(o) | Step::Free(o) if *o == object || *o == of => {
-                    op.step = if at == first { Step::Allocate(of) } else if Some(at) == last { Step::Free(of) } else { Step::Record };
+                    op.step = if at == first {
+                        Step::Allocate(of)
+                    } else if Some(at) == last {
+                        Step::Free(of)
+                    } else {
+                        Step::Record
+                    };
                 }
-                Step::Touch { touches, .. } => touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of),
+                Step::Touch { touches, .. } => {
+                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of)
+                }
                 _ => {}
             }
         }

@@ -195,7 +195,8 @@ impl MemoryAccesses {
         if self.object.iter().any(|object| object.index() >= objects) {
             return Err("an access is to an object that is not there".to_owned());
         }
-        let in_order = self.range_row.is_sorted() && self.range_row.last().is_none_or(|row| (*row as usize) < self.len());
+        let in_order =
+            self.range_row.is_sorted() && self.range_row.last().is_none_or(|row| (*row as usize) < self.len());
         let disjoint = self.range.iter().all(|range| range.begin < range.end)
             && (1..self.range.len()).all(|at| {
                 self.range_row[at - 1] != self.range_row[at] || self.range[at - 1].end <= self.range[at].begin

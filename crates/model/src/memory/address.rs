@@ -41,7 +41,11 @@ impl AddressMap {
 
     /// The objects that overlap `bytes` bytes at `address`, by address, each with the part of it that is meant
     /// (relative to its first byte).
-    pub fn find_all(&self, address: u64, bytes: u64) -> impl Iterator<Item = (MemoryObjectId, std::ops::Range<u64>)> + '_ {
+    pub fn find_all(
+        &self,
+        address: u64,
+        bytes: u64,
+    ) -> impl Iterator<Item = (MemoryObjectId, std::ops::Range<u64>)> + '_ {
         let end = address.saturating_add(bytes);
         let from = self.live.range(..=address).next_back().map_or(address, |(begin, _)| *begin);
         self.live.range(from..end.max(from)).filter_map(move |(begin, (object_end, object))| {

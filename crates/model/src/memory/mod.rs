@@ -221,7 +221,10 @@ impl MemoryTrace {
                 "an object is made by a call that is not there",
                 self.objects.allocated_by.iter().all(|c| in_range(calls, c.0)),
             ),
-            ("an object is freed by a call that is not there", self.objects.freed_by.iter().all(|c| in_range(calls, c.0))),
+            (
+                "an object is freed by a call that is not there",
+                self.objects.freed_by.iter().all(|c| in_range(calls, c.0)),
+            ),
             ("a stream is of a device that is not there", self.streams.iter().all(|s| in_range(devices, s.device.0))),
             (
                 "a segment has blocks that are not there",

@@ -60,7 +60,8 @@ impl MemoryStacks {
     }
 
     pub(super) fn check(&self) -> Result<(), String> {
-        let parents_first = self.parent.iter().enumerate().all(|(node, parent)| parent.is_none() || parent.index() < node);
+        let parents_first =
+            self.parent.iter().enumerate().all(|(node, parent)| parent.is_none() || parent.index() < node);
         let known = self.frame.iter().all(|frame| frame.index() < self.frames.len());
         if self.parent.len() == self.frame.len() && parents_first && known {
             Ok(())

@@ -73,11 +73,10 @@ fn accesses_keep_their_ranges() {
     trace.seal_call();
     trace.release(object, NewCall::default());
     let found: Vec<MemoryAccess> = trace.accesses_of(call).collect();
-    assert_eq!((found[0].mode, found[0].evidence, found[0].extent), (
-        AccessMode::Read,
-        AccessEvidence::MayAccess,
-        AccessExtent::Unknown
-    ));
+    assert_eq!(
+        (found[0].mode, found[0].evidence, found[0].extent),
+        (AccessMode::Read, AccessEvidence::MayAccess, AccessExtent::Unknown)
+    );
     assert_eq!((found[1].mode, found[1].extent), (AccessMode::Both, AccessExtent::Ranges));
     assert_eq!(trace.accesses.ranges_of(found[1].row), ranges);
     assert_eq!(trace.accesses.ranges_of(found[0].row), []);

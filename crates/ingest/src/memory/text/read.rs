@@ -310,14 +310,22 @@ impl Reader {
                 let name = self.word("how the accesses are known")?;
                 match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
                     Some(evidence) => options.evidence = evidence,
-                    None => return self.wrong(1, format!("`{name}` is no evidence; one of instrumented, operator-level, may-access, opaque")),
+                    None => {
+                        return self.wrong(
+                            1,
+                            format!("`{name}` is no evidence; one of instrumented, operator-level, may-access, opaque"),
+                        );
+                    }
                 }
             }
             "kind" => {
                 let name = self.word("the kind of the object")?;
                 match MemoryObjectKind::from_name(&name) {
                     Some(kind) => object.kind = kind,
-                    None => return self.wrong(1, format!("`{name}` is no kind; parameter, gradient, activation and others")),
+                    None => {
+                        return self
+                            .wrong(1, format!("`{name}` is no kind; parameter, gradient, activation and others"));
+                    }
                 }
             }
             _ => self.text_option(key, options)?,

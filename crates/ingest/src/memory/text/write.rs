@@ -3,8 +3,8 @@
 use super::lex::is_bare;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId,
-    MemoryObjectKind, MemoryStackId, MemoryTrace, StrId, call_flags,
+    AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryDeviceId,
+    MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId, call_flags,
 };
 use std::fmt::Write;
 
