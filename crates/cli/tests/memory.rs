@@ -27,12 +27,8 @@ fn snapshot() -> Value {
             {"name": "<module>", "filename": "train.py", "line": 90},
         ])
     };
-    let event = |action: &str, addr: u64, size: u64, time: u64, line: u32| {
-        json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time, "frames": frames(line, "step")})
-    };
-    let block = |size: u64, state: &str, line: u32| {
-        json!({"size": size, "requested_size": size, "state": state, "frames": frames(line, "build")})
-    };
+    let event = |action: &str, addr: u64, size: u64, time: u64, line: u32| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time, "frames": frames(line, "step")});
+    let block = |size: u64, state: &str, line: u32| json!({"size": size, "requested_size": size, "state": state, "frames": frames(line, "build")});
     let base = 0x7f00_0000_0000u64;
     let at = |mib: u64| base + mib * MIB;
     json!({
@@ -83,7 +79,10 @@ fn the_views() {
     let folder = sample();
     let view = |more: &[&str]| shown(folder.path(), &[&["memory"], more].concat());
     insta::assert_snapshot!("memory_oom", view(&["oom.json"]));
-    insta::assert_snapshot!("memory_by_path", view(&["oom.json", "--by", "path", "--peaks", "1", "--table", "memory_at_peak"]));
+    insta::assert_snapshot!(
+        "memory_by_path",
+        view(&["oom.json", "--by", "path", "--peaks", "1", "--table", "memory_at_peak"])
+    );
     insta::assert_snapshot!("memory_at", view(&["oom.json", "--at", "p1"]));
     insta::assert_snapshot!("memory_curve", view(&["oom.json", "--curve", "--format", "csv"]));
     insta::assert_snapshot!("memory_objects", view(&["oom.json", "--objects"]));
@@ -113,13 +112,11 @@ fn keys_of_the_document() {
 #[test]
 fn a_real_trace() {
     let Some(trace) = corpus("kineto/nvidia-h100-bert-small.json.gz") else { return };
-    let document: Value = serde_json::from_str(&stdout(&["memory", &trace, "--format", "json", "--peaks", "1"])).unwrap();
+    let document: Value =
+        serde_json::from_str(&stdout(&["memory", &trace, "--format", "json", "--peaks", "1"])).unwrap();
     let mut text = String::new();
-    std::io::Read::read_to_string(
-        &mut flate2::read::GzDecoder::new(std::fs::File::open(&trace).unwrap()),
-        &mut text,
-    )
-    .unwrap();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(std::fs::File::open(&trace).unwrap()), &mut text)
+        .unwrap();
     let source: Value = serde_json::from_str(&text).unwrap();
     let totals = source["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == "[memory]");
     let highest = totals.filter_map(|event| event["args"]["Total Allocated"].as_i64()).max().unwrap();
@@ -134,7 +131,11 @@ fn what_cannot_be_shown_is_said() {
     let folder = sample();
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(file("trick.pickle"), b"\x80\x02cos\nsystem\nU\x02ls\x85R.").unwrap();
-    std::fs::write(file("plain.json"), r#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}"#).unwrap();
+    std::fs::write(
+        file("plain.json"),
+        r#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}"#,
+    )
+    .unwrap();
     for (args, code, words) in [
         (&[file("trick.pickle")][..], 3, "GLOBAL of \"os.system\" was refused, and nothing was run"),
         (&[file("plain.json")], 2, "profile_memory=True"),

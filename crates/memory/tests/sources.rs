@@ -45,7 +45,11 @@ fn corpus(name: &str) -> Option<PathBuf> {
 }
 
 /// As `pickles.py` writes it.
-fn canonical(values: &Values, value: Value, seen: &mut BTreeMap<stackline_ingest::memory::values::NodeId, usize>) -> String {
+fn canonical(
+    values: &Values,
+    value: Value,
+    seen: &mut BTreeMap<stackline_ingest::memory::values::NodeId, usize>,
+) -> String {
     let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
     let (node, kind) = match values.kind(value) {
         Kind::None => return "n".to_owned(),
@@ -157,7 +161,9 @@ fn generated_snapshots_in_every_form() {
 #[test]
 fn a_snapshot_that_begins_in_the_middle() {
     let folder = tempfile::tempdir().unwrap();
-    let Some((file, expected)) = generate(folder.path(), "ring.pickle", &["--ring", "500", "--alive", "100"]) else { return };
+    let Some((file, expected)) = generate(folder.path(), "ring.pickle", &["--ring", "500", "--alive", "100"]) else {
+        return;
+    };
     let trace = read_path(&file).unwrap();
     check_end(&trace, &expected);
     let older: Vec<usize> = (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_none()).collect();
@@ -248,7 +254,8 @@ fn memory_timeline() {
     let trace = read_path(&file).unwrap();
     trace.check().unwrap();
     let mut text = String::new();
-    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(std::fs::File::open(&file).unwrap()), &mut text).unwrap();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(std::fs::File::open(&file).unwrap()), &mut text)
+        .unwrap();
     let rows: Vec<[i64; 4]> = serde_json::from_str(&text).unwrap();
     let (mut now, mut peak) = (0, 0);
     let mut by_category = [0; 8];
@@ -274,13 +281,13 @@ fn odd_events_are_counted() {
     };
     let events = [
         event("alloc", 4096, 1000, 10),
-        event("alloc", 4608, 512, 11),      // lies in the first one
+        event("alloc", 4608, 512, 11),           // lies in the first one
         event("free_requested", 4096, 1000, 12), // which is gone
-        event("free_requested", 9999, 64, 13), // older than the records
+        event("free_requested", 9999, 64, 13),   // older than the records
         event("free_completed", 9999, 64, 14),
         event("free_completed", 7777, 64, 15), // asked for before the records
-        event("alloc", 8192, 0, 9),         // the clock goes back; no bytes
-        event("free_requested", 8192, 1, 16), // another size
+        event("alloc", 8192, 0, 9),            // the clock goes back; no bytes
+        event("free_requested", 8192, 1, 16),  // another size
         event("teleport", 1, 1, 17),
         r#"{"action":"alloc","size":12,"time_us":18}"#.to_owned(),
         "7".to_owned(),
@@ -352,9 +359,8 @@ fn execution_traces() {
     let Some(file) = corpus("execution-trace/linear.json.gz") else { return };
     let trace = read_path(&file).unwrap();
     let addmm = trace.strings.find("aten::addmm").unwrap();
-    let call = trace.calls.ids().find(|call| {
-        trace.calls.name[call.index()] == addmm && trace.access_rows(*call).len() > 0
-    });
+    let call =
+        trace.calls.ids().find(|call| trace.calls.name[call.index()] == addmm && trace.access_rows(*call).len() > 0);
     let touched: Vec<(u64, &str)> = trace
         .accesses_of(call.unwrap())
         .map(|access| (trace.objects.bytes[access.object.index()], access.mode.name()))

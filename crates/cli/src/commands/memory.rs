@@ -25,7 +25,8 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<()> {
     if let Some(target) = &common.output {
         not_an_input(target, std::slice::from_ref(&args.input))?;
     }
-    let options = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
+    let options =
+        OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
     let trace = stackline_engine::open_memory(&args.input, &options)?;
     let peaks = tables::named_peaks(&trace, usize::from(args.peaks));
     let tables = tables_of(args, common, &trace, &peaks)?;

@@ -50,7 +50,8 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
 type Operation = Vec<(u64, u64)>;
 
 fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace {
-    let mut trace = MemoryTrace { label: label.to_owned(), has_accesses: true, saw_end: true, ..MemoryTrace::default() };
+    let mut trace =
+        MemoryTrace { label: label.to_owned(), has_accesses: true, saw_end: true, ..MemoryTrace::default() };
     let mut operations: BTreeMap<u64, Operation> = BTreeMap::new();
     for line in liveness.lines().filter(|line| !line.trim().is_empty()) {
         trace.report.records += 1;

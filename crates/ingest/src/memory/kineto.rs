@@ -91,7 +91,10 @@ impl<'a> Reader<'a> {
     fn event(&mut self, event: EventId, device: MemoryDeviceId, bytes: i64, address: Option<u64>) {
         let track = self.source.events.track[event.index()];
         let thread = self.source.tracks.get(track).tid.as_int().map_or(0, |tid| i64::cast_unsigned(tid));
-        let stream = self.trace.stream(device, if self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu" { thread } else { 0 });
+        let stream = self.trace.stream(
+            device,
+            if self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu" { thread } else { 0 },
+        );
         let parent = self.source.events.parent[event.index()];
         let call = NewCall {
             start_ns: self.source.meta.base_ns.saturating_add(self.source.events.start[event.index()]),
@@ -175,8 +178,11 @@ impl<'a> Reader<'a> {
 
     /// The innermost operator around.
     fn operator(&mut self, inner: EventId) -> StrId {
-        let mut around = inner.some().into_iter().chain(inner.some().into_iter().flat_map(|e| self.source.ancestors(e)));
-        around.find(|event| self.source.kind(*event) == EventKind::Operator).map_or(StrId::NONE, |event| self.source.events.name[event.index()])
+        let mut around =
+            inner.some().into_iter().chain(inner.some().into_iter().flat_map(|e| self.source.ancestors(e)));
+        around
+            .find(|event| self.source.kind(*event) == EventKind::Operator)
+            .map_or(StrId::NONE, |event| self.source.events.name[event.index()])
     }
 
     /// The call path that ends in an event.
@@ -235,7 +241,8 @@ impl<'a> Reader<'a> {
         }
         for step in &self.source.steps {
             let time = |at: i64| self.source.meta.base_ns.saturating_add(at);
-            let position = |at: i64| MemoryCallId::new(self.trace.calls.start_ns.partition_point(|start| *start < time(at)));
+            let position =
+                |at: i64| MemoryCallId::new(self.trace.calls.start_ns.partition_point(|start| *start < time(at)));
             let name = self.source.events.name[step.event.index()];
             self.trace.phases.push(MemoryPhase { name, first: position(step.start), end: position(step.end) });
         }

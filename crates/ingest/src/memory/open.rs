@@ -146,22 +146,19 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
     if execution_trace::is_execution_trace(&values, root) {
         return Ok(execution_trace::read(label, &values, root));
     }
-    let advice = "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
+    let advice =
+        "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
     Err(unsupported(path, "plain data, but no memory snapshot (neither segments nor device_traces)", advice))
 }
 
 fn whole_text(path: &Path, stream: Stream<'_>) -> Result<String, Error> {
     let mut bytes = Vec::new();
-    stream
-        .take(MAX_TEXT + 1)
-        .read_to_end(&mut bytes)
-        .map_err(|source| Error::Io { path: path.to_owned(), source })?;
+    stream.take(MAX_TEXT + 1).read_to_end(&mut bytes).map_err(|source| Error::Io { path: path.to_owned(), source })?;
     if bytes.len() as u64 > MAX_TEXT {
         return Err(malformed(path, "a text of more than 2 GiB", MAX_TEXT));
     }
-    String::from_utf8(bytes).map_err(|error| {
-        malformed(path, "text that is not UTF-8", error.utf8_error().valid_up_to() as u64)
-    })
+    String::from_utf8(bytes)
+        .map_err(|error| malformed(path, "text that is not UTF-8", error.utf8_error().valid_up_to() as u64))
 }
 
 fn format_of(head: &[u8]) -> Option<Format> {
@@ -169,7 +166,11 @@ fn format_of(head: &[u8]) -> Option<Format> {
         return Some(Format::Pickle);
     }
     // Pickles of protocol 0 and 1, for the reader to say what to do: a dict or a list, then its number.
-    if head.starts_with(b"(dp") || head.starts_with(b"(lp") || head.starts_with(b"}q\x00") || head.starts_with(b"]q\x00") {
+    if head.starts_with(b"(dp")
+        || head.starts_with(b"(lp")
+        || head.starts_with(b"}q\x00")
+        || head.starts_with(b"]q\x00")
+    {
         return Some(Format::Pickle);
     }
     let text = String::from_utf8_lossy(head);

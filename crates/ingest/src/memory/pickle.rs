@@ -121,7 +121,8 @@ impl<R: Read> Machine<R> {
     }
 
     fn check_memory(&self) -> Step {
-        let taken = self.values.memory() + self.input.text_bytes()
+        let taken = self.values.memory()
+            + self.input.text_bytes()
             + (8 * (self.stack.len() + self.marks.len() + self.memo.len() + 3 * self.far_memo.len())) as u64;
         if taken > self.limits.memory {
             return Err(format!("the pickle unpacks to more than {} bytes", self.limits.memory));
@@ -279,7 +280,8 @@ impl<R: Read> Machine<R> {
         let kind = if matches!(opcode, b'a' | b'e') { NodeKind::List } else { NodeKind::Dict };
         let target = self.node_of(self.stack[from - 1]).filter(|node| self.values.node_kind(*node) == kind);
         let Some(target) = target else {
-            let what = if kind == NodeKind::List { "items for something that is no list" } else { "entries for no dict" };
+            let what =
+                if kind == NodeKind::List { "items for something that is no list" } else { "entries for no dict" };
             return Err(what.to_owned());
         };
         if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {

@@ -15,16 +15,8 @@ const NEW_VERSION: i128 = 3;
 const DESTROY: i128 = 4;
 
 /// Categories by number, as `torch.profiler` orders them.
-const CATEGORIES: [&str; 8] = [
-    "parameter",
-    "optimizer_state",
-    "input",
-    "temporary",
-    "activation",
-    "gradient",
-    "autograd_detail",
-    "unknown",
-];
+const CATEGORIES: [&str; 8] =
+    ["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"];
 
 /// Whether a document is one: a list whose first element is a list of four numbers.
 pub(super) fn is_timeline(values: &Values, root: Value) -> bool {
@@ -77,7 +69,8 @@ impl Reader {
     }
 
     fn row(&mut self, [time, action, bytes, category]: [i128; 4]) {
-        let category = usize::try_from(category).ok().filter(|at| *at < CATEGORIES.len()).unwrap_or(CATEGORIES.len() - 1);
+        let category =
+            usize::try_from(category).ok().filter(|at| *at < CATEGORIES.len()).unwrap_or(CATEGORIES.len() - 1);
         let size = u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX);
         let time = i64::try_from(time).unwrap_or(self.time_ns);
         if time < self.time_ns && action != PREEXISTING {
@@ -85,7 +78,8 @@ impl Reader {
         }
         self.time_ns = self.time_ns.max(time);
         let call = NewCall { start_ns: self.time_ns, ..NewCall::default() };
-        let object = NewObject { bytes: size, device: self.device, kind: kind(CATEGORIES[category]), ..NewObject::default() };
+        let object =
+            NewObject { bytes: size, device: self.device, kind: kind(CATEGORIES[category]), ..NewObject::default() };
         match (action, bytes < 0) {
             (PREEXISTING, false) => {
                 let object = self.trace.older(object);
@@ -120,4 +114,3 @@ impl Reader {
         found
     }
 }
-

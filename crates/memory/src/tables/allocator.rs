@@ -1,7 +1,9 @@
 //! The caching allocator: what it holds, and in how small pieces.
 
 use super::{int, percent};
-use stackline_model::{MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit};
+use stackline_model::{
+    MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit,
+};
 
 /// Bytes that the allocator held on a device at a position, if the source tells: what the segments hold at the end, and
 /// back from there what segment events changed.

@@ -16,9 +16,11 @@ pub fn objects_table(trace: &MemoryTrace) -> Table {
 pub(super) fn columns(table: Table, trace: &MemoryTrace, shown: &[MemoryObjectId]) -> Table {
     let objects = &trace.objects;
     let rows = || shown.iter().map(|object| object.index());
-    let text = |f: &dyn Fn(usize) -> String| rows().map(|row| Some(f(row)).filter(|t| !t.is_empty())).collect::<Vec<_>>();
+    let text =
+        |f: &dyn Fn(usize) -> String| rows().map(|row| Some(f(row)).filter(|t| !t.is_empty())).collect::<Vec<_>>();
     let string = |id| trace.strings.get(id).to_owned();
-    let device = |row: usize| trace.devices.get(objects.device[row].index()).map(|device| device.name).unwrap_or_default();
+    let device =
+        |row: usize| trace.devices.get(objects.device[row].index()).map(|device| device.name).unwrap_or_default();
     let call = |call: stackline_model::MemoryCallId| call.some().map(|call| int(call.index() as u64));
     let table = table
         .i64("object", Unit::None, rows().map(|row| int(row as u64)))

@@ -21,7 +21,8 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     let curves = curves(trace);
     let failed = &trace.out_of_memory;
     let situations: Vec<Situation> = failed.iter().map(|oom| situation(trace, &curves, oom)).collect();
-    let device = |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
+    let device =
+        |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
     let pairs = || failed.iter().zip(&situations);
     let table = Table::new("memory_out_of_memory", "Requests that failed")
         .text("device", failed.iter().map(|oom| Some(trace.strings.get(device(oom)).to_owned())))

@@ -32,7 +32,8 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let requested = |at: usize| alive[at].iter().map(|object| trace.objects.requested[object.index()]).sum::<u64>();
     let text = |f: &dyn Fn(&NamedPeak) -> String| peaks.iter().map(|peak| Some(f(peak))).collect::<Vec<_>>();
     let stack = |peak: &NamedPeak| trace.calls.stack.get(row(peak)).copied().unwrap_or_default();
-    let device = |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
+    let device =
+        |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
     Table::new("memory_peaks", "Peaks: most memory in use at once")
         .text("peak", text(&|peak| peak.name.clone()))
         .text("device", text(&|peak| trace.strings.get(device(peak)).to_owned()))

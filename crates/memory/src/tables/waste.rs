@@ -35,7 +35,11 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
 }
 
 /// What could be changed, and what each saves at each peak: most at the first peak first, then at the next.
-pub fn ranked_suggestions(facts: &Facts<'_>, matches: &[PatternMatch], peaks: &[NamedPeak]) -> Vec<(Suggestion, Vec<i64>)> {
+pub fn ranked_suggestions(
+    facts: &Facts<'_>,
+    matches: &[PatternMatch],
+    peaks: &[NamedPeak],
+) -> Vec<(Suggestion, Vec<i64>)> {
     let found = suggestions(facts, matches);
     let mut savings = vec![Vec::new(); found.len()];
     for peak in peaks {

@@ -58,7 +58,9 @@ impl Lives {
             }
         }
         let inputs = uses.len();
-        let taken = |uses: &[Use], life: Option<&usize>| life.is_some_and(|life| uses[..inputs].iter().any(|u| u.life == *life));
+        let taken = |uses: &[Use], life: Option<&usize>| {
+            life.is_some_and(|life| uses[..inputs].iter().any(|u| u.life == *life))
+        };
         let mut gives_new = false;
         for tensor in &node.outputs {
             if taken(&uses, self.now.get(&tensor.storage)) {

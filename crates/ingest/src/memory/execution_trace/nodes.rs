@@ -142,7 +142,8 @@ fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Op
     let elements = number(*offset)?.checked_add(number(*elements)?)?;
     let dtype = kind.split_once("Tensor(").and_then(|(_, rest)| rest.split_once(')')).map_or("", |(dtype, _)| dtype);
     let sizes = shape.and_then(|shape| values.as_list(shape)).map_or(&[][..], |list| values.items(list));
-    let sizes: Vec<String> = sizes.iter().filter_map(|size| values.as_int(*size)).map(|size| size.to_string()).collect();
+    let sizes: Vec<String> =
+        sizes.iter().filter_map(|size| values.as_int(*size)).map(|size| size.to_string()).collect();
     Some(Tensor {
         storage: values.as_int(*storage)?,
         bytes: elements.checked_mul(number(*size)?)?,

@@ -158,7 +158,8 @@ impl Reader<'_> {
         for object in old {
             problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", event.address));
             state.objects.remove(self.trace.objects.address[object.index()]);
-            self.trace.release(object, NewCall { flags: call_flags::INFERRED, stack: MemoryStackId::NONE, ..event.call });
+            self.trace
+                .release(object, NewCall { flags: call_flags::INFERRED, stack: MemoryStackId::NONE, ..event.call });
         }
         let pool = self.pool(event.dict, self.keys.pool_id);
         let category = self.text(event.dict, self.keys.category);
@@ -270,4 +271,3 @@ pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
         _ => MemoryObjectKind::Unknown,
     }
 }
-

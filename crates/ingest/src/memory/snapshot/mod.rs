@@ -143,4 +143,3 @@ keys! {
     state "state" active_allocated "active_allocated" inactive "inactive" history "history" real_size "real_size"
     name "name" filename "filename" line "line"
 }
-

@@ -6,8 +6,8 @@ use crate::memory::values::NodeId;
 use crate::problems;
 use rustc_hash::FxHashSet;
 use stackline_model::{
-    MemoryBlock, MemoryBlockState, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryStackId, MemoryStreamId, NewObject,
-    StrId,
+    MemoryBlock, MemoryBlockState, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryStackId, MemoryStreamId,
+    NewObject, StrId,
 };
 
 impl Reader<'_> {
