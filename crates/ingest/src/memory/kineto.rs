@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
             None => state.by_size.get_mut(&size).and_then(Vec::pop),
         };
         let object = found.unwrap_or_else(|| {
-            state.older += size;
+            state.older = state.older.saturating_add(size);
             let (address, stream) = (address.unwrap_or(0), call.stream);
             self.trace.older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
         });

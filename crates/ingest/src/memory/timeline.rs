@@ -74,7 +74,11 @@ impl Reader {
         let size = u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX);
         let time = i64::try_from(time).unwrap_or(self.time_ns);
         if time < self.time_ns && action != PREEXISTING {
-            problems::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &format!("{} ns", self.time_ns - time));
+            problems::MEMORY_CLOCK_BACK.count(
+                &mut self.trace.report,
+                None,
+                &format!("{} ns", self.time_ns.saturating_sub(time)),
+            );
         }
         self.time_ns = self.time_ns.max(time);
         let call = NewCall { start_ns: self.time_ns, ..NewCall::default() };

@@ -98,7 +98,7 @@ pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table 
                 (None, _) => text,
             };
             let sum = sums.entry(text).or_default();
-            *sum = (sum.0 + bytes, sum.1 + objects);
+            *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(objects));
         }
         let mut sums: Vec<_> = sums.into_iter().collect();
         sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));

@@ -37,18 +37,18 @@ impl Sums {
     fn add(&mut self, segment: &MemorySegment, blocks: &[MemoryBlock]) {
         let unused = blocks.iter().all(|block| block.state == MemoryBlockState::Inactive);
         self.segments += 1;
-        self.reserved += segment.bytes;
+        add(&mut self.reserved, segment.bytes);
         for block in blocks {
             match block.state {
                 MemoryBlockState::Active => {
-                    self.active += block.bytes;
+                    add(&mut self.active, block.bytes);
                     if block.requested > 0 {
-                        self.rounding += block.bytes.saturating_sub(block.requested);
+                        add(&mut self.rounding, block.bytes.saturating_sub(block.requested));
                     }
                 }
-                MemoryBlockState::AwaitingFree => self.awaiting += block.bytes,
+                MemoryBlockState::AwaitingFree => add(&mut self.awaiting, block.bytes),
                 MemoryBlockState::Inactive => {
-                    *(if unused { &mut self.unused_segments } else { &mut self.split }) += block.bytes;
+                    add(if unused { &mut self.unused_segments } else { &mut self.split }, block.bytes);
                     self.largest_free = self.largest_free.max(block.bytes);
                 }
             }
@@ -57,9 +57,14 @@ impl Sums {
 
     /// 1 - largest free block / all that is free.
     fn fragmentation(&self) -> Option<f64> {
-        let free = self.unused_segments + self.split;
+        let free = self.unused_segments.saturating_add(self.split);
         (free > 0).then(|| 100.0 - percent(self.largest_free, free))
     }
+}
+
+/// Sizes of a damaged file may be of any magnitude.
+fn add(sum: &mut u64, bytes: u64) {
+    *sum = sum.saturating_add(bytes);
 }
 
 /// Segments and blocks at the moment of the snapshot, by device and pool; `None` if the source tells nothing of them.

@@ -29,7 +29,8 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let begin = trace.calls.start_ns.first().copied().unwrap_or(0);
     let row = |peak: &NamedPeak| peak.peak.position.index();
     let alive: Vec<_> = peaks.iter().map(|peak| alive_at(trace, peak.device, peak.peak.position)).collect();
-    let requested = |at: usize| alive[at].iter().map(|object| trace.objects.requested[object.index()]).sum::<u64>();
+    let requested =
+        |at: usize| alive[at].iter().map(|object| trace.objects.requested[object.index()]).fold(0, u64::saturating_add);
     let text = |f: &dyn Fn(&NamedPeak) -> String| peaks.iter().map(|peak| Some(f(peak))).collect::<Vec<_>>();
     let stack = |peak: &NamedPeak| trace.calls.stack.get(row(peak)).copied().unwrap_or_default();
     let device =

@@ -105,7 +105,11 @@ impl Reader<'_> {
         let position = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
         let time = event.map_or(Some(lane.time_ns), |event| self.time(event)).unwrap_or(position);
         if time < lane.time_ns {
-            problems::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &format!("{} ns", lane.time_ns - time));
+            problems::MEMORY_CLOCK_BACK.count(
+                &mut self.trace.report,
+                None,
+                &format!("{} ns", lane.time_ns.saturating_sub(time)),
+            );
         }
         lane.time_ns = lane.time_ns.max(time);
         lane.next += 1;

@@ -101,8 +101,9 @@ impl Reader<'_> {
             }
             let blocks = segments.iter().flat_map(|segment| &self.trace.blocks[segment.blocks.clone()]);
             let active = blocks.filter(|block| block.state == stackline_model::MemoryBlockState::Active);
-            let allocated = active.map(|block| block.bytes).sum();
-            let reserved = segments.iter().map(|segment| segment.bytes).sum();
+            let sum = |sum: u64, bytes: u64| sum.saturating_add(bytes);
+            let allocated = active.map(|block| block.bytes).fold(0, sum);
+            let reserved = segments.iter().map(|segment| segment.bytes).fold(0, sum);
             self.trace.totals.push(MemoryTotals { after, time_ns, device, allocated, reserved });
         }
         if !self.trace.segments.is_empty() {
