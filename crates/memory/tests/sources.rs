@@ -1,5 +1,5 @@
 //! Sources of memory traces, read from real and from generated files, and compared with what others say of them.
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 use serde_json::Value as Json;
 use stackline_ingest::memory::pickle::{self, Limits};

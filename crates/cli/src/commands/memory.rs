@@ -69,7 +69,10 @@ fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[N
         let table = tables::suggestions_table(trace, &ranked, peaks);
         let suggestions: Vec<_> = ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect();
         let every: Vec<usize> = (0..suggestions.len()).collect();
-        let first = peaks.first().map(|peak| Replay::new(trace, peak.device, &suggestions).lower(&every));
+        // What saves less than a thousandth of the peak is not worth a line of code.
+        let first = peaks
+            .first()
+            .map(|peak| Replay::new(trace, peak.device, &suggestions).lower(&every, (peak.peak.bytes / 1000).max(1)));
         let note = first.and_then(|combination| tables::combination_note(&combination));
         all.push(note.into_iter().fold(table, Table::note));
     }
