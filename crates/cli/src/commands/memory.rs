@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use stackline_engine::OpenOptions;
 use stackline_memory::replay::Replay;
 use stackline_memory::tables::{self, NamedPeak};
-use stackline_memory::{Facts, Rules, patterns};
+use stackline_memory::{Facts, Pattern, Rules, patterns};
 use stackline_model::{MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::human;
 use stackline_present::json::Extra;
@@ -53,7 +53,9 @@ fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[N
         return Ok(vec![tables::objects_table(trace)]);
     }
     let facts = Facts::new(trace, Rules::default());
-    let matches = patterns::find(&facts);
+    let mut matches = patterns::find(&facts);
+    // While the program runs, what is alive is no leak yet.
+    matches.retain(|found| trace.saw_end || found.pattern != Pattern::MemoryLeak);
     let ranked = tables::ranked_suggestions(&facts, &matches, peaks);
     if !args.apply.is_empty() {
         let none = |number| wrong_use(format!("no suggestion {number}; there are {}", ranked.len()));

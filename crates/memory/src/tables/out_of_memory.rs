@@ -5,6 +5,9 @@ use super::{allocator::reserved_at, int};
 use crate::curve::{Curve, curves};
 use stackline_model::{MemoryBlockState, MemoryTrace, OutOfMemory, Table, Unit};
 
+/// So many failures are told in words below the table.
+const TOLD: usize = 3;
+
 /// What there was when a request failed.
 struct Situation {
     allocated: u64,
@@ -34,7 +37,13 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
         .i64("largest_free", Unit::Bytes, situations.iter().map(|s| s.largest_free.map(int)))
         .text("explanation", pairs().map(|(oom, situation)| Some(explain(oom, situation))))
         .text("place", failed.iter().map(|oom| Some(place_text(trace, oom.stack))));
-    Some(table)
+    // The explanation is what people came for: it must not depend on the width of their terminal.
+    let told = |(oom, situation): (&OutOfMemory, &Situation)| {
+        let place = place_text(trace, oom.stack);
+        let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
+        format!("{} bytes asked for{at}: {}.", oom.requested, explain(oom, situation))
+    };
+    Some(pairs().take(TOLD).map(told).fold(table, Table::note))
 }
 
 fn situation(trace: &MemoryTrace, curves: &[Curve], oom: &OutOfMemory) -> Situation {
