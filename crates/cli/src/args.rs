@@ -3,6 +3,7 @@
 mod calls;
 mod diff;
 mod findings;
+mod memory;
 mod page;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
@@ -12,6 +13,8 @@ use diff::DIFF_EXAMPLE;
 pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{Document, FindingsArgs};
+use memory::MEMORY_EXAMPLE;
+pub(crate) use memory::MemoryArgs;
 use page::VIEW_EXAMPLE;
 pub(crate) use page::ViewArgs;
 use stackline_analyze::critical_path::exact::what_if::Edit;
@@ -124,6 +127,9 @@ pub(crate) enum Command {
     /// Look at a recording: top-down, bottom-up, flat, callers, source lines, or beside another one.
     #[command(after_help = CALLS_EXAMPLE)]
     Calls(Box<CallsArgs>),
+    /// Tell who holds memory at its peaks, what of it is for nothing, and what a change would save.
+    #[command(after_help = MEMORY_EXAMPLE)]
+    Memory(MemoryArgs),
     /// Store traces as a run directory, which opens without parsing.
     #[command(after_help = "Example:\n  stackline import rank*.json.gz -o job.stackline")]
     Import(ImportArgs),
@@ -388,6 +394,7 @@ impl Command {
             Self::WhatIf(_) => "what-if",
             Self::Record(_) => "record",
             Self::Calls(_) => "calls",
+            Self::Memory(_) => "memory",
             Self::Import(_) => "import",
             Self::Steps(_) => "steps",
             Self::Kernels(_) => "kernels",

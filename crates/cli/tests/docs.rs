@@ -6,7 +6,7 @@ mod common;
 use common::stdout;
 use std::path::PathBuf;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "findings",
     "view",
     "diff",
@@ -15,6 +15,7 @@ const COMMANDS: [&str; 18] = [
     "what-if",
     "record",
     "calls",
+    "memory",
     "import",
     "steps",
     "kernels",

@@ -45,6 +45,12 @@ pub enum Error {
         /// The run directory.
         path: PathBuf,
     },
+    /// The trace tells nothing of memory.
+    #[error("{}: no memory events in it; record with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or give a memory snapshot (`torch.cuda.memory._dump_snapshot()`)", path.display())]
+    NoMemory {
+        /// The trace.
+        path: PathBuf,
+    },
     /// No times were recorded in the run, which a comparison needs.
     #[error("{}: no times were recorded in it that could be compared; record it without leaving their sources out", path.display())]
     NoTimes {
@@ -102,6 +108,7 @@ impl Error {
                 | Self::OnlyCalls { .. }
                 | Self::NoCalls { .. }
                 | Self::NoTimes { .. }
+                | Self::NoMemory { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }

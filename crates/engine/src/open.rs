@@ -230,7 +230,7 @@ fn read(paths: &[PathBuf], leave_out: &[PathBuf], options: &OpenOptions) -> Resu
     }
 }
 
-fn read_options(options: &OpenOptions) -> ReadOptions {
+pub(crate) fn read_options(options: &OpenOptions) -> ReadOptions {
     let watch = options.watch.clone();
     ReadOptions {
         threads: options.threads,

@@ -105,11 +105,27 @@ codes! {
     LIBRARY_UNREADABLE "library_unreadable" Skipped "a library cannot be read: its functions have no names";
     WITHOUT_RANK "without_rank" Note
         "a process without a rank, among some with ranks, called no operator; traces of the ranks leave its samples out";
-    LOST_FREE "lost_free" Repaired
-        "memory was allocated where an object was that nobody had freed; it ends there";
-    UNKNOWN_FREE "unknown_free" Note "memory was freed that nobody had allocated since the recording began";
     FREED_IN_USE "freed_in_use" Skipped
         "memory was freed before the operator ended that was called with it; that access is left out";
+    MEMORY_UNKNOWN_FREE "free_without_allocation" Skipped "memory was freed where nothing lay; the call was kept";
+    MEMORY_OVERLAP "overlapping_allocation" Repaired
+        "memory was allocated where something else still lay: that was taken as freed just before";
+    MEMORY_CLOCK_BACK "memory_clock_back" Repaired "times of memory events go back; the order of the file was kept";
+    MEMORY_OTHER_SIZE "freed_other_size" Note "memory was freed with another size than it was allocated with";
+    MEMORY_LATE_FREE "free_before_records" Note "a free was completed that was asked for before the records begin";
+    MEMORY_OLDER "older_than_records" Note
+        "objects are older than the records: they count from the beginning, and where they come from may not be known";
+    MEMORY_NO_BLOCK "object_without_block" Note
+        "objects that the events leave alive have no block in the segments: their free was not recorded";
+    MEMORY_NO_ADDRESS "without_addresses" Note
+        "memory events without addresses: a free was taken to be of the youngest object of its size";
+    MEMORY_TOTALS "totals_disagree" Note
+        "the allocator's own total is not what its allocations and frees add up to: some were not recorded";
+    MEMORY_NO_FREES "without_frees" Note
+        "the source records no frees: memory counts from the operator that gives it to the last one that takes it";
+    MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of a kind that is not known";
+    MEMORY_BAD_EVENT "damaged_memory_event" Skipped "a memory event lacks what it needs";
+    MEMORY_BAD_SEGMENT "damaged_segment" Skipped "a segment or block of the allocator lacks what it needs";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
 }
 

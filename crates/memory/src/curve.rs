@@ -168,7 +168,7 @@ pub fn alive_by<K: Ord>(
     let mut sums = std::collections::BTreeMap::<K, (u64, u32)>::new();
     for object in alive_at(trace, device, position) {
         let sum = sums.entry(key(object)).or_default();
-        sum.0 += trace.objects.bytes[object.index()];
+        sum.0 = sum.0.saturating_add(trace.objects.bytes[object.index()]);
         sum.1 += 1;
     }
     let mut sums: Vec<(K, u64, u32)> = sums.into_iter().map(|(key, (bytes, objects))| (key, bytes, objects)).collect();

@@ -27,6 +27,8 @@ pub struct ObjectUse {
     pub uses: u32,
     /// Number of sets and copies that write it.
     pub fills: u32,
+    /// Number of those before `needed_from`.
+    pub fills_before_needed: u32,
     /// Number of those after its last use.
     pub fills_after_last_use: u32,
     /// The weakest evidence of its accesses.
@@ -44,7 +46,7 @@ pub struct Gap {
     pub after: MemoryCallId,
     /// The use after.
     pub until: MemoryCallId,
-    /// The call by which its memory must be there again: `until`, or the set, copy or kernel before that fills it anew.
+    /// The call by which its memory must be there again: `until`, or the first set or copy before that writes to it.
     pub needed_again: MemoryCallId,
     /// Whether what is in it at `after` is used again. If not, it can be freed without saving its content.
     pub content_needed: bool,
@@ -102,6 +104,7 @@ const NEVER: ObjectUse = ObjectUse {
     needed_from: MemoryCallId::NONE,
     uses: 0,
     fills: 0,
+    fills_before_needed: 0,
     fills_after_last_use: 0,
     evidence: AccessEvidence::Instrumented,
     last_place: (0, 0),
@@ -168,12 +171,14 @@ struct Pending {
     end: u64,
 }
 
+const UNTOUCHED: (MemoryCallId, bool) = (MemoryCallId::NONE, false);
+
 struct Collector<'a> {
     facts: Facts<'a>,
     order: OrderTracker,
     pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
-    /// Per object: the call that filled it anew as the first touch after its last use.
-    refilled: Vec<MemoryCallId>,
+    /// Per object: the first touch after its last use, and whether that writes all of it anew.
+    touched_again: Vec<(MemoryCallId, bool)>,
     /// Per object: its longest gap so far, in kernels.
     longest: Vec<u32>,
 }
@@ -202,7 +207,7 @@ impl<'a> Collector<'a> {
             facts,
             order,
             pending: FxHashMap::default(),
-            refilled: vec![MemoryCallId::NONE; objects],
+            touched_again: vec![UNTOUCHED; objects],
             longest: vec![0; objects],
         }
     }
@@ -234,9 +239,12 @@ impl<'a> Collector<'a> {
         let row = access.object.index();
         let is_kernel = kind == MemoryCallKind::Kernel;
         let is_use = is_kernel || access.mode.reads();
-        let first_touch_after = self.facts.uses[row].last_touch == self.facts.uses[row].last_use;
+        if self.touched_again[row].0.is_none() && self.facts.uses[row].last_use != call {
+            let anew = access.mode == AccessMode::Write && self.covered(access) == self.whole(access);
+            self.touched_again[row] = (call, anew);
+        }
         if access.mode == AccessMode::Write {
-            self.written(call, access, is_kernel, first_touch_after);
+            self.written(call, access, is_kernel);
         }
         if is_use {
             self.used(call, access.object, place);
@@ -249,6 +257,7 @@ impl<'a> Collector<'a> {
         known.evidence = known.evidence.max(access.evidence);
         if !is_use {
             known.fills += 1;
+            known.fills_before_needed += u32::from(known.needed_from.is_none() && kind != MemoryCallKind::CopyOnDevice);
             known.fills_after_last_use += u32::from(known.last_use.is_some());
         }
         if known.needed_from.is_none() && (is_use || kind == MemoryCallKind::CopyOnDevice) {
@@ -284,7 +293,7 @@ impl<'a> Collector<'a> {
         } else if before != call {
             self.gap(before, call, object);
         }
-        self.refilled[row] = MemoryCallId::NONE;
+        self.touched_again[row] = UNTOUCHED;
         let known = &mut self.facts.uses[row];
         known.uses += u32::from(before != call);
         known.last_use = call;
@@ -297,15 +306,8 @@ impl<'a> Collector<'a> {
         if kernels < self.facts.rules.idle_kernels.max(1) {
             return;
         }
-        let refilled = self.refilled[object.index()];
-        let gap = Gap {
-            object,
-            after,
-            until,
-            needed_again: if refilled.is_some() { refilled } else { until },
-            content_needed: refilled.is_none(),
-            kernels,
-        };
+        let (needed_again, anew) = self.touched_again[object.index()];
+        let gap = Gap { object, after, until, needed_again, content_needed: !anew, kernels };
         let longest = &mut self.longest[object.index()];
         if self.facts.gaps.len() < MOST_GAPS || kernels > *longest {
             self.facts.gaps.push(gap);
@@ -316,18 +318,14 @@ impl<'a> Collector<'a> {
     }
 
     /// A write that does not read: it may make earlier writes dead, and may itself be dead later.
-    fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool, first_touch_after: bool) {
+    fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool) {
         let Some((begin, end)) = self.covered(access) else { return };
-        let bytes = self.facts.trace.objects.bytes[access.object.index()];
-        let used_before = self.facts.uses[access.object.index()].last_use;
-        if first_touch_after && used_before.is_some() && used_before != call && (begin, end) == (0, bytes) {
-            self.refilled[access.object.index()] = call;
-        }
         let dead = &mut self.facts.dead_writes;
         let opaque = &self.facts.opaque;
         let mut covers = |old: &Pending| {
             let covered = begin <= old.begin && old.end <= end && old.call != call;
-            let read_unseen = !opaque.is_empty() && between(opaque, old.call, call) > 0;
+            // The writing kernel itself counts: what it reads besides is not known.
+            let read_unseen = !opaque.is_empty() && opaque[call.index() + 1] > opaque[old.call.index() + 1];
             if covered && !read_unseen {
                 let bytes = old.end - old.begin;
                 dead.push(DeadWrite { object: access.object, first: old.call, second: call, bytes });
@@ -343,6 +341,11 @@ impl<'a> Collector<'a> {
         let pending = self.pending.entry(access.object).or_default();
         pending.retain(|old| !covers(old));
         pending.push(Pending { call, begin, end });
+    }
+
+    /// All bytes of the object.
+    fn whole(&self, access: MemoryAccess) -> Option<(u64, u64)> {
+        Some((0, self.facts.trace.objects.bytes[access.object.index()]))
     }
 
     /// The bytes that an access surely touched, if they are in one piece.

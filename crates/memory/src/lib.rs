@@ -7,6 +7,7 @@
 //! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
 //! * [`graph`]: what happens before what;
 //! * [`suggest`]: what could be changed, each suggestion replayed on the trace.
+//! * [`tables`]: all of it as tables.
 #![forbid(unsafe_code)]
 
 pub mod curve;
@@ -17,6 +18,7 @@ pub mod patterns;
 pub mod replay;
 mod rules;
 pub mod suggest;
+pub mod tables;
 
 pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
 pub use patterns::{Certainty, Measure, Pattern, PatternMatch};

@@ -11,6 +11,7 @@ mod findings;
 mod generate;
 mod import;
 mod limit;
+mod memory;
 mod overlay;
 #[cfg(target_os = "linux")]
 mod record;
@@ -48,6 +49,7 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         #[cfg(not(target_os = "linux"))]
         Command::Record(_) => return Err(crate::failure::wrong_use("record works on Linux only")),
         Command::Calls(args) => calls::run(args, common)?,
+        Command::Memory(args) => memory::run(args, common)?,
         Command::Import(args) => import::run(args, common)?,
         Command::Steps(args) => tables::run(name, tables::STEPS, args, common)?,
         Command::Kernels(args) => tables::run(name, tables::KERNELS, args, common)?,

@@ -1,3 +1,16 @@
 //! Readers and writers of memory traces ([`stackline_model::MemoryTrace`]): one file or folder per format.
 
+mod drgpum;
+mod execution_trace;
+mod json;
+mod kineto;
+mod open;
+pub mod pickle;
+mod snapshot;
 pub mod text;
+mod timeline;
+pub mod values;
+mod viz;
+
+pub use kineto::from_trace;
+pub use open::{is_memory, is_memory_file, read_bytes, read_path};

@@ -11,7 +11,6 @@ use crate::curve::{Curve, Peak, device_of};
 use crate::suggest::Suggestion;
 use plan::Plan;
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
-use std::collections::BTreeSet;
 use tree::Tree;
 
 /// The memory of one device, with some suggestions applied.
@@ -32,6 +31,9 @@ pub struct Combination {
     /// The peak after.
     pub after: Peak,
 }
+
+/// How many suggestions [`Replay::lower`] looks at, each as often as it does.
+pub const MOST_LOOKS: usize = 200_000_000;
 
 impl<'a> Replay<'a> {
     /// The device's memory as it was. Only suggestions about objects on it can be applied.
@@ -122,16 +124,22 @@ impl<'a> Replay<'a> {
     }
 
     /// Lowers the peak as far as it goes: again and again, at the highest point, the least effort (of equal effort, what
-    /// saves most there) of the suggestions in `among`, until none saves anything there. In the end those are taken back
-    /// without which the peak is no higher, the greatest effort first.
-    pub fn lower(&mut self, among: &[usize]) -> Combination {
+    /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
+    /// are taken back without which the peak is no higher, the greatest effort first.
+    ///
+    /// Very long lists are not gone through as often as it would take: after [`MOST_LOOKS`] looks at suggestions it ends.
+    pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let before = self.peak();
-        let mut left: BTreeSet<usize> = among.iter().copied().collect();
+        let mut left: Vec<usize> = among.to_vec();
+        left.sort_unstable();
+        left.dedup();
         let mut chosen = Vec::new();
-        loop {
+        let mut looks = MOST_LOOKS;
+        while looks >= left.len() {
+            looks -= left.len();
             let peak = self.peak();
-            let Some(best) = self.best_at(&left, peak.position.0) else { break };
-            left.remove(&best);
+            let Some(best) = self.best_at(&left, peak.position.0, least) else { break };
+            left.retain(|other| *other != best);
             if self.apply(best) {
                 chosen.push(best);
             }
@@ -150,7 +158,8 @@ impl<'a> Replay<'a> {
         Combination { chosen, before, after: self.peak() }
     }
 
-    fn best_at(&mut self, left: &BTreeSet<usize>, position: u32) -> Option<usize> {
+    fn best_at(&mut self, left: &[usize], position: u32, least: u64) -> Option<usize> {
+        let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let mut best: Option<(u8, i64, usize)> = None;
         for at in left.iter().copied() {
             let suggestion = &self.plan.suggestions[at];
@@ -160,7 +169,7 @@ impl<'a> Replay<'a> {
                 continue;
             }
             let saved = self.saving_at(at, position);
-            if saved > 0 && best.is_none_or(|(least, most, _)| effort < least || saved > most) {
+            if saved >= enough && best.is_none_or(|(least, most, _)| effort < least || saved > most) {
                 best = Some((effort, saved, at));
             }
         }

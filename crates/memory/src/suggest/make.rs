@@ -55,7 +55,7 @@ fn suggestion(
     let used = &facts.uses[object.index()];
     let life = span_of(facts.trace, object);
     let (fills, span, bytes) = match &action {
-        Action::MoveAllocation { before } => (fills_before(used), (life.from, before.0), life.bytes),
+        Action::MoveAllocation { before } => (used.fills_before_needed, (life.from, before.0), life.bytes),
         Action::MoveFree { after } => (used.fills_after_last_use, (after.0 + 1, life.to), life.bytes),
         Action::Remove => (used.fills, (life.from, life.to), life.bytes),
         Action::Shrink { to } => (used.fills, (life.from, life.to), life.bytes.saturating_sub(*to)),
@@ -70,11 +70,6 @@ fn suggestion(
     };
     let changes = span.0 < span.1 && bytes > 0;
     changes.then_some(Suggestion { object, action, pattern, certainty, fills, bytes, copy_ns, span })
-}
-
-/// Sets and copies before the object's first use, which move with its allocation: all fills if there is no other use.
-fn fills_before(used: &crate::ObjectUse) -> u32 {
-    if used.first_touch < used.needed_from { used.fills - used.fills_after_last_use.min(used.fills) } else { 0 }
 }
 
 fn splits(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {

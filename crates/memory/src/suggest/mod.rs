@@ -106,7 +106,8 @@ impl Action {
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let alone = |action: &Self| matches!(action, Self::Remove | Self::Split { .. });
         let shared = |action: &Self| matches!(action, Self::Reuse { .. } | Self::InPlace { .. });
-        !alone(self) && !alone(other) && !(shared(self) && shared(other))
+        let conflict = alone(self) || alone(other) || shared(self) && shared(other);
+        !conflict
     }
 }
 

@@ -154,7 +154,7 @@ impl Sweep<'_> {
         };
         let object = self.trace.allocate(object, call);
         for lost in self.live.insert(address, bytes, object) {
-            problems::LOST_FREE.count(&mut self.trace.report, None, &format!("{address:#x}"));
+            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("{address:#x}"));
             let name = self.trace.strings.intern("free");
             let call = self.call(time, thread, place, name);
             self.trace.release(lost, call);
@@ -176,12 +176,13 @@ impl Sweep<'_> {
     }
 
     fn free(&mut self, time: i64, thread: usize, place: Place, address: u64) {
-        let Some(object) = self.live.remove(address) else {
-            problems::UNKNOWN_FREE.count(&mut self.trace.report, None, &format!("{address:#x}"));
-            return;
-        };
         let name = self.trace.strings.intern("free");
         let call = self.call(time, thread, place, name);
+        let Some(object) = self.live.remove(address) else {
+            problems::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &format!("{address:#x}"));
+            self.trace.calls.push(MemoryCallKind::Free, call);
+            return self.trace.seal_call();
+        };
         self.trace.release(object, call);
         let seen = &mut self.seen[object.index()];
         seen.freed_in_optimizer = place.in_optimizer;

@@ -1,0 +1,76 @@
+//! What can be typed after `memory`.
+
+use clap::{Args, ValueEnum};
+use stackline_memory::tables::By;
+use std::path::PathBuf;
+
+pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
+  stackline memory snapshot.pickle
+  stackline memory snapshot.pickle --by path --peaks 1
+  stackline memory snapshot.pickle --at P2
+  stackline memory snapshot.pickle --curve --format csv --output curve.csv
+  stackline memory program.memory --apply 1,3";
+
+/// Arguments of `memory`.
+#[derive(Args, Debug)]
+pub(crate) struct MemoryArgs {
+    /// A memory snapshot of PyTorch (docs/memory.md lists what else), packed with gzip or zstd or not, or - for
+    /// standard input.
+    #[arg(value_name = "INPUT", required = true)]
+    pub(crate) input: PathBuf,
+    /// So many peaks per device; between two of them memory falls by at least 5 %.
+    #[arg(long, value_name = "N", default_value_t = 2, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) peaks: u16,
+    /// What to sum by who is in use at the peaks.
+    #[arg(long, value_enum, default_value_t = MemoryBy::Place)]
+    pub(crate) by: MemoryBy,
+    /// The objects in use at this peak (P1, P2), one by one.
+    #[arg(long, value_name = "PEAK", conflicts_with_all = ["curve", "objects", "apply"])]
+    pub(crate) at: Option<String>,
+    /// Memory in use over time.
+    #[arg(long, conflicts_with_all = ["objects", "apply"])]
+    pub(crate) curve: bool,
+    /// All objects, largest first.
+    #[arg(long, conflicts_with = "apply")]
+    pub(crate) objects: bool,
+    /// The peaks if these suggestions were followed, by their numbers.
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    pub(crate) apply: Vec<usize>,
+}
+
+/// What to sum memory by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MemoryBy {
+    /// The line of the program that allocated it.
+    Place,
+    /// The whole call path that allocated it.
+    Path,
+    /// What it is for: parameters, gradients and so on, where the source tells.
+    Kind,
+    /// The module that it belongs to.
+    Module,
+    /// Its size, by powers of two.
+    Size,
+    /// The operator that made it.
+    Operator,
+    /// The type of its elements.
+    Dtype,
+    /// The allocator's pool.
+    Pool,
+}
+
+impl From<MemoryBy> for By {
+    fn from(by: MemoryBy) -> Self {
+        match by {
+            MemoryBy::Place => Self::Place,
+            MemoryBy::Path => Self::Path,
+            MemoryBy::Kind => Self::Kind,
+            MemoryBy::Module => Self::Module,
+            MemoryBy::Size => Self::Size,
+            MemoryBy::Operator => Self::Operator,
+            MemoryBy::Dtype => Self::Dtype,
+            MemoryBy::Pool => Self::Pool,
+        }
+    }
+}

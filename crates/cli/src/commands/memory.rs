@@ -1,0 +1,120 @@
+//! `memory`: who holds memory at its peaks, what of it is for nothing, what a change would save.
+
+use crate::args::{Common, Format, MemoryArgs};
+use crate::failure::wrong_use;
+use crate::output::Answer;
+use crate::session::{Session, not_an_input};
+use anyhow::Result;
+use serde_json::{Value, json};
+use stackline_engine::OpenOptions;
+use stackline_memory::replay::Replay;
+use stackline_memory::tables::{self, NamedPeak};
+use stackline_memory::{Facts, Pattern, Rules, patterns};
+use stackline_model::{MemoryTrace, Table, Trace, TraceSet};
+use stackline_present::human;
+use stackline_present::json::Extra;
+
+/// Points of the curve for people.
+const CURVE_POINTS: usize = 20;
+
+/// Runs the command.
+pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<()> {
+    if common.steps.is_some() || common.rank.is_some() {
+        return Err(wrong_use("a memory trace has neither steps nor ranks to choose from"));
+    }
+    if let Some(target) = &common.output {
+        not_an_input(target, std::slice::from_ref(&args.input))?;
+    }
+    let options =
+        OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
+    let trace = stackline_engine::open_memory(&args.input, &options)?;
+    let peaks = tables::named_peaks(&trace, usize::from(args.peaks));
+    let tables = tables_of(args, common, &trace, &peaks)?;
+    let mut session = Session::empty(common);
+    session.set = TraceSet { traces: vec![described(&trace)] };
+    let tables = session.pick(tables)?;
+    let head = if common.format == Format::Table { head(&trace) } else { String::new() };
+    let extra = vec![("memory", Extra::Value(summary(&trace)))];
+    Answer { command: "memory", session: &session, extra, tables, head, shown: None }.write(common)
+}
+
+fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[NamedPeak]) -> Result<Vec<Table>> {
+    if let Some(name) = &args.at {
+        let peak = peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name));
+        let names: Vec<&str> = peaks.iter().map(|peak| peak.name.as_str()).collect();
+        let none = || wrong_use(format!("no peak {name:?}; there are: {} (--peaks N gives more)", names.join(", ")));
+        return Ok(vec![tables::alive_table(trace, peak.ok_or_else(none)?)]);
+    }
+    if args.curve {
+        let most = if common.format == Format::Table { common.limit.unwrap_or(CURVE_POINTS) } else { 0 };
+        return Ok(vec![tables::curve_table(trace, most)]);
+    }
+    if args.objects {
+        return Ok(vec![tables::objects_table(trace)]);
+    }
+    let facts = Facts::new(trace, Rules::default());
+    let mut matches = patterns::find(&facts);
+    // While the program runs, what is alive is no leak yet.
+    matches.retain(|found| trace.saw_end || found.pattern != Pattern::MemoryLeak);
+    let ranked = tables::ranked_suggestions(&facts, &matches, peaks);
+    if !args.apply.is_empty() {
+        let none = |number| wrong_use(format!("no suggestion {number}; there are {}", ranked.len()));
+        return Ok(vec![tables::apply(trace, &ranked, &args.apply).map_err(none)?]);
+    }
+    let mut all = vec![tables::peaks_table(trace, peaks), tables::at_peak_table(trace, peaks, args.by.into())];
+    all.extend(tables::out_of_memory_table(trace));
+    all.extend(tables::allocator_table(trace));
+    if !matches.is_empty() {
+        all.push(tables::waste_table(trace, &matches));
+    }
+    if !ranked.is_empty() {
+        let table = tables::suggestions_table(trace, &ranked, peaks);
+        let suggestions: Vec<_> = ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect();
+        let every: Vec<usize> = (0..suggestions.len()).collect();
+        // What saves less than a thousandth of the peak is not worth a line of code.
+        let first = peaks
+            .first()
+            .map(|peak| Replay::new(trace, peak.device, &suggestions).lower(&every, (peak.peak.bytes / 1000).max(1)));
+        let note = first.and_then(|combination| tables::combination_note(&combination));
+        all.push(note.into_iter().fold(table, Table::note));
+    }
+    Ok(all)
+}
+
+/// A trace that is nothing but the read report, which every answer shows.
+fn described(memory: &MemoryTrace) -> Trace {
+    let mut trace = Trace::default();
+    trace.meta.name.clone_from(&memory.label);
+    trace.report = memory.report.clone();
+    trace
+}
+
+/// What was read.
+fn head(trace: &MemoryTrace) -> String {
+    let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
+    let count = |count: usize, one: &str, many: &str| {
+        format!("{} {}", human::count(count), if count == 1 { one } else { many })
+    };
+    let mut text = format!(
+        "{}: {}, {}, {} on {}\n",
+        trace.label,
+        count(trace.calls.len(), "call", "calls"),
+        count(trace.objects.len(), "object", "objects"),
+        count(trace.segments.len(), "segment", "segments"),
+        if devices.is_empty() { "no device".to_owned() } else { devices.join(", ") },
+    );
+    if !trace.has_accesses {
+        text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
+    }
+    text
+}
+
+/// The same for programs.
+fn summary(trace: &MemoryTrace) -> Value {
+    let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
+    json!({
+        "label": trace.label, "devices": devices, "calls": trace.calls.len(), "objects": trace.objects.len(),
+        "accesses": trace.accesses.len(), "segments": trace.segments.len(), "has_accesses": trace.has_accesses,
+        "saw_end": trace.saw_end,
+    })
+}

@@ -1,0 +1,153 @@
+//! `memory`, over a small snapshot and a small program written by hand.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{corpus, failure, stackline, stdout};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const MIB: u64 = 1 << 20;
+
+/// Runs the command in a folder, so that paths in its output are always the same.
+fn shown(folder: &Path, args: &[&str]) -> String {
+    let output = stackline(args).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A step that runs out of memory: 4 MiB of weights from before the records, activations, one freed; then a request of
+/// 10 MiB, while 13 MiB lie free in two pieces and the device has 1 MiB.
+fn snapshot() -> Value {
+    let frames = |line: u32, function: &str| {
+        json!([
+            {"name": "at::native::mm", "filename": "??", "line": 0},
+            {"name": "forward", "filename": "/venv/site-packages/torch/nn/linear.py", "line": 116},
+            {"name": function, "filename": "train.py", "line": line},
+            {"name": "<module>", "filename": "train.py", "line": 90},
+        ])
+    };
+    let event = |action: &str, addr: u64, size: u64, time: u64, line: u32| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": time, "frames": frames(line, "step")});
+    let block = |size: u64, state: &str, line: u32| json!({"size": size, "requested_size": size, "state": state, "frames": frames(line, "build")});
+    let base = 0x7f00_0000_0000u64;
+    let at = |mib: u64| base + mib * MIB;
+    json!({
+        "device_traces": [[
+            event("segment_alloc", at(100), 20 * MIB, 1000, 40),
+            event("alloc", at(100), 6 * MIB, 1001, 40),
+            event("alloc", at(106), 5 * MIB, 1010, 41),
+            event("alloc", at(111), MIB * 3 / 2 - 100, 1020, 42),
+            event("free_requested", at(100), 6 * MIB, 1030, 50),
+            event("free_completed", at(100), 6 * MIB, 1031, 50),
+            {"action": "oom", "size": 10 * MIB, "device_free": MIB, "stream": 0, "time_us": 1040, "frames": frames(43, "step")},
+        ]],
+        "segments": [
+            {"device": 0, "address": base, "total_size": 4 * MIB, "stream": 0, "segment_type": "large", "frames": [],
+             "blocks": [block(4 * MIB, "active_allocated", 10)]},
+            {"device": 0, "address": at(100), "total_size": 20 * MIB, "stream": 0, "segment_type": "large", "frames": [],
+             "blocks": [block(6 * MIB, "inactive", 0), block(5 * MIB, "active_allocated", 41),
+                        block(2 * MIB, "active_allocated", 42), block(7 * MIB, "inactive", 0)]},
+        ],
+    })
+}
+
+/// Two buffers: one allocated early and never freed in time, one that could take the other's place.
+const PROGRAM: &str = "a weights 4194304 name=weights kind=parameter at=train.py:10:build
+a input 1048576 name=input at=train.py:20:step
+a output 1048576 name=output at=train.py:21:step
+h weights at=train.py:11:build
+h input at=train.py:22:step
+k first weights,input>input at=train.py:23:step
+k second weights>output at=train.py:24:step
+k third output>output at=train.py:25:step
+d output at=train.py:26:step
+f input at=train.py:30:step
+f output at=train.py:31:step
+f weights at=train.py:32:build
+end
+";
+
+fn sample() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("oom.json"), snapshot().to_string()).unwrap();
+    std::fs::write(folder.path().join("program.memory"), PROGRAM).unwrap();
+    folder
+}
+
+#[test]
+fn the_views() {
+    let folder = sample();
+    let view = |more: &[&str]| shown(folder.path(), &[&["memory"], more].concat());
+    insta::assert_snapshot!("memory_oom", view(&["oom.json"]));
+    insta::assert_snapshot!(
+        "memory_by_path",
+        view(&["oom.json", "--by", "path", "--peaks", "1", "--table", "memory_at_peak"])
+    );
+    insta::assert_snapshot!("memory_at", view(&["oom.json", "--at", "p1"]));
+    insta::assert_snapshot!("memory_curve", view(&["oom.json", "--curve", "--format", "csv"]));
+    insta::assert_snapshot!("memory_objects", view(&["oom.json", "--objects"]));
+    insta::assert_snapshot!("memory_program", view(&["program.memory"]));
+    insta::assert_snapshot!("memory_applied", view(&["program.memory", "--apply", "1,2"]));
+}
+
+#[test]
+fn keys_of_the_document() {
+    let folder = sample();
+    let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
+    let mut text = Vec::new();
+    for input in ["oom.json", "program.memory"] {
+        let document: Value =
+            serde_json::from_str(&shown(folder.path(), &["memory", input, "--format", "json"])).unwrap();
+        assert_eq!(document["schema"], "stackline/memory/1");
+        text.push(format!("document: {}", keys(&document)));
+        text.push(format!("memory: {}", keys(&document["memory"])));
+        for (name, table) in document["tables"].as_object().unwrap() {
+            text.push(format!("{name}: {}", table["rows"].get(0).map_or(String::new(), keys)));
+        }
+    }
+    insta::assert_snapshot!("schema_memory", text.join("\n"));
+}
+
+/// The peak that the command names for a real trace is the highest total that PyTorch wrote into it.
+#[test]
+fn a_real_trace() {
+    let Some(trace) = corpus("kineto/nvidia-h100-bert-small.json.gz") else { return };
+    let document: Value =
+        serde_json::from_str(&stdout(&["memory", &trace, "--format", "json", "--peaks", "1"])).unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(std::fs::File::open(&trace).unwrap()), &mut text)
+        .unwrap();
+    let source: Value = serde_json::from_str(&text).unwrap();
+    let totals = source["traceEvents"].as_array().unwrap().iter().filter(|event| event["name"] == "[memory]");
+    let highest = totals.filter_map(|event| event["args"]["Total Allocated"].as_i64()).max().unwrap();
+    let rows = document["tables"]["memory_peaks"]["rows"].as_array().unwrap();
+    let gpu = rows.iter().find(|row| row["device"] == "cuda:0").unwrap();
+    assert_eq!(gpu["bytes"].as_i64(), Some(highest));
+    assert!(!stdout(&["memory", &trace, "--by", "operator"]).is_empty());
+}
+
+#[test]
+fn what_cannot_be_shown_is_said() {
+    let folder = sample();
+    let file = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::fs::write(file("trick.pickle"), b"\x80\x02cos\nsystem\nU\x02ls\x85R.").unwrap();
+    std::fs::write(
+        file("plain.json"),
+        r#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}"#,
+    )
+    .unwrap();
+    for (args, code, words) in [
+        (&[file("trick.pickle")][..], 3, "GLOBAL of \"os.system\" was refused, and nothing was run"),
+        (&[file("plain.json")], 2, "profile_memory=True"),
+        (&[file("missing")], 3, "cannot read"),
+        (&[file("oom.json"), "--at".into(), "P9".into()], 2, "there are: P1"),
+        (&[file("program.memory"), "--apply".into(), "99".into()], 2, "no suggestion 99"),
+        (&[file("oom.json"), "--steps".into(), "1".into()], 2, "neither steps nor ranks"),
+        (&[file("oom.json"), "--peaks".into(), "0".into()], 2, "1..=1000"),
+    ] {
+        let args: Vec<&str> = std::iter::once("memory").chain(args.iter().map(String::as_str)).collect();
+        let (found, text) = failure(&args);
+        assert_eq!(found, Some(code), "{args:?}: {text}");
+        assert!(text.contains(words), "{args:?}: {text}");
+    }
+}

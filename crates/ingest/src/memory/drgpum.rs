@@ -1,0 +1,195 @@
+//! The files that DrGPUM's collector leaves (`gvprof -e memory_liveness`), a folder of them.
+//!
+//! * `memory_liveness.txt`: `[OBJECT]: OPERATION(TYPE), …` per object, types 0 allocation, 1 set, 2 copy to it, 3 copy from
+//!   it, 4 kernel that touches it, 5 free; an object has the number of its allocation, operations count up in the order of
+//!   the host;
+//! * `memory_size_list.txt`: `op_id=OBJECT, size=BYTES`;
+//! * `operation_stream_info.txt` (may be missing): `op_id: OPERATION, KIND CONTEXT, stream_id: STREAM`.
+//!
+//! It does not say whether a kernel reads or writes; call paths lie in files of HPCToolkit and are not read.
+
+use crate::{Error, problems};
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryTrace, NewCall,
+    NewObject,
+};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const LIVENESS: &str = "memory_liveness.txt";
+const SIZES: &str = "memory_size_list.txt";
+const STREAMS: &str = "operation_stream_info.txt";
+
+const ALLOCATE: u64 = 0;
+const SET: u64 = 1;
+const COPY_TO: u64 = 2;
+const COPY_FROM: u64 = 3;
+const KERNEL: u64 = 4;
+const FREE: u64 = 5;
+
+/// Whether a directory holds these files.
+pub(super) fn is_drgpum(directory: &Path) -> bool {
+    directory.join(LIVENESS).is_file() && directory.join(SIZES).is_file()
+}
+
+/// Reads such a directory.
+///
+/// # Errors
+/// If a file cannot be read. Lines that make no sense are counted.
+pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> {
+    let text = |name: &str| {
+        let path = directory.join(name);
+        let bytes = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+        Ok::<String, Error>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let streams = if directory.join(STREAMS).is_file() { text(STREAMS)? } else { String::new() };
+    Ok(parse(label, &text(LIVENESS)?, &text(SIZES)?, &streams))
+}
+
+/// What one operation does, object by object.
+type Operation = Vec<(u64, u64)>;
+
+fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace {
+    let mut trace =
+        MemoryTrace { label: label.to_owned(), has_accesses: true, saw_end: true, ..MemoryTrace::default() };
+    let mut operations: BTreeMap<u64, Operation> = BTreeMap::new();
+    for line in liveness.lines().filter(|line| !line.trim().is_empty()) {
+        trace.report.records += 1;
+        match numbers(line).split_first() {
+            Some((object, rest)) if line.trim_start().starts_with('[') && rest.len().is_multiple_of(2) => {
+                for pair in rest.chunks_exact(2) {
+                    operations.entry(pair[0]).or_default().push((*object, pair[1]));
+                }
+            }
+            _ => problems::MEMORY_BAD_EVENT.count(&mut trace.report, None, line),
+        }
+    }
+    let pairs = |text: &str| -> BTreeMap<u64, u64> {
+        let rows = text.lines().map(numbers).filter(|row| row.len() >= 2);
+        rows.map(|row| (row[0], row[row.len() - 1])).collect()
+    };
+    let mut writer = Writer { device: trace.device("gpu:0"), trace, sizes: pairs(sizes), objects: BTreeMap::new() };
+    let streams = pairs(streams);
+    for (number, operation) in &operations {
+        writer.operation(*number, operation, streams.get(number).copied().unwrap_or(0));
+    }
+    let mut trace = writer.trace;
+    let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
+    problems::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
+    trace.report.events = trace.calls.len() as u64;
+    trace.report.sort();
+    trace
+}
+
+/// All whole numbers in a line.
+fn numbers(line: &str) -> Vec<u64> {
+    line.split(|c: char| !c.is_ascii_digit()).filter_map(|digits| digits.parse().ok()).collect()
+}
+
+struct Writer {
+    trace: MemoryTrace,
+    device: MemoryDeviceId,
+    sizes: BTreeMap<u64, u64>,
+    objects: BTreeMap<u64, MemoryObjectId>,
+}
+
+impl Writer {
+    fn operation(&mut self, number: u64, operation: &Operation, stream: u64) {
+        let stream = self.trace.stream(self.device, stream);
+        let start_ns = i64::try_from(number).unwrap_or(i64::MAX);
+        let call = NewCall { start_ns, stream, ..NewCall::default() };
+        for (object, _) in operation.iter().filter(|(_, kind)| *kind == ALLOCATE) {
+            let new = self.new_object(*object, call);
+            let id = self.trace.allocate(new, call);
+            self.objects.insert(*object, id);
+        }
+        let touches = |kind: &u64| (SET..=KERNEL).contains(kind);
+        if operation.iter().any(|(_, kind)| touches(kind)) {
+            let touched: Vec<(MemoryObjectId, u64)> = operation
+                .iter()
+                .filter(|(_, kind)| touches(kind))
+                .map(|(object, kind)| (self.find(*object, call), *kind))
+                .collect();
+            self.trace.calls.push(kind_of(operation), call);
+            for (object, kind) in touched {
+                let (mode, extent) = match kind {
+                    SET | COPY_TO => (AccessMode::Write, AccessExtent::Unknown),
+                    COPY_FROM => (AccessMode::Read, AccessExtent::Unknown),
+                    _ => (AccessMode::Unknown, AccessExtent::Unknown),
+                };
+                self.trace.accesses.push(object, mode, AccessEvidence::Instrumented, extent);
+            }
+            self.trace.seal_call();
+        }
+        for (object, _) in operation.iter().filter(|(_, kind)| *kind == FREE) {
+            let id = self.find(*object, call);
+            self.trace.release(id, call);
+        }
+        let unknown = operation.iter().filter(|(_, kind)| *kind > FREE).count() as u64;
+        problems::MEMORY_UNKNOWN_EVENT.count_many(&mut self.trace.report, unknown, None, "a type above 5");
+    }
+
+    fn new_object(&mut self, object: u64, call: NewCall) -> NewObject {
+        let bytes = self.sizes.get(&object).copied();
+        if bytes.is_none() {
+            problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("object {object} has no size"));
+        }
+        let name = self.trace.strings.intern(&format!("object {object}"));
+        NewObject { bytes: bytes.unwrap_or(0), device: self.device, stream: call.stream, name, ..NewObject::default() }
+    }
+
+    /// The object, which is older than the records if nothing allocated it.
+    fn find(&mut self, object: u64, call: NewCall) -> MemoryObjectId {
+        if let Some(id) = self.objects.get(&object) {
+            return *id;
+        }
+        let new = self.new_object(object, call);
+        let id = self.trace.older(new);
+        self.objects.insert(object, id);
+        id
+    }
+}
+
+fn kind_of(operation: &Operation) -> MemoryCallKind {
+    let has = |wanted: u64| operation.iter().any(|(_, kind)| *kind == wanted);
+    match (has(KERNEL), has(COPY_TO), has(COPY_FROM)) {
+        (true, _, _) => MemoryCallKind::Kernel,
+        (_, true, true) => MemoryCallKind::CopyOnDevice,
+        (_, true, false) => MemoryCallKind::CopyToDevice,
+        (_, false, true) => MemoryCallKind::CopyToHost,
+        _ => MemoryCallKind::Set,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two objects: uploaded, used by two kernels, the first downloaded, both freed.
+    #[test]
+    fn the_files_are_a_trace() {
+        let liveness = "[1]: 1(0), 3(2), 5(4), 6(4), 7(3), 8(5), \n[2]: 2(0), 4(1), 5(4), 9(5), \n";
+        let sizes = "op_id=2, size=512\nop_id=1, size=256\n";
+        let streams = "test\nop_id: 5, ACCESS 12, stream_id: 3\nop_id: 6, ACCESS 12, stream_id: 0\n";
+        let trace = parse("d", liveness, sizes, streams);
+        trace.check().unwrap_or_else(|error| panic!("{error}"));
+        use MemoryCallKind as K;
+        let kinds =
+            [K::Allocate, K::Allocate, K::CopyToDevice, K::Set, K::Kernel, K::Kernel, K::CopyToHost, K::Free, K::Free];
+        assert_eq!(trace.calls.kind, kinds);
+        assert_eq!(trace.objects.bytes, [256, 512]);
+        assert_eq!(trace.accesses.len(), 6);
+        let keys: Vec<u64> = trace.calls.stream[4..6].iter().map(|s| trace.streams[s.index()].key).collect();
+        assert_eq!(keys, [3, 0]);
+        assert!(trace.report.problems.is_empty());
+    }
+
+    #[test]
+    fn odd_lines_are_counted() {
+        let trace = parse("d", "[1]: 1(0), 3\nhello\n[7]: 4(5), 5(9), \n", "", "");
+        assert_eq!(trace.report.count_of("damaged_memory_event"), 3);
+        assert_eq!(trace.report.count_of("unknown_memory_event"), 1);
+        assert_eq!(trace.report.count_of("older_than_records"), 1);
+        assert_eq!(trace.calls.len(), 1);
+    }
+}

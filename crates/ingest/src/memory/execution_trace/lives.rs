@@ -1,0 +1,172 @@
+//! From storages to objects: from when to when a storage's number means the same memory, and who touches it how.
+
+use super::nodes::{Node, Tensor};
+use rustc_hash::FxHashMap;
+use stackline_model::AccessMode;
+
+/// One object: a storage from its first operator to its last.
+#[derive(Debug)]
+pub(super) struct Life {
+    /// The tensor that it was first seen as.
+    pub(super) tensor: Tensor,
+    /// The most that any tensor in it reached.
+    pub(super) bytes: u64,
+    /// The operator that gave it; none if it was there before.
+    pub(super) first: Option<i128>,
+    /// The position of the last operator that it occurs in.
+    pub(super) last: usize,
+}
+
+/// How an operator uses an object.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Use {
+    pub(super) life: usize,
+    /// None: it is made or looked at, but not touched.
+    pub(super) mode: Option<AccessMode>,
+    /// Whether the schema says so.
+    pub(super) sure: bool,
+    /// Whether the operator makes it.
+    pub(super) begins: bool,
+}
+
+impl Use {
+    pub(super) fn writes(&self) -> bool {
+        self.mode.is_some_and(AccessMode::writes)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Lives {
+    pub(super) all: Vec<Life>,
+    /// By storage.
+    now: FxHashMap<i128, usize>,
+}
+
+impl Lives {
+    /// What the next operator uses, each object once.
+    pub(super) fn uses(&mut self, node: &Node) -> Vec<Use> {
+        let mutated = mutated_arguments(&node.schema);
+        let sure = !node.schema.is_empty();
+        let mut uses: Vec<Use> = Vec::new();
+        for (argument, tensors) in node.inputs.iter().enumerate() {
+            let written = mutated.contains(&argument);
+            let mode = if written { AccessMode::Both } else { AccessMode::Read };
+            let mode = if sure { mode } else { AccessMode::Unknown };
+            for tensor in tensors {
+                let life = self.find(tensor);
+                add(&mut uses, Use { life, mode: Some(mode), sure, begins: false });
+            }
+        }
+        let inputs = uses.len();
+        let taken = |uses: &[Use], life: Option<&usize>| {
+            life.is_some_and(|life| uses[..inputs].iter().any(|u| u.life == *life))
+        };
+        let mut gives_new = false;
+        for tensor in &node.outputs {
+            if taken(&uses, self.now.get(&tensor.storage)) {
+                let life = self.find(tensor);
+                add(&mut uses, Use { life, mode: None, sure, begins: false });
+                continue;
+            }
+            gives_new = true;
+            let mode = (!only_allocates(&node.name)).then_some(AccessMode::Write);
+            // What an operator below this one gave was made for this one.
+            let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
+            let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
+            add(&mut uses, Use { life, mode, sure, begins: !made });
+        }
+        // What gives nothing new and changes nothing, but gives something back, is a view.
+        if sure && !gives_new && mutated.is_empty() && !node.outputs.is_empty() {
+            uses.iter_mut().for_each(|used| used.mode = None);
+        }
+        uses
+    }
+
+    /// Says at which position the operator just looked at stands.
+    pub(super) fn seen_at(&mut self, uses: &[Use], at: usize) {
+        uses.iter().for_each(|used| self.all[used.life].last = at);
+    }
+
+    fn find(&mut self, tensor: &Tensor) -> usize {
+        match self.now.get(&tensor.storage) {
+            Some(life) => {
+                let life = *life;
+                self.all[life].bytes = self.all[life].bytes.max(tensor.bytes);
+                life
+            }
+            None => self.begin(tensor, None),
+        }
+    }
+
+    fn begin(&mut self, tensor: &Tensor, first: Option<i128>) -> usize {
+        self.all.push(Life { tensor: tensor.clone(), bytes: tensor.bytes, first, last: 0 });
+        self.now.insert(tensor.storage, self.all.len() - 1);
+        self.all.len() - 1
+    }
+}
+
+/// Adds a use, or makes the one that is there stronger.
+fn add(uses: &mut Vec<Use>, more: Use) {
+    match uses.iter_mut().find(|used| used.life == more.life) {
+        Some(used) if used.mode == Some(AccessMode::Read) && more.writes() => used.mode = more.mode,
+        Some(_) => {}
+        None => uses.push(more),
+    }
+}
+
+/// Whether an operator touches memory, by what it says of itself.
+pub(super) fn touches(node: &Node) -> bool {
+    let has = |storage: i128| node.inputs.iter().flatten().any(|tensor| tensor.storage == storage);
+    let is_empty = node.outputs.is_empty() && node.inputs.iter().all(Vec::is_empty);
+    let gives_views = !node.outputs.is_empty() && node.outputs.iter().all(|tensor| has(tensor.storage));
+    let is_view = !node.schema.is_empty() && gives_views && mutated_arguments(&node.schema).is_empty();
+    !is_empty && !is_view && !only_allocates(&node.name)
+}
+
+fn only_allocates(name: &str) -> bool {
+    ["aten::empty", "aten::new_empty", "aten::resize_"].iter().any(|begin| name.starts_with(begin))
+}
+
+/// Positions of the arguments that a schema marks as written: `Tensor(a!) self`.
+fn mutated_arguments(schema: &str) -> Vec<usize> {
+    let arguments = schema.split_once("->").map_or(schema, |(arguments, _)| arguments);
+    let Some((_, arguments)) = arguments.split_once('(') else { return Vec::new() };
+    let (mut depth, mut number, mut begin) = (0i32, 0, 0);
+    let mut mutated = Vec::new();
+    let mut take = |text: &str| {
+        if text.trim() != "*" {
+            mutated.extend(text.contains("!)").then_some(number));
+            number += 1;
+        }
+    };
+    for (at, byte) in arguments.bytes().enumerate() {
+        match byte {
+            b'(' | b'[' => depth += 1,
+            b')' | b']' => depth -= 1,
+            b',' if depth == 0 => {
+                take(&arguments[begin..at]);
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    take(&arguments[begin..]);
+    mutated
+}
+
+#[cfg(test)]
+mod tests {
+    use super::mutated_arguments;
+
+    #[test]
+    fn schemas_say_what_is_written() {
+        let written = |schema: &str| mutated_arguments(schema);
+        assert_eq!(written("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"), [0]);
+        assert_eq!(written("aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"), [2]);
+        assert_eq!(written("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)"), []);
+        assert_eq!(written("aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"), [0]);
+        assert_eq!(written("aten::x(int[2] a=[0, 1], Tensor(b!)? c=None, *, Tensor(d!) e) -> ()"), [1, 2]);
+        assert_eq!(written(""), []);
+        assert_eq!(written("no schema"), []);
+    }
+}

@@ -1,0 +1,167 @@
+//! Execution traces of PyTorch (`ExecutionTraceObserver`, also in Chakra's form, JSON): operators with the tensors that
+//! they take and give, each with the number of its storage.
+//!
+//! Operators with no other below them that touches memory stand for kernels. Inputs are read, outputs of new storages are written, what
+//! the schema marks (`Tensor(a!)`) is both; views touch nothing. There are no allocations and no frees: a storage counts
+//! from the operator that gives it first up to the last one that takes it, so that the curve is a lower bound. Storages
+//! that are taken before any operator gave them are older than the trace. There are no times either: calls have numbers.
+
+mod lives;
+mod nodes;
+
+use super::values::{Value, Values};
+use crate::problems;
+use lives::{Lives, Use};
+use nodes::{Node, Tensor};
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    AccessEvidence, AccessExtent, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace, NewCall,
+    NewObject, StrId, call_flags,
+};
+
+/// Whether a document is one: a dict with a schema and nodes.
+pub(super) fn is_execution_trace(values: &Values, root: Value) -> bool {
+    let Some(dict) = values.as_dict(root) else { return false };
+    let nodes = values.find(dict, "nodes").and_then(|nodes| values.as_list(nodes));
+    nodes.is_some() && values.find(dict, "schema").is_some()
+}
+
+/// Reads an execution trace.
+pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
+    let mut trace = MemoryTrace { label: label.to_owned(), has_accesses: true, ..MemoryTrace::default() };
+    let nodes = nodes::read(values, root, &mut trace.report);
+    let mut lives = Lives::default();
+    let mut leaves: Vec<(usize, Vec<Use>)> = Vec::new();
+    for at in nodes.workers(lives::touches) {
+        let uses = lives.uses(&nodes.all[at]);
+        lives.seen_at(&uses, at);
+        leaves.push((at, uses));
+    }
+    let (objects, paths) = (Vec::new(), FxHashMap::default());
+    let mut writer = Writer { nodes: &nodes.all, by_id: &nodes.by_id, lives: &lives, objects, paths, trace };
+    writer.older();
+    for (at, uses) in &leaves {
+        writer.leaf(*at, uses);
+    }
+    let mut trace = writer.trace;
+    let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
+    problems::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
+    problems::MEMORY_NO_FREES.count(&mut trace.report, None, "");
+    trace.report.events = trace.calls.len() as u64;
+    trace.report.sort();
+    trace
+}
+
+struct Writer<'a> {
+    nodes: &'a [Node],
+    by_id: &'a FxHashMap<i128, usize>,
+    lives: &'a Lives,
+    /// By life.
+    objects: Vec<MemoryObjectId>,
+    paths: FxHashMap<usize, MemoryStackId>,
+    trace: MemoryTrace,
+}
+
+impl Writer<'_> {
+    fn older(&mut self) {
+        self.objects = vec![MemoryObjectId::NONE; self.lives.all.len()];
+        for life in 0..self.lives.all.len() {
+            if self.lives.all[life].first.is_none() {
+                let object = self.object(life, StrId::NONE);
+                self.objects[life] = self.trace.older(object);
+            }
+        }
+    }
+
+    fn object(&mut self, life: usize, operator: StrId) -> NewObject {
+        let life = &self.lives.all[life];
+        let device = self.trace.device(&life.tensor.device);
+        let stream = self.trace.stream(device, 0);
+        let mut text = |text: &str| if text.is_empty() { StrId::NONE } else { self.trace.strings.intern(text) };
+        let (dtype, shape) = (text(&life.tensor.dtype), text(&life.tensor.shape));
+        let name = text(&format!("storage {}", life.tensor.storage));
+        NewObject { bytes: life.bytes, device, stream, dtype, shape, name, operator, ..NewObject::default() }
+    }
+
+    fn leaf(&mut self, at: usize, uses: &[Use]) {
+        let node = &self.nodes[at];
+        let name = self.trace.strings.intern(&node.name);
+        let stack = self.path(at);
+        for used in uses.iter().filter(|used| used.begins) {
+            let object = self.object(used.life, name);
+            let call = self.call(object.stream, name, stack);
+            self.objects[used.life] = self.trace.allocate(object, call);
+        }
+        let touched = || uses.iter().filter(|used| used.mode.is_some());
+        if let Some(first) = touched().max_by_key(|used| self.lives.all[used.life].tensor.device != "cpu") {
+            let device = self.trace.objects.device[self.objects[first.life].index()];
+            let stream = self.trace.stream(device, 0);
+            let call = self.call(stream, name, stack);
+            self.trace.calls.push(kind(node, uses, self.lives), call);
+            for used in touched() {
+                let mode = used.mode.unwrap_or(stackline_model::AccessMode::Unknown);
+                let evidence = if used.sure { AccessEvidence::OperatorLevel } else { AccessEvidence::MayAccess };
+                self.trace.accesses.push(self.objects[used.life], mode, evidence, AccessExtent::Unknown);
+            }
+            self.trace.seal_call();
+        }
+        for used in uses.iter().filter(|used| self.lives.all[used.life].last == at) {
+            let object = self.objects[used.life];
+            if self.lives.all[used.life].first.is_some() && self.trace.objects.freed_by[object.index()].is_none() {
+                let call = self.call(self.trace.objects.stream[object.index()], StrId::NONE, MemoryStackId::NONE);
+                self.trace.release(object, NewCall { flags: call_flags::INFERRED, ..call });
+            }
+        }
+    }
+
+    fn call(&self, stream: stackline_model::MemoryStreamId, name: StrId, stack: MemoryStackId) -> NewCall {
+        let start_ns = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
+        NewCall { start_ns, stream, name, stack, ..NewCall::default() }
+    }
+
+    /// The operators around, and the operator itself.
+    fn path(&mut self, leaf: usize) -> MemoryStackId {
+        let mut open = Vec::new();
+        let mut at = Some(leaf);
+        let mut stack = MemoryStackId::NONE;
+        while let Some(node) = at {
+            if let Some(known) = self.paths.get(&node) {
+                stack = *known;
+                break;
+            }
+            open.push(node);
+            // A parent has a lower number: the way up ends.
+            let parent = self.nodes[node].parent;
+            at = self.by_id.get(&parent).copied().filter(|_| parent < self.nodes[node].id);
+        }
+        for node in open.into_iter().rev() {
+            let function = self.trace.strings.intern(&self.nodes[node].name);
+            let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file: StrId::NONE, line: 0 });
+            stack = self.trace.stacks.intern(stack, frame);
+            self.paths.insert(node, stack);
+        }
+        stack
+    }
+}
+
+/// What an operator does with memory: fills and copies between host and device are told apart from kernels.
+fn kind(node: &Node, uses: &[Use], lives: &Lives) -> MemoryCallKind {
+    let device = |used: &Use| lives.all[used.life].tensor.device.as_str();
+    let on_host = |used: &&Use| device(used) == "cpu";
+    match node.name.as_str() {
+        "aten::zero_" | "aten::fill_" => MemoryCallKind::Set,
+        "aten::_local_scalar_dense" if !uses.iter().any(|used| on_host(&used)) => MemoryCallKind::CopyToHost,
+        "aten::copy_" => {
+            let target = uses.iter().find(|used| used.writes());
+            let source = uses.iter().find(|used| !used.writes());
+            match (target.filter(on_host).is_some(), source.filter(on_host).is_some(), source.is_some()) {
+                (false, true, _) => MemoryCallKind::CopyToDevice,
+                (true, false, true) => MemoryCallKind::CopyToHost,
+                _ => MemoryCallKind::Kernel,
+            }
+        }
+        _ => MemoryCallKind::Kernel,
+    }
+}
+
+type Tensors = Vec<Tensor>;

@@ -1,0 +1,154 @@
+//! The nodes of the file, in both of its layouts.
+
+use super::Tensors;
+use crate::memory::values::{NodeId, Value, Values};
+use crate::problems;
+use rustc_hash::FxHashMap;
+use stackline_model::ReadReport;
+
+/// A tensor that an operator takes or gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Tensor {
+    /// Number of its storage.
+    pub(super) storage: i128,
+    /// Bytes of the storage up to the tensor's last element.
+    pub(super) bytes: u64,
+    pub(super) device: String,
+    pub(super) dtype: String,
+    pub(super) shape: String,
+}
+
+/// An operator, or a span around operators.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) id: i128,
+    pub(super) parent: i128,
+    pub(super) name: String,
+    /// Tensors by argument.
+    pub(super) inputs: Vec<Tensors>,
+    pub(super) outputs: Tensors,
+    pub(super) schema: String,
+}
+
+/// All nodes, by number.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    pub(super) all: Vec<Node>,
+    pub(super) by_id: FxHashMap<i128, usize>,
+}
+
+impl Nodes {
+    /// Operators that do something themselves: those with no other below them that touches memory. (Operators that only
+    /// allocate or make views may be below them, and are among these, too.) They stand in the order in which they end.
+    pub(super) fn workers(&self, touches: impl Fn(&Node) -> bool) -> Vec<usize> {
+        let mut works_below = vec![false; self.all.len()];
+        let mut end: Vec<usize> = (0..self.all.len()).collect();
+        // Parents have lower numbers than what is below them.
+        for at in (0..self.all.len()).rev() {
+            let parent = self.by_id.get(&self.all[at].parent).copied().filter(|parent| *parent < at);
+            if let Some(parent) = parent {
+                works_below[parent] |= works_below[at] || touches(&self.all[at]);
+                end[parent] = end[parent].max(end[at]);
+            }
+        }
+        let mut workers: Vec<usize> = (0..self.all.len()).filter(|at| !works_below[*at]).collect();
+        workers.sort_by_key(|at| (end[*at], std::cmp::Reverse(*at)));
+        workers
+    }
+}
+
+pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nodes {
+    let list = values.as_dict(root).and_then(|dict| values.find(dict, "nodes")).and_then(|list| values.as_list(list));
+    let mut nodes = Nodes::default();
+    for value in list.map_or(&[][..], |list| values.items(list)) {
+        report.records += 1;
+        match values.as_dict(*value).and_then(|dict| node(values, dict)) {
+            Some(node) => nodes.all.push(node),
+            None => problems::MEMORY_BAD_EVENT.count(report, None, "a node without number or name"),
+        }
+    }
+    nodes.all.sort_by_key(|node| node.id);
+    nodes.by_id = nodes.all.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
+    nodes
+}
+
+fn node(values: &Values, dict: NodeId) -> Option<Node> {
+    let int = |key: &str| values.find(dict, key).and_then(|value| values.as_int(value));
+    let text = |value: Value| values.as_text(value).map(|id| values.strings.get(id).to_owned());
+    let name = values.find(dict, "name").and_then(text)?;
+    let schema = values.find(dict, "op_schema").or_else(|| attribute(values, dict, "op_schema")).and_then(text);
+    Some(Node {
+        id: int("id")?,
+        parent: int("parent").or_else(|| int("ctrl_deps")).unwrap_or(0),
+        name,
+        inputs: tensors(values, dict, "input"),
+        outputs: tensors(values, dict, "output").into_iter().flatten().collect(),
+        schema: schema.unwrap_or_default(),
+    })
+}
+
+/// The value of an attribute of Chakra's layout.
+fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
+    let wanted = values.strings.find(wanted)?;
+    let list = values.as_list(values.find(dict, "attrs")?)?;
+    let attributes = values.items(list).iter().filter_map(|attribute| values.as_dict(*attribute));
+    attributes
+        .filter(|attribute| values.find(*attribute, "name").and_then(|name| values.as_text(name)) == Some(wanted))
+        .find_map(|attribute| values.find(attribute, "value"))
+}
+
+/// Tensors by argument: `inputs` and `input_types`, or within `inputs` in Chakra's layout.
+fn tensors(values: &Values, dict: NodeId, what: &str) -> Vec<Tensors> {
+    let list = |dict: NodeId, key: &str| values.find(dict, key).and_then(|value| values.as_list(value));
+    let both = values.find(dict, &format!("{what}s"));
+    let (arguments, types, shapes) = match both.and_then(|value| values.as_dict(value)) {
+        Some(inner) => (list(inner, "values"), list(inner, "types"), list(inner, "shapes")),
+        None => {
+            let part = |part: &str| list(dict, &format!("{what}_{part}"));
+            (both.and_then(|value| values.as_list(value)), part("types"), part("shapes"))
+        }
+    };
+    let items = |list: Option<NodeId>| list.map_or(&[][..], |list| values.items(list));
+    let (types, shapes) = (items(types), items(shapes));
+    let argument = |(at, value): (usize, &Value)| {
+        let kind = types.get(at).and_then(|kind| values.as_text(*kind)).map_or("", |id| values.strings.get(id));
+        let mut found = Vec::new();
+        if kind.contains("Tensor") {
+            collect(values, *value, shapes.get(at).copied(), kind, 0, &mut found);
+        }
+        found
+    };
+    items(arguments).iter().enumerate().map(argument).collect()
+}
+
+/// Lists of tensors are nested lists.
+fn collect(values: &Values, value: Value, shape: Option<Value>, kind: &str, depth: u32, found: &mut Tensors) {
+    let Some(list) = values.as_list(value) else { return };
+    if let Some(tensor) = tensor(values, list, shape, kind) {
+        found.extend(tensor.storage.gt(&0).then_some(tensor));
+    } else if depth < 4 {
+        let shapes = shape.and_then(|shape| values.as_list(shape)).map_or(&[][..], |list| values.items(list));
+        for (at, item) in values.items(list).iter().enumerate() {
+            collect(values, *item, shapes.get(at).copied(), kind, depth + 1, found);
+        }
+    }
+}
+
+/// `[tensor, storage, offset, elements, bytes of an element, device]`.
+fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Option<Tensor> {
+    let [_, storage, offset, elements, size, device] = values.items(list) else { return None };
+    let number = |value: Value| values.as_int(value).and_then(|value| u64::try_from(value).ok());
+    let device = values.strings.get(values.as_text(*device)?).to_owned();
+    let elements = number(*offset)?.checked_add(number(*elements)?)?;
+    let dtype = kind.split_once("Tensor(").and_then(|(_, rest)| rest.split_once(')')).map_or("", |(dtype, _)| dtype);
+    let sizes = shape.and_then(|shape| values.as_list(shape)).map_or(&[][..], |list| values.items(list));
+    let sizes: Vec<String> =
+        sizes.iter().filter_map(|size| values.as_int(*size)).map(|size| size.to_string()).collect();
+    Some(Tensor {
+        storage: values.as_int(*storage)?,
+        bytes: elements.checked_mul(number(*size)?)?,
+        device,
+        dtype: dtype.to_owned(),
+        shape: format!("[{}]", sizes.join(", ")),
+    })
+}

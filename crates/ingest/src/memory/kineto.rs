@@ -1,0 +1,255 @@
+//! The `[memory]` instants of `torch.profiler` (`profile_memory=True`), joined to the operators that they lie in.
+//!
+//! Each has the bytes (negative: freed), since PyTorch 1.11 the address and the allocator's totals after it. The call path
+//! is the chain of operators, annotations and (`with_stack=True`) Python frames around it. What the totals say more than
+//! the events is one object that is older than the records.
+
+use crate::problems;
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    AddressMap, EventId, EventKind, MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryObjectId, MemoryPhase,
+    MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace,
+};
+
+/// The memory trace in a trace of `torch.profiler`; `None` if it has no memory events.
+pub fn from_trace(source: &Trace) -> Option<MemoryTrace> {
+    let mut events: Vec<EventId> = source.events.ids().filter(|e| source.kind(*e) == EventKind::Memory).collect();
+    if events.is_empty() {
+        return None;
+    }
+    let begin = |event: &EventId| (source.events.start[event.index()], source.events.source_index[event.index()]);
+    events.sort_by_key(begin);
+    let mut reader = Reader::new(source);
+    let keys = ["Bytes", "Addr", "Device Type", "Device Id", "Total Allocated", "Total Reserved"];
+    let columns = keys.map(|key| source.attr(key));
+    for event in events {
+        let [bytes, address, kind, id, allocated, reserved] = columns.each_ref().map(|column| column.i64(event));
+        let Some(bytes) = bytes.filter(|_| source.events.is_plausible(event)) else {
+            problems::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "no size or time");
+            continue;
+        };
+        let device = reader.device(kind.unwrap_or(0), id.unwrap_or(-1));
+        reader.event(event, device, bytes, address.map(i64::cast_unsigned));
+        reader.totals(event, device, allocated, reserved);
+    }
+    Some(reader.finish())
+}
+
+#[derive(Default)]
+struct Device {
+    live: AddressMap,
+    /// Where there are no addresses: objects by size, oldest first.
+    by_size: FxHashMap<u64, Vec<MemoryObjectId>>,
+    /// Bytes alive by the events: what was allocated less what was freed, both among them.
+    balance: i128,
+    /// Bytes in use before the first event, by the totals.
+    before: Option<i128>,
+    /// Bytes of older objects that the events free.
+    older: u64,
+    disagreements: u64,
+}
+
+struct Reader<'a> {
+    source: &'a Trace,
+    trace: MemoryTrace,
+    devices: Vec<Device>,
+    frames: FxHashMap<StrId, MemoryFrame>,
+    paths: FxHashMap<EventId, MemoryStackId>,
+    without_address: u64,
+}
+
+impl<'a> Reader<'a> {
+    fn new(source: &'a Trace) -> Self {
+        let trace = MemoryTrace {
+            label: source.meta.name.clone(),
+            report: source.report.clone(),
+            strings: source.strings.clone(),
+            ..MemoryTrace::default()
+        };
+        let (frames, paths) = (FxHashMap::default(), FxHashMap::default());
+        Self { source, trace, devices: Vec::new(), frames, paths, without_address: 0 }
+    }
+
+    fn device(&mut self, kind: i64, id: i64) -> MemoryDeviceId {
+        // Numbers of c10's DeviceType.
+        let name = match kind {
+            0 => "cpu".to_owned(),
+            1 => format!("cuda:{id}"),
+            6 => format!("hip:{id}"),
+            12 => format!("xpu:{id}"),
+            13 => format!("mps:{id}"),
+            19 => format!("mtia:{id}"),
+            other => format!("device type {other}:{id}"),
+        };
+        let device = self.trace.device(&name);
+        if self.devices.len() <= device.index() {
+            self.devices.resize_with(device.index() + 1, Device::default);
+        }
+        device
+    }
+
+    fn event(&mut self, event: EventId, device: MemoryDeviceId, bytes: i64, address: Option<u64>) {
+        let track = self.source.events.track[event.index()];
+        let thread = self.source.tracks.get(track).tid.as_int().map_or(0, |tid| i64::cast_unsigned(tid));
+        let stream = self.trace.stream(
+            device,
+            if self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu" { thread } else { 0 },
+        );
+        let parent = self.source.events.parent[event.index()];
+        let call = NewCall {
+            start_ns: self.source.meta.base_ns.saturating_add(self.source.events.start[event.index()]),
+            stream,
+            stack: self.path(parent),
+            ..NewCall::default()
+        };
+        self.without_address += u64::from(address.is_none());
+        let size = bytes.unsigned_abs();
+        self.devices[device.index()].balance += i128::from(bytes);
+        if bytes >= 0 {
+            let operator = self.operator(parent);
+            let object = NewObject {
+                address: address.unwrap_or(0),
+                bytes: size,
+                device,
+                stream,
+                operator,
+                ..NewObject::default()
+            };
+            self.allocation(object, call, address.is_some());
+        } else {
+            self.free(size, address, device, call);
+        }
+    }
+
+    fn allocation(&mut self, object: NewObject, call: NewCall, has_address: bool) {
+        let state = &mut self.devices[object.device.index()];
+        if !has_address {
+            let id = self.trace.allocate(object, call);
+            state.by_size.entry(object.bytes).or_default().push(id);
+            return;
+        }
+        let old: Vec<MemoryObjectId> =
+            state.live.find_all(object.address, object.bytes.max(1)).map(|(object, _)| object).collect();
+        for old in old {
+            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", object.address));
+            state.live.remove(self.trace.objects.address[old.index()]);
+            let flags = stackline_model::call_flags::INFERRED;
+            self.trace.release(old, NewCall { flags, stack: MemoryStackId::NONE, ..call });
+        }
+        let id = self.trace.allocate(object, call);
+        state.live.insert(object.address, object.bytes, id);
+    }
+
+    fn free(&mut self, size: u64, address: Option<u64>, device: MemoryDeviceId, call: NewCall) {
+        let state = &mut self.devices[device.index()];
+        let found = match address {
+            Some(address) => state.live.remove(address),
+            None => state.by_size.get_mut(&size).and_then(Vec::pop),
+        };
+        let object = found.unwrap_or_else(|| {
+            state.older = state.older.saturating_add(size);
+            let (address, stream) = (address.unwrap_or(0), call.stream);
+            self.trace.older(NewObject { address, bytes: size, device, stream, ..NewObject::default() })
+        });
+        if self.trace.objects.bytes[object.index()] != size {
+            problems::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{size} bytes"));
+        }
+        self.trace.release(object, call);
+    }
+
+    fn totals(&mut self, event: EventId, device: MemoryDeviceId, allocated: Option<i64>, reserved: Option<i64>) {
+        let Some(allocated) = allocated.and_then(|bytes| u64::try_from(bytes).ok()) else { return };
+        let reserved = reserved.and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(0);
+        // CPU memory has no allocator with totals: PyTorch writes 0.
+        if allocated == 0 && reserved == 0 {
+            return;
+        }
+        let state = &mut self.devices[device.index()];
+        let before = i128::from(allocated) - state.balance;
+        state.disagreements += u64::from(*state.before.get_or_insert(before) != before);
+        self.trace.totals.push(MemoryTotals {
+            after: MemoryCallId::new(self.trace.calls.len().saturating_sub(1)),
+            time_ns: self.source.meta.base_ns.saturating_add(self.source.events.start[event.index()]),
+            device,
+            allocated,
+            reserved,
+        });
+    }
+
+    /// The innermost operator around.
+    fn operator(&mut self, inner: EventId) -> StrId {
+        let mut around =
+            inner.some().into_iter().chain(inner.some().into_iter().flat_map(|e| self.source.ancestors(e)));
+        around
+            .find(|event| self.source.kind(*event) == EventKind::Operator)
+            .map_or(StrId::NONE, |event| self.source.events.name[event.index()])
+    }
+
+    /// The call path that ends in an event.
+    fn path(&mut self, event: EventId) -> MemoryStackId {
+        let mut open = Vec::new();
+        let mut at = event;
+        let mut stack = MemoryStackId::NONE;
+        while at.is_some() {
+            if let Some(known) = self.paths.get(&at) {
+                stack = *known;
+                break;
+            }
+            open.push(at);
+            at = self.source.events.parent[at.index()];
+        }
+        for event in open.into_iter().rev() {
+            let frame = self.frame(self.source.events.name[event.index()]);
+            let frame = self.trace.stacks.intern_frame(frame);
+            stack = self.trace.stacks.intern(stack, frame);
+            self.paths.insert(event, stack);
+        }
+        stack
+    }
+
+    /// `train.py(88): step` is a Python frame; anything else is a name.
+    fn frame(&mut self, name: StrId) -> MemoryFrame {
+        if let Some(frame) = self.frames.get(&name) {
+            return *frame;
+        }
+        let text = self.trace.strings.get(name);
+        let parts = text.split_once("): ").and_then(|(place, function)| {
+            let (file, line) = place.rsplit_once('(')?;
+            Some((file.to_owned(), line.parse::<u32>().ok()?, function.to_owned()))
+        });
+        let frame = match parts {
+            Some((file, line, function)) => MemoryFrame {
+                function: self.trace.strings.intern(&function),
+                file: self.trace.strings.intern(&file),
+                line,
+            },
+            None => MemoryFrame { function: name, file: StrId::NONE, line: 0 },
+        };
+        self.frames.insert(name, frame);
+        frame
+    }
+
+    fn finish(mut self) -> MemoryTrace {
+        for (at, state) in self.devices.iter().enumerate() {
+            // What the totals say was there, less what the events show to have been there.
+            let rest = state.before.map_or(0, |before| before - i128::from(state.older));
+            if let Ok(bytes @ 1..) = u64::try_from(rest) {
+                let name = self.trace.strings.intern("allocated before the records, not freed in them");
+                self.trace.older(NewObject { bytes, device: MemoryDeviceId::new(at), name, ..NewObject::default() });
+            }
+            problems::MEMORY_TOTALS.count_many(&mut self.trace.report, state.disagreements, None, "");
+        }
+        for step in &self.source.steps {
+            let time = |at: i64| self.source.meta.base_ns.saturating_add(at);
+            let position =
+                |at: i64| MemoryCallId::new(self.trace.calls.start_ns.partition_point(|start| *start < time(at)));
+            let name = self.source.events.name[step.event.index()];
+            self.trace.phases.push(MemoryPhase { name, first: position(step.start), end: position(step.end) });
+        }
+        let older = self.trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
+        problems::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
+        problems::MEMORY_NO_ADDRESS.count_many(&mut self.trace.report, self.without_address, None, "");
+        self.trace.report.sort();
+        self.trace
+    }
+}

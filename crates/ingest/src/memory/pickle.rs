@@ -1,0 +1,359 @@
+//! Python pickles of plain data (protocols 2 to 5), read without running anything.
+//!
+//! A pickle is a program for a small stack machine. Its instructions for numbers, texts, lists, tuples, dicts and shared
+//! references are followed here; those that name, make or call anything of Python (`GLOBAL`, `REDUCE`, `BUILD` and their
+//! kin) are refused by name, with their place. Nothing recurses, so that nesting costs no stack; what the result takes is
+//! bounded by [`Limits`]; lengths in the file are believed only as far as there are bytes.
+
+use super::values::{NodeId, NodeKind, Value, Values};
+use rustc_hash::FxHashMap;
+use std::io::{ErrorKind, Read};
+
+mod input;
+mod opcodes;
+
+use input::Input;
+
+/// Why a pickle was not read, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} (byte {offset})")]
+pub struct PickleError {
+    /// The byte at which the instruction begins that could not be followed.
+    pub offset: u64,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// How much a pickle may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of memory for all its values.
+    pub memory: u64,
+    /// Containers that may be open within each other.
+    pub depth: usize,
+}
+
+impl Default for Limits {
+    /// 8 GiB (some 50 million allocator events) and 1000 levels, as many as Python itself writes.
+    fn default() -> Self {
+        Self { memory: 8 << 30, depth: 1000 }
+    }
+}
+
+/// Reads one pickle. The result is its value and the table that it lives in.
+///
+/// # Errors
+/// If it is damaged, of another protocol, larger than the limits, or asks for more than plain data.
+pub fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value), PickleError> {
+    let mut machine = Machine {
+        input: Input::new(reader),
+        values: Values::default(),
+        stack: Vec::new(),
+        marks: Vec::new(),
+        memo: Vec::new(),
+        far_memo: FxHashMap::default(),
+        text: Vec::new(),
+        limits,
+        at: 0,
+    };
+    match machine.run() {
+        Ok(value) => Ok((machine.values, value)),
+        Err(reason) => Err(PickleError { offset: machine.at, reason }),
+    }
+}
+
+type Step<T = ()> = Result<T, String>;
+
+struct Machine<R> {
+    input: Input<R>,
+    values: Values,
+    stack: Vec<Value>,
+    /// Heights of the stack.
+    marks: Vec<usize>,
+    /// What was given a number, by number.
+    memo: Vec<Value>,
+    /// The same for numbers that leave gaps.
+    far_memo: FxHashMap<u32, Value>,
+    /// Scratch for texts.
+    text: Vec<u8>,
+    limits: Limits,
+    /// Where the instruction begins.
+    at: u64,
+}
+
+/// Instructions between two looks at the memory taken.
+const CHECK_EVERY: u32 = 4096;
+
+impl<R: Read> Machine<R> {
+    fn run(&mut self) -> Step<Value> {
+        let first = self.input.byte().map_err(|e| ended(&e))?;
+        if first != opcodes::PROTO {
+            return Err("no pickle of protocol 2 to 5: if it is one of protocol 0 or 1, save it again with \
+                        `pickle.dump(snapshot, file, protocol=4)`"
+                .to_owned());
+        }
+        let protocol = self.byte()?;
+        if !(2..=5).contains(&protocol) {
+            return Err(format!("a pickle of protocol {protocol}; protocols 2 to 5 are read"));
+        }
+        let mut until_check = CHECK_EVERY;
+        loop {
+            self.at = self.input.offset();
+            let opcode = self.byte()?;
+            if opcode == opcodes::STOP {
+                return self.result();
+            }
+            self.step(opcode)?;
+            until_check -= 1;
+            if until_check == 0 {
+                until_check = CHECK_EVERY;
+                self.check_memory()?;
+            }
+        }
+    }
+
+    fn result(&mut self) -> Step<Value> {
+        match (&self.marks[..], &self.stack[..]) {
+            ([], [value]) => Ok(*value),
+            ([], []) => Err("the pickle ends without a value".to_owned()),
+            _ => Err("the pickle ends in the middle of a value".to_owned()),
+        }
+    }
+
+    fn check_memory(&self) -> Step {
+        let taken = self.values.memory()
+            + self.input.text_bytes()
+            + (8 * (self.stack.len() + self.marks.len() + self.memo.len() + 3 * self.far_memo.len())) as u64;
+        if taken > self.limits.memory {
+            return Err(format!("the pickle unpacks to more than {} bytes", self.limits.memory));
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, opcode: u8) -> Step {
+        match opcode {
+            b'N' => self.push(Value::NONE),
+            0x88 => self.push(Value::bool(true)),
+            0x89 => self.push(Value::bool(false)),
+            b'K' | b'M' | b'J' | 0x8a | 0x8b => self.integer(opcode)?,
+            b'G' => {
+                let value = f64::from_be_bytes(self.array()?);
+                let value = self.values.float(value);
+                self.push(value);
+            }
+            b'X' | 0x8c | 0x8d | b'U' | b'T' | b'C' | b'B' | 0x8e => self.text(opcode)?,
+            b']' | b'}' | b')' | b'l' | b'd' | b't' | 0x85 | 0x86 | 0x87 => self.container(opcode)?,
+            b'a' | b'e' | b's' | b'u' => self.fill(opcode)?,
+            b'(' => {
+                if self.marks.len() >= self.limits.depth {
+                    return Err(format!("more than {} containers within each other", self.limits.depth));
+                }
+                self.marks.push(self.stack.len());
+            }
+            b'0' => self.drop_top()?,
+            b'1' => {
+                let height = self.marks.pop().ok_or("POP_MARK without a mark")?;
+                self.stack.truncate(height);
+            }
+            b'2' => {
+                let top = self.top()?;
+                self.push(top);
+            }
+            b'q' | b'r' | 0x94 => self.remember(opcode)?,
+            b'h' | b'j' => self.recall(opcode)?,
+            0x95 => drop(self.array::<8>()?),
+            opcodes::PROTO => drop(self.byte()?),
+            _ => return Err(self.refusal(opcode)),
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, value: Value) {
+        self.stack.push(value);
+    }
+
+    fn byte(&mut self) -> Step<u8> {
+        self.input.byte().map_err(|e| ended(&e))
+    }
+
+    fn array<const N: usize>(&mut self) -> Step<[u8; N]> {
+        self.input.array().map_err(|e| ended(&e))
+    }
+
+    /// The lowest place that may be popped: below lies what an open mark covers.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn top(&self) -> Step<Value> {
+        if self.stack.len() > self.floor() { Ok(self.stack[self.stack.len() - 1]) } else { Err(underflow()) }
+    }
+
+    fn drop_top(&mut self) -> Step {
+        self.top()?;
+        self.stack.pop();
+        Ok(())
+    }
+
+    fn integer(&mut self, opcode: u8) -> Step {
+        let value = match opcode {
+            b'K' => i128::from(self.byte()?),
+            b'M' => i128::from(u16::from_le_bytes(self.array()?)),
+            b'J' => i128::from(i32::from_le_bytes(self.array()?)),
+            _ => {
+                let length = if opcode == 0x8a { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
+                self.long(length)?
+            }
+        };
+        let value = self.values.int(value);
+        self.push(value);
+        Ok(())
+    }
+
+    /// Little endian, two's complement.
+    fn long(&mut self, length: u32) -> Step<i128> {
+        if length > 16 {
+            return Err(format!("an integer of {length} bytes: no size or address is that large"));
+        }
+        let mut bytes = [0; 16];
+        for byte in &mut bytes[..length as usize] {
+            *byte = self.byte()?;
+        }
+        if length > 0 && bytes[length as usize - 1] & 0x80 != 0 {
+            bytes[length as usize..].fill(0xff);
+        }
+        Ok(i128::from_le_bytes(bytes))
+    }
+
+    fn text(&mut self, opcode: u8) -> Step {
+        let length = match opcode {
+            0x8c | b'U' | b'C' => u64::from(self.byte()?),
+            b'X' | b'T' | b'B' => u64::from(u32::from_le_bytes(self.array()?)),
+            _ => u64::from_le_bytes(self.array()?),
+        };
+        self.input.bytes(length, &mut self.text).map_err(|e| ended(&e))?;
+        let text = String::from_utf8_lossy(&self.text);
+        if self.values.strings.is_full(text.len()) {
+            return Err("more than 4 GiB of different texts".to_owned());
+        }
+        let id = self.values.strings.intern(&text);
+        self.push(if matches!(opcode, b'C' | b'B' | 0x8e) { Value::bytes(id) } else { Value::text(id) });
+        Ok(())
+    }
+
+    fn container(&mut self, opcode: u8) -> Step {
+        let (kind, from) = match opcode {
+            b']' => (NodeKind::List, self.stack.len()),
+            b'}' => (NodeKind::Dict, self.stack.len()),
+            b')' => (NodeKind::Tuple, self.stack.len()),
+            0x85..=0x87 => {
+                let from = self.stack.len().checked_sub(usize::from(opcode - 0x84));
+                (NodeKind::Tuple, from.filter(|from| *from >= self.floor()).ok_or_else(underflow)?)
+            }
+            _ => {
+                let kind = match opcode {
+                    b'l' => NodeKind::List,
+                    b'd' => NodeKind::Dict,
+                    _ => NodeKind::Tuple,
+                };
+                (kind, self.marks.pop().ok_or("a container without a mark")?)
+            }
+        };
+        if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
+            return Err("a dict with a key without a value".to_owned());
+        }
+        let node = self.values.node(kind, &self.stack[from..]).ok_or_else(full)?;
+        self.stack.truncate(from);
+        self.push(node.into());
+        Ok(())
+    }
+
+    /// `APPEND`, `APPENDS`, `SETITEM`, `SETITEMS`: puts what lies on top into the container below.
+    fn fill(&mut self, opcode: u8) -> Step {
+        let from = match opcode {
+            b'a' => self.stack.len().checked_sub(1),
+            b's' => self.stack.len().checked_sub(2),
+            _ => Some(self.marks.pop().ok_or("items without a mark")?),
+        };
+        let lowest = self.floor();
+        let from = from.filter(|from| *from > lowest).ok_or_else(underflow)?;
+        let kind = if matches!(opcode, b'a' | b'e') { NodeKind::List } else { NodeKind::Dict };
+        let target = self.node_of(self.stack[from - 1]).filter(|node| self.values.node_kind(*node) == kind);
+        let Some(target) = target else {
+            let what =
+                if kind == NodeKind::List { "items for something that is no list" } else { "entries for no dict" };
+            return Err(what.to_owned());
+        };
+        if kind == NodeKind::Dict && (self.stack.len() - from) % 2 == 1 {
+            return Err("a key without a value".to_owned());
+        }
+        self.values.extend(target, &self.stack[from..]).ok_or_else(full)?;
+        self.stack.truncate(from);
+        Ok(())
+    }
+
+    fn node_of(&self, value: Value) -> Option<NodeId> {
+        self.values.as_list(value).or_else(|| self.values.as_dict(value))
+    }
+
+    /// `BINPUT`, `LONG_BINPUT`, `MEMOIZE`: gives the top a number.
+    fn remember(&mut self, opcode: u8) -> Step {
+        let number = match opcode {
+            b'q' => u32::from(self.byte()?),
+            b'r' => u32::from_le_bytes(self.array()?),
+            _ => u32::try_from(self.memo.len() + self.far_memo.len()).map_err(|_| full())?,
+        };
+        let value = self.top()?;
+        match (number as usize).cmp(&self.memo.len()) {
+            std::cmp::Ordering::Less => self.memo[number as usize] = value,
+            std::cmp::Ordering::Equal => self.memo.push(value),
+            std::cmp::Ordering::Greater => drop(self.far_memo.insert(number, value)),
+        }
+        Ok(())
+    }
+
+    fn recall(&mut self, opcode: u8) -> Step {
+        let number = if opcode == b'h' { u32::from(self.byte()?) } else { u32::from_le_bytes(self.array()?) };
+        let found = self.memo.get(number as usize).or_else(|| self.far_memo.get(&number)).copied();
+        let value = found.ok_or_else(|| format!("a reference to number {number}, which nothing has"))?;
+        self.push(value);
+        Ok(())
+    }
+
+    /// What to say of an instruction that is not followed.
+    fn refusal(&mut self, opcode: u8) -> String {
+        let Some((name, why)) = opcodes::refused(opcode) else {
+            return format!("0x{opcode:02x} is no pickle instruction: the file is damaged, or no pickle");
+        };
+        let named = match opcode {
+            b'c' | b'i' => self.input.lines(2),
+            0x93 => {
+                let parts = self.stack.iter().rev().take(2).rev().filter_map(|value| self.values.as_text(*value));
+                parts.map(|text| self.values.strings.get(text)).collect::<Vec<_>>().join(".")
+            }
+            _ => String::new(),
+        };
+        let named: String = named.chars().take(80).collect();
+        let named = if named.is_empty() { named } else { format!(" of {named:?}") };
+        format!("the instruction {name}{named} was refused, and nothing was run: {why}")
+    }
+}
+
+fn underflow() -> String {
+    "an instruction takes more values than there are".to_owned()
+}
+
+fn full() -> String {
+    "more than 2^32 values".to_owned()
+}
+
+fn ended(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => "the file ends in the middle of the pickle: it was cut, or is still being written",
+        _ => return format!("cannot read: {error}"),
+    }
+    .to_owned()
+}
+
+#[cfg(test)]
+mod tests;

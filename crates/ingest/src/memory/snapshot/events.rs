@@ -1,0 +1,277 @@
+//! The events of the allocator, of all devices in the order of their times.
+
+use super::{GRANULE, Reader};
+use crate::memory::values::NodeId;
+use crate::problems;
+use rustc_hash::FxHashSet;
+use stackline_model::{
+    AddressMap, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemorySegmentEvent,
+    MemorySegmentEventKind, MemoryStackId, MemoryTrace, NewCall, NewObject, OutOfMemory, StrId, call_flags,
+};
+
+/// What is alive after the events, by device.
+#[derive(Default)]
+pub(super) struct Live {
+    devices: Vec<DeviceState>,
+}
+
+#[derive(Default)]
+pub(super) struct DeviceState {
+    pub(super) objects: AddressMap,
+    /// Freed by the program, not yet to be used again.
+    pending: FxHashSet<u64>,
+    /// Where something lay before.
+    used: FxHashSet<u64>,
+    /// Objects that have an active block.
+    pub(super) confirmed: FxHashSet<MemoryObjectId>,
+}
+
+impl Live {
+    pub(super) fn of(&mut self, device: MemoryDeviceId) -> &mut DeviceState {
+        if self.devices.len() <= device.index() {
+            self.devices.resize_with(device.index() + 1, DeviceState::default);
+        }
+        &mut self.devices[device.index()]
+    }
+
+    /// Objects that the events leave alive, on devices whose segments are known, without an active block.
+    pub(super) fn without_block(&self, trace: &MemoryTrace) -> Vec<MemoryObjectId> {
+        let known: FxHashSet<usize> = trace.segments.iter().map(|segment| segment.device.index()).collect();
+        let alive = trace.objects.ids().filter(|object| trace.objects.freed_by[object.index()].is_none());
+        let lost = alive.filter(|object| {
+            let device = trace.objects.device[object.index()].index();
+            known.contains(&device) && self.devices.get(device).is_some_and(|state| !state.confirmed.contains(object))
+        });
+        lost.collect()
+    }
+}
+
+/// Events of one device, and how far they were read.
+struct Lane {
+    device: MemoryDeviceId,
+    events: NodeId,
+    next: usize,
+    /// The latest time so far.
+    time_ns: i64,
+}
+
+/// One event, with what all kinds have.
+struct Event {
+    dict: NodeId,
+    device: MemoryDeviceId,
+    address: u64,
+    size: u64,
+    call: NewCall,
+}
+
+impl Reader<'_> {
+    /// Reads the events of these devices.
+    pub(super) fn events(&mut self, lanes: &[(String, NodeId)]) -> Live {
+        let mut live = Live::default();
+        let mut seen = FxHashSet::default();
+        let mut open = Vec::new();
+        for (name, events) in lanes {
+            // A list that stands for several devices is no recording; each is read once, whatever the file says.
+            if self.values.items(*events).is_empty() || !seen.insert(*events) {
+                continue;
+            }
+            let device = self.trace.device(name);
+            open.push(Lane { device, events: *events, next: 0, time_ns: i64::MIN });
+        }
+        while let Some((lane, time_ns)) = self.next_event(&mut open) {
+            let (device, events, at) = (lane.device, lane.events, lane.next - 1);
+            self.trace.report.records += 1;
+            match self.values.as_dict(self.values.items(events)[at]) {
+                Some(dict) => self.event(dict, device, time_ns, live.of(device)),
+                None => problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, "an event that is no dict"),
+            }
+        }
+        live
+    }
+
+    /// The device whose next event is the earliest, moved on by it, and the event's time.
+    fn next_event<'l>(&mut self, lanes: &'l mut [Lane]) -> Option<(&'l Lane, i64)> {
+        let mut first: Option<(usize, i64)> = None;
+        for (at, lane) in lanes.iter().enumerate() {
+            let Some(event) = self.values.items(lane.events).get(lane.next) else { continue };
+            let time = self.values.as_dict(*event).and_then(|event| self.time(event)).unwrap_or(lane.time_ns);
+            if first.is_none_or(|(_, earliest)| time.max(lane.time_ns) < earliest) {
+                first = Some((at, time.max(lane.time_ns)));
+            }
+        }
+        let (at, _) = first?;
+        let lane = &mut lanes[at];
+        let event = self.values.as_dict(self.values.items(lane.events)[lane.next]);
+        let position = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
+        let time = event.map_or(Some(lane.time_ns), |event| self.time(event)).unwrap_or(position);
+        if time < lane.time_ns {
+            problems::MEMORY_CLOCK_BACK.count(
+                &mut self.trace.report,
+                None,
+                &format!("{} ns", lane.time_ns.saturating_sub(time)),
+            );
+        }
+        lane.time_ns = lane.time_ns.max(time);
+        lane.next += 1;
+        let time = lane.time_ns;
+        Some((&lanes[at], time))
+    }
+
+    fn time(&self, event: NodeId) -> Option<i64> {
+        let time = self.values.as_int(self.field(event, self.keys.time_us)?)?;
+        i64::try_from(time).ok()?.checked_mul(1000)
+    }
+
+    fn event(&mut self, dict: NodeId, device: MemoryDeviceId, time_ns: i64, state: &mut DeviceState) {
+        let keys = self.keys;
+        let action = self.text(dict, keys.action);
+        let size = self.number(dict, keys.size);
+        // An OOM of old versions has the free memory of the device in the place of the address.
+        let address = self.number(dict, keys.addr).or_else(|| self.number(dict, keys.device_free));
+        let (Some(size), Some(address)) = (size, address) else {
+            if action != keys.snapshot && action != keys.annotate {
+                let what = format!("{:?} without address or size", self.trace.strings.get(action));
+                problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);
+            }
+            return;
+        };
+        let stream = self.trace.stream(device, self.number(dict, keys.stream).unwrap_or(0));
+        let call = NewCall { start_ns: time_ns, stream, stack: self.stack(dict), ..NewCall::default() };
+        let event = Event { dict, device, address, size, call };
+        match action {
+            _ if action == keys.alloc => self.allocation(&event, state),
+            _ if action == keys.free_requested || action == keys.free => self.free(&event, state),
+            _ if action == keys.free_completed => self.completed(&event, state),
+            _ if action == keys.segment_alloc => self.segment_event(&event, MemorySegmentEventKind::Allocate),
+            _ if action == keys.segment_free => self.segment_event(&event, MemorySegmentEventKind::Free),
+            _ if action == keys.segment_map => self.segment_event(&event, MemorySegmentEventKind::Map),
+            _ if action == keys.segment_unmap => self.segment_event(&event, MemorySegmentEventKind::Unmap),
+            _ if action == keys.oom => self.out_of_memory(&event),
+            _ if action == keys.annotate => self.annotation(&event, state),
+            _ if action == keys.snapshot => {}
+            _ => {
+                let name = self.trace.strings.get(action).to_owned();
+                problems::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &name);
+            }
+        }
+    }
+
+    fn allocation(&mut self, event: &Event, state: &mut DeviceState) {
+        let old: Vec<MemoryObjectId> =
+            state.objects.find_all(event.address, event.size.max(1)).map(|(object, _)| object).collect();
+        for object in old {
+            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("at {:#x}", event.address));
+            state.objects.remove(self.trace.objects.address[object.index()]);
+            self.trace
+                .release(object, NewCall { flags: call_flags::INFERRED, stack: MemoryStackId::NONE, ..event.call });
+        }
+        let pool = self.pool(event.dict, self.keys.pool_id);
+        let category = self.text(event.dict, self.keys.category);
+        let object = NewObject {
+            address: event.address,
+            bytes: event.size.checked_next_multiple_of(GRANULE).unwrap_or(event.size),
+            requested: event.size,
+            device: event.device,
+            stream: event.call.stream,
+            pool,
+            module: self.given(event.dict, self.keys.user_metadata),
+            kind: kind(self.trace.strings.get(category)),
+            ..NewObject::default()
+        };
+        let compiled = self.given(event.dict, self.keys.compile_context);
+        let object = self.trace.allocate(object, NewCall { name: compiled, ..event.call });
+        state.pending.remove(&event.address);
+        state.used.insert(event.address);
+        state.objects.insert(event.address, event.size.max(1), object);
+    }
+
+    /// A text that is there and not `N/A`.
+    fn given(&self, dict: NodeId, key: StrId) -> StrId {
+        let text = self.text(dict, key);
+        if text == self.keys.not_given || self.trace.strings.get(text).is_empty() { StrId::NONE } else { text }
+    }
+
+    fn free(&mut self, event: &Event, state: &mut DeviceState) {
+        let object = match state.objects.remove(event.address) {
+            Some(object) => {
+                if self.trace.objects.requested[object.index()] != event.size {
+                    problems::MEMORY_OTHER_SIZE.count(&mut self.trace.report, None, &format!("{} bytes", event.size));
+                }
+                object
+            }
+            None if state.used.insert(event.address) => self.trace.older(NewObject {
+                address: event.address,
+                bytes: event.size.checked_next_multiple_of(GRANULE).unwrap_or(event.size),
+                requested: event.size,
+                device: event.device,
+                stream: event.call.stream,
+                ..NewObject::default()
+            }),
+            None => {
+                let place = format!("{} bytes at {:#x}", event.size, event.address);
+                problems::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &place);
+                MemoryObjectId::NONE
+            }
+        };
+        state.pending.insert(event.address);
+        self.trace.release(object, event.call);
+    }
+
+    /// Only tells something new if no request was seen.
+    fn completed(&mut self, event: &Event, state: &mut DeviceState) {
+        if state.pending.remove(&event.address) {
+            return;
+        }
+        if state.objects.find(event.address).is_some_and(|(_, offset)| offset == 0) {
+            self.free(event, state);
+            state.pending.remove(&event.address);
+        } else {
+            problems::MEMORY_LATE_FREE.count(&mut self.trace.report, None, &format!("{} bytes", event.size));
+        }
+    }
+
+    fn segment_event(&mut self, event: &Event, kind: MemorySegmentEventKind) {
+        self.trace.segment_events.push(MemorySegmentEvent {
+            kind,
+            before: MemoryCallId::new(self.trace.calls.len()),
+            time_ns: event.call.start_ns,
+            device: event.device,
+            stream: event.call.stream,
+            address: event.address,
+            bytes: event.size,
+            stack: event.call.stack,
+        });
+    }
+
+    fn out_of_memory(&mut self, event: &Event) {
+        self.trace.out_of_memory.push(OutOfMemory {
+            before: MemoryCallId::new(self.trace.calls.len()),
+            time_ns: event.call.start_ns,
+            device: event.device,
+            stream: event.call.stream,
+            requested: event.size,
+            device_free: Some(event.address),
+            stack: event.call.stack,
+        });
+    }
+
+    /// A name that the program gave to memory that is alive.
+    fn annotation(&mut self, event: &Event, state: &DeviceState) {
+        if let Some((object, 0)) = state.objects.find(event.address) {
+            self.trace.objects.name[object.index()] = self.given(event.dict, self.keys.user_metadata);
+        }
+    }
+}
+
+/// The kind behind a category, as `torch.profiler` names them.
+pub(in crate::memory) fn kind(category: &str) -> MemoryObjectKind {
+    match category.to_ascii_lowercase().as_str() {
+        "parameter" => MemoryObjectKind::Parameter,
+        "gradient" => MemoryObjectKind::Gradient,
+        "optimizer_state" => MemoryObjectKind::OptimizerState,
+        "activation" | "autograd_detail" => MemoryObjectKind::Activation,
+        "input" => MemoryObjectKind::Input,
+        "temporary" => MemoryObjectKind::Temporary,
+        _ => MemoryObjectKind::Unknown,
+    }
+}

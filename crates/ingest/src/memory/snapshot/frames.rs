@@ -1,0 +1,45 @@
+//! Call paths. PyTorch makes each frame once and shares whole lists between equal call paths: each is looked at once.
+
+use super::Reader;
+use crate::memory::values::{NodeId, Value};
+use rustc_hash::FxHashMap;
+use stackline_model::{MemoryFrame, MemoryFrameId, MemoryStackId, StrId};
+
+#[derive(Default)]
+pub(super) struct Frames {
+    lists: FxHashMap<NodeId, MemoryStackId>,
+    frames: FxHashMap<NodeId, MemoryFrameId>,
+}
+
+impl Reader<'_> {
+    /// The call path behind the `frames` of an event, a segment or a block (innermost first there).
+    pub(super) fn stack(&mut self, dict: NodeId) -> MemoryStackId {
+        let Some(list) = self.field(dict, self.keys.frames).and_then(|value| self.values.as_list(value)) else {
+            return MemoryStackId::NONE;
+        };
+        if let Some(stack) = self.frames.lists.get(&list) {
+            return *stack;
+        }
+        let mut stack = MemoryStackId::NONE;
+        for frame in self.values.items(list).iter().rev() {
+            if let Some(frame) = self.frame(*frame) {
+                stack = self.trace.stacks.intern(stack, frame);
+            }
+        }
+        self.frames.lists.insert(list, stack);
+        stack
+    }
+
+    fn frame(&mut self, frame: Value) -> Option<MemoryFrameId> {
+        let dict = self.values.as_dict(frame)?;
+        if let Some(frame) = self.frames.frames.get(&dict) {
+            return Some(*frame);
+        }
+        let (function, file) = (self.text(dict, self.keys.name), self.text(dict, self.keys.filename));
+        let line = self.number(dict, self.keys.line).and_then(|line| u32::try_from(line).ok()).unwrap_or(0);
+        let file = if self.trace.strings.get(file).is_empty() { StrId::NONE } else { file };
+        let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file, line });
+        self.frames.frames.insert(dict, frame);
+        Some(frame)
+    }
+}

@@ -1,0 +1,146 @@
+//! PyTorch's memory snapshots: what `torch.cuda.memory._snapshot()` returns and `_dump_snapshot()` writes.
+//!
+//! Two parts tell of one device: `device_traces`, the last events of the allocator (a ring: older ones are lost), and
+//! `segments`, its memory at the moment of the snapshot. Objects that the events free, or that the segments hold, without
+//! an allocation among the events are older than the trace. A request gives sizes as asked for; the allocator rounds
+//! them up to 512 bytes, which is what an object takes here unless the segments say more (blocks that were not split).
+
+mod events;
+mod frames;
+mod segments;
+
+pub(super) use events::kind;
+
+use super::values::{NodeId, Value, Values};
+use crate::problems;
+use events::Live;
+use frames::Frames;
+use stackline_model::{MemoryDeviceId, MemoryTotals, MemoryTrace, StrId};
+
+/// PyTorch's allocator gives no block smaller than this, nor of a size that is no multiple of it.
+const GRANULE: u64 = 512;
+
+/// Whether a value is a snapshot: a dict with segments or traces, or (old versions) a list of segments.
+pub(super) fn is_snapshot(values: &Values, root: Value) -> bool {
+    if let Some(dict) = values.as_dict(root) {
+        return values.find(dict, "segments").is_some() || values.find(dict, "device_traces").is_some();
+    }
+    let first = values.as_list(root).and_then(|list| values.items(list).first().copied());
+    let first = first.and_then(|segment| values.as_dict(segment));
+    first.is_some_and(|segment| values.find(segment, "blocks").is_some())
+}
+
+/// Reads a snapshot. Anything odd in it is counted in the report of the trace.
+pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace {
+    let keys = Keys::new(&mut values);
+    let mut trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
+    // The trace takes over the table of texts; the values know texts by number only.
+    trace.strings = std::mem::take(&mut values.strings);
+    let mut reader = Reader { values: &values, keys, trace, frames: Frames::default() };
+    let top = values.as_dict(root);
+    let part = |key: StrId| top.and_then(|top| values.get(top, key)).and_then(|value| values.as_list(value));
+    let mut lanes: Vec<(String, NodeId)> = Vec::new();
+    let mut host_lanes = Vec::new();
+    for (at, lane) in part(reader.keys.device_traces).map_or(&[][..], |list| values.items(list)).iter().enumerate() {
+        lanes.extend(values.as_list(*lane).map(|lane| (format!("cuda:{at}"), lane)));
+    }
+    if let Some(list) = part(reader.keys.host_traces) {
+        let nested = values.items(list).iter().filter_map(|lane| values.as_list(*lane)).collect::<Vec<_>>();
+        host_lanes.extend(if nested.is_empty() { vec![list] } else { nested });
+    }
+    lanes.extend(host_lanes.into_iter().map(|lane| ("pinned host memory".to_owned(), lane)));
+    let mut live = reader.events(&lanes);
+    let segments = part(reader.keys.segments).or_else(|| values.as_list(root));
+    reader.segments(segments, &mut live);
+    reader.finish(&live)
+}
+
+/// What is read, and what has been read.
+struct Reader<'a> {
+    values: &'a Values,
+    keys: Keys,
+    trace: MemoryTrace,
+    frames: Frames,
+}
+
+impl Reader<'_> {
+    fn field(&self, dict: NodeId, key: StrId) -> Option<Value> {
+        self.values.get(dict, key)
+    }
+
+    fn text(&self, dict: NodeId, key: StrId) -> StrId {
+        self.field(dict, key).and_then(|value| self.values.as_text(value)).unwrap_or(StrId::NONE)
+    }
+
+    /// A size, an address or a stream. What Python shows as negative is an address above 2^63.
+    fn number(&self, dict: NodeId, key: StrId) -> Option<u64> {
+        let value = self.values.as_int(self.field(dict, key)?)?;
+        u64::try_from(value).ok().or_else(|| i64::try_from(value).ok().map(i64::cast_unsigned))
+    }
+
+    /// The private pool that `key` names, none for the usual one.
+    fn pool(&mut self, dict: NodeId, key: StrId) -> StrId {
+        let Some(list) = self.field(dict, key).and_then(|value| self.values.as_list(value)) else { return StrId::NONE };
+        let [first, second] = self.values.items(list) else { return StrId::NONE };
+        match (self.values.as_int(*first), self.values.as_int(*second)) {
+            (Some(0), Some(0)) => StrId::NONE,
+            (Some(first), Some(second)) => self.trace.strings.intern(&format!("private pool ({first}, {second})")),
+            _ => StrId::NONE,
+        }
+    }
+
+    /// Adds what the segments say in sum, and looks whether events and segments agree.
+    fn finish(mut self, live: &Live) -> MemoryTrace {
+        let after = self.trace.calls.ids().next_back().into();
+        let time_ns = self.trace.calls.start_ns.last().copied().unwrap_or(0);
+        for device in (0..self.trace.devices.len()).map(MemoryDeviceId::new) {
+            let of_device = |segment: &&stackline_model::MemorySegment| segment.device == device;
+            let segments: Vec<_> = self.trace.segments.iter().filter(of_device).collect();
+            if segments.is_empty() {
+                continue;
+            }
+            let blocks = segments.iter().flat_map(|segment| &self.trace.blocks[segment.blocks.clone()]);
+            let active = blocks.filter(|block| block.state == stackline_model::MemoryBlockState::Active);
+            let sum = |sum: u64, bytes: u64| sum.saturating_add(bytes);
+            let allocated = active.map(|block| block.bytes).fold(0, sum);
+            let reserved = segments.iter().map(|segment| segment.bytes).fold(0, sum);
+            self.trace.totals.push(MemoryTotals { after, time_ns, device, allocated, reserved });
+        }
+        if !self.trace.segments.is_empty() {
+            let lost = live.without_block(&self.trace);
+            problems::MEMORY_NO_BLOCK.count_many(&mut self.trace.report, lost.len() as u64, None, "");
+        }
+        let older = self.trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
+        problems::MEMORY_OLDER.count_many(&mut self.trace.report, older as u64, None, "");
+        self.trace.report.events = self.trace.calls.len() as u64;
+        self.trace.report.sort();
+        self.trace
+    }
+}
+
+macro_rules! keys {
+    ($($name:ident $text:literal)*) => {
+        /// Keys and words of the format, as numbers.
+        #[derive(Clone, Copy)]
+        struct Keys { $($name: StrId),* }
+
+        impl Keys {
+            fn new(values: &mut Values) -> Self {
+                Self { $($name: values.strings.intern($text)),* }
+            }
+        }
+    };
+}
+
+keys! {
+    device_traces "device_traces" host_traces "host_traces" segments "segments"
+    action "action" addr "addr" size "size" stream "stream" time_us "time_us" frames "frames" pool_id "pool_id"
+    category "category" user_metadata "user_metadata" compile_context "compile_context" device_free "device_free"
+    alloc "alloc" free "free" free_requested "free_requested" free_completed "free_completed" oom "oom"
+    segment_alloc "segment_alloc" segment_free "segment_free" segment_map "segment_map" segment_unmap "segment_unmap"
+    snapshot "snapshot" annotate "annotate" not_given "N/A"
+    device "device" address "address" total_size "total_size" segment_type "segment_type" small "small"
+    segment_pool_id "segment_pool_id" is_expandable "is_expandable" blocks "blocks" requested_size "requested_size"
+    state "state" active_allocated "active_allocated" inactive "inactive" history "history" real_size "real_size"
+    name "name" filename "filename" line "line"
+}

@@ -1,0 +1,120 @@
+//! `memory_timeline.raw`: what `torch.profiler`'s `export_memory_timeline` writes into a file that ends in `.raw.json.gz`.
+//!
+//! A list of `[time in ns, action, bytes, category]`. It has no addresses: which object a free means is not said, the
+//! youngest of the same size and category is taken. So bytes in use are exact, by category too; ages are a guess.
+
+use super::snapshot::kind;
+use super::values::{Value, Values};
+use crate::problems;
+use rustc_hash::FxHashMap;
+use stackline_model::{MemoryObjectId, MemoryTrace, NewCall, NewObject};
+
+const PREEXISTING: i128 = 1;
+const CREATE: i128 = 2;
+const NEW_VERSION: i128 = 3;
+const DESTROY: i128 = 4;
+
+/// Categories by number, as `torch.profiler` orders them.
+const CATEGORIES: [&str; 8] =
+    ["parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd_detail", "unknown"];
+
+/// Whether a document is one: a list whose first element is a list of four numbers.
+pub(super) fn is_timeline(values: &Values, root: Value) -> bool {
+    let first = values.as_list(root).and_then(|list| values.items(list).first().copied());
+    first.is_some_and(|first| row(values, first).is_some())
+}
+
+fn row(values: &Values, value: Value) -> Option<[i128; 4]> {
+    let items = values.items(values.as_list(value)?);
+    let numbers: Vec<i128> = items.iter().filter_map(|item| values.as_int(*item)).collect();
+    numbers.try_into().ok().filter(|_| items.len() == 4)
+}
+
+/// Reads a timeline.
+pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
+    let mut reader = Reader::new(label);
+    let rows = values.as_list(root).map_or(&[][..], |list| values.items(list));
+    for value in rows {
+        reader.trace.report.records += 1;
+        match row(values, *value) {
+            Some(row) => reader.row(row),
+            None => problems::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "not four numbers"),
+        }
+    }
+    let mut trace = reader.trace;
+    let older = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
+    problems::MEMORY_OLDER.count_many(&mut trace.report, older as u64, None, "");
+    problems::MEMORY_NO_ADDRESS.count_many(&mut trace.report, trace.calls.len() as u64, None, "");
+    trace.report.events = trace.calls.len() as u64;
+    trace.report.sort();
+    trace
+}
+
+struct Reader {
+    trace: MemoryTrace,
+    device: stackline_model::MemoryDeviceId,
+    /// Objects that are alive, by bytes and category, oldest first.
+    live: FxHashMap<(u64, usize), Vec<MemoryObjectId>>,
+    /// The first half of a change of version: the object that gets a new category.
+    changing: Option<MemoryObjectId>,
+    time_ns: i64,
+}
+
+impl Reader {
+    fn new(label: &str) -> Self {
+        let mut trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
+        // The file is of one device and does not say which.
+        let device = trace.device("device");
+        Self { trace, device, live: FxHashMap::default(), changing: None, time_ns: 0 }
+    }
+
+    fn row(&mut self, [time, action, bytes, category]: [i128; 4]) {
+        let category =
+            usize::try_from(category).ok().filter(|at| *at < CATEGORIES.len()).unwrap_or(CATEGORIES.len() - 1);
+        let size = u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX);
+        let time = i64::try_from(time).unwrap_or(self.time_ns);
+        if time < self.time_ns && action != PREEXISTING {
+            problems::MEMORY_CLOCK_BACK.count(
+                &mut self.trace.report,
+                None,
+                &format!("{} ns", self.time_ns.saturating_sub(time)),
+            );
+        }
+        self.time_ns = self.time_ns.max(time);
+        let call = NewCall { start_ns: self.time_ns, ..NewCall::default() };
+        let object =
+            NewObject { bytes: size, device: self.device, kind: kind(CATEGORIES[category]), ..NewObject::default() };
+        match (action, bytes < 0) {
+            (PREEXISTING, false) => {
+                let object = self.trace.older(object);
+                self.live.entry((size, category)).or_default().push(object);
+            }
+            (CREATE, false) => {
+                let object = self.trace.allocate(object, call);
+                self.live.entry((size, category)).or_default().push(object);
+            }
+            (NEW_VERSION, true) => self.changing = self.take(size, category),
+            (NEW_VERSION, false) => {
+                if let Some(object) = self.changing.take() {
+                    self.trace.objects.kind[object.index()] = kind(CATEGORIES[category]);
+                    self.live.entry((size, category)).or_default().push(object);
+                }
+            }
+            (DESTROY, true) => {
+                let object = self.take(size, category).unwrap_or(MemoryObjectId::NONE);
+                self.trace.release(object, call);
+            }
+            _ => problems::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &format!("action {action}")),
+        }
+    }
+
+    /// The youngest object of this size and category; one that is not there is counted.
+    fn take(&mut self, size: u64, category: usize) -> Option<MemoryObjectId> {
+        let found = self.live.get_mut(&(size, category)).and_then(Vec::pop);
+        if found.is_none() {
+            let example = format!("{size} bytes of {}", CATEGORIES[category]);
+            problems::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, &example);
+        }
+        found
+    }
+}

@@ -1,0 +1,294 @@
+//! Plain data as pickles and JSON hold it: numbers, texts, lists and dicts in one compact table. What is shared in the
+//! file is stored once here, too.
+
+use stackline_model::{StrId, StringTable};
+
+/// A value: eight bytes, whatever it is. Only meaningful together with the [`Values`] that it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Value(u64);
+
+/// A list, tuple or dict of [`Values`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u32);
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Kind {
+    /// `None`, `null`.
+    None,
+    /// A truth value.
+    Bool(bool),
+    /// An integer.
+    Int(i128),
+    /// A number with a fraction.
+    Float(f64),
+    /// Text.
+    Text(StrId),
+    /// Bytes, kept as text (what is not UTF-8 became U+FFFD).
+    Bytes(StrId),
+    /// A list.
+    List(NodeId),
+    /// A tuple.
+    Tuple(NodeId),
+    /// A dict.
+    Dict(NodeId),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NodeKind {
+    List,
+    Tuple,
+    Dict,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    kind: NodeKind,
+    start: u32,
+    len: u32,
+    room: u32,
+}
+
+const TAG_BITS: u32 = 3;
+const TAG: u64 = (1 << TAG_BITS) - 1;
+const CONSTANT: u64 = 0;
+const INT: u64 = 1;
+const WIDE: u64 = 2;
+const FLOAT: u64 = 3;
+const TEXT: u64 = 4;
+const BYTES: u64 = 5;
+const NODE: u64 = 6;
+
+impl Value {
+    /// `None`.
+    pub const NONE: Self = Self(CONSTANT);
+    /// `True`, `true`.
+    pub const TRUE: Self = Self(CONSTANT | 2 << TAG_BITS);
+
+    pub(super) fn bool(value: bool) -> Self {
+        Self(CONSTANT | (1 + u64::from(value)) << TAG_BITS)
+    }
+
+    pub(super) fn text(id: StrId) -> Self {
+        Self(TEXT | u64::from(id.0) << TAG_BITS)
+    }
+
+    pub(super) fn bytes(id: StrId) -> Self {
+        Self(BYTES | u64::from(id.0) << TAG_BITS)
+    }
+
+    fn at(tag: u64, index: usize) -> Self {
+        Self(tag | (index as u64) << TAG_BITS)
+    }
+
+    fn payload(self) -> usize {
+        (self.0 >> TAG_BITS) as usize
+    }
+}
+
+impl From<NodeId> for Value {
+    fn from(node: NodeId) -> Self {
+        Self::at(NODE, node.0 as usize)
+    }
+}
+
+/// The table that values live in.
+#[derive(Default, Debug)]
+pub struct Values {
+    /// All texts.
+    pub strings: StringTable,
+    nodes: Vec<Node>,
+    items: Vec<Value>,
+    wide: Vec<i128>,
+    floats: Vec<f64>,
+}
+
+impl Values {
+    /// What `value` is.
+    pub fn kind(&self, value: Value) -> Kind {
+        match value.0 & TAG {
+            INT => Kind::Int(i128::from(value.0.cast_signed() >> TAG_BITS)),
+            WIDE => Kind::Int(self.wide[value.payload()]),
+            FLOAT => Kind::Float(self.floats[value.payload()]),
+            TEXT => Kind::Text(StrId(value.payload() as u32)),
+            BYTES => Kind::Bytes(StrId(value.payload() as u32)),
+            NODE => {
+                let node = NodeId(value.payload() as u32);
+                match self.nodes[value.payload()].kind {
+                    NodeKind::List => Kind::List(node),
+                    NodeKind::Tuple => Kind::Tuple(node),
+                    NodeKind::Dict => Kind::Dict(node),
+                }
+            }
+            _ if value == Value::NONE => Kind::None,
+            _ => Kind::Bool(value.payload() == 2),
+        }
+    }
+
+    /// The items of a list or tuple; keys and values in turn for a dict.
+    pub fn items(&self, node: NodeId) -> &[Value] {
+        let Node { start, len, .. } = self.nodes[node.0 as usize];
+        &self.items[start as usize..(start + len) as usize]
+    }
+
+    /// The entries of a dict, in the order of the file (a key may occur again: the last one counts).
+    pub fn entries(&self, dict: NodeId) -> impl DoubleEndedIterator<Item = (Value, Value)> + '_ {
+        self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1]))
+    }
+
+    /// The value behind a text key.
+    pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
+        let wanted = Value::text(key);
+        self.entries(dict).rev().find(|(key, _)| *key == wanted).map(|(_, value)| value)
+    }
+
+    /// The value behind a text key.
+    pub fn find(&self, dict: NodeId, key: &str) -> Option<Value> {
+        self.get(dict, self.strings.find(key)?)
+    }
+
+    /// The node of a list or tuple.
+    pub fn as_list(&self, value: Value) -> Option<NodeId> {
+        match self.kind(value) {
+            Kind::List(node) | Kind::Tuple(node) => Some(node),
+            _ => None,
+        }
+    }
+
+    /// The node of a dict.
+    pub fn as_dict(&self, value: Value) -> Option<NodeId> {
+        if let Kind::Dict(node) = self.kind(value) { Some(node) } else { None }
+    }
+
+    /// The text of a text.
+    pub fn as_text(&self, value: Value) -> Option<StrId> {
+        if let Kind::Text(text) = self.kind(value) { Some(text) } else { None }
+    }
+
+    /// An integer, or a float without a fraction.
+    pub fn as_int(&self, value: Value) -> Option<i128> {
+        match self.kind(value) {
+            Kind::Int(value) => Some(value),
+            // Exact up to 2^53; above, floats have no fraction and convert as they are.
+            Kind::Float(value) if value.is_finite() && value.fract() == 0.0 => Some(value as i128),
+            _ => None,
+        }
+    }
+
+    /// Bytes of memory that the table takes.
+    pub fn memory(&self) -> u64 {
+        let of = |count: usize, size: usize| (count * size) as u64;
+        of(self.nodes.len(), size_of::<Node>())
+            + of(self.items.len(), size_of::<Value>())
+            + of(self.wide.len(), 16)
+            + of(self.floats.len(), 8)
+            + of(self.strings.len(), 16)
+    }
+
+    pub(super) fn int(&mut self, value: i128) -> Value {
+        let inline = i64::try_from(value).ok().filter(|v| v << TAG_BITS >> TAG_BITS == *v);
+        match inline {
+            Some(value) => Value((value << TAG_BITS).cast_unsigned() | INT),
+            None => {
+                self.wide.push(value);
+                Value::at(WIDE, self.wide.len() - 1)
+            }
+        }
+    }
+
+    pub(super) fn float(&mut self, value: f64) -> Value {
+        self.floats.push(value);
+        Value::at(FLOAT, self.floats.len() - 1)
+    }
+
+    /// A new list, tuple or dict; `None` if the table is full (2^32 items).
+    pub(super) fn node(&mut self, kind: NodeKind, items: &[Value]) -> Option<NodeId> {
+        let id = u32::try_from(self.nodes.len()).ok()?;
+        let start = u32::try_from(self.items.len()).ok()?;
+        let len = u32::try_from(items.len()).ok()?;
+        start.checked_add(len)?;
+        self.items.extend_from_slice(items);
+        self.nodes.push(Node { kind, start, len, room: len });
+        Some(NodeId(id))
+    }
+
+    pub(super) fn node_kind(&self, node: NodeId) -> NodeKind {
+        self.nodes[node.0 as usize].kind
+    }
+
+    /// Adds items to a list or dict; `None` if the table is full. What does not fit behind the items that are there
+    /// moves to the end, with as much room again.
+    pub(super) fn extend(&mut self, node: NodeId, more: &[Value]) -> Option<()> {
+        let Node { start, len, room, .. } = self.nodes[node.0 as usize];
+        let count = u32::try_from(more.len()).ok()?;
+        let new_len = len.checked_add(count)?;
+        if new_len <= room {
+            let first = (start + len) as usize;
+            self.items[first..first + more.len()].copy_from_slice(more);
+        } else if (start + room) as usize == self.items.len() && room == len {
+            start.checked_add(new_len)?;
+            self.items.extend_from_slice(more);
+            self.nodes[node.0 as usize].room = new_len;
+        } else {
+            let new_start = u32::try_from(self.items.len()).ok()?;
+            let new_room = if len == 0 { new_len } else { new_len.checked_mul(2)? };
+            new_start.checked_add(new_room)?;
+            self.items.extend_from_within(start as usize..(start + len) as usize);
+            self.items.extend_from_slice(more);
+            self.items.resize((new_start + new_room) as usize, Value::NONE);
+            let moved = &mut self.nodes[node.0 as usize];
+            (moved.start, moved.room) = (new_start, new_room);
+        }
+        self.nodes[node.0 as usize].len = new_len;
+        Some(())
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn integers_come_back(value in any::<i128>(), shift in 0..127u32) {
+            let mut values = Values::default();
+            let stored = values.int(value >> shift);
+            prop_assert_eq!(values.kind(stored), Kind::Int(value >> shift));
+        }
+
+        #[test]
+        fn lists_grow_in_any_order(steps in proptest::collection::vec((0..4usize, 0..6u8), 0..60)) {
+            let mut values = Values::default();
+            let nodes: Vec<NodeId> = (0..4).map(|_| values.node(NodeKind::List, &[]).unwrap()).collect();
+            let mut expected = vec![Vec::new(); 4];
+            for (number, (list, count)) in steps.into_iter().enumerate() {
+                let more: Vec<Value> = (0..count).map(|at| values.int(i128::from(at) + 100 * number as i128)).collect();
+                values.extend(nodes[list], &more).unwrap();
+                expected[list].extend(more);
+            }
+            for (node, expected) in nodes.iter().zip(expected) {
+                prop_assert_eq!(values.items(*node), expected.as_slice());
+            }
+        }
+    }
+
+    #[test]
+    fn constants_differ() {
+        let values = Values::default();
+        assert_eq!(values.kind(Value::NONE), Kind::None);
+        assert_eq!(values.kind(Value::bool(false)), Kind::Bool(false));
+        assert_eq!(values.kind(Value::bool(true)), Kind::Bool(true));
+    }
+
+    #[test]
+    fn the_last_of_equal_keys_counts() {
+        let mut values = Values::default();
+        let key = Value::text(values.strings.intern("a"));
+        let (one, two) = (values.int(1), values.int(2));
+        let dict = values.node(NodeKind::Dict, &[key, one, key, two]).unwrap();
+        assert_eq!(values.find(dict, "a"), Some(two));
+        assert_eq!(values.find(dict, "b"), None);
+    }
+}

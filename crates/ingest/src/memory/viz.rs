@@ -1,0 +1,30 @@
+//! The pages that PyTorch's `_memory_viz` writes: HTML that holds a list of files as JSON, each a pickle in base64.
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+
+/// The pickle in a page, or in such a list alone. `None` if there is none.
+pub(super) fn pickle_in(text: &str) -> Option<Vec<u8>> {
+    let from = text.find("\"base64\"")? + "\"base64\"".len();
+    let rest = text[from..].trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    let indifferent = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    GeneralPurpose::new(&STANDARD, indifferent).decode(rest.split('"').next()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn with_and_without_padding() {
+        for (plain, coded) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8"), ("foo", "Zm9v"), ("foob", "Zm9vYg=="), ("foobar", "Zm9vYmFy")]
+        {
+            let page = format!("const local_files = [{{\"name\": \"a\", \"base64\" : \"{coded}\"}}]");
+            assert_eq!(pickle_in(&page).as_deref(), Some(plain.as_bytes()));
+        }
+        assert_eq!(pickle_in("{\"base64\": \"a*\"}"), None);
+        assert_eq!(pickle_in("no page"), None);
+    }
+}

@@ -1,0 +1,120 @@
+//! Who is alive at a peak.
+
+use super::place::{path_text, place_text};
+use super::{NamedPeak, int, percent};
+use crate::curve::{alive_at, alive_by};
+use stackline_model::{MemoryObjectId, MemoryTrace, Table, Unit};
+
+/// What to sum memory by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// The line of the program that allocated it.
+    Place,
+    /// The whole call path that allocated it.
+    Path,
+    /// What it is for.
+    Kind,
+    /// The module that it belongs to.
+    Module,
+    /// Its size.
+    Size,
+    /// The operator that made it.
+    Operator,
+    /// The type of its elements.
+    Dtype,
+    /// The allocator's pool.
+    Pool,
+}
+
+impl By {
+    /// All, in their order.
+    pub const ALL: [Self; 8] =
+        [Self::Place, Self::Path, Self::Kind, Self::Module, Self::Size, Self::Operator, Self::Dtype, Self::Pool];
+
+    /// Stable name; also the name of the column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Place => "place",
+            Self::Path => "path",
+            Self::Kind => "kind",
+            Self::Module => "module",
+            Self::Size => "size",
+            Self::Operator => "operator",
+            Self::Dtype => "dtype",
+            Self::Pool => "pool",
+        }
+    }
+
+    /// What an object counts for.
+    fn key(self, trace: &MemoryTrace, object: MemoryObjectId) -> String {
+        let row = object.index();
+        let objects = &trace.objects;
+        let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
+        match self {
+            Self::Place | Self::Path => {
+                let text = if self == Self::Place { place_text } else { path_text };
+                let unknown =
+                    if objects.allocated_by[row].is_none() { "(older than the records)" } else { "(no call path)" };
+                or(&text(trace, objects.stack[row]), unknown)
+            }
+            Self::Kind => objects.kind[row].name().to_owned(),
+            Self::Module => or(trace.strings.get(objects.module[row]), "(unknown)"),
+            // Powers of two: sizes that are alike stand together.
+            Self::Size => size_class(objects.bytes[row]),
+            Self::Operator => or(trace.strings.get(objects.operator[row]), "(unknown)"),
+            Self::Dtype => or(trace.strings.get(objects.dtype[row]), "(unknown)"),
+            Self::Pool => or(trace.strings.get(objects.pool[row]), "usual"),
+        }
+    }
+}
+
+fn size_class(bytes: u64) -> String {
+    let from = if bytes == 0 { 0 } else { 1u64 << (63 - bytes.leading_zeros()) };
+    let text = |bytes: u64| match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..0x10_0000 => format!("{} KiB", bytes >> 10),
+        0x10_0000..0x4000_0000 => format!("{} MiB", bytes >> 20),
+        _ => format!("{} GiB", bytes >> 30),
+    };
+    format!("{} and more", text(from))
+}
+
+/// Bytes alive at each peak, summed by a key, most first.
+pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table {
+    let mut rows = Vec::new();
+    for peak in peaks {
+        // Call paths are made to texts once each, not once per object.
+        let key = |object: MemoryObjectId| match by {
+            By::Place | By::Path if trace.objects.stack[object.index()].is_some() => {
+                (Some(trace.objects.stack[object.index()]), String::new())
+            }
+            _ => (None, by.key(trace, object)),
+        };
+        let mut sums = std::collections::BTreeMap::<String, (u64, u32)>::new();
+        for ((stack, text), bytes, objects) in alive_by(trace, peak.device, peak.peak.position, key) {
+            let text = match (stack, by) {
+                (Some(stack), By::Place) => place_text(trace, stack),
+                (Some(stack), _) => path_text(trace, stack),
+                (None, _) => text,
+            };
+            let sum = sums.entry(text).or_default();
+            *sum = (sum.0.saturating_add(bytes), sum.1.saturating_add(objects));
+        }
+        let mut sums: Vec<_> = sums.into_iter().collect();
+        sums.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
+        rows.extend(sums.into_iter().map(|(key, (bytes, objects))| (peak, key, bytes, objects)));
+    }
+    Table::new("memory_at_peak", &format!("In use at the peaks, by {}", by.name()))
+        .text("peak", rows.iter().map(|row| Some(row.0.name.clone())))
+        .text(by.name(), rows.iter().map(|row| Some(row.1.clone())))
+        .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.2)))
+        .f64("share", Unit::Percent, rows.iter().map(|row| percent(row.2, row.0.peak.bytes)))
+        .i64("objects", Unit::None, rows.iter().map(|row| i64::from(row.3)))
+}
+
+/// The objects alive at one peak, largest first.
+pub fn alive_table(trace: &MemoryTrace, peak: &NamedPeak) -> Table {
+    let alive = alive_at(trace, peak.device, peak.peak.position);
+    let title = format!("Objects in use at {}", peak.name);
+    super::objects::columns(Table::new("memory_alive", &title), trace, &alive)
+}

@@ -1,0 +1,100 @@
+//! The caching allocator: what it holds, and in how small pieces.
+
+use super::{int, percent};
+use stackline_model::{
+    MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit,
+};
+
+/// Bytes that the allocator held on a device at a position, if the source tells: what the segments hold at the end, and
+/// back from there what segment events changed.
+pub fn reserved_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Option<u64> {
+    let total = trace.totals.iter().rev().find(|total| total.device == device && total.reserved > 0)?;
+    let known_after = total.after.some().map_or(0, |call| call.0 + 1);
+    let events = || trace.segment_events.iter().filter(|event| event.device == device);
+    let sum = |events: &mut dyn Iterator<Item = &stackline_model::MemorySegmentEvent>| {
+        let signed = |bytes: u64| i128::from(bytes);
+        events.map(|event| if event.kind.grows() { signed(event.bytes) } else { -signed(event.bytes) }).sum::<i128>()
+    };
+    // An event belongs to the position of the call before which it happened.
+    let later = sum(&mut events().filter(|event| event.before > position && event.before.0 <= known_after));
+    u64::try_from(i128::from(total.reserved) - later).ok()
+}
+
+/// What the segments of one kind hold.
+#[derive(Default)]
+struct Sums {
+    segments: u64,
+    reserved: u64,
+    active: u64,
+    awaiting: u64,
+    rounding: u64,
+    unused_segments: u64,
+    split: u64,
+    largest_free: u64,
+}
+
+impl Sums {
+    fn add(&mut self, segment: &MemorySegment, blocks: &[MemoryBlock]) {
+        let unused = blocks.iter().all(|block| block.state == MemoryBlockState::Inactive);
+        self.segments += 1;
+        add(&mut self.reserved, segment.bytes);
+        for block in blocks {
+            match block.state {
+                MemoryBlockState::Active => {
+                    add(&mut self.active, block.bytes);
+                    if block.requested > 0 {
+                        add(&mut self.rounding, block.bytes.saturating_sub(block.requested));
+                    }
+                }
+                MemoryBlockState::AwaitingFree => add(&mut self.awaiting, block.bytes),
+                MemoryBlockState::Inactive => {
+                    add(if unused { &mut self.unused_segments } else { &mut self.split }, block.bytes);
+                    self.largest_free = self.largest_free.max(block.bytes);
+                }
+            }
+        }
+    }
+
+    /// 1 - largest free block / all that is free.
+    fn fragmentation(&self) -> Option<f64> {
+        let free = self.unused_segments.saturating_add(self.split);
+        (free > 0).then(|| 100.0 - percent(self.largest_free, free))
+    }
+}
+
+/// Sizes of a damaged file may be of any magnitude.
+fn add(sum: &mut u64, bytes: u64) {
+    *sum = sum.saturating_add(bytes);
+}
+
+/// Segments and blocks at the moment of the snapshot, by device and pool; `None` if the source tells nothing of them.
+pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
+    if trace.segments.is_empty() {
+        return None;
+    }
+    let mut groups = std::collections::BTreeMap::<_, Sums>::new();
+    for segment in &trace.segments {
+        let size = if segment.small { "small blocks" } else { "large blocks" };
+        let pool = trace.strings.get(segment.pool);
+        let key = (segment.device, if pool.is_empty() { size.to_owned() } else { format!("{pool}, {size}") });
+        groups.entry(key).or_default().add(segment, &trace.blocks[segment.blocks.clone()]);
+    }
+    let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| device.name).unwrap_or_default();
+    let column = |f: &dyn Fn(&Sums) -> u64| groups.values().map(|sums| int(f(sums))).collect::<Vec<_>>();
+    let table = Table::new("memory_allocator", "The caching allocator at the moment of the snapshot")
+        .text("device", groups.keys().map(|key| Some(trace.strings.get(device(key.0)).to_owned())))
+        .text("pool", groups.keys().map(|key| Some(key.1.clone())))
+        .i64("segments", Unit::None, column(&|sums| sums.segments))
+        .i64("reserved", Unit::Bytes, column(&|sums| sums.reserved))
+        .i64("active", Unit::Bytes, column(&|sums| sums.active))
+        .i64("rounding", Unit::Bytes, column(&|sums| sums.rounding))
+        .i64("awaiting_free", Unit::Bytes, column(&|sums| sums.awaiting))
+        .i64("free_segments", Unit::Bytes, column(&|sums| sums.unused_segments))
+        .i64("free_split", Unit::Bytes, column(&|sums| sums.split))
+        .i64("largest_free", Unit::Bytes, column(&|sums| sums.largest_free))
+        .f64("fragmentation", Unit::Percent, groups.values().map(Sums::fragmentation));
+    Some(table.note(
+        "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can serve \
+         requests of its pool and stream only. fragmentation: 100 % less the largest free block's share of what is free.",
+    ))
+}

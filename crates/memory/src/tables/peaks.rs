@@ -1,0 +1,48 @@
+//! The peaks, with names.
+
+use super::place::place_text;
+use super::{allocator::reserved_at, int};
+use crate::curve::{Curve, Peak, alive_at, curves};
+use stackline_model::{MemoryDeviceId, MemoryTrace, Table, Unit};
+
+/// A peak that can be asked for by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPeak {
+    /// `P1`, `P2` and so on: by device, the highest first.
+    pub name: String,
+    /// The device.
+    pub device: MemoryDeviceId,
+    /// When, and how high.
+    pub peak: Peak,
+}
+
+/// The highest peaks of each device, at most `most` of one.
+pub fn named_peaks(trace: &MemoryTrace, most: usize) -> Vec<NamedPeak> {
+    let of_curve = |curve: &Curve| curve.peaks(most).into_iter().map(|peak| (curve.device, peak)).collect::<Vec<_>>();
+    let peaks = curves(trace).iter().flat_map(of_curve).collect::<Vec<_>>();
+    let named = |(at, (device, peak))| NamedPeak { name: format!("P{}", at + 1), device, peak };
+    peaks.into_iter().enumerate().map(named).collect()
+}
+
+/// One row per peak: how high, when, and which call made it so.
+pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
+    let begin = trace.calls.start_ns.first().copied().unwrap_or(0);
+    let row = |peak: &NamedPeak| peak.peak.position.index();
+    let alive: Vec<_> = peaks.iter().map(|peak| alive_at(trace, peak.device, peak.peak.position)).collect();
+    let requested =
+        |at: usize| alive[at].iter().map(|object| trace.objects.requested[object.index()]).fold(0, u64::saturating_add);
+    let text = |f: &dyn Fn(&NamedPeak) -> String| peaks.iter().map(|peak| Some(f(peak))).collect::<Vec<_>>();
+    let stack = |peak: &NamedPeak| trace.calls.stack.get(row(peak)).copied().unwrap_or_default();
+    let device =
+        |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
+    Table::new("memory_peaks", "Peaks: most memory in use at once")
+        .text("peak", text(&|peak| peak.name.clone()))
+        .text("device", text(&|peak| trace.strings.get(device(peak)).to_owned()))
+        .i64("bytes", Unit::Bytes, peaks.iter().map(|peak| int(peak.peak.bytes)))
+        .i64("requested", Unit::Bytes, (0..peaks.len()).map(|at| int(requested(at))))
+        .i64("reserved", Unit::Bytes, peaks.iter().map(|p| reserved_at(trace, p.device, p.peak.position).map(int)))
+        .i64("objects", Unit::None, alive.iter().map(|alive| int(alive.len() as u64)))
+        .i64("call", Unit::None, peaks.iter().map(|peak| int(row(peak) as u64)))
+        .i64("time", Unit::Ns, peaks.iter().map(|p| trace.calls.start_ns.get(row(p)).map(|t| t.saturating_sub(begin))))
+        .text("place", text(&|peak| place_text(trace, stack(peak))))
+}

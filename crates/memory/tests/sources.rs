@@ -1,0 +1,400 @@
+//! Sources of memory traces, read from real and from generated files, and compared with what others say of them.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
+
+use serde_json::Value as Json;
+use stackline_ingest::memory::pickle::{self, Limits};
+use stackline_ingest::memory::values::{Kind, Value, Values};
+use stackline_ingest::memory::{from_trace, read_bytes, read_path};
+use stackline_memory::curve::{alive_at, curves};
+use stackline_memory::tables;
+use stackline_model::{MemoryBlockState, MemoryCallId, MemoryTrace};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../ingest/tests/memory").join(name)
+}
+
+/// What a Python prints; `None` where there is no Python, but not in CI.
+fn python(arguments: &[&str]) -> Option<String> {
+    let python = std::env::var("STACKLINE_TORCH").unwrap_or_else(|_| "python3".to_owned());
+    match Command::new(python).args(arguments).output() {
+        Ok(output) => {
+            assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+            Some(String::from_utf8(output.stdout).unwrap())
+        }
+        Err(error) => {
+            assert!(std::env::var("CI").as_deref() != Ok("true"), "CI needs Python: {error}");
+            println!("skipped: no Python: {error}");
+            None
+        }
+    }
+}
+
+/// A file of the corpus; `None` where there is no corpus, but not in CI.
+fn corpus(name: &str) -> Option<PathBuf> {
+    let folder = std::env::var_os("STACKLINE_CORPUS")
+        .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus"), PathBuf::from);
+    if !folder.is_dir() {
+        assert!(std::env::var_os("CI").is_none(), "the corpus is missing: set STACKLINE_CORPUS");
+        println!("skipped: no corpus; set STACKLINE_CORPUS");
+        return None;
+    }
+    Some(folder.join(name))
+}
+
+/// As `pickles.py` writes it.
+fn canonical(
+    values: &Values,
+    value: Value,
+    seen: &mut BTreeMap<stackline_ingest::memory::values::NodeId, usize>,
+) -> String {
+    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let (node, kind) = match values.kind(value) {
+        Kind::None => return "n".to_owned(),
+        Kind::Bool(value) => return if value { "t" } else { "f" }.to_owned(),
+        Kind::Int(value) => return format!("i{value}"),
+        Kind::Float(value) => return format!("d{:016x}", value.to_bits()),
+        Kind::Text(text) => return format!("s{}", hex(values.strings.get(text))),
+        Kind::Bytes(text) => return format!("b{}", hex(values.strings.get(text))),
+        Kind::List(node) => (node, '['),
+        Kind::Tuple(node) => (node, '('),
+        Kind::Dict(node) => (node, '{'),
+    };
+    if kind == '(' && values.items(node).is_empty() {
+        return "()".to_owned();
+    }
+    if let Some(number) = seen.get(&node) {
+        return format!("@{number}");
+    }
+    seen.insert(node, seen.len());
+    if kind == '{' {
+        let entries = values.entries(node).map(|(key, value)| {
+            let key = canonical(values, key, seen);
+            format!("{key}:{}", canonical(values, value, seen))
+        });
+        return format!("{{{}}}", entries.collect::<Vec<_>>().join(","));
+    }
+    let items: Vec<String> = values.items(node).iter().map(|item| canonical(values, *item, seen)).collect();
+    let (open, close) = if kind == '[' { ('[', ']') } else { ('(', ')') };
+    format!("{open}{}{close}", items.join(","))
+}
+
+#[test]
+fn pickles_mean_what_python_says() {
+    let Some(cases) = python(&[script("pickles.py").to_str().unwrap(), "1500", "7"]) else { return };
+    let mut shared = 0;
+    for line in cases.lines() {
+        let (hex, expected) = line.split_once(' ').unwrap();
+        let bytes: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect();
+        let (values, root) = pickle::read(&bytes[..], Limits::default()).unwrap();
+        assert_eq!(canonical(&values, root, &mut BTreeMap::new()), expected, "{hex}");
+        shared += usize::from(expected.contains('@'));
+        // Whatever is cut off is missed.
+        let cut = bytes.len() * 2 / 3;
+        assert!(pickle::read(&bytes[..cut], Limits::default()).is_err());
+    }
+    assert!(shared > 100, "{shared}");
+}
+
+/// A generated snapshot and what its allocator says.
+fn generate(folder: &Path, name: &str, more: &[&str]) -> Option<(PathBuf, Json)> {
+    let file = folder.join(name);
+    let out = file.to_str().unwrap();
+    python(&[&[script("make_snapshot.py").to_str().unwrap(), out, "3000"], more].concat())?;
+    let expected = std::fs::read(format!("{out}.expected.json")).unwrap();
+    Some((file, serde_json::from_slice(&expected).unwrap()))
+}
+
+/// The end of the trace is what the allocator says that it is.
+fn check_end(trace: &MemoryTrace, expected: &Json) {
+    trace.check().unwrap();
+    for (number, expected) in expected["devices"].as_array().unwrap().iter().enumerate() {
+        let name = trace.strings.find(&format!("cuda:{number}"));
+        let device = trace.devices.iter().position(|device| Some(device.name) == name).unwrap();
+        let alive: Vec<usize> = trace
+            .objects
+            .ids()
+            .map(|object| object.index())
+            .filter(|row| trace.objects.freed_by[*row].is_none() && trace.objects.device[*row].index() == device)
+            .collect();
+        let sum = |column: &[u64]| alive.iter().map(|row| column[*row]).sum::<u64>();
+        assert_eq!(alive.len() as u64, expected["alive"].as_u64().unwrap());
+        assert_eq!(sum(&trace.objects.requested), expected["requested"].as_u64().unwrap());
+        assert_eq!(sum(&trace.objects.bytes), expected["allocated"].as_u64().unwrap());
+        let total = trace.totals.iter().find(|total| total.device.index() == device).unwrap();
+        assert_eq!(total.allocated, expected["allocated"].as_u64().unwrap());
+        assert_eq!(total.reserved, expected["reserved"].as_u64().unwrap());
+        let last = MemoryCallId::new(trace.calls.len() - 1);
+        assert_eq!(tables::reserved_at(trace, total.device, last), Some(total.reserved));
+        let segments = trace.segments.iter().filter(|segment| segment.device.index() == device);
+        assert_eq!(segments.count() as u64, expected["segments"].as_u64().unwrap());
+    }
+    assert!(trace.blocks.iter().all(|block| block.object.is_some() == (block.state == MemoryBlockState::Active)));
+}
+
+#[test]
+fn generated_snapshots_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, more) in [
+        &["--protocol", "2", "--oom"][..],
+        &["--protocol", "3", "--devices", "3"],
+        &["--protocol", "4", "--streams", "1", "--seed", "5"],
+        &["--protocol", "5"],
+        &["--json"],
+    ]
+    .iter()
+    .enumerate()
+    {
+        let Some((file, expected)) = generate(folder.path(), &format!("{number}.pickle"), more) else { return };
+        let trace = read_path(&file).unwrap();
+        check_end(&trace, &expected);
+        assert!(trace.report.problems.is_empty(), "{:?}", trace.report.problems);
+        assert_eq!(trace.out_of_memory.len(), usize::from(more.contains(&"--oom")));
+        assert_eq!(trace.report.records, expected["events"].as_u64().unwrap() + trace.segments.len() as u64);
+    }
+}
+
+/// The ring of events lost its beginning: what is alive in the end is still known, with its call path.
+#[test]
+fn a_snapshot_that_begins_in_the_middle() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some((file, expected)) = generate(folder.path(), "ring.pickle", &["--ring", "500", "--alive", "100"]) else {
+        return;
+    };
+    let trace = read_path(&file).unwrap();
+    check_end(&trace, &expected);
+    let older: Vec<usize> = (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_none()).collect();
+    assert!(!older.is_empty());
+    assert_eq!(trace.report.count_of("older_than_records"), older.len() as u64);
+    let unfreed = older.iter().filter(|row| trace.objects.freed_by[**row].is_none());
+    assert!(unfreed.clone().count() > 0 && unfreed.clone().all(|row| trace.objects.stack[*row].is_some()));
+    let curve = &curves(&trace)[0];
+    assert_eq!(curve.at(curve.end - 1), expected["devices"][0]["allocated"].as_u64().unwrap());
+}
+
+/// PyTorch's own `_memory_viz` says the same of a generated snapshot, and its pages are read.
+#[test]
+fn what_memory_viz_says() {
+    let Ok(torch) = std::env::var("STACKLINE_TORCH") else {
+        println!("skipped: STACKLINE_TORCH names no Python with PyTorch");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let Some((file, _)) = generate(folder.path(), "s.pickle", &["--ring", "700"]) else { return };
+    // The module alone: importing all of PyTorch takes seconds.
+    let program = "import importlib.util as u, os, pickle, sys; torch = u.find_spec('torch').submodule_search_locations[0]; \
+        s = u.spec_from_file_location('viz', os.path.join(torch, 'cuda', '_memory_viz.py')); v = u.module_from_spec(s); \
+        s.loader.exec_module(v); d = pickle.load(open(sys.argv[1], 'rb')); print(v.segsum(d)); \
+        open(sys.argv[1] + '.html', 'w').write(v.trace_plot(d))";
+    let output = Command::new(torch).args(["-c", program]).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let line = |key: &str| said.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim().to_owned();
+    let trace = read_path(&file).unwrap();
+    let reserved: u64 = trace.totals.iter().map(|total| total.reserved).sum();
+    let alive = trace.objects.ids().filter(|object| trace.objects.freed_by[object.index()].is_none());
+    let requested: u64 = alive.map(|object| trace.objects.requested[object.index()]).sum();
+    let mib = |bytes: u64| format!("{:.1}MiB", bytes as f64 / 1_048_576.0);
+    assert_eq!(line("segments:"), trace.segments.len().to_string());
+    assert_eq!(line("total_reserved:"), mib(reserved));
+    assert_eq!(line("total_allocated:"), mib(requested));
+    let page = read_path(&folder.path().join("s.pickle.html")).unwrap();
+    assert_eq!((page.calls, page.objects), (trace.calls, trace.objects));
+}
+
+/// PyTorch writes the allocator's total into each event: the curve goes through all of them.
+#[test]
+fn kineto_totals_are_the_curve() {
+    for (name, events) in [
+        ("nvidia-h100-bert-small", 236),
+        ("amd-mi300-bert-small", 0),
+        ("nvidia-h100-qwen1.5-0.5b", 0),
+        ("nvidia-h100-timesformer", 0),
+    ] {
+        let Some(file) = corpus(&format!("kineto/{name}.json.gz")) else { return };
+        let set = stackline_ingest::read_paths(&[file], &stackline_ingest::ReadOptions::default()).unwrap();
+        let trace = from_trace(&set.traces[0]).unwrap();
+        trace.check().unwrap();
+        assert!(events == 0 || trace.calls.len() == events, "{name}: {}", trace.calls.len());
+        assert_eq!(trace.report.count_of("totals_disagree"), 0, "{name}");
+        assert_eq!(trace.report.count_of("free_without_allocation"), 0, "{name}");
+        assert!(trace.totals.len() > 100, "{name}");
+        let curves = curves(&trace);
+        for total in &trace.totals {
+            let curve = curves.iter().find(|curve| curve.device == total.device).unwrap();
+            assert_eq!(curve.at(total.after.0), total.allocated, "{name} at {:?}", total.after);
+        }
+        // Every allocation lies in an operator and has a call path.
+        let made: Vec<usize> =
+            (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_some()).collect();
+        let placed = made.iter().filter(|row| trace.objects.stack[**row].is_some()).count();
+        assert!(placed * 10 >= made.len() * 9, "{name}");
+        assert!(trace.objects.operator.iter().any(|id| trace.strings.get(*id).starts_with("aten::")), "{name}");
+    }
+}
+
+/// Traces of 2021 have sizes only.
+#[test]
+fn kineto_without_addresses() {
+    let Some(file) = corpus("kineto/schema-2021-v100-resnet50.json.gz") else { return };
+    let set = stackline_ingest::read_paths(&[file], &stackline_ingest::ReadOptions::default()).unwrap();
+    let trace = from_trace(&set.traces[0]).unwrap();
+    trace.check().unwrap();
+    assert_eq!(trace.calls.len(), 12838);
+    assert_eq!(trace.report.count_of("without_addresses"), 12838);
+}
+
+/// The curve of a real timeline against sums over its rows.
+#[test]
+fn memory_timeline() {
+    let Some(file) = corpus("memory/pytorch-memory-timeline.raw.gz") else { return };
+    let trace = read_path(&file).unwrap();
+    trace.check().unwrap();
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(std::fs::File::open(&file).unwrap()), &mut text)
+        .unwrap();
+    let rows: Vec<[i64; 4]> = serde_json::from_str(&text).unwrap();
+    let (mut now, mut peak) = (0, 0);
+    let mut by_category = [0; 8];
+    for [_, _, bytes, category] in &rows {
+        now += bytes;
+        by_category[*category as usize] += bytes;
+        peak = peak.max(now);
+    }
+    let curve = &curves(&trace)[0];
+    assert_eq!(i64::try_from(curve.peak().bytes).unwrap(), peak);
+    assert_eq!(i64::try_from(curve.at(curve.end - 1)).unwrap(), now);
+    assert_eq!(trace.report.count_of("free_without_allocation"), 0);
+    let end = alive_at(&trace, curve.device, MemoryCallId(curve.end - 1));
+    let parameters = end.iter().filter(|object| trace.objects.kind[object.index()].name() == "parameter");
+    let bytes: u64 = parameters.map(|object| trace.objects.bytes[object.index()]).sum();
+    assert_eq!(i64::try_from(bytes).unwrap(), by_category[0]);
+}
+
+#[test]
+fn odd_events_are_counted() {
+    let event = |action: &str, addr: u64, size: u64, time: u64| {
+        format!(r#"{{"action":"{action}","addr":{addr},"size":{size},"stream":0,"time_us":{time},"frames":[]}}"#)
+    };
+    let events = [
+        event("alloc", 4096, 1000, 10),
+        event("alloc", 4608, 512, 11),           // lies in the first one
+        event("free_requested", 4096, 1000, 12), // which is gone
+        event("free_requested", 9999, 64, 13),   // older than the records
+        event("free_completed", 9999, 64, 14),
+        event("free_completed", 7777, 64, 15), // asked for before the records
+        event("alloc", 8192, 0, 9),            // the clock goes back; no bytes
+        event("free_requested", 8192, 1, 16),  // another size
+        event("teleport", 1, 1, 17),
+        r#"{"action":"alloc","size":12,"time_us":18}"#.to_owned(),
+        "7".to_owned(),
+        r#"{"action":"oom","device_free":100,"size":1099511627776,"stream":0,"time_us":19,"frames":[]}"#.to_owned(),
+        event("alloc", 16384, 512, 20),
+    ];
+    let text = format!(r#"{{"device_traces":[[{}],[]],"segments":[5,{{"address":1}}]}}"#, events.join(","));
+    let trace = read_bytes("odd", text.as_bytes()).unwrap();
+    trace.check().unwrap();
+    let codes: Vec<(&str, u64)> = trace.report.problems.iter().map(|p| (p.code.as_str(), p.count)).collect();
+    let expected = [
+        ("damaged_memory_event", 2),
+        ("damaged_segment", 2),
+        ("free_without_allocation", 1),
+        ("unknown_memory_event", 1),
+        ("memory_clock_back", 1),
+        ("overlapping_allocation", 1),
+        ("free_before_records", 1),
+        ("freed_other_size", 1),
+        ("older_than_records", 1),
+    ];
+    let mut sorted = codes.clone();
+    sorted.sort_unstable();
+    let mut expected = expected.to_vec();
+    expected.sort_unstable();
+    assert_eq!(sorted, expected);
+    assert_eq!(trace.out_of_memory[0].device_free, Some(100));
+    assert_eq!(trace.out_of_memory[0].before.index(), trace.calls.len() - 1);
+}
+
+/// A list that stands for a thousand devices is read once; a dict within itself ends nothing.
+#[test]
+fn shared_lists_do_not_multiply() {
+    let mut bytes = b"\x80\x02}q\x00(X\x0d\x00\x00\x00device_traces](]q\x01(".to_vec();
+    bytes.extend(b"}q\x02(X\x06\x00\x00\x00actionX\x05\x00\x00\x00allocX\x04\x00\x00\x00addrK\x10X\x04\x00\x00\x00sizeK\x08X\x06\x00\x00\x00framesh\x01ue");
+    bytes.extend(b"h\x01".repeat(1000));
+    bytes.extend(b"eX\x08\x00\x00\x00segmentsh\x01u.");
+    let trace = read_bytes("bomb", &bytes).unwrap();
+    trace.check().unwrap();
+    assert_eq!(trace.calls.len(), 1);
+}
+
+#[test]
+fn what_is_no_memory_trace_is_refused() {
+    for (bytes, words) in [
+        (&b"\x80\x02cos\nsystem\nU\x02ls\x85R."[..], "GLOBAL of \"os.system\" was refused, and nothing was run"),
+        (b"(dp0\n.", "protocol=4"),
+        (b"\x80\x04]\x94.", "no memory snapshot"),
+        (b"\x80\x04}\x94(", "the file ends in the middle"),
+        (b"<html>MemoryViz</html>", "without a memory snapshot"),
+        (b"{\"segments\": [", "EOF"),
+        (b"hello", "no memory trace"),
+    ] {
+        let error = read_bytes("file", bytes).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+}
+
+/// Operators with the storages that they take and give; `linear` is one layer forward and backward.
+#[test]
+fn execution_traces() {
+    for name in ["linear", "simple-add"] {
+        let Some(file) = corpus(&format!("execution-trace/{name}.json.gz")) else { return };
+        let trace = read_path(&file).unwrap();
+        trace.check().unwrap();
+        assert!(trace.has_accesses && trace.report.is_clean(), "{:?}", trace.report.problems);
+        assert_eq!(trace.report.count_of("without_frees"), 1);
+    }
+    let Some(file) = corpus("execution-trace/linear.json.gz") else { return };
+    let trace = read_path(&file).unwrap();
+    let addmm = trace.strings.find("aten::addmm").unwrap();
+    let call =
+        trace.calls.ids().find(|call| trace.calls.name[call.index()] == addmm && trace.access_rows(*call).len() > 0);
+    let touched: Vec<(u64, &str)> = trace
+        .accesses_of(call.unwrap())
+        .map(|access| (trace.objects.bytes[access.object.index()], access.mode.name()))
+        .collect();
+    // bias, input, weight; the output.
+    assert_eq!(touched, [(4096, "read"), (2_097_152, "read"), (4_194_304, "read"), (2_097_152, "write")]);
+    // The weight is read through a view, and is older than the trace.
+    let weight = trace.accesses_of(call.unwrap()).nth(2).unwrap().object;
+    assert!(trace.objects.allocated_by[weight.index()].is_none());
+    let peak = curves(&trace)[0].peak();
+    assert!(peak.bytes >= 2 * 4_194_304, "the weight and its gradient are alive together: {}", peak.bytes);
+}
+
+/// Chakra's layout of the same.
+#[test]
+fn execution_traces_of_chakra() {
+    let Some(archive) = corpus("bundles/chakra-1.0.2-chakra.0.0.4.tgz") else { return };
+    let archive = std::fs::File::open(archive).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let status = Command::new("tar").arg("xzf").arg("-").arg("-C").arg(folder.path()).stdin(archive).status().unwrap();
+    assert!(status.success());
+    let trace = read_path(&folder.path().join("1.0.2-chakra.0.0.4.json")).unwrap();
+    trace.check().unwrap();
+    let kinds: Vec<&str> = trace.calls.kind.iter().map(|kind| kind.name()).collect();
+    assert!(kinds.contains(&"kernel") && kinds.contains(&"copy to device"), "{kinds:?}");
+    assert!(trace.devices.len() >= 2);
+}
+
+#[test]
+fn files_of_drgpum() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("memory_liveness.txt"), "[1]: 1(0), 2(2), 3(4), 4(5), \n").unwrap();
+    assert!(read_path(folder.path()).is_err());
+    std::fs::write(folder.path().join("memory_size_list.txt"), "op_id=1, size=4096\n").unwrap();
+    let trace = read_path(folder.path()).unwrap();
+    assert_eq!((trace.calls.len(), curves(&trace)[0].peak().bytes), (4, 4096));
+}
