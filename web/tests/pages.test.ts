@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Browser } from "playwright-core";
@@ -91,11 +91,48 @@ describe("from the overview to the line", () => {
     await page.close();
     await served.stop();
   });
+
+  test("a finding tells how to be told of it no more, and evidence opens in the report, too", async () => {
+    const source = join(folder.path, "other.py");
+    writeFileSync(source, "pass\n".repeat(20));
+    const report = join(folder.path, "evidence.html");
+    stackline("report", planted(source), "--html", report);
+    const url = `file://${report}`;
+    const { page, faults } = await watched(browser, url);
+    await open(page, url, "page=issues&sel=finding:0");
+    await page.getByText("Not a problem here").click();
+    const text = await page.locator("main").innerText();
+    expect(text).toContain("# stackline: ignore[SL004]");
+    expect(text).toContain(`SL004 ${source}`);
+    expect(text).not.toMatch(/\d{4,}(\.\d+)? µs/);
+    await page.locator(".detail .events button").first().click();
+    await settled(page);
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    expect(await page.locator(".details h3").first().innerText()).not.toBe("");
+    none(faults);
+    await page.close();
+  });
+
+  test("a source file that was changed after the run was recorded is said to be", async () => {
+    const source = join(folder.path, "train.py");
+    writeFileSync(source, "pass\n".repeat(40));
+    // The trace says when it began: in 2020, or in a time to come.
+    for (const [base, changed] of [[1_600_000_000_000_000_000, 1], [4_000_000_000_000_000_000, 0]] as const) {
+      const served = await serve(planted(source, { baseTimeNanoseconds: base }));
+      const { page } = await watched(browser, served.url);
+      for (const hash of ["page=issues&sel=finding:0", `page=source&file=${encodeURIComponent(source)}`]) {
+        await open(page, served.url, hash);
+        expect(await page.getByText("changed after the run was recorded").count(), `${hash} ${base}`).toBe(changed);
+      }
+      await page.close();
+      await served.stop();
+    }
+  });
 });
 
 /** A trace of steps that wait for `item()` at line 12 of a file. */
-function planted(source: string): string {
-  const events: object[] = [];
+function planted(source: string, more: object = {}, before: readonly object[] = []): string {
+  const events: object[] = [...before];
   const add = (name: string, cat: string, ts: number, dur: number, tid: number | string, args: object = {}) => events.push({ ph: "X", name, cat, ts, dur, pid: tid === 7 ? 0 : 1, tid, args });
   for (let step = 0; step < 6; step += 1) {
     const t = step * 1000;
@@ -116,9 +153,161 @@ function planted(source: string): string {
     }
   }
   const file = join(folder.path, "planted.json");
-  writeFileSync(file, JSON.stringify({ schemaVersion: 1, traceEvents: events }));
+  writeFileSync(file, JSON.stringify({ schemaVersion: 1, ...more, traceEvents: events }));
   return file;
 }
+
+describe("what is looked at", () => {
+  test("steps alone, where they are known; the whole run with one click; the same numbers as by the command line", async () => {
+    const source = join(folder.path, "train.py");
+    writeFileSync(source, "pass\n".repeat(40));
+    // Long before the steps, the program begins.
+    const file = planted(source, {}, [{ ph: "X", name: `${source}(1): imports`, cat: "python_function", ts: -90_000, dur: 80_000, pid: 1, tid: 1 }]);
+    const served = await serve(file);
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame&metric=host_time");
+    const all = async () => (await page.evaluate("stackline.ask('meta').then((answer) => answer.document.traces[0].chosen)")) as number[];
+    expect(await all()).toEqual([1, 6]);
+    await page.keyboard.press("t");
+    await settled(page);
+    const frames = () => page.locator("main tbody").innerText();
+    expect(await frames()).not.toContain("imports");
+    expect(await page.locator(".filters").innerText()).toContain("of 6 steps, 1 to 6");
+    await page.getByRole("button", { name: "Whole run" }).click();
+    await settled(page);
+    expect(await frames()).toContain("imports");
+    await page.locator("[data-field=steps]").fill("2..3");
+    await page.locator("[data-field=steps]").press("Enter");
+    await settled(page);
+    expect(page.url()).toContain("steps=2..3");
+    expect(await violations(page)).toEqual([]);
+    await open(page, served.url, "page=overview&steps=2..3");
+    const summary = JSON.parse(stackline("report", file, "--steps", "2..3", "--format", "json"));
+    const overview = (await page.evaluate("stackline.ask('overview', { steps: '2..3' }).then((answer) => answer.document)")) as typeof summary;
+    expect(overview.tables).toEqual(summary.tables);
+    expect(overview.critical_path).toEqual(summary.critical_path);
+    expect(await page.locator(".numbers").innerText()).toContain("steps 2 to 3");
+    // On the timeline, steps are where they are.
+    await open(page, served.url, "page=timeline");
+    await page.locator("[data-field=steps]").fill("3");
+    await page.locator("[data-field=steps]").press("Enter");
+    await settled(page);
+    expect(page.url()).toContain("from=92000000&to=92990000");
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+
+  test("a thread, a phase and a module are chosen, shown as chips, and taken back", async () => {
+    const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame");
+    await page.getByRole("button", { name: "Thread, phase, module" }).click();
+    await page.waitForSelector("[data-field=thread]");
+    const thread = await page.locator("[data-field=thread] option").nth(1).getAttribute("value");
+    await page.locator("[data-field=thread]").selectOption(thread);
+    await settled(page);
+    expect(new URLSearchParams(page.url().split("#")[1]).get("thread")).toBe(thread);
+    expect(await violations(page)).toEqual([]);
+    await page.getByRole("button", { name: `Remove thread ${thread}` }).click();
+    await settled(page);
+    expect(page.url()).not.toContain("thread=");
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+});
+
+describe("a frame of the flame graph", () => {
+  test("has details with its call path and source; its callers and what it calls are two clicks away", async () => {
+    const source = join(folder.path, "train.py");
+    writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
+    const file = planted(source);
+    const report = join(folder.path, "frames.html");
+    stackline("report", file, "--html", report);
+    const served = await serve(file);
+    for (const url of [served.url, `file://${report}`]) {
+      const { page, faults } = await watched(browser, url);
+      await open(page, url, "page=flame&as=table");
+      await page.getByRole("button", { name: /^ProfilerStep/ }).click();
+      await settled(page);
+      await page.locator("main button.twisty:not([disabled])").last().click();
+      await page.getByRole("button", { name: /^train_step/ }).first().click();
+      await settled(page);
+      const details = page.locator(".details");
+      await page.waitForSelector(".details .line.hot");
+      expect(await details.locator(".line.hot").innerText()).toContain("line_12");
+      expect(await details.getByRole("link", { name: "Open in editor" }).getAttribute("href")).toMatch(/train\.py:12$/);
+      expect(await details.locator("ol").innerText()).toMatch(/ProfilerStep[\s\S]*train_step \(.*train\.py:12\)/);
+      expect(await violations(page)).toEqual([]);
+      if (url === served.url) {
+        await details.getByRole("button", { name: "What it calls" }).click();
+        await settled(page);
+        expect(page.url()).toContain("shape=callees");
+        expect(await page.locator("main tbody tr").nth(1).innerText()).toContain("train_step");
+        await page.getByRole("button", { name: /^Remove: from train_step/ }).click();
+        await settled(page);
+        expect(page.url()).not.toContain("shape=");
+      }
+      none(faults);
+      await page.close();
+    }
+    await served.stop();
+  });
+
+  test("merged by name, recursion collapsed, and coloured by each meaning, it is drawn without an error", async () => {
+    const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame");
+    for (const name of ["Merge by name", "Collapse recursion"]) {
+      await page.getByRole("button", { name }).click();
+      await settled(page);
+      expect(await page.getByRole("button", { name }).getAttribute("aria-pressed")).toBe("true");
+    }
+    for (const colour of ["finding", "module", "heat", "file", "layer"]) {
+      await page.getByLabel("Colour").selectOption(colour);
+      await settled(page);
+      expect(await violations(page), colour).toEqual([]);
+    }
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+});
+
+describe("search over all names, and keys", () => {
+  test("Ctrl+K finds pages, findings, frames, events and files, by keyboard alone; ? lists the keys", async () => {
+    const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
+    const report = join(folder.path, "search.html");
+    stackline("report", file, "--html", report);
+    const served = await serve(file);
+    for (const url of [served.url, `file://${report}`]) {
+      const { page, faults } = await watched(browser, url);
+      await open(page, url, "page=overview");
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("aten::");
+      await page.waitForFunction(() => [...document.querySelectorAll("#found .sort")].some((sort) => sort.textContent === "operator"));
+      expect(await violations(page)).toEqual([]);
+      await page.keyboard.press("Enter");
+      await settled(page);
+      expect(page.url()).toMatch(/page=(flame|issues)/);
+      await page.keyboard.press("Control+k");
+      await page.keyboard.type("timeline");
+      await page.waitForFunction(() => document.querySelector("#found [aria-selected=true] .name")?.textContent === "Timeline");
+      await page.keyboard.press("Enter");
+      await settled(page);
+      expect(page.url()).toContain("page=timeline");
+      await page.keyboard.press("?");
+      await page.waitForSelector("dialog[aria-label=Keys]");
+      expect(await violations(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+      expect(await page.locator("dialog").count()).toBe(0);
+      none(faults);
+      await page.close();
+    }
+    await served.stop();
+  });
+});
 
 describe("names from a trace are data", () => {
   test("scripts, quotes, control characters, other alphabets and a name of a megabyte are shown as text", async () => {
@@ -173,6 +362,17 @@ describe("what is missing is said", () => {
     await page.waitForSelector("[role=alert]");
     expect(await page.locator("[role=alert]").innerText()).toContain("server has stopped");
     await page.close();
+  });
+
+  test("a run of a newer version says which versions are read", () => {
+    const run = join(folder.path, "newer.stackline");
+    stackline("import", trace("nvidia-2080ti-linear.json.gz"), "-o", run);
+    const manifest = join(run, "manifest.json");
+    const text = readFileSync(manifest, "utf8");
+    const newer = text.replace(/("format_version":\s*)\d+/, "$1999");
+    expect(newer).not.toBe(text);
+    writeFileSync(manifest, newer);
+    expect(() => stackline("view", "--no-open", run)).toThrow(/format version 999.*reads versions 1 to \d+; update Stackline/);
   });
 
   test("the server ends when it is told to", async () => {
@@ -300,10 +500,21 @@ describe("several ranks", () => {
     await open(page, served.url, "page=overview");
     const step = () => page.locator(".numbers dd").first().innerText();
     expect(await step()).toBe("999 µs");
-    await page.getByLabel("Rank").selectOption("1");
+    await page.locator("header select").first().selectOption("1");
     await settled(page);
     expect(await step()).toBe("2.00 ms");
     for (const id of PAGES) await open(page, served.url, `page=${id}&rank=1`);
+    // Of all ranks together, findings are those of the command line, and ranks stand by how long they take.
+    await open(page, served.url, "page=overview");
+    const merged = JSON.parse(stackline("findings", ...ranks, "--top", "0", "--format", "json"));
+    const findings = (await page.evaluate("stackline.ask('findings').then((answer) => answer.document)")) as typeof merged;
+    expect(findings.tables).toEqual(merged.tables);
+    expect(findings.ranks).toEqual(merged.ranks);
+    expect(await page.locator("[aria-label^=Ranks] tbody button").allTextContents()).toEqual(["rank 1", "rank 0"]);
+    expect(await violations(page)).toEqual([]);
+    await page.getByRole("button", { name: "rank 1" }).click();
+    await settled(page);
+    expect(page.url()).toContain("rank=1");
     none(faults.filter((fault) => !fault.includes("422")));
     await page.close();
     await served.stop();

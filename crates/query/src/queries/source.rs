@@ -13,7 +13,7 @@ struct Cost {
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
-    let source = opened.calls(rank)?;
+    let source = opened.calls(rank, arguments.part()?)?;
     let tree = source.tree();
     let measured = tree.measured().into_iter().filter(|metric| metric.adds_up());
     let costs: Vec<Cost> = measured
@@ -51,10 +51,18 @@ fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError
         return Err(QueryError::missing(format!("the run names no source file {file:?}")));
     }
     let text = crate::source::read(file);
+    let changed = crate::source::is_newer(file, opened.recorded_at());
     let lines = |lines: &[SourceLine]| {
         let own = lines.iter().filter(|line| line.file == file);
         own.map(|line| json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum])).collect::<Vec<_>>()
     };
     let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(&cost.lines)})).collect();
-    Ok(Answer::document(&json!({"file": file, "text": text, "missing": text.is_none(), "costs": costs})))
+    Ok(Answer::document(&json!({"file": file, "text": text, "missing": text.is_none(), "changed": changed, "costs": costs})))
+}
+
+/// The lines around one of a file.
+pub(super) fn excerpt(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let file: String = arguments.needed("file")?;
+    let line: u32 = arguments.needed("line")?;
+    Ok(Answer::document(&crate::source::excerpt(opened, &file, line)))
 }
