@@ -1,10 +1,7 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import type { Answer } from "./transport/decode";
 import type { Calls, SearchAnswer } from "./types";
-
-vi.stubGlobal("location", { hash: "" });
-vi.stubGlobal("document", { getElementById: () => null });
-const { entriesOf, fromReport } = await import("./search");
+import { entriesOf, fromReport } from "./search";
 
 const finding = { code: "SL004", title: "the host waits for item()", gain_ns: 2_000_000 };
 

@@ -1,10 +1,7 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import type { Tree } from "../flame/layout";
 import type { EventDetail, FindingDetail, Label } from "../types";
-
-vi.stubGlobal("location", { hash: "" });
-vi.stubGlobal("document", { getElementById: () => null });
-const { eventText, factsOf, frameText } = await import("./text");
+import { eventText, factsOf, frameText } from "./text";
 
 const label = (name: string, file = "", line = 0): Label => ["python", name, "", file, line, name];
 

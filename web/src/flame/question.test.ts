@@ -1,10 +1,6 @@
-import { expect, test, vi } from "vitest";
+import { expect, test } from "vitest";
 import type { Label } from "../types";
-
-// The address that the state is read from.
-vi.stubGlobal("location", { hash: "" });
-vi.stubGlobal("document", { getElementById: () => null });
-const { patternOf } = await import("./question");
+import { patternOf } from "./question";
 
 const label = (name: string, file: string, line: number): Label => ["python", name, "", file, line, name];
 

@@ -16,7 +16,7 @@ export function Dialog({ title, children, class: name }: { title: string; childr
     element.current?.showModal();
   }, []);
   return (
-    <dialog ref={element} class={name} aria-label={title} onClose={close} onClick={(event) => event.target === element.current && element.current.close()}>
+    <dialog ref={element} class={name} aria-label={title} onClose={close} onClick={(event) => event.target === element.current && element.current?.close()}>
       {children}
     </dialog>
   );

@@ -71,7 +71,9 @@ function Row({ entry, index, isChosen, choose }: RowProps) {
       id={`found-${index}`}
       role="option"
       aria-selected={isChosen}
-      ref={(element) => isChosen && element?.scrollIntoView({ block: "nearest" })}
+      ref={(element) => {
+        if (isChosen) element?.scrollIntoView({ block: "nearest" });
+      }}
       onClick={() => choose(entry)}
     >
       <span class="sort">{entry.sort}</span>

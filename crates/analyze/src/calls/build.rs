@@ -199,8 +199,11 @@ fn is_nested(tree: &CallTree, node: CallNodeId, measured: &[bool]) -> bool {
 /// For each frame the first one with the same name in the same file.
 fn functions(whole: &[CallLabel]) -> Vec<usize> {
     let mut first: FxHashMap<(&str, &str, &str), usize> = FxHashMap::default();
-    let key = |label: &'_ CallLabel| (label.kind, label.name.as_str(), label.file.as_str());
-    whole.iter().enumerate().map(|(frame, label)| *first.entry(key(label)).or_insert(frame)).collect()
+    let mut functions = Vec::with_capacity(whole.len());
+    for (frame, CallLabel { kind, name, file, .. }) in whole.iter().enumerate() {
+        functions.push(*first.entry((kind, name, file)).or_insert(frame));
+    }
+    functions
 }
 
 /// Where a value of a node is put; `None` if it is not shown.
