@@ -224,7 +224,10 @@ fn a_frame_has_the_numbers_of_its_box_by_every_metric() {
             let metrics = frame["metrics"].as_array().expect("metrics");
             assert_eq!(metrics.len(), document(&all)["metrics"].as_array().map_or(0, Vec::len));
             let own = metrics.iter().find(|one| one["name"] == document(&all)["metric"]).expect("its own metric");
-            assert_eq!((own["inclusive"].as_f64(), own["exclusive"].as_f64()), (Some(inclusive[at]), Some(exclusive[at])));
+            assert_eq!(
+                (own["inclusive"].as_f64(), own["exclusive"].as_f64()),
+                (Some(inclusive[at]), Some(exclusive[at]))
+            );
         }
     }
 }
@@ -294,7 +297,27 @@ fn value(name: &'static str) -> BoxedStrategy<String> {
 
 /// Each query with the arguments that it takes.
 const ARGUMENTS: &[(&str, &[&str])] = &[
-    ("calls", &["rank", "shape", "metric", "by", "focus", "hide", "of", "root", "least", "beside", "steps", "thread", "phase", "module", "merge", "recursion"]),
+    (
+        "calls",
+        &[
+            "rank",
+            "shape",
+            "metric",
+            "by",
+            "focus",
+            "hide",
+            "of",
+            "root",
+            "least",
+            "beside",
+            "steps",
+            "thread",
+            "phase",
+            "module",
+            "merge",
+            "recursion",
+        ],
+    ),
     ("compare", &[]),
     ("event", &["rank", "event"]),
     ("excerpt", &["file", "line"]),

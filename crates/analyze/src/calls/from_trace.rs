@@ -63,11 +63,8 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
         Stretch::Steps(from, to) => Scope { steps: Some((from, to)) },
         Stretch::Whole | Stretch::Chosen => Scope::default(),
     };
-    let (choice, steps, _) = if part == Stretch::Whole {
-        (WindowChoice::Whole, 0, Vec::new())
-    } else {
-        choose_steps(trace, &scope)
-    };
+    let (choice, steps, _) =
+        if part == Stretch::Whole { (WindowChoice::Whole, 0, Vec::new()) } else { choose_steps(trace, &scope) };
     let mut builder = Builder::new(trace, stretch(trace, &choice));
     builder.add_threads();
     builder.add_all();

@@ -244,13 +244,13 @@ proptest! {
         let sum: u64 = hits.iter().map(|hit| hit.1).sum();
         for shape in [Shape::TopDown, Shape::BottomUp, Shape::Flat] {
             for by in [None, Some(Grouping::Thread), Some(Grouping::Operator)] {
-              for collapse in [false, true] {
-                let view = view(&tree(&hits), &ViewOptions { shape, by, collapse, ..options() });
-                let exclusive: u64 = view.nodes.iter().map(|node| node.exclusive.sum).sum();
-                prop_assert_eq!((view.total.sum, view.nodes[0].inclusive.sum, exclusive), (sum, sum, sum));
-                let parents = view.nodes.iter().enumerate().skip(1).all(|(row, node)| node.parent < row);
-                prop_assert!(parents);
-              }
+                for collapse in [false, true] {
+                    let view = view(&tree(&hits), &ViewOptions { shape, by, collapse, ..options() });
+                    let exclusive: u64 = view.nodes.iter().map(|node| node.exclusive.sum).sum();
+                    prop_assert_eq!((view.total.sum, view.nodes[0].inclusive.sum, exclusive), (sum, sum, sum));
+                    let parents = view.nodes.iter().enumerate().skip(1).all(|(row, node)| node.parent < row);
+                    prop_assert!(parents);
+                }
             }
         }
     }

@@ -57,7 +57,9 @@ fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError
         own.map(|line| json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum])).collect::<Vec<_>>()
     };
     let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(&cost.lines)})).collect();
-    Ok(Answer::document(&json!({"file": file, "text": text, "missing": text.is_none(), "changed": changed, "costs": costs})))
+    Ok(Answer::document(
+        &json!({"file": file, "text": text, "missing": text.is_none(), "changed": changed, "costs": costs}),
+    ))
 }
 
 /// The lines around one of a file.
