@@ -37,14 +37,14 @@ export function layerOf(kind: string): Layer {
 
 /** What findings are about: colour and sign of each area. */
 const AREAS: Readonly<Record<string, { icon: string; fill: string }>> = {
-  host: { icon: "⏳", fill: "#e9c46a" },
-  synchronization: { icon: "⏸", fill: "#e8743b" },
+  host: { icon: "◐", fill: "#e9c46a" },
+  synchronization: { icon: "◔", fill: "#e8743b" },
   data: { icon: "⇥", fill: "#5b9bd5" },
   kernels: { icon: "▦", fill: "#f0925b" },
   copies: { icon: "⇄", fill: "#e08bb8" },
   communication: { icon: "⇅", fill: "#c48be0" },
   memory: { icon: "▤", fill: "#6fcfae" },
-  measurement: { icon: "⌖", fill: "#c9c2b4" },
+  measurement: { icon: "◎", fill: "#c9c2b4" },
 };
 
 export const area = (name: string) => AREAS[name] ?? { icon: "•", fill: "#e8743b" };

@@ -24,6 +24,6 @@ test("a report searches the frames that it holds", () => {
   const labels = [["", "", "", "", 0, ""], ["python", "step", "", "train.py", 3, ""], ["operator", "aten::mm", "", "", 0, ""]];
   const columns = { label: Uint32Array.of(0, 1, 2, 1), inclusive: Float64Array.of(9, 9, 4, 2) };
   const answer = { document: { labels, unit: "ns" }, columns } as unknown as Answer<Calls>;
-  expect(fromReport(answer, "train").frames.map(({ name, inclusive }) => [name, inclusive])).toEqual([["step", 9]]);
+  expect(fromReport(answer, "train").frames.map(({ name, inclusive }) => [name, inclusive])).toEqual([["step", 11]]);
   expect([fromReport(answer, "TRAIN").files, fromReport(answer, "mm").frames.length, fromReport(answer, "").frames]).toEqual([["train.py"], 1, []]);
 });

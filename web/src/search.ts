@@ -51,7 +51,7 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
   return [pages, issues, frames, events, files].flatMap((list) => list.slice(0, MOST));
 }
 
-/** The same kind of answer out of the frames that a report holds. */
+/** The same kind of answer out of the flat list of frames that a report holds. */
 export function fromReport({ document, columns }: Answer<Calls>, text: string): SearchAnswer {
   const has = holds(text);
   const sums = new Map<string, { kind: string; name: string; file: string; inclusive: number; unit: string }>();
@@ -61,8 +61,8 @@ export function fromReport({ document, columns }: Answer<Calls>, text: string): 
     if (text.trim() === "" || (!has(name) && !has(file))) continue;
     const key = `${kind} ${name} ${file}`;
     const known = sums.get(key);
-    // Each counts where it takes most: a function that calls itself counts once.
-    sums.set(key, { kind, name, file, inclusive: Math.max(known?.inclusive ?? 0, inclusive![node]!), unit: document.unit });
+    // Lines of one function, and inputs of one operator, are one name.
+    sums.set(key, { kind, name, file, inclusive: (known?.inclusive ?? 0) + inclusive![node]!, unit: document.unit });
   }
   const frames = [...sums.values()].toSorted((a, b) => b.inclusive - a.inclusive);
   return { names: [], frames, files: [...new Set(frames.map(({ file }) => file).filter((file) => file !== "" && has(file)))], left_out: 0 };

@@ -123,7 +123,7 @@ describe("a frame of the flame graph", () => {
       expect(await page.getByRole("button", { name }).getAttribute("aria-pressed")).toBe("true");
     }
     for (const colour of ["finding", "module", "heat", "file", "layer"]) {
-      await page.getByLabel("Colour").selectOption(colour);
+      await page.getByLabel("Colour ").selectOption(colour);
       await settled(page);
       expect(await violations(page), colour).toEqual([]);
     }
@@ -143,6 +143,7 @@ describe("search over all names, and keys", () => {
       const { page, faults } = await watched(browser, url);
       await open(page, url, "page=overview");
       await page.keyboard.press("Control+k");
+      await page.waitForSelector("dialog[open]");
       await page.keyboard.type("aten::");
       await page.waitForFunction(() => [...document.querySelectorAll("#found .sort")].some((sort) => sort.textContent === "operator"));
       expect(await violations(page)).toEqual([]);
@@ -150,6 +151,7 @@ describe("search over all names, and keys", () => {
       await settled(page);
       expect(page.url()).toMatch(/page=(flame|issues)/);
       await page.keyboard.press("Control+k");
+      await page.waitForSelector("dialog[open]");
       await page.keyboard.type("timeline");
       await page.waitForFunction(() => document.querySelector("#found [aria-selected=true] .name")?.textContent === "Timeline");
       await page.keyboard.press("Enter");

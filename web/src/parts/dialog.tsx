@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 
 /** Which one is open. */
 export const dialog = signal<"" | "keys" | "search">("");
@@ -11,7 +11,8 @@ export const close = () => (dialog.value = "");
 
 export function Dialog({ title, children, class: name }: { title: string; children: ComponentChildren; class?: string }) {
   const element = useRef<HTMLDialogElement>(null);
-  useEffect(() => {
+  // At once: what is typed next is meant for it.
+  useLayoutEffect(() => {
     // The browser keeps the keyboard inside, and gives it back.
     element.current?.showModal();
   }, []);

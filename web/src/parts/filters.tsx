@@ -28,7 +28,7 @@ function Steps({ meta }: { meta: Meta }) {
   const [wrong, setWrong] = useState("");
   const trace = traceOf(meta)!;
   const isWhole = state.value.steps === "whole" || steps() === undefined;
-  const shown = isWhole ? "" : (steps() ?? "");
+  const shown = isWhole ? "" : short(steps() ?? "");
   const choose = (text: string) => {
     const wanted = parsed(text);
     setWrong(wanted || text.trim() === "" ? "" : `${text} is no step: 5, or 5..8`);
@@ -49,10 +49,17 @@ function Steps({ meta }: { meta: Meta }) {
   );
 }
 
+/** Steps as people write them: one alone is one number. */
+function short(text: string): string {
+  const wanted = parsed(text);
+  return wanted && wanted[0] === wanted[1] ? `${wanted[0]}` : text;
+}
+
 /** Which steps are looked at, and which are not. */
 function told(trace: Meta["traces"][number], isWhole: boolean): string {
   if (isWhole) return "All of the run, what came before the steps included.";
   const numbers = trace.steps.map(([number]) => number);
+  if (numbers.length === 1) return "The only step alone.";
   const all = `of ${count(numbers.length)} steps, ${Math.min(...numbers)} to ${Math.max(...numbers)}`;
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > Math.min(...numbers);

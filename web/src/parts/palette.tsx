@@ -2,7 +2,6 @@
 
 import { useEffect, useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
-import { flameArgs } from "../flame/question";
 import { rank, transport } from "../state";
 import { steps } from "../filter";
 import { entriesOf, type Entry, fromReport } from "../search";
@@ -93,7 +92,7 @@ function useEntries(text: string): readonly Entry[] {
   const isReport = transport.kind === "report";
   const findings = useAnswer<Findings>("findings", { rank: rank.value });
   const found = useAnswer<SearchAnswer>(!isReport && asked !== "" ? "search" : undefined, { text: asked, rank: rank.value, steps: steps() });
-  const calls = useAnswer<Calls>(isReport ? "calls" : undefined, flameArgs());
+  const calls = useAnswer<Calls>(isReport ? "calls" : undefined, { shape: "flat", steps: steps() });
   const last = useLast(found)?.document;
   const rows = findings.state === "ok" ? findings.answer.document.tables.findings.rows : [];
   const answer = isReport ? (calls.state === "ok" ? fromReport(calls.answer, text) : undefined) : asked === "" ? undefined : last;
