@@ -123,7 +123,7 @@ describe("a frame of the flame graph", () => {
       expect(await page.getByRole("button", { name }).getAttribute("aria-pressed")).toBe("true");
     }
     for (const colour of ["finding", "module", "heat", "file", "layer"]) {
-      await page.getByLabel("Colour ").selectOption(colour);
+      await page.locator("main select").nth(2).selectOption(colour);
       await settled(page);
       expect(await violations(page), colour).toEqual([]);
     }

@@ -14,7 +14,7 @@ import { fromHere, nextColour, turn } from "./question";
 import { isAll, labelOf, matcher, selectedNode, spoken } from "./words";
 
 const ROW = 18;
-const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, I turns it round, U shows callers and G what is called from here, C colours it by something else.";
+const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, ? lists the keys.";
 
 interface Props {
   readonly tree: Tree;
@@ -34,7 +34,7 @@ export function Picture({ tree, root, findings }: Props) {
   const told = hovered !== undefined && hovered < tree.parent.length ? hovered : selected;
   return (
     <>
-      <p class="told" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
+      <p class="told one" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
       <div class="canvas">
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}

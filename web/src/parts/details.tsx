@@ -6,16 +6,17 @@ import { change, page, selection } from "../state";
 
 export function Details() {
   const [kind, number] = selection.value.split(":");
-  if (number === undefined || (kind !== "event" && kind !== "node")) return null;
-  // Rows of the flame graph mean nothing elsewhere.
-  if (kind === "node" && page.value !== "flame") return null;
+  const isFlame = page.value === "flame";
+  // Rows of the flame graph mean nothing elsewhere. Its panel stays: boxes that move when one is clicked are not hit again.
+  const shown = kind === "event" && number !== undefined ? <EventDetails event={number} /> : isFlame && kind === "node" ? <FrameDetails /> : undefined;
+  if (!shown && !isFlame) return null;
   return (
     <aside class="details" aria-label="Details">
       <div class="bar">
         <h2>Details</h2>
-        <button type="button" onClick={() => change({ sel: "" }, "replace")}>Close</button>
+        {shown && <button type="button" onClick={() => change({ sel: "" }, "replace")}>Close</button>}
       </div>
-      {kind === "event" ? <EventDetails event={number} /> : <FrameDetails />}
+      {shown ?? <p class="quiet">Of the frame that is selected: all metrics, the call path, the source.</p>}
     </aside>
   );
 }
