@@ -15,7 +15,7 @@ use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What queries are asked of.
@@ -288,6 +288,21 @@ impl Opened {
     pub(crate) fn origin(&self, rank: Option<i64>) -> Result<i64, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
+    }
+
+    /// Where a source file is: traces name files without the folders that they lie in, the tree of a recording with
+    /// them. As it is named, if that is a file here, or if none or several of those known could be meant.
+    pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
+        let path = Path::new(file);
+        if path.is_absolute() || path.is_file() {
+            return file;
+        }
+        let end = format!("/{file}");
+        let mut known = self.files().iter().filter(|known| known.ends_with(&end));
+        match (known.next(), known.next()) {
+            (Some(only), None) => only,
+            _ => file,
+        }
     }
 
     /// When the run was recorded, in ns since 1970, if it says so.

@@ -47,7 +47,9 @@ const AROUND: u32 = 6;
 
 /// The lines around one of a file, if the run names it and it is here: no others are ever read.
 pub(crate) fn excerpt(opened: &Opened, file: &str, line: u32) -> Value {
-    let text = opened.files().contains(file).then(|| read(file)).flatten();
+    let is_named = opened.files().contains(file);
+    let file = if is_named { opened.resolved(file) } else { file };
+    let text = is_named.then(|| read(file)).flatten();
     let Some(text) = text else { return json!({"file": file, "line": line, "missing": true}) };
     let first = line.saturating_sub(AROUND).max(1);
     let around = 2 * AROUND as usize + 1;

@@ -266,6 +266,34 @@ fn several_ranks_are_merged_as_by_the_command_line() {
 }
 
 #[test]
+fn a_file_that_is_named_without_its_folder_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("only_here_for_this.py");
+    std::fs::write(&source, "a = 1\nb = 2\n").expect("written");
+    let path = folder.path().join("trace.json");
+    let event = |file: &str, ts: u32| serde_json::json!({"ph": "X", "name": format!("{file}(2): f"), "cat": "python_function", "ts": ts, "dur": 5, "pid": 1, "tid": 1});
+    let whole = source.display().to_string();
+    let events = [event("only_here_for_this.py", 0), event(&whole, 10), event("nowhere.py", 20)];
+    std::fs::write(&path, serde_json::json!({"traceEvents": events}).to_string()).expect("written");
+    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let ask = |name: &str, file: &str| {
+        document(&ask(&opened, name, &Arguments::new([("file", file), ("line", "2")])).expect("answered"))
+    };
+    for file in ["only_here_for_this.py", &whole] {
+        let excerpt = ask("excerpt", file);
+        assert_eq!((&excerpt["file"], &excerpt["lines"][1]), (&Value::from(whole.as_str()), &Value::from("b = 2")));
+        let source = ask("source", file);
+        assert_eq!(
+            (source["text"].as_str(), source["costs"][0]["lines"].as_array().map(Vec::len)),
+            (Some("a = 1\nb = 2\n"), Some(2))
+        );
+    }
+    assert_eq!(ask("excerpt", "nowhere.py")["missing"], true);
+    // What the run does not name is not read, though it is there.
+    assert_eq!(ask("excerpt", &folder.path().join("trace.json").display().to_string())["missing"], true);
+}
+
+#[test]
 fn a_run_that_is_not_there_is_refused() {
     assert!(Opened::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
 }

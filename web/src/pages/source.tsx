@@ -55,7 +55,7 @@ function File({ name }: { name: string }) {
       <p class="bar">
         <button type="button" onClick={() => change({ file: "", line: "" })}>All files</button>
         <strong>{name}</strong>
-        <a href={editorLink(name, Number(state.value.line ?? 1))}>Open in editor</a>
+        <a href={editorLink(asked.state === "ok" ? asked.answer.document.file : name, Number(state.value.line ?? 1))}>Open in editor</a>
       </p>
       <Shown asked={asked}>{({ document }) => <Lines document={document} />}</Shown>
     </>
