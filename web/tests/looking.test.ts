@@ -99,6 +99,9 @@ describe("a frame of the flame graph", () => {
       expect(await details.locator("ol").innerText()).toMatch(/ProfilerStep[\s\S]*train_step \(.*train\.py:12\)/);
       expect(await violations(page)).toEqual([]);
       if (url === served.url) {
+        // Whatever the picture is of: all that was measured.
+        await page.waitForFunction(() => document.querySelectorAll(".details tbody tr").length === 2);
+        expect(await details.locator("tbody").innerText()).toMatch(/time of threads[\s\S]*GPU time/);
         await details.getByRole("button", { name: "What it calls" }).click();
         await settled(page);
         expect(page.url()).toContain("shape=callees");

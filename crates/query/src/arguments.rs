@@ -92,6 +92,12 @@ impl Arguments {
         )
     }
 
+    /// The same with one more, in place of one of its name.
+    pub(crate) fn with(mut self, name: &str, text: &str) -> Self {
+        self.0.insert(name.to_owned(), text.to_owned());
+        self
+    }
+
     /// All of them as one text: the same for the same arguments, whatever their order was.
     pub fn key(&self) -> String {
         self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name}={text}\n")).collect()

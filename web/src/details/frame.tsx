@@ -1,6 +1,6 @@
 /** All that is known of a frame of the flame graph. */
 
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { type Tree, treeOf } from "../flame/layout";
 import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
@@ -28,6 +28,19 @@ export function FrameDetails() {
   return <Shown asked={whole}>{() => <p class="quiet">The frame that was selected is too narrow in this view: zoom in to see it.</p>}</Shown>;
 }
 
+/** So long a frame is selected before all that was measured is asked for. */
+const PAUSE_MS = 150;
+
+/** A value, once it has stayed the same for some time. */
+function useRested(value: number, pause: number): number | undefined {
+  const [rested, setRested] = useState<number>();
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(value), pause);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return rested;
+}
+
 interface Props {
   readonly tree: Tree;
   readonly node: number;
@@ -36,7 +49,9 @@ interface Props {
 
 function Known({ tree, node, args }: Props) {
   const row = tree.row[node]!;
-  const asked = useAnswer<FrameDetail>("frame", { ...args, root: row });
+  // Who goes from frame to frame does not want to know all of each.
+  const rested = useRested(row, PAUSE_MS);
+  const asked = useAnswer<FrameDetail>(rested === row ? "frame" : undefined, { ...args, root: row });
   const detail = asked.state === "ok" ? asked.answer.document : undefined;
   const label = labelOf(tree, node);
   const [, , , file, line] = label;

@@ -50,8 +50,11 @@ pub(super) fn frame(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let view = asked.kept_view(opened, arguments);
     let row = row(&view, arguments)?.ok_or(QueryError::Argument { name: "root", why: "is missing".to_owned() })?;
     let path: Vec<&CallLabel> = rows_to(&view, row).into_iter().map(|row| view.label(row)).collect();
-    let metrics = asked.source.tree().measured().into_iter().map(|metric| {
-        let other = (metric != asked.options.metric).then(|| asked.view(metric));
+    let tree = asked.source.tree();
+    let metrics = tree.measured().into_iter().map(|metric| {
+        // Kept as if the page had asked for it: the next frame needs it, too.
+        let named = arguments.without(&["root", "least"]).with("metric", metric.name(&tree.strings));
+        let other = (metric != asked.options.metric).then(|| opened.view(&named.key(), || asked.view(metric)));
         let view = other.as_ref().unwrap_or(&view);
         let node = find(view, &path).map(|row| view.nodes[row]).unwrap_or_default();
         let (inclusive, exclusive) = (node.inclusive, node.exclusive);
