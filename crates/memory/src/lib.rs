@@ -6,9 +6,11 @@
 //! * [`patterns`] finds waste (one file each), by the rules that docs/memory-patterns.md explains;
 //! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
 //! * [`graph`]: what happens before what;
+//! * [`allocator`]: a model of PyTorch's caching allocator;
 //! * [`suggest`]: what could be changed, each suggestion replayed on the trace.
 #![forbid(unsafe_code)]
 
+pub mod allocator;
 pub mod curve;
 pub mod drgpum;
 mod facts;
