@@ -1,4 +1,5 @@
 //! The allocator's rules on sequences worked out by hand, and what must hold for any sequence.
+#![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 use proptest::prelude::*;
 use stackline_memory::allocator::{Allocator, AllocatorSettings, NoRoom, reserved};

@@ -121,7 +121,7 @@ impl Changed {
                     };
                 }
                 Step::Touch { touches, .. } => {
-                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of)
+                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of);
                 }
                 _ => {}
             }
