@@ -81,8 +81,8 @@ fn measure(accesses: usize, streams: u64) {
 
 #[test]
 fn a_small_one() {
-    measure(20_000, 1);
-    measure(20_000, 4);
+    measure(5_000, 1);
+    measure(5_000, 4);
 }
 
 #[test]
