@@ -4,7 +4,7 @@
 
 use stackline_memory::curve::curves;
 use stackline_memory::replay::Replay;
-use stackline_memory::suggest::{Suggestion, describe, suggestions};
+use stackline_memory::suggest::{Suggestion, describe, sites, suggestions};
 use stackline_memory::{Facts, Pattern, PatternMatch, Rules, drgpum, patterns};
 use stackline_model::{MemoryDeviceId, MemoryTrace};
 
@@ -162,4 +162,22 @@ fn published_fixes_are_reached() {
 #[test]
 fn more_than_published() {
     reaches("simple-multi-copy", 50.0, 75.0);
+}
+
+/// Every step of a loop makes its buffer too early; that is one change of the program.
+#[test]
+fn steps_of_a_loop_are_one_site() {
+    let step =
+        "a early 1000 at=train.py:3:step; a other 500 at=train.py:4:step; k one other; k two early; f other; f early\n";
+    let trace = stackline_ingest::memory::text::read("loop", &step.repeat(5)).unwrap();
+    let facts = Facts::new(&trace, Rules::default());
+    let all = suggestions(&facts, &patterns::find(&facts));
+    let groups = sites(&trace, &all);
+    let early: Vec<&Vec<usize>> =
+        groups.iter().filter(|group| all[group[0]].pattern == Pattern::EarlyAllocation).collect();
+    assert_eq!(early.len(), 1);
+    assert_eq!(early[0].len(), 5);
+    assert_eq!(groups.iter().map(Vec::len).sum::<usize>(), all.len());
+    let words = describe(&trace, &all[early[0][0]]);
+    assert_eq!(words, "allocate early (train.py:3) just before kernel two (call 3)");
 }

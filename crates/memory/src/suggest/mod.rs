@@ -2,9 +2,11 @@
 
 mod describe;
 mod make;
+mod sites;
 
 pub use describe::describe;
 pub use make::suggestions;
+pub use sites::sites;
 
 use crate::curve::Span;
 use crate::{Certainty, Pattern};
