@@ -6,10 +6,12 @@
 //! * [`patterns`] finds waste (one file each), by the rules that docs/memory-patterns.md explains;
 //! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
 //! * [`graph`]: what happens before what;
+//! * [`allocator`]: a model of PyTorch's caching allocator;
 //! * [`suggest`]: what could be changed, each suggestion replayed on the trace.
 //! * [`tables`]: all of it as tables.
 #![forbid(unsafe_code)]
 
+pub mod allocator;
 pub mod curve;
 pub mod drgpum;
 mod facts;

@@ -360,7 +360,7 @@ fn execution_traces() {
     let trace = read_path(&file).unwrap();
     let addmm = trace.strings.find("aten::addmm").unwrap();
     let call =
-        trace.calls.ids().find(|call| trace.calls.name[call.index()] == addmm && trace.access_rows(*call).len() > 0);
+        trace.calls.ids().find(|call| trace.calls.name[call.index()] == addmm && !trace.access_rows(*call).is_empty());
     let touched: Vec<(u64, &str)> = trace
         .accesses_of(call.unwrap())
         .map(|access| (trace.objects.bytes[access.object.index()], access.mode.name()))

@@ -90,7 +90,7 @@ impl<'a> Reader<'a> {
 
     fn event(&mut self, event: EventId, device: MemoryDeviceId, bytes: i64, address: Option<u64>) {
         let track = self.source.events.track[event.index()];
-        let thread = self.source.tracks.get(track).tid.as_int().map_or(0, |tid| i64::cast_unsigned(tid));
+        let thread = self.source.tracks.get(track).tid.as_int().map_or(0, i64::cast_unsigned);
         let stream = self.trace.stream(
             device,
             if self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu" { thread } else { 0 },

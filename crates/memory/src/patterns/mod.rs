@@ -1,4 +1,4 @@
-//! Patterns of waste: one file each, registered in [`Pattern::ALL`].
+//! Patterns of waste: one file each, registered in one list.
 
 mod dead_write;
 mod early;

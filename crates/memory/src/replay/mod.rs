@@ -33,7 +33,7 @@ pub struct Combination {
 }
 
 /// How many suggestions [`Replay::lower`] looks at, each as often as it does.
-pub const MOST_LOOKS: usize = 200_000_000;
+pub const MOST_LOOKS: usize = 100_000_000;
 
 impl<'a> Replay<'a> {
     /// The device's memory as it was. Only suggestions about objects on it can be applied.
@@ -131,7 +131,8 @@ impl<'a> Replay<'a> {
     pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let before = self.peak();
         let mut left: Vec<usize> = among.to_vec();
-        left.sort_unstable();
+        let suggestions = self.plan.suggestions;
+        left.sort_by_key(|at| (suggestions[*at].action.effort(), std::cmp::Reverse(suggestions[*at].bytes), *at));
         left.dedup();
         let mut chosen = Vec::new();
         let mut looks = MOST_LOOKS;
@@ -158,18 +159,23 @@ impl<'a> Replay<'a> {
         Combination { chosen, before, after: self.peak() }
     }
 
+    /// The best of `left`, which stand by effort, then by falling bytes.
     fn best_at(&mut self, left: &[usize], position: u32, least: u64) -> Option<usize> {
         let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
         let mut best: Option<(u8, i64, usize)> = None;
         for at in left.iter().copied() {
             let suggestion = &self.plan.suggestions[at];
             let effort = suggestion.action.effort();
-            let reaches = suggestion.reaches(position);
-            if !reaches || best.is_some_and(|(least, ..)| effort > least) || !self.plan.accepts(at) {
+            let bytes = i64::try_from(suggestion.bytes).unwrap_or(i64::MAX);
+            // No suggestion saves more than its bytes, so none of those that follow is better.
+            if best.is_some_and(|(least, most, _)| effort > least || bytes <= most) {
+                break;
+            }
+            if suggestion.bytes < least || !suggestion.reaches(position) || !self.plan.accepts(at) {
                 continue;
             }
             let saved = self.saving_at(at, position);
-            if saved >= enough && best.is_none_or(|(least, most, _)| effort < least || saved > most) {
+            if saved >= enough && best.is_none_or(|(_, most, _)| saved > most) {
                 best = Some((effort, saved, at));
             }
         }

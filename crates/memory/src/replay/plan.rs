@@ -35,7 +35,7 @@ impl<'a> Plan<'a> {
         }
         let shared = self.giver.contains_key(&new.object) || self.taker.contains_key(&new.object);
         match &new.action {
-            Action::Reuse { of } | Action::InPlace { of } => {
+            Action::Reuse { of } => {
                 let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
                 let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(of);
                 free && mine.iter().all(whole) && self.applied_to(*of).iter().all(whole)
@@ -56,7 +56,7 @@ impl<'a> Plan<'a> {
         if apply {
             applied.push(suggestion);
         }
-        if let Action::Reuse { of } | Action::InPlace { of } = action {
+        if let Action::Reuse { of } = action {
             if apply {
                 self.giver.insert(*object, *of);
                 self.taker.insert(*of, *object);
@@ -71,7 +71,7 @@ impl<'a> Plan<'a> {
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
         let Suggestion { object, action, .. } = &self.suggestions[suggestion];
         let mut roots = vec![self.root(*object)];
-        if let Action::Reuse { of } | Action::InPlace { of } = action {
+        if let Action::Reuse { of } = action {
             roots.push(self.root(*of));
         }
         roots.sort_unstable();
@@ -124,7 +124,7 @@ impl<'a> Plan<'a> {
                 Action::Offload { after, before }
                 | Action::FreeWhileIdle { after, before }
                 | Action::SetToNone { after, before } => away.push((after.0 + 1, before.0)),
-                Action::Reuse { .. } | Action::InPlace { .. } => {}
+                Action::Reuse { .. } => {}
             }
         }
         away.sort_unstable();

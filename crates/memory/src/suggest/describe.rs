@@ -26,7 +26,6 @@ pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             format!("set gradient {object} to none after {after}; it is filled anew by {before}")
         }
         Action::Reuse { of } => format!("let {object} take the memory of {}", named(trace, *of)),
-        Action::InPlace { of } => format!("let {object} be made in the memory of {}", named(trace, *of)),
         Action::Shrink { to } => format!("allocate {to} bytes for {object} instead of {}", bytes(trace, suggestion)),
         Action::Split { slices } => format!("allocate the {} slices of {object} one by one", slices.len()),
         Action::Offload { after, before } => {

@@ -62,7 +62,7 @@ fn suggestion(
         Action::Offload { after, before }
         | Action::FreeWhileIdle { after, before }
         | Action::SetToNone { after, before } => (0, (after.0 + 1, before.0), life.bytes),
-        Action::Reuse { .. } | Action::InPlace { .. } | Action::Split { .. } => (0, (life.from, life.to), life.bytes),
+        Action::Reuse { .. } | Action::Split { .. } => (0, (life.from, life.to), life.bytes),
     };
     let copy_ns = match action {
         Action::Offload { .. } => u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(COPY_BANDWIDTH)).ok()?,

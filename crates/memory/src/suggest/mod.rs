@@ -2,9 +2,11 @@
 
 mod describe;
 mod make;
+mod sites;
 
 pub use describe::describe;
 pub use make::suggestions;
+pub use sites::sites;
 
 use crate::curve::Span;
 use crate::{Certainty, Pattern};
@@ -44,11 +46,6 @@ pub enum Action {
         /// That object.
         of: MemoryObjectId,
     },
-    /// Let the call that makes it from another object write into that object.
-    InPlace {
-        /// That object.
-        of: MemoryObjectId,
-    },
     /// Allocate fewer bytes.
     Shrink {
         /// This many.
@@ -78,7 +75,6 @@ impl Action {
             Self::FreeWhileIdle { .. } => "free while idle",
             Self::SetToNone { .. } => "set to none",
             Self::Reuse { .. } => "reuse",
-            Self::InPlace { .. } => "in place",
             Self::Shrink { .. } => "shrink",
             Self::Split { .. } => "split",
             Self::Offload { .. } => "offload",
@@ -91,7 +87,7 @@ impl Action {
             Self::Remove => 0,
             Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::SetToNone { .. } => 1,
             Self::FreeWhileIdle { .. } | Self::Shrink { .. } => 2,
-            Self::Reuse { .. } | Self::InPlace { .. } => 3,
+            Self::Reuse { .. } => 3,
             Self::Split { .. } => 4,
             Self::Offload { .. } => 5,
         }
@@ -99,13 +95,13 @@ impl Action {
 
     /// Whether the object stays one piece of its size from its first to its last moment.
     pub(crate) fn keeps_whole(&self) -> bool {
-        matches!(self, Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::Reuse { .. } | Self::InPlace { .. })
+        matches!(self, Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::Reuse { .. })
     }
 
     /// Whether both can be done to one object.
     pub(crate) fn goes_with(&self, other: &Self) -> bool {
         let alone = |action: &Self| matches!(action, Self::Remove | Self::Split { .. });
-        let shared = |action: &Self| matches!(action, Self::Reuse { .. } | Self::InPlace { .. });
+        let shared = |action: &Self| matches!(action, Self::Reuse { .. });
         let conflict = alone(self) || alone(other) || shared(self) && shared(other);
         !conflict
     }
@@ -136,7 +132,7 @@ impl Suggestion {
     /// Positions at which memory may change if this is applied.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match &self.action {
-            Action::Remove | Action::Shrink { .. } | Action::Reuse { .. } | Action::InPlace { .. } => Vec::new(),
+            Action::Remove | Action::Shrink { .. } | Action::Reuse { .. } => Vec::new(),
             Action::MoveFree { after } => vec![after.0 + 1],
             Action::MoveAllocation { before } => vec![before.0],
             Action::FreeWhileIdle { after, before }

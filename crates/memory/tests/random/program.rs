@@ -8,7 +8,7 @@ use stackline_model::{
 
 /// How much an access touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub(crate) enum Extent {
     Unknown,
     Whole,
     Bytes(u64, u64),
@@ -16,15 +16,15 @@ pub enum Extent {
 
 /// A touch of an object (by number).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Touch {
-    pub object: usize,
-    pub mode: AccessMode,
-    pub extent: Extent,
+pub(crate) struct Touch {
+    pub(crate) object: usize,
+    pub(crate) mode: AccessMode,
+    pub(crate) extent: Extent,
 }
 
 /// A call.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub(crate) enum Step {
     Allocate(usize),
     Free(usize),
     Touch {
@@ -41,17 +41,17 @@ pub enum Step {
 
 /// A program: calls with their streams, sizes of objects.
 #[derive(Clone, Debug, Default)]
-pub struct Program {
-    pub steps: Vec<(Step, u64)>,
-    pub sizes: Vec<u64>,
-    pub ends: bool,
+pub(crate) struct Program {
+    pub(crate) steps: Vec<(Step, u64)>,
+    pub(crate) sizes: Vec<u64>,
+    pub(crate) ends: bool,
 }
 
 /// What the generator draws per call.
 type Draw = (u8, u8, u8, u8);
 
 /// Programs of up to `most` calls on up to `streams` streams.
-pub fn programs(most: usize, streams: u64) -> impl Strategy<Value = Program> {
+pub(crate) fn programs(most: usize, streams: u64) -> impl Strategy<Value = Program> {
     (proptest::collection::vec(any::<Draw>(), 0..most), any::<bool>()).prop_map(move |(draws, ends)| {
         let mut program = Program { ends, ..Program::default() };
         let mut live: Vec<usize> = Vec::new();
@@ -128,7 +128,7 @@ fn touch(program: &Program, object: usize, mode: AccessMode, draw: u8) -> Touch 
 
 impl Program {
     /// The program's trace. Objects have the numbers of the program, as each is allocated once and in order.
-    pub fn trace(&self) -> MemoryTrace {
+    pub(crate) fn trace(&self) -> MemoryTrace {
         let mut trace = MemoryTrace { saw_end: self.ends, ..MemoryTrace::default() };
         let device = trace.device("gpu:0");
         for (position, (step, stream)) in self.steps.iter().enumerate() {
@@ -170,7 +170,7 @@ impl Program {
     }
 
     /// What a call touches.
-    pub fn touches(&self, position: usize) -> &[Touch] {
+    pub(crate) fn touches(&self, position: usize) -> &[Touch] {
         match &self.steps[position].0 {
             Step::Touch { touches, .. } => touches,
             _ => &[],
@@ -178,7 +178,7 @@ impl Program {
     }
 
     /// Whether the call at a position is a kernel, and whether it is opaque.
-    pub fn kernel(&self, position: usize) -> Option<bool> {
+    pub(crate) fn kernel(&self, position: usize) -> Option<bool> {
         match &self.steps[position].0 {
             Step::Touch { kind: MemoryCallKind::Kernel, flags, .. } => Some(flags & call_flags::OPAQUE != 0),
             _ => None,
@@ -186,7 +186,7 @@ impl Program {
     }
 
     /// The bytes that a touch surely covers.
-    pub fn covered(&self, touch: &Touch) -> Option<(u64, u64)> {
+    pub(crate) fn covered(&self, touch: &Touch) -> Option<(u64, u64)> {
         match touch.extent {
             Extent::Unknown => None,
             Extent::Whole => Some((0, self.sizes[touch.object])),

@@ -94,7 +94,7 @@ impl Changed {
                     |slice: &stackline_memory::curve::Span| (slice.from as usize, slice.to as usize - 1, slice.bytes);
                 self.slices.extend(slices.iter().map(slice));
             }
-            Action::Reuse { .. } | Action::InPlace { .. } => {}
+            Action::Reuse { .. } => {}
         }
     }
 
@@ -121,7 +121,7 @@ impl Changed {
                     };
                 }
                 Step::Touch { touches, .. } => {
-                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of)
+                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of);
                 }
                 _ => {}
             }

@@ -163,10 +163,10 @@ mod tests {
         let written = |schema: &str| mutated_arguments(schema);
         assert_eq!(written("aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)"), [0]);
         assert_eq!(written("aten::mm.out(Tensor self, Tensor mat2, *, Tensor(a!) out) -> Tensor(a!)"), [2]);
-        assert_eq!(written("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)"), []);
+        assert_eq!(written("aten::view(Tensor(a) self, SymInt[] size) -> Tensor(a)"), [0usize; 0]);
         assert_eq!(written("aten::_foreach_add_.Scalar(Tensor(a!)[] self, Scalar scalar) -> ()"), [0]);
         assert_eq!(written("aten::x(int[2] a=[0, 1], Tensor(b!)? c=None, *, Tensor(d!) e) -> ()"), [1, 2]);
-        assert_eq!(written(""), []);
-        assert_eq!(written("no schema"), []);
+        assert_eq!(written(""), [0usize; 0]);
+        assert_eq!(written("no schema"), [0usize; 0]);
     }
 }
