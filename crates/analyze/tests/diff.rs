@@ -175,6 +175,21 @@ fn alarms(diffs: &[Diff]) -> usize {
 const PAIRS: u64 = 300;
 const MOST_ALARMS: usize = 26;
 
+/// However much steps differ: an interval of a change holds nothing beyond that all of it goes.
+#[test]
+fn nothing_gets_faster_than_gone() {
+    let wild = Program { steps: 4, noise: 0.9, ..PROGRAM };
+    let gone = Program { factor: 0.01, ..wild };
+    let diffs = wild.against(&gone, (20, 1));
+    let changes = || diffs.iter().flat_map(|diff| diff.changes.values().flatten());
+    let low = |change: &Change| change.interval_ns.map(|interval| interval.0);
+    assert!(changes().filter_map(low).count() > 100);
+    for change in changes() {
+        assert!(low(change).is_none_or(|low| low >= -change.before_ns), "{change:?}");
+    }
+    assert!(changes().any(|change| low(change) == Some(-change.before_ns)), "some would be beyond");
+}
+
 #[test]
 fn the_same_program_is_rarely_said_to_have_changed() {
     // Kernels that drift together and have noise of their own besides remember longer than a process that knows one step:

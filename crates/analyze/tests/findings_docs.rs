@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_analyze::findings::{Area, Rule, rules};
+use stackline_model::words::capital;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -31,11 +32,6 @@ fn list() -> String {
     );
     list.push_str("\n## Your own\n\n[Rules in Python](python-rules.md) look for what you know about your program.\n");
     list
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[test]

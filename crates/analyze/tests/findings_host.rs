@@ -164,6 +164,26 @@ fn garbage() {
     assert_eq!(collects(200, "data.py(7): collect").of("SL025"), []);
 }
 
+/// As recordings tell of them: by a span, whoever asked.
+#[test]
+fn garbage_of_one_line() {
+    let collects = |lines: &'static [&'static str]| {
+        steps(4, move |p, _| {
+            for line in lines {
+                p.python(line, |p| p.annotation("Python GC", |p| p.work(400)));
+            }
+            model(p);
+        })
+    };
+    let found = collects(&["train.py(31): free"]).of("SL025");
+    let (place, gain) = (&found[0].place, found[0].gain.unwrap());
+    assert_eq!((place.file.as_deref(), place.line), (Some("train.py"), Some(31)));
+    assert!(gain.low_ns > 0 && gain.low_ns * 10 > gain.ns * 9, "{}", text(&found));
+    // Two lines alike: no place of it.
+    let found = collects(&["train.py(31): free", "train.py(40): load"]).of("SL025");
+    assert_eq!((found.len(), found[0].place.file.as_deref()), (1, None), "{}", text(&found));
+}
+
 #[test]
 fn compilations_in_later_steps() {
     let compiles = |wanted: fn(usize) -> bool| {
@@ -224,6 +244,8 @@ fn steps_that_differ() {
     assert_eq!(found[0].gain_ns(), 398_000 / 8);
     assert_eq!(differs(|number| number % 2 == 0).of("SL031"), [], "every other step is how the program is");
     assert_eq!(differs(|_| true).of("SL031"), []);
+    assert_eq!(differs(|number| number == 0).of("SL031"), [], "a program warms up");
+    assert_eq!(differs(|number| number == 1).of("SL031").len(), 1, "later ones do not");
 }
 
 #[test]
@@ -339,6 +361,29 @@ fn clocks_that_go_down() {
     assert_eq!(clocks(1200, |_| 400).of("SL034"), [], "limited by memory: no kernel takes longer");
     let without = steps(8, |p, number| p.op("aten::mm", |p| p.kernel("gemm", slow(number)))).findings();
     assert!(without.unchecked.iter().any(|u| u.rule.code == "SL034"));
+}
+
+/// The runs of a single kernel differ, too: bounds say by how much.
+#[test]
+fn clocks_of_one_kernel_whose_runs_differ() {
+    let clocks = |spread: i64| {
+        steps(16, move |p, number| {
+            p.counter("GPU 0 SM clock (MHz)", if number < 8 { 1800 } else { 1200 });
+            let us = if number < 8 { 400 } else { 600 } + spread * (number as i64 % 4 - 1);
+            let args = json!({"grid": [64, 1, 1], "block": [128, 1, 1]});
+            p.op("aten::mm", |p| p.launch(("cudaLaunchKernel", "kernel"), "gemm", us, 7, args));
+            p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+        })
+    };
+    let width = |spread| {
+        let found = clocks(spread).of("SL034");
+        let gain = found[0].gain.unwrap();
+        (gain.high_ns - gain.low_ns, gain)
+    };
+    let ((narrow, _), (wide, gain)) = (width(0), width(60));
+    assert!(wide > 3 * narrow, "{narrow} {wide}");
+    // The mean of four runs, 60 µs apart, is off by 40 µs and more at times.
+    assert!(gain.low_ns < 80_000 && gain.high_ns > 110_000, "{gain:?}");
 }
 
 /// What the rules of this file say of a trace of the corpus, by code; none without the corpus.

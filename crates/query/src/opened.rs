@@ -241,6 +241,22 @@ impl Opened {
             files
         })
     }
+
+    /// A source file's name in full: traces name files from where the program ran, the tree of its recording in full. As it is
+    /// if it is in full, or if not exactly one file of the run is meant.
+    pub(crate) fn in_full<'f>(&'f self, file: &'f str) -> &'f str {
+        let is_it = |full: &&String| full.strip_suffix(file).is_some_and(|folder| folder.ends_with('/'));
+        let mut found = self.files().iter().filter(is_it);
+        match (found.next(), found.next()) {
+            (Some(full), None) if !file.starts_with('/') => full,
+            _ => file,
+        }
+    }
+
+    /// The text of a source file that the run names; none if it is not here.
+    pub(crate) fn text_of(&self, file: &str) -> Option<String> {
+        self.files().contains(file).then(|| source::read(self.in_full(file)).or_else(|| source::read(file))).flatten()
+    }
 }
 
 /// Name, sizes and times: another run, or the same one recorded again, has another hash.
@@ -262,4 +278,32 @@ fn hash(name: &str, set: &TraceSet, recording: Option<&CallTree>) -> String {
         });
     }
     format!("{:016x}", hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_known_by_both_their_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let prog = folder.path().join("prog");
+        std::fs::create_dir(&prog).expect("made");
+        let full = prog.join("x.py").display().to_string();
+        std::fs::write(&full, "x = 1\n").expect("written");
+        let names = [full.as_str(), "prog/x.py", "/a/y.py", "/b/y.py", "y.py", "gone.py"];
+        let frame = |name: &&str| {
+            format!("{{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"{name}(1): f\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1}}")
+        };
+        let trace = folder.path().join("trace.json");
+        let events = names.iter().map(frame).collect::<Vec<_>>().join(",");
+        std::fs::write(&trace, format!("{{\"schemaVersion\":1,\"traceEvents\":[{events}]}}")).expect("written");
+        let opened = Opened::open(&[trace], &OpenOptions::default()).expect("opens");
+        assert_eq!(opened.in_full("prog/x.py"), full);
+        assert_eq!(opened.in_full(&full), full);
+        assert_eq!(opened.in_full("y.py"), "y.py", "it may be either");
+        assert_eq!(opened.text_of("prog/x.py").as_deref(), Some("x = 1\n"));
+        assert_eq!(opened.text_of("gone.py"), None);
+        assert_eq!(opened.text_of("Cargo.toml"), None, "the run does not name it");
+    }
 }

@@ -83,7 +83,7 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
         <small>
           <span aria-hidden="true">{CATEGORY_ICONS[`${row.area}`] ?? "•"} </span>
           {row.code} {row.name} · {row.area} · {row.confidence} confidence
-          {gain !== undefined && <> · between {duration(Number(row.gain_low_ns))} and {duration(Number(row.gain_high_ns))}</>}
+          {gain !== undefined && <> · {Number(row.gain_low_ns) > 0 ? `between ${duration(Number(row.gain_low_ns))} and` : "perhaps nothing, at most"} {duration(Number(row.gain_high_ns))}</>}
         </small>
       </span>
     </button>

@@ -88,7 +88,7 @@ pub struct Change {
     pub before_ns: f64,
     /// Mean after.
     pub after_ns: f64,
-    /// Interval that holds the true change, where it was tested.
+    /// Interval that holds the true change, where it was tested: no less than that all of it goes.
     pub interval_ns: Option<(f64, f64)>,
     /// How likely such a change is by chance alone.
     pub p: Option<f64>,
@@ -341,6 +341,9 @@ impl Pair<'_> {
                 continue;
             }
             let tested = difference(&a, &b, trim, self.level);
+            let (before_ns, after_ns) = (center(&a, trim), center(&b, trim));
+            // Nothing takes less than no time.
+            let interval = |tested: Difference| (tested.interval.0.max(-before_ns), tested.interval.1.max(-before_ns));
             let verdict = match () {
                 () if before.iter().all(Option::is_none) => Verdict::OnlyAfter,
                 () if after.iter().all(Option::is_none) => Verdict::OnlyBefore,
@@ -351,10 +354,10 @@ impl Pair<'_> {
                 name: name.clone(),
                 operator: operator.clone(),
                 measure,
-                before_ns: center(&a, trim),
-                after_ns: center(&b, trim),
-                interval_ns: tested.map(|tested| tested.interval),
+                before_ns,
+                after_ns,
                 p: tested.map(|tested| tested.p),
+                interval_ns: tested.map(interval),
                 q: None,
                 verdict,
                 count_before: counts.0,

@@ -1,6 +1,5 @@
 //! What to change, where, and what it gains.
 
-use crate::source;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding};
@@ -64,7 +63,7 @@ fn excerpt(opened: &Opened, finding: &Finding) -> Value {
     if !opened.files().contains(file) {
         return Value::Null;
     }
-    let Some(text) = source::read(file) else { return json!({"file": file, "line": line, "missing": true}) };
+    let Some(text) = opened.text_of(file) else { return json!({"file": file, "line": line, "missing": true}) };
     let line = line as usize;
     let first = line.saturating_sub(AROUND).max(1);
     let lines: Vec<&str> = text.lines().skip(first - 1).take(2 * AROUND + 1).collect();

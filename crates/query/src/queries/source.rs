@@ -33,7 +33,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 /// The files, by what was called from them.
 fn files(opened: &Opened, costs: &[Cost]) -> Answer {
     let mut by_file: BTreeMap<&str, Vec<u64>> =
-        opened.files().iter().map(|file| (file.as_str(), vec![0; costs.len()])).collect();
+        opened.files().iter().map(|file| (opened.in_full(file), vec![0; costs.len()])).collect();
     for (column, cost) in costs.iter().enumerate() {
         for line in &cost.lines {
             if let Some(values) = by_file.get_mut(line.file.as_str()) {
@@ -50,9 +50,10 @@ fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError
     if !opened.files().contains(file) {
         return Err(QueryError::missing(format!("the run names no source file {file:?}")));
     }
-    let text = crate::source::read(file);
+    let text = opened.text_of(file);
+    let full = opened.in_full(file);
     let lines = |lines: &[SourceLine]| {
-        let own = lines.iter().filter(|line| line.file == file);
+        let own = lines.iter().filter(|line| line.file == file || line.file == full);
         own.map(|line| json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum])).collect::<Vec<_>>()
     };
     let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(&cost.lines)})).collect();

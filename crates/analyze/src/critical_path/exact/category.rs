@@ -9,6 +9,7 @@ use crate::critical_path::gpu_order::Evidence;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::FxHashSet;
 use serde::Serialize;
+use stackline_model::names::COLLECTION;
 use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
 
 /// A cause of time.
@@ -141,7 +142,8 @@ impl MayWait<'_> {
         event.is_none()
             || self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
             || self.uncertain.contains(&event)
-            || is_annotation(self.trace, event)
+            // Python's collector works, and waits for nobody.
+            || (is_annotation(self.trace, event) && self.trace.name(event) != COLLECTION)
             || self.inferred.get(event).is_some()
     }
 }
