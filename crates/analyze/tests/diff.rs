@@ -160,7 +160,7 @@ impl Program {
 }
 
 fn find<'a>(diff: &'a Diff, table: ChangeTable, name: &str, measure: Measure) -> &'a Change {
-    diff.changes[&table].iter().find(|change| change.name == name && change.measure == measure).unwrap()
+    diff.changes[&table].iter().find(|change| *change.name == *name && change.measure == measure).unwrap()
 }
 
 fn step(diff: &Diff) -> &Change {
@@ -236,7 +236,7 @@ fn planted_changes_are_found_and_their_size_lies_in_the_interval() {
         found += usize::from(kernel.verdict == Verdict::Slower);
         let (low, high) = kernel.interval_ns.unwrap();
         kernel_inside += usize::from(low <= 60_000.0 && 60_000.0 <= high);
-        let others = diff.changes[&ChangeTable::Kernels].iter().filter(|change| change.name != "kernel3");
+        let others = diff.changes[&ChangeTable::Kernels].iter().filter(|change| &*change.name != "kernel3");
         wrong += others.filter(|change| change.verdict.is_change()).count();
         let path = find(&diff, ChangeTable::Paths, "aten::op3", Measure::Gpu);
         assert_eq!(path.change_ns(), kernel.change_ns(), "a path has the work that it launches");

@@ -11,6 +11,7 @@ use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, GpuId, StrId, Trace, flags};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What is measured of a thing, in ns per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -174,8 +175,8 @@ pub struct Profile {
     pub kernels: BTreeMap<String, Row>,
     /// GPU work by the operator that launched it and [`family`].
     pub families: BTreeMap<(String, &'static str), Row>,
-    /// Call paths.
-    pub paths: BTreeMap<String, Row>,
+    /// Call paths; their texts are long, and shared with what is said of them.
+    pub paths: BTreeMap<Arc<str>, Row>,
     /// How paths are made; those of different kinds cannot be compared.
     pub path_kind: &'static str,
     /// Events left out because their times cannot be.

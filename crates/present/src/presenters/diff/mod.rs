@@ -58,7 +58,7 @@ impl Shown<'_> {
 /// Whether most of a path's change is that of one path below it.
 fn told_below(change: &Change, all: &[&Change]) -> bool {
     let below = |other: &&&Change| {
-        let rest = other.name.strip_prefix(&change.name);
+        let rest = other.name.strip_prefix(&*change.name);
         let same = other.measure == change.measure && other.rank == change.rank;
         same && rest.is_some_and(|rest| rest.starts_with(" > ")) && other.change_ns() / change.change_ns() >= 0.8
     };
@@ -125,7 +125,7 @@ fn name(table: ChangeTable, change: &Change) -> String {
             let from = parts.len().saturating_sub(3);
             format!("{}{}", if from > 0 { "… > " } else { "" }, parts[from..].join(" > "))
         }
-        _ => change.name.clone(),
+        _ => change.name.to_string(),
     }
 }
 
@@ -162,7 +162,7 @@ mod tests {
     fn what_is_absent_took_no_time_at_all() {
         let change = |times: (f64, f64), counts: (f64, f64)| Change {
             rank: 0,
-            name: "aten::mm".to_owned(),
+            name: "aten::mm".into(),
             operator: None,
             measure: Measure::Cpu,
             before_ns: times.0,
