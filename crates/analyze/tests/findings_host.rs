@@ -8,6 +8,7 @@ use findings_support::{Program, find, text};
 use serde_json::json;
 use stackline_analyze::findings::{Finding, Findings};
 use stackline_ingest::ReadOptions;
+use stackline_model::INFERRED;
 
 /// Steps of a model: `inside` runs in each, with its number.
 fn steps(count: usize, mut inside: impl FnMut(&mut Program, usize)) -> Program {
@@ -170,7 +171,13 @@ fn garbage_of_one_line() {
     let collects = |lines: &'static [&'static str]| {
         steps(4, move |p, _| {
             for line in lines {
-                p.python(line, |p| p.annotation("Python GC", |p| p.work(400)));
+                p.python(line, |p| {
+                    p.annotation("Python GC", |p| {
+                        // Samples see the function that it interrupted.
+                        p.span("python_function", line, p.now, 400, json!({INFERRED: 1}));
+                        p.work(400);
+                    });
+                });
             }
             model(p);
         })

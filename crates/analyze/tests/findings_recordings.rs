@@ -7,9 +7,7 @@ mod findings_support;
 use findings_support::{Program, find, text};
 use insta::assert_snapshot;
 use serde_json::json;
-use stackline_analyze::findings::{
-    Finding, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with,
-};
+use stackline_analyze::findings::{Finding, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with};
 use stackline_model::OPENMP;
 
 /// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.

@@ -219,7 +219,10 @@ fn runs_are_named_after_the_script_and_a_free_number() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let text = stderr(&output);
         assert_eq!(text.lines().count(), 1, "{text}");
-        assert!(text.contains(&format!("Next: stackline {next} {name}")) && text.contains("python, torch on"), "{text}");
+        assert!(
+            text.contains(&format!("Next: stackline {next} {name}")) && text.contains("python, torch on"),
+            "{text}"
+        );
         assert_eq!(names(&folder.path().join(name)), ["calls", "manifest.json", "streams"]);
     }
 }

@@ -293,7 +293,9 @@ mod tests {
         std::fs::write(&full, "x = 1\n").expect("written");
         let names = [full.as_str(), "prog/x.py", "/a/y.py", "/b/y.py", "y.py", "gone.py"];
         let frame = |name: &&str| {
-            format!("{{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"{name}(1): f\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1}}")
+            format!(
+                "{{\"ph\":\"X\",\"cat\":\"python_function\",\"name\":\"{name}(1): f\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1}}"
+            )
         };
         let trace = folder.path().join("trace.json");
         let events = names.iter().map(frame).collect::<Vec<_>>().join(",");

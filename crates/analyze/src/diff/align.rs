@@ -285,7 +285,8 @@ impl Pair<'_> {
                 let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
                 let rows = |side: &[&Profile]| side.iter().map(|p| p.totals.iter().collect()).collect::<Vec<Row>>();
                 let (before, after) = (rows(&self.before), rows(&self.after));
-                let (before, after): (Vec<_>, Vec<_>) = (before.iter().map(Some).collect(), after.iter().map(Some).collect());
+                let (before, after): (Vec<_>, Vec<_>) =
+                    (before.iter().map(Some).collect(), after.iter().map(Some).collect());
                 let mut changes = self.row(("".into(), None), &before, &after, &measures);
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
                 for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
@@ -302,7 +303,9 @@ impl Pair<'_> {
                 |(operator, family)| ((*family).into(), Some(operator.clone())),
             ),
             Table::Kernels => self.rows(&[Measure::Gpu], |profile| &profile.kernels, name),
-            Table::Paths => self.rows(&[Measure::Gpu, Measure::Cpu], |profile| &profile.paths, |text| (Arc::clone(text), None)),
+            Table::Paths => {
+                self.rows(&[Measure::Gpu, Measure::Cpu], |profile| &profile.paths, |text| (Arc::clone(text), None))
+            }
         }
     }
 

@@ -315,8 +315,13 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
         return (WindowChoice::StepsWithWork(from, to), count(from, to), Vec::new());
     }
     let spans = steps::spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
-    let timed: Vec<(&Step, i64)> =
-        trace.steps.iter().zip(spans).filter(|(s, _)| s.end > s.start).map(|(s, (from, to))| (s, to.saturating_sub(from))).collect();
+    let timed: Vec<(&Step, i64)> = trace
+        .steps
+        .iter()
+        .zip(spans)
+        .filter(|(s, _)| s.end > s.start)
+        .map(|(s, (from, to))| (s, to.saturating_sub(from)))
+        .collect();
     let [(first, length), rest @ ..] = timed.as_slice() else { return (WindowChoice::Whole, 0, Vec::new()) };
     let lengths: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
     let is_warm_up = rest.len() >= 2 && steps::is_warm_up(*length, &lengths);

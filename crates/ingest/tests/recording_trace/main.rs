@@ -184,7 +184,10 @@ fn named(command: &[&str], files: &[&str]) -> Vec<String> {
 #[test]
 fn files_are_named_from_where_the_command_ran() {
     let files = ["/src/prog/x.py", "/src/prog/harness.py", "/src/lib.py", "/other/y.py"];
-    assert_eq!(named(&["python", "prog/x.py", "a.py"], &files), ["prog/x.py", "prog/harness.py", "lib.py", "/other/y.py"]);
+    assert_eq!(
+        named(&["python", "prog/x.py", "a.py"], &files),
+        ["prog/x.py", "prog/harness.py", "lib.py", "/other/y.py"]
+    );
     assert_eq!(named(&["python", "./prog/x.py"], &files[..2]), ["prog/x.py", "prog/harness.py"]);
     // Python leaves the dots in the script's own name.
     assert_eq!(named(&["python", "../x.py"], &["/src/prog/../x.py", "/src/y.py"]), ["../x.py", "/src/y.py"]);

@@ -9,7 +9,6 @@ use crate::critical_path::gpu_order::Evidence;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use rustc_hash::FxHashSet;
 use serde::Serialize;
-use stackline_model::names::COLLECTION;
 use stackline_model::{AttrColumn, EventId, EventKind, INFERRED, Trace};
 
 /// A cause of time.
@@ -142,9 +141,9 @@ impl MayWait<'_> {
         event.is_none()
             || self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
             || self.uncertain.contains(&event)
-            // Python's collector works, and waits for nobody.
-            || (is_annotation(self.trace, event) && self.trace.name(event) != COLLECTION)
-            || self.inferred.get(event).is_some()
+            || (is_annotation(self.trace, event) || self.inferred.get(event).is_some())
+                // Python's collector works, and waits for nobody; samples see the function that it interrupted in it.
+                && !self.names.collects(self.trace, event)
     }
 }
 

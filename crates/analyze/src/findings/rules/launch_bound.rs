@@ -80,7 +80,14 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 }
 
 /// Names of what torch.compile runs in place of a function: spans of PyTorch's, and kernels that Inductor made.
-const COMPILED: &[&str] = &["Torch-Compiled Region", "CompiledFunction", "## Call CompiledFxGraph", "triton_poi_", "triton_red_", "triton_per_"];
+const COMPILED: &[&str] = &[
+    "Torch-Compiled Region",
+    "CompiledFunction",
+    "## Call CompiledFxGraph",
+    "triton_poi_",
+    "triton_red_",
+    "triton_per_",
+];
 
 fn is_compiled(trace: &Trace) -> bool {
     let is_it: Vec<bool> =

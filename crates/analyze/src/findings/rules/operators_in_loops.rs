@@ -82,9 +82,8 @@ fn loops(subject: &Subject<'_>, by_place: BTreeMap<Place, Vec<Vec<EventId>>>) ->
             place.file.is_some() && (&line.0.file, &line.0.function) == (&place.file, &place.function)
         };
         let line = (place.clone(), calls);
-        let takes_turns = |known: &&mut Loop| {
-            known.iter().filter(same).any(|other| turns(subject, &of(other), &of(&line)))
-        };
+        let takes_turns =
+            |known: &&mut Loop| known.iter().filter(same).any(|other| turns(subject, &of(other), &of(&line)));
         match found.iter_mut().find(takes_turns) {
             Some(known) => known.push(line),
             None => found.push(vec![line]),

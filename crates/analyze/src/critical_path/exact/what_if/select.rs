@@ -119,7 +119,9 @@ fn fits((what, pattern): (What, &Pattern), name: &str) -> bool {
 pub(crate) fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     let (what, pattern) = match &selector.target {
         Target::Events(events, _) => return events.to_vec(),
-        Target::Names(what @ (What::Operator | What::Module | What::Annotation | What::Frame), pattern) => (*what, pattern),
+        Target::Names(what @ (What::Operator | What::Module | What::Annotation | What::Frame), pattern) => {
+            (*what, pattern)
+        }
         _ => return Vec::new(),
     };
     let of = |pattern: &Pattern| -> Vec<EventId> {
@@ -211,12 +213,7 @@ fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
 
 /// Operations of GPUs, calls that wait, and of all else the time on its thread; with their GPU work if all of it are modules
 /// and annotations. Stretches are time on a thread and nothing else.
-fn of_events(
-    exact: &Exact<'_>,
-    index: &Index,
-    events: &[EventId],
-    stretches: &[(EventId, EventId)],
-) -> Selected {
+fn of_events(exact: &Exact<'_>, index: &Index, events: &[EventId], stretches: &[(EventId, EventId)]) -> Selected {
     let trace = exact.trace;
     let mut found = Selected { owns_gpu: true, ..Selected::default() };
     let waiting: FxHashSet<EventId> = index.sync_nodes.iter().map(|(_, call)| *call).collect();
