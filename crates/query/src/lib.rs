@@ -7,6 +7,7 @@
 mod answer;
 mod arguments;
 mod error;
+mod first;
 mod opened;
 mod queries;
 mod report;

@@ -6,6 +6,8 @@ export interface Box {
   readonly width: number;
   readonly height: number;
   readonly fill: string;
+  /** The colour of a stripe at its foot. */
+  readonly stripe?: string;
   readonly label: string;
   readonly faded?: boolean;
   readonly marked?: boolean;
@@ -22,6 +24,8 @@ const PADDING = 4;
 /** Narrower boxes have no name. */
 const NARROWEST = 28;
 const FADED = 0.35;
+/** Height of a stripe at the foot of a box. */
+const STRIPE = 3;
 
 /** Draws all boxes; coordinates are those of the page, whatever a pixel of the screen is. */
 export function drawBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[], ink: Ink): void {
@@ -41,6 +45,12 @@ export function drawBoxes(context: CanvasRenderingContext2D, boxes: readonly Box
     for (const { x, y, width, height } of group) {
       context.fillRect(x, y, Math.max(width - (width > 3 ? 1 : 0), 0.5), height - 1);
     }
+  }
+  context.globalAlpha = 1;
+  for (const { x, y, width, height, stripe } of boxes) {
+    if (stripe === undefined) continue;
+    context.fillStyle = stripe;
+    context.fillRect(x, y + height - 1 - STRIPE, Math.max(width - (width > 3 ? 1 : 0), 0.5), STRIPE);
   }
   context.font = FONT;
   context.textBaseline = "middle";
