@@ -85,7 +85,7 @@ def test_the_listings_of_the_paper(run: sl.Run) -> None:
         10,
     )
     assert (hot["gain_ns"], hot["gain_low_ns"], hot["method"], hot["area"]) == (150_000, 150_000, "rule", "own")
-    assert (hot["advice"], hot["evidence"], hot["events"]) == ("Make it faster.", "GPU time, a step 300 µs; calls 3", 3)
+    assert (hot["advice"], hot["evidence"], hot["events"]) == ("Make it faster.", "GPU time, a step 300.0 µs; calls 3", 3)
     assert {row["operator"] for row in of["DC002"]} >= {"aten::add"}
     assert [(row["operator"], row["title"]) for row in of["DC003"]] == [("aten::index", "Backward abnormality (aten::index)")]
     assert "times 30" in of["DC003"][0]["evidence"]

@@ -18,6 +18,7 @@ mod op_groups;
 pub mod op_tree;
 mod scope;
 pub mod stats;
+mod steps;
 pub mod summary;
 pub mod tracelens;
 

@@ -160,7 +160,7 @@ impl Program {
 }
 
 fn find<'a>(diff: &'a Diff, table: ChangeTable, name: &str, measure: Measure) -> &'a Change {
-    diff.changes[&table].iter().find(|change| change.name == name && change.measure == measure).unwrap()
+    diff.changes[&table].iter().find(|change| *change.name == *name && change.measure == measure).unwrap()
 }
 
 fn step(diff: &Diff) -> &Change {
@@ -174,6 +174,21 @@ fn alarms(diffs: &[Diff]) -> usize {
 /// Of 300 pairs at a level of 5 % 15 are expected; more than 26 would be chance once in 300 times.
 const PAIRS: u64 = 300;
 const MOST_ALARMS: usize = 26;
+
+/// However much steps differ: an interval of a change holds nothing beyond that all of it goes.
+#[test]
+fn nothing_gets_faster_than_gone() {
+    let wild = Program { steps: 4, noise: 0.9, ..PROGRAM };
+    let gone = Program { factor: 0.01, ..wild };
+    let diffs = wild.against(&gone, (20, 1));
+    let changes = || diffs.iter().flat_map(|diff| diff.changes.values().flatten());
+    let low = |change: &Change| change.interval_ns.map(|interval| interval.0);
+    assert!(changes().filter_map(low).count() > 100);
+    for change in changes() {
+        assert!(low(change).is_none_or(|low| low >= -change.before_ns), "{change:?}");
+    }
+    assert!(changes().any(|change| low(change) == Some(-change.before_ns)), "some would be beyond");
+}
 
 #[test]
 fn the_same_program_is_rarely_said_to_have_changed() {
@@ -221,7 +236,7 @@ fn planted_changes_are_found_and_their_size_lies_in_the_interval() {
         found += usize::from(kernel.verdict == Verdict::Slower);
         let (low, high) = kernel.interval_ns.unwrap();
         kernel_inside += usize::from(low <= 60_000.0 && 60_000.0 <= high);
-        let others = diff.changes[&ChangeTable::Kernels].iter().filter(|change| change.name != "kernel3");
+        let others = diff.changes[&ChangeTable::Kernels].iter().filter(|change| &*change.name != "kernel3");
         wrong += others.filter(|change| change.verdict.is_change()).count();
         let path = find(&diff, ChangeTable::Paths, "aten::op3", Measure::Gpu);
         assert_eq!(path.change_ns(), kernel.change_ns(), "a path has the work that it launches");

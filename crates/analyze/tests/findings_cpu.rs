@@ -5,7 +5,7 @@
 mod findings_support;
 
 use findings_support::{Program, find, text};
-use stackline_analyze::findings::{Confidence, Finding};
+use stackline_analyze::findings::{self, Confidence, Finding};
 use stackline_model::{Problem, Severity};
 
 /// Four steps of 1 ms and what `inside` adds to each.
@@ -70,6 +70,61 @@ fn loops_of_small_operators() {
         }
     });
     assert_eq!(different.of("SL038"), [], "layers, not turns of a loop");
+}
+
+/// As stacks tell of a loop with two lines: a frame around each call.
+#[test]
+fn lines_that_take_turns_are_one_loop() {
+    let body = |p: &mut Program, line: u32, us: i64| {
+        p.python(&format!("train.py({line}): normalized"), |p| p.op("aten::mean", |p| p.work(us)));
+    };
+    let found = steps(|p| {
+        for _ in 0..60 {
+            body(p, 16, 5);
+            body(p, 17, 6);
+        }
+    })
+    .of("SL038");
+    assert_eq!(found.len(), 1, "{}", text(&found));
+    assert!(found[0].title.contains("(lines 16 to 17)"), "{}", text(&found));
+    assert_eq!(found[0].place.line, Some(17), "more of its time");
+    let after_each_other = steps(|p| {
+        (0..60).for_each(|_| body(p, 16, 5));
+        (0..60).for_each(|_| body(p, 17, 6));
+    });
+    assert_eq!(after_each_other.of("SL038").len(), 2);
+}
+
+/// What Python does between the calls of a loop goes with them, also where the function around them does other things.
+#[test]
+fn loops_take_their_python_with_them() {
+    let found = steps(|p| {
+        for _ in 0..100 {
+            p.op("aten::mean", |p| p.work(5));
+            p.work(4);
+        }
+        p.op("aten::mm", |p| p.work(3000));
+    })
+    .of("SL038");
+    // Of 100 times 11 µs one call stays, and of what is between them as much.
+    assert!((1_070..=1_100).contains(&only(&found)), "{}", text(&found));
+    let apart = steps(|p| {
+        for _ in 0..100 {
+            p.op("aten::mean", |p| p.work(5));
+            p.op("aten::mm", |p| p.work(100));
+        }
+    })
+    .of("SL038");
+    assert!((680..=702).contains(&only(&apart)), "the product between them stays: {}", text(&apart));
+}
+
+#[test]
+fn numbers_are_told_in_their_own_unit() {
+    let found = steps(|p| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(1_134_725))).of("SL029");
+    assert!(findings::evidence(&found[0]).contains("1135 ms"), "{}", text(&found));
+    let scaled = steps(|p| (0..63).for_each(|_| p.op("aten::mean", |p| p.work(5)))).of("SL038");
+    let factor = scaled[0].edits[0].rsplit(' ').next().unwrap();
+    assert!(factor.starts_with("0.0") && factor.len() <= 8, "{factor}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_analyze::findings::{Area, Rule, rules};
+use stackline_model::words::capital;
 use std::fmt::Write;
 use std::path::PathBuf;
 
@@ -10,7 +11,9 @@ fn list() -> String {
     let mut list = "# Findings\n\nWhat `stackline findings` looks for. The gain of each is predicted by replaying the \
                     dependency graph of the trace with the change made ([what-if](../analyses/what-if.md)), with bounds; where a \
                     change cannot be replayed, the finding names the model that was used instead. `stackline findings --explain SL012` \
-                    shows a page in the terminal.\n"
+                    shows a page in the terminal.\n\nThey stand in the order of what they likely gain. One whose lower bound is no gain at all says \
+                    \"perhaps nothing\" and keeps its place: a recording often cannot tell work from waiting, and what gains most would come \
+                    last.\n"
         .to_owned();
     for area in Area::ALL {
         let of_area: Vec<&Rule> = rules::ALL.iter().filter(|rule| rule.area == area).collect();
@@ -31,11 +34,6 @@ fn list() -> String {
     );
     list.push_str("\n## Your own\n\n[Rules in Python](python-rules.md) look for what you know about your program.\n");
     list
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }
 
 #[test]

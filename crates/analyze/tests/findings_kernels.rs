@@ -396,6 +396,36 @@ fn launches_that_the_gpu_waits_for() {
     assert_eq!(launching(8, 50).of("SL012"), []);
 }
 
+#[test]
+fn launches_of_what_is_compiled_already() {
+    let model = |around: Option<&'static str>| {
+        steps(move |p| {
+            let body = |p: &mut Program| {
+                for _ in 0..100 {
+                    p.op("aten::add", |p| {
+                        p.work(8);
+                        p.kernel("add", 3);
+                    });
+                }
+            };
+            match around {
+                Some(name) => p.annotation(name, body),
+                None => body(p),
+            }
+        })
+    };
+    let advice = |around| model(around).of("SL012")[0].rule.advice.clone();
+    assert!(advice(None).starts_with("Launch less: torch.compile"));
+    assert!(advice(Some("Torch-Compiled Region: 0/0")).starts_with("Replay what is compiled as CUDA graphs"));
+    // Neither of two functions has most of it, and no operator is the place of all.
+    let two = steps(|p| {
+        for name in ["model.py(3): encode", "model.py(9): decode"] {
+            p.python(name, |p| (0..60).for_each(|_| p.op("aten::add", |p| p.kernel("add", 3))));
+        }
+    });
+    assert_eq!(two.of("SL012")[0].place.text(), "");
+}
+
 fn masks(host_us: i64, launches: usize) -> Program {
     steps(|p| {
         p.python("train.py(30): build_mask", |p| {

@@ -7,7 +7,7 @@ mod findings_support;
 use findings_support::{Program, find, text};
 use insta::assert_snapshot;
 use serde_json::json;
-use stackline_analyze::findings::{Finding, Reason};
+use stackline_analyze::findings::{Finding, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with};
 use stackline_model::OPENMP;
 
 /// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.
@@ -146,6 +146,29 @@ fn loops(cost: Option<i64>) -> Program {
         program.recorded(json!({ "cost": cost }));
     }
     program
+}
+
+/// The same where a rule of the user's own names what goes.
+#[test]
+fn what_recording_cost_is_no_gain_of_what_is_named() {
+    let gain = |cost| {
+        let rule = OtherRule { code: "MY001".to_owned(), ..OtherRule::default() };
+        let found = OtherFinding {
+            code: "MY001".to_owned(),
+            title: "a loop".to_owned(),
+            support: "exact".to_owned(),
+            confidence: "low".to_owned(),
+            edits: vec!["remove operator:aten::mean".to_owned()],
+            ..OtherFinding::default()
+        };
+        let mut others = Others::default();
+        others.add(Message::Rule(rule)).unwrap();
+        others.add(Message::Found(Box::new(found))).unwrap();
+        let found = find_with(&loops(cost).trace(), &Options::default(), &others, &|_| true).unwrap();
+        found.findings.iter().find(|f| f.rule.code == "MY001").unwrap().gain_ns()
+    };
+    // All of the 100 operators of a step go.
+    assert_eq!(gain(None) - gain(Some(1000)), 100_000);
 }
 
 #[test]

@@ -208,13 +208,21 @@ fn runs_are_named_after_the_script_and_a_free_number() {
     .unwrap();
     let recorder = folder.path().join("recorder.so");
     std::fs::write(&recorder, "").unwrap();
-    for name in ["work.stackline", "work-2.stackline"] {
-        let mut command = stackline(&["record", "sh", "work.py"]);
+    let runs: [(&str, &str, &[&str]); 3] = [
+        ("work.stackline", "calls", &[]),
+        ("work-2.stackline", "calls", &["--mode", "profile"]),
+        ("work-3.stackline", "findings", &["--mode", "trace"]),
+    ];
+    for (name, next, options) in runs {
+        let mut command = stackline(&[&["record"], options, &["sh", "work.py"]].concat());
         let output = command.current_dir(folder.path()).env("STACKLINE_RECORDER", &recorder).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
         let text = stderr(&output);
         assert_eq!(text.lines().count(), 1, "{text}");
-        assert!(text.contains(&format!("Next: stackline calls {name}")) && text.contains("python, torch on"), "{text}");
+        assert!(
+            text.contains(&format!("Next: stackline {next} {name}")) && text.contains("python, torch on"),
+            "{text}"
+        );
         assert_eq!(names(&folder.path().join(name)), ["calls", "manifest.json", "streams"]);
     }
 }

@@ -34,6 +34,7 @@ mod strings;
 mod table;
 mod trace;
 mod tracks;
+pub mod words;
 
 pub use attrs::{AttrColumn, AttrTable, AttrType, AttrValue, Shape};
 pub use call_tree::{

@@ -87,7 +87,8 @@ function changeColour(part: number): string {
 
 /** Whether a finding is about a frame: the function in its file, or the operator. */
 export function isAbout(finding: Row, [, name, , file]: Label): boolean {
-  if (finding.function && finding.file) return finding.function === name && `${finding.file}` === file;
+  // Traces name files from where the program ran, the tree of its recording in full.
+  if (finding.function && finding.file) return finding.function === name && `/${file}`.endsWith(`/${finding.file}`);
   return finding.operator !== null && finding.operator === name;
 }
 

@@ -77,7 +77,7 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
         <small>
           <span aria-hidden="true">{area(`${row.area}`).icon} </span>
           {row.code} {row.name} · {row.area} · {row.confidence} confidence{row.ranks && ` · on rank ${`${row.ranks}`.replaceAll(" ", ", ")}`}
-          {gain !== undefined && <> · between {duration(Number(row.gain_low_ns))} and {duration(Number(row.gain_high_ns))}</>}
+          {gain !== undefined && <> · {Number(row.gain_low_ns) > 0 ? `between ${duration(Number(row.gain_low_ns))} and` : "perhaps nothing, at most"} {duration(Number(row.gain_high_ns))}</>}
         </small>
       </span>
     </button>

@@ -5,6 +5,7 @@ use super::profile::{Cell, Measure, Profile, Row};
 use super::statistics::{Difference, Location, adjusted, welch};
 use crate::findings::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,7 +80,7 @@ pub struct Change {
     /// Rank before (its counterpart may have another number where each run is one trace).
     pub rank: i64,
     /// Name of the operator, kernel or path; empty for the step.
-    pub name: String,
+    pub name: Arc<str>,
     /// For kernels by family: the operator that launched them.
     pub operator: Option<String>,
     /// What is measured.
@@ -88,7 +89,7 @@ pub struct Change {
     pub before_ns: f64,
     /// Mean after.
     pub after_ns: f64,
-    /// Interval that holds the true change, where it was tested.
+    /// Interval that holds the true change, where it was tested: no less than that all of it goes.
     pub interval_ns: Option<(f64, f64)>,
     /// How likely such a change is by chance alone.
     pub p: Option<f64>,
@@ -278,12 +279,15 @@ impl Pair<'_> {
     }
 
     fn changes(&self, table: Table, by_family: bool) -> Vec<Change> {
-        let name = |text: &String| (text.clone(), None);
+        let name = |text: &String| (text.as_str().into(), None);
         match table {
             Table::Steps => {
                 let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
-                let rows = |side: &[&Profile]| side.iter().map(|p| Some(p.totals.iter().collect())).collect::<Vec<_>>();
-                let mut changes = self.row((String::new(), None), &rows(&self.before), &rows(&self.after), &measures);
+                let rows = |side: &[&Profile]| side.iter().map(|p| p.totals.iter().collect()).collect::<Vec<Row>>();
+                let (before, after) = (rows(&self.before), rows(&self.after));
+                let (before, after): (Vec<_>, Vec<_>) =
+                    (before.iter().map(Some).collect(), after.iter().map(Some).collect());
+                let mut changes = self.row(("".into(), None), &before, &after, &measures);
                 let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
                 for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
                     (change.count_before, change.count_after) = (steps(&self.before), steps(&self.after));
@@ -296,10 +300,12 @@ impl Pair<'_> {
             Table::Kernels if by_family => self.rows(
                 &[Measure::Gpu],
                 |profile| &profile.families,
-                |(operator, family)| ((*family).to_owned(), Some(operator.clone())),
+                |(operator, family)| ((*family).into(), Some(operator.clone())),
             ),
             Table::Kernels => self.rows(&[Measure::Gpu], |profile| &profile.kernels, name),
-            Table::Paths => self.rows(&[Measure::Gpu, Measure::Cpu], |profile| &profile.paths, name),
+            Table::Paths => {
+                self.rows(&[Measure::Gpu, Measure::Cpu], |profile| &profile.paths, |text| (Arc::clone(text), None))
+            }
         }
     }
 
@@ -307,26 +313,29 @@ impl Pair<'_> {
         &self,
         measures: &[Measure],
         table: impl Fn(&Profile) -> &BTreeMap<K, Row>,
-        name: impl Fn(&K) -> (String, Option<String>),
+        name: impl Fn(&K) -> (Arc<str>, Option<String>),
     ) -> Vec<Change> {
         let keys: BTreeSet<&K> = self.before.iter().chain(&self.after).flat_map(|p| table(p).keys()).collect();
-        let of = |side: &[&Profile], key: &K| side.iter().map(|p| table(p).get(key).cloned()).collect::<Vec<_>>();
-        let row = |key: &K| self.row(name(key), &of(&self.before, key), &of(&self.after, key), measures);
+        let row = |key: &K| {
+            let before: Vec<Option<&Row>> = self.before.iter().map(|p| table(p).get(key)).collect();
+            let after: Vec<Option<&Row>> = self.after.iter().map(|p| table(p).get(key)).collect();
+            self.row(name(key), &before, &after, measures)
+        };
         keys.into_iter().flat_map(row).collect()
     }
 
     /// The measures of one thing that has any.
     fn row(
         &self,
-        (name, operator): (String, Option<String>),
-        before: &[Option<Row>],
-        after: &[Option<Row>],
+        (name, operator): (Arc<str>, Option<String>),
+        before: &[Option<&Row>],
+        after: &[Option<&Row>],
         measures: &[Measure],
     ) -> Vec<Change> {
         let trim = if name.is_empty() { TRIM } else { 0.0 };
-        let values = |side: &[&Profile], rows: &[Option<Row>], get: &dyn Fn(&Cell) -> i64| -> Vec<Vec<f64>> {
-            let of = |(profile, row): (&&Profile, &Option<Row>)| {
-                let cell = |at| row.as_ref().and_then(|row| row.get(at)).map_or(0, get) as f64;
+        let values = |side: &[&Profile], rows: &[Option<&Row>], get: &dyn Fn(&Cell) -> i64| -> Vec<Vec<f64>> {
+            let of = |(profile, row): (&&Profile, &Option<&Row>)| {
+                let cell = |at| row.and_then(|row| row.get(at)).map_or(0, get) as f64;
                 (0..profile.units()).map(cell).collect()
             };
             side.iter().zip(rows).map(of).collect()
@@ -341,6 +350,9 @@ impl Pair<'_> {
                 continue;
             }
             let tested = difference(&a, &b, trim, self.level);
+            let (before_ns, after_ns) = (center(&a, trim), center(&b, trim));
+            // Nothing takes less than no time.
+            let interval = |tested: Difference| (tested.interval.0.max(-before_ns), tested.interval.1.max(-before_ns));
             let verdict = match () {
                 () if before.iter().all(Option::is_none) => Verdict::OnlyAfter,
                 () if after.iter().all(Option::is_none) => Verdict::OnlyBefore,
@@ -348,13 +360,13 @@ impl Pair<'_> {
             };
             out.push(Change {
                 rank: self.rank,
-                name: name.clone(),
+                name: Arc::clone(&name),
                 operator: operator.clone(),
                 measure,
-                before_ns: center(&a, trim),
-                after_ns: center(&b, trim),
-                interval_ns: tested.map(|tested| tested.interval),
+                before_ns,
+                after_ns,
                 p: tested.map(|tested| tested.p),
+                interval_ns: tested.map(interval),
                 q: None,
                 verdict,
                 count_before: counts.0,

@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// "No path".
 const TOP: u32 = u32::MAX;
@@ -89,7 +90,7 @@ impl Paths {
     }
 
     /// What each path cost in each step, with all that is below it.
-    pub(super) fn rows(&self, trace: &Trace, units: &Units, counted: &[bool]) -> BTreeMap<String, Row> {
+    pub(super) fn rows(&self, trace: &Trace, units: &Units, counted: &[bool]) -> BTreeMap<Arc<str>, Row> {
         let mut rows: Vec<Row> = vec![Row::default(); self.nodes.len()];
         for &event in &self.ends {
             let Some(unit) = units.of_event(trace, event) else { continue };
@@ -108,9 +109,9 @@ impl Paths {
                 node = self.nodes[node as usize].above;
             }
         }
-        let mut out: BTreeMap<String, Row> = BTreeMap::new();
+        let mut out: BTreeMap<Arc<str>, Row> = BTreeMap::new();
         for (node, row) in (0u32..).zip(rows).filter(|(_, row)| !row.is_empty()) {
-            let into = out.entry(self.text(node)).or_default();
+            let into = out.entry(self.text(node).into()).or_default();
             match into.is_empty() {
                 true => *into = row.shrunk(),
                 false => row.iter().for_each(|(unit, cell)| into.add(unit, cell)),

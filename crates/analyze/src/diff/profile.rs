@@ -6,10 +6,12 @@ use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
 use crate::intervals::{total, union};
 use crate::op_tree::{OpTree, ROOT};
+use crate::steps::{FAR_OFF, is_warm_up, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
-use stackline_model::{EventId, GpuId, Key, Step, StrId, Trace, flags};
+use stackline_model::{EventId, GpuId, StrId, Trace, flags};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// What is measured of a thing, in ns per step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,8 +175,8 @@ pub struct Profile {
     pub kernels: BTreeMap<String, Row>,
     /// GPU work by the operator that launched it and [`family`].
     pub families: BTreeMap<(String, &'static str), Row>,
-    /// Call paths.
-    pub paths: BTreeMap<String, Row>,
+    /// Call paths; their texts are long, and shared with what is said of them.
+    pub paths: BTreeMap<Arc<str>, Row>,
     /// How paths are made; those of different kinds cannot be compared.
     pub path_kind: &'static str,
     /// Events left out because their times cannot be.
@@ -184,10 +186,7 @@ pub struct Profile {
 /// What stands for the operator of GPU work that no operator launched.
 pub(super) const NO_OPERATOR: &str = "(no operator)";
 
-/// A first step that takes so many times as long as the middle one of the others is a warm-up; a last one that takes less
-/// than one part in so many is cut off.
-const FAR_OFF: i64 = 2;
-/// So are those that are off by more than one part in this many of the middle one,
+/// A first or last step that is no steady state, though not far off, is off by more than one part in this many of the middle one,
 const ODD: i64 = 5;
 /// and by more than this many times what the others differ by at most.
 const ODD_RANGES: i64 = 4;
@@ -214,29 +213,10 @@ impl Units {
     }
 }
 
-/// How long each step takes. A step ends when the work that it launched has ended; a host that runs ahead of the GPU has
-/// begun the next one by then, which takes from there on: so all of them together take as long as the program.
-fn lengths_of(trace: &Trace, counted: &[bool]) -> Vec<i64> {
-    let mut ends: Vec<i64> = trace.steps.iter().map(|step| step.end).collect();
-    for gpu in trace.gpu.ids().filter(|gpu| counted[gpu.index()]) {
-        if let Some(end) = ends.get_mut(trace.gpu.step[gpu.index()] as usize) {
-            *end = (*end).max(trace.events.end(trace.gpu.event[gpu.index()]));
-        }
-    }
-    // Merged traces have steps of several processes.
-    let mut before: BTreeMap<Key, i64> = BTreeMap::new();
-    let length = |(step, end): (&Step, i64)| {
-        let last = before.entry(trace.tracks.pid(trace.events.track[step.event.index()])).or_insert(step.start);
-        let from = step.start.max(*last);
-        *last = end.max(*last);
-        end.saturating_sub(from).max(0)
-    };
-    trace.steps.iter().zip(ends).map(length).collect()
-}
-
 /// The steps in scope, those that are no steady state marked.
 fn steps(trace: &Trace, scope: &Scope, counted: &[bool]) -> (Vec<StepLength>, Units) {
-    let ns = lengths_of(trace, counted);
+    let spans = spans(trace, |gpu| counted[gpu.index()]);
+    let ns: Vec<i64> = spans.iter().map(|(from, to)| to.saturating_sub(*from)).collect();
     let chosen = |number: i64| scope.steps.is_none_or(|(first, last)| (first..=last).contains(&number));
     let mut lengths = Vec::new();
     let mut position = Vec::new();
@@ -277,7 +257,7 @@ fn is_odd(ns: i64, others: &[i64], is_first: bool) -> bool {
     let off = ns.saturating_sub(middle).saturating_abs();
     let unlike = off > middle / ODD && off > most.saturating_sub(least).saturating_mul(ODD_RANGES);
     match is_first {
-        true => unlike || ns > middle.saturating_mul(FAR_OFF),
+        true => unlike || is_warm_up(ns, others),
         false => ns < middle && (unlike || ns < middle / FAR_OFF),
     }
 }

@@ -29,7 +29,7 @@ impl Profile {
             let label = text(down.label(row));
             let above = &texts[down.nodes[row].parent];
             texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
-            profile.paths.entry(texts[row].clone()).or_default().add(0, &cell(&down, row));
+            profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &cell(&down, row));
         }
         Ok(profile)
     }

@@ -39,7 +39,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         out = out.i64("rank", Unit::None, changes.iter().map(|change| change.rank));
     }
     if table != Compared::Steps {
-        out = out.text("name", changes.iter().map(|change| change.name.clone()));
+        out = out.text("name", changes.iter().map(|change| change.name.to_string()));
     }
     if table == Compared::Kernels {
         out = out.text("operator", changes.iter().map(|change| change.operator.clone()));

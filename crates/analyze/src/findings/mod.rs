@@ -3,7 +3,6 @@
 //! A [`Rule`] is one file in `rules/` with a constant, registered by one line in `rules/mod.rs`. It looks at one trace
 //! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
 
-mod advice;
 mod collectives;
 mod finding;
 mod others;
@@ -29,7 +28,7 @@ pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with}
 pub use ranks::{RankTimes, merge, ranges};
 pub use recording::{OperatorCost, RecordedProcess, Recording};
 pub(crate) use rule::STALL_REASON;
-pub use rule::{Area, Need, Rule, RuleInfo, Setting};
+pub use rule::{Area, Elsewhere, Need, Rule, RuleInfo, Setting};
 pub use settings::{Settings, SettingsError};
 pub use subject::Subject;
 pub use tables::{FINDINGS, UNCHECKED, evidence, findings_table, tables};

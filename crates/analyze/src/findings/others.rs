@@ -67,7 +67,7 @@ pub enum Message {
 }
 
 /// A rule that a user wrote.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OtherRule {
     /// Stable code: letters, digits, `-` and `_`, and not one of ours.

@@ -1,6 +1,7 @@
 //! The page of a rule: what it finds, why, what to do, and when it is wrong.
 
 use super::rule::Rule;
+use stackline_model::words::capital;
 
 impl Rule {
     /// Its page in the repository: `docs/findings/SL001-hotspot.md`.
@@ -21,6 +22,11 @@ impl Rule {
         section("Why it costs time", self.why);
         section("What to do", self.advice);
         section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
+        for other in self.elsewhere {
+            let (before, after) = other.example;
+            let title = format!("In programs {}", other.programs);
+            section(&title, &format!("{}\n\n```python\n# before\n{before}\n\n# after\n{after}\n```", other.advice));
+        }
         section("What the change costs", &format!("{}.", capital(self.cost)));
         section("When it is wrong", self.wrong_when);
         section("What it needs", &needs(self));
@@ -50,9 +56,4 @@ fn settings(rule: &Rule) -> String {
         ));
     }
     table
-}
-
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -1,6 +1,5 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
-use super::advice;
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
 use super::others::Others;
 use super::ranks::{RankTimes, collectives_alone};
@@ -13,6 +12,7 @@ use crate::Scope;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::what_if::{Edit, Gain, Gains};
 use crate::critical_path::exact::{Exact, WindowChoice};
+use crate::steps;
 use stackline_model::{INFERRED, Severity, Step, Trace, Unit};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -112,8 +112,6 @@ pub struct Findings {
 
 /// So many findings are replayed together at most.
 const TOGETHER: usize = 12;
-/// A first step that takes so many times as long as the median of the others is a warm-up.
-const WARM_UP: i64 = 2;
 
 /// Runs all rules over a trace and ranks what they find by the gain that replay predicts.
 ///
@@ -229,7 +227,7 @@ pub fn find_with(
 
 /// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
 fn recording_ns(ground: &Ground<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
-    ground.recorded().map_or(0, |recorded| recorded.gone_with(ground.exact.trace(), edits).of_gain(gain_ns))
+    ground.recorded().map_or(0, |recorded| recorded.gone_with(ground.exact, edits).of_gain(gain_ns))
 }
 
 /// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
@@ -256,8 +254,8 @@ fn recording_note(ground: &Ground<'_>) -> Option<String> {
         None => "without PyTorch's part, which is not known".to_owned(),
     };
     Some(format!(
-        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the step: it is taken out of the gains of \
-         built-in rules that replay computes, and still in all other times",
+        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the step: it is taken out of the gains \
+         that replay computes, and still in all other times",
         cost.ns(),
         ground.recording_percent(recorded)
     ))
@@ -289,7 +287,7 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
             continue;
         }
         let drafts = (rule.check)(&Subject::new(ground, rule));
-        let info = if drafts.is_empty() { info } else { advice::info(rule, ground.exact.trace()) };
+        let info = if drafts.is_empty() { info } else { rule.info_in(ground.exact.trace()) };
         let words = |text: &str| if steps == 0 { without_steps(text) } else { text.to_owned() };
         for mut draft in drafts {
             let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
@@ -316,13 +314,19 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
     if let Some((from, to)) = scope.steps {
         return (WindowChoice::StepsWithWork(from, to), count(from, to), Vec::new());
     }
-    let timed: Vec<&Step> = trace.steps.iter().filter(|s| s.end > s.start).collect();
-    let [first, rest @ ..] = timed.as_slice() else { return (WindowChoice::Whole, 0, Vec::new()) };
-    let mut lengths: Vec<i64> = rest.iter().map(|s| s.end - s.start).collect();
-    lengths.sort_unstable();
-    let is_warm_up = rest.len() >= 2 && first.end - first.start > WARM_UP * lengths[lengths.len() / 2];
+    let spans = steps::spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
+    let timed: Vec<(&Step, i64)> = trace
+        .steps
+        .iter()
+        .zip(spans)
+        .filter(|(s, _)| s.end > s.start)
+        .map(|(s, (from, to))| (s, to.saturating_sub(from)))
+        .collect();
+    let [(first, length), rest @ ..] = timed.as_slice() else { return (WindowChoice::Whole, 0, Vec::new()) };
+    let lengths: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
+    let is_warm_up = rest.len() >= 2 && steps::is_warm_up(*length, &lengths);
     let kept = if is_warm_up { rest } else { &timed };
-    let numbers = || kept.iter().map(|s| s.number);
+    let numbers = || kept.iter().map(|(s, _)| s.number);
     let (Some(from), Some(to)) = (numbers().min(), numbers().max()) else {
         return (WindowChoice::Whole, 0, Vec::new());
     };
@@ -330,7 +334,7 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
         format!(
             "step {} took {} times as long as the others and is left out: --steps says otherwise",
             first.number,
-            (first.end - first.start) / lengths[lengths.len() / 2].max(1)
+            length / steps::middle(&lengths).unwrap_or(1).max(1)
         )
     });
     (WindowChoice::StepsWithWork(from, to), count(from, to), note.into_iter().collect())

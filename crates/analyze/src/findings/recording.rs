@@ -1,7 +1,8 @@
 //! What a recording says of processors, and of what it cost itself.
 
 use super::subject::Ground;
-use crate::critical_path::exact::what_if::{Action, Edit};
+use crate::critical_path::exact::Exact;
+use crate::critical_path::exact::what_if::{Action, Edit, spans_of};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind, INFERRED, RECORDING, Trace};
 use std::collections::BTreeMap;
@@ -157,7 +158,7 @@ impl RecordedOperators {
     fn within(&self, trace: &Trace, span: EventId) -> usize {
         let starts = &self.starts[trace.events.track[span.index()].index()];
         let at = |moment: i64| starts.partition_point(|&start| start < moment);
-        at(trace.events.end(span)) - at(trace.events.start[span.index()])
+        at(trace.events.end(span)).saturating_sub(at(trace.events.start[span.index()]))
     }
 
     /// What the recording of all operators in some spans cost, in ns; what lies in another one of them counts there.
@@ -178,9 +179,8 @@ impl RecordedOperators {
         gone
     }
 
-    /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes. Of edits that
-    /// list their events, as those of built-in rules do.
-    pub(super) fn gone_with(&self, trace: &Trace, edits: &[Edit]) -> Gone {
+    /// What the recording cost of operators that edits do away with: of a span that is scaled, the part that goes.
+    pub(super) fn gone_with(&self, exact: &Exact<'_>, edits: &[Edit]) -> Gone {
         let mut parts: BTreeMap<EventId, f64> = BTreeMap::new();
         for edit in edits {
             let part = match edit.action {
@@ -188,12 +188,12 @@ impl RecordedOperators {
                 Action::Remove => 1.0,
                 _ => continue,
             };
-            for &event in edit.selector.iter().flat_map(|selector| selector.events()) {
+            for event in edit.selector.iter().flat_map(|selector| spans_of(exact, selector)) {
                 let known = parts.entry(event).or_insert(0.0);
                 *known = part.max(*known);
             }
         }
-        self.gone_of(trace, &parts)
+        self.gone_of(exact.trace(), &parts)
     }
 }
 

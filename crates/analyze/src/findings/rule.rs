@@ -224,6 +224,26 @@ impl Setting {
     }
 }
 
+/// What to do in programs of some kind, where a rule's own advice would not fit.
+#[derive(Clone, Copy)]
+pub struct Elsewhere {
+    /// Which programs: the end of a sentence that begins with "in programs".
+    pub programs: &'static str,
+    /// Whether a trace is of one.
+    pub is_one: fn(&Trace) -> bool,
+    /// What to do.
+    pub advice: &'static str,
+    /// A few lines of code before and after.
+    pub example: (&'static str, &'static str),
+}
+
+impl Elsewhere {
+    /// Of programs that have no GPU.
+    pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
+        Self { programs: "without a GPU", is_one: |trace| !super::work::uses_gpu(trace), advice, example }
+    }
+}
+
 /// One registered rule.
 #[derive(Clone, Copy)]
 pub struct Rule {
@@ -251,6 +271,8 @@ pub struct Rule {
     pub needs: &'static [Need],
     /// Its settings.
     pub settings: &'static [Setting],
+    /// Other advice for programs of some kinds: the first that fits is told.
+    pub elsewhere: &'static [Elsewhere],
     /// Looks at a trace.
     pub check: fn(&Subject<'_>) -> Vec<Draft>,
 }
@@ -292,6 +314,15 @@ impl Rule {
             cost: self.cost.to_owned(),
             page: Some(self.page_path()),
         })
+    }
+
+    /// The same where it found something in this trace, with the advice that fits it.
+    pub(super) fn info_in(&self, trace: &Trace) -> Arc<RuleInfo> {
+        let info = self.info();
+        let Some(other) = self.elsewhere.iter().find(|other| (other.is_one)(trace)) else { return info };
+        let (before, after) = other.example;
+        let example = Some((before.to_owned(), after.to_owned()));
+        Arc::new(RuleInfo { advice: other.advice.to_owned(), example, ..(*info).clone() })
     }
 }
 

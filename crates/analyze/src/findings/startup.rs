@@ -1,6 +1,7 @@
 //! What a program does once, in traces without steps of which a first one could be left out.
 
 use rustc_hash::FxHashMap;
+use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind, StrId, Trace};
 
 /// An operator is called so often before its first calls are compared with the others.
@@ -25,9 +26,9 @@ pub(super) fn note(trace: &Trace, length: i64) -> Option<String> {
     let total: i64 = starts.iter().map(|(ns, _)| ns).sum();
     let (_, most) = *starts.first().filter(|_| total * 100 >= length * SHARE)?;
     Some(format!(
-        "first calls of operators take {:.1} ms longer than later ones ({:.0} % of the trace; most of it {}): that is start-up, which \
+        "first calls of operators take {} longer than later ones ({:.0} % of the trace; most of it {}): that is start-up, which \
          gains count, too, as there are no steps of which the first could be left out",
-        total as f64 / 1e6,
+        duration(total),
         100.0 * total as f64 / length.max(1) as f64,
         trace.strings.get(most)
     ))

@@ -318,9 +318,25 @@ impl<'a> Subject<'a> {
 
     /// An edit of these events, under a text for people; none if it cannot be done to such events.
     pub fn edit(&self, action: Action, text: impl Into<String>, events: &[EventId]) -> Option<Edit> {
+        self.edit_with(action, text, (events, &[]))
+    }
+
+    /// The same, with all that threads do from the start of one event to the end of another one.
+    pub fn edit_with(
+        &self,
+        action: Action,
+        text: impl Into<String>,
+        (events, stretches): (&[EventId], &[(EventId, EventId)]),
+    ) -> Option<Edit> {
         if events.is_empty() {
             return None;
         }
-        Edit::on(action, Selector::of_events(text, events)).ok()
+        let action = if let Action::Scale(factor) = action { Action::Scale(rounded(factor)) } else { action };
+        Edit::on(action, Selector::of_stretches(text, events, stretches)).ok()
     }
+}
+
+/// A factor as people read it, to four digits: what is replayed is what is told.
+fn rounded(factor: f64) -> f64 {
+    format!("{factor:.3e}").parse().unwrap_or(factor)
 }

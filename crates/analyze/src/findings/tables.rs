@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use super::rank::{Findings, Unchecked};
 use crate::summary::percent;
+use stackline_model::words::{Scale, bytes, number, signed_duration};
 use stackline_model::{Table, Unit};
 
 /// Name of the table of findings.
@@ -62,15 +63,26 @@ pub fn findings_table(found: &Findings) -> Table {
     table
 }
 
-/// The facts of a finding: `kernels 120; mean 3.1 µs`.
+/// The facts of a finding: `kernels 120; mean 3.10 µs`.
 pub fn evidence(finding: &Finding) -> String {
-    let fact = |f: &super::Fact<String>| {
-        let digits = if f.value.fract() == 0.0 { 0 } else { 1 };
-        let unit = f.unit.suffix();
-        let space = if unit.is_empty() { "" } else { " " };
-        format!("{} {:.digits$}{space}{unit}", f.name, f.value)
-    };
+    let fact = |f: &super::Fact<String>| format!("{} {}", f.name, quantity(f.value, f.unit));
     finding.facts.iter().map(fact).collect::<Vec<_>>().join("; ")
+}
+
+/// A value with its unit, in the unit that reads best.
+fn quantity(value: f64, unit: Unit) -> String {
+    match unit {
+        Unit::Ns => signed_duration(value.round() as i64),
+        Unit::Us => signed_duration((value * 1e3).round() as i64),
+        Unit::Ms => signed_duration((value * 1e6).round() as i64),
+        Unit::Bytes => bytes(value.round() as u64),
+        Unit::MiB => bytes((value * 1_048_576.0).round() as u64),
+        _ => {
+            let decimals = if value.fract() == 0.0 { 0 } else { 1 };
+            let number = number(value, &Scale { divisor: 1.0, suffix: "", decimals, grouped: value.abs() >= 1e4 });
+            format!("{number} {}", unit.suffix()).trim_end().to_owned()
+        }
+    }
 }
 
 fn unchecked(found: &Findings) -> Table {

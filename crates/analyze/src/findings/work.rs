@@ -35,6 +35,17 @@ impl Launches {
     }
 }
 
+/// What goes with loops of operators.
+#[derive(Debug, Default)]
+pub struct Loops {
+    /// The functions that do little else, and elsewhere the operators.
+    pub gone: Vec<EventId>,
+    /// First and last operator of each run of those.
+    pub runs: Vec<(EventId, EventId)>,
+    /// How long all of it takes, in ns.
+    pub ns: i64,
+}
+
 /// When the GPUs are done with what was launched before a moment.
 pub struct Done {
     /// Starts of launches, and the latest end of all work launched until then, in ns.
@@ -154,26 +165,36 @@ impl<'a> Subject<'a> {
         found
     }
 
-    /// What would go with loops that call these operators: the functions around them that do little else, with what Python
-    /// does between the calls, and elsewhere the operators alone; and how long that takes, in ns.
-    pub fn loops_of(&self, operators: &[EventId]) -> (Vec<EventId>, i64) {
+    /// What would go with loops that call these operators. Calls that begin within `gap` ns of the end of the one before
+    /// are one run of a loop, with what Python does between them.
+    pub fn loops_of(&self, operators: &[EventId], gap: i64) -> Loops {
         let trace = self.trace();
-        let function = |e: EventId| trace.ancestors(e).find(|&e| trace.kind(e) == EventKind::PythonFunction);
-        let mut by_function: BTreeMap<Option<EventId>, Vec<EventId>> = BTreeMap::new();
+        let mut by_function: BTreeMap<(TrackId, Option<EventId>), Vec<EventId>> = BTreeMap::new();
         for &operator in operators {
-            by_function.entry(function(operator)).or_default().push(operator);
+            let functions = || trace.ancestors(operator).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+            let function = functions().find(|&e| self.is_own_frame(e)).or_else(|| functions().next());
+            by_function.entry((trace.events.track[operator.index()], function)).or_default().push(operator);
         }
-        let mut gone = Vec::new();
-        for (function, of) in by_function {
-            let from = of.iter().map(|e| trace.events.start[e.index()]).min().unwrap_or(0);
-            let to = of.iter().map(|&e| trace.events.end(e)).max().unwrap_or(from);
-            match function.filter(|&function| 100 * (to - from) >= LITTLE_ELSE * self.dur(function)) {
-                Some(function) => gone.push(function),
-                None => gone.extend(of),
+        let mut loops = Loops::default();
+        for ((_, function), mut of) in by_function {
+            of.sort_unstable_by_key(|&e| (trace.events.start[e.index()], e));
+            let is_run = |a: &EventId, b: &EventId| trace.events.start[b.index()] - trace.events.end(*a) <= gap;
+            let runs: Vec<(EventId, EventId)> =
+                of.chunk_by(is_run).filter_map(|run| Some((*run.first()?, *run.last()?))).collect();
+            let ns: i64 = runs.iter().map(|&(a, b)| trace.events.end(b) - trace.events.start[a.index()]).sum();
+            match function.filter(|&function| 100 * ns >= LITTLE_ELSE * self.dur(function)) {
+                Some(function) => {
+                    loops.ns += self.dur(function);
+                    loops.gone.push(function);
+                }
+                None => {
+                    loops.ns += ns;
+                    loops.gone.extend(of);
+                    loops.runs.extend(runs);
+                }
             }
         }
-        let ns = self.total(&gone);
-        (gone, ns)
+        loops
     }
 
     /// The forward operator whose backward an event belongs to.

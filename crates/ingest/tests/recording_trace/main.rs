@@ -12,7 +12,7 @@ use stackline_model::{EventId, EventKind, INFERRED, Trace};
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
 use std::collections::HashMap;
 
-/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator.
+/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, the same with a file as `def@FILE:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator.
 struct Script {
     records: Vec<Record>,
     texts: HashMap<String, u32>,
@@ -56,9 +56,9 @@ impl Script {
         }
         let parts: Vec<&str> = frame.splitn(3, ':').collect();
         let key = match parts[..] {
-            ["def", function, line] => FrameKey::Python {
+            [def, function, line] if def.starts_with("def") => FrameKey::Python {
                 function: self.text(function),
-                file: self.text("/src/train.py"),
+                file: self.text(def.strip_prefix("def@").unwrap_or("/src/train.py")),
                 line: line.parse().unwrap(),
                 first_line: 1,
             },
@@ -166,6 +166,37 @@ fn functions_last_from_their_first_operator_to_their_last() {
     let stack = trace.stacks.event.iter().position(|&e| trace.name(e) == "aten::relu").unwrap();
     let stack = trace.stacks.stack[stack];
     assert_eq!(trace.strings.get(trace.stacks.frame[stack.index()]), "train.py(3): forward");
+}
+
+/// What the functions of a file are called in the trace of a command.
+fn named(command: &[&str], files: &[&str]) -> Vec<String> {
+    let command = command.iter().map(|&word| word.to_owned()).collect();
+    let mut script = Script::new(Process { command, ..process(7, None) });
+    script.thread(0, 70, 1);
+    for (at, file) in (1..).zip(files) {
+        script.call(0, &format!("def@{file}:f:2 aten::add"), 1_000 * at, 1_000 * at + 500);
+    }
+    let trace = one(&script.end());
+    let functions = trace.events.ids().filter(|&event| trace.kind(event) == EventKind::PythonFunction);
+    functions.map(|event| trace.name(event).split_once('(').unwrap().0.to_owned()).collect()
+}
+
+#[test]
+fn files_are_named_from_where_the_command_ran() {
+    let files = ["/src/prog/x.py", "/src/prog/harness.py", "/src/lib.py", "/other/y.py"];
+    assert_eq!(
+        named(&["python", "prog/x.py", "a.py"], &files),
+        ["prog/x.py", "prog/harness.py", "lib.py", "/other/y.py"]
+    );
+    assert_eq!(named(&["python", "./prog/x.py"], &files[..2]), ["prog/x.py", "prog/harness.py"]);
+    // Python leaves the dots in the script's own name.
+    assert_eq!(named(&["python", "../x.py"], &["/src/prog/../x.py", "/src/y.py"]), ["../x.py", "/src/y.py"]);
+    // Nobody knows where this one ran.
+    assert_eq!(named(&["python", "/src/prog/x.py"], &files[..3]), ["x.py", "harness.py", "/src/lib.py"]);
+    assert_eq!(named(&["python", "-m", "prog.x"], &files[..1]), ["/src/prog/x.py"]);
+    // What is installed keeps the name that all tools know, wherever that is.
+    let libraries = ["/src/x.py", "/src/.venv/lib/python3.11/site-packages/torch/a.py", "/usr/lib/python3.11/queue.py"];
+    assert_eq!(named(&["python", "x.py"], &libraries), ["x.py", "torch/a.py", "queue.py"]);
 }
 
 #[test]

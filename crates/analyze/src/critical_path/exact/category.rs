@@ -141,8 +141,9 @@ impl MayWait<'_> {
         event.is_none()
             || self.names.of(self.trace, event) & (bits::WAITS | bits::RUNS_BACKWARD) != 0
             || self.uncertain.contains(&event)
-            || is_annotation(self.trace, event)
-            || self.inferred.get(event).is_some()
+            || (is_annotation(self.trace, event) || self.inferred.get(event).is_some())
+                // Python's collector works, and waits for nobody; samples see the function that it interrupted in it.
+                && !self.names.collects(self.trace, event)
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the method knows by name, as data: frames that wait, frames that let others go on, data loading.
 
+use stackline_model::names::COLLECTION;
 use stackline_model::{EventId, EventKind, Trace};
 
 /// Bits of [`Names::of`].
@@ -18,6 +19,8 @@ pub(super) mod bits {
     pub(in super::super) const LOADS_DATA: u8 = 8;
     /// Waits and does nothing else, whatever is recorded inside.
     pub(in super::super) const ONLY_WAITS: u8 = 64;
+    /// Collects garbage of Python's.
+    pub(in super::super) const COLLECTS: u8 = 128;
 }
 
 /// All parts that a name must contain, and the bit they stand for.
@@ -51,6 +54,7 @@ const RULES: &[(&[&str], u8)] = &[
     (&["_worker_loop"], bits::LOADS_DATA),
     (&["data/_utils/fetch.py"], bits::LOADS_DATA),
     (&["_utils/worker.py"], bits::LOADS_DATA),
+    (&[COLLECTION], bits::COLLECTS),
 ];
 
 /// Bits per name of a trace.
@@ -74,7 +78,16 @@ impl Names {
 
     /// Whether a span is, or lies in, one that loads data.
     pub(super) fn loads_data(&self, trace: &Trace, event: EventId) -> bool {
-        std::iter::once(event).chain(trace.ancestors(event)).any(|e| self.of(trace, e) & bits::LOADS_DATA != 0)
+        self.is_within(trace, event, bits::LOADS_DATA)
+    }
+
+    /// Whether a span is, or lies in, one that collects garbage.
+    pub(super) fn collects(&self, trace: &Trace, event: EventId) -> bool {
+        self.is_within(trace, event, bits::COLLECTS)
+    }
+
+    fn is_within(&self, trace: &Trace, event: EventId, bit: u8) -> bool {
+        std::iter::once(event).chain(trace.ancestors(event)).any(|e| self.of(trace, e) & bit != 0)
     }
 }
 

@@ -41,6 +41,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least elements of a collective that counts",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

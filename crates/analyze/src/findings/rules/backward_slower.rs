@@ -35,6 +35,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the GPU's busy time that the backward takes, in percent",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

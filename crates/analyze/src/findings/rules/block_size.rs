@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least blocks of a launch: few do not fill the GPU anyway",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that is reported, in percent",
     }],
+    elsewhere: &[],
     check,
 };
 

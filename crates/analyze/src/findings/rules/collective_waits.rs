@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
         },
         Setting { name: "calls", default: 4.0, range: (2.0, 1e6), about: "least calls of a kind and size" },
     ],
+    elsewhere: &[],
     check,
 };
 

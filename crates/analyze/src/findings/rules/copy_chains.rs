@@ -26,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the GPU's busy time, without GPU of all time, that copies of one place take, in percent",
     }],
+    elsewhere: &[],
     check,
 };
 

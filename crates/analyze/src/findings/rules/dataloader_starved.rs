@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::{Action, Edit};
-use crate::findings::{Area, Confidence, Draft, Fact, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Unit};
 
@@ -31,6 +31,14 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that loads data or waits for it, in percent",
     }],
+    elsewhere: &[Elsewhere::without_gpu(
+        "Give the DataLoader workers, or more of them (num_workers), with persistent_workers, and leave them cores: \
+         torch.set_num_threads; make loading cheaper: see SL010.",
+        (
+            "loader = DataLoader(data, batch_size=64)",
+            "loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)",
+        ),
+    )],
     check,
 };
 

@@ -22,6 +22,7 @@ pub(super) const RULE: Rule = Rule {
         Setting { name: "kernels", default: 20.0, range: (1.0, 1e6), about: "least kernels a step that would vanish" },
         Setting { name: "compiled", default: 10.0, range: (1.0, 1e6), about: "least compiled kernels of the trace" },
     ],
+    elsewhere: &[],
     check,
 };
 

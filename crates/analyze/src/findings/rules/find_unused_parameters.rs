@@ -21,6 +21,7 @@ pub(super) const RULE: Rule = Rule {
     source: "field practice",
     needs: &[Need::Operators],
     settings: &[],
+    elsewhere: &[],
     check,
 };
 

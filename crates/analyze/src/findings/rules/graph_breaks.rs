@@ -29,6 +29,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 1e4),
         about: "what finding and checking the next piece takes where the trace does not show it, in µs",
     }],
+    elsewhere: &[],
     check,
 };
 

@@ -24,6 +24,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 1e6),
         about: "least time of a call that counts as a wait, in µs",
     }],
+    elsewhere: &[],
     check,
 };
 

@@ -27,6 +27,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that one place waits, in percent",
     }],
+    elsewhere: &[],
     check,
 };
 

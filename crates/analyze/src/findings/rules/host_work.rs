@@ -43,6 +43,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least host time per call and launch, in µs: below, it is the launching that is slow",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

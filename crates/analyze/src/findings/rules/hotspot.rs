@@ -23,6 +23,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the GPU's busy time that is a hotspot, in percent",
     }],
+    elsewhere: &[],
     check,
 };
 

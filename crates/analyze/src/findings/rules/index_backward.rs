@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
             about: "how many times its forward the repaired backward takes (DLRM in the paper: about 2)",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

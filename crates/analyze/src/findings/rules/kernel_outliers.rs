@@ -39,6 +39,7 @@ pub(super) const RULE: Rule = Rule {
             about: "greatest part of the runs that are outliers, in percent: more are sizes that the trace does not tell",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

@@ -3,9 +3,9 @@
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Action;
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind};
-use std::collections::BTreeSet;
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::{EventId, EventKind, Trace};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL012",
@@ -49,6 +49,14 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of the host's time of operators that launch",
         },
     ],
+    elsewhere: &[Elsewhere {
+        programs: "that torch.compile compiles already",
+        is_one: is_compiled,
+        advice: "Replay what is compiled as CUDA graphs, which launch all of their kernels at once: torch.compile(mode=\"reduce-overhead\"), or \
+                 torch.cuda.make_graphed_callables around more; compile what is left outside (SL027, SL036); larger batches make kernels \
+                 longer.",
+        example: ("model = torch.compile(model)", "model = torch.compile(model, mode=\"reduce-overhead\")"),
+    }],
     check,
 };
 
@@ -69,6 +77,33 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let holds_no_wait = |e: &EventId| !waits.contains(e);
     let operators: Vec<EventId> = operators.into_iter().filter(holds_no_wait).collect();
     draft(subject, operators, (per_step, mean_us)).into_iter().collect()
+}
+
+/// Names of what torch.compile runs in place of a function: spans of PyTorch's, and kernels that Inductor made.
+const COMPILED: &[&str] = &[
+    "Torch-Compiled Region",
+    "CompiledFunction",
+    "## Call CompiledFxGraph",
+    "triton_poi_",
+    "triton_red_",
+    "triton_per_",
+];
+
+fn is_compiled(trace: &Trace) -> bool {
+    let is_it: Vec<bool> =
+        trace.strings.iter().map(|name| COMPILED.iter().any(|prefix| name.starts_with(prefix))).collect();
+    trace.events.name.iter().any(|name| is_it.get(name.index()).copied().unwrap_or(false))
+}
+
+/// The code that most of the launching comes from; nowhere if none has most: launching is spread over the program. One operator
+/// is no place of what all of them do.
+fn place_of(subject: &Subject<'_>, operators: &[EventId]) -> Place {
+    let mut by_code: BTreeMap<Place, i64> = BTreeMap::new();
+    for (place, of) in subject.by_code(operators) {
+        *by_code.entry(Place { operator: None, ..place }).or_default() += subject.total(&of);
+    }
+    let all = subject.total(operators);
+    by_code.into_iter().find(|(_, ns)| 2 * ns > all).map(|(place, _)| place).unwrap_or_default()
 }
 
 /// Operators in which the host waits for the GPU.
@@ -95,7 +130,7 @@ fn draft(subject: &Subject<'_>, operators: Vec<EventId>, (per_step, mean_us): (u
         return None;
     }
     let edit = subject.edit(Action::Scale(subject.setting("scale")), "operators that launch", &operators)?;
-    let (place, _) = subject.by_code(&operators).into_iter().next()?;
+    let place = place_of(subject, &operators);
     Some(Draft {
         title: format!(
             "the host's launching is {share:.0} % of the critical path, and the GPU is idle {idle:.0} % of the time: {per_step} kernels \

@@ -19,6 +19,7 @@ pub(super) const RULE: Rule = Rule {
     source: "DeepContext 6.2 (U-Net: 1.28 times)",
     needs: &[Need::GpuWork],
     settings: &[Setting::share_of_gpu(1.0)],
+    elsewhere: &[],
     check,
 };
 

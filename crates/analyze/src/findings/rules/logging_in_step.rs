@@ -1,7 +1,7 @@
 //! SL029: printing, logging and writing of files within steps.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -22,6 +22,10 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path in calls from one place, in percent",
     }],
+    elsewhere: &[Elsewhere::without_gpu(
+        "Log every so many steps; keep values as tensors and make text of them then; let another thread write.",
+        ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
+    )],
     check,
 };
 

@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least kernels that one call launches",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

@@ -24,6 +24,7 @@ pub(super) const RULE: Rule = Rule {
     source: "field practice; PyTorch's DistributedDataParallel.no_sync",
     needs: &[Need::GpuWork, Need::Collectives, Need::Operators],
     settings: &[],
+    elsewhere: &[],
     check,
 };
 

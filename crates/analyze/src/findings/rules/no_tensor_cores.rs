@@ -1,7 +1,8 @@
 //! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::work::gpus;
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind};
 
@@ -34,6 +35,13 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of their time with tensor cores",
         },
     ],
+    elsewhere: &[Elsewhere {
+        programs: "on tensor cores that know neither TF32 nor bfloat16 (before compute capability 8, such as V100)",
+        is_one: |trace| !gpus(trace).iter().any(knows_tf32),
+        advice: "Use autocast with float16: these tensor cores know neither TF32 nor bfloat16 (from compute capability 8 on, such as \
+                 A100); keep dimensions multiples of 8.",
+        example: ("y = x @ w", "with torch.autocast(\"cuda\", dtype=torch.float16):\n    y = x @ w"),
+    }],
     check,
 };
 
@@ -88,4 +96,11 @@ fn draft(subject: &Subject<'_>, model: &str, kernels: Vec<EventId>) -> Option<Dr
         confidence: Confidence::Medium,
         worth: Worth::Edits(vec![edit]),
     })
+}
+
+/// Compute capability 8 or more; where a trace does not say it, all models but those before.
+fn knows_tf32(gpu: &Value) -> bool {
+    let name = gpu["name"].as_str().unwrap_or_default();
+    let is_older = ["V100", "T4", "TITAN", "RTX 20", "Quadro RTX"].iter().any(|model| name.contains(model));
+    gpu["computeMajor"].as_i64().map_or(!is_older, |major| major >= 8)
 }

@@ -1,6 +1,7 @@
 //! SL038: Python loops that call small operators again and again.
 
 use crate::critical_path::exact::what_if::Action;
+use crate::findings::work::Loops;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, StrId};
 use std::collections::BTreeMap;
@@ -41,6 +42,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the time that the loops of one place take, in percent",
         },
     ],
+    elsewhere: &[],
     check,
 };
 
@@ -65,7 +67,39 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let place = Place { operator: None, ..subject.place(calls[0]) };
         by_place.entry(place).or_default().push(calls);
     }
-    by_place.into_iter().filter_map(|(place, loops)| draft(subject, place, &loops)).collect()
+    loops(subject, by_place).into_iter().filter_map(|found| draft(subject, found)).collect()
+}
+
+/// A loop: its lines with the calls of each operator from there.
+type Loop = Vec<(Place, Vec<Vec<EventId>>)>;
+
+/// Lines of one function that take turns are one loop.
+fn loops(subject: &Subject<'_>, by_place: BTreeMap<Place, Vec<Vec<EventId>>>) -> Vec<Loop> {
+    let mut found: Vec<Loop> = Vec::new();
+    for (place, calls) in by_place {
+        let of = |line: &(Place, Vec<Vec<EventId>>)| line.1.iter().flatten().copied().collect::<Vec<EventId>>();
+        let same = |line: &&(Place, Vec<Vec<EventId>>)| {
+            place.file.is_some() && (&line.0.file, &line.0.function) == (&place.file, &place.function)
+        };
+        let line = (place.clone(), calls);
+        let takes_turns =
+            |known: &&mut Loop| known.iter().filter(same).any(|other| turns(subject, &of(other), &of(&line)));
+        match found.iter_mut().find(takes_turns) {
+            Some(known) => known.push(line),
+            None => found.push(vec![line]),
+        }
+    }
+    found
+}
+
+/// Whether calls of two lines take turns, rather than that one line is done before the other begins.
+fn turns(subject: &Subject<'_>, these: &[EventId], those: &[EventId]) -> bool {
+    let events = &subject.trace().events;
+    let moment = |is_other: bool| move |&e: &EventId| (events.track[e.index()], events.start[e.index()], e, is_other);
+    let mut all: Vec<_> = these.iter().map(moment(false)).chain(those.iter().map(moment(true))).collect();
+    all.sort_unstable();
+    let changes = all.windows(2).filter(|pair| pair[0].3 != pair[1].3).count();
+    2 * changes >= these.len().min(those.len())
 }
 
 fn caller(subject: &Subject<'_>, operator: EventId) -> Caller {
@@ -86,10 +120,24 @@ fn left(subject: &Subject<'_>, calls: &[EventId]) -> i64 {
     (usual * subject.steps() as i64 + beyond).min(subject.total(calls))
 }
 
-fn draft(subject: &Subject<'_>, place: Place, loops: &[Vec<EventId>]) -> Option<Draft> {
-    let mut events: Vec<EventId> = loops.iter().flatten().copied().collect();
+/// The line that takes most, and in words which others there are.
+fn place_of(subject: &Subject<'_>, lines: &Loop) -> (Place, String) {
+    let ns = |calls: &[Vec<EventId>]| calls.iter().map(|calls| subject.total(calls)).sum::<i64>();
+    let most = lines.iter().max_by_key(|(place, calls)| (ns(calls), std::cmp::Reverse(place.line)));
+    let numbers = || lines.iter().filter_map(|(place, _)| place.line);
+    let told = match (numbers().min(), numbers().max()) {
+        (Some(first), Some(last)) if first < last => format!(" (lines {first} to {last})"),
+        _ => String::new(),
+    };
+    (most.map(|(place, _)| place.clone()).unwrap_or_default(), told)
+}
+
+fn draft(subject: &Subject<'_>, lines: Loop) -> Option<Draft> {
+    let (place, which) = place_of(subject, &lines);
+    let calls: Vec<Vec<EventId>> = lines.into_iter().flat_map(|(_, calls)| calls).collect();
+    let mut events: Vec<EventId> = calls.iter().flatten().copied().collect();
     events.sort_unstable();
-    let (mut gone, mut ns) = subject.loops_of(&events);
+    let Loops { mut gone, runs, mut ns } = subject.loops_of(&events, (subject.setting("median_us") * 1e3) as i64);
     // Their backward goes with them.
     let backward = subject.outermost(&subject.backward_of(&events));
     ns += subject.total(&backward);
@@ -99,12 +147,13 @@ fn draft(subject: &Subject<'_>, place: Place, loops: &[Vec<EventId>]) -> Option<
         return None;
     }
     let per_step = events.len() / subject.steps().max(1);
-    let left: i64 = loops.iter().map(|calls| left(subject, calls)).sum();
+    let left: i64 = calls.iter().map(|calls| left(subject, calls)).sum();
     let factor = left as f64 / subject.total(&events).max(1) as f64;
-    let edit = subject.edit(Action::Scale(factor), format!("operators of {}", place.text()), &gone)?;
+    let text = format!("operators of {}", place.text());
+    let edit = subject.edit_with(Action::Scale(factor), text, (&gone, &runs))?;
     Some(Draft {
         title: format!(
-            "a loop calls {per_step} small operators a step, {:.1} µs each",
+            "a loop{which} calls {per_step} small operators a step, {:.1} µs each",
             subject.total(&events) as f64 / 1e3 / events.len().max(1) as f64
         ),
         facts: vec![

@@ -37,6 +37,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least number of threads for each usable processor",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

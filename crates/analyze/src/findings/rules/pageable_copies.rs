@@ -38,6 +38,7 @@ pub(super) const RULE: Rule = Rule {
                     that of PCIe 3",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

@@ -2,7 +2,7 @@
 
 use super::dataloader_starved::is_next;
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, Unit};
 use std::collections::BTreeMap;
 
@@ -29,6 +29,14 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that one kind of preparing takes, in percent",
     }],
+    elsewhere: &[Elsewhere::without_gpu(
+        "Prepare the data once and store the result; else prepare whole batches instead of single items, or do it in \
+         workers of the DataLoader.",
+        (
+            "def __getitem__(self, i):\n    return to_tensor(Image.open(self.files[i]).resize((224, 224)))",
+            "def __getitem__(self, i):  # resized once, before the training\n    return torch.load(self.small[i])",
+        ),
+    )],
     check,
 };
 

@@ -30,6 +30,7 @@ pub(super) const RULE: Rule = Rule {
             about: "what the recording of a Python frame costs, in ns",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

@@ -20,6 +20,7 @@ pub(super) const RULE: Rule = Rule {
     source: "field practice",
     needs: &[Need::Steps],
     settings: &[],
+    elsewhere: &[],
     check,
 };
 

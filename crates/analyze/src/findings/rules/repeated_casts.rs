@@ -22,6 +22,7 @@ pub(super) const RULE: Rule = Rule {
     source: "field practice; PyTorch's autocast keeps conversions only until its context ends",
     needs: &[Need::GpuWork, Need::Operators, Need::Shapes, Need::Steps],
     settings: &[Setting::share_of_gpu(1.0)],
+    elsewhere: &[],
     check,
 };
 

@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of the time by a vectorised kernel",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

@@ -31,6 +31,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of the steps that have as many of them, in percent",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

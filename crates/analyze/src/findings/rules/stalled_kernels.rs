@@ -32,6 +32,7 @@ pub(super) const RULE: Rule = Rule {
             about: "least part of its samples that have the same reason, in percent",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

@@ -24,6 +24,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the steps after the first that ask for memory, in percent",
     }],
+    elsewhere: &[],
     check,
 };
 

@@ -28,6 +28,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the step that the others wait for the last rank, in percent",
     }],
+    elsewhere: &[],
     check,
 };
 

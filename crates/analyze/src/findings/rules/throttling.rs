@@ -33,6 +33,7 @@ pub(super) const RULE: Rule = Rule {
             about: "by how much the same kernels take longer while it is low, in percent",
         },
     ],
+    elsewhere: &[],
     check,
 };
 
@@ -113,19 +114,34 @@ const STANDARD_ERRORS: f64 = 3.0;
 const LEAST_DOUBT: f64 = 0.03;
 
 /// How many times as long the same kernels take while the clock is low, and by how much that may be wrong, told from how
-/// different kernels differ in it; none if none ran at both clocks.
+/// different kernels differ in it, and the runs of each; none if none ran at both clocks.
 fn slower<'k>(subject: &Subject<'_>, kernels: impl Iterator<Item = &'k [Vec<EventId>; 2]>) -> Option<(f64, f64)> {
     let mean = |of: &[EventId]| subject.total(of) as f64 / of.len() as f64;
-    let both = kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS);
+    let both: Vec<&[Vec<EventId>; 2]> = kernels.filter(|[high, low]| high.len().min(low.len()) >= RUNS).collect();
     // Of each kernel what all of its runs would take, and what they take.
     let times: Vec<(f64, f64)> =
-        both.map(|[high, low]| (mean(high) * low.len() as f64, subject.total(low) as f64)).collect();
+        both.iter().map(|[high, low]| (mean(high) * low.len() as f64, subject.total(low) as f64)).collect();
     let (would_be, is) = times.iter().fold((0.0, 0.0), |(a, b), (would_be, is)| (a + would_be, b + is));
     if would_be <= 0.0 {
         return None;
     }
     let slower = is / would_be;
     let squares: f64 = times.iter().map(|(would_be, is)| (is - slower * would_be).powi(2)).sum();
-    let doubt = STANDARD_ERRORS * squares.sqrt() / would_be;
+    // A single kernel differs from no other one, but its runs do.
+    let of_runs: f64 = both
+        .iter()
+        .map(|[high, low]| {
+            let (runs, as_often) = (low.len() as f64, slower * low.len() as f64);
+            variance(subject, low) * runs + variance(subject, high) / high.len() as f64 * as_often.powi(2)
+        })
+        .sum();
+    let doubt = STANDARD_ERRORS * squares.max(of_runs).sqrt() / would_be;
     Some((slower, doubt.max(LEAST_DOUBT * (slower - 1.0))))
+}
+
+/// Variance of the lengths of some runs, in ns squared.
+fn variance(subject: &Subject<'_>, of: &[EventId]) -> f64 {
+    let mean = subject.total(of) as f64 / of.len().max(1) as f64;
+    let squares: f64 = of.iter().map(|&event| (subject.dur(event) as f64 - mean).powi(2)).sum();
+    squares / of.len().saturating_sub(1).max(1) as f64
 }

@@ -27,6 +27,7 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the GPU's busy time between the two products that is reported, in percent",
     }],
+    elsewhere: &[],
     check,
 };
 

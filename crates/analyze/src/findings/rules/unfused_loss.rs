@@ -26,6 +26,7 @@ pub(super) const RULE: Rule = Rule {
             about: "what is left of the time of log_softmax and its backward",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

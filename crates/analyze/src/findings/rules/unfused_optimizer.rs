@@ -34,6 +34,7 @@ pub(super) const RULE: Rule = Rule {
             about: "longest mean of kernels, or median of operators, that are small, in µs",
         },
     ],
+    elsewhere: &[],
     check,
 };
 

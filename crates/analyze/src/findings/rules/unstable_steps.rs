@@ -3,6 +3,7 @@
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::steps::spans;
 use stackline_model::{EventId, StrId, Unit};
 use std::collections::BTreeMap;
 
@@ -17,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5"),
     cost: "depends on the cause",
     wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. A step lasts until the GPU is done \
-                 with it, but for the first one of a trace, which begins with an idle GPU.",
+                 with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU.",
     source: "field practice",
     needs: &[Need::Steps],
     settings: &[
@@ -34,6 +35,7 @@ pub(super) const RULE: Rule = Rule {
             about: "and by how many times the steps' median deviation from their median",
         },
     ],
+    elsewhere: &[],
     check,
 };
 
@@ -51,7 +53,10 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let deviation = median(steps.iter().map(|s| (length(s) - usual).abs()).collect());
     let least =
         (usual as f64 * subject.setting("percent") / 100.0).max(deviation as f64 * subject.setting("deviations"));
-    let slow: Vec<Timed> = steps.iter().copied().filter(|s| (length(s) - usual) as f64 > least).collect();
+    // The first step of a program fills caches and allocators: it is longer, and by how much differs from run to run.
+    let first = subject.trace().steps.first().map(|s| s.event);
+    let is_slow = |s: &Timed| Some(s.3) != first && (length(s) - usual) as f64 > least;
+    let slow: Vec<Timed> = steps.iter().copied().filter(is_slow).collect();
     // Where every third step is slow, that is how the program is.
     if steps.len() < LEAST_STEPS || slow.is_empty() || slow.len() * 3 > steps.len() {
         return Vec::new();
@@ -59,20 +64,15 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     vec![draft(subject, &steps, &slow, usual)]
 }
 
-/// The steps of the window. Each lasts until the work of the GPU that was launched in it is done: where the host runs ahead,
-/// its own steps are as long as it likes.
+/// The steps of the window, each until the work of the GPU that was launched in it is done: where the host runs ahead, its own
+/// steps are as long as it likes.
 fn timed(subject: &Subject<'_>) -> Vec<Timed> {
+    let trace = subject.trace();
     let (from, to) = subject.window();
-    let done = subject.done();
-    // As `WindowChoice::StepsWithWork` says; a window may begin with work of the step before.
-    let at = |moment: i64| moment.max(done.before(moment)).clamp(from, to);
-    let inside = |s: &&stackline_model::Step| s.end > s.start && s.start < to && at(s.end) > from;
-    let all = &subject.trace().steps;
-    // The first one of the trace begins with an idle GPU, and takes longer for it.
-    let first = all.first().map(|s| s.event);
-    let end = |s: &stackline_model::Step| if first == Some(s.event) { s.end.clamp(from, to) } else { at(s.end) };
-    let steps = all.iter().filter(inside);
-    steps.map(|s| (s.number, at(s.start), end(s), s.event)).filter(|s| s.2 > s.1).collect()
+    let spans = spans(trace, |gpu| trace.events.is_timed(trace.gpu.event[gpu.index()]));
+    let steps = trace.steps.iter().zip(spans).filter(|(s, _)| s.end > s.start && s.start < to);
+    let clamped = steps.map(|(s, span)| (s.number, span.0.clamp(from, to), span.1.clamp(from, to), s.event));
+    clamped.filter(|s| s.2 > s.1).collect()
 }
 
 fn length(step: &Timed) -> i64 {

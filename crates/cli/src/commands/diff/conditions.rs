@@ -109,7 +109,7 @@ impl Condition {
         let all = diff.changes.iter().flat_map(|(table, changes)| changes.iter().map(move |change| (*table, change)));
         let about: Vec<&Change> = all.filter(|(table, c)| self.is_about(*table, c)).map(|(_, change)| change).collect();
         if let (true, Subject::Named(table, name)) = (about.is_empty(), &self.subject) {
-            let names = diff.changes.get(table).into_iter().flatten().map(|change| change.name.as_str());
+            let names = diff.changes.get(table).into_iter().flatten().map(|change| &*change.name);
             let known: BTreeSet<&str> = names.collect();
             let near = did_you_mean(name, known);
             return Err(wrong_use(format!(
@@ -151,7 +151,7 @@ impl Condition {
     }
 
     fn words(&self, change: &Change) -> String {
-        let what = match (&change.operator, change.name.as_str()) {
+        let what = match (&change.operator, &*change.name) {
             (Some(operator), family) => format!("{operator} ({family})"),
             (None, "") => format!("{} of the step", change.measure.name()),
             (None, name) => name.to_owned(),

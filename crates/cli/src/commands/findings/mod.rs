@@ -118,7 +118,8 @@ fn write(
                 let run = args.inputs.inputs.first().map(|path| path.display().to_string()).unwrap_or_default();
                 // Pages are linked once Cargo.toml names a repository.
                 let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
-                let value = sarif(view, &Tool { version, repository, run: &run });
+                let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+                let value = sarif(view, &Tool { version, repository, run: &run, folder: &folder });
                 serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
             }
             Document::Junit => junit(view).context("cannot write JUnit")? + "\n",

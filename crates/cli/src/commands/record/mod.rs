@@ -6,11 +6,11 @@ mod launch;
 mod options;
 mod place;
 
-use crate::args::{Common, RecordArgs};
+use crate::args::{Common, Mode, RecordArgs};
 use crate::output::say;
 use anyhow::Result;
 use place::Place;
-use stackline_model::CallTree;
+use stackline_model::{CallFrameKind, CallTree};
 use stackline_present::human;
 
 /// Runs the command; the result is the exit code of what it ran. If that was killed by a signal, so is this process.
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &RecordArgs, common: &Common) -> Result<u8> {
     let run = place.shown();
     // The result is the command's, whatever comes of the recording.
     let _ = match stackline_engine::merge_calls(place.path()) {
-        Ok(tree) => say(&summary(&tree, &run, is_part(args, common))),
+        Ok(tree) => say(&summary(&tree, (&run, next(args, &tree)), is_part(args, common))),
         Err(stackline_engine::Error::Ingest(stackline_ingest::Error::NoStreams { .. })) => {
             place.give_up();
             say(NOTHING)
@@ -51,8 +51,15 @@ fn is_part(args: &RecordArgs, common: &Common) -> bool {
     common.steps.is_some() || args.every.is_some() || args.after.is_some() || args.duration.is_some()
 }
 
+/// The command to look at the recording with: what to change is told where the single calls of operators are known.
+fn next(args: &RecordArgs, tree: &CallTree) -> &'static str {
+    let is_operator = |kind| matches!(kind, CallFrameKind::Operator | CallFrameKind::Backward);
+    let has_operators = tree.frames.iter().any(|frame| is_operator(frame.kind()));
+    if args.mode == Some(Mode::Trace) && has_operators { "findings" } else { "calls" }
+}
+
 /// What was recorded, what worked, and what to do next.
-fn summary(tree: &CallTree, run: &str, is_part: bool) -> String {
+fn summary(tree: &CallTree, (run, next): (&str, &str), is_part: bool) -> String {
     let mut off: Vec<String> = Vec::new();
     let mut on: Vec<&str> = Vec::new();
     for source in tree.processes.iter().flat_map(|process| &process.sources) {
@@ -77,7 +84,7 @@ fn summary(tree: &CallTree, run: &str, is_part: bool) -> String {
     };
     let lost = if tree.report.is_clean() { "" } else { "; something was lost, as it says" };
     format!(
-        "stackline: {} call paths of {} ({}). Next: stackline calls {run}{nothing}{lost}",
+        "stackline: {} call paths of {} ({}). Next: stackline {next} {run}{nothing}{lost}",
         human::count(tree.nodes.len().saturating_sub(1)),
         super::calls::processes(tree),
         [vec![sources], off].concat().join("; "),

@@ -23,8 +23,8 @@ pub(super) struct Rows<'a> {
     names: Vec<Option<StrId>>,
     /// The attributes about inputs of each frame id, once they were asked for.
     inputs: Vec<Option<Option<Inputs>>>,
-    /// Where the program's own files lie, with a slash at the end; empty if that is not known.
-    script_folder: String,
+    /// Where the program's own files are named from, with a slash at the end; empty if that is not known.
+    root: String,
     /// The stack of each node of each tree.
     stacks: Vec<Vec<Option<StackId>>>,
     /// Per tree the trees whose samples show its thread.
@@ -38,8 +38,10 @@ pub(super) struct Rows<'a> {
 /// Folders that installed packages lie in.
 const LIBRARIES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
 
-/// The folder of the script that the command runs, as files name it.
-fn script_folder(calls: &Calls) -> String {
+/// The folder that the program's files are named from: the one that the command ran in, so that names can be opened from
+/// there. It is told by the script, whose path the command has as it was typed and Python in full. Of a script whose path was
+/// typed in full it is the script's own.
+fn root(calls: &Calls) -> String {
     let is_script = |word: &&String| word.ends_with(".py");
     let Some(script) = calls.process.command.iter().find(is_script) else { return String::new() };
     let script = script.trim_start_matches("./");
@@ -47,10 +49,21 @@ fn script_folder(calls: &Calls) -> String {
         FrameKey::Python { file, .. } => Some(calls.text(file)),
         _ => None,
     });
-    let is_it =
-        |file: &&str| file.strip_suffix(script).is_some_and(|folder| folder.is_empty() || folder.ends_with('/'));
-    let found = files.into_iter().find(is_it).and_then(|file| file.rfind('/').map(|end| file[..=end].to_owned()));
-    found.unwrap_or_default()
+    let of = |file: &str| {
+        let folder = file.strip_suffix(script)?;
+        match script.starts_with('/') {
+            true => script.rfind('/').map(|end| script[..=end].to_owned()).filter(|_| folder.is_empty()),
+            false => folder.ends_with('/').then(|| folder.to_owned()),
+        }
+    };
+    files.into_iter().find_map(of).unwrap_or_default()
+}
+
+/// What a file of an installed package, or of Python itself, is called below the folder that Python found it in.
+fn library(file: &str) -> Option<&str> {
+    let package = LIBRARIES.iter().filter_map(|folder| file.rfind(folder).map(|at| &file[at + folder.len()..]));
+    let standard = || file.rfind("/lib/python3.").and_then(|at| file[at + 1..].splitn(3, '/').nth(2));
+    package.min_by_key(|rest| rest.len()).or_else(standard)
 }
 
 /// A span of a thread, before it is a row.
@@ -77,7 +90,7 @@ impl<'a> Rows<'a> {
             offset,
             names: Vec::new(),
             inputs: Vec::new(),
-            script_folder: String::new(),
+            root: String::new(),
             stacks: Vec::new(),
             shown: Vec::new(),
             forward: FxHashMap::default(),
@@ -107,7 +120,7 @@ impl<'a> Rows<'a> {
         }
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
-        self.script_folder = script_folder(calls);
+        self.root = root(calls);
         self.shown = shown(calls);
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
@@ -328,17 +341,13 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// A file as the profiler of PyTorch writes it: without the folder that Python found it in.
+    /// A file as it can be opened from where the program ran; one of a library as the profiler of PyTorch writes it, without the
+    /// folder that Python found it in.
     fn short<'b>(&self, file: &'b str) -> &'b str {
-        if let Some(own) = file.strip_prefix(&self.script_folder).filter(|_| !self.script_folder.is_empty()) {
-            return own;
-        }
-        let package = LIBRARIES.iter().filter_map(|folder| file.rfind(folder).map(|at| &file[at + folder.len()..]));
-        if let Some(package) = package.min_by_key(|rest| rest.len()) {
-            return package;
-        }
-        let standard = file.rfind("/lib/python3.").and_then(|at| file[at + 1..].splitn(3, '/').nth(2));
-        standard.unwrap_or(file)
+        let own = file.strip_prefix(&self.root).filter(|_| !self.root.is_empty());
+        // Programs that run inside of a library's folder are no library; an environment below the program's folder is.
+        let slash = self.root.len().saturating_sub(1);
+        library(if own.is_some() { &file[slash..] } else { file }).or(own).unwrap_or(file)
     }
 }
 

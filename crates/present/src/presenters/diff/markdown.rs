@@ -1,6 +1,6 @@
 //! A comparison as Markdown, for a pull request.
 
-use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, time};
+use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, times};
 use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::diff::{Change, ChangeTable, Measure, Verdict};
 
@@ -20,7 +20,8 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     let ranks = shown.has_ranks();
     for change in shown.changes(ChangeTable::Steps) {
         let rank = if ranks { format!("rank {}: ", change.rank) } else { String::new() };
-        let times = format!("{} | {} | {}", time(change.before_ns), time(change.after_ns), share(change));
+        let [before, after] = times(change);
+        let times = format!("{before} | {after} | {}", share(change));
         out.push_str(&format!("| {rank}{} | {times} | {} |\n", measure(change.measure), verdict(change)));
     }
     for table in BELOW {
@@ -53,7 +54,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
     out.push_str("| change | on | what | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
     for change in largest {
         let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };
-        let times = format!("{} → {}", time(change.before_ns), time(change.after_ns));
+        let times = times(change).join(" → ");
         let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
         let times = if only { times } else { format!("{times}, {}", share(change)) };
         out.push_str(&format!(

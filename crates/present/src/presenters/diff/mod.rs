@@ -58,7 +58,7 @@ impl Shown<'_> {
 /// Whether most of a path's change is that of one path below it.
 fn told_below(change: &Change, all: &[&Change]) -> bool {
     let below = |other: &&&Change| {
-        let rest = other.name.strip_prefix(&change.name);
+        let rest = other.name.strip_prefix(&*change.name);
         let same = other.measure == change.measure && other.rank == change.rank;
         same && rest.is_some_and(|rest| rest.starts_with(" > ")) && other.change_ns() / change.change_ns() >= 0.8
     };
@@ -77,6 +77,12 @@ fn measure(measure: Measure) -> &'static str {
 /// A time in ns that was a mean.
 fn time(ns: f64) -> String {
     duration(ns.round() as i64)
+}
+
+/// `1.20 ms → 1.30 ms`; of what does not occur on a side that it is absent there, which is not the same as no time.
+fn times(change: &Change) -> [String; 2] {
+    let told = |ns: f64, count: f64| if ns == 0.0 && count == 0.0 { "absent".to_owned() } else { time(ns) };
+    [told(change.before_ns, change.count_before), told(change.after_ns, change.count_after)]
 }
 
 /// A signed change: `+1.20 ms`.
@@ -119,7 +125,7 @@ fn name(table: ChangeTable, change: &Change) -> String {
             let from = parts.len().saturating_sub(3);
             format!("{}{}", if from > 0 { "… > " } else { "" }, parts[from..].join(" > "))
         }
-        _ => change.name.clone(),
+        _ => change.name.to_string(),
     }
 }
 
@@ -145,5 +151,31 @@ fn headline(shown: &Shown<'_>) -> String {
         Verdict::Faster => format!("the step{rank} is {:.1} % faster", -share),
         Verdict::Untested => format!("the step{rank} changes by {share:+.1} % (untested)"),
         _ => format!("the step{rank} is the same within noise ({share:+.1} %)"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_absent_took_no_time_at_all() {
+        let change = |times: (f64, f64), counts: (f64, f64)| Change {
+            rank: 0,
+            name: "aten::mm".into(),
+            operator: None,
+            measure: Measure::Cpu,
+            before_ns: times.0,
+            after_ns: times.1,
+            interval_ns: None,
+            p: None,
+            q: None,
+            verdict: Verdict::Untested,
+            count_before: counts.0,
+            count_after: counts.1,
+        };
+        assert_eq!(times(&change((0.0, 5e3), (0.0, 2.0))), ["absent", "5000 ns"]);
+        assert_eq!(times(&change((5e3, 0.0), (2.0, 0.0))), ["5000 ns", "absent"]);
+        assert_eq!(times(&change((0.0, 5e3), (3.0, 2.0))), ["0 ns", "5000 ns"], "it ran, and took no time");
     }
 }

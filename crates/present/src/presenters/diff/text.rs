@@ -1,6 +1,6 @@
 //! A comparison for a terminal: steps first, then the largest changes that are more than noise.
 
-use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, time};
+use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Verdict};
@@ -46,13 +46,9 @@ fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
     for change in shown.changes(ChangeTable::Steps) {
         let rank = if ranks { format!("rank {:<4} ", change.rank) } else { String::new() };
         let verdict = colored(change.verdict.name(), change.verdict, style);
-        out.push_str(&format!(
-            "{rank}{:<18} {:>10} → {:>10}  {:<32} {verdict}",
-            measure(change.measure),
-            time(change.before_ns),
-            time(change.after_ns),
-            share(change),
-        ));
+        let [before, after] = times(change);
+        let (what, share) = (measure(change.measure), share(change));
+        out.push_str(&format!("{rank}{what:<18} {before:>10} → {after:>10}  {share:<32} {verdict}"));
         if change.measure == Measure::Step {
             out.push_str(&dim(&format!("  ({} and {} steps)", change.count_before, change.count_after), style));
         }
@@ -91,14 +87,9 @@ fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, st
     let first = format!("{head}{}\n", shortened(&clean(&name(table, change)), room));
     let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
     let share = if only { String::new() } else { format!(", {}", share(change)) };
-    let rest = format!(
-        "{}{} → {}{share}, {}, {}\n",
-        " ".repeat(24),
-        time(change.before_ns),
-        time(change.after_ns),
-        counts(change),
-        change.verdict.name(),
-    );
+    let [before, after] = times(change);
+    let (indent, counts, verdict) = (" ".repeat(24), counts(change), change.verdict.name());
+    let rest = format!("{indent}{before} → {after}{share}, {counts}, {verdict}\n");
     first + &dim(&rest, style)
 }
 

@@ -15,9 +15,17 @@ pub struct Tool<'a> {
     pub repository: &'a str,
     /// The file or directory that it looked at: where findings are that have no other place.
     pub run: &'a str,
+    /// The folder that it runs in: files below it are named from there, as code hosts want them. Empty if it is not known.
+    pub folder: &'a str,
 }
 
 impl Tool<'_> {
+    /// A file as it is named from the folder; one that lies elsewhere as it is.
+    fn below<'f>(&self, file: &'f str) -> &'f str {
+        let own = file.strip_prefix(self.folder.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
+        own.filter(|own| !self.folder.is_empty() && !own.is_empty()).unwrap_or(file)
+    }
+
     /// The address of a page of this version; none without a repository.
     fn address(&self, page: &str) -> Option<String> {
         let repository = self.repository.trim_end_matches('/').trim_end_matches(".git");
@@ -104,7 +112,7 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
         "ruleIndex": shown.found.rules.iter().position(|rule| rule.code == finding.rule.code),
         "level": level(shown, finding),
         "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice).trim_end()},
-        "locations": locations(finding, tool.run),
+        "locations": locations(finding, tool),
         "partialFingerprints": {"stackline/v1": fingerprint(finding)},
         "properties": {
             "gainNs": finding.gain.map(|gain| gain.ns),
@@ -140,11 +148,11 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
 }
 
 /// Where a finding is: without a file of the program, in the run itself. Code hosts refuse results without a file.
-fn locations(finding: &Finding, run: &str) -> Value {
+fn locations(finding: &Finding, tool: &Tool<'_>) -> Value {
     let place = &finding.place;
     let mut location = json!({});
-    let file = place.file.as_deref().unwrap_or(run);
-    location["physicalLocation"] = json!({"artifactLocation": {"uri": uri(file)}});
+    let file = place.file.as_deref().unwrap_or(tool.run);
+    location["physicalLocation"] = json!({"artifactLocation": {"uri": uri(tool.below(file))}});
     if let Some(line) = place.line {
         location["physicalLocation"]["region"] = json!({"startLine": line});
     }
@@ -185,11 +193,20 @@ mod tests {
 
     #[test]
     fn pages_are_linked_where_there_is_a_repository() {
-        let tool = |repository| Tool { version: "1.2.3", repository, run: "" };
+        let tool = |repository| Tool { version: "1.2.3", repository, run: "", folder: "" };
         let page = "docs/findings/SL001-hotspot.md";
         assert_eq!(tool("").address(page), None);
         let linked = tool("https://example.org/stackline.git").address(page);
         assert_eq!(linked.unwrap(), format!("https://example.org/stackline/blob/v1.2.3/{page}"));
+    }
+
+    #[test]
+    fn files_are_named_from_the_folder() {
+        let below = |folder, file| Tool { version: "", repository: "", run: "", folder }.below(file).to_owned();
+        assert_eq!(below("/src/", "/src/prog/x.py"), "prog/x.py");
+        assert_eq!(below("/src", "/src2/x.py"), "/src2/x.py");
+        assert_eq!(below("", "/x.py"), "/x.py");
+        assert_eq!(below("/src", "prog/x.py"), "prog/x.py");
     }
 
     #[test]

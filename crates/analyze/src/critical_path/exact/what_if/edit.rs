@@ -62,7 +62,7 @@ impl Edit {
     fn refusal(&self) -> Option<&'static str> {
         let target = &self.selector.as_ref()?.target;
         // Events say themselves what they are: those that an action cannot be done to are left as they are.
-        let are_events = matches!(target, Target::Events(_));
+        let are_events = matches!(target, Target::Events(..));
         let is_span = are_events
             || matches!(target, Target::Names(What::Operator | What::Module | What::Annotation | What::Frame, _));
         let is_gpu =

@@ -49,7 +49,7 @@ pub(super) fn select(
         }
         Target::Stream(pattern) => of_stream(exact, index, pattern),
         Target::Categories(categories) => of_categories(exact, categories, stop),
-        Target::Events(events) => of_events(exact, index, events),
+        Target::Events(events, stretches) => of_events(exact, index, events, stretches),
     };
     if selected.count == 0 {
         let nearest = names_like(exact, index, selector);
@@ -105,15 +105,39 @@ fn is_wanted(exact: &Exact<'_>, event: EventId, what: What) -> bool {
     }
 }
 
-fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
-    let fits = |name: &str| match what {
+/// Whether a span of this name is meant.
+fn fits((what, pattern): (What, &Pattern), name: &str) -> bool {
+    match what {
         What::Module => module_name(name).is_some_and(|module| {
             pattern.matches(module) || pattern.matches(module_class(module)) || pattern.matches(name)
         }),
         _ => pattern.matches(name),
+    }
+}
+
+/// The operators, modules, annotations and frames that a selector means; those that it lists, of whatever kind they are.
+pub(crate) fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
+    let (what, pattern) = match &selector.target {
+        Target::Events(events, _) => return events.to_vec(),
+        Target::Names(what @ (What::Operator | What::Module | What::Annotation | What::Frame), pattern) => {
+            (*what, pattern)
+        }
+        _ => return Vec::new(),
     };
+    let of = |pattern: &Pattern| -> Vec<EventId> {
+        let wanted: FxHashSet<StrId> =
+            names(exact, |name| fits((what, pattern), name)).into_iter().map(|(name, _)| name).collect();
+        let is_meant = |&e: &EventId| wanted.contains(&exact.trace.events.name[e.index()]) && is_wanted(exact, e, what);
+        exact.trace.events.ids().filter(is_meant).collect()
+    };
+    // As `select` does.
+    let whole = selector.whole_name().map(|(whole, _)| of(&whole)).filter(|found| !found.is_empty());
+    whole.unwrap_or_else(|| of(pattern))
+}
+
+fn spans(exact: &Exact<'_>, index: &Index, (what, pattern): (What, &Pattern), stop: Stop<'_>) -> Selected {
     let mut stretches = Vec::new();
-    for (turn, (name, _)) in names(exact, fits).into_iter().enumerate() {
+    for (turn, (name, _)) in names(exact, |name| fits((what, pattern), name)).into_iter().enumerate() {
         if stop.is_asked_at(turn) {
             break;
         }
@@ -188,8 +212,8 @@ fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
 }
 
 /// Operations of GPUs, calls that wait, and of all else the time on its thread; with their GPU work if all of it are modules
-/// and annotations.
-fn of_events(exact: &Exact<'_>, index: &Index, events: &[EventId]) -> Selected {
+/// and annotations. Stretches are time on a thread and nothing else.
+fn of_events(exact: &Exact<'_>, index: &Index, events: &[EventId], stretches: &[(EventId, EventId)]) -> Selected {
     let trace = exact.trace;
     let mut found = Selected { owns_gpu: true, ..Selected::default() };
     let waiting: FxHashSet<EventId> = index.sync_nodes.iter().map(|(_, call)| *call).collect();
@@ -205,7 +229,12 @@ fn of_events(exact: &Exact<'_>, index: &Index, events: &[EventId]) -> Selected {
             found.owns_gpu &= owns;
         }
     }
-    found.owns_gpu &= !found.stretches.is_empty() && found.gpu.is_empty();
+    for &(first, last) in stretches {
+        let (from, to) = (trace.events.start[first.index()], trace.events.end(last));
+        let lane = index.lane(trace, first).filter(|&lane| from < to && index.lane(trace, last) == Some(lane));
+        found.stretches.extend(lane.map(|lane| (lane, from, to)));
+    }
+    found.owns_gpu &= !found.stretches.is_empty() && found.gpu.is_empty() && stretches.is_empty();
     found.count = found.gpu.len() + found.calls.len() + found.stretches.len();
     found.stretches = outermost(std::mem::take(&mut found.stretches));
     found
@@ -260,7 +289,7 @@ fn names_like(exact: &Exact<'_>, index: &Index, selector: &Selector) -> Vec<Stri
             streams.dedup();
             streams.into_iter().take(8).map(|(d, s)| format!("stream:{d}/{s}")).collect()
         }
-        Target::Events(_) => Vec::new(),
+        Target::Events(..) => Vec::new(),
         Target::Categories(_) => {
             let occur = Category::ALL
                 .into_iter()

@@ -53,8 +53,8 @@ pub(super) enum Target {
     Stream(Pattern),
     /// In the order of [`Category::ALL`].
     Categories(Vec<Category>),
-    /// These and no others.
-    Events(Arc<[EventId]>),
+    /// These and no others, and the time of threads from one event's start to another one's end.
+    Events(Arc<[EventId]>, Arc<[(EventId, EventId)]>),
 }
 
 const KINDS: &[(&str, What)] = &[
@@ -80,18 +80,13 @@ impl PartialEq for Selector {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
             && match (&self.target, &other.target) {
-                (Target::Events(these), Target::Events(those)) => these == those,
+                (Target::Events(these, from), Target::Events(those, to)) => (these, from) == (those, to),
                 _ => true,
             }
     }
 }
 
 impl Selector {
-    /// The events that it lists; none of selectors by name.
-    pub fn events(&self) -> &[EventId] {
-        if let Target::Events(events) = &self.target { events } else { &[] }
-    }
-
     /// Reads `kernel:GLOB`, `kernel:~REGEX`, likewise `operator:`, `module:`, `annotation:`, `frame:`, `collective:`,
     /// `sync:`, `wait:`, `stream:` (`7`, or with its device `0/7`) and `category:` (`gpu_compute`).
     ///
@@ -113,7 +108,16 @@ impl Selector {
 
     /// These events, under a text for people, which cannot be parsed: operations of GPUs, calls that wait, spans of threads.
     pub fn of_events(text: impl Into<String>, events: impl Into<Arc<[EventId]>>) -> Self {
-        Self { text: text.into(), target: Target::Events(events.into()) }
+        Self::of_stretches(text, events, Vec::new())
+    }
+
+    /// The same, with all that threads do from the start of one event to the end of another one of the same thread.
+    pub fn of_stretches(
+        text: impl Into<String>,
+        events: impl Into<Arc<[EventId]>>,
+        stretches: impl Into<Arc<[(EventId, EventId)]>>,
+    ) -> Self {
+        Self { text: text.into(), target: Target::Events(events.into(), stretches.into()) }
     }
 
     /// The pattern that only the name itself fits, as it was typed; none for regular expressions, and for modules, which
