@@ -15,6 +15,8 @@ const ALIGNMENT: usize = 8;
 pub enum Column {
     /// Bytes: kinds and depths.
     U8(Vec<u8>),
+    /// Indices and counts that are small.
+    U16(Vec<u16>),
     /// Indices and counts.
     U32(Vec<u32>),
     /// Times and amounts: whole numbers are exact up to 2^53 (104 days in ns).
@@ -22,9 +24,24 @@ pub enum Column {
 }
 
 impl Column {
+    /// Whole numbers in the smallest type that holds all of them: half of the bytes that a timeline would have as wide ones.
+    pub fn smallest(values: impl IntoIterator<Item = i64>) -> Self {
+        let values: Vec<i64> = values.into_iter().collect();
+        let least = values.iter().min().copied().unwrap_or(0);
+        let most = values.iter().max().copied().unwrap_or(0);
+        match most {
+            _ if least < 0 => Self::F64(values.into_iter().map(|value| value as f64).collect()),
+            ..=0xff => Self::U8(values.into_iter().map(|value| value as u8).collect()),
+            ..=0xffff => Self::U16(values.into_iter().map(|value| value as u16).collect()),
+            ..=0xffff_ffff => Self::U32(values.into_iter().map(|value| value as u32).collect()),
+            _ => Self::F64(values.into_iter().map(|value| value as f64).collect()),
+        }
+    }
+
     fn type_name(&self) -> &'static str {
         match self {
             Self::U8(_) => "u8",
+            Self::U16(_) => "u16",
             Self::U32(_) => "u32",
             Self::F64(_) => "f64",
         }
@@ -33,6 +50,7 @@ impl Column {
     fn len(&self) -> usize {
         match self {
             Self::U8(values) => values.len(),
+            Self::U16(values) => values.len(),
             Self::U32(values) => values.len(),
             Self::F64(values) => values.len(),
         }
@@ -41,6 +59,7 @@ impl Column {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::U8(values) => out.extend_from_slice(values),
+            Self::U16(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
             Self::U32(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
             Self::F64(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
         }
@@ -83,6 +102,16 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_take_no_more_room_than_the_largest_needs() {
+        let type_of = |values: &[i64]| Column::smallest(values.iter().copied()).type_name();
+        assert_eq!(["u8", "u8", "u8"], [type_of(&[]), type_of(&[0]), type_of(&[7, 255])]);
+        assert_eq!(["u16", "u16"], [type_of(&[256]), type_of(&[0, 65_535])]);
+        assert_eq!(["u32", "u32"], [type_of(&[65_536]), type_of(&[0xffff_ffff])]);
+        assert_eq!(["f64", "f64"], [type_of(&[1 << 32]), type_of(&[-1, 3])]);
+        assert_eq!(Column::smallest([300, 2]), Column::U16(vec![300, 2]));
+    }
 
     #[test]
     fn columns_start_at_multiples_of_eight() {

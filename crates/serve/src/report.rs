@@ -88,6 +88,8 @@ fn questions(opened: &Opened) -> Vec<(&'static str, Arguments)> {
         all.push(("calls", Arguments::new([("shape", shape)])));
     }
     all.push(("source", none()));
-    all.extend(opened.whole_timeline().map(|arguments| ("tiles", arguments)));
+    for name in ["tiles", "counters"] {
+        all.extend(opened.whole_timeline().map(|arguments| (name, arguments)));
+    }
     all
 }

@@ -93,14 +93,14 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<serde_json::Valu
                 super::shortened(&of.short())
             ]));
         }
-        row.push(node as u32);
-        parent.push(if at == 0 { 0 } else { place[data.parent] });
-        depth.push((data.depth - view.nodes[root].depth) as u32);
-        label.push(label_place[data.label]);
-        inclusive.push(data.inclusive.sum as f64);
-        exclusive.push(data.exclusive.sum as f64);
-        count.push(data.inclusive.count as f64);
-        before.push(data.before.sum as f64);
+        row.push(node as i64);
+        parent.push(if at == 0 { 0 } else { i64::from(place[data.parent]) });
+        depth.push((data.depth - view.nodes[root].depth) as i64);
+        label.push(i64::from(label_place[data.label]));
+        inclusive.push(data.inclusive.sum as i64);
+        exclusive.push(data.exclusive.sum as i64);
+        count.push(data.inclusive.count as i64);
+        before.push(data.before.sum as i64);
     }
     let document = json!({
         "metric": view.metric,
@@ -115,16 +115,16 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<serde_json::Valu
         "labels": labels,
     });
     let mut columns = vec![
-        ("row", Column::U32(row)),
-        ("parent", Column::U32(parent)),
-        ("depth", Column::U32(depth)),
-        ("label", Column::U32(label)),
-        ("inclusive", Column::F64(inclusive)),
-        ("exclusive", Column::F64(exclusive)),
-        ("count", Column::F64(count)),
+        ("row", Column::smallest(row)),
+        ("parent", Column::smallest(parent)),
+        ("depth", Column::smallest(depth)),
+        ("label", Column::smallest(label)),
+        ("inclusive", Column::smallest(inclusive)),
+        ("exclusive", Column::smallest(exclusive)),
+        ("count", Column::smallest(count)),
     ];
     if view.before.is_some() {
-        columns.push(("before", Column::F64(before)));
+        columns.push(("before", Column::smallest(before)));
     }
     Answer { json: document.to_string(), columns }
 }
