@@ -53,7 +53,17 @@ test("a click on a box of either side says what it is", async () => {
   await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
   for (const at of [0, 1]) {
     const canvas = page.locator("canvas").nth(at);
-    await canvas.click({ position: { x: ((await canvas.boundingBox())?.width ?? 0) / 2, y: 22 + 16 + 18 + 7 } });
+    await canvas.scrollIntoViewIfNeeded();
+    const box = (await canvas.boundingBox())!;
+    // Down the middle, until the pointer rests on a box.
+    const title = async (y: number) => {
+      await page.mouse.move(box.x + box.width / 2, box.y + y);
+      return canvas.getAttribute("title");
+    };
+    let y = 45;
+    while (y < box.height && !(await title(y))) y += 7;
+    await page.mouse.down();
+    await page.mouse.up();
     await page.waitForFunction((side) => /: \d/.test(document.querySelectorAll(".side [aria-live]")[side]!.textContent ?? ""), at);
   }
   none(faults);

@@ -84,7 +84,7 @@ test("a step is marked by a click on it, and summed up by lane and by name", asy
   const range = page.locator(".range");
   expect(await range.innerText()).toMatch(/Marked: 9\d\d µs/);
   expect(await range.locator("table").first().innerText()).toMatch(/stream 7 · GPU 0[^\n]*\t1\t250 µs/);
-  expect(await range.locator("table").last().innerText()).toMatch(/gemm\tGPU\t1\t250 µs/);
+  expect(await range.locator("table").last().innerText()).toMatch(/gemm\s+GPU\t1\t250 µs/);
   expect(await violations(page)).toEqual([]);
   none(faults);
   await page.close();

@@ -49,7 +49,7 @@ fn recorded(trace: &Trace) -> Vec<Counter> {
     let mut places: FxHashMap<(TrackId, StrId, StrId), usize> = FxHashMap::default();
     for event in trace.events.ids() {
         let at = event.index();
-        if trace.events.phase[at] != Phase::Counter || !trace.events.is_timed(event) {
+        if trace.events.phase[at] != Phase::Counter || !trace.events.is_plausible(event) {
             continue;
         }
         let (track, name) = (trace.events.track[at], trace.events.name[at]);
@@ -79,7 +79,7 @@ type Allocator = (Key, i64, i64);
 
 /// What `[memory]` records say: the totals where they stand there; else the sum of what was allocated and freed.
 fn memory(trace: &Trace) -> Vec<Counter> {
-    let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && trace.events.is_timed(*event);
+    let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && trace.events.is_plausible(*event);
     let mut events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
     events.sort_by_key(|event| trace.events.start[event.index()]);
     let [kind, device, allocated, reserved, bytes] =

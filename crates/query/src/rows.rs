@@ -1,6 +1,6 @@
 //! The rows of the timeline: for each track lists of events that do not overlap.
 
-use stackline_model::{EventId, EventKind, Phase, Trace, TrackId, TrackKind};
+use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
 
 /// Rows of a track whose events overlap, at most: what is beyond is drawn over each other.
 const MOST: usize = 63;
@@ -24,10 +24,9 @@ impl Rows {
     }
 }
 
-/// Whether an event is drawn as a box; values of counters are drawn as curves.
+/// Whether an event is drawn.
 fn is_shown(trace: &Trace, event: EventId) -> bool {
-    let is_value = trace.events.phase[event.index()] == Phase::Counter;
-    trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording && !is_value
+    trace.events.is_timed(event) && trace.kind(event) != EventKind::Recording
 }
 
 /// Spans of threads nest: each stands below the one that holds it, which stands before it in the order of a track.

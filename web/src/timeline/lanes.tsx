@@ -9,7 +9,7 @@ import type { Brief, CounterDocument, Lanes, PathDocument, TileDocument } from "
 import { drawArrows } from "./arrows";
 import { boxAt, boxesOf, layersOf, wordsOf } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
-import { drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS } from "./paint";
+import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS } from "./paint";
 import { drawPath } from "./path";
 import { HEAD, type Opened, place, ROW, sorted, type Stretch, turned, zoomed } from "./view";
 
@@ -48,6 +48,7 @@ export function LaneCanvas(props: Props) {
   const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
+    drawGrid(context, stretch, props.zero, wide, high, ink);
     context.translate(0, -top);
     const seen = boxes.filter((box) => box.y > top - ROW && box.y < top + high);
     drawHeads(context, placed, offset, wide, HEAD, ink);
@@ -57,7 +58,7 @@ export function LaneCanvas(props: Props) {
     if (props.counters) drawCurves(context, props.counters, stretch, wide, bottom, ink);
     drawArrows(context, props.arrows ?? [], boxes, stretch, wide, ink);
     context.translate(0, top);
-    drawRuler(context, stretch, props.zero, wide, high, ink);
+    drawRuler(context, stretch, props.zero, wide, ink);
     if (steps.length > 0) drawSteps(context, steps, stretch, wide, ink);
     const xOf = scaleOf(stretch, wide);
     if (drag) drawMarked(context, drag.from, drag.to, high);

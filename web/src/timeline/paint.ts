@@ -18,21 +18,32 @@ const APART = 120;
 
 export const scaleOf = (stretch: Stretch, width: number) => (ns: number) => ((ns - stretch.from) / (stretch.to - stretch.from)) * width;
 
-/** Draws the ruler; times count from `zero`. */
-export function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, zero: number, width: number, height: number, ink: InkOf): void {
+/** The ticks of a ruler whose times count from `zero`: where they stand, and their labels. */
+function ticksOf(stretch: Stretch, zero: number, width: number): Array<{ x: number; label: string }> {
+  const shown = { from: stretch.from - zero, to: stretch.to - zero };
+  const { at, unit } = ticks(shown, width / APART);
+  const largest = Math.max(Math.abs(shown.from), Math.abs(shown.to));
+  const xOf = scaleOf(shown, width);
+  return at.map((tick) => ({ x: xOf(tick), label: tickLabel(tick, unit, largest) }));
+}
+
+/** Draws the lines of the ruler, which boxes and names stand over. */
+export function drawGrid(context: CanvasRenderingContext2D, stretch: Stretch, zero: number, width: number, height: number, ink: InkOf): void {
+  context.fillStyle = ink.line;
+  for (const { x } of ticksOf(stretch, zero, width)) context.fillRect(Math.round(x), 0, 1, height);
+}
+
+/** Draws the ruler. */
+export function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, zero: number, width: number, ink: InkOf): void {
   context.fillStyle = ink.paper;
   context.fillRect(0, 0, width, RULER);
   context.font = FONT;
   context.textBaseline = "middle";
-  const shown = { from: stretch.from - zero, to: stretch.to - zero };
-  const { at, unit } = ticks(shown, width / APART);
-  const largest = Math.max(Math.abs(shown.from), Math.abs(shown.to));
-  for (const tick of at) {
-    const x = ((tick - shown.from) / (shown.to - shown.from)) * width;
+  for (const { x, label } of ticksOf(stretch, zero, width)) {
     context.fillStyle = ink.line;
-    context.fillRect(Math.round(x), 0, 1, height);
+    context.fillRect(Math.round(x), 0, 1, RULER);
     context.fillStyle = ink.quiet;
-    context.fillText(tickLabel(tick, unit, largest), x + 4, RULER / 2);
+    context.fillText(label, x + 4, RULER / 2);
   }
 }
 
