@@ -39,7 +39,7 @@ afterAll(async () => {
 });
 
 describe.skipIf(!isThere).each(["profile", "trace"])("recorded as a %s", (mode) => {
-  test("each page opens, with the program's calls and lines", async () => {
+  test("each page opens, with the program's calls and lines", { timeout: 300_000 }, async () => {
     const program = join(folder.path, `program-${mode}.py`);
     writeFileSync(program, PROGRAM);
     const run = join(folder.path, `${mode}.stackline`);

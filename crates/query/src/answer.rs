@@ -6,6 +6,7 @@
 //! of them without a copy.
 
 use serde_json::json;
+use std::borrow::Cow;
 
 /// Bytes that columns start at a multiple of.
 const ALIGNMENT: usize = 8;
@@ -24,18 +25,32 @@ pub enum Column {
 }
 
 impl Column {
-    /// Whole numbers in the smallest type that holds all of them: half of the bytes that a timeline would have as wide ones.
-    pub fn smallest(values: impl IntoIterator<Item = i64>) -> Self {
-        let values: Vec<i64> = values.into_iter().collect();
-        let least = values.iter().min().copied().unwrap_or(0);
-        let most = values.iter().max().copied().unwrap_or(0);
-        match most {
-            _ if least < 0 => Self::F64(values.into_iter().map(|value| value as f64).collect()),
+    /// The same numbers in the smallest type that holds all of them: half of the bytes that a timeline would have as wide
+    /// ones.
+    fn narrowed(&self) -> Cow<'_, Self> {
+        let most = match self {
+            Self::U8(_) => return Cow::Borrowed(self),
+            Self::U16(values) => u32::from(values.iter().max().copied().unwrap_or(0)),
+            Self::U32(values) => values.iter().max().copied().unwrap_or(0),
+            Self::F64(values) => {
+                let is_whole = |value: &f64| f64::from(*value as u32) == *value && value.is_sign_positive();
+                if !values.iter().all(is_whole) {
+                    return Cow::Borrowed(self);
+                }
+                values.iter().map(|&value| value as u32).max().unwrap_or(0)
+            }
+        };
+        let values: Vec<u32> = match self {
+            Self::U8(values) => values.iter().copied().map(u32::from).collect(),
+            Self::U16(values) => values.iter().copied().map(u32::from).collect(),
+            Self::U32(values) => values.clone(),
+            Self::F64(values) => values.iter().map(|&value| value as u32).collect(),
+        };
+        Cow::Owned(match most {
             ..=0xff => Self::U8(values.into_iter().map(|value| value as u8).collect()),
             ..=0xffff => Self::U16(values.into_iter().map(|value| value as u16).collect()),
-            ..=0xffff_ffff => Self::U32(values.into_iter().map(|value| value as u32).collect()),
-            _ => Self::F64(values.into_iter().map(|value| value as f64).collect()),
-        }
+            _ => Self::U32(values),
+        })
     }
 
     fn type_name(&self) -> &'static str {
@@ -82,17 +97,18 @@ impl Answer {
         Self { json: value.to_string(), columns: Vec::new() }
     }
 
-    /// The answer as bytes.
+    /// The answer as bytes; each column in the smallest type that holds its numbers.
     pub fn to_bytes(&self) -> Vec<u8> {
+        let columns: Vec<_> = self.columns.iter().map(|(name, column)| (*name, column.narrowed())).collect();
         let heads: Vec<_> =
-            self.columns.iter().map(|(name, column)| json!([name, column.type_name(), column.len()])).collect();
+            columns.iter().map(|(name, column)| json!([name, column.type_name(), column.len()])).collect();
         let mut head = format!("{{\"columns\":{},\"document\":{}}}", json!(heads), self.json);
         let unfilled = size_of::<u32>() + head.len();
         head.extend(std::iter::repeat_n(' ', unfilled.next_multiple_of(ALIGNMENT) - unfilled));
         let mut out = Vec::with_capacity(size_of::<u32>() + head.len());
         out.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(head.as_bytes());
-        for (_, column) in &self.columns {
+        for (_, column) in &columns {
             column.write(&mut out);
         }
         out
@@ -105,12 +121,16 @@ mod tests {
 
     #[test]
     fn numbers_take_no_more_room_than_the_largest_needs() {
-        let type_of = |values: &[i64]| Column::smallest(values.iter().copied()).type_name();
-        assert_eq!(["u8", "u8", "u8"], [type_of(&[]), type_of(&[0]), type_of(&[7, 255])]);
-        assert_eq!(["u16", "u16"], [type_of(&[256]), type_of(&[0, 65_535])]);
-        assert_eq!(["u32", "u32"], [type_of(&[65_536]), type_of(&[0xffff_ffff])]);
-        assert_eq!(["f64", "f64"], [type_of(&[1 << 32]), type_of(&[-1, 3])]);
-        assert_eq!(Column::smallest([300, 2]), Column::U16(vec![300, 2]));
+        let narrow = |values: &[f64]| Column::F64(values.to_vec()).narrowed().into_owned();
+        assert_eq!(narrow(&[]), Column::U8(vec![]));
+        assert_eq!(narrow(&[7.0, 255.0]), Column::U8(vec![7, 255]));
+        assert_eq!(narrow(&[256.0, 0.0]), Column::U16(vec![256, 0]));
+        assert_eq!(narrow(&[65_536.0]), Column::U32(vec![65_536]));
+        for other in [&[4_294_967_296.0][..], &[-1.0, 3.0], &[0.5], &[-0.0], &[f64::NAN], &[f64::INFINITY]] {
+            assert_eq!(format!("{:?}", narrow(other)), format!("{:?}", Column::F64(other.to_vec())));
+        }
+        assert_eq!(Column::U32(vec![300, 2]).narrowed().into_owned(), Column::U16(vec![300, 2]));
+        assert_eq!(Column::U16(vec![3, 2]).narrowed().into_owned(), Column::U8(vec![3, 2]));
     }
 
     #[test]

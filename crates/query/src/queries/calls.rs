@@ -10,6 +10,10 @@ const MOST: usize = 50_000;
 /// Boxes narrower than this part of the widest are left out, where nothing else is asked for: half a pixel of 1600.
 const NARROWEST: f64 = 1.0 / 3200.0;
 
+/// Callers of what has less than this part of the whole are not followed: a tree turned round has a path for each place
+/// that anything is called from. Zoomed in 64 times, what is half a pixel wide is still exact.
+const UNFOLLOWED: f64 = NARROWEST / 64.0;
+
 const SHAPES: [(&str, Shape); 4] =
     [("top-down", Shape::TopDown), ("bottom-up", Shape::BottomUp), ("flat", Shape::Flat), ("callers", Shape::Callers)];
 
@@ -39,7 +43,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let beside = arguments.choice("beside", &[("before", ())])?.map(|()| opened.before()?.calls(rank)).transpose()?;
     let view = opened.view(&key, || match &beside {
         Some(before) => calls::compare(before.tree(), tree, &options),
-        None => calls::view(tree, &options),
+        None => calls::view_pruned(tree, &options, UNFOLLOWED),
     });
     let metrics: Vec<_> =
         measured.iter().map(|metric| json!([metric.name(&tree.strings), metric.title(&tree.strings)])).collect();
@@ -93,14 +97,14 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<serde_json::Valu
                 super::shortened(&of.short())
             ]));
         }
-        row.push(node as i64);
-        parent.push(if at == 0 { 0 } else { i64::from(place[data.parent]) });
-        depth.push((data.depth - view.nodes[root].depth) as i64);
-        label.push(i64::from(label_place[data.label]));
-        inclusive.push(data.inclusive.sum as i64);
-        exclusive.push(data.exclusive.sum as i64);
-        count.push(data.inclusive.count as i64);
-        before.push(data.before.sum as i64);
+        row.push(node as u32);
+        parent.push(if at == 0 { 0 } else { place[data.parent] });
+        depth.push((data.depth - view.nodes[root].depth) as u32);
+        label.push(label_place[data.label]);
+        inclusive.push(data.inclusive.sum as f64);
+        exclusive.push(data.exclusive.sum as f64);
+        count.push(data.inclusive.count as f64);
+        before.push(data.before.sum as f64);
     }
     let document = json!({
         "metric": view.metric,
@@ -115,16 +119,16 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<serde_json::Valu
         "labels": labels,
     });
     let mut columns = vec![
-        ("row", Column::smallest(row)),
-        ("parent", Column::smallest(parent)),
-        ("depth", Column::smallest(depth)),
-        ("label", Column::smallest(label)),
-        ("inclusive", Column::smallest(inclusive)),
-        ("exclusive", Column::smallest(exclusive)),
-        ("count", Column::smallest(count)),
+        ("row", Column::U32(row)),
+        ("parent", Column::U32(parent)),
+        ("depth", Column::U32(depth)),
+        ("label", Column::U32(label)),
+        ("inclusive", Column::F64(inclusive)),
+        ("exclusive", Column::F64(exclusive)),
+        ("count", Column::F64(count)),
     ];
     if view.before.is_some() {
-        columns.push(("before", Column::smallest(before)));
+        columns.push(("before", Column::F64(before)));
     }
     Answer { json: document.to_string(), columns }
 }

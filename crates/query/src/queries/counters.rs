@@ -43,8 +43,8 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     });
     let values = |of: fn(&Point) -> f64| Column::F64(points.iter().map(of).collect());
     let columns = vec![
-        ("counter", Column::smallest(points.iter().map(|point| point.counter as i64))),
-        ("start", Column::smallest(points.iter().map(|point| point.start.saturating_sub(origin)))),
+        ("counter", Column::U32(points.iter().map(|point| point.counter as u32).collect())),
+        ("start", Column::F64(points.iter().map(|point| point.start.saturating_sub(origin) as f64).collect())),
         ("low", values(|point| point.low)),
         ("high", values(|point| point.high)),
         ("last", values(|point| point.last)),

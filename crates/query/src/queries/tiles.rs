@@ -180,18 +180,19 @@ impl Boxes<'_> {
         let mut texts = Texts::default();
         let names: Vec<u32> = rows.iter().map(|row| texts.index(trace.name(row.event))).collect();
         let mut types = NameTypes::new(trace, RULES);
-        let kinds: Vec<i64> = rows.iter().map(|row| drawn_as(trace, &mut types, row.event) as i64).collect();
-        let numbers = |of: &dyn Fn(&Box) -> i64| Column::smallest(rows.iter().map(of));
+        let kinds = rows.iter().map(|row| drawn_as(trace, &mut types, row.event) as u8).collect();
+        let u32s = |of: fn(&Box) -> u32| Column::U32(rows.iter().map(of).collect());
+        let numbers = |of: &dyn Fn(&Box) -> i64| Column::F64(rows.iter().map(|row| of(row) as f64).collect());
         let columns = vec![
-            ("track", numbers(&|row| i64::from(row.track.0))),
-            ("depth", numbers(&|row| i64::from(row.depth))),
+            ("track", u32s(|row| row.track.0)),
+            ("depth", u32s(|row| row.depth)),
             ("start", numbers(&|row| row.start.saturating_sub(origin))),
             ("length", numbers(&|row| row.end.saturating_sub(row.start))),
             ("busy", numbers(&|row| row.busy)),
-            ("event", numbers(&|row| i64::from(row.event.0))),
-            ("count", numbers(&|row| i64::from(row.count))),
-            ("name", Column::smallest(names.into_iter().map(i64::from))),
-            ("kind", Column::smallest(kinds)),
+            ("event", u32s(|row| row.event.0)),
+            ("count", u32s(|row| row.count)),
+            ("name", Column::U32(names)),
+            ("kind", Column::U8(kinds)),
         ];
         Answer { json: json!({"texts": texts.list(), "left_out": left_out}).to_string(), columns }
     }
