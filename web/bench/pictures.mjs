@@ -9,11 +9,11 @@
 
 import { spawn } from "node:child_process";
 import { mkdirSync, statSync } from "node:fs";
-import { join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { chromium } from "playwright-core";
 
 const root = new URL("../..", import.meta.url).pathname;
-const binary = process.env.STACKLINE_BINARY ?? join(root, "target/release/stackline");
+const binary = resolve(process.env.STACKLINE_BINARY ?? join(root, "target/release/stackline"));
 const executablePath = process.env.STACKLINE_CHROMIUM;
 const [trace, folder = join(root, "docs/pictures")] = process.argv.slice(2);
 if (!executablePath || !trace) {
@@ -28,18 +28,19 @@ const PICTURES = [
   ["issues", "page=issues", (page) => page.locator(".card").first().click()],
   ["flame", "page=flame"],
   ["timeline", "page=timeline&cp=1", async (page) => {
-    for (let at = 0; at < 3; at += 1) await page.keyboard.press("w");
+    await page.keyboard.press("w");
   }],
 ];
 
-const child = spawn(binary, ["view", "--no-open", trace], { stdio: ["ignore", "pipe", "inherit"] });
-const url = await new Promise((resolve, reject) => {
+// From the trace's own folder: the picture shows a name, and not where it lies on some machine.
+const child = spawn(binary, ["view", "--no-open", basename(trace)], { cwd: dirname(resolve(trace)), stdio: ["ignore", "pipe", "ignore"] });
+const url = await new Promise((done, reject) => {
   child.once("exit", (code) => reject(new Error(`stackline view ended with ${code}`)));
-  child.stdout.once("data", (data) => resolve(data.toString().trim()));
+  child.stdout.once("data", (data) => done(data.toString().trim()));
 });
 child.removeAllListeners("exit");
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
-const page = await browser.newPage({ viewport: { width: 1200, height: 720 }, colorScheme: "light" });
+const page = await browser.newPage({ viewport: { width: 1100, height: 640 }, colorScheme: "light" });
 const settled = async () => {
   await page.waitForSelector("main h1");
   await page.waitForFunction(() => document.querySelector("[role=status], [aria-busy=true]") === null);

@@ -15,7 +15,8 @@ fn fake_browser(folder: &Path) -> PathBuf {
     let bin = folder.join("bin");
     std::fs::create_dir(&bin).unwrap();
     let program = bin.join("xdg-open");
-    std::fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$SEEN.part\" && mv \"$SEEN.part\" \"$SEEN\"\n").unwrap();
+    std::fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"$SEEN.part\" && mv \"$SEEN.part\" \"$SEEN\"\n")
+        .unwrap();
     std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
     bin
 }

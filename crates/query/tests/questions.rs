@@ -162,24 +162,47 @@ fn memory_and_counters_are_curves() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("counters.json");
     let memory = |ts: u32, total: u32| {
-        format!(r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{ts},"args":{{"Total Allocated":{total},"Total Reserved":0,"Bytes":1,"Device Id":0,"Device Type":1}}}}"#)
+        format!(
+            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{ts},"args":{{"Total Allocated":{total},"Total Reserved":0,"Bytes":1,"Device Id":0,"Device Type":1}}}}"#
+        )
     };
     let old = |ts: u32, bytes: i32| {
-        format!(r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":2,"ts":{ts},"args":{{"Bytes":{bytes},"Device Id":-1,"Device Type":0}}}}"#)
+        format!(
+            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":2,"ts":{ts},"args":{{"Bytes":{bytes},"Device Id":-1,"Device Type":0}}}}"#
+        )
     };
     let counter = |ts: u32, value: &str| {
         format!(r#"{{"ph":"C","name":"GPU 0 Utilization","pid":0,"ts":{ts},"args":{{"GPU Utilization":{value}}}}}"#)
     };
     let span = r#"{"ph":"X","name":"a","cat":"cpu_op","ts":0,"dur":100,"pid":1,"tid":1}"#.to_owned();
-    let events = [span, memory(1, 10), memory(2, 30), memory(60, 20), old(5, 4), old(6, -3), counter(0, "0.5"), counter(50, "1"), counter(51, "\"x\"")];
+    let events = [
+        span,
+        memory(1, 10),
+        memory(2, 30),
+        memory(60, 20),
+        old(5, 4),
+        old(6, -3),
+        counter(0, "0.5"),
+        counter(50, "1"),
+        counter(51, "\"x\""),
+    ];
     std::fs::write(&path, format!(r#"{{"traceEvents":[{}]}}"#, events.join(","))).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
     let ask = |level: &str, first: &str, last: &str| {
-        ask(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)])).expect("answered")
+        ask(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
+            .expect("answered")
     };
     let exact = ask("0", "0", "1000");
-    let names: Vec<_> = document(&exact)["counters"].as_array().expect("counters").iter().map(|c| c["name"].clone()).collect();
-    assert_eq!(names, ["Memory allocated · GPU 0 · process 1", "Memory allocated since the start · CPU · process 1", "GPU 0 Utilization · process 0"]);
+    let names: Vec<_> =
+        document(&exact)["counters"].as_array().expect("counters").iter().map(|c| c["name"].clone()).collect();
+    assert_eq!(
+        names,
+        [
+            "Memory allocated · GPU 0 · process 1",
+            "Memory allocated since the start · CPU · process 1",
+            "GPU 0 Utilization · process 0"
+        ]
+    );
     assert_eq!(numbers(&exact, "counter"), [0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
     assert_eq!(numbers(&exact, "last"), [10.0, 30.0, 20.0, 4.0, 1.0, 0.5, 1.0]);
     assert_eq!(numbers(&exact, "start"), [1e3, 2e3, 60e3, 5e3, 6e3, 0.0, 50e3]);

@@ -53,13 +53,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 }
 
 /// The points of a counter in a window, and the one before it: a value holds until the next.
-fn add(
-    points: &mut Vec<Point>,
-    at: usize,
-    counter: &Counter,
-    (from, to): (i64, i64),
-    bucket: impl Fn(i64) -> i64,
-) {
+fn add(points: &mut Vec<Point>, at: usize, counter: &Counter, (from, to): (i64, i64), bucket: impl Fn(i64) -> i64) {
     let place = |ns: i64| counter.values.partition_point(|&(start, _)| start < ns);
     let (begin, end) = (place(from).saturating_sub(1), place(to));
     let mut open: Option<Point> = None;

@@ -18,7 +18,8 @@ pub fn tree(nodes: u32, seed: u64) -> Vec<u8> {
     stream.source("python", true, "CPython 3.11.7, frames read raw");
     let thread = stream.thread(4000, 1, "python");
     let mut rng = Rng::new(seed);
-    let names: Vec<String> = (0..FUNCTIONS).map(|at| format!("function_{at}@package/module_{}.py:{}", at / 20, 10 + at % 20 * 12)).collect();
+    let names: Vec<String> =
+        (0..FUNCTIONS).map(|at| format!("function_{at}@package/module_{}.py:{}", at / 20, 10 + at % 20 * 12)).collect();
     // The call that is open, with its callers.
     let mut open: Vec<u32> = Vec::new();
     let mut made = 0;
