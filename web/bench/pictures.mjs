@@ -39,6 +39,7 @@ const url = await new Promise((done, reject) => {
   child.stdout.once("data", (data) => done(data.toString().trim()));
 });
 child.removeAllListeners("exit");
+process.once("exit", () => child.kill("SIGINT"));
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 const page = await browser.newPage({ viewport: { width: 1100, height: 640 }, colorScheme: "light" });
 const settled = async () => {
@@ -62,4 +63,3 @@ for (const [name, view, act] of PICTURES) {
   if (size > LARGEST) process.exitCode = 1;
 }
 await browser.close();
-child.kill("SIGINT");
