@@ -1,8 +1,8 @@
 """What `stackline findings` predicts for programs with one problem each, beside what mending the problem gains.
 
 Each program of `programs/` is recorded; of its findings, the one is taken whose code stands in the program, in a comment
-`# finding: CODE` (or `# finding anywhere: CODE`). Then the program runs without recorder as it is and `--mended`, in turns,
-so that whatever else the machine does meets both alike.
+`# finding: CODE` (or `# finding anywhere: CODE`). In each round it is recorded, and runs without recorder as it is and
+`--mended`, so that whatever else the machine does meets all three alike. The table has medians over the rounds.
 
     python benches/findings/measure.py --stackline target/release/stackline
 
@@ -51,6 +51,7 @@ def run(arguments: list[str]) -> None:
 def predicted(stackline: str, program: Path, folder: Path, steps: int) -> tuple[dict[str, object] | None, int]:
     """The finding that belongs to the program's problem, if there is one, and its place among all."""
     code, line = expected(program)
+    folder.mkdir(exist_ok=True)
     recording = folder / f"{program.stem}.stackline"
     command = [sys.executable, str(program), "--steps", str(steps)]
     run([stackline, "record", *RECORD, "-o", str(recording), "--", *command])
@@ -71,19 +72,21 @@ def step_ms(program: Path, folder: Path, steps: int, *options: str) -> float:
 
 
 def measure(program: Path, options: argparse.Namespace, folder: Path) -> str:
-    row, rank = predicted(options.stackline, program, folder, options.steps)
-    before, after = [], []
-    for _ in range(options.rounds):
+    findings, before, after = [], [], []
+    for number in range(options.rounds):
+        findings.append(predicted(options.stackline, program, folder / str(number), options.steps))
         before.append(step_ms(program, folder, options.steps))
         after.append(step_ms(program, folder, options.steps, "--mended"))
     step, gained = statistics.median(before), statistics.median(b - a for b, a in zip(before, after))
     code, line = expected(program)
-    place = f"line {line}" if line else "anywhere"
-    if row is None:
-        return f"| {program.stem} | {code} | {place} | **not found** | {step:.2f} | | {gained:.2f} | |"
-    told = row["gain_ns"] / 1e6
-    ratio = told / gained
-    return f"| {program.stem} | {code} | {place} | {rank} | {step:.2f} | {told:.2f} | {gained:.2f} | {ratio:.2f} |"
+    told = [row["gain_ns"] / 1e6 for row, _ in findings if row]
+    ranks = "/".join(str(rank) for rank in sorted({rank for row, rank in findings if row}))
+    head = f"| {program.stem} | {code} | {f'line {line}' if line else 'anywhere'} |"
+    if len(told) < options.rounds:
+        return f"{head} **found in {len(told)} of {options.rounds}** | {step:.2f} | | {gained:.2f} | |"
+    gain = statistics.median(told)
+    spread = f"{gain:.2f} ({min(told):.2f} to {max(told):.2f})"
+    return f"{head} {ranks} | {step:.2f} | {spread} | {gained:.2f} | {gain / gained:.2f} |"
 
 
 def main() -> None:
