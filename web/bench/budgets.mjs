@@ -28,6 +28,8 @@ if (!executablePath || !folder || words.some((word) => word.startsWith("-"))) {
 }
 
 const REPEATS = 3;
+/** What takes longer than so many ms is not waited for. */
+const PATIENCE = 180_000;
 /** What is measured: name, unit, budget. */
 const ROWS = [
   ["overview", "command to Overview, ms", 1000],
@@ -45,6 +47,7 @@ const ROWS = [
 
 function serve(path) {
   const child = spawn(binary, ["view", "--no-open", path], { stdio: ["ignore", "pipe", "ignore"] });
+  process.once("exit", () => child.kill("SIGINT"));
   return new Promise((resolve, reject) => {
     child.once("exit", (code) => reject(new Error(`stackline view ended with ${code}`)));
     child.stdout.on("data", (data) => resolve({ child, url: data.toString().trim() }));
@@ -111,6 +114,7 @@ async function timeline(page, session, found) {
 async function measure(browser, path) {
   const found = { tree: 0, tiles: 0 };
   const page = await browser.newPage({ viewport: { width: 1600, height: 900 } });
+  page.setDefaultTimeout(PATIENCE);
   page.on("response", async (response) => {
     const name = response.url().match(/query\/(calls|tiles)/)?.[1];
     const bytes = name ? (await response.body().catch(() => Buffer.alloc(0))).length : 0;

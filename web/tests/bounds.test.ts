@@ -64,7 +64,7 @@ test("64 streams are 64 lanes", async () => {
   await page.close();
 });
 
-test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core to say", async (colorScheme) => {
+test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core to say", { timeout: 180_000 }, async (colorScheme) => {
   for (const options of [{ colorScheme, contrast: "more" }, { colorScheme, forcedColors: "active" }] as const) {
     const { page, faults } = await watched(browser, crowded.url, options);
     for (const view of VIEWS) {
