@@ -47,8 +47,8 @@ impl Column {
             Self::F64(values) => values.iter().map(|&value| value as u32).collect(),
         };
         Cow::Owned(match most {
-            ..=0xff => Self::U8(values.into_iter().map(|value| value as u8).collect()),
-            ..=0xffff => Self::U16(values.into_iter().map(|value| value as u16).collect()),
+            0..=0xff => Self::U8(values.into_iter().map(|value| value as u8).collect()),
+            0x100..=0xffff => Self::U16(values.into_iter().map(|value| value as u16).collect()),
             _ => Self::U32(values),
         })
     }

@@ -34,8 +34,11 @@ pub struct Opened {
     derived: Vec<Derived>,
     content: OnceLock<Result<Content, String>>,
     files: OnceLock<BTreeSet<String>>,
-    views: Mutex<Vec<(String, Arc<OnceLock<Arc<CallView>>>)>>,
+    views: Mutex<Vec<(String, BeingMade)>>,
 }
+
+/// A view that was made, or is being made.
+type BeingMade = Arc<OnceLock<Arc<CallView>>>;
 
 /// What was worked out of one trace.
 #[derive(Debug, Default)]
