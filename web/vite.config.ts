@@ -7,7 +7,7 @@ export default defineConfig({
   build: { target: "es2022", emptyOutDir: false, reportCompressedSize: false },
   test: {
     projects: [
-      { extends: true, test: { name: "logic", include: ["src/**/*.test.ts"], environment: "node" } },
+      { extends: true, test: { name: "logic", include: ["src/**/*.test.ts"], environment: "node", setupFiles: ["src/testing.ts"] } },
       {
         extends: true,
         test: { name: "pages", include: ["tests/**/*.test.ts"], environment: "node", testTimeout: 60_000, hookTimeout: 120_000, fileParallelism: false },

@@ -35,6 +35,20 @@ export function layerOf(kind: string): Layer {
   return "span";
 }
 
+/** What findings are about: colour and sign of each area. */
+const AREAS: Readonly<Record<string, { icon: string; fill: string }>> = {
+  host: { icon: "◐", fill: "#e9c46a" },
+  synchronization: { icon: "◔", fill: "#e8743b" },
+  data: { icon: "⇥", fill: "#5b9bd5" },
+  kernels: { icon: "▦", fill: "#f0925b" },
+  copies: { icon: "⇄", fill: "#e08bb8" },
+  communication: { icon: "⇅", fill: "#c48be0" },
+  memory: { icon: "▤", fill: "#6fcfae" },
+  measurement: { icon: "◎", fill: "#c9c2b4" },
+};
+
+export const area = (name: string) => AREAS[name] ?? { icon: "•", fill: "#e8743b" };
+
 /** Causes of time on the critical path, and where overview's bar gets its colours. */
 export const CAUSES: Readonly<Record<string, { title: string; fill: string }>> = {
   gpu_compute: { title: "GPU computes", fill: "#f0925b" },

@@ -13,9 +13,14 @@ import { Overview } from "./pages/overview";
 import { Run } from "./pages/run";
 import { Source } from "./pages/source";
 import { Timeline } from "./pages/timeline";
+import { run } from "./filter";
 import { Details } from "./parts/details";
+import { dialog } from "./parts/dialog";
+import { FilterBar } from "./parts/filters";
+import { Keys } from "./parts/keys";
+import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
-import { change, follow, page, PAGES, type PageId, state, transport } from "./state";
+import { change, chooseRank, follow, page, PAGES, type PageId, state, transport } from "./state";
 import type { Meta } from "./types";
 import "./style.css";
 
@@ -23,11 +28,17 @@ function App() {
   const meta = useAnswer<Meta>("meta");
   useEffect(() => {
     const key = (event: KeyboardEvent) => {
+      if ((event.ctrlKey || event.metaKey) && event.key === "k") {
+        event.preventDefault();
+        dialog.value = "search";
+      }
+      if (dialog.value !== "") return;
       const isTyping = event.target instanceof HTMLElement && /INPUT|SELECT|TEXTAREA/.test(event.target.tagName);
       const wanted = PAGES[Number(event.key) - 1];
       if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
       if (wanted) change({ page: wanted.id });
       if (event.key === "t") change({ as: state.value.as === "table" ? "" : "table" });
+      if (event.key === "?") dialog.value = "keys";
       if (event.key === "Escape") change({ sel: "" }, "replace");
       if (event.key === "/") {
         const field = document.querySelector<HTMLInputElement>("[data-field=find]");
@@ -38,7 +49,10 @@ function App() {
     addEventListener("keydown", key);
     return () => removeEventListener("keydown", key);
   }, []);
-  if (meta.state === "ok") setFolder(meta.answer.document.folder);
+  if (meta.state === "ok") {
+    setFolder(meta.answer.document.folder);
+    run.value = meta.answer.document;
+  }
   return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
 }
 
@@ -54,6 +68,8 @@ function Frame({ meta }: { meta: Meta }) {
         <span class="name" title={meta.name}>{meta.name}</span>
         <RankChoice meta={meta} />
         {transport.kind === "report" && <span class="quiet">a report: it holds what is asked first</span>}
+        <button type="button" onClick={() => (dialog.value = "search")}>Search <kbd>Ctrl+K</kbd></button>
+        <button type="button" onClick={() => (dialog.value = "keys")}>Keys <kbd>?</kbd></button>
         <label>
           Theme{" "}
           <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as "" | "light" | "dark")}>
@@ -83,9 +99,12 @@ function Frame({ meta }: { meta: Meta }) {
         </ol>
       </nav>
       <main id="page" tabIndex={-1}>
+        <FilterBar meta={meta} />
         <Page id={page.value} meta={meta} />
       </main>
       <Details />
+      {dialog.value === "keys" && <Keys />}
+      {dialog.value === "search" && <Palette />}
     </div>
   );
 }
@@ -100,9 +119,10 @@ function RankChoice({ meta }: { meta: Meta }) {
   return (
     <label>
       Rank{" "}
-      <select value={state.value.rank ?? ""} onChange={(event) => change({ rank: event.currentTarget.value, sel: "", from: "", to: "", root: "", mark: "" })}>
-        {meta.traces.map(({ info }, at) => (
-          <option key={info.rank} value={at === 0 ? "" : `${info.rank}`}>{info.rank}</option>
+      <select value={state.value.rank ?? ""} onChange={(event) => chooseRank(event.currentTarget.value)}>
+        <option value="">all (pictures of rank {meta.traces[0]!.info.rank})</option>
+        {meta.traces.map(({ info }) => (
+          <option key={info.rank} value={`${info.rank}`}>{info.rank}</option>
         ))}
       </select>
     </label>

@@ -70,6 +70,11 @@ export function lookAt(parts: State): void {
   change({ ...parts, root: "", sel });
 }
 
+/** Looks at another rank: what belongs to the one before goes. An empty text means all of them, and the first one's pictures. */
+export function chooseRank(rank: string): void {
+  change({ rank, sel: "", from: "", to: "", root: "", mark: "", steps: "", thread: "" });
+}
+
 function without(parts: State, names: readonly string[]): State {
   return Object.fromEntries(Object.entries(parts).filter(([name]) => !names.includes(name)));
 }

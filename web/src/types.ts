@@ -19,6 +19,8 @@ export interface Meta {
   readonly traces: ReadonlyArray<{
     readonly info: TraceInfo;
     readonly steps: ReadonlyArray<[number: number, start: number, end: number]>;
+    /** The steps that findings look at: all but a first one that warms up. */
+    readonly chosen: readonly [first: number, last: number] | null;
     readonly environment: ReadonlyArray<[key: string, value: string]>;
     readonly report: unknown;
   }>;
@@ -74,11 +76,26 @@ export interface Findings {
   readonly together: Gain | null;
   readonly left_out: number;
   readonly notes: ReadonlyArray<string>;
+  /** The ranks that were looked at together; empty if there is one. */
+  readonly ranks: ReadonlyArray<{ rank: number; step_ns: number; steps: number; collectives_alone_ns: number | null }>;
   readonly tables: { findings: Table; not_checked: Table };
+}
+
+/** Lines of source around one that matters. */
+export interface Excerpt {
+  readonly file: string;
+  readonly line: number;
+  readonly first?: number;
+  readonly lines?: readonly string[];
+  readonly missing: boolean;
+  /** Whether the file was written after the run was recorded; none if nobody knows. */
+  readonly changed?: boolean | null;
 }
 
 export interface FindingDetail {
   readonly at: number;
+  /** Whose events they are, if there are several ranks. */
+  readonly rank: number | null;
   readonly code: string;
   readonly about: string;
   readonly why: string;
@@ -86,7 +103,7 @@ export interface FindingDetail {
   readonly facts: ReadonlyArray<[name: string, value: number, unit: string]>;
   readonly events: ReadonlyArray<[event: number, name: string, kind: string, start: number, dur: number]>;
   readonly events_total: number;
-  readonly excerpt: null | { file: string; line: number; first?: number; lines?: string[]; missing: boolean };
+  readonly excerpt: Excerpt | null;
 }
 
 export type Label = readonly [kind: string, name: string, inputs: string, file: string, line: number, short: string];
@@ -102,6 +119,19 @@ export interface Calls {
   readonly metrics: ReadonlyArray<[name: string, title: string]>;
   readonly path: ReadonlyArray<[row: number, name: string]>;
   readonly labels: ReadonlyArray<Label>;
+}
+
+/** A node of a view of calls by all that was measured. */
+export interface FrameDetail {
+  readonly path: ReadonlyArray<Label>;
+  readonly metrics: ReadonlyArray<{ name: string; title: string; unit: string; total: number; inclusive: number; exclusive: number; count: number }>;
+}
+
+export interface SearchAnswer {
+  readonly names: ReadonlyArray<{ name: string; kind: string; count: number; ns: number; event: number; start: number; dur: number }>;
+  readonly frames: ReadonlyArray<{ kind: string; name: string; file: string; inclusive: number; unit: string }>;
+  readonly files: readonly string[];
+  readonly left_out: number;
 }
 
 export interface Lane {
@@ -195,5 +225,6 @@ export interface SourceFile {
   readonly file: string;
   readonly text: string | null;
   readonly missing: boolean;
+  readonly changed: boolean | null;
   readonly costs: ReadonlyArray<{ metric: Metric; lines: ReadonlyArray<[line: number, fn: string, inclusive: number, exclusive: number]> }>;
 }

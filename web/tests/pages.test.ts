@@ -1,9 +1,10 @@
-import { writeFileSync } from "node:fs";
+import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { launch, none, open, PAGES, scratch, serve, type Served, settled, stackline, trace, violations, watched } from "./harness";
+import { planted } from "./planted";
 
 let browser: Browser;
 const folder = scratch();
@@ -77,7 +78,7 @@ describe("from the overview to the line", () => {
   test("two clicks: the first issue, then the link to the editor", async () => {
     const source = join(folder.path, "train.py");
     writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}  # a line`).join("\n"));
-    const served = await serve(planted(source));
+    const served = await serve(planted(folder.path, source));
     const { page, faults } = await watched(browser, served.url);
     await page.goto(served.url);
     await settled(page);
@@ -92,33 +93,6 @@ describe("from the overview to the line", () => {
     await served.stop();
   });
 });
-
-/** A trace of steps that wait for `item()` at line 12 of a file. */
-function planted(source: string): string {
-  const events: object[] = [];
-  const add = (name: string, cat: string, ts: number, dur: number, tid: number | string, args: object = {}) => events.push({ ph: "X", name, cat, ts, dur, pid: tid === 7 ? 0 : 1, tid, args });
-  for (let step = 0; step < 6; step += 1) {
-    const t = step * 1000;
-    add(`ProfilerStep#${step + 1}`, "user_annotation", t, 990, 1);
-    add(`${source}(12): train_step`, "python_function", t + 1, 980, 1, { "Python id": step * 2 + 1 });
-    add("aten::mm", "cpu_op", t + 10, 30, 1);
-    add("cudaLaunchKernel", "cuda_runtime", t + 15, 10, 1, { correlation: step * 10 + 1 });
-    add("gemm", "kernel", t + 30, 400, 7, { correlation: step * 10 + 1, device: 0, stream: 7 });
-    add("aten::item", "cpu_op", t + 50, 390, 1);
-    add("aten::_local_scalar_dense", "cpu_op", t + 52, 386, 1);
-    add("cudaMemcpyAsync", "cuda_runtime", t + 55, 6, 1, { correlation: step * 10 + 2 });
-    add("Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", t + 431, 2, 7, { correlation: step * 10 + 2, device: 0, stream: 7, bytes: 4 });
-    add("cudaStreamSynchronize", "cuda_runtime", t + 62, 374, 1, { correlation: step * 10 + 3 });
-    for (let at = 0; at < 8; at += 1) {
-      add("aten::add_", "cpu_op", t + 450 + at * 60, 50, 1);
-      add("cudaLaunchKernel", "cuda_runtime", t + 460 + at * 60, 10, 1, { correlation: step * 10 + 100_000 + at + step * 100 });
-      add("add", "kernel", t + 480 + at * 60, 40, 7, { correlation: step * 10 + 100_000 + at + step * 100, device: 0, stream: 7 });
-    }
-  }
-  const file = join(folder.path, "planted.json");
-  writeFileSync(file, JSON.stringify({ schemaVersion: 1, traceEvents: events }));
-  return file;
-}
 
 describe("names from a trace are data", () => {
   test("scripts, quotes, control characters, other alphabets and a name of a megabyte are shown as text", async () => {
@@ -173,6 +147,15 @@ describe("what is missing is said", () => {
     await page.waitForSelector("[role=alert]");
     expect(await page.locator("[role=alert]").innerText()).toContain("server has stopped");
     await page.close();
+  });
+
+  test("a run of a newer version says which versions are read", () => {
+    const run = join(folder.path, "newer.stackline");
+    stackline("import", trace("nvidia-2080ti-linear.json.gz"), "-o", run);
+    const manifest = join(run, "manifest.json");
+    const { checksum: _, ...written } = JSON.parse(readFileSync(manifest, "utf8"));
+    writeFileSync(manifest, JSON.stringify({ ...written, version: 999 }));
+    expect(() => stackline("view", "--no-open", run)).toThrow(/format version 999.*reads versions 1 to \d+; update Stackline/);
   });
 
   test("the server ends when it is told to", async () => {
@@ -300,10 +283,21 @@ describe("several ranks", () => {
     await open(page, served.url, "page=overview");
     const step = () => page.locator(".numbers dd").first().innerText();
     expect(await step()).toBe("999 µs");
-    await page.getByLabel("Rank").selectOption("1");
+    await page.locator("header select").first().selectOption("1");
     await settled(page);
     expect(await step()).toBe("2.00 ms");
     for (const id of PAGES) await open(page, served.url, `page=${id}&rank=1`);
+    // Of all ranks together, findings are those of the command line, and ranks stand by how long they take.
+    await open(page, served.url, "page=overview");
+    const merged = JSON.parse(stackline("findings", ...ranks, "--top", "0", "--format", "json"));
+    const findings = (await page.evaluate("stackline.ask('findings').then((answer) => answer.document)")) as typeof merged;
+    expect(findings.tables).toEqual(merged.tables);
+    expect(findings.ranks).toEqual(merged.ranks);
+    expect(await page.locator("[aria-label^=Ranks] tbody button").allTextContents()).toEqual(["rank 1", "rank 0"]);
+    expect(await violations(page)).toEqual([]);
+    await page.getByRole("button", { name: "rank 1" }).click();
+    await settled(page);
+    expect(page.url()).toContain("rank=1");
     none(faults.filter((fault) => !fault.includes("422")));
     await page.close();
     await served.stop();

@@ -15,6 +15,7 @@
 mod decimal;
 mod error;
 mod input;
+pub mod memory;
 mod places;
 mod prefetch;
 pub mod problems;

@@ -105,3 +105,27 @@ handle!(
     /// A row of [`crate::CallTree::processes`].
     CallProcessId
 );
+handle!(
+    /// A row of [`crate::MemoryCalls`]: one call that allocates, frees, copies, sets, launches or waits.
+    MemoryCallId
+);
+handle!(
+    /// A row of [`crate::MemoryObjects`]: one piece of memory from its allocation to its release.
+    MemoryObjectId
+);
+handle!(
+    /// A row of [`crate::MemoryTrace::streams`].
+    MemoryStreamId
+);
+handle!(
+    /// A row of [`crate::MemoryTrace::devices`].
+    MemoryDeviceId
+);
+handle!(
+    /// A frame of [`crate::MemoryStacks`].
+    MemoryFrameId
+);
+handle!(
+    /// A node of [`crate::MemoryStacks`]: a whole call path.
+    MemoryStackId
+);

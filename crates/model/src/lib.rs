@@ -27,6 +27,7 @@ mod gpu;
 mod ids;
 mod kind;
 mod links;
+mod memory;
 pub mod names;
 mod read_report;
 mod strings;
@@ -43,10 +44,17 @@ pub use clock::DeviceClock;
 pub use events::{EventTable, NewEvent};
 pub use gpu::GpuTable;
 pub use ids::{
-    CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, ProcessId, ShapeId, StackId, StrId, TrackId,
+    CallFrameId, CallNodeId, CallProcessId, CallThreadId, EventId, GpuId, MemoryCallId, MemoryDeviceId, MemoryFrameId,
+    MemoryObjectId, MemoryStackId, MemoryStreamId, ProcessId, ShapeId, StackId, StrId, TrackId,
 };
 pub use kind::{EventKind, INFERRED, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, flags};
 pub use links::{LinkTable, StackTable};
+pub use memory::{
+    AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses, MemoryBlock,
+    MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame, MemoryObjectKind, MemoryObjects,
+    MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals,
+    MemoryTrace, NewCall, NewObject, OutOfMemory, call_flags,
+};
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use strings::StringTable;
 pub use table::{Column, Table, Unit, Values};

@@ -2,6 +2,7 @@
 
 use crate::QueryError;
 use regex_lite::Regex;
+use stackline_analyze::calls::Stretch;
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
@@ -49,6 +50,20 @@ impl Arguments {
         self.text(name)?.map_or(Ok(Vec::new()), |list| list.split(',').map(parse).collect())
     }
 
+    /// Which part of the run is meant: `whole`, or steps as `5` or `5..8`.
+    pub(crate) fn part(&self) -> Result<Stretch, QueryError> {
+        const NAME: &str = "steps";
+        let Some(text) = self.text(NAME)? else { return Ok(Stretch::Chosen) };
+        if text == "whole" {
+            return Ok(Stretch::Whole);
+        }
+        let (first, last) = text.split_once("..").unwrap_or((text, text));
+        match (first.trim().parse(), last.trim().parse()) {
+            (Ok(first), Ok(last)) if first <= last => Ok(Stretch::Steps(first, last)),
+            _ => Err(QueryError::Argument { name: NAME, why: format!("{text:?} is no step, no 5..8 and not whole") }),
+        }
+    }
+
     /// A regular expression.
     pub(crate) fn pattern(&self, name: &'static str) -> Result<Option<Regex>, QueryError> {
         let compile = |text: &str| {
@@ -75,6 +90,12 @@ impl Arguments {
                 .map(|(n, t)| (n.clone(), t.clone()))
                 .collect(),
         )
+    }
+
+    /// The same with one more, in place of one of its name.
+    pub(crate) fn with(mut self, name: &str, text: &str) -> Self {
+        self.0.insert(name.to_owned(), text.to_owned());
+        self
     }
 
     /// All of them as one text: the same for the same arguments, whatever their order was.

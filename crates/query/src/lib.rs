@@ -8,6 +8,7 @@ mod answer;
 mod arguments;
 mod counters;
 mod error;
+mod first;
 mod opened;
 mod queries;
 mod report;

@@ -6,16 +6,17 @@ use crate::rows::Rows;
 use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
 use stackline_analyze::Scope;
-use stackline_analyze::calls::{CallView, TraceCalls, trace_calls};
+use stackline_analyze::calls::{CallView, Stretch, TraceCalls, calls_by_thread, chosen_steps};
 use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_engine::{Error, OpenOptions, RunOptions};
 use stackline_model::{CallFrameKind, CallTree, Trace, TraceSet};
 use stackline_present::TraceInfo;
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::hash::Hasher;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// What queries are asked of.
@@ -33,6 +34,7 @@ pub struct Opened {
     hash: String,
     derived: Vec<Derived>,
     content: OnceLock<Result<Content, String>>,
+    merged: OnceLock<Result<Findings, String>>,
     files: OnceLock<BTreeSet<String>>,
     views: Mutex<Vec<(String, BeingMade)>>,
 }
@@ -45,7 +47,7 @@ type BeingMade = Arc<OnceLock<Arc<CallView>>>;
 struct Derived {
     findings: OnceLock<Result<Findings, String>>,
     path: OnceLock<Result<ExactPath, String>>,
-    calls: OnceLock<TraceCalls>,
+    calls: Mutex<Vec<(Stretch, Arc<TraceCalls>)>>,
     rows: OnceLock<Rows>,
     counters: OnceLock<Counters>,
     origin: OnceLock<i64>,
@@ -57,7 +59,7 @@ pub enum Source<'a> {
     /// Recorded as such.
     Recording(&'a CallTree),
     /// Made from the events of a trace.
-    Trace(&'a TraceCalls),
+    Trace(Arc<TraceCalls>),
 }
 
 impl Source<'_> {
@@ -72,6 +74,8 @@ impl Source<'_> {
 
 /// So many views of calls are kept at most: one of a million nodes takes some 200 MB.
 const VIEWS: usize = 4;
+/// So many trees of a trace are kept at most, each of other steps.
+const TREES: usize = 3;
 
 impl Opened {
     /// Opens inputs as one run: traces, ranks of a job, a run directory, a recording.
@@ -101,6 +105,7 @@ impl Opened {
             recording,
             baseline: None,
             content: OnceLock::new(),
+            merged: OnceLock::new(),
             files: OnceLock::new(),
             views: Mutex::default(),
         };
@@ -159,32 +164,67 @@ impl Opened {
         Ok((at, trace))
     }
 
-    /// The report of all traces, with what it says beside tables.
-    pub(crate) fn content(&self) -> Result<&Content, QueryError> {
-        let compute =
-            || Content::compute(&self.set, &self.infos, &self.options, true).map_err(|error| error.to_string());
-        self.content.get_or_init(compute).as_ref().map_err(QueryError::unavailable)
+    /// The report of all traces, with what it says beside tables; of these steps alone, if any are named.
+    pub(crate) fn content(&self, part: Stretch) -> Result<Cow<'_, Content>, QueryError> {
+        let compute = |scope| {
+            let options = RunOptions { scope, ..self.options.clone() };
+            Content::compute(&self.set, &self.infos, &options, true).map_err(|error| error.to_string())
+        };
+        match part {
+            Stretch::Steps(first, last) => {
+                let scope = Scope { steps: Some((first, last)) };
+                stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
+                compute(scope).map(Cow::Owned).map_err(QueryError::unavailable)
+            }
+            _ => {
+                let whole = self.content.get_or_init(|| compute(Scope::default()));
+                whole.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
+            }
+        }
     }
 
-    /// The findings of a trace.
+    /// The findings of a rank; of all ranks of the job, merged, where none is named.
     pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
-        let (at, trace) = self.trace(rank)?;
-        let options = findings::Options { threads: self.options.threads, ..findings::Options::default() };
-        let find = || findings::find(trace, &options).map_err(|error| error.to_string());
-        self.derived[at].findings.get_or_init(find).as_ref().map_err(QueryError::unavailable)
+        if rank.is_none() && self.is_job() {
+            let merged = self.merged.get_or_init(|| self.merge_findings());
+            return merged.as_ref().map_err(QueryError::unavailable);
+        }
+        let (at, _) = self.trace(rank)?;
+        self.findings_of(at).map_err(QueryError::unavailable)
     }
 
-    /// How many findings the first trace has; 0 where they cannot be worked out.
-    pub fn findings_count(&self) -> usize {
-        self.findings(None).map_or(0, |found| found.findings.len())
+    fn findings_of(&self, at: usize) -> Result<&Findings, &String> {
+        let find = || findings::find(&self.set.traces[at], &self.how()).map_err(|error| error.to_string());
+        self.derived[at].findings.get_or_init(find).as_ref()
     }
 
-    /// The arguments by which the tiles of all lanes over all time are asked for, if there is a timeline.
-    pub fn whole_timeline(&self) -> Option<Arguments> {
-        let lanes = crate::ask(self, "lanes", &Arguments::default()).ok()?;
-        let document: serde_json::Value = serde_json::from_str(&lanes.json).ok()?;
-        let text = |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        Some(Arguments::new(document["whole"].as_object()?.iter().map(|(name, value)| (name.clone(), text(value)))))
+    fn how(&self) -> findings::Options {
+        findings::Options { threads: self.options.threads, ..findings::Options::default() }
+    }
+
+    /// Whether it is several ranks of one job: each trace says which one it is.
+    fn is_job(&self) -> bool {
+        let known: BTreeSet<i64> = self.set.traces.iter().filter_map(|trace| trace.meta.rank).collect();
+        self.set.traces.len() > 1 && known.len() == self.set.traces.len()
+    }
+
+    fn merge_findings(&self) -> Result<Findings, String> {
+        let (mut found, mut failed) = (Vec::new(), Vec::new());
+        for (at, info) in self.infos.iter().enumerate() {
+            match self.findings_of(at) {
+                Ok(of_rank) => found.push((info.rank, of_rank.clone())),
+                Err(error) => failed.push((info.rank, error.clone())),
+            }
+        }
+        let merged = findings::merge(found, &self.how(), &|_| true);
+        let mut merged = merged.ok_or_else(|| failed.first().map(|(_, error)| error.clone()).unwrap_or_default())?;
+        merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
+        Ok(merged)
+    }
+
+    /// What the page opens with, the most important first: the steps that are looked at where there are any.
+    pub fn first_questions(&self) -> Vec<(&'static str, Arguments)> {
+        crate::first::questions(self)
     }
 
     /// The critical path of a whole trace.
@@ -194,14 +234,37 @@ impl Opened {
         self.derived[at].path.get_or_init(walk).as_ref().map_err(QueryError::unavailable)
     }
 
-    /// The calls: those that were recorded, or else those of a trace.
-    pub(crate) fn calls(&self, rank: Option<i64>) -> Result<Source<'_>, QueryError> {
-        if let Some(tree) = &self.recording {
+    /// The calls of a part of the run: what was recorded as such, where all of it is meant, or else those of a trace.
+    pub(crate) fn calls(&self, rank: Option<i64>, part: Stretch) -> Result<Source<'_>, QueryError> {
+        if let (Some(tree), Stretch::Whole | Stretch::Chosen) = (&self.recording, part) {
             return Ok(Source::Recording(tree));
         }
         let (at, trace) = self.trace(rank)?;
-        let calls = self.derived[at].calls.get_or_init(|| trace_calls(trace, &Scope::default()));
+        if let Stretch::Steps(first, last) = part {
+            let scope = Scope { steps: Some((first, last)) };
+            stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
+        }
+        let mut kept = self.derived[at].calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, calls)) = kept.iter().find(|(of, _)| *of == part) {
+            return Ok(Source::Trace(Arc::clone(calls)));
+        }
+        let calls = Arc::new(calls_by_thread(trace, part));
+        if kept.len() >= TREES {
+            kept.remove(0);
+        }
+        kept.push((part, Arc::clone(&calls)));
         Ok(Source::Trace(calls))
+    }
+
+    /// The part of this run that is like a part of the one that it is compared with: its own steps for any steps.
+    pub(crate) fn like(&self, rank: Option<i64>, part: Stretch) -> Stretch {
+        match (part, self.trace(rank)) {
+            (Stretch::Steps(..), Ok((_, trace))) => {
+                chosen_steps(trace).map_or(Stretch::Whole, |(first, last)| Stretch::Steps(first, last))
+            }
+            (Stretch::Steps(..), Err(_)) => Stretch::Whole,
+            (part, _) => part,
+        }
     }
 
     /// A view of calls: the one that was or is being made for the same key, or a new one. Those that were asked for last stay.
@@ -234,6 +297,29 @@ impl Opened {
     pub(crate) fn origin(&self, rank: Option<i64>) -> Result<i64, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
+    }
+
+    /// Where a source file is: traces name files without the folders that they lie in, the tree of a recording with
+    /// them. As it is named, if that is a file here, or if none or several of those known could be meant.
+    pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
+        let path = Path::new(file);
+        if path.is_absolute() || path.is_file() {
+            return file;
+        }
+        let end = format!("/{file}");
+        let mut known = self.files().iter().filter(|known| known.ends_with(&end));
+        match (known.next(), known.next()) {
+            (Some(only), None) => only,
+            _ => file,
+        }
+    }
+
+    /// When the run was recorded, in ns since 1970, if it says so.
+    pub(crate) fn recorded_at(&self) -> Option<i64> {
+        let processes = self.recording.iter().flat_map(|tree| &tree.processes);
+        let started = processes.map(|process| process.start_unix_ns).filter(|&ns| ns > 0).min();
+        // Traces count from the start of the machine, or of the program, if they name no time.
+        started.or_else(|| self.set.traces.iter().map(|trace| trace.meta.base_ns).filter(|&ns| ns > 0).min())
     }
 
     /// The source files that the run names: no others are ever read.

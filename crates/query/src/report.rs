@@ -20,7 +20,7 @@ const LEFT_OUT: [&str; 1] = ["operator_tree"];
 const ENTRY: &str = "report";
 
 /// Everything that a report shows.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Content {
     /// The traces.
     pub infos: Vec<TraceInfo>,
@@ -33,7 +33,7 @@ pub struct Content {
 }
 
 /// The critical path of one trace, in short.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathSummary {
     /// For programs.
     pub json: Value,

@@ -1,5 +1,7 @@
 //! Source files on this machine: which a run names, and what of them may be read.
 
+use crate::Opened;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -31,6 +33,30 @@ pub(crate) fn read(file: &str) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(file).ok()?.take(LONGEST).read_to_end(&mut bytes).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Whether a file was written after a time, in ns since 1970; `None` if nobody knows.
+pub(crate) fn is_newer(file: &str, recorded_at: Option<i64>) -> Option<bool> {
+    let written = std::fs::metadata(file).ok()?.modified().ok()?;
+    let written = written.duration_since(std::time::UNIX_EPOCH).ok()?.as_nanos();
+    Some(written > u128::try_from(recorded_at?).ok()?)
+}
+
+/// Lines around the one that matters.
+const AROUND: u32 = 6;
+
+/// The lines around one of a file, if the run names it and it is here: no others are ever read.
+pub(crate) fn excerpt(opened: &Opened, file: &str, line: u32) -> Value {
+    let is_named = opened.files().contains(file);
+    let file = if is_named { opened.resolved(file) } else { file };
+    let text = is_named.then(|| read(file)).flatten();
+    let Some(text) = text else { return json!({"file": file, "line": line, "missing": true}) };
+    let first = line.saturating_sub(AROUND).max(1);
+    let around = 2 * AROUND as usize + 1;
+    let lines: Vec<&str> = text.lines().skip(first as usize - 1).take(around).collect();
+    let missing = lines.len() + first as usize <= line as usize;
+    let changed = is_newer(file, opened.recorded_at());
+    json!({"file": file, "line": line, "first": first, "lines": lines, "missing": missing, "changed": changed})
 }
 
 #[cfg(test)]

@@ -233,6 +233,123 @@ fn a_run_beside_itself_has_not_changed() {
 }
 
 #[test]
+fn steps_are_those_of_the_command_line() {
+    let steps = |text: &str| document(&answer("overview", &[("steps", text)]).expect("answered"));
+    let (all, one) = (steps("10..99"), steps("11"));
+    let rows = |of: &Value| of["tables"]["steps"]["rows"].as_array().map_or(0, Vec::len);
+    assert_eq!((rows(&all), rows(&one)), (3, 1));
+    assert_eq!(steps("whole"), document(&answer("overview", &[]).expect("answered")));
+    // Its tree of calls has as many steps, and the time of these alone.
+    let calls = |text: &str| answer("calls", &[("steps", text), ("metric", "host_time")]).expect("answered");
+    let total = |text: &str| document(&calls(text))["total"].as_f64().expect("a sum");
+    assert!(total("11") < total("10..99") && total("10..99") <= total("whole"));
+    for wrong in ["x", "5..", "8..5"] {
+        assert!(matches!(answer("calls", &[("steps", wrong)]), Err(QueryError::Argument { name: "steps", .. })));
+        assert!(matches!(answer("overview", &[("steps", wrong)]), Err(QueryError::Argument { name: "steps", .. })));
+    }
+    for query in ["calls", "overview", "source"] {
+        assert!(matches!(answer(query, &[("steps", "77")]), Err(QueryError::Missing { .. })), "{query}");
+    }
+}
+
+#[test]
+fn parts_of_calls_add_up_to_all() {
+    for by in ["thread", "phase", "module"] {
+        let groups = answer("calls", &[("shape", "flat"), ("by", by), ("least", "0")]).expect("answered");
+        let names = document(&groups);
+        let name = |at: f64| names["labels"][at as usize][1].as_str().expect("a name").to_owned();
+        let labels = numbers(&groups, "label");
+        assert!(labels.len() > 1, "{by}");
+        for (row, own) in labels.iter().zip(numbers(&groups, "inclusive")).skip(1) {
+            let part = answer("calls", &[(by, &name(*row)), ("least", "0")]).expect("answered");
+            assert_eq!(document(&part)["total"].as_f64(), Some(own), "{by} {}", name(*row));
+            assert_eq!(numbers(&part, "inclusive")[0], own);
+        }
+    }
+}
+
+#[test]
+fn a_frame_has_the_numbers_of_its_box_by_every_metric() {
+    for shape in ["top-down", "bottom-up", "flat"] {
+        let all = answer("calls", &[("shape", shape)]).expect("answered");
+        let (rows, inclusive, exclusive) =
+            (numbers(&all, "row"), numbers(&all, "inclusive"), numbers(&all, "exclusive"));
+        for at in [0, 1, rows.len() / 2, rows.len() - 1] {
+            let row = rows[at].to_string();
+            let frame = document(&answer("frame", &[("shape", shape), ("root", &row)]).expect("answered"));
+            let metrics = frame["metrics"].as_array().expect("metrics");
+            assert_eq!(metrics.len(), document(&all)["metrics"].as_array().map_or(0, Vec::len));
+            let own = metrics.iter().find(|one| one["name"] == document(&all)["metric"]).expect("its own metric");
+            assert_eq!(
+                (own["inclusive"].as_f64(), own["exclusive"].as_f64()),
+                (Some(inclusive[at]), Some(exclusive[at]))
+            );
+        }
+    }
+}
+
+#[test]
+fn names_are_searched_everywhere() {
+    let found = document(&answer("search", &[("text", "ATEN::")]).expect("answered"));
+    let names = |of: &str| {
+        let rows = found[of].as_array().expect("a list").iter();
+        rows.map(|row| row["name"].as_str().unwrap_or_default().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(!names("names").is_empty() && names("names").iter().all(|name| name.contains("aten::")));
+    assert!(!names("frames").is_empty() && names("frames").iter().all(|name| name.contains("aten::")));
+}
+
+#[test]
+fn several_ranks_are_merged_as_by_the_command_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let paths: Vec<PathBuf> = [1, 0]
+        .map(|rank| {
+            let path = folder.path().join(format!("rank{rank}.json"));
+            let config = stackline_synth::demo::Config { steps: 3, rank, ..Default::default() };
+            std::fs::write(&path, stackline_synth::demo::generate(&config)).expect("written");
+            path
+        })
+        .into();
+    let opened = Opened::open(&paths, &OpenOptions::default()).expect("opens");
+    let all = document(&ask(&opened, "findings", &Arguments::default()).expect("answered"));
+    assert_eq!(all["ranks"].as_array().map(Vec::len), Some(2));
+    let rows = all["tables"]["findings"]["rows"].as_array().expect("findings");
+    assert!(rows.iter().any(|row| row["ranks"] == "0 1"), "{rows:?}");
+    let first = document(&ask(&opened, "finding", &Arguments::new([("at", "0")])).expect("answered"));
+    assert_eq!(first["rank"], rows[0]["rank"]);
+    let one = document(&ask(&opened, "findings", &Arguments::new([("rank", "1")])).expect("answered"));
+    assert_eq!(one["ranks"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn a_file_that_is_named_without_its_folder_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("only_here_for_this.py");
+    std::fs::write(&source, "a = 1\nb = 2\n").expect("written");
+    let path = folder.path().join("trace.json");
+    let event = |file: &str, ts: u32| serde_json::json!({"ph": "X", "name": format!("{file}(2): f"), "cat": "python_function", "ts": ts, "dur": 5, "pid": 1, "tid": 1});
+    let whole = source.display().to_string();
+    let events = [event("only_here_for_this.py", 0), event(&whole, 10), event("nowhere.py", 20)];
+    std::fs::write(&path, serde_json::json!({"traceEvents": events}).to_string()).expect("written");
+    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let ask = |name: &str, file: &str| {
+        document(&ask(&opened, name, &Arguments::new([("file", file), ("line", "2")])).expect("answered"))
+    };
+    for file in ["only_here_for_this.py", &whole] {
+        let excerpt = ask("excerpt", file);
+        assert_eq!((&excerpt["file"], &excerpt["lines"][1]), (&Value::from(whole.as_str()), &Value::from("b = 2")));
+        let source = ask("source", file);
+        assert_eq!(
+            (source["text"].as_str(), source["costs"][0]["lines"].as_array().map(Vec::len)),
+            (Some("a = 1\nb = 2\n"), Some(2))
+        );
+    }
+    assert_eq!(ask("excerpt", "nowhere.py")["missing"], true);
+    // What the run does not name is not read, though it is there.
+    assert_eq!(ask("excerpt", &folder.path().join("trace.json").display().to_string())["missing"], true);
+}
+
+#[test]
 fn a_run_that_is_not_there_is_refused() {
     assert!(Opened::open(&[PathBuf::from("nothing-here.json")], &OpenOptions::default()).is_err());
 }
@@ -240,7 +357,11 @@ fn a_run_that_is_not_there_is_refused() {
 /// Values of an argument: what it may be, and what it may not.
 fn value(name: &'static str) -> BoxedStrategy<String> {
     let known = match name {
-        "shape" => vec!["top-down", "bottom-up", "flat", "callers"],
+        "shape" => vec!["top-down", "bottom-up", "flat", "callers", "callees"],
+        "steps" => vec!["whole", "10..11", "11", "1..0", "-3..9223372036854775807"],
+        "phase" => vec!["backward", "forward and other"],
+        "merge" => vec!["name"],
+        "recursion" => vec!["collapsed"],
         "by" => vec!["thread", "phase", "operator", "module", "file"],
         "metric" => vec!["host_time", "gpu_time"],
         "file" => vec!["train.py", "/etc/passwd", ".."],
@@ -260,19 +381,41 @@ fn value(name: &'static str) -> BoxedStrategy<String> {
 
 /// Each query with the arguments that it takes.
 const ARGUMENTS: &[(&str, &[&str])] = &[
-    ("calls", &["rank", "shape", "metric", "by", "focus", "hide", "of", "root", "least", "beside"]),
+    (
+        "calls",
+        &[
+            "rank",
+            "shape",
+            "metric",
+            "by",
+            "focus",
+            "hide",
+            "of",
+            "root",
+            "least",
+            "beside",
+            "steps",
+            "thread",
+            "phase",
+            "module",
+            "merge",
+            "recursion",
+        ],
+    ),
     ("compare", &[]),
     ("counters", &["rank", "level", "first", "last"]),
     ("event", &["rank", "event"]),
+    ("excerpt", &["file", "line"]),
     ("finding", &["rank", "at"]),
     ("findings", &["rank"]),
+    ("frame", &["rank", "shape", "metric", "of", "root", "steps", "recursion", "merge", "phase", "beside"]),
     ("lanes", &["rank", "run"]),
     ("meta", &[]),
-    ("overview", &[]),
+    ("overview", &["steps"]),
     ("path", &["rank"]),
     ("range", &["rank", "from", "to"]),
-    ("search", &["rank", "text"]),
-    ("source", &["rank", "file"]),
+    ("search", &["rank", "text", "steps"]),
+    ("source", &["rank", "file", "steps"]),
     ("tiles", &["tracks", "level", "first", "last"]),
 ];
 

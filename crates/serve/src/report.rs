@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
-use stackline_query::{Arguments, Opened, ask};
+use stackline_query::{Opened, ask};
 use std::io::{self, Write};
 
 /// How large a report may become.
@@ -44,7 +44,7 @@ pub fn report(opened: &Opened, options: ReportOptions, out: &mut dyn Write) -> i
     let html = page::html();
     let mut pruned = Pruned { bytes: html.len(), ..Pruned::default() };
     let mut answers = serde_json::Map::new();
-    for (name, arguments) in questions(opened) {
+    for (name, arguments) in opened.first_questions() {
         let key = format!("{name}\n{}", arguments.key());
         // What has no answer has none in the report either: the page asks, and says why.
         let (packed, ok) = match ask(opened, name, &arguments) {
@@ -76,20 +76,4 @@ fn packed(bytes: &[u8]) -> io::Result<String> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     packed.write_all(bytes)?;
     Ok(STANDARD.encode(packed.finish()?))
-}
-
-/// What people ask, the most important first.
-fn questions(opened: &Opened) -> Vec<(&'static str, Arguments)> {
-    let none = || Arguments::new::<&str, &str>([]);
-    let mut all =
-        vec![("meta", none()), ("overview", none()), ("findings", none()), ("path", none()), ("lanes", none())];
-    all.extend((0..opened.findings_count()).map(|at| ("finding", Arguments::new([("at", at.to_string())]))));
-    for shape in ["top-down", "bottom-up", "flat"] {
-        all.push(("calls", Arguments::new([("shape", shape)])));
-    }
-    all.push(("source", none()));
-    for name in ["tiles", "counters"] {
-        all.extend(opened.whole_timeline().map(|arguments| (name, arguments)));
-    }
-    all
 }

@@ -6,6 +6,8 @@ export interface Box {
   readonly width: number;
   readonly height: number;
   readonly fill: string;
+  /** The colour of a stripe at its foot. */
+  readonly stripe?: string;
   readonly label: string;
   readonly faded?: boolean;
   readonly marked?: boolean;
@@ -22,6 +24,8 @@ const PADDING = 4;
 /** Narrower boxes have no name. */
 export const NARROWEST = 28;
 const FADED = 0.35;
+/** Height of a stripe at the foot of a box. */
+const STRIPE = 3;
 
 /** Draws all boxes; coordinates are those of the page, whatever a pixel of the screen is. */
 export function drawBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[], ink: Ink): void {
@@ -49,6 +53,11 @@ export function fillBoxes(context: CanvasRenderingContext2D, boxes: readonly Box
     }
   }
   context.globalAlpha = 1;
+  for (const { x, y, width, height, stripe } of boxes) {
+    if (stripe === undefined) continue;
+    context.fillStyle = stripe;
+    context.fillRect(x, y + height - 1 - STRIPE, Math.max(width - (width > 3 ? 1 : 0), 0.5), STRIPE);
+  }
 }
 
 /** Draws their names, and frames around those that are marked. */

@@ -1,21 +1,27 @@
 /** What the colour of a box means: a choice. */
 
-import { LAYERS, layerOf } from "../colors";
-import type { Row } from "../types";
+import { area, LAYERS, layerOf } from "../colors";
+import type { Label, Row } from "../types";
 import type { Tree } from "./layout";
 
 export const COLOURS = [
   ["layer", "layer of the stack"],
   ["finding", "findings"],
+  ["module", "module"],
   ["heat", "time in it itself"],
   ["file", "file or library"],
 ] as const;
 
+/** The colour of a box, and that of a stripe at its foot. */
+export interface Colour {
+  readonly fill: string;
+  readonly stripe?: string;
+}
+
 /** The colour of a node. */
-export type Colouring = (node: number) => string;
+export type Colouring = (node: number) => Colour;
 
 const PALE = "#e4e4ea";
-const FOUND = "#e8743b";
 /** From pale to hot, in steps that can be told apart. */
 const HEAT = ["#f3efe6", "#f9e0a8", "#f5c069", "#ee964b", "#e0693a"];
 /** Okabe and Ito's, lightened so that dark text can be read on them. */
@@ -24,21 +30,49 @@ const FILES = ["#8cc4ee", "#f3c06b", "#6fcfae", "#f3e98a", "#9fb3f0", "#f0925b",
 export function colouring(by: string, tree: Tree, findings: readonly Row[]): Colouring {
   const label = (node: number) => tree.document.labels[tree.label[node]!]!;
   switch (by) {
-    case "finding": {
-      const found = tree.document.labels.map((one) => findings.some((row) => isAt(row, one[1], one[3])));
-      return (node) => (found[tree.label[node]!] ? FOUND : PALE);
+    case "finding":
+      return byFinding(tree, findings);
+    case "module": {
+      const modules = modulesOf(tree);
+      return (node) => ({ fill: modules[node] === -1 ? PALE : oneOf(tree.document.labels[modules[node]!]![1]) });
     }
     case "heat": {
       const most = tree.exclusive.reduce((a, b) => Math.max(a, b), 1);
-      return (node) => HEAT[Math.min(Math.floor((tree.exclusive[node]! / most) ** 0.5 * HEAT.length), HEAT.length - 1)]!;
+      return (node) => ({ fill: HEAT[Math.min(Math.floor((tree.exclusive[node]! / most) ** 0.5 * HEAT.length), HEAT.length - 1)]! });
     }
     case "change":
-      return (node) => changeColour((tree.inclusive[node]! - tree.before![node]!) / Math.max(tree.document.total, tree.document.before ?? 0, 1));
+      return (node) => ({ fill: changeColour((tree.inclusive[node]! - tree.before![node]!) / Math.max(tree.document.total, tree.document.before ?? 0, 1)) });
     case "file":
-      return (node) => FILES[hash(label(node)[3] || label(node)[0]) % FILES.length]!;
+      return (node) => ({ fill: oneOf(label(node)[3] || label(node)[0]) });
     default:
-      return (node) => LAYERS[layerOf(label(node)[0])].fill;
+      return (node) => ({ fill: LAYERS[layerOf(label(node)[0])].fill });
   }
+}
+
+/** What findings are about has the colour of their area; what leads there, a stripe of it. */
+function byFinding(tree: Tree, findings: readonly Row[]): Colouring {
+  const found = tree.document.labels.map((one) => findings.find((row) => isAbout(row, one)));
+  const stripes: Array<string | undefined> = Array.from(tree.parent, () => undefined);
+  for (let node = tree.parent.length - 1; node > 0; node -= 1) {
+    const own = found[tree.label[node]!];
+    const colour = own ? area(`${own.area}`).fill : stripes[node];
+    if (colour !== undefined) stripes[tree.parent[node]!] ??= colour;
+  }
+  return (node) => {
+    const own = found[tree.label[node]!];
+    if (own) return { fill: area(`${own.area}`).fill };
+    return stripes[node] === undefined ? { fill: PALE } : { fill: PALE, stripe: stripes[node] };
+  };
+}
+
+/** For each node the label of the module around it; -1 where there is none. */
+export function modulesOf(tree: Pick<Tree, "parent" | "label" | "document">): Int32Array {
+  const modules = new Int32Array(tree.parent.length).fill(-1);
+  for (let node = 1; node < modules.length; node += 1) {
+    const isModule = tree.document.labels[tree.label[node]!]![0] === "module";
+    modules[node] = isModule ? tree.label[node]! : modules[tree.parent[node]!]!;
+  }
+  return modules;
 }
 
 /** From blue (less) over pale to orange (more), by the part of the whole that changed: told apart with any colour vision. */
@@ -52,10 +86,12 @@ function changeColour(part: number): string {
 }
 
 /** Whether a finding is about a frame: the function in its file, or the operator. */
-function isAt(finding: Row, name: string, file: string): boolean {
+export function isAbout(finding: Row, [, name, , file]: Label): boolean {
   if (finding.function && finding.file) return finding.function === name && `${finding.file}` === file;
   return finding.operator !== null && finding.operator === name;
 }
+
+const oneOf = (text: string) => FILES[hash(text) % FILES.length]!;
 
 function hash(text: string): number {
   let value = 7;

@@ -24,10 +24,10 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
         <thead>
           <tr>
             <th scope="col">Frame</th>
-            <th scope="col">With what it calls</th>
-            <th scope="col">Share</th>
-            <th scope="col">Itself</th>
-            <th scope="col">Times</th>
+            <th scope="col" class="number">With what it calls</th>
+            <th scope="col" class="number">Share</th>
+            <th scope="col" class="number">Itself</th>
+            <th scope="col" class="number">Times</th>
           </tr>
         </thead>
         <tbody>

@@ -2,9 +2,12 @@
 
 import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
+import { area } from "../colors";
+import { factsOf, findingText } from "../details/text";
+import { Copy } from "../parts/copy";
 import { Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
-import { change, page, rank, selection } from "../state";
+import { change, lookAt, page, rank, selection } from "../state";
 import { around } from "../timeline/view";
 import type { FindingDetail, Findings, Row } from "../types";
 
@@ -57,15 +60,6 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
   );
 }
 
-const CATEGORY_ICONS: Readonly<Record<string, string>> = {
-  "host and synchronisation": "⏳",
-  "input pipeline": "⇥",
-  "launches and fusion": "⚡",
-  "memory and copies": "⇄",
-  communication: "⇅",
-  kernels: "▦",
-};
-
 /** A finding in a few lines; a click shows the rest. */
 export function IssueCard({ row, at, step }: { row: Row; at: number; step: number }) {
   const gain = row.gain_ns === null || row.gain_ns === undefined ? undefined : Number(row.gain_ns);
@@ -81,8 +75,8 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
         <strong>{placeOf(row)}</strong>
         <span>{row.title}</span>
         <small>
-          <span aria-hidden="true">{CATEGORY_ICONS[`${row.area}`] ?? "•"} </span>
-          {row.code} {row.name} · {row.area} · {row.confidence} confidence
+          <span aria-hidden="true">{area(`${row.area}`).icon} </span>
+          {row.code} {row.name} · {row.area} · {row.confidence} confidence{row.ranks && ` · on rank ${`${row.ranks}`.replaceAll(" ", ", ")}`}
           {gain !== undefined && <> · between {duration(Number(row.gain_low_ns))} and {duration(Number(row.gain_high_ns))}</>}
         </small>
       </span>
@@ -98,10 +92,17 @@ export function placeOf(row: Row): string {
 
 function Detail({ at, row }: { at: number; row: Row }) {
   const asked = useAnswer<FindingDetail>("finding", { at, rank: rank.value });
+  const detail = asked.state === "ok" ? asked.answer.document : undefined;
   return (
     <div class="detail">
       {row.advice && <p><strong>Do:</strong> {row.advice}</p>}
-      <p class="quiet">Estimated by {row.method}{row.edits && `: ${row.edits}`}. Evidence ({row.support}): {row.evidence}. {row.cost && `Cost: ${row.cost}`}</p>
+      <p class="quiet">
+        Estimated by {row.method}{row.edits && `: ${row.edits}`}. Evidence ({row.support}): {detail ? factsOf(detail) : row.evidence}. {row.cost && `Cost: ${row.cost}`}
+      </p>
+      <p class="bar">
+        <Copy text={() => findingText(row, placeOf(row), detail)} />
+        <InFlame row={row} />
+      </p>
       <Shown asked={asked}>
         {({ document }) => (
           <>
@@ -117,19 +118,54 @@ function Detail({ at, row }: { at: number; row: Row }) {
           </>
         )}
       </Shown>
+      <NoProblem row={row} />
     </div>
+  );
+}
+
+/** Shows the frames that a finding is about. */
+function InFlame({ row }: { row: Row }) {
+  const name = row.function ?? row.operator;
+  if (!name) return null;
+  return (
+    <button type="button" onClick={() => lookAt({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "" })}>
+      In the flame graph
+    </button>
+  );
+}
+
+/** How not to be told of it again. The page writes nothing: these are lines to copy. */
+function NoProblem({ row }: { row: Row }) {
+  const comment = `# stackline: ignore[${row.code}]`;
+  const line = `${row.code}${row.file ? ` ${row.file}` : ""}`;
+  return (
+    <details>
+      <summary>Not a problem here</summary>
+      <p>Two ways to be told of it no more:</p>
+      <ul>
+        {row.file && row.line && (
+          <li>
+            the comment <code>{comment}</code> in {row.file}, in line {row.line} or the one above, which <code>stackline findings</code> heeds <Copy title="Copy the comment" text={() => comment} />
+          </li>
+        )}
+        <li>
+          the line <code>{line}</code> in a file for <code>stackline findings --ignore FILE</code> <Copy title="Copy the line" text={() => line} />
+        </li>
+      </ul>
+    </details>
   );
 }
 
 function Events({ detail }: { detail: FindingDetail }) {
   if (detail.events.length === 0) return null;
+  const of = detail.rank === null ? {} : { rank: `${detail.rank}` };
   return (
     <details open>
-      <summary>{count(detail.events_total)} events show it</summary>
+      <summary>{count(detail.events_total)} events show it{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
       <ul class="events">
         {detail.events.slice(0, 12).map(([event, name, kind, start, dur]) => (
           <li key={event}>
-            <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...around(start, dur) })}>
+            <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...of, ...around(start, dur) })}>
               {name}
             </button>{" "}
             <span class="quiet">{kind.replaceAll("_", " ")}, {duration(dur)}</span>

@@ -6,12 +6,13 @@ import { count, duration, percent } from "../format";
 import { IssueCard } from "./issues";
 import { Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
-import { change, rank } from "../state";
+import { parsed, steps } from "../filter";
+import { change, chooseRank, rank } from "../state";
 import { busyShares } from "../gpu";
 import type { Findings, Meta, Overview as Report, Row, Table } from "../types";
 
 export function Overview({ meta }: { meta: Meta }) {
-  const report = useAnswer<Report>(meta.has.timeline ? "overview" : undefined);
+  const report = useAnswer<Report>(meta.has.timeline ? "overview" : undefined, { steps: steps() });
   return (
     <section aria-labelledby="overview-title">
       <h1 id="overview-title">Overview</h1>
@@ -20,6 +21,8 @@ export function Overview({ meta }: { meta: Meta }) {
         <>
           <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} />}</Shown>
           <Top />
+          <Ranks />
+          {report.state === "ok" && <Tables report={report.answer.document} meta={meta} />}
         </>
       ) : (
         <p class="notice">
@@ -50,21 +53,27 @@ function Head({ meta }: { meta: Meta }) {
   );
 }
 
-function Numbers({ report, meta }: { report: Report; meta: Meta }) {
-  const isOfRank = (row: { readonly rank?: unknown }) => row.rank === undefined || row.rank === null || `${row.rank}` === of;
+/** The rank that the numbers are of, and what of a table is about it. */
+function ofRank(meta: Meta) {
   const of = rank.value ?? `${meta.traces[0]?.info.rank}`;
+  const isOfRank = (row: { readonly rank?: unknown }) => row.rank === undefined || row.rank === null || `${row.rank}` === of;
   const own = (table: Table | undefined) => table && { ...table, rows: table.rows.filter(isOfRank) };
+  return { isOfRank, own };
+}
+
+function Numbers({ report, meta }: { report: Report; meta: Meta }) {
+  const { isOfRank, own } = ofRank(meta);
   const spread = own(report.tables.steps_spread)?.rows.find((row) => row.measure === "time");
   const path = report.critical_path.find(isOfRank)?.exact;
-  const kernels = own(report.tables.gpu_kernels);
-  const operators = own(report.tables.operators);
+  const chosen = parsed(steps() ?? "");
+  const part = chosen ? (chosen[0] === chosen[1] ? `step ${chosen[0]}` : `steps ${chosen[0]} to ${chosen[1]}`) : "the whole trace";
   return (
     <>
       <dl class="numbers">
         {spread && <Step row={spread} />}
         {path && !path.error && (
           <div>
-            <dt>Critical path of the whole trace</dt>
+            <dt>Critical path of {part}</dt>
             <dd>{duration(path.path_ns)}</dd>
             <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
           </div>
@@ -73,15 +82,52 @@ function Numbers({ report, meta }: { report: Report; meta: Meta }) {
       </dl>
       {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
       {path?.error && <p class="notice">No critical path: {path.error}.</p>}
-      <div class="columns">
-        {kernels && kernels.rows.length > 0 && (
-          <TableView table={top(kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} />
-        )}
-        {operators && operators.rows.length > 0 && (
-          <TableView table={top(operators, meta.has.gpu ? "gpu_self_us" : "host_self_us")} columns={["name", "calls", meta.has.gpu ? "gpu_self_us" : "host_self_us"]} most={6} />
-        )}
-      </div>
     </>
+  );
+}
+
+/** Kernels and operators that took most. */
+function Tables({ report, meta }: { report: Report; meta: Meta }) {
+  const { own } = ofRank(meta);
+  const [kernels, operators] = [own(report.tables.gpu_kernels), own(report.tables.operators)];
+  const self = meta.has.gpu ? "gpu_self_us" : "host_self_us";
+  return (
+    <div class="columns">
+      {kernels && kernels.rows.length > 0 && <TableView table={top(kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} />}
+      {operators && operators.rows.length > 0 && <TableView table={top(operators, self)} columns={["name", "calls", self]} most={6} />}
+    </div>
+  );
+}
+
+/** The ranks, the slowest first; a click looks at one. */
+function Ranks() {
+  const findings = useAnswer<Findings>("findings");
+  if (findings.state !== "ok" || findings.answer.document.ranks.length === 0) return null;
+  const ranks = findings.answer.document.ranks.toSorted((a, b) => b.step_ns - a.step_ns || a.rank - b.rank);
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Ranks, the slowest first">
+      <table>
+        <caption>Ranks, the slowest first; findings above are those of {rank.value === undefined ? "all" : `rank ${rank.value}`}</caption>
+        <thead>
+          <tr>
+            <th scope="col">Rank</th>
+            <th scope="col" class="number">Step</th>
+            <th scope="col" class="number">Steps</th>
+            <th scope="col" class="number">Collectives alone</th>
+          </tr>
+        </thead>
+        <tbody>
+          {ranks.map((one) => (
+            <tr key={one.rank} aria-selected={rank.value === `${one.rank}`}>
+              <td><button type="button" class="link" onClick={() => chooseRank(`${one.rank}`)}>rank {one.rank}</button></td>
+              <td class="number">{duration(one.step_ns)}</td>
+              <td class="number">{count(one.steps)}</td>
+              <td class="number">{one.collectives_alone_ns === null ? "–" : duration(one.collectives_alone_ns)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 

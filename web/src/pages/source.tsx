@@ -4,6 +4,8 @@ import { useEffect, useRef } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { editorLink } from "../editor";
 import { amount, count } from "../format";
+import { steps } from "../filter";
+import { Changed } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
 import { highlighted } from "../source/highlight";
 import { change, rank, state } from "../state";
@@ -11,7 +13,7 @@ import type { SourceFile, SourceFiles } from "../types";
 
 export function Source() {
   const { file } = state.value;
-  const files = useAnswer<SourceFiles>("source", { rank: rank.value });
+  const files = useAnswer<SourceFiles>("source", { rank: rank.value, steps: steps() });
   return (
     <section aria-labelledby="source-title">
       <h1 id="source-title">Source</h1>
@@ -31,7 +33,7 @@ function Files({ metrics, files }: SourceFiles) {
       <thead>
         <tr>
           <th scope="col">File</th>
-          {metrics.map((metric) => <th scope="col" key={metric.name}>{metric.title}</th>)}
+          {metrics.map((metric) => <th scope="col" class="number" key={metric.name}>{metric.title}</th>)}
         </tr>
       </thead>
       <tbody>
@@ -47,13 +49,13 @@ function Files({ metrics, files }: SourceFiles) {
 }
 
 function File({ name }: { name: string }) {
-  const asked = useAnswer<SourceFile>("source", { file: name, rank: rank.value });
+  const asked = useAnswer<SourceFile>("source", { file: name, rank: rank.value, steps: steps() });
   return (
     <>
       <p class="bar">
         <button type="button" onClick={() => change({ file: "", line: "" })}>All files</button>
         <strong>{name}</strong>
-        <a href={editorLink(name, Number(state.value.line ?? 1))}>Open in editor</a>
+        <a href={editorLink(asked.state === "ok" ? asked.answer.document.file : name, Number(state.value.line ?? 1))}>Open in editor</a>
       </p>
       <Shown asked={asked}>{({ document }) => <Lines document={document} />}</Shown>
     </>
@@ -77,11 +79,12 @@ function Lines({ document }: { document: SourceFile }) {
   }
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Source text">
+      <Changed changed={document.changed} />
       <table class="source">
         <thead>
           <tr>
-            {costs.map(({ metric }) => <th scope="col" key={metric.name}>{metric.title}</th>)}
-            <th scope="col">Line</th>
+            {costs.map(({ metric }) => <th scope="col" class="number" key={metric.name}>{metric.title}</th>)}
+            <th scope="col" class="number">Line</th>
             <th scope="col">Source, {count(document.text.split("\n").length)} lines</th>
           </tr>
         </thead>

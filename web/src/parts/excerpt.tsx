@@ -1,22 +1,43 @@
 /** Lines of source, with the one that matters marked. */
 
+import { useAnswer } from "../answers";
 import { editorLink } from "../editor";
-import { change } from "../state";
-import type { FindingDetail } from "../types";
 import { highlighted } from "../source/highlight";
+import { change } from "../state";
+import type { Excerpt as Lines } from "../types";
 
-export function Excerpt({ excerpt }: { excerpt: NonNullable<FindingDetail["excerpt"]> }) {
-  const { file, line, first = 1, lines, missing } = excerpt;
+/** The source around a line, where the server has it; its place in any case. */
+export function Around({ file, line }: { file: string; line: number }) {
+  const asked = useAnswer<Lines>("excerpt", { file, line });
+  if (asked.state === "ok") return <Excerpt excerpt={asked.answer.document} />;
+  return <figure class="excerpt"><Caption file={file} line={line} /></figure>;
+}
+
+function Caption({ file, line }: { file: string; line: number }) {
+  return (
+    <figcaption>
+      <button type="button" class="link" onClick={() => change({ page: "source", file, line: `${line}` })}>{file}:{line}</button>{" "}
+      <a href={editorLink(file, line)}>Open in editor</a>
+    </figcaption>
+  );
+}
+
+/** Says that a file is not what it was. */
+export function Changed({ changed }: { changed: boolean | null | undefined }) {
+  if (!changed) return null;
+  return <p class="notice">This file was changed after the run was recorded: lines may have moved.</p>;
+}
+
+export function Excerpt({ excerpt }: { excerpt: Lines }) {
+  const { file, line, first = 1, lines, missing, changed } = excerpt;
   return (
     <figure class="excerpt">
-      <figcaption>
-        <button type="button" class="link" onClick={() => change({ page: "source", file, line: `${line}` })}>{file}:{line}</button>{" "}
-        <a href={editorLink(file, line)}>Open in editor</a>
-      </figcaption>
+      <Caption file={file} line={line} />
+      <Changed changed={changed} />
       {missing || !lines ? (
         <p class="notice">The source is not here, or is shorter than when the run was recorded: {file}</p>
       ) : (
-        <pre>
+        <pre tabIndex={0} role="region" aria-label={`Source of ${file}, line ${line}`}>
           {highlighted(lines.join("\n"), file).map((parts, at) => (
             <div key={at} class={first + at === line ? "line hot" : "line"}>
               <span class="no">{first + at}</span>

@@ -24,6 +24,8 @@ pub(super) struct Builder {
 /// The labels of a tree's frames, and which of them patterns match.
 struct Labels {
     of_frame: Vec<usize>,
+    /// What tells functions apart: the first frame with the same name in the same file.
+    function: Vec<usize>,
     hidden: Vec<bool>,
     focused: Vec<bool>,
     wanted: Vec<bool>,
@@ -67,7 +69,9 @@ impl Builder {
         };
         let (hidden, focused, wanted) =
             (matching(&options.hide), matching(&options.focus), matching(&options.callers_of));
-        Labels { of_frame: labels.into_iter().map(|label| self.label(label)).collect(), hidden, focused, wanted }
+        let function = if options.collapse { functions(&whole) } else { Vec::new() };
+        let of_frame = labels.into_iter().map(|label| self.label(label)).collect();
+        Labels { of_frame, function, hidden, focused, wanted }
     }
 
     /// Adds what was measured in a run, as the one that is looked at or the one `before` it.
@@ -76,7 +80,8 @@ impl Builder {
         let measured: Vec<bool> =
             tree.exclusive(options.metric, |_| true).iter().map(|stats| stats.count > 0).collect();
         for (node, thread, metric, stats) in tree.metrics.iter() {
-            if metric != options.metric {
+            let is_in = |(by, name): &(Grouping, String)| by.name(tree, node, thread) == *name;
+            if metric != options.metric || !options.only.iter().all(is_in) {
                 continue;
             }
             let place = place(tree, node, &labels, options, &measured);
@@ -103,13 +108,13 @@ impl Builder {
         let Place { mut path, from, own, nested } = place;
         match options.shape {
             Shape::Flat => return self.put_flat(&path[from..], group, own, stats, before),
-            Shape::TopDown => self.count(0, stats, before, !nested),
+            Shape::TopDown | Shape::Callees => self.count(0, stats, before, !nested),
             Shape::BottomUp | Shape::Callers => {
                 path.reverse();
                 self.count(0, stats, before, !nested);
             }
         }
-        let up = options.shape != Shape::TopDown;
+        let up = !matches!(options.shape, Shape::TopDown | Shape::Callees);
         let mut row = 0;
         if let Some(group) = group {
             row = self.child(row, group);
@@ -198,6 +203,16 @@ fn is_nested(tree: &CallTree, node: CallNodeId, measured: &[bool]) -> bool {
     tree.path(node).into_iter().any(|at| at != node && measured[at.index()])
 }
 
+/// For each frame the first one with the same name in the same file.
+fn functions(whole: &[CallLabel]) -> Vec<usize> {
+    let mut first: FxHashMap<(&str, &str, &str), usize> = FxHashMap::default();
+    let mut functions = Vec::with_capacity(whole.len());
+    for (frame, CallLabel { kind, name, file, .. }) in whole.iter().enumerate() {
+        functions.push(*first.entry((kind, name, file)).or_insert(frame));
+    }
+    functions
+}
+
 /// Where a value of a node is put; `None` if it is not shown.
 fn place(
     tree: &CallTree,
@@ -208,6 +223,8 @@ fn place(
 ) -> Option<Place> {
     let mut place = Place { path: Vec::new(), from: 0, own: true, nested: false };
     let (mut focused, mut wanted) = (options.focus.is_none(), None);
+    // Functions of the path, where those that call themselves are to be found.
+    let mut functions: Vec<usize> = Vec::new();
     for at in tree.path(node) {
         let frame = tree.nodes.frame[at.index()].index();
         focused |= labels.focused[frame];
@@ -217,21 +234,47 @@ fn place(
         place.own = !labels.hidden[frame] || wanted == Some(place.path.len());
         if place.own {
             place.path.push(labels.of_frame[frame]);
+            if options.collapse {
+                collapse(&mut place, &mut functions, labels.function[frame], wanted);
+            }
         }
         // Only a caller whose own time is shown holds this one.
-        if at != node && measured[at.index()] && focused && !options.metric.adds_up() {
+        let is_shown = focused && (options.shape != Shape::Callees || wanted.is_some());
+        if at != node && measured[at.index()] && is_shown && !options.metric.adds_up() {
             place.from = place.path.len();
             place.nested = true;
         }
     }
-    if options.shape == Shape::Callers {
-        let end = wanted? + 1;
-        place.own &= end == place.path.len();
-        // A time that is held by that of a caller below the wanted frame counts nothing more.
-        if place.from >= end {
-            return None;
+    match options.shape {
+        Shape::Callers => {
+            let end = wanted? + 1;
+            place.own &= end == place.path.len();
+            // A time that is held by that of a caller below the wanted frame counts nothing more.
+            if place.from >= end {
+                return None;
+            }
+            place.path.truncate(end);
         }
-        place.path.truncate(end);
+        Shape::Callees => {
+            let start = wanted?;
+            place.path.drain(..start);
+            place.from = place.from.saturating_sub(start);
+        }
+        _ => {}
     }
     focused.then_some(place)
+}
+
+/// Puts the path back to where the function that was just added was called first. The frame that is `wanted` stays.
+fn collapse(place: &mut Place, functions: &mut Vec<usize>, function: usize, wanted: Option<usize>) {
+    let least = wanted.unwrap_or(0);
+    let first = functions.iter().skip(least).position(|&known| known == function).map(|at| at + least);
+    match first {
+        Some(first) => {
+            place.path.truncate(first + 1);
+            functions.truncate(first + 1);
+            place.from = place.from.min(first + 1);
+        }
+        None => functions.push(function),
+    }
 }

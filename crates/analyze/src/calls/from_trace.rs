@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
     CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId, CallTree,
-    CallTreeBuilder, EventId, EventKind, StrId, Trace,
+    CallTreeBuilder, EventId, EventKind, StrId, Trace, TrackId, TrackKind,
 };
 
 /// The calls of a stretch of a trace.
@@ -38,6 +38,41 @@ pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCalls {
     TraceCalls { tree: builder.tree.finish(), events, steps }
 }
 
+/// Which part of a trace a tree is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stretch {
+    /// All of it.
+    Whole,
+    /// The steps that findings look at, or all of it if it has none.
+    Chosen,
+    /// These steps, both ends included.
+    Steps(i64, i64),
+}
+
+/// The steps that findings look at, both ends included: all but a first one that warms up; none if the trace has no steps.
+pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
+    match choose_steps(trace, &Scope::default()).0 {
+        WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to) => Some((from, to)),
+        _ => None,
+    }
+}
+
+/// The calls of a part of a trace, told apart by the threads and streams that they ran on.
+pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
+    let scope = match part {
+        Stretch::Steps(from, to) => Scope { steps: Some((from, to)) },
+        Stretch::Whole | Stretch::Chosen => Scope::default(),
+    };
+    let (choice, steps, _) =
+        if part == Stretch::Whole { (WindowChoice::Whole, 0, Vec::new()) } else { choose_steps(trace, &scope) };
+    let mut builder = Builder::new(trace, stretch(trace, &choice));
+    builder.add_threads();
+    builder.add_all();
+    let mut events = builder.events;
+    events.sort_unstable();
+    TraceCalls { tree: builder.tree.finish(), events, steps }
+}
+
 /// From the start of the first step to the end of the last one.
 fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
     let &(WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to)) = choice else {
@@ -52,6 +87,8 @@ struct Builder<'a> {
     trace: &'a Trace,
     window: (i64, i64),
     tree: CallTreeBuilder,
+    /// By track; without them all is put on one thread.
+    threads: Vec<CallThreadId>,
     thread: CallThreadId,
     stalls: CallMetric,
     /// By name, and whether it is meant as a backward node; of one kind of events each.
@@ -78,7 +115,23 @@ impl<'a> Builder<'a> {
             forward.entry(to).or_insert(from);
         }
         let (frames, nodes, events) = (FxHashMap::default(), vec![CallNodeId::NONE; trace.events.len()], Vec::new());
-        Self { trace, window, tree, thread, stalls, frames, nodes, forward, events }
+        Self { trace, window, tree, threads: Vec::new(), thread, stalls, frames, nodes, forward, events }
+    }
+
+    /// Makes a thread of each track.
+    fn add_threads(&mut self) {
+        let trace = self.trace;
+        let process = self.tree.process(CallProcess::default());
+        for track in trace.tracks.ids() {
+            let name = self.tree.text(&track_title(trace, track));
+            let thread = self.tree.thread(CallThread { process, tid: 0, torch_id: 0, name });
+            self.threads.push(thread);
+        }
+    }
+
+    fn thread_of(&self, event: EventId) -> CallThreadId {
+        let track = self.trace.events.track[event.index()];
+        self.threads.get(track.index()).copied().unwrap_or(self.thread)
     }
 
     fn add_all(&mut self) {
@@ -96,7 +149,7 @@ impl<'a> Builder<'a> {
                 true => (CallMetric::GpuTime, trace.events.dur[event.index()]),
                 false => (CallMetric::HostTime, trace.events.dur[event.index()] - inside[event.index()]),
             };
-            self.tree.add(node, self.thread, metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
+            self.tree.add(node, self.thread_of(event), metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
             self.events.push((node, event));
             if is_gpu {
                 self.add_stalls(node, event);
@@ -173,9 +226,21 @@ impl<'a> Builder<'a> {
             let name = self.tree.text(reason);
             let frame = self.tree.frame(CallFrame::Span { name });
             let node = self.tree.child(kernel, frame);
-            self.tree.add(node, self.thread, self.stalls, &CallStats::of(count));
+            self.tree.add(node, self.thread_of(event), self.stalls, &CallStats::of(count));
         }
     }
+}
+
+/// What a track is called: another text for each.
+fn track_title(trace: &Trace, track: TrackId) -> String {
+    let data = trace.tracks.get(track);
+    let process = &trace.tracks.processes[data.process.index()];
+    let (pid, tid) = (trace.key_text(process.pid), trace.key_text(data.tid));
+    if data.kind == TrackKind::Stream {
+        return format!("stream {} of GPU {}, {pid}/{tid}", data.stream, data.device);
+    }
+    let name = trace.strings.get(data.name);
+    format!("{} {tid} {name} of process {pid}", data.kind.name()).replace("  ", " ")
 }
 
 /// Whether an event is a call or an operation of a GPU.

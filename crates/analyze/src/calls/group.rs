@@ -105,6 +105,10 @@ fn process(tree: &CallTree, thread: CallThreadId) -> Option<&stackline_model::Ca
 
 fn thread_name(tree: &CallTree, thread: CallThreadId) -> String {
     let Some(row) = tree.threads.get(thread.index()) else { return String::new() };
+    // Those of a trace have no number of the system's, but a name that says all.
+    if row.tid == 0 && process(tree, thread).is_none_or(|process| process.pid == 0) {
+        return tree.strings.get(row.name).to_owned();
+    }
     let pid = process(tree, thread).map_or(0, |process| process.pid);
     format!("thread {} {} of process {pid}", row.tid, tree.strings.get(row.name))
 }

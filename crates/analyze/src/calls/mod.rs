@@ -15,7 +15,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use from_trace::{STALLS, TraceCalls, trace_calls};
+pub use from_trace::{STALLS, Stretch, TraceCalls, calls_by_thread, chosen_steps, trace_calls};
 pub use group::Grouping;
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
@@ -38,6 +38,8 @@ pub enum Shape {
     Flat,
     /// From chosen frames to their callers.
     Callers,
+    /// From chosen frames to what they called.
+    Callees,
 }
 
 /// What to show of a tree.
@@ -53,19 +55,33 @@ pub struct ViewOptions {
     pub focus: Option<Regex>,
     /// Frames that match are left out; what they called stands below their callers.
     pub hide: Option<Regex>,
-    /// With [`Shape::Callers`]: the frames whose callers are wanted.
+    /// With [`Shape::Callers`] and [`Shape::Callees`]: the frames whose callers or callees are wanted.
     pub callers_of: Option<Regex>,
     /// Whether lines tell Python frames apart; otherwise their functions do.
     pub by_line: bool,
     /// Whether shapes and types of their inputs tell operators apart, where they are known.
     pub by_inputs: bool,
+    /// Only values that belong to these groups; what they add up to is the whole.
+    pub only: Vec<(Grouping, String)>,
+    /// Whether a function that calls itself, by way of others or not, stands where it was called first.
+    pub collapse: bool,
 }
 
 impl ViewOptions {
     /// Everything of a metric, top-down.
     pub fn new(metric: CallMetric) -> Self {
-        let (shape, by_line, by_inputs) = (Shape::TopDown, true, true);
-        Self { metric, shape, by: None, focus: None, hide: None, callers_of: None, by_line, by_inputs }
+        Self {
+            metric,
+            shape: Shape::TopDown,
+            by: None,
+            focus: None,
+            hide: None,
+            callers_of: None,
+            by_line: true,
+            by_inputs: true,
+            only: Vec::new(),
+            collapse: false,
+        }
     }
 }
 

@@ -73,6 +73,38 @@ fn callers() {
 }
 
 #[test]
+fn callees() {
+    let of = |text| ViewOptions { shape: Shape::Callees, callers_of: pattern(text), ..options() };
+    let of_x = view(&tree(HITS), &of("^x"));
+    assert_eq!(rows(&of_x), ["x 17 12", " y 5 5"]);
+    assert_eq!(of_x.total.sum, 18, "shares are those of the whole");
+    let of_a = view(&tree(HITS), &of("^A"));
+    assert_eq!(rows(&of_a), ["A 16 0", " B 15 0", "  x 15 10", "   y 5 5", " A 1 0", "  z 1 1"]);
+}
+
+#[test]
+fn what_is_chosen_is_the_whole() {
+    let only = |by: Grouping, name: &str| {
+        let view = view(&tree(HITS), &ViewOptions { only: vec![(by, name.to_owned())], ..options() });
+        (view.total.sum, rows(&view).join(";"))
+    };
+    assert_eq!(only(Grouping::Operator, "x"), (12, "A 10 0; B 10 0;  x 10 10;C 2 0; x 2 2".to_owned()));
+    assert_eq!(only(Grouping::Thread, "thread 1 main of process 7").0, 6);
+    assert_eq!(only(Grouping::Thread, "nobody"), (0, String::new()));
+}
+
+#[test]
+fn what_calls_itself_stands_where_it_was_called_first() {
+    let collapsed = |hits: &[(&str, u64)]| rows(&view(&tree(hits), &ViewOptions { collapse: true, ..options() }));
+    assert_eq!(collapsed(&[("AAz", 1), ("AAAx", 2)]), ["A 3 0", " x 2 2", " z 1 1"]);
+    // By way of another function, too; what that does itself stays.
+    assert_eq!(collapsed(&[("ABAx", 5), ("ABy", 3)]), ["A 8 0", " x 5 5", " B 3 0", "  y 3 3"]);
+    // Below the frame that is asked for it stays what it is.
+    let of = ViewOptions { shape: Shape::Callees, callers_of: pattern("^B"), collapse: true, ..options() };
+    assert_eq!(rows(&view(&tree(&[("ABAx", 5), ("ABABz", 3)]), &of)), ["B 8 0", " A 5 0", "  x 5 5", " z 3 3"]);
+}
+
+#[test]
 fn focus_and_hide() {
     let focused = view(&tree(HITS), &ViewOptions { focus: pattern("^y"), ..options() });
     assert_eq!(rows(&focused), ["A 5 0", " B 5 0", "  x 5 0", "   y 5 5"]);
@@ -212,11 +244,13 @@ proptest! {
         let sum: u64 = hits.iter().map(|hit| hit.1).sum();
         for shape in [Shape::TopDown, Shape::BottomUp, Shape::Flat] {
             for by in [None, Some(Grouping::Thread), Some(Grouping::Operator)] {
-                let view = view(&tree(&hits), &ViewOptions { shape, by, ..options() });
-                let exclusive: u64 = view.nodes.iter().map(|node| node.exclusive.sum).sum();
-                prop_assert_eq!((view.total.sum, view.nodes[0].inclusive.sum, exclusive), (sum, sum, sum));
-                let parents = view.nodes.iter().enumerate().skip(1).all(|(row, node)| node.parent < row);
-                prop_assert!(parents);
+                for collapse in [false, true] {
+                    let view = view(&tree(&hits), &ViewOptions { shape, by, collapse, ..options() });
+                    let exclusive: u64 = view.nodes.iter().map(|node| node.exclusive.sum).sum();
+                    prop_assert_eq!((view.total.sum, view.nodes[0].inclusive.sum, exclusive), (sum, sum, sum));
+                    let parents = view.nodes.iter().enumerate().skip(1).all(|(row, node)| node.parent < row);
+                    prop_assert!(parents);
+                }
             }
         }
     }

@@ -1,9 +1,10 @@
 //! A view of the tree of calls: every box that is wide enough to be seen.
 
-use crate::{Answer, Arguments, Column, Opened, QueryError};
-use serde_json::json;
-use stackline_analyze::calls::{self, CallView, Grouping, Shape, ViewOptions};
+use crate::{Answer, Arguments, Column, Opened, QueryError, Source};
+use serde_json::{Value, json};
+use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, Shape, ViewOptions};
 use stackline_model::{CallMetric, CallTree};
+use std::sync::Arc;
 
 /// Most boxes in an answer.
 const MOST: usize = 50_000;
@@ -14,8 +15,17 @@ const NARROWEST: f64 = 1.0 / 3200.0;
 /// that anything is called from. Zoomed in 64 times, what is half a pixel wide is still exact.
 const UNFOLLOWED: f64 = NARROWEST / 64.0;
 
-const SHAPES: [(&str, Shape); 4] =
-    [("top-down", Shape::TopDown), ("bottom-up", Shape::BottomUp), ("flat", Shape::Flat), ("callers", Shape::Callers)];
+const SHAPES: [(&str, Shape); 5] = [
+    ("top-down", Shape::TopDown),
+    ("bottom-up", Shape::BottomUp),
+    ("flat", Shape::Flat),
+    ("callers", Shape::Callers),
+    ("callees", Shape::Callees),
+];
+
+/// Groups that a view can be of alone.
+const ONLY: [(&str, Grouping); 3] =
+    [("thread", Grouping::Thread), ("phase", Grouping::Phase), ("module", Grouping::Module)];
 
 const GROUPINGS: [(&str, Grouping); 10] = [
     ("thread", Grouping::Thread),
@@ -31,28 +41,97 @@ const GROUPINGS: [(&str, Grouping); 10] = [
 ];
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
-    let rank = arguments.number("rank")?;
-    let source = opened.calls(rank)?;
-    let tree = source.tree();
-    let measured = tree.measured();
-    if measured.is_empty() {
-        return Err(QueryError::unavailable("nothing was measured at any call: there is no tree to draw"));
-    }
-    let options = options(tree, &measured, arguments)?;
-    let key = arguments.without(&["root", "least"]).key();
-    let beside = arguments.choice("beside", &[("before", ())])?.map(|()| opened.before()?.calls(rank)).transpose()?;
-    let view = opened.view(&key, || match &beside {
-        Some(before) => calls::compare(before.tree(), tree, &options),
-        None => calls::view_pruned(tree, &options, UNFOLLOWED),
-    });
-    let metrics: Vec<_> =
-        measured.iter().map(|metric| json!([metric.name(&tree.strings), metric.title(&tree.strings)])).collect();
-    let root: usize = arguments.number("root")?.unwrap_or(0);
+    let asked = Asked::new(opened, arguments)?;
+    let view = asked.kept_view(opened, arguments);
+    let root = row(&view, arguments)?.unwrap_or(0);
     let least: f64 = arguments.number("least")?.unwrap_or(NARROWEST);
-    if root >= view.nodes.len() {
-        return Err(QueryError::missing(format!("there is no node {root}")));
+    Ok(boxes(&view, root, least.clamp(0.0, 1.0), asked.metrics()))
+}
+
+/// One node by all that was measured.
+pub(super) fn frame(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let asked = Asked::new(opened, arguments)?;
+    let view = asked.kept_view(opened, arguments);
+    let row = row(&view, arguments)?.ok_or(QueryError::Argument { name: "root", why: "is missing".to_owned() })?;
+    let path: Vec<&CallLabel> = rows_to(&view, row).into_iter().map(|row| view.label(row)).collect();
+    let tree = asked.source.tree();
+    let metrics = tree.measured().into_iter().map(|metric| {
+        // Kept as if the page had asked for it: the next frame needs it, too.
+        let named = arguments.without(&["root", "least"]).with("metric", metric.name(&tree.strings));
+        let other = (metric != asked.options.metric).then(|| opened.view(&named.key(), || asked.view(metric)));
+        let view = other.as_ref().unwrap_or(&view);
+        let node = find(view, &path).map(|row| view.nodes[row]).unwrap_or_default();
+        let (inclusive, exclusive) = (node.inclusive, node.exclusive);
+        json!({
+            "name": view.metric, "title": view.title, "unit": view.unit, "total": view.total.sum,
+            "inclusive": inclusive.sum, "exclusive": exclusive.sum, "count": inclusive.count,
+        })
+    });
+    let path = path.iter().map(|of| json!([of.kind, of.name, of.inputs, of.file, of.line, of.short()]));
+    Ok(Answer::document(&json!({"path": path.collect::<Vec<_>>(), "metrics": metrics.collect::<Vec<_>>()})))
+}
+
+/// The row that `root` names.
+fn row(view: &CallView, arguments: &Arguments) -> Result<Option<usize>, QueryError> {
+    match arguments.number("root")? {
+        Some(row) if row >= view.nodes.len() => Err(QueryError::missing(format!("there is no node {row}"))),
+        row => Ok(row),
     }
-    Ok(boxes(&view, root, least.clamp(0.0, 1.0), metrics))
+}
+
+/// The row with these labels from below the root on.
+fn find(view: &CallView, path: &[&CallLabel]) -> Option<usize> {
+    let mut at = 0;
+    for label in path {
+        let below = at + 1..end(view, at);
+        at = below.into_iter().find(|&row| view.nodes[row].parent == at && view.label(row) == *label)?;
+    }
+    Some(at)
+}
+
+/// What a view is asked of, and how.
+struct Asked<'o> {
+    source: Source<'o>,
+    beside: Option<Source<'o>>,
+    options: ViewOptions,
+}
+
+impl<'o> Asked<'o> {
+    fn new(opened: &'o Opened, arguments: &Arguments) -> Result<Self, QueryError> {
+        let (rank, part) = (arguments.number("rank")?, arguments.part()?);
+        let source = opened.calls(rank, part)?;
+        let measured = source.tree().measured();
+        if measured.is_empty() {
+            return Err(QueryError::unavailable("nothing was measured at any call: there is no tree to draw"));
+        }
+        let options = options(source.tree(), &measured, arguments)?;
+        let before = || {
+            let before = opened.before()?;
+            before.calls(rank, before.like(rank, part))
+        };
+        let beside = arguments.choice("beside", &[("before", ())])?.map(|()| before()).transpose()?;
+        Ok(Self { source, beside, options })
+    }
+
+    fn view(&self, metric: CallMetric) -> CallView {
+        let options = ViewOptions { metric, ..self.options.clone() };
+        match &self.beside {
+            Some(before) => calls::compare(before.tree(), self.source.tree(), &options),
+            None => calls::view_pruned(self.source.tree(), &options, UNFOLLOWED),
+        }
+    }
+
+    fn kept_view(&self, opened: &Opened, arguments: &Arguments) -> Arc<CallView> {
+        let key = arguments.without(&["root", "least"]).key();
+        opened.view(&key, || self.view(self.options.metric))
+    }
+
+    /// Names of all that was measured.
+    fn metrics(&self) -> Vec<Value> {
+        let tree = self.source.tree();
+        let one = |metric: &CallMetric| json!([metric.name(&tree.strings), metric.title(&tree.strings)]);
+        tree.measured().iter().map(one).collect()
+    }
 }
 
 fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> Result<ViewOptions, QueryError> {
@@ -63,18 +142,27 @@ fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> R
             .find(|metric| metric.name(&tree.strings) == name)
             .ok_or_else(|| QueryError::Argument { name: "metric", why: format!("{name:?} was not measured") })?,
     };
+    let mut only = Vec::new();
+    for (name, by) in ONLY {
+        only.extend(arguments.text(name)?.map(|group| (by, group.to_owned())));
+    }
+    let is_merged = arguments.choice("merge", &[("name", ())])?.is_some();
     Ok(ViewOptions {
         shape: arguments.choice("shape", &SHAPES)?.unwrap_or_default(),
         by: arguments.choice("by", &GROUPINGS)?,
         focus: arguments.pattern("focus")?,
         hide: arguments.pattern("hide")?,
         callers_of: arguments.pattern("of")?,
+        by_line: !is_merged,
+        by_inputs: !is_merged,
+        only,
+        collapse: arguments.choice("recursion", &[("collapsed", ())])?.is_some(),
         ..ViewOptions::new(metric)
     })
 }
 
 /// The boxes below a node, and how many were left out below each.
-fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<serde_json::Value>) -> Answer {
+fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<Value>) -> Answer {
     let kept = kept(view, root, least);
     let mut place = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -155,11 +243,15 @@ fn end(view: &CallView, root: usize) -> usize {
 }
 
 /// From the root of the view to a node: rows and names.
-fn path(view: &CallView, root: usize) -> Vec<serde_json::Value> {
+fn path(view: &CallView, root: usize) -> Vec<Value> {
+    rows_to(view, root).into_iter().map(|row| json!([row, view.label(row).short()])).collect()
+}
+
+/// Rows from below the root of the view to a node.
+fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
     let mut rows = Vec::new();
-    let mut row = root;
     while row != 0 {
-        rows.push(json!([row, view.label(row).short()]));
+        rows.push(row);
         row = view.nodes[row].parent;
     }
     rows.reverse();

@@ -10,8 +10,6 @@ use stackline_present::json::{Document, SCHEMA_VERSION};
 
 /// Events of a finding that are shown one by one.
 const SHOWN: usize = 200;
-/// Lines of source around the one that matters.
-const AROUND: usize = 6;
 
 pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
@@ -32,15 +30,18 @@ pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
 pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let at: usize = arguments.needed("at")?;
-    let (_, trace) = opened.trace(rank)?;
-    let origin = opened.origin(rank)?;
     let found = opened.findings(rank)?;
     let finding = found
         .findings
         .get(at)
         .ok_or_else(|| QueryError::missing(format!("there is no finding {at}: there are {}", found.findings.len())))?;
+    // Of several ranks its events are those of the one that it is told of.
+    let rank = rank.or_else(|| finding.told_of());
+    let (_, trace) = opened.trace(rank)?;
+    let origin = opened.origin(rank)?;
     Ok(Answer::document(&json!({
         "at": at,
+        "rank": rank,
         "code": finding.rule.code,
         "about": finding.rule.about,
         "why": finding.rule.why,
@@ -59,14 +60,7 @@ fn event_row(trace: &Trace, event: EventId, origin: i64) -> Value {
 }
 
 /// The lines around the place of a finding, if its file is at hand.
-fn excerpt(opened: &Opened, finding: &Finding) -> Value {
-    let (Some(file), Some(line)) = (&finding.place.file, finding.place.line) else { return Value::Null };
-    if !opened.files().contains(file) {
-        return Value::Null;
-    }
-    let Some(text) = source::read(file) else { return json!({"file": file, "line": line, "missing": true}) };
-    let line = line as usize;
-    let first = line.saturating_sub(AROUND).max(1);
-    let lines: Vec<&str> = text.lines().skip(first - 1).take(2 * AROUND + 1).collect();
-    json!({"file": file, "line": line, "first": first, "lines": lines, "missing": lines.len() + first <= line})
+fn excerpt(opened: &Opened, finding: &Finding) -> Option<Value> {
+    let (file, line) = (finding.place.file.as_ref()?, finding.place.line?);
+    opened.files().contains(file).then(|| source::excerpt(opened, file, line))
 }

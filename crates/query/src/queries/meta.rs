@@ -2,6 +2,7 @@
 
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
+use stackline_analyze::calls::chosen_steps;
 use stackline_model::{CallFrameKind, CallProcess, EventKind, Trace};
 
 /// Metadata of a trace that people ask about, and what it is for them.
@@ -53,6 +54,7 @@ fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo) -> Value {
     json!({
         "info": info,
         "steps": trace.steps.iter().map(|step| json!([step.number, step.start.saturating_sub(origin), step.end.saturating_sub(origin)])).collect::<Vec<_>>(),
+        "chosen": chosen_steps(trace).map(|(first, last)| json!([first, last])),
         "environment": ENTRIES.iter().filter_map(entry).map(|(key, text)| json!([key, super::shortened(text)])).collect::<Vec<_>>(),
         "clocks": trace.meta.clocks.len(),
         "report": trace.report,

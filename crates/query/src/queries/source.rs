@@ -3,7 +3,7 @@
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
 use stackline_analyze::calls::{self, SourceLine};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A metric with the lines that have any of it.
 struct Cost {
@@ -13,7 +13,7 @@ struct Cost {
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
-    let source = opened.calls(rank)?;
+    let source = opened.calls(rank, arguments.part()?)?;
     let tree = source.tree();
     let measured = tree.measured().into_iter().filter(|metric| metric.adds_up());
     let costs: Vec<Cost> = measured
@@ -50,11 +50,25 @@ fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError
     if !opened.files().contains(file) {
         return Err(QueryError::missing(format!("the run names no source file {file:?}")));
     }
-    let text = crate::source::read(file);
+    let place = opened.resolved(file);
+    let text = crate::source::read(place);
+    let changed = crate::source::is_newer(place, opened.recorded_at());
+    // One file may be named with its folder and without.
+    let names: BTreeSet<&str> =
+        opened.files().iter().map(String::as_str).filter(|name| opened.resolved(name) == place).collect();
     let lines = |lines: &[SourceLine]| {
-        let own = lines.iter().filter(|line| line.file == file);
+        let own = lines.iter().filter(|line| names.contains(line.file.as_str()));
         own.map(|line| json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum])).collect::<Vec<_>>()
     };
     let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(&cost.lines)})).collect();
-    Ok(Answer::document(&json!({"file": file, "text": text, "missing": text.is_none(), "costs": costs})))
+    Ok(Answer::document(
+        &json!({"file": place, "text": text, "missing": text.is_none(), "changed": changed, "costs": costs}),
+    ))
+}
+
+/// The lines around one of a file.
+pub(super) fn excerpt(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let file: String = arguments.needed("file")?;
+    let line: u32 = arguments.needed("line")?;
+    Ok(Answer::document(&crate::source::excerpt(opened, &file, line)))
 }

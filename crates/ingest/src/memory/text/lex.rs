@@ -1,0 +1,95 @@
+//! Words of the text form, with their places.
+
+use super::TextError;
+
+/// A piece of a statement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// A bare or quoted word.
+    Word(String),
+    /// One of `, > [ ] @ = + * :`.
+    Mark(char),
+    /// The end of a statement.
+    End,
+}
+
+impl Token {
+    /// For messages.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Word(word) => format!("`{word}`"),
+            Self::Mark(mark) => format!("`{mark}`"),
+            Self::End => "the end of the statement".to_owned(),
+        }
+    }
+}
+
+/// A token and where it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Placed {
+    pub(super) token: Token,
+    pub(super) line: usize,
+    pub(super) column: usize,
+}
+
+/// Characters of bare words.
+pub(super) fn is_bare(character: char) -> bool {
+    character.is_alphanumeric() || matches!(character, '_' | '.' | '/' | '-' | '$')
+}
+
+const MARKS: &str = ",>[]@=+*:";
+
+/// All tokens of a text; the last one is [`Token::End`].
+pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
+    let mut tokens = Vec::new();
+    let mut lines = 0;
+    for (number, line) in text.lines().enumerate() {
+        lines = number + 1;
+        let mut characters = line.chars().enumerate().peekable();
+        while let Some((at, character)) = characters.next() {
+            let (line, column) = (lines, at + 1);
+            let token = match character {
+                '#' => break,
+                ';' => Token::End,
+                '"' => Token::Word(quoted(&mut characters).ok_or_else(|| TextError {
+                    line,
+                    column,
+                    what: "a quoted name has no end; close it with \" on the same line".to_owned(),
+                })?),
+                space if space.is_whitespace() => continue,
+                mark if MARKS.contains(mark) => Token::Mark(mark),
+                first if is_bare(first) => {
+                    let mut word = String::from(first);
+                    while let Some((_, more)) = characters.next_if(|(_, next)| is_bare(*next)) {
+                        word.push(more);
+                    }
+                    Token::Word(word)
+                }
+                other => {
+                    let what = format!("unexpected `{other}`; names with such characters stand in double quotes");
+                    return Err(TextError { line, column, what });
+                }
+            };
+            tokens.push(Placed { token, line, column });
+        }
+        tokens.push(Placed { token: Token::End, line: lines, column: line.chars().count() + 1 });
+    }
+    tokens.push(Placed { token: Token::End, line: lines.max(1), column: 1 });
+    Ok(tokens)
+}
+
+/// The rest of a quoted word; none if it does not end on this line.
+fn quoted(characters: &mut impl Iterator<Item = (usize, char)>) -> Option<String> {
+    let mut word = String::new();
+    loop {
+        match characters.next()?.1 {
+            '"' => return Some(word),
+            '\\' => word.push(match characters.next()?.1 {
+                'n' => '\n',
+                'r' => '\r',
+                other => other,
+            }),
+            other => word.push(other),
+        }
+    }
+}

@@ -1,0 +1,362 @@
+//! From text to a memory trace.
+
+use super::TextError;
+use super::lex::{Placed, Token, lex};
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryFrame,
+    MemoryObjectId, MemoryObjectKind, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+};
+
+/// Reads a memory trace from its text form; `label` is what people know it by.
+///
+/// # Errors
+/// At the first thing that is wrong, with its line and column.
+pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
+    let mut reader = Reader::new(label, lex(text)?);
+    while reader.at < reader.tokens.len() {
+        if reader.take(&Token::End) {
+            continue;
+        }
+        reader.statement()?;
+    }
+    Ok(reader.trace)
+}
+
+/// What a name in a list stands for, with the bytes that are meant.
+struct Part {
+    object: MemoryObjectId,
+    /// `None`: not said; empty: all.
+    ranges: Option<Vec<ByteRange>>,
+}
+
+/// What stands behind a statement.
+struct Options {
+    call: NewCall,
+    object: NewObject,
+    evidence: AccessEvidence,
+    has_stream: bool,
+}
+
+struct Reader {
+    tokens: Vec<Placed>,
+    at: usize,
+    trace: MemoryTrace,
+    device: MemoryDeviceId,
+    live: FxHashMap<String, MemoryObjectId>,
+    events: FxHashMap<String, MemoryCallId>,
+}
+
+impl Reader {
+    fn new(label: &str, tokens: Vec<Placed>) -> Self {
+        let mut trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
+        let device = trace.device("gpu:0");
+        Self { tokens, at: 0, trace, device, live: FxHashMap::default(), events: FxHashMap::default() }
+    }
+
+    fn peek(&self) -> &Token {
+        self.tokens.get(self.at).map_or(&Token::End, |placed| &placed.token)
+    }
+
+    fn take(&mut self, token: &Token) -> bool {
+        let found = self.peek() == token;
+        self.at += usize::from(found);
+        found
+    }
+
+    /// An error at the token `back` places before the next one.
+    fn wrong<T>(&self, back: usize, what: String) -> Result<T, TextError> {
+        let at = self.at.saturating_sub(back).min(self.tokens.len().saturating_sub(1));
+        let (line, column) = self.tokens.get(at).map_or((1, 1), |placed| (placed.line, placed.column));
+        Err(TextError { line, column, what })
+    }
+
+    fn word(&mut self, meaning: &str) -> Result<String, TextError> {
+        if let Token::Word(word) = self.peek() {
+            let word = word.clone();
+            self.at += 1;
+            return Ok(word);
+        }
+        self.wrong(0, format!("expected {meaning}, found {}", self.peek().shown()))
+    }
+
+    fn mark(&mut self, mark: char) -> Result<(), TextError> {
+        if self.take(&Token::Mark(mark)) {
+            return Ok(());
+        }
+        self.wrong(0, format!("expected `{mark}`, found {}", self.peek().shown()))
+    }
+
+    fn number<T: std::str::FromStr>(&mut self, meaning: &str) -> Result<T, TextError> {
+        let word = self.word(meaning)?;
+        match word.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => self.wrong(1, format!("expected {meaning} as a whole number that fits, found `{word}`")),
+        }
+    }
+
+    fn statement(&mut self) -> Result<(), TextError> {
+        let first = self.word("a statement")?;
+        match first.as_str() {
+            "a" | "o" => self.object(first == "a")?,
+            "f" => {
+                let name = self.word("the object to free")?;
+                let Some(object) = self.live.remove(&name) else { return self.not_alive(&name) };
+                let call = self.options()?.call;
+                self.trace.release(object, call);
+            }
+            "s" => self.copy(MemoryCallKind::Set, &[AccessMode::Write])?,
+            "h" => self.copy(MemoryCallKind::CopyToDevice, &[AccessMode::Write])?,
+            "d" => self.copy(MemoryCallKind::CopyToHost, &[AccessMode::Read])?,
+            "c" => self.copy(MemoryCallKind::CopyOnDevice, &[AccessMode::Write, AccessMode::Read])?,
+            "k" => self.kernel()?,
+            "e" | "w" | "y" => self.synchronisation(&first)?,
+            "device" => {
+                let name = self.word("the name of a device")?;
+                self.device = self.trace.device(&name);
+            }
+            "end" => self.trace.saw_end = true,
+            other => {
+                let what = format!("unknown statement `{other}`; one of a, o, f, s, h, d, c, k, e, w, y, device, end");
+                return self.wrong(1, what);
+            }
+        }
+        if self.take(&Token::End) {
+            return Ok(());
+        }
+        self.wrong(0, format!("expected the end of the statement, found {}", self.peek().shown()))
+    }
+
+    fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
+        self.wrong(1, format!("`{name}` is not alive here; allocate it first with: a {name} BYTES"))
+    }
+
+    fn object(&mut self, allocated: bool) -> Result<(), TextError> {
+        let name = self.word("the name of the object")?;
+        if self.live.contains_key(&name) {
+            return self.wrong(1, format!("`{name}` is still alive; free it first or take another name"));
+        }
+        let bytes = self.number("its bytes")?;
+        let known = self.trace.strings.intern(&name);
+        let Options { call, mut object, .. } = self.options()?;
+        object.bytes = bytes;
+        if object.name.is_none() {
+            object.name = known;
+        }
+        object.stream = call.stream;
+        let id = if allocated {
+            self.trace.allocate(object, call)
+        } else {
+            self.trace.older(NewObject { stack: call.stack, ..object })
+        };
+        self.live.insert(name, id);
+        Ok(())
+    }
+
+    fn copy(&mut self, kind: MemoryCallKind, modes: &[AccessMode]) -> Result<(), TextError> {
+        let mut parts = Vec::new();
+        for mode in modes {
+            parts.push((*mode, self.part()?));
+        }
+        let options = self.options()?;
+        self.trace.calls.push(kind, options.call);
+        for (mode, part) in parts {
+            self.access(&part, mode, options.evidence, AccessExtent::Whole);
+        }
+        self.trace.seal_call();
+        Ok(())
+    }
+
+    fn kernel(&mut self) -> Result<(), TextError> {
+        let name = self.word("the name of the kernel")?;
+        let name = self.trace.strings.intern(&name);
+        let (reads, writes) = (self.list()?, if self.take(&Token::Mark('>')) { self.list()? } else { Vec::new() });
+        let options = self.options()?;
+        self.trace.calls.push(MemoryCallKind::Kernel, NewCall { name, ..options.call });
+        for part in &reads {
+            let written = writes.iter().any(|other| other.object == part.object && other.ranges == part.ranges);
+            let mode = if written { AccessMode::Both } else { AccessMode::Read };
+            self.access(part, mode, options.evidence, AccessExtent::Unknown);
+        }
+        for part in &writes {
+            if !reads.iter().any(|other| other.object == part.object && other.ranges == part.ranges) {
+                self.access(part, AccessMode::Write, options.evidence, AccessExtent::Unknown);
+            }
+        }
+        self.trace.seal_call();
+        Ok(())
+    }
+
+    fn access(&mut self, part: &Part, mode: AccessMode, evidence: AccessEvidence, unsaid: AccessExtent) {
+        let accesses = &mut self.trace.accesses;
+        match &part.ranges {
+            None => accesses.push(part.object, mode, evidence, unsaid),
+            Some(ranges) if ranges.is_empty() => accesses.push(part.object, mode, evidence, AccessExtent::Whole),
+            Some(ranges) => accesses.push_ranges(part.object, mode, evidence, ranges),
+        }
+    }
+
+    /// Names with ranges; ends where no name stands, or where a word begins an option.
+    fn list(&mut self) -> Result<Vec<Part>, TextError> {
+        let mut parts = Vec::new();
+        let names = matches!(self.peek(), Token::Word(_)) && !self.is_option();
+        if names {
+            parts.push(self.part()?);
+            while self.take(&Token::Mark(',')) {
+                parts.push(self.part()?);
+            }
+        }
+        Ok(parts)
+    }
+
+    /// Whether the next word is an option and no name: `opaque`, `sync`, or a word before `=`.
+    fn is_option(&self) -> bool {
+        let after = self.tokens.get(self.at + 1).map(|placed| &placed.token);
+        let flag = matches!(self.peek(), Token::Word(word) if word == "opaque" || word == "sync");
+        flag && !matches!(after, Some(Token::Mark(',' | '>' | '['))) || after == Some(&Token::Mark('='))
+    }
+
+    fn part(&mut self) -> Result<Part, TextError> {
+        let name = self.word("the name of an object")?;
+        let Some(object) = self.live.get(&name).copied() else { return self.not_alive(&name) };
+        let mut part = Part { object, ranges: None };
+        if self.take(&Token::Mark('[')) {
+            part.ranges = Some(self.ranges(object)?);
+        }
+        Ok(part)
+    }
+
+    fn ranges(&mut self, object: MemoryObjectId) -> Result<Vec<ByteRange>, TextError> {
+        let mut ranges: Vec<ByteRange> = Vec::new();
+        if self.take(&Token::Mark(':')) {
+            self.mark(']')?;
+            return Ok(ranges);
+        }
+        loop {
+            let begin = self.number("the first byte")?;
+            self.mark(':')?;
+            let end = self.number("the byte after the last one")?;
+            let times = if self.take(&Token::Mark('*')) { self.number("how often")? } else { 1 };
+            let after = ranges.last().map_or(0, |last| last.end);
+            if begin < after || end <= begin || end > self.trace.objects.bytes[object.index()] || times == 0 {
+                let size = self.trace.objects.bytes[object.index()];
+                let what = format!("{begin}:{end} is no range of {size} bytes; ranges ascend and do not overlap");
+                return self.wrong(1, what);
+            }
+            ranges.push(ByteRange { begin, end, times });
+            if !self.take(&Token::Mark('+')) {
+                self.mark(']')?;
+                return Ok(ranges);
+            }
+        }
+    }
+
+    fn synchronisation(&mut self, what: &str) -> Result<(), TextError> {
+        let name = if what == "y" { String::new() } else { self.word("the name of the event")? };
+        let waited = self.events.get(&name).copied();
+        if what == "w" && waited.is_none() {
+            return self.wrong(1, format!("event `{name}` is not recorded yet; record it first with: e {name}"));
+        }
+        let options = self.options()?;
+        let (kind, target) = match (what, waited) {
+            ("e", _) => (MemoryCallKind::EventRecord, u32::MAX),
+            ("w", Some(event)) => (MemoryCallKind::EventWait, event.0),
+            _ => (MemoryCallKind::HostSync, if options.has_stream { options.call.stream.0 } else { u32::MAX }),
+        };
+        let text = self.trace.strings.intern(&name);
+        let id = self.trace.calls.push(kind, NewCall { target, name: text, ..options.call });
+        self.trace.seal_call();
+        if what == "e" {
+            self.events.insert(name, id);
+        }
+        Ok(())
+    }
+
+    fn options(&mut self) -> Result<Options, TextError> {
+        let stream = self.trace.stream(self.device, 0);
+        let start_ns = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
+        let call = NewCall { start_ns, stream, ..NewCall::default() };
+        let object = NewObject { device: self.device, ..NewObject::default() };
+        let mut options = Options { call, object, evidence: AccessEvidence::Instrumented, has_stream: false };
+        loop {
+            if self.take(&Token::Mark('@')) {
+                let key = self.number("the number of a stream")?;
+                options.call.stream = self.trace.stream(self.device, key);
+                options.has_stream = true;
+                continue;
+            }
+            let Token::Word(key) = self.peek().clone() else { return Ok(options) };
+            self.at += 1;
+            match key.as_str() {
+                "opaque" => options.call.flags |= call_flags::OPAQUE,
+                "sync" => options.call.flags |= call_flags::SYNCHRONOUS,
+                _ => self.option(&key, &mut options)?,
+            }
+        }
+    }
+
+    fn option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {
+        if !self.take(&Token::Mark('=')) {
+            return self.wrong(1, format!("`{key}` is no option; see the list in the documentation of the text form"));
+        }
+        let object = &mut options.object;
+        match key {
+            "t" => options.call.start_ns = self.number("a time in ns")?,
+            "dur" => options.call.duration_ns = self.number("a duration in ns")?,
+            "address" => object.address = self.number("an address")?,
+            "requested" => object.requested = self.number("the bytes asked for")?,
+            "at" => options.call.stack = self.frame(options)?,
+            "via" => {
+                let name = self.word("how the accesses are known")?;
+                match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
+                    Some(evidence) => options.evidence = evidence,
+                    None => {
+                        return self.wrong(
+                            1,
+                            format!("`{name}` is no evidence; one of instrumented, operator-level, may-access, opaque"),
+                        );
+                    }
+                }
+            }
+            "kind" => {
+                let name = self.word("the kind of the object")?;
+                match MemoryObjectKind::from_name(&name) {
+                    Some(kind) => object.kind = kind,
+                    None => {
+                        return self
+                            .wrong(1, format!("`{name}` is no kind; parameter, gradient, activation and others"));
+                    }
+                }
+            }
+            _ => self.text_option(key, options)?,
+        }
+        Ok(())
+    }
+
+    fn text_option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {
+        let object = &mut options.object;
+        let place: &mut StrId = match key {
+            "name" => &mut object.name,
+            "pool" => &mut object.pool,
+            "dtype" => &mut object.dtype,
+            "shape" => &mut object.shape,
+            "module" => &mut object.module,
+            "operator" => &mut object.operator,
+            _ => return self.wrong(2, format!("unknown option `{key}`")),
+        };
+        let value = self.word("a text")?;
+        *place = self.trace.strings.intern(&value);
+        Ok(())
+    }
+
+    fn frame(&mut self, options: &Options) -> Result<stackline_model::MemoryStackId, TextError> {
+        let file = self.word("a file")?;
+        self.mark(':')?;
+        let line = self.number("a line")?;
+        self.mark(':')?;
+        let function = self.word("a function")?;
+        let (file, function) = (self.trace.strings.intern(&file), self.trace.strings.intern(&function));
+        let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file, line });
+        Ok(self.trace.stacks.intern(options.call.stack, frame))
+    }
+}

@@ -1,0 +1,95 @@
+//! The text form of memory traces: what it says, what it refuses and where, and that writing and reading agree.
+#![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
+
+use proptest::prelude::*;
+use stackline_ingest::memory::text::{read, write};
+use stackline_model::{AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, call_flags};
+
+fn error(text: &str) -> String {
+    read("test", text).unwrap_err().to_string()
+}
+
+#[test]
+fn every_statement_is_read() {
+    let text = "device cuda:0\n\
+        o old 64 kind=parameter name=\"encoder.0 weight\"\n\
+        a x 256 requested=200 address=4096 dtype=float32 shape=\"[8, 8]\" pool=private module=m operator=aten\n\
+        s x; h x[0:64]; d x[:] @3 sync t=-5 dur=7\n\
+        c x old[0:8+16:24]\n\
+        e ready @3; w ready; y @3; y\n\
+        k \"void gemm<float, 8>\" x[0:64*3],old>x[0:64*3] opaque via=operator-level at=main.py:3:main at=net.py:8:forward\n\
+        f x; end # done\n";
+    let quoted = text.replace("cuda:0", "\"cuda:0\"");
+    let trace = read("test", &quoted).unwrap();
+    trace.check().unwrap();
+    assert!(trace.saw_end && trace.has_accesses);
+    assert_eq!((trace.calls.len(), trace.objects.len(), trace.objects.requested[1]), (11, 2, 200));
+    let kernel = trace.calls.ids().nth(9).unwrap();
+    assert_eq!(trace.calls.kind[9], MemoryCallKind::Kernel);
+    assert_eq!(trace.calls.flags[9], call_flags::OPAQUE);
+    let touched: Vec<_> = trace.accesses_of(kernel).collect();
+    assert_eq!((touched[0].mode, touched[0].evidence), (AccessMode::Both, AccessEvidence::OperatorLevel));
+    assert_eq!(trace.accesses.ranges_of(touched[0].row), [ByteRange { begin: 0, end: 64, times: 3 }]);
+    assert_eq!((touched[1].mode, touched[1].extent), (AccessMode::Read, AccessExtent::Unknown));
+    let frames: Vec<_> = trace.stacks.frames_of(trace.calls.stack[9]).map(|f| trace.strings.get(f.function)).collect();
+    assert_eq!(frames, ["forward", "main"]);
+    assert_eq!((trace.calls.start_ns[3], trace.calls.duration_ns[3]), (-5, 7));
+    assert_eq!(trace.calls.target[6], 5, "the wait is for the record");
+    assert_eq!((trace.calls.target[7], trace.calls.target[8]), (trace.calls.stream[5].0, u32::MAX));
+    let written = write(&trace);
+    assert_eq!(write(&read("test", &written).unwrap()), written, "{written}");
+}
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    assert_eq!(error("a x 8\nf y"), "line 2, column 3: `y` is not alive here; allocate it first with: a y BYTES");
+    assert_eq!(error("a x 8; a x 9"), "line 1, column 10: `x` is still alive; free it first or take another name");
+    assert_eq!(error("a x eight"), "line 1, column 5: expected its bytes as a whole number that fits, found `eight`");
+    assert_eq!(error("a x"), "line 1, column 4: expected its bytes, found the end of the statement");
+    assert_eq!(
+        error("a x 8; s x[4:9]"),
+        "line 1, column 14: 4:9 is no range of 8 bytes; ranges ascend and do not overlap"
+    );
+    assert_eq!(error("a \"x 8"), "line 1, column 3: a quoted name has no end; close it with \" on the same line");
+    assert_eq!(error("w e"), "line 1, column 3: event `e` is not recorded yet; record it first with: e e");
+    assert_eq!(
+        error("q x"),
+        "line 1, column 1: unknown statement `q`; one of a, o, f, s, h, d, c, k, e, w, y, device, end"
+    );
+    assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
+    assert_eq!(error("a x 8 ]"), "line 1, column 7: expected the end of the statement, found `]`");
+    assert_eq!(
+        error("a x 8; s x ä!"),
+        "line 1, column 13: unexpected `!`; names with such characters stand in double quotes"
+    );
+}
+
+#[test]
+fn fixtures_are_written_as_they_are_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/memory");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 9, "{folder}");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let trace = read("fixture", &text).unwrap();
+        let written = write(&trace);
+        let again = read("fixture", &written).unwrap();
+        assert_eq!(written, write(&again), "{}", file.display());
+        assert_eq!(trace.accesses, again.accesses, "{}", file.display());
+        assert_eq!((&trace.calls.kind, &trace.calls.stream), (&again.calls.kind, &again.calls.stream));
+        assert_eq!(trace.objects.bytes, again.objects.bytes);
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_panics_and_what_is_read_is_sound(text in "([aofshdckewy] ?([xyz]|\"x\"|[0-9]{1,3}|[,>@=+*:;#\\[\\]]|\n| |sync|opaque|t=3){0,6}[;\n]){0,20}") {
+        if let Ok(trace) = read("test", &text) {
+            trace.check().unwrap();
+            let written = write(&trace);
+            let again = read("test", &written);
+            prop_assert_eq!(again.map(|again| write(&again)), Ok(written));
+        }
+    }
+}

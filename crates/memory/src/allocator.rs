@@ -1,0 +1,323 @@
+//! A model of PyTorch's caching allocator: how much memory it holds for a sequence of allocations and frees.
+//!
+//! The rules are those of its public source with its default settings. Sizes are rounded up to 512 bytes. Up to 1 MiB,
+//! blocks come from segments of 2 MiB; larger ones, below 10 MiB, from segments of 20 MiB; the rest from segments of their
+//! own, rounded up to 2 MiB. A request takes the smallest free block of its pool and stream that is large enough (of
+//! equal ones, the one at the lowest address), and leaves what is over as a free block if that is at least 512 bytes (small
+//! pool) or more than 1 MiB (large pool). A freed block joins free neighbours of its segment. Segments are kept; only when
+//! the device has no room, those that are wholly free are given back. Blocks never change their stream.
+//!
+//! With expandable segments there is one segment per pool and stream that grows at its end, by pages of 2 MiB (small pool)
+//! or 20 MiB (large pool); its rest is split off as in the small pool.
+//!
+//! Addresses of segments rise in the order in which they were got; a real device may give others, which matters only for
+//! equal free blocks. Frees take effect at once: memory that another stream still uses (`record_stream`) is not modelled.
+//! Checked against traces worked out by hand from these rules; not yet against a GPU.
+
+use crate::curve::Span;
+use stackline_model::{MemoryObjectId, MemoryTrace};
+use std::collections::{BTreeMap, BTreeSet};
+
+const MIN_BLOCK: u64 = 512;
+const SMALL_REQUEST: u64 = 1 << 20;
+const SMALL_SEGMENT: u64 = 2 << 20;
+const LARGE_SEGMENT: u64 = 20 << 20;
+const OWN_SEGMENT: u64 = 10 << 20;
+const ROUND_LARGE: u64 = 2 << 20;
+
+/// Room between the addresses of segments, so that none is next to another.
+const SPACING: u64 = 1 << 44;
+
+/// Settings of the allocator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllocatorSettings {
+    /// `expandable_segments:True`.
+    pub expandable: bool,
+    /// Bytes of the device; `None`: no limit.
+    pub capacity: Option<u64>,
+}
+
+/// A pool: small or large, of one stream.
+type Pool = (bool, u64);
+
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    bytes: u64,
+    pool: Pool,
+    free: bool,
+    segment: u64,
+}
+
+/// The allocator's state.
+#[derive(Clone, Debug, Default)]
+pub struct Allocator {
+    settings: AllocatorSettings,
+    /// By address; those of a segment follow each other without holes.
+    blocks: BTreeMap<u64, Block>,
+    /// Free blocks: pool, bytes, address.
+    free: BTreeSet<(Pool, u64, u64)>,
+    /// Segments by address: bytes.
+    segments: BTreeMap<u64, u64>,
+    /// Expandable segments by pool: address.
+    expandable: BTreeMap<Pool, u64>,
+    next: u64,
+    allocated: u64,
+    reserved: u64,
+}
+
+/// The device had no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRoom {
+    /// Bytes asked for, rounded.
+    pub bytes: u64,
+    /// Bytes that the allocator held, and did not use, in blocks too small.
+    pub cached: u64,
+    /// The largest free block of any pool and stream.
+    pub largest: u64,
+}
+
+fn round_up(bytes: u64, to: u64) -> u64 {
+    bytes.div_ceil(to).saturating_mul(to)
+}
+
+impl Allocator {
+    /// An allocator that holds nothing.
+    pub fn new(settings: AllocatorSettings) -> Self {
+        Self { settings, next: SPACING, ..Self::default() }
+    }
+
+    /// Bytes of blocks in use.
+    pub fn allocated(&self) -> u64 {
+        self.allocated
+    }
+
+    /// Bytes got from the device.
+    pub fn reserved(&self) -> u64 {
+        self.reserved
+    }
+
+    /// Number of segments.
+    pub fn segments(&self) -> usize {
+        self.segments.len()
+    }
+
+    /// Allocates `bytes` for a stream; gives the block's address.
+    ///
+    /// # Errors
+    /// If the device has no room, also after all segments that are wholly free were given back.
+    pub fn allocate(&mut self, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
+        let bytes = round_up(bytes.max(1), MIN_BLOCK);
+        let pool = (bytes <= SMALL_REQUEST, stream);
+        let address = match self.best_fit(pool, bytes) {
+            Some(address) => address,
+            None => self.grow(pool, bytes)?,
+        };
+        self.take(address, bytes);
+        Ok(address)
+    }
+
+    fn best_fit(&self, pool: Pool, bytes: u64) -> Option<u64> {
+        self.free.range((pool, bytes, 0)..=(pool, u64::MAX, u64::MAX)).next().map(|(_, _, address)| *address)
+    }
+
+    /// Gets memory from the device, so that there is a free block that is large enough.
+    fn grow(&mut self, pool: Pool, bytes: u64) -> Result<u64, NoRoom> {
+        if !self.has_room(self.needed(pool, bytes)) {
+            self.release_cached();
+        }
+        // Anew: what was given back may have been the free end of the pool's segment.
+        let more = self.needed(pool, bytes);
+        if !self.has_room(more) {
+            let largest = self.free.iter().map(|(_, bytes, _)| *bytes).max().unwrap_or(0);
+            return Err(NoRoom { bytes, cached: self.reserved - self.allocated, largest });
+        }
+        self.reserved += more;
+        Ok(if self.settings.expandable { self.extend(pool, more) } else { self.segment(pool, more) })
+    }
+
+    /// What the device is asked for, if no free block is large enough.
+    fn needed(&self, pool: Pool, bytes: u64) -> u64 {
+        match (self.settings.expandable, pool.0) {
+            (true, small) => {
+                let missing = bytes - self.free_end(pool).map_or(0, |(_, free)| free).min(bytes);
+                round_up(missing, if small { SMALL_SEGMENT } else { LARGE_SEGMENT })
+            }
+            (false, true) => SMALL_SEGMENT,
+            (false, false) if bytes < OWN_SEGMENT => LARGE_SEGMENT,
+            (false, false) => round_up(bytes, ROUND_LARGE),
+        }
+    }
+
+    fn has_room(&self, more: u64) -> bool {
+        self.settings.capacity.is_none_or(|most| self.reserved.saturating_add(more) <= most)
+    }
+
+    fn segment(&mut self, pool: Pool, bytes: u64) -> u64 {
+        let address = self.next;
+        self.next = self.next.saturating_add(SPACING.max(round_up(bytes, SPACING)));
+        self.segments.insert(address, bytes);
+        self.blocks.insert(address, Block { bytes, pool, free: true, segment: address });
+        self.free.insert((pool, bytes, address));
+        address
+    }
+
+    /// The last block of the pool's expandable segment, if it is free: address and bytes.
+    fn free_end(&self, pool: Pool) -> Option<(u64, u64)> {
+        let segment = *self.expandable.get(&pool)?;
+        let end = segment + self.segments.get(&segment)?;
+        let (address, block) = self.blocks.range(segment..end).next_back()?;
+        block.free.then_some((*address, block.bytes))
+    }
+
+    /// Lets the pool's expandable segment grow at its end.
+    fn extend(&mut self, pool: Pool, more: u64) -> u64 {
+        let Some(segment) = self.expandable.get(&pool).copied() else {
+            let address = self.segment(pool, more);
+            self.expandable.insert(pool, address);
+            return address;
+        };
+        let end = segment + self.segments.get(&segment).copied().unwrap_or(0);
+        self.segments.insert(segment, end - segment + more);
+        self.blocks.insert(end, Block { bytes: more, pool, free: true, segment });
+        self.free.insert((pool, more, end));
+        self.join(end)
+    }
+
+    /// Takes a free block, and splits off what is over.
+    fn take(&mut self, address: u64, bytes: u64) {
+        let Some(block) = self.blocks.get_mut(&address) else { return };
+        let (pool, whole, segment) = (block.pool, block.bytes, block.segment);
+        let over = whole.saturating_sub(bytes);
+        let splits = if pool.0 || self.settings.expandable { over >= MIN_BLOCK } else { over > SMALL_REQUEST };
+        block.free = false;
+        self.free.remove(&(pool, whole, address));
+        if splits {
+            block.bytes = bytes;
+            self.blocks.insert(address + bytes, Block { bytes: over, pool, free: true, segment });
+            self.free.insert((pool, over, address + bytes));
+        }
+        self.allocated += if splits { bytes } else { whole };
+    }
+
+    /// Frees the block at an address; false if there is none in use.
+    pub fn free(&mut self, address: u64) -> bool {
+        let Some(block) = self.blocks.get_mut(&address).filter(|block| !block.free) else { return false };
+        block.free = true;
+        self.allocated -= block.bytes;
+        self.free.insert((block.pool, block.bytes, address));
+        self.join(address);
+        true
+    }
+
+    /// Joins a free block with its free neighbours; gives the address of the whole.
+    fn join(&mut self, address: u64) -> u64 {
+        let Some(middle) = self.blocks.get(&address).copied() else { return address };
+        let mine = |other: &Block| other.free && other.segment == middle.segment;
+        let before = self.blocks.range(..address).next_back().filter(|(_, other)| mine(other)).map(|(at, _)| *at);
+        let after = self.blocks.range(address + 1..).next().filter(|(_, other)| mine(other)).map(|(at, _)| *at);
+        let first = before.unwrap_or(address);
+        let mut bytes = 0;
+        for at in [before, Some(address), after].into_iter().flatten() {
+            if let Some(block) = self.blocks.remove(&at) {
+                self.free.remove(&(block.pool, block.bytes, at));
+                bytes += block.bytes;
+            }
+        }
+        self.blocks.insert(first, Block { bytes, ..middle });
+        self.free.insert((middle.pool, bytes, first));
+        first
+    }
+
+    /// Gives back segments that are wholly free. Of an expandable one, whole pages at its end.
+    pub fn release_cached(&mut self) {
+        let whole = |(segment, bytes): (&u64, &u64)| {
+            let free = self.blocks.get(segment).is_some_and(|block| block.free && block.bytes == *bytes);
+            free.then_some(*segment)
+        };
+        let released: Vec<u64> = self.segments.iter().filter_map(whole).collect();
+        for segment in released {
+            let (Some(block), Some(bytes)) = (self.blocks.remove(&segment), self.segments.remove(&segment)) else {
+                continue;
+            };
+            self.free.remove(&(block.pool, block.bytes, segment));
+            self.expandable.retain(|_, other| *other != segment);
+            self.reserved -= bytes;
+        }
+        let pools: Vec<(Pool, u64)> = self.expandable.iter().map(|(pool, segment)| (*pool, *segment)).collect();
+        for (pool, segment) in pools {
+            let page = if pool.0 { SMALL_SEGMENT } else { LARGE_SEGMENT };
+            let Some((address, bytes)) = self.free_end(pool) else { continue };
+            let back = bytes / page * page;
+            if back == 0 {
+                continue;
+            }
+            self.free.remove(&(pool, bytes, address));
+            self.blocks.remove(&address);
+            if bytes > back {
+                self.blocks.insert(address, Block { bytes: bytes - back, pool, free: true, segment });
+                self.free.insert((pool, bytes - back, address));
+            }
+            if let Some(whole) = self.segments.get_mut(&segment) {
+                *whole -= back;
+            }
+            self.reserved -= back;
+        }
+    }
+}
+
+/// What the allocator would hold over a trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reserved {
+    /// From each of these positions on: bytes in use (rounded), bytes held.
+    pub points: Vec<(u32, u64, u64)>,
+    /// The most bytes held.
+    pub peak: u64,
+    /// The first request that found no room, and its position.
+    pub failed: Option<(u32, NoRoom)>,
+}
+
+/// Runs pieces of memory (of [`crate::replay::Replay::blocks`]) through the allocator, in the order of their positions;
+/// between two calls, frees come first. It ends at the first request that finds no room.
+pub fn reserved(
+    trace: &MemoryTrace,
+    settings: AllocatorSettings,
+    blocks: impl Iterator<Item = (MemoryObjectId, Vec<Span>)>,
+) -> Reserved {
+    // Position, whether it is an allocation, number of the piece.
+    let mut events: Vec<(u32, bool, usize)> = Vec::new();
+    let mut pieces: Vec<(u64, u64)> = Vec::new();
+    for (object, spans) in blocks {
+        let row = object.index();
+        let stream = trace.streams.get(trace.objects.stream[row].index()).map_or(0, |stream| stream.key);
+        for span in spans.into_iter().filter(|span| span.from < span.to && span.bytes > 0) {
+            let whole = span.bytes == trace.objects.bytes[row];
+            events.push((span.from, true, pieces.len()));
+            events.push((span.to, false, pieces.len()));
+            pieces.push((if whole { trace.objects.requested[row] } else { span.bytes }, stream));
+        }
+    }
+    events.sort_unstable();
+    let mut allocator = Allocator::new(settings);
+    let mut addresses: Vec<u64> = vec![0; pieces.len()];
+    let mut found = Reserved::default();
+    for (position, allocates, piece) in events {
+        if allocates {
+            match allocator.allocate(pieces[piece].0, pieces[piece].1) {
+                Ok(address) => addresses[piece] = address,
+                Err(no_room) => {
+                    found.failed = Some((position, no_room));
+                    return found;
+                }
+            }
+        } else {
+            allocator.free(addresses[piece]);
+        }
+        found.peak = found.peak.max(allocator.reserved());
+        let point = (position, allocator.allocated(), allocator.reserved());
+        match found.points.last_mut().filter(|last| last.0 == position) {
+            Some(last) => *last = point,
+            None => found.points.push(point),
+        }
+    }
+    found
+}

@@ -1,0 +1,177 @@
+//! Memory in use over time, and its peaks.
+
+use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryTrace};
+
+/// A piece of memory in use from one position (of [`stackline_model::MemoryCalls`]) up to, and without, another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// First position at which it is in use.
+    pub from: u32,
+    /// First position at which it is not any more.
+    pub to: u32,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Span {
+    /// Whether it is in use at a position.
+    pub fn covers(&self, position: u32) -> bool {
+        self.from <= position && position < self.to
+    }
+}
+
+/// Bytes in use on one device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Curve {
+    /// The device.
+    pub device: MemoryDeviceId,
+    /// From each of these positions on, this many bytes are in use; positions ascend, and the bytes change at each.
+    pub points: Vec<(u32, u64)>,
+    /// Number of calls; the last point holds up to here.
+    pub end: u32,
+}
+
+/// A high point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// The call from which on it holds.
+    pub position: MemoryCallId,
+    /// Bytes in use.
+    pub bytes: u64,
+}
+
+/// How far a curve must fall between two peaks, as a share of the lower one, for them to be two.
+const DIP: f64 = 0.05;
+
+impl Curve {
+    /// The curve of these spans.
+    pub fn new(device: MemoryDeviceId, spans: impl Iterator<Item = Span>, end: u32) -> Self {
+        let mut changes: Vec<(u32, i64)> = Vec::new();
+        for span in spans.filter(|span| span.from < span.to && span.bytes > 0) {
+            let bytes = i64::try_from(span.bytes).unwrap_or(i64::MAX);
+            changes.push((span.from, bytes));
+            changes.push((span.to, -bytes));
+        }
+        changes.sort_unstable();
+        let mut points: Vec<(u32, u64)> = vec![(0, 0)];
+        let mut bytes = 0i64;
+        for at in changes.chunk_by(|a, b| a.0 == b.0) {
+            let position = at[0].0;
+            bytes = at.iter().fold(bytes, |bytes, (_, change)| bytes.saturating_add(*change));
+            let now = u64::try_from(bytes).unwrap_or(0);
+            match points.last_mut() {
+                Some(last) if last.0 == position => last.1 = now,
+                Some(last) if last.1 == now => {}
+                _ => points.push((position, now)),
+            }
+        }
+        points.retain(|(position, _)| *position < end.max(1));
+        Self { device, points, end }
+    }
+
+    /// Bytes in use at a position.
+    pub fn at(&self, position: u32) -> u64 {
+        let after = self.points.partition_point(|(known, _)| *known <= position);
+        if after == 0 { 0 } else { self.points[after - 1].1 }
+    }
+
+    /// The most bytes in use, and the first position of it.
+    pub fn peak(&self) -> Peak {
+        let mut peak = Peak { position: MemoryCallId(0), bytes: 0 };
+        for (position, bytes) in &self.points {
+            if *bytes > peak.bytes {
+                peak = Peak { position: MemoryCallId(*position), bytes: *bytes };
+            }
+        }
+        peak
+    }
+
+    /// The highest peaks, highest first, at most `most`. Between two of them the curve falls by at least 5 % of the
+    /// lower one.
+    pub fn peaks(&self, most: usize) -> Vec<Peak> {
+        let mut tops: Vec<usize> = (0..self.points.len())
+            .filter(|at| {
+                let bytes = self.points[*at].1;
+                let rises = *at == 0 || self.points[at - 1].1 < bytes;
+                let falls = self.points.get(at + 1).is_none_or(|next| next.1 < bytes);
+                bytes > 0 && rises && falls
+            })
+            .collect();
+        tops.sort_by_key(|at| (std::cmp::Reverse(self.points[*at].1), *at));
+        let mut taken: Vec<usize> = Vec::new();
+        for at in tops {
+            if taken.len() == most {
+                break;
+            }
+            let dips = |other: &usize| {
+                let between = &self.points[at.min(*other)..=at.max(*other)];
+                let lowest = between.iter().map(|point| point.1).min().unwrap_or(0);
+                lowest as f64 <= (1.0 - DIP) * self.points[at].1 as f64
+            };
+            if taken.iter().all(dips) {
+                taken.push(at);
+            }
+        }
+        taken.into_iter().map(|at| self.peak_at(at)).collect()
+    }
+
+    fn peak_at(&self, at: usize) -> Peak {
+        Peak { position: MemoryCallId(self.points[at].0), bytes: self.points[at].1 }
+    }
+}
+
+/// The span in which an object is alive.
+pub fn span_of(trace: &MemoryTrace, object: MemoryObjectId) -> Span {
+    let life = trace.life(object);
+    let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    Span { from: position(life.start), to: position(life.end), bytes: trace.objects.bytes[object.index()] }
+}
+
+/// The curve of each device that has objects, in the order of the devices. Objects of no device count for the first one.
+pub fn curves(trace: &MemoryTrace) -> Vec<Curve> {
+    let end = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
+    devices(trace)
+        .map(|device| {
+            let here = trace.objects.ids().filter(|object| device_of(trace, *object) == device);
+            Curve::new(device, here.map(|object| span_of(trace, object)), end)
+        })
+        .filter(|curve| curve.peak().bytes > 0)
+        .collect()
+}
+
+/// All devices; one even if the trace names none.
+fn devices(trace: &MemoryTrace) -> impl Iterator<Item = MemoryDeviceId> + use<> {
+    (0..trace.devices.len().max(1)).map(MemoryDeviceId::new)
+}
+
+/// The device that an object counts for.
+pub fn device_of(trace: &MemoryTrace, object: MemoryObjectId) -> MemoryDeviceId {
+    trace.objects.device[object.index()].some().unwrap_or(MemoryDeviceId(0))
+}
+
+/// Who is alive on a device at a position, largest first.
+pub fn alive_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Vec<MemoryObjectId> {
+    let here =
+        |object: &MemoryObjectId| device_of(trace, *object) == device && span_of(trace, *object).covers(position.0);
+    let mut alive: Vec<MemoryObjectId> = trace.objects.ids().filter(here).collect();
+    alive.sort_by_key(|object| std::cmp::Reverse(trace.objects.bytes[object.index()]));
+    alive
+}
+
+/// Bytes alive on a device at a position, by a key, most first; equal ones by key.
+pub fn alive_by<K: Ord>(
+    trace: &MemoryTrace,
+    device: MemoryDeviceId,
+    position: MemoryCallId,
+    key: impl Fn(MemoryObjectId) -> K,
+) -> Vec<(K, u64, u32)> {
+    let mut sums = std::collections::BTreeMap::<K, (u64, u32)>::new();
+    for object in alive_at(trace, device, position) {
+        let sum = sums.entry(key(object)).or_default();
+        sum.0 += trace.objects.bytes[object.index()];
+        sum.1 += 1;
+    }
+    let mut sums: Vec<(K, u64, u32)> = sums.into_iter().map(|(key, (bytes, objects))| (key, bytes, objects)).collect();
+    sums.sort_by_key(|sum| std::cmp::Reverse(sum.1));
+    sums
+}

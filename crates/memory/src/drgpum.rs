@@ -1,0 +1,124 @@
+//! The rules of DrGPUM's published artifact, as it counts, for comparison with its published numbers.
+//!
+//! It differs from our rules (see docs/memory-patterns.md): calls stand in the host's order; only kernels use an object;
+//! every copy, also one that reads, counts as filling it; an object is redundant if others of exactly its size are not yet
+//! seen when its first kernel is met walking backwards, be they used by the same kernel or not; nothing is known of ranges,
+//! streams or opaque kernels.
+
+use crate::{Facts, Pattern};
+use stackline_model::{MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryTrace};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many objects the artifact says match each pattern.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts(BTreeMap<Pattern, u32>);
+
+impl Counts {
+    /// Objects that match a pattern.
+    pub fn of(&self, pattern: Pattern) -> u32 {
+        self.0.get(&pattern).copied().unwrap_or(0)
+    }
+}
+
+impl std::fmt::Display for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<String> = self.0.iter().map(|(pattern, count)| format!("{}{count}", pattern.short())).collect();
+        f.write_str(&words.join(" "))
+    }
+}
+
+/// Kernels of one object, and how it was filled.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    first_kernel: Option<MemoryCallId>,
+    last_kernel: Option<MemoryCallId>,
+    filled: bool,
+    idle: bool,
+    dead_write: bool,
+}
+
+/// Counts objects by the artifact's rules, with the thresholds of `facts`.
+pub fn count(facts: &Facts<'_>) -> Counts {
+    let trace = facts.trace;
+    let seen = look(facts);
+    let mut counts = Counts::default();
+    for object in trace.objects.ids() {
+        for pattern in patterns(facts, object, &seen[object.index()]) {
+            *counts.0.entry(pattern).or_default() += 1;
+        }
+    }
+    let reusable = redundant(trace, &seen);
+    if reusable > 0 {
+        counts.0.insert(Pattern::RedundantAllocation, reusable);
+    }
+    counts
+}
+
+fn look(facts: &Facts<'_>) -> Vec<Seen> {
+    let trace = facts.trace;
+    let mut seen = vec![Seen::default(); trace.objects.len()];
+    for call in trace.calls.ids() {
+        let is_kernel = trace.calls.kind[call.index()] == MemoryCallKind::Kernel;
+        let mut last = MemoryObjectId::NONE;
+        for access in trace.accesses_of(call) {
+            // Several accesses of one call to one object are one operation of it.
+            if std::mem::replace(&mut last, access.object) == access.object {
+                continue;
+            }
+            let seen = &mut seen[access.object.index()];
+            if !is_kernel {
+                seen.dead_write |= seen.filled;
+                seen.filled = true;
+                continue;
+            }
+            seen.filled = false;
+            let idle = seen.last_kernel.filter(|before| *before != call);
+            seen.idle |= idle.is_some_and(|b| facts.kernels_between(b, call) >= facts.rules.idle_kernels);
+            seen.first_kernel = seen.first_kernel.or(Some(call));
+            seen.last_kernel = Some(call);
+        }
+    }
+    seen
+}
+
+fn patterns(facts: &Facts<'_>, object: MemoryObjectId, seen: &Seen) -> Vec<Pattern> {
+    let row = object.index();
+    let (allocated, freed) = (facts.trace.objects.allocated_by[row].some(), facts.trace.objects.freed_by[row].some());
+    let apart = |from: Option<MemoryCallId>, to: Option<MemoryCallId>, least: u32| match (from, to) {
+        (Some(from), Some(to)) => facts.kernels_between(from, to) >= least,
+        _ => false,
+    };
+    let rules = [
+        (Pattern::UnusedAllocation, seen.first_kernel.is_none()),
+        (Pattern::MemoryLeak, freed.is_none()),
+        (Pattern::TemporaryIdleness, seen.idle),
+        (Pattern::DeadWrite, seen.dead_write),
+        (Pattern::EarlyAllocation, apart(allocated, seen.first_kernel, facts.rules.early_kernels)),
+        (Pattern::LateDeallocation, apart(seen.last_kernel, freed, facts.rules.late_kernels)),
+    ];
+    rules.into_iter().filter(|(_, holds)| *holds).map(|(pattern, _)| pattern).collect()
+}
+
+/// Of each size: first and last kernels in order, walked from the end; an object whose first kernel is met while others
+/// were not met at all is redundant.
+fn redundant(trace: &MemoryTrace, seen: &[Seen]) -> u32 {
+    let mut sizes: BTreeMap<u64, Vec<(MemoryCallId, MemoryObjectId)>> = BTreeMap::new();
+    for object in trace.objects.ids() {
+        if let (Some(first), Some(last)) = (seen[object.index()].first_kernel, seen[object.index()].last_kernel) {
+            sizes.entry(trace.objects.bytes[object.index()]).or_default().extend([(first, object), (last, object)]);
+        }
+    }
+    let mut redundant = 0;
+    for mut ends in sizes.into_values() {
+        ends.sort_unstable();
+        let mut not_met: BTreeSet<MemoryObjectId> = ends.iter().map(|(_, object)| *object).collect();
+        let mut once = BTreeSet::new();
+        for (_, object) in ends.into_iter().rev() {
+            not_met.remove(&object);
+            if !once.insert(object) {
+                redundant += u32::from(!not_met.is_empty());
+            }
+        }
+    }
+    redundant
+}

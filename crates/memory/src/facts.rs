@@ -1,0 +1,362 @@
+//! One pass over all calls and accesses: per object what patterns need to know.
+//!
+//! A **use** of an object is a kernel that touches it, or a copy that reads it. Sets, and copies that write to it, are
+//! touches but no uses: they prepare it. What a kernel does in a direction that is not known counts as reading and writing.
+
+use crate::Rules;
+use crate::graph::OrderTracker;
+use rustc_hash::FxHashMap;
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryTrace,
+};
+
+/// What is known of the use of one object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ObjectUse {
+    /// First use.
+    pub first_use: MemoryCallId,
+    /// Last use.
+    pub last_use: MemoryCallId,
+    /// First call that touched it in any way.
+    pub first_touch: MemoryCallId,
+    /// Last call that touched it in any way.
+    pub last_touch: MemoryCallId,
+    /// From when on its memory must be there: its first use or, if earlier, the first copy on the device that writes it.
+    pub needed_from: MemoryCallId,
+    /// Number of uses.
+    pub uses: u32,
+    /// Number of sets and copies that write it.
+    pub fills: u32,
+    /// Number of those before `needed_from`.
+    pub fills_before_needed: u32,
+    /// Number of those after its last use.
+    pub fills_after_last_use: u32,
+    /// The weakest evidence of its accesses.
+    pub evidence: AccessEvidence,
+    /// Stream (as a position in clocks) and number in it of the last use.
+    last_place: (u32, u32),
+}
+
+/// A time in which an object is not used, between two uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The object.
+    pub object: MemoryObjectId,
+    /// The use before.
+    pub after: MemoryCallId,
+    /// The use after.
+    pub until: MemoryCallId,
+    /// The call by which its memory must be there again: `until`, or the first set or copy before that writes to it.
+    pub needed_again: MemoryCallId,
+    /// Whether what is in it at `after` is used again. If not, it can be freed without saving its content.
+    pub content_needed: bool,
+    /// Kernels in between.
+    pub kernels: u32,
+}
+
+/// A set or copy whose bytes nobody read before they were written again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadWrite {
+    /// The object.
+    pub object: MemoryObjectId,
+    /// The write that was for nothing.
+    pub first: MemoryCallId,
+    /// The write that covers it.
+    pub second: MemoryCallId,
+    /// Bytes written for nothing.
+    pub bytes: u64,
+}
+
+/// Most gaps that are kept; of further ones only those count that are the longest of their object.
+const MOST_GAPS: usize = 1 << 21;
+
+/// What patterns and suggestions work on.
+#[derive(Debug)]
+pub struct Facts<'a> {
+    /// The trace.
+    pub trace: &'a MemoryTrace,
+    /// The thresholds.
+    pub rules: Rules,
+    /// Per object, how it is used.
+    pub uses: Vec<ObjectUse>,
+    /// Times in which objects are idle for at least [`Rules::idle_kernels`], in the order of their ends.
+    pub gaps: Vec<Gap>,
+    /// Gaps beyond the limit, which are not in `gaps`.
+    pub gaps_left_out: u64,
+    /// Dead writes, in the order of the second write.
+    pub dead_writes: Vec<DeadWrite>,
+    /// Per call, its wave: the length of the longest way to it in the dependency graph.
+    pub waves: Vec<u32>,
+    /// Kernels before each position; one more entry than calls.
+    kernels: Vec<u32>,
+    /// Opaque kernels before each position; empty if there are none.
+    opaque: Vec<u32>,
+    /// Per object, the clock of its first use; empty if there is but one stream.
+    first_clocks: Vec<u32>,
+    streams: usize,
+}
+
+const NEVER: ObjectUse = ObjectUse {
+    first_use: MemoryCallId::NONE,
+    last_use: MemoryCallId::NONE,
+    first_touch: MemoryCallId::NONE,
+    last_touch: MemoryCallId::NONE,
+    needed_from: MemoryCallId::NONE,
+    uses: 0,
+    fills: 0,
+    fills_before_needed: 0,
+    fills_after_last_use: 0,
+    evidence: AccessEvidence::Instrumented,
+    last_place: (0, 0),
+};
+
+impl<'a> Facts<'a> {
+    /// Goes through the trace once. The trace must be sound ([`MemoryTrace::check`]).
+    pub fn new(trace: &'a MemoryTrace, rules: Rules) -> Self {
+        let mut collector = Collector::new(trace, rules);
+        for call in trace.calls.ids() {
+            collector.call(call);
+        }
+        collector.facts
+    }
+
+    /// Kernels strictly between two calls.
+    pub fn kernels_between(&self, after: MemoryCallId, before: MemoryCallId) -> u32 {
+        between(&self.kernels, after, before)
+    }
+
+    /// Kernels in a span of positions.
+    pub fn kernels_in(&self, span: std::ops::Range<usize>) -> u32 {
+        self.kernels[span.end] - self.kernels[span.start]
+    }
+
+    /// Whether a kernel of which not all is known ran in a span of positions.
+    pub fn opaque_in(&self, span: std::ops::Range<usize>) -> bool {
+        !self.opaque.is_empty() && self.opaque[span.end] > self.opaque[span.start]
+    }
+
+    /// Whether one object's last use has happened before another one's first use, on whatever stream.
+    pub fn done_before(&self, last: MemoryObjectId, first: MemoryObjectId) -> bool {
+        let (used, next) = (&self.uses[last.index()], &self.uses[first.index()]);
+        if used.last_use.is_none() || next.first_use.is_none() || used.last_use >= next.first_use {
+            return false;
+        }
+        if self.first_clocks.is_empty() {
+            return true;
+        }
+        let (stream, number) = used.last_place;
+        self.first_clocks[first.index() * self.streams + stream as usize] >= number
+    }
+
+    /// DrGPUM's inefficiency distance: by how many waves two calls are apart.
+    pub fn distance(&self, from: MemoryCallId, to: MemoryCallId) -> u32 {
+        self.waves[to.index()].saturating_sub(self.waves[from.index()])
+    }
+
+    /// The object's size, and whether it is worth looking at: objects without bytes waste nothing.
+    pub fn bytes(&self, object: MemoryObjectId) -> Option<u64> {
+        Some(self.trace.objects.bytes[object.index()]).filter(|bytes| *bytes > 0)
+    }
+}
+
+fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
+    counts[before.index()].saturating_sub(counts[(after.index() + 1).min(before.index())])
+}
+
+/// A set or copy that nobody read yet.
+#[derive(Clone, Copy)]
+struct Pending {
+    call: MemoryCallId,
+    begin: u64,
+    end: u64,
+}
+
+const UNTOUCHED: (MemoryCallId, bool) = (MemoryCallId::NONE, false);
+
+struct Collector<'a> {
+    facts: Facts<'a>,
+    order: OrderTracker,
+    pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
+    /// Per object: the first touch after its last use, and whether that writes all of it anew.
+    touched_again: Vec<(MemoryCallId, bool)>,
+    /// Per object: its longest gap so far, in kernels.
+    longest: Vec<u32>,
+}
+
+impl<'a> Collector<'a> {
+    fn new(trace: &'a MemoryTrace, rules: Rules) -> Self {
+        let objects = trace.objects.len();
+        let order = OrderTracker::new(trace);
+        let streams = order.streams();
+        let any_opaque = trace.calls.ids().any(|call| trace.calls.is_opaque(call));
+        let many_streams = trace.streams.len() > 1;
+        let facts = Facts {
+            trace,
+            rules,
+            uses: vec![NEVER; objects],
+            gaps: Vec::new(),
+            gaps_left_out: 0,
+            dead_writes: Vec::new(),
+            waves: Vec::with_capacity(trace.calls.len()),
+            kernels: vec![0; trace.calls.len() + 1],
+            opaque: if any_opaque { vec![0; trace.calls.len() + 1] } else { Vec::new() },
+            first_clocks: if many_streams { vec![0; objects * streams] } else { Vec::new() },
+            streams,
+        };
+        Self {
+            facts,
+            order,
+            pending: FxHashMap::default(),
+            touched_again: vec![UNTOUCHED; objects],
+            longest: vec![0; objects],
+        }
+    }
+
+    fn call(&mut self, call: MemoryCallId) {
+        let trace = self.facts.trace;
+        let (row, kind) = (call.index(), trace.calls.kind[call.index()]);
+        let place = self.order.step(trace, call);
+        self.facts.waves.push(place.wave);
+        self.facts.kernels[row + 1] = self.facts.kernels[row] + u32::from(kind == MemoryCallKind::Kernel);
+        if !self.facts.opaque.is_empty() {
+            self.facts.opaque[row + 1] = self.facts.opaque[row] + u32::from(trace.calls.is_opaque(call));
+        }
+        // Reads first: a copy within one object reads what it then overwrites.
+        for access in trace.accesses_of(call) {
+            if access.mode.reads() && !self.pending.is_empty() {
+                self.read(access);
+            }
+        }
+        for access in trace.accesses_of(call) {
+            self.access(call, kind, access, (place.stream, place.number));
+        }
+        if kind == MemoryCallKind::Free {
+            self.pending.remove(&trace.calls.target_object(call));
+        }
+    }
+
+    fn access(&mut self, call: MemoryCallId, kind: MemoryCallKind, access: MemoryAccess, place: (u32, u32)) {
+        let row = access.object.index();
+        let is_kernel = kind == MemoryCallKind::Kernel;
+        let is_use = is_kernel || access.mode.reads();
+        if self.touched_again[row].0.is_none() && self.facts.uses[row].last_use != call {
+            let anew = access.mode == AccessMode::Write && self.covered(access) == self.whole(access);
+            self.touched_again[row] = (call, anew);
+        }
+        if access.mode == AccessMode::Write {
+            self.written(call, access, is_kernel);
+        }
+        if is_use {
+            self.used(call, access.object, place);
+        }
+        let known = &mut self.facts.uses[row];
+        if known.first_touch.is_none() {
+            known.first_touch = call;
+        }
+        known.last_touch = call;
+        known.evidence = known.evidence.max(access.evidence);
+        if !is_use {
+            known.fills += 1;
+            known.fills_before_needed += u32::from(known.needed_from.is_none() && kind != MemoryCallKind::CopyOnDevice);
+            known.fills_after_last_use += u32::from(known.last_use.is_some());
+        }
+        if known.needed_from.is_none() && (is_use || kind == MemoryCallKind::CopyOnDevice) {
+            known.needed_from = call;
+        }
+    }
+
+    /// A read: what it may have read was not written for nothing.
+    fn read(&mut self, access: MemoryAccess) {
+        let ranges = self.facts.trace.accesses.ranges_of(access.row);
+        let (begin, end) = match (ranges.first(), ranges.last()) {
+            (Some(first), Some(last)) => (first.begin, last.end),
+            _ => (0, u64::MAX),
+        };
+        if let Some(pending) = self.pending.get_mut(&access.object) {
+            pending.retain(|old| old.end <= begin || end <= old.begin);
+            if pending.is_empty() {
+                self.pending.remove(&access.object);
+            }
+        }
+    }
+
+    /// A use: closes the gap since the one before.
+    fn used(&mut self, call: MemoryCallId, object: MemoryObjectId, place: (u32, u32)) {
+        let row = object.index();
+        let before = self.facts.uses[row].last_use;
+        if before.is_none() {
+            self.facts.uses[row].first_use = call;
+            if !self.facts.first_clocks.is_empty() {
+                let at = row * self.facts.streams;
+                self.facts.first_clocks[at..at + self.facts.streams].copy_from_slice(self.order.clock());
+            }
+        } else if before != call {
+            self.gap(before, call, object);
+        }
+        self.touched_again[row] = UNTOUCHED;
+        let known = &mut self.facts.uses[row];
+        known.uses += u32::from(before != call);
+        known.last_use = call;
+        known.last_place = place;
+        known.fills_after_last_use = 0;
+    }
+
+    fn gap(&mut self, after: MemoryCallId, until: MemoryCallId, object: MemoryObjectId) {
+        let kernels = self.facts.kernels_between(after, until);
+        if kernels < self.facts.rules.idle_kernels.max(1) {
+            return;
+        }
+        let (needed_again, anew) = self.touched_again[object.index()];
+        let gap = Gap { object, after, until, needed_again, content_needed: !anew, kernels };
+        let longest = &mut self.longest[object.index()];
+        if self.facts.gaps.len() < MOST_GAPS || kernels > *longest {
+            self.facts.gaps.push(gap);
+        } else {
+            self.facts.gaps_left_out += 1;
+        }
+        *longest = kernels.max(*longest);
+    }
+
+    /// A write that does not read: it may make earlier writes dead, and may itself be dead later.
+    fn written(&mut self, call: MemoryCallId, access: MemoryAccess, is_kernel: bool) {
+        let Some((begin, end)) = self.covered(access) else { return };
+        let dead = &mut self.facts.dead_writes;
+        let opaque = &self.facts.opaque;
+        let mut covers = |old: &Pending| {
+            let covered = begin <= old.begin && old.end <= end && old.call != call;
+            // The writing kernel itself counts: what it reads besides is not known.
+            let read_unseen = !opaque.is_empty() && opaque[call.index() + 1] > opaque[old.call.index() + 1];
+            if covered && !read_unseen {
+                let bytes = old.end - old.begin;
+                dead.push(DeadWrite { object: access.object, first: old.call, second: call, bytes });
+            }
+            covered
+        };
+        if is_kernel {
+            if let Some(pending) = self.pending.get_mut(&access.object) {
+                pending.retain(|old| !covers(old));
+            }
+            return;
+        }
+        let pending = self.pending.entry(access.object).or_default();
+        pending.retain(|old| !covers(old));
+        pending.push(Pending { call, begin, end });
+    }
+
+    /// All bytes of the object.
+    fn whole(&self, access: MemoryAccess) -> Option<(u64, u64)> {
+        Some((0, self.facts.trace.objects.bytes[access.object.index()]))
+    }
+
+    /// The bytes that an access surely touched, if they are in one piece.
+    fn covered(&self, access: MemoryAccess) -> Option<(u64, u64)> {
+        match access.extent {
+            AccessExtent::Unknown => None,
+            AccessExtent::Whole => Some((0, self.facts.trace.objects.bytes[access.object.index()])),
+            AccessExtent::Ranges => match self.facts.trace.accesses.ranges_of(access.row) {
+                [range] => Some((range.begin, range.end)),
+                _ => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What a memory trace ([`stackline_model::MemoryTrace`]) says: who wastes memory, how much is in use when, and what
+//! a change would save.
+//!
+//! * [`curve`]: live bytes over time, peaks, who is alive at them;
+//! * [`Facts`]: one pass over all calls and accesses, from which
+//! * [`patterns`] finds waste (one file each), by the rules that docs/memory-patterns.md explains;
+//! * [`drgpum`] counts as DrGPUM's published artifact does, for comparison;
+//! * [`graph`]: what happens before what;
+//! * [`allocator`]: a model of PyTorch's caching allocator;
+//! * [`suggest`]: what could be changed, each suggestion replayed on the trace.
+#![forbid(unsafe_code)]
+
+pub mod allocator;
+pub mod curve;
+pub mod drgpum;
+mod facts;
+pub mod graph;
+pub mod patterns;
+pub mod replay;
+mod rules;
+pub mod suggest;
+
+pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
+pub use patterns::{Certainty, Measure, Pattern, PatternMatch};
+pub use rules::Rules;

@@ -1,0 +1,24 @@
+//! Temporary idleness: kernels run between two uses of an object. One match per object, at its longest idle time.
+
+use super::{Pattern, PatternMatch};
+use crate::Facts;
+
+pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
+    // Per object: its first longest gap, and how many there are.
+    let mut longest: Vec<(u32, u32)> = vec![(u32::MAX, 0); facts.trace.objects.len()];
+    for (at, gap) in facts.gaps.iter().enumerate() {
+        let (best, times) = &mut longest[gap.object.index()];
+        if *best == u32::MAX || facts.gaps[*best as usize].kernels < gap.kernels {
+            *best = at as u32;
+        }
+        *times += 1;
+    }
+    for object in facts.trace.objects.ids() {
+        let (best, times) = longest[object.index()];
+        let (Some(bytes), Some(gap)) = (facts.bytes(object), facts.gaps.get(best as usize)) else { continue };
+        let found_here = PatternMatch::new(Pattern::TemporaryIdleness, object, bytes)
+            .between(gap.after, gap.until, gap.kernels)
+            .judged(facts, gap.after.index() + 1..gap.until.index());
+        found.push(PatternMatch { times, ..found_here });
+    }
+}

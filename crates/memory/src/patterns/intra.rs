@@ -1,0 +1,75 @@
+//! Which bytes of objects kernels touch, for the patterns that look inside of objects.
+
+use crate::Facts;
+use stackline_model::{AccessExtent, MemoryCallId, MemoryCallKind, MemoryObjectId};
+
+/// Bytes of an object that a kernel touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Touch {
+    pub(crate) object: MemoryObjectId,
+    pub(crate) call: MemoryCallId,
+    pub(crate) begin: u64,
+    pub(crate) end: u64,
+    pub(crate) times: u32,
+}
+
+/// What kernels touched, by object and call, of all objects of which every kernel says how much it touches, and at least
+/// one less than everything.
+pub(crate) fn touches(facts: &Facts<'_>) -> Vec<Touch> {
+    let trace = facts.trace;
+    if trace.accesses.range.is_empty() {
+        return Vec::new();
+    }
+    let mut all_known = vec![true; trace.objects.len()];
+    let mut any_part = vec![false; trace.objects.len()];
+    let kernels = || trace.calls.ids().filter(|call| trace.calls.kind[call.index()] == MemoryCallKind::Kernel);
+    for access in kernels().flat_map(|call| trace.accesses_of(call)) {
+        match access.extent {
+            AccessExtent::Unknown => all_known[access.object.index()] = false,
+            AccessExtent::Ranges => any_part[access.object.index()] = true,
+            AccessExtent::Whole => {}
+        }
+    }
+    let mut touches = Vec::new();
+    for call in kernels() {
+        for access in trace.accesses_of(call) {
+            let (object, row) = (access.object, access.object.index());
+            if !all_known[row] || !any_part[row] || facts.opaque_in(trace.life(object)) {
+                continue;
+            }
+            match access.extent {
+                AccessExtent::Whole => {
+                    touches.push(Touch { object, call, begin: 0, end: trace.objects.bytes[row], times: 1 });
+                }
+                _ => touches.extend(trace.accesses.ranges_of(access.row).iter().map(|range| Touch {
+                    object,
+                    call,
+                    begin: range.begin,
+                    end: range.end,
+                    times: range.times,
+                })),
+            }
+        }
+    }
+    touches.sort_unstable();
+    touches
+}
+
+/// The touches of each object.
+pub(crate) fn by_object(touches: &[Touch]) -> impl Iterator<Item = (MemoryObjectId, &[Touch])> {
+    touches.chunk_by(|a, b| a.object == b.object).map(|chunk| (chunk[0].object, chunk))
+}
+
+/// Spans of bytes, put together where they overlap or meet; ascending.
+pub(crate) fn union(touches: &[Touch]) -> Vec<(u64, u64)> {
+    let mut spans: Vec<(u64, u64)> = touches.iter().map(|touch| (touch.begin, touch.end)).collect();
+    spans.sort_unstable();
+    let mut merged: Vec<(u64, u64)> = Vec::new();
+    for (begin, end) in spans {
+        match merged.last_mut().filter(|last| begin <= last.1) {
+            Some(last) => last.1 = last.1.max(end),
+            None => merged.push((begin, end)),
+        }
+    }
+    merged
+}

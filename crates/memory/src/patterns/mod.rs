@@ -1,0 +1,187 @@
+//! Patterns of waste: one file each, registered in one list.
+
+mod dead_write;
+mod early;
+mod frequency;
+mod idle;
+pub(crate) mod intra;
+mod late;
+mod leak;
+mod overallocation;
+mod redundant;
+mod structured;
+mod unused;
+
+pub use redundant::paper_one_pass;
+pub(crate) use structured::overlapping;
+
+use crate::Facts;
+use stackline_model::{AccessEvidence, MemoryCallId, MemoryObjectId};
+
+/// A kind of waste.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Pattern {
+    /// Allocated long before its first use.
+    EarlyAllocation,
+    /// Freed long after its last use.
+    LateDeallocation,
+    /// Could have taken the memory of another object, whose last use was over.
+    RedundantAllocation,
+    /// Never touched.
+    UnusedAllocation,
+    /// Filled, but never used.
+    NeverRead,
+    /// Never freed.
+    MemoryLeak,
+    /// Long unused between two uses.
+    TemporaryIdleness,
+    /// Filled again before anybody read it.
+    DeadWrite,
+    /// Only a part is ever touched.
+    Overallocation,
+    /// Some parts are touched much more often than others.
+    NonUniformAccess,
+    /// Each kernel touches another slice.
+    StructuredAccess,
+}
+
+type Detect = fn(&Facts<'_>, &mut Vec<PatternMatch>);
+
+impl Pattern {
+    /// All patterns, each with its name, DrGPUM's short name, and what finds it.
+    const ALL: [(Self, &'static str, &'static str, Detect); 11] = [
+        (Self::EarlyAllocation, "early allocation", "EA", early::detect),
+        (Self::LateDeallocation, "late deallocation", "LD", late::detect),
+        (Self::RedundantAllocation, "redundant allocation", "RA", redundant::detect),
+        (Self::UnusedAllocation, "unused allocation", "UA", unused::detect_untouched),
+        (Self::NeverRead, "written, never read", "NR", unused::detect_never_read),
+        (Self::MemoryLeak, "memory leak", "ML", leak::detect),
+        (Self::TemporaryIdleness, "temporary idleness", "TI", idle::detect),
+        (Self::DeadWrite, "dead write", "DW", dead_write::detect),
+        (Self::Overallocation, "overallocation", "OA", overallocation::detect),
+        (Self::NonUniformAccess, "non-uniform access frequency", "NUAF", frequency::detect),
+        (Self::StructuredAccess, "structured access", "SA", structured::detect),
+    ];
+
+    /// All patterns, in their order.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::ALL.iter().map(|(pattern, ..)| *pattern)
+    }
+
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].1
+    }
+
+    /// The letters that DrGPUM's paper uses; `NR` is ours.
+    pub fn short(self) -> &'static str {
+        Self::ALL[self as usize].2
+    }
+}
+
+/// How sure a match is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Certainty {
+    /// Every access was seen.
+    Exact,
+    /// Operators say what they touch, or the trace ends before the program.
+    Partial,
+    /// Rests on accesses that only may have been, or on a time in which opaque kernels ran.
+    Inferred,
+}
+
+/// Figures of some patterns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Measure {
+    /// Of overallocation.
+    Touched {
+        /// Bytes that kernels touch.
+        bytes: u64,
+        /// The largest piece that they do not touch.
+        largest_hole: u64,
+        /// Equation 1 of the paper: 1 - largest hole / all that is not touched.
+        fragmentation: f64,
+    },
+    /// Of access frequency.
+    Frequency {
+        /// Standard deviation of the counts over their mean, by bytes that are touched at all.
+        variation: f64,
+        /// How many bytes were touched how often, by count.
+        histogram: Vec<(u32, u64)>,
+    },
+    /// Of structured access.
+    Slices {
+        /// Number of slices.
+        count: u32,
+        /// Bytes of the largest.
+        largest: u64,
+    },
+}
+
+/// One pattern at one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PatternMatch {
+    /// Which pattern.
+    pub pattern: Pattern,
+    /// At which object.
+    pub object: MemoryObjectId,
+    /// Redundant allocation: the object whose memory it could take.
+    pub other: MemoryObjectId,
+    /// The call after which the waste begins (allocation, last use, use before, dead write), if there is one.
+    pub from: MemoryCallId,
+    /// The call at which it ends (first use, free, next use, covering write), if there is one.
+    pub to: MemoryCallId,
+    /// Kernels in between.
+    pub kernels: u32,
+    /// How often (times of idleness, dead writes); 1 for the rest.
+    pub times: u32,
+    /// Bytes that are wasted meanwhile.
+    pub bytes: u64,
+    /// How sure this is.
+    pub certainty: Certainty,
+    /// Figures of intra-object patterns.
+    pub measure: Option<Measure>,
+}
+
+impl PatternMatch {
+    fn new(pattern: Pattern, object: MemoryObjectId, bytes: u64) -> Self {
+        Self {
+            pattern,
+            object,
+            other: MemoryObjectId::NONE,
+            from: MemoryCallId::NONE,
+            to: MemoryCallId::NONE,
+            kernels: 0,
+            times: 1,
+            bytes,
+            certainty: Certainty::Exact,
+            measure: None,
+        }
+    }
+
+    fn between(self, from: MemoryCallId, to: MemoryCallId, kernels: u32) -> Self {
+        Self { from, to, kernels, ..self }
+    }
+
+    /// Takes the certainty from the object's accesses, and from what else ran in a span of positions.
+    fn judged(self, facts: &Facts<'_>, span: std::ops::Range<usize>) -> Self {
+        let certainty = match facts.uses[self.object.index()].evidence {
+            AccessEvidence::Instrumented => Certainty::Exact,
+            AccessEvidence::OperatorLevel => Certainty::Partial,
+            AccessEvidence::MayAccess | AccessEvidence::Opaque => Certainty::Inferred,
+        };
+        let opaque = if facts.opaque_in(span) { Certainty::Inferred } else { Certainty::Exact };
+        Self { certainty: self.certainty.max(certainty).max(opaque), ..self }
+    }
+}
+
+/// All patterns of a trace: by pattern, then in the order of their objects. A trace without accesses gives leaks only.
+pub fn find(facts: &Facts<'_>) -> Vec<PatternMatch> {
+    let mut found = Vec::new();
+    for (pattern, _, _, detect) in Pattern::ALL {
+        if facts.trace.has_accesses || pattern == Pattern::MemoryLeak {
+            detect(facts, &mut found);
+        }
+    }
+    found
+}

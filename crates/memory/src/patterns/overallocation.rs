@@ -1,0 +1,31 @@
+//! Overallocation: kernels touch but a part of an object. Sets and copies do not count: they fill what is never used.
+//!
+//! Shrinking is easy where what is not touched lies in few pieces: fragmentation (equation 1 of DrGPUM's paper) is
+//! 1 - largest piece / all that is not touched.
+
+use super::{Measure, Pattern, PatternMatch, intra};
+use crate::Facts;
+
+pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
+    let touches = intra::touches(facts);
+    for (object, touches) in intra::by_object(&touches) {
+        let Some(bytes) = facts.bytes(object) else { continue };
+        let spans = intra::union(touches);
+        let touched: u64 = spans.iter().map(|(begin, end)| end - begin).sum();
+        if touched as f64 >= facts.rules.accessed_share * bytes as f64 {
+            continue;
+        }
+        let untouched = bytes - touched;
+        let largest_hole = largest_hole(&spans, bytes);
+        let fragmentation = 1.0 - largest_hole as f64 / untouched as f64;
+        let found_here = PatternMatch::new(Pattern::Overallocation, object, untouched).judged(facts, 0..0);
+        let measure = Some(Measure::Touched { bytes: touched, largest_hole, fragmentation });
+        found.push(PatternMatch { measure, ..found_here });
+    }
+}
+
+fn largest_hole(spans: &[(u64, u64)], bytes: u64) -> u64 {
+    let begins = spans.iter().map(|(begin, _)| *begin).chain([bytes]);
+    let ends = [0].into_iter().chain(spans.iter().map(|(_, end)| *end));
+    ends.zip(begins).map(|(end, begin)| begin.saturating_sub(end)).max().unwrap_or(0)
+}

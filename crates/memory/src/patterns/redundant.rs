@@ -1,0 +1,159 @@
+//! Redundant allocation: an object could take the memory of another one of about its size, whose last use is over before
+//! its own first use, by happens-before and not only by the host's order.
+//!
+//! Each object gives its memory to at most one other and takes it from at most one. Among all such matchings the one is
+//! taken in which the objects that take have the most bytes together: objects in the order of falling size, each by an
+//! augmenting path, which is optimal as the weight is on one side only. Beyond [`MOST_EXACT`] objects, only objects of the
+//! same size are matched, each with the free one whose last use was first.
+
+use super::{Pattern, PatternMatch};
+use crate::Facts;
+use stackline_model::MemoryObjectId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Most objects for which the best matching is looked for.
+const MOST_EXACT: usize = 1_000;
+
+/// How many free objects are looked at, beyond that, before one gives up: they may be of other streams.
+const MOST_TRIES: usize = 64;
+
+pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
+    let used: Vec<MemoryObjectId> =
+        facts.trace.objects.ids().filter(|o| facts.bytes(*o).is_some() && facts.uses[o.index()].uses > 0).collect();
+    let pairs = if used.len() <= MOST_EXACT { best(facts, &used) } else { same_size(facts, &used) };
+    for (object, other) in pairs {
+        let (freed, used) = (facts.uses[other.index()].last_use, facts.uses[object.index()].first_use);
+        let bytes = facts.trace.objects.bytes[object.index()].min(facts.trace.objects.bytes[other.index()]);
+        let kernels = facts.kernels_between(freed, used);
+        let of_other = PatternMatch::new(Pattern::RedundantAllocation, other, bytes).judged(facts, 0..0).certainty;
+        let own = PatternMatch::new(Pattern::RedundantAllocation, object, bytes)
+            .between(freed, used, kernels)
+            .judged(facts, freed.index() + 1..used.index());
+        found.push(PatternMatch { other, certainty: own.certainty.max(of_other), ..own });
+    }
+}
+
+/// Whether `object` could take the memory of `other`.
+fn fits(facts: &Facts<'_>, object: MemoryObjectId, other: MemoryObjectId) -> bool {
+    let objects = &facts.trace.objects;
+    let (a, b) = (objects.bytes[object.index()], objects.bytes[other.index()]);
+    let close = a.abs_diff(b) as f64 <= facts.rules.size_tolerance * a.max(b) as f64;
+    close && objects.device[object.index()] == objects.device[other.index()] && facts.done_before(other, object)
+}
+
+/// The matching with the most bytes: pairs of who takes and who gives, by who takes.
+fn best(facts: &Facts<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
+    let mut takers = used.to_vec();
+    let bytes = |object: &MemoryObjectId| facts.trace.objects.bytes[object.index()];
+    takers.sort_by_key(|object| (std::cmp::Reverse(bytes(object)), facts.uses[object.index()].first_use));
+    let mut givers = used.to_vec();
+    givers.sort_by_key(|object| facts.uses[object.index()].last_use);
+    let mut taken_by: BTreeMap<MemoryObjectId, MemoryObjectId> = BTreeMap::new();
+    for taker in takers {
+        augment(facts, &givers, taker, &mut taken_by, &mut BTreeSet::new());
+    }
+    taken_by.into_iter().map(|(giver, taker)| (taker, giver)).collect()
+}
+
+/// Finds memory for `taker`, if need be by finding other memory for those who have it now.
+fn augment(
+    facts: &Facts<'_>,
+    givers: &[MemoryObjectId],
+    taker: MemoryObjectId,
+    taken_by: &mut BTreeMap<MemoryObjectId, MemoryObjectId>,
+    seen: &mut BTreeSet<MemoryObjectId>,
+) -> bool {
+    let fitting: Vec<MemoryObjectId> = givers.iter().copied().filter(|giver| fits(facts, taker, *giver)).collect();
+    if let Some(free) = fitting.iter().find(|giver| !taken_by.contains_key(giver)) {
+        taken_by.insert(*free, taker);
+        return true;
+    }
+    for giver in fitting {
+        if seen.insert(giver) {
+            let now = taken_by.get(&giver).copied();
+            if now.is_some_and(|other| augment(facts, givers, other, taken_by, seen)) {
+                taken_by.insert(giver, taker);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// For many objects: those of the same size only, first come first served.
+fn same_size(facts: &Facts<'_>, used: &[MemoryObjectId]) -> BTreeMap<MemoryObjectId, MemoryObjectId> {
+    let mut sizes: BTreeMap<u64, Vec<MemoryObjectId>> = BTreeMap::new();
+    for object in used {
+        sizes.entry(facts.trace.objects.bytes[object.index()]).or_default().push(*object);
+    }
+    let mut pairs = BTreeMap::new();
+    for mut takers in sizes.into_values() {
+        takers.sort_by_key(|object| facts.uses[object.index()].first_use);
+        let mut free: BTreeSet<_> =
+            takers.iter().map(|object| (facts.uses[object.index()].last_use, *object)).collect();
+        for taker in takers {
+            let giver = free.iter().take(MOST_TRIES).find(|(_, giver)| fits(facts, taker, *giver)).copied();
+            if let Some(giver) = giver {
+                free.remove(&giver);
+                pairs.insert(taker, giver.1);
+            }
+        }
+    }
+    pairs
+}
+
+/// The one-pass algorithm of DrGPUM's paper (section 5.1, figure 3), for comparison with ours: pairs of who takes and
+/// who gives. Of each group of objects whose sizes differ by no more than the tolerance from the largest, first and last
+/// uses are sorted, a last one after a first one of the same call, and walked from the end.
+pub fn paper_one_pass(facts: &Facts<'_>) -> Vec<(MemoryObjectId, MemoryObjectId)> {
+    let bytes = |object: &MemoryObjectId| facts.trace.objects.bytes[object.index()];
+    let mut used: Vec<MemoryObjectId> =
+        facts.trace.objects.ids().filter(|o| facts.bytes(*o).is_some() && facts.uses[o.index()].uses > 0).collect();
+    used.sort_by_key(|object| (std::cmp::Reverse(bytes(object)), *object));
+    let mut pairs = Vec::new();
+    while let Some(largest) = used.first().map(bytes) {
+        let close =
+            |object: &&MemoryObjectId| (largest - bytes(object)) as f64 <= facts.rules.size_tolerance * largest as f64;
+        let group: Vec<MemoryObjectId> = used.iter().take_while(close).copied().collect();
+        used.drain(..group.len());
+        walk(facts, &group, &mut pairs);
+    }
+    pairs
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Initial,
+    InUse,
+    Done,
+    Reused,
+}
+
+fn walk(facts: &Facts<'_>, group: &[MemoryObjectId], pairs: &mut Vec<(MemoryObjectId, MemoryObjectId)>) {
+    let mut ends: Vec<(usize, bool, usize)> = Vec::new();
+    for (at, object) in group.iter().enumerate() {
+        let used = &facts.uses[object.index()];
+        ends.push((used.first_use.index(), false, at));
+        ends.push((used.last_use.index(), true, at));
+    }
+    ends.sort_unstable();
+    let mut status = vec![Status::Initial; group.len()];
+    for position in (0..ends.len()).rev() {
+        let (_, is_last, at) = ends[position];
+        if is_last {
+            if status[at] == Status::Initial {
+                status[at] = Status::InUse;
+            }
+            continue;
+        }
+        if status[at] == Status::InUse {
+            status[at] = Status::Done;
+        }
+        let left = ends[..position].iter().rev();
+        let closest = left.filter(|(_, is_last, _)| *is_last).map(|(_, _, other)| *other);
+        if let Some(other) = closest.into_iter().find(|other| status[*other] == Status::Initial && *other != at) {
+            status[other] = Status::Reused;
+            pairs.push((group[at], group[other]));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What memory would be in use after a change: suggestions applied to the trace, one by one or together.
+//!
+//! A suggestion changes when, and how large, an object's memory is there; it never changes who touches it. What is
+//! allocated "just before" a call is there at its position; what is freed "just after" a call is gone at the next one.
+//! Between two calls, frees come before allocations.
+
+mod plan;
+mod tree;
+
+use crate::curve::{Curve, Peak, device_of};
+use crate::suggest::Suggestion;
+use plan::Plan;
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
+use tree::Tree;
+
+/// The memory of one device, with some suggestions applied.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    device: MemoryDeviceId,
+    plan: Plan<'a>,
+    tree: Tree,
+}
+
+/// Suggestions that together lower the peak, and how far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Combination {
+    /// Positions in the list of suggestions, in the order in which they were chosen.
+    pub chosen: Vec<usize>,
+    /// The peak before.
+    pub before: Peak,
+    /// The peak after.
+    pub after: Peak,
+}
+
+/// How many suggestions [`Replay::lower`] looks at, each as often as it does.
+pub const MOST_LOOKS: usize = 100_000_000;
+
+impl<'a> Replay<'a> {
+    /// The device's memory as it was. Only suggestions about objects on it can be applied.
+    pub fn new(trace: &'a MemoryTrace, device: MemoryDeviceId, suggestions: &'a [Suggestion]) -> Self {
+        let plan = Plan::new(trace, suggestions);
+        let here = |object: &MemoryObjectId| device_of(trace, *object) == device;
+        let mut positions: Vec<u32> = vec![0];
+        let mut own = Vec::new();
+        for object in trace.objects.ids().filter(here) {
+            own.extend(plan.block(object));
+        }
+        positions.extend(own.iter().flat_map(|span| [span.from, span.to]));
+        for suggestion in suggestions.iter().filter(|suggestion| here(&suggestion.object)) {
+            positions.extend(suggestion.positions());
+        }
+        positions.sort_unstable();
+        positions.dedup();
+        // What lies at the end of the trace is never reached.
+        let end = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
+        positions.retain(|position| *position < end.max(1));
+        let mut tree = Tree::new(positions, end);
+        tree.build(&own);
+        Self { device, plan, tree }
+    }
+
+    /// The highest point now.
+    pub fn peak(&self) -> Peak {
+        self.tree.peak()
+    }
+
+    /// Bytes in use now at a position.
+    pub fn at(&self, position: u32) -> u64 {
+        self.tree.at(position)
+    }
+
+    /// Applies a suggestion; false, and nothing happens, if it does not go together with those that are applied, or is of
+    /// another device.
+    pub fn apply(&mut self, suggestion: usize) -> bool {
+        let here = device_of(self.plan.trace, self.plan.suggestions[suggestion].object) == self.device;
+        if !here || !self.plan.accepts(suggestion) {
+            return false;
+        }
+        self.change(suggestion, true);
+        true
+    }
+
+    /// Takes a suggestion back. Nothing happens if it is not applied.
+    pub fn undo(&mut self, suggestion: usize) {
+        if self.plan.is_applied(suggestion) {
+            self.change(suggestion, false);
+        }
+    }
+
+    fn change(&mut self, suggestion: usize, apply: bool) {
+        let before = self.plan.blocks_around(suggestion);
+        self.plan.set(suggestion, apply);
+        let after = self.plan.blocks_around(suggestion);
+        before.iter().for_each(|span| self.tree.add(*span, false));
+        after.iter().for_each(|span| self.tree.add(*span, true));
+    }
+
+    /// Bytes that a suggestion would take away at a position; negative if it would add some. It must be applicable.
+    pub fn saving_at(&mut self, suggestion: usize, position: u32) -> i64 {
+        let sum = |spans: &[crate::curve::Span]| -> i64 {
+            let here = spans.iter().filter(|span| span.covers(position));
+            here.map(|span| i64::try_from(span.bytes).unwrap_or(i64::MAX)).fold(0, i64::saturating_add)
+        };
+        let before = sum(&self.plan.blocks_around(suggestion));
+        self.plan.set(suggestion, true);
+        let after = sum(&self.plan.blocks_around(suggestion));
+        self.plan.set(suggestion, false);
+        before - after
+    }
+
+    /// The curve now.
+    pub fn curve(&self) -> Curve {
+        let trace = self.plan.trace;
+        let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);
+        let end = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
+        Curve::new(self.device, here.flat_map(|object| self.plan.block(object)), end)
+    }
+
+    /// All pieces of memory now, by object; those of an object that others reuse stand with it.
+    pub fn blocks(&self) -> impl Iterator<Item = (MemoryObjectId, Vec<crate::curve::Span>)> + '_ {
+        let trace = self.plan.trace;
+        let here = trace.objects.ids().filter(|object| device_of(trace, *object) == self.device);
+        here.map(|object| (object, self.plan.block(object)))
+    }
+
+    /// Lowers the peak as far as it goes: again and again, at the highest point, the least effort (of equal effort, what
+    /// saves most there) of the suggestions in `among`, until none saves at least `least` bytes there. In the end those
+    /// are taken back without which the peak is no higher, the greatest effort first.
+    ///
+    /// Very long lists are not gone through as often as it would take: after [`MOST_LOOKS`] looks at suggestions it ends.
+    pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
+        let before = self.peak();
+        let mut left: Vec<usize> = among.to_vec();
+        let suggestions = self.plan.suggestions;
+        left.sort_by_key(|at| (suggestions[*at].action.effort(), std::cmp::Reverse(suggestions[*at].bytes), *at));
+        left.dedup();
+        let mut chosen = Vec::new();
+        let mut looks = MOST_LOOKS;
+        while looks >= left.len() {
+            looks -= left.len();
+            let peak = self.peak();
+            let Some(best) = self.best_at(&left, peak.position.0, least) else { break };
+            left.retain(|other| *other != best);
+            if self.apply(best) {
+                chosen.push(best);
+            }
+        }
+        let mut by_effort = chosen.clone();
+        by_effort.sort_by_key(|at| (std::cmp::Reverse(self.plan.suggestions[*at].action.effort()), *at));
+        let reached = self.peak().bytes;
+        for at in by_effort {
+            self.undo(at);
+            if self.peak().bytes > reached {
+                self.change(at, true);
+            } else {
+                chosen.retain(|other| *other != at);
+            }
+        }
+        Combination { chosen, before, after: self.peak() }
+    }
+
+    /// The best of `left`, which stand by effort, then by falling bytes.
+    fn best_at(&mut self, left: &[usize], position: u32, least: u64) -> Option<usize> {
+        let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
+        let mut best: Option<(u8, i64, usize)> = None;
+        for at in left.iter().copied() {
+            let suggestion = &self.plan.suggestions[at];
+            let effort = suggestion.action.effort();
+            let bytes = i64::try_from(suggestion.bytes).unwrap_or(i64::MAX);
+            // No suggestion saves more than its bytes, so none of those that follow is better.
+            if best.is_some_and(|(least, most, _)| effort > least || bytes <= most) {
+                break;
+            }
+            if suggestion.bytes < least || !suggestion.reaches(position) || !self.plan.accepts(at) {
+                continue;
+            }
+            let saved = self.saving_at(at, position);
+            if saved >= enough && best.is_none_or(|(_, most, _)| saved > most) {
+                best = Some((effort, saved, at));
+            }
+        }
+        best.map(|(_, _, at)| at)
+    }
+}

@@ -1,0 +1,140 @@
+//! Which suggestions are applied, and what memory each object has then.
+
+use crate::curve::{Span, span_of};
+use crate::suggest::{Action, Suggestion};
+use stackline_model::{MemoryObjectId, MemoryTrace};
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) trace: &'a MemoryTrace,
+    pub(super) suggestions: &'a [Suggestion],
+    /// Applied suggestions by object.
+    applied: BTreeMap<MemoryObjectId, Vec<usize>>,
+    /// Who takes whose memory, both ways.
+    giver: BTreeMap<MemoryObjectId, MemoryObjectId>,
+    taker: BTreeMap<MemoryObjectId, MemoryObjectId>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(trace: &'a MemoryTrace, suggestions: &'a [Suggestion]) -> Self {
+        Self { trace, suggestions, applied: BTreeMap::new(), giver: BTreeMap::new(), taker: BTreeMap::new() }
+    }
+
+    pub(super) fn is_applied(&self, suggestion: usize) -> bool {
+        let object = self.suggestions[suggestion].object;
+        self.applied.get(&object).is_some_and(|applied| applied.contains(&suggestion))
+    }
+
+    /// Whether a suggestion goes together with those that are applied.
+    pub(super) fn accepts(&self, suggestion: usize) -> bool {
+        let new = &self.suggestions[suggestion];
+        let mine = self.applied_to(new.object);
+        if mine.iter().any(|old| *old == suggestion || !new.action.goes_with(&self.suggestions[*old].action)) {
+            return false;
+        }
+        let shared = self.giver.contains_key(&new.object) || self.taker.contains_key(&new.object);
+        match &new.action {
+            Action::Reuse { of } => {
+                let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
+                let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(of);
+                free && mine.iter().all(whole) && self.applied_to(*of).iter().all(whole)
+            }
+            action => !shared || action.keeps_whole(),
+        }
+    }
+
+    fn applied_to(&self, object: MemoryObjectId) -> &[usize] {
+        self.applied.get(&object).map_or(&[], Vec::as_slice)
+    }
+
+    /// Applies a suggestion, or takes it back.
+    pub(super) fn set(&mut self, suggestion: usize, apply: bool) {
+        let Suggestion { object, action, .. } = &self.suggestions[suggestion];
+        let applied = self.applied.entry(*object).or_default();
+        applied.retain(|other| *other != suggestion);
+        if apply {
+            applied.push(suggestion);
+        }
+        if let Action::Reuse { of } = action {
+            if apply {
+                self.giver.insert(*object, *of);
+                self.taker.insert(*of, *object);
+            } else {
+                self.giver.remove(object);
+                self.taker.remove(of);
+            }
+        }
+    }
+
+    /// The memory of all objects that a suggestion has an influence on.
+    pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
+        let Suggestion { object, action, .. } = &self.suggestions[suggestion];
+        let mut roots = vec![self.root(*object)];
+        if let Action::Reuse { of } = action {
+            roots.push(self.root(*of));
+        }
+        roots.sort_unstable();
+        roots.dedup();
+        roots.into_iter().flat_map(|root| self.block(root)).collect()
+    }
+
+    /// The object whose memory this one has in the end.
+    fn root(&self, mut object: MemoryObjectId) -> MemoryObjectId {
+        while let Some(giver) = self.giver.get(&object) {
+            object = *giver;
+        }
+        object
+    }
+
+    /// The memory of an object, and of all that reuse it; nothing if it reuses another one's.
+    pub(super) fn block(&self, object: MemoryObjectId) -> Vec<Span> {
+        if self.giver.contains_key(&object) {
+            return Vec::new();
+        }
+        if !self.taker.contains_key(&object) {
+            return self.own(object);
+        }
+        let mut whole: Option<Span> = None;
+        let mut next = Some(object);
+        while let Some(object) = next {
+            for span in self.own(object) {
+                whole = Some(whole.map_or(span, |whole| Span {
+                    from: whole.from.min(span.from),
+                    to: whole.to.max(span.to),
+                    bytes: whole.bytes.max(span.bytes),
+                }));
+            }
+            next = self.taker.get(&object).copied();
+        }
+        whole.into_iter().collect()
+    }
+
+    /// The memory that an object would have without others.
+    fn own(&self, object: MemoryObjectId) -> Vec<Span> {
+        let mut span = span_of(self.trace, object);
+        let mut away: Vec<(u32, u32)> = Vec::new();
+        for at in self.applied_to(object) {
+            match &self.suggestions[*at].action {
+                Action::Remove => return Vec::new(),
+                Action::Split { slices } => return slices.clone(),
+                Action::MoveAllocation { before } => span.from = span.from.max(before.0),
+                Action::MoveFree { after } => span.to = span.to.min(after.0 + 1),
+                Action::Shrink { to } => span.bytes = span.bytes.min(*to),
+                Action::Offload { after, before }
+                | Action::FreeWhileIdle { after, before }
+                | Action::SetToNone { after, before } => away.push((after.0 + 1, before.0)),
+                Action::Reuse { .. } => {}
+            }
+        }
+        away.sort_unstable();
+        let mut spans = Vec::with_capacity(away.len() + 1);
+        for (gone, back) in away {
+            spans.push(Span { to: span.to.min(gone), ..span });
+            span.from = span.from.max(back);
+        }
+        spans.push(span);
+        spans.retain(|span| span.from < span.to);
+        spans
+    }
+}

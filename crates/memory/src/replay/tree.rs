@@ -1,0 +1,99 @@
+//! Bytes in use over positions, with quick changes of spans and a quick maximum: a segment tree.
+
+use crate::curve::{Peak, Span};
+use stackline_model::MemoryCallId;
+
+/// Between two neighbouring `positions` the bytes are the same.
+#[derive(Debug)]
+pub(super) struct Tree {
+    positions: Vec<u32>,
+    end: u32,
+    /// Leaves of the tree, a power of two.
+    leaves: usize,
+    /// Per node: the most bytes below it, without what its ancestors add.
+    most: Vec<i64>,
+    /// Per node: bytes added to all below it.
+    added: Vec<i64>,
+}
+
+impl Tree {
+    /// Nothing in use. `positions` ascend; changes may be at these, and at `end`.
+    pub(super) fn new(positions: Vec<u32>, end: u32) -> Self {
+        let leaves = positions.len().next_power_of_two();
+        Self { positions, end, leaves, most: vec![0; 2 * leaves], added: vec![0; 2 * leaves] }
+    }
+
+    /// Starts with these spans.
+    pub(super) fn build(&mut self, spans: &[Span]) {
+        let mut changes = vec![0i64; self.positions.len() + 1];
+        for span in spans.iter().filter(|span| span.from < span.to) {
+            let bytes = i64::try_from(span.bytes).unwrap_or(i64::MAX);
+            changes[self.leaf(span.from)] += bytes;
+            changes[self.leaf(span.to)] -= bytes;
+        }
+        let mut bytes = 0;
+        for (leaf, change) in changes.iter().take(self.positions.len()).enumerate() {
+            bytes += change;
+            self.most[self.leaves + leaf] = bytes;
+        }
+        for node in (1..self.leaves).rev() {
+            self.most[node] = self.most[2 * node].max(self.most[2 * node + 1]);
+        }
+    }
+
+    /// The leaf of a position; one past the last one for the end.
+    fn leaf(&self, position: u32) -> usize {
+        if position >= self.end {
+            self.positions.len()
+        } else {
+            self.positions.partition_point(|known| *known < position)
+        }
+    }
+
+    /// Adds a span, or takes it away.
+    pub(super) fn add(&mut self, span: Span, plus: bool) {
+        let (first, end) = (self.leaf(span.from), self.leaf(span.to));
+        if first < end {
+            let bytes = i64::try_from(span.bytes).unwrap_or(i64::MAX);
+            self.add_below(1, 0, self.leaves, (first, end), if plus { bytes } else { -bytes });
+        }
+    }
+
+    fn add_below(&mut self, node: usize, begin: usize, count: usize, span: (usize, usize), bytes: i64) {
+        if span.0 >= begin + count || span.1 <= begin {
+            return;
+        }
+        if span.0 <= begin && begin + count <= span.1 {
+            self.most[node] += bytes;
+            self.added[node] += bytes;
+            return;
+        }
+        let half = count / 2;
+        self.add_below(2 * node, begin, half, span, bytes);
+        self.add_below(2 * node + 1, begin + half, half, span, bytes);
+        self.most[node] = self.added[node] + self.most[2 * node].max(self.most[2 * node + 1]);
+    }
+
+    /// The most bytes, and the first position of them.
+    pub(super) fn peak(&self) -> Peak {
+        let mut node = 1;
+        while node < self.leaves {
+            let (left, right) = (2 * node, 2 * node + 1);
+            node = if self.most[left] >= self.most[right] { left } else { right };
+        }
+        let position = self.positions.get(node - self.leaves).copied().unwrap_or(0);
+        Peak { position: MemoryCallId(position), bytes: u64::try_from(self.most[1]).unwrap_or(0) }
+    }
+
+    /// Bytes at a position.
+    pub(super) fn at(&self, position: u32) -> u64 {
+        let leaf = self.positions.partition_point(|known| *known <= position).saturating_sub(1);
+        let mut node = self.leaves + leaf;
+        let mut bytes = self.most[node];
+        while node > 1 {
+            node /= 2;
+            bytes += self.added[node];
+        }
+        u64::try_from(bytes).unwrap_or(0)
+    }
+}

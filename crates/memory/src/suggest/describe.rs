@@ -1,0 +1,62 @@
+//! Suggestions in words.
+
+use super::{Action, Suggestion};
+use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
+
+/// One sentence: what to do, with which call and line.
+pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
+    let object = named(trace, suggestion.object);
+    let fills = match suggestion.fills {
+        0 => String::new(),
+        1 => " with the call that fills it".to_owned(),
+        several => format!(" with the {several} calls that fill it"),
+    };
+    match &suggestion.action {
+        Action::Remove => format!("leave out {object}{fills}"),
+        Action::MoveFree { after } => {
+            let left_out = if suggestion.fills > 0 { ", and leave out what fills it later" } else { "" };
+            format!("free {object} just after {}{left_out}", call(trace, *after))
+        }
+        Action::MoveAllocation { before } => format!("allocate {object}{fills} just before {}", call(trace, *before)),
+        Action::FreeWhileIdle { after, before } => {
+            format!("free {object} after {} and allocate it again before {}", call(trace, *after), call(trace, *before))
+        }
+        Action::SetToNone { after, before } => {
+            let (after, before) = (call(trace, *after), call(trace, *before));
+            format!("set gradient {object} to none after {after}; it is filled anew by {before}")
+        }
+        Action::Reuse { of } => format!("let {object} take the memory of {}", named(trace, *of)),
+        Action::Shrink { to } => format!("allocate {to} bytes for {object} instead of {}", bytes(trace, suggestion)),
+        Action::Split { slices } => format!("allocate the {} slices of {object} one by one", slices.len()),
+        Action::Offload { after, before } => {
+            format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
+        }
+    }
+}
+
+fn bytes(trace: &MemoryTrace, suggestion: &Suggestion) -> u64 {
+    trace.objects.bytes[suggestion.object.index()]
+}
+
+fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {
+    let place = place(trace, trace.objects.stack[object.index()]);
+    format!("{}{}", trace.object_name(object), place.map_or(String::new(), |place| format!(" ({place})")))
+}
+
+fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
+    let row = call.index();
+    let what = match trace.strings.get(trace.calls.name[row]) {
+        "" => trace.calls.kind[row].name().to_owned(),
+        name => format!("{} {name}", trace.calls.kind[row].name()),
+    };
+    match place(trace, trace.calls.stack[row]) {
+        Some(place) => format!("{what} (call {row}, {place})"),
+        None => format!("{what} (call {row})"),
+    }
+}
+
+/// `train.py:88` of the innermost frame that has a file.
+fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Option<String> {
+    let mut frames = trace.stacks.frames_of(stack);
+    frames.find(|frame| frame.file.is_some()).map(|frame| format!("{}:{}", trace.strings.get(frame.file), frame.line))
+}

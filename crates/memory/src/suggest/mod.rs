@@ -1,0 +1,149 @@
+//! What could be changed, and what each change would save.
+
+mod describe;
+mod make;
+mod sites;
+
+pub use describe::describe;
+pub use make::suggestions;
+pub use sites::sites;
+
+use crate::curve::Span;
+use crate::{Certainty, Pattern};
+use stackline_model::{MemoryCallId, MemoryObjectId};
+
+/// A change of one object's memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Do not make it at all, nor fill it.
+    Remove,
+    /// Free it just after this call; what fills it later is left out.
+    MoveFree {
+        /// The last call that needs it.
+        after: MemoryCallId,
+    },
+    /// Allocate it, and fill it, just before this call.
+    MoveAllocation {
+        /// The first call that needs it.
+        before: MemoryCallId,
+    },
+    /// Free it just after a call and allocate it again just before another one, which fills it anew.
+    FreeWhileIdle {
+        /// The last call that needs what is in it.
+        after: MemoryCallId,
+        /// The call that fills it anew.
+        before: MemoryCallId,
+    },
+    /// The same for a gradient: `zero_grad(set_to_none=True)`.
+    SetToNone {
+        /// The last call that needs what is in it.
+        after: MemoryCallId,
+        /// The call that fills it anew.
+        before: MemoryCallId,
+    },
+    /// Take the memory of an object whose last use is over.
+    Reuse {
+        /// That object.
+        of: MemoryObjectId,
+    },
+    /// Allocate fewer bytes.
+    Shrink {
+        /// This many.
+        to: u64,
+    },
+    /// Allocate its slices one by one, each while it is touched.
+    Split {
+        /// The slices' memory.
+        slices: Vec<Span>,
+    },
+    /// Move it to the host after a call and back before another one.
+    Offload {
+        /// The call after which it is idle.
+        after: MemoryCallId,
+        /// The call that needs it again.
+        before: MemoryCallId,
+    },
+}
+
+impl Action {
+    /// Stable name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Remove => "remove",
+            Self::MoveFree { .. } => "move free",
+            Self::MoveAllocation { .. } => "move allocation",
+            Self::FreeWhileIdle { .. } => "free while idle",
+            Self::SetToNone { .. } => "set to none",
+            Self::Reuse { .. } => "reuse",
+            Self::Shrink { .. } => "shrink",
+            Self::Split { .. } => "split",
+            Self::Offload { .. } => "offload",
+        }
+    }
+
+    /// How much work it is, from 0: leaving something out is less than moving it, and that less than to copy it away.
+    pub fn effort(&self) -> u8 {
+        match self {
+            Self::Remove => 0,
+            Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::SetToNone { .. } => 1,
+            Self::FreeWhileIdle { .. } | Self::Shrink { .. } => 2,
+            Self::Reuse { .. } => 3,
+            Self::Split { .. } => 4,
+            Self::Offload { .. } => 5,
+        }
+    }
+
+    /// Whether the object stays one piece of its size from its first to its last moment.
+    pub(crate) fn keeps_whole(&self) -> bool {
+        matches!(self, Self::MoveFree { .. } | Self::MoveAllocation { .. } | Self::Reuse { .. })
+    }
+
+    /// Whether both can be done to one object.
+    pub(crate) fn goes_with(&self, other: &Self) -> bool {
+        let alone = |action: &Self| matches!(action, Self::Remove | Self::Split { .. });
+        let shared = |action: &Self| matches!(action, Self::Reuse { .. });
+        let conflict = alone(self) || alone(other) || shared(self) && shared(other);
+        !conflict
+    }
+}
+
+/// A change that would save memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suggestion {
+    /// The object.
+    pub object: MemoryObjectId,
+    /// What to do.
+    pub action: Action,
+    /// The pattern that it is against.
+    pub pattern: Pattern,
+    /// How sure that pattern is.
+    pub certainty: Certainty,
+    /// Sets and copies that move with it or are left out.
+    pub fills: u32,
+    /// Bytes that it makes free while it has an effect.
+    pub bytes: u64,
+    /// Offload: how long one copy takes at the assumed bandwidth, ns.
+    pub copy_ns: u64,
+    /// Where the object's memory can change, for a quick look whether a position is concerned at all.
+    span: (u32, u32),
+}
+
+impl Suggestion {
+    /// Positions at which memory may change if this is applied.
+    pub(crate) fn positions(&self) -> Vec<u32> {
+        match &self.action {
+            Action::Remove | Action::Shrink { .. } | Action::Reuse { .. } => Vec::new(),
+            Action::MoveFree { after } => vec![after.0 + 1],
+            Action::MoveAllocation { before } => vec![before.0],
+            Action::FreeWhileIdle { after, before }
+            | Action::SetToNone { after, before }
+            | Action::Offload { after, before } => vec![after.0 + 1, before.0],
+            Action::Split { slices } => slices.iter().flat_map(|slice| [slice.from, slice.to]).collect(),
+        }
+    }
+
+    /// Whether less may be in use at a position.
+    pub(crate) fn reaches(&self, position: u32) -> bool {
+        self.span.0 <= position && position < self.span.1
+    }
+}

@@ -1,0 +1,168 @@
+//! The allocator's rules on sequences worked out by hand, and what must hold for any sequence.
+#![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
+
+use proptest::prelude::*;
+use stackline_memory::allocator::{Allocator, AllocatorSettings, NoRoom, reserved};
+use stackline_memory::replay::Replay;
+use stackline_model::{MemoryDeviceId, MemoryTrace};
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+fn plain() -> Allocator {
+    Allocator::new(AllocatorSettings::default())
+}
+
+fn expandable() -> Allocator {
+    Allocator::new(AllocatorSettings { expandable: true, capacity: None })
+}
+
+/// Bytes in use, bytes held, segments.
+fn state(allocator: &Allocator) -> (u64, u64, usize) {
+    (allocator.allocated(), allocator.reserved(), allocator.segments())
+}
+
+#[test]
+fn small_requests_share_segments_of_two_mebibytes() {
+    let mut allocator = plain();
+    let first = allocator.allocate(1, 0).unwrap();
+    assert_eq!(state(&allocator), (512, 2 * MIB, 1));
+    let second = allocator.allocate(513, 0).unwrap();
+    assert_eq!((second - first, state(&allocator)), (512, (1_536, 2 * MIB, 1)));
+    // 1 MiB is still small; what is left (2 MiB - 1.5 KiB) holds it once.
+    allocator.allocate(MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (1_536 + MIB, 2 * MIB, 1));
+    allocator.allocate(MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (1_536 + 2 * MIB, 4 * MIB, 2));
+}
+
+#[test]
+fn large_requests_split_only_if_more_than_one_mebibyte_is_left() {
+    let mut allocator = plain();
+    allocator.allocate(MIB + 1, 0).unwrap();
+    assert_eq!(state(&allocator), (MIB + 512, 20 * MIB, 1), "below 10 MiB: a segment of 20 MiB");
+    allocator.allocate(10 * MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (11 * MIB + 512, 20 * MIB, 1), "takes the rest of the segment");
+    allocator.allocate(10 * MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (21 * MIB + 512, 30 * MIB, 2), "from 10 MiB on: a segment of its own");
+    allocator.allocate(11 * MIB + 512, 0).unwrap();
+    assert_eq!(allocator.reserved(), 42 * MIB, "rounded up to 2 MiB");
+    // 12 MiB segment, 0.9995 MiB over: not split, all of it counts.
+    assert_eq!(allocator.allocated(), 21 * MIB + 512 + 12 * MIB);
+}
+
+#[test]
+fn the_smallest_free_block_is_taken_and_neighbours_join() {
+    let mut allocator = plain();
+    let blocks: Vec<u64> = [4, 6, 3, 7].iter().map(|size| allocator.allocate(size * MIB, 0).unwrap()).collect();
+    assert_eq!(allocator.reserved(), 20 * MIB);
+    allocator.free(blocks[0]);
+    allocator.free(blocks[2]);
+    assert_eq!(allocator.allocate(3 * MIB, 0).unwrap(), blocks[2], "3 MiB fits best, although 4 MiB stands before it");
+    allocator.free(blocks[1]);
+    // 4 and 6 MiB are one block now.
+    assert_eq!(allocator.allocate(9 * MIB, 0).unwrap(), blocks[0]);
+    assert_eq!((allocator.reserved(), allocator.allocated()), (20 * MIB, 20 * MIB), "1 MiB over is not split off");
+    assert!(!allocator.free(blocks[1]), "nothing begins there any more");
+}
+
+#[test]
+fn streams_do_not_share() {
+    let mut allocator = plain();
+    let block = allocator.allocate(2 * MIB, 0).unwrap();
+    allocator.free(block);
+    allocator.allocate(2 * MIB, 1).unwrap();
+    assert_eq!(state(&allocator), (2 * MIB, 40 * MIB, 2));
+}
+
+#[test]
+fn free_segments_go_back_when_there_is_no_room() {
+    let mut allocator = Allocator::new(AllocatorSettings { expandable: false, capacity: Some(50 * MIB) });
+    let first = allocator.allocate(24 * MIB, 0).unwrap();
+    let second = allocator.allocate(24 * MIB, 0).unwrap();
+    allocator.free(first);
+    // A free segment of 24 MiB is too small for 26; it is given back.
+    allocator.allocate(26 * MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (50 * MIB, 50 * MIB, 2));
+    allocator.free(second);
+    allocator.allocate(2 * MIB, 0).unwrap();
+    let failed = allocator.allocate(23 * MIB, 0).unwrap_err();
+    assert_eq!(
+        failed,
+        NoRoom { bytes: 23 * MIB, cached: 22 * MIB, largest: 22 * MIB },
+        "fragmented: 22 of 24 MiB are free"
+    );
+}
+
+#[test]
+fn expandable_segments_grow_by_what_is_missing() {
+    let mut allocator = expandable();
+    let first = allocator.allocate(15 * MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (15 * MIB, 20 * MIB, 1));
+    let second = allocator.allocate(15 * MIB, 0).unwrap();
+    assert_eq!(
+        (second - first, state(&allocator)),
+        (15 * MIB, (30 * MIB, 40 * MIB, 1)),
+        "5 MiB were there, 10 are missing"
+    );
+    allocator.free(first);
+    allocator.free(second);
+    // Both and the rest are one block: a larger request needs but one page more, where segments would need all anew.
+    allocator.allocate(45 * MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (45 * MIB, 60 * MIB, 1));
+    allocator.allocate(100 * KIB, 0).unwrap();
+    assert_eq!(state(&allocator), (45 * MIB + 100 * KIB, 62 * MIB, 2), "the small pool has its own, by pages of 2 MiB");
+    allocator.release_cached();
+    assert_eq!(allocator.reserved(), 62 * MIB, "15 MiB at the end are no whole page");
+}
+
+#[test]
+fn a_trace_is_run_before_and_after_a_change() {
+    let text = "a x 12582912; a y 12582912; k one x; k two y; f x; f y; end";
+    let trace: MemoryTrace = stackline_ingest::memory::text::read("test", text).unwrap();
+    let facts = stackline_memory::Facts::new(&trace, Default::default());
+    let all = stackline_memory::suggest::suggestions(&facts, &stackline_memory::patterns::find(&facts));
+    let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
+    assert_eq!(reserved(&trace, AllocatorSettings::default(), replay.blocks()).peak, 24 * MIB);
+    let among: Vec<usize> = (0..all.len()).collect();
+    replay.lower(&among, 1);
+    let after = reserved(&trace, AllocatorSettings::default(), replay.blocks());
+    assert_eq!((replay.peak().bytes, after.peak, after.failed), (12 * MIB, 12 * MIB, None));
+    let tight = AllocatorSettings { expandable: false, capacity: Some(20 * MIB) };
+    let (position, failed) =
+        reserved(&trace, tight, Replay::new(&trace, MemoryDeviceId(0), &all).blocks()).failed.unwrap();
+    assert_eq!((position, failed.bytes), (1, 12 * MIB));
+}
+
+proptest! {
+    #[test]
+    fn blocks_never_overlap_and_sums_hold(
+        steps in proptest::collection::vec((any::<bool>(), 0..40 * MIB, 0..3u64, any::<u16>()), 0..80),
+        expandable in any::<bool>(),
+        capacity in proptest::option::of(20 * MIB..400 * MIB),
+    ) {
+        let mut allocator = Allocator::new(AllocatorSettings { expandable, capacity });
+        let mut live: Vec<(u64, u64)> = Vec::new();
+        for (allocates, bytes, stream, pick) in steps {
+            let bytes = if pick & 1 == 0 { bytes } else { bytes % (2 * MIB) };
+            if allocates || live.is_empty() {
+                if let Ok(address) = allocator.allocate(bytes, stream) {
+                    prop_assert!(live.iter().all(|(at, size)| address + bytes <= *at || at + size <= address));
+                    live.push((address, bytes));
+                }
+            } else {
+                let (address, _) = live.swap_remove(usize::from(pick) % live.len());
+                prop_assert!(allocator.free(address));
+            }
+            prop_assert!(allocator.allocated() >= live.iter().map(|(_, size)| size).sum());
+            prop_assert!(allocator.allocated() <= allocator.reserved());
+            prop_assert!(capacity.is_none_or(|most| allocator.reserved() <= most));
+        }
+        for (address, _) in live {
+            prop_assert!(allocator.free(address));
+        }
+        prop_assert_eq!(allocator.allocated(), 0);
+        allocator.release_cached();
+        prop_assert_eq!(state(&allocator), (0, 0, 0));
+    }
+}

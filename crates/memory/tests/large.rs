@@ -1,0 +1,93 @@
+//! How long ten million accesses take. Not run by default: it measures. In a release build, alone on the machine:
+//!
+//! ```sh
+//! cargo test --release --locked -p stackline-memory --test large -- --ignored --nocapture
+//! ```
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
+
+use stackline_memory::replay::Replay;
+use stackline_memory::{Facts, Rules, curve, drgpum, patterns, suggest};
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryTrace, NewCall,
+    NewObject,
+};
+use std::time::Instant;
+
+/// Training steps: layers allocate activations forward and free them backward; each kernel touches some of what is alive.
+fn steps(accesses: usize, streams: u64) -> MemoryTrace {
+    const LAYERS: usize = 200;
+    let mut trace = MemoryTrace { saw_end: true, ..MemoryTrace::default() };
+    let device = trace.device("cuda:0");
+    let streams: Vec<_> = (0..streams).map(|key| trace.stream(device, key)).collect();
+    let object = |bytes| NewObject { bytes, device, ..NewObject::default() };
+    let call = |stream: usize| NewCall { stream: streams[stream % streams.len()], ..NewCall::default() };
+    let weights: Vec<_> = (0..LAYERS).map(|_| trace.allocate(object(1 << 22), call(0))).collect();
+    while trace.accesses.len() < accesses {
+        let mut activations: Vec<MemoryObjectId> = Vec::new();
+        for (layer, weight) in weights.iter().enumerate() {
+            let activation = trace.allocate(object((1 << 20) + ((layer as u64 % 7) << 12)), call(layer));
+            kernel(&mut trace, call(layer), &[*weight, activations.last().copied().unwrap_or(*weight)], activation);
+            activations.push(activation);
+        }
+        for (layer, weight) in weights.iter().enumerate().rev() {
+            let gradient = trace.allocate(object(1 << 20), call(layer));
+            kernel(&mut trace, call(layer), &[*weight, activations[layer]], gradient);
+            kernel(&mut trace, call(layer), &[gradient, activations[layer]], *weight);
+            trace.release(gradient, call(layer));
+            trace.release(activations[layer], call(layer));
+        }
+    }
+    for weight in weights {
+        trace.release(weight, call(0));
+    }
+    trace.check().unwrap();
+    trace
+}
+
+fn kernel(trace: &mut MemoryTrace, call: NewCall, reads: &[MemoryObjectId], write: MemoryObjectId) {
+    trace.calls.push(MemoryCallKind::Kernel, call);
+    for read in reads {
+        trace.accesses.push(*read, AccessMode::Read, AccessEvidence::Instrumented, AccessExtent::Unknown);
+    }
+    trace.accesses.push(write, AccessMode::Write, AccessEvidence::Instrumented, AccessExtent::Unknown);
+    trace.seal_call();
+}
+
+fn measure(accesses: usize, streams: u64) {
+    let trace = steps(accesses, streams);
+    println!(
+        "{streams} streams: {} calls, {} objects, {} accesses",
+        trace.calls.len(),
+        trace.objects.len(),
+        trace.accesses.len()
+    );
+    let begin = Instant::now();
+    let facts = Facts::new(&trace, Rules::default());
+    println!("  facts {:?}, {} gaps", begin.elapsed(), facts.gaps.len());
+    let found = patterns::find(&facts);
+    println!("  + patterns {:?}, {} matches", begin.elapsed(), found.len());
+    let counts = drgpum::count(&facts);
+    println!("  + artifact's rules {:?}: {counts}", begin.elapsed());
+    let curves = curve::curves(&trace);
+    println!("  + curve {:?}: peak {}", begin.elapsed(), curves[0].peak().bytes);
+    let all = suggest::suggestions(&facts, &found);
+    println!("  + suggestions {:?}: {}", begin.elapsed(), all.len());
+    let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
+    let among: Vec<usize> = (0..all.len()).collect();
+    let lowered = replay.lower(&among, curves[0].peak().bytes / 1_000);
+    println!("  + replay {:?}: {} chosen, {} bytes", begin.elapsed(), lowered.chosen.len(), lowered.after.bytes);
+    assert!(lowered.after.bytes <= lowered.before.bytes);
+}
+
+#[test]
+fn a_small_one() {
+    measure(5_000, 1);
+    measure(5_000, 4);
+}
+
+#[test]
+#[ignore = "measures; see above"]
+fn ten_million_accesses() {
+    measure(10_000_000, 1);
+    measure(10_000_000, 4);
+}

@@ -1,0 +1,83 @@
+//! Patterns inside of objects against counting every byte, and the paper's way to find redundant allocations against ours.
+
+use crate::program::{Program, programs};
+use proptest::prelude::*;
+use stackline_memory::patterns::{find, paper_one_pass};
+use stackline_memory::{Facts, Measure, Pattern, Rules};
+use stackline_model::MemoryObjectId;
+
+/// How often each byte of an object is touched by each kernel that touches it; none if one does not say how much, if
+/// all touch everything, or if an opaque kernel ran while it was alive.
+fn counts(program: &Program, object: usize, opaque: bool) -> Option<Vec<Vec<u32>>> {
+    let mut kernels = Vec::new();
+    let mut any_part = false;
+    for at in (0..program.steps.len()).filter(|at| program.kernel(*at).is_some()) {
+        let mut bytes = vec![0u32; program.sizes[object] as usize];
+        let touches: Vec<_> = program.touches(at).iter().filter(|touch| touch.object == object).collect();
+        for touch in &touches {
+            let (begin, end) = program.covered(touch)?;
+            any_part |=
+                end - begin < program.sizes[object] || matches!(touch.extent, crate::program::Extent::Bytes(..));
+            bytes[begin as usize..end as usize].iter_mut().for_each(|count| *count += 1);
+        }
+        if !touches.is_empty() {
+            kernels.push(bytes);
+        }
+    }
+    (any_part && !opaque).then_some(kernels)
+}
+
+/// Length of the longest run of bytes that nobody touches.
+fn longest_hole(touched: &[bool]) -> u64 {
+    touched.split(|touched| *touched).map(<[bool]>::len).max().unwrap_or(0) as u64
+}
+
+fn variation(bytes: &[u32]) -> f64 {
+    let touched: Vec<f64> = bytes.iter().filter(|count| **count > 0).map(|count| f64::from(*count)).collect();
+    let mean = touched.iter().sum::<f64>() / touched.len() as f64;
+    (touched.iter().map(|count| (count - mean).powi(2)).sum::<f64>() / touched.len() as f64).sqrt() / mean
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn bytes_are_counted(program in programs(40, 2)) {
+        let trace = program.trace();
+        let facts = Facts::new(&trace, Rules::default());
+        let found = find(&facts);
+        for object in (0..program.sizes.len()).filter(|object| program.sizes[*object] > 0) {
+            let of = |pattern: Pattern| found.iter().find(|found| found.pattern == pattern && found.object.index() == object);
+            let opaque = facts.opaque_in(trace.life(MemoryObjectId::new(object)));
+            let kernels = counts(&program, object, opaque).unwrap_or_default();
+            let touched: Vec<bool> =
+                (0..program.sizes[object] as usize).map(|byte| kernels.iter().any(|kernel| kernel[byte] > 0)).collect();
+            let sum = touched.iter().filter(|touched| **touched).count() as u64;
+            let over = !kernels.is_empty() && (sum as f64) < 0.8 * program.sizes[object] as f64;
+            let measured = of(Pattern::Overallocation).and_then(|found| found.measure.clone());
+            let expected = over.then(|| {
+                let (hole, rest) = (longest_hole(&touched), program.sizes[object] - sum);
+                Measure::Touched { bytes: sum, largest_hole: hole, fragmentation: 1.0 - hole as f64 / rest as f64 }
+            });
+            prop_assert_eq!(measured, expected);
+            let largest = kernels.iter().map(|kernel| variation(kernel)).fold(0.0, f64::max);
+            match of(Pattern::NonUniformAccess).and_then(|found| found.measure.clone()) {
+                Some(Measure::Frequency { variation, .. }) => prop_assert!((variation - largest).abs() < 1e-9),
+                _ => prop_assert!(largest <= 0.2 + 1e-9, "{}", largest),
+            }
+            // All kernels have one name here, so each must touch bytes of its own.
+            let disjoint = (0..touched.len()).all(|byte| kernels.iter().filter(|kernel| kernel[byte] > 0).count() <= 1);
+            let structured = of(Pattern::StructuredAccess).is_some();
+            prop_assert_eq!(structured, kernels.len() >= 2 && disjoint);
+        }
+    }
+
+    #[test]
+    fn ours_is_no_worse_than_the_papers(program in programs(40, 1)) {
+        let trace = program.trace();
+        let facts = Facts::new(&trace, Rules::default());
+        let takers = |objects: Vec<MemoryObjectId>| objects.iter().map(|object| program.sizes[object.index()]).sum::<u64>();
+        let paper = takers(paper_one_pass(&facts).iter().map(|pair| pair.0).collect());
+        let redundant = find(&facts).into_iter().filter(|found| found.pattern == Pattern::RedundantAllocation);
+        prop_assert!(paper <= takers(redundant.map(|found| found.object).collect()));
+    }
+}

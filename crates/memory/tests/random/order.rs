@@ -1,0 +1,102 @@
+//! The order of calls against definition 5.1 taken literally, and all-pairs reachability.
+
+use crate::program::{Program, Step, programs};
+use proptest::prelude::*;
+use stackline_memory::graph::{OrderTracker, edges};
+use stackline_model::{MemoryCallKind, call_flags};
+
+/// Whether a call reads an object, and whether it writes it; allocating and freeing is writing.
+fn on(program: &Program, position: usize, object: usize) -> (bool, bool) {
+    let about = matches!(&program.steps[position].0, Step::Allocate(o) | Step::Free(o) if *o == object);
+    let touches = program.touches(position).iter().filter(|touch| touch.object == object);
+    let (mut reads, mut writes) = (false, about);
+    for touch in touches {
+        reads |= touch.mode.reads();
+        writes |= touch.mode.writes();
+    }
+    (reads, writes)
+}
+
+/// Whether there is an edge, by the definition.
+fn edge(program: &Program, from: usize, to: usize) -> bool {
+    let stream = |at: usize| program.steps[at].1;
+    let between = || from + 1..to;
+    if stream(from) == stream(to) && between().all(|k| stream(k) != stream(to)) {
+        return true;
+    }
+    for object in 0..program.sizes.len() {
+        let ((reads_from, writes_from), (reads_to, writes_to)) = (on(program, from, object), on(program, to, object));
+        let no_write = between().all(|k| !on(program, k, object).1);
+        let no_touch = no_write && between().all(|k| !on(program, k, object).0);
+        if writes_from && reads_to && no_write
+            || writes_from && writes_to && no_touch
+            || reads_from && writes_to && no_write
+        {
+            return true;
+        }
+    }
+    let host = |at: usize| match &program.steps[at].0 {
+        Step::Sync(_) => true,
+        Step::Touch { flags, .. } => flags & call_flags::SYNCHRONOUS != 0,
+        _ => false,
+    };
+    let waited = match &program.steps[to].0 {
+        Step::Wait(event) => *event == from,
+        Step::Sync(None) => true,
+        Step::Sync(Some(waited)) => *waited == stream(from),
+        _ => false,
+    };
+    waited || host(from)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn order_is_reachability(program in programs(28, 4)) {
+        let trace = program.trace();
+        let calls = program.steps.len();
+        let mut before = vec![vec![false; calls]; calls];
+        let mut wave = vec![0u32; calls];
+        for to in 0..calls {
+            for from in 0..to {
+                if edge(&program, from, to) {
+                    wave[to] = wave[to].max(wave[from] + 1);
+                    before[to][from] = true;
+                    let earlier = before[from].clone();
+                    before[to].iter_mut().zip(earlier).for_each(|(mine, theirs)| *mine |= theirs);
+                }
+            }
+        }
+        let mut listed = vec![vec![false; calls]; calls];
+        for edge in edges(&trace) {
+            let earlier = listed[edge.from.index()].clone();
+            let mine = &mut listed[edge.to.index()];
+            mine[edge.from.index()] = true;
+            mine.iter_mut().zip(earlier).for_each(|(mine, theirs)| *mine |= theirs);
+        }
+        prop_assert_eq!(&listed, &before);
+        let mut tracker = OrderTracker::new(&trace);
+        let mut places = Vec::new();
+        for call in trace.calls.ids() {
+            let place = tracker.step(&trace, call);
+            prop_assert_eq!(place.wave, wave[call.index()]);
+            for (from, earlier) in places.iter().enumerate() {
+                let earlier: &stackline_memory::graph::Place = earlier;
+                let is_before = tracker.clock()[earlier.stream as usize] >= earlier.number;
+                prop_assert_eq!(is_before, before[call.index()][from], "{} before {}", from, call.index());
+            }
+            places.push(place);
+        }
+    }
+}
+
+#[test]
+fn an_event_orders_streams() {
+    let mut program = Program { sizes: vec![], ..Program::default() };
+    let kernel = || Step::Touch { kind: MemoryCallKind::Kernel, touches: vec![], flags: 0 };
+    program.steps = vec![(kernel(), 0), (Step::Record, 0), (kernel(), 1), (Step::Wait(1), 1), (kernel(), 1)];
+    let trace = program.trace();
+    let mut tracker = OrderTracker::new(&trace);
+    let waves: Vec<u32> = trace.calls.ids().map(|call| tracker.step(&trace, call).wave).collect();
+    assert_eq!(waves, [0, 1, 0, 2, 3]);
+}

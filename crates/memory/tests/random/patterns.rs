@@ -1,0 +1,215 @@
+//! Each pattern against its definition, worked out by looking at everything.
+
+use crate::program::{Program, Step, Touch, programs};
+use proptest::prelude::*;
+use stackline_memory::curve::curves;
+use stackline_memory::graph::OrderTracker;
+use stackline_memory::{Facts, Pattern, PatternMatch, Rules, patterns};
+use stackline_model::{AccessMode, MemoryCallKind, MemoryTrace};
+use std::collections::BTreeMap;
+
+struct Naive<'a> {
+    program: &'a Program,
+    calls: usize,
+}
+
+impl Naive<'_> {
+    fn find(&self, wanted: impl Fn(&Step) -> bool) -> Option<usize> {
+        self.program.steps.iter().position(|(step, _)| wanted(step))
+    }
+
+    fn allocated(&self, object: usize) -> usize {
+        self.find(|step| *step == Step::Allocate(object)).unwrap()
+    }
+
+    fn freed(&self, object: usize) -> Option<usize> {
+        self.find(|step| *step == Step::Free(object))
+    }
+
+    /// Positions of its uses: kernels, and copies that read it.
+    fn uses(&self, object: usize) -> Vec<usize> {
+        let is_use = |at: &usize| {
+            let touches = self.program.touches(*at).iter().filter(|touch| touch.object == object);
+            let mut modes = touches.map(|touch| touch.mode).peekable();
+            modes.peek().is_some() && (self.program.kernel(*at).is_some() || modes.any(AccessMode::reads))
+        };
+        (0..self.calls).filter(is_use).collect()
+    }
+
+    fn is_touched(&self, object: usize) -> bool {
+        (0..self.calls).any(|at| self.program.touches(at).iter().any(|touch| touch.object == object))
+    }
+
+    fn kernels(&self, from: usize, to: usize) -> u32 {
+        (from + 1..to).filter(|at| self.program.kernel(*at).is_some()).count() as u32
+    }
+
+    fn opaque_in_life(&self, object: usize) -> bool {
+        let end = self.freed(object).unwrap_or(self.calls);
+        (self.allocated(object)..end).any(|at| self.program.kernel(at) == Some(true))
+    }
+
+    /// Idle times: number, and kernels of the longest.
+    fn idle(&self, object: usize) -> (u32, u32) {
+        let uses = self.uses(object);
+        let gaps = uses.windows(2).map(|pair| self.kernels(pair[0], pair[1])).filter(|kernels| *kernels > 0);
+        gaps.fold((0, 0), |(times, longest), kernels| (times + 1, longest.max(kernels)))
+    }
+
+    /// Sets and copies all of whose bytes are written again by one write before any of them may be read.
+    fn dead_writes(&self, object: usize) -> u32 {
+        let covered = |at: usize| -> Vec<(u64, u64)> {
+            let writes = |touch: &&Touch| touch.object == object && touch.mode == AccessMode::Write;
+            self.program.touches(at).iter().filter(writes).filter_map(|touch| self.program.covered(touch)).collect()
+        };
+        let reads = |at: usize, begin: u64, end: u64| {
+            self.program.kernel(at) == Some(true)
+                || self.program.touches(at).iter().any(|touch| {
+                    let span = self.program.covered(touch).unwrap_or((0, u64::MAX));
+                    touch.object == object && touch.mode.reads() && span.0 < end && begin < span.1
+                })
+        };
+        let mut dead = 0;
+        for first in (0..self.calls).filter(|at| self.program.kernel(*at).is_none()) {
+            let Some((begin, end)) = covered(first).first().copied() else { continue };
+            for second in first + 1..self.calls {
+                if reads(second, begin, end) {
+                    break;
+                }
+                if covered(second).iter().any(|span| span.0 <= begin && end <= span.1) {
+                    dead += 1;
+                    break;
+                }
+            }
+        }
+        dead
+    }
+}
+
+fn by_object(found: &[PatternMatch], pattern: Pattern) -> BTreeMap<usize, &PatternMatch> {
+    found.iter().filter(|found| found.pattern == pattern).map(|found| (found.object.index(), found)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn patterns_are_their_definitions(program in programs(60, 3)) {
+        let trace = program.trace();
+        let facts = Facts::new(&trace, Rules::default());
+        let found = patterns::find(&facts);
+        let naive = Naive { program: &program, calls: program.steps.len() };
+        let accesses = trace.has_accesses;
+        for object in (0..program.sizes.len()).filter(|object| program.sizes[*object] > 0) {
+            let (uses, freed) = (naive.uses(object), naive.freed(object));
+            let of = |pattern: Pattern| by_object(&found, pattern).get(&object).copied();
+            let early = uses.first().map(|first| naive.kernels(naive.allocated(object), *first)).filter(|k| *k > 0);
+            prop_assert_eq!(of(Pattern::EarlyAllocation).map(|found| found.kernels), early);
+            let late = uses.last().zip(freed).map(|(last, freed)| naive.kernels(*last, freed)).filter(|k| *k > 0);
+            prop_assert_eq!(of(Pattern::LateDeallocation).map(|found| found.kernels), late);
+            prop_assert_eq!(of(Pattern::MemoryLeak).is_some(), freed.is_none());
+            let whole = accesses && uses.is_empty() && (program.ends || freed.is_some()) && !naive.opaque_in_life(object);
+            prop_assert_eq!(of(Pattern::UnusedAllocation).is_some(), whole && !naive.is_touched(object));
+            prop_assert_eq!(of(Pattern::NeverRead).is_some(), whole && naive.is_touched(object));
+            let idle = Some(naive.idle(object)).filter(|(times, _)| *times > 0);
+            prop_assert_eq!(of(Pattern::TemporaryIdleness).map(|found| (found.times, found.kernels)), idle);
+            let dead = Some(naive.dead_writes(object)).filter(|dead| *dead > 0);
+            prop_assert_eq!(of(Pattern::DeadWrite).map(|found| found.times), dead, "object {}", object);
+        }
+        redundant(&program, &trace, &found)?;
+    }
+
+    #[test]
+    fn the_curve_is_the_sum_of_what_is_alive(program in programs(60, 3)) {
+        let trace = program.trace();
+        let mut live = vec![0u64];
+        for (step, _) in &program.steps {
+            let before = live[live.len() - 1];
+            live.push(match step {
+                Step::Allocate(object) => before + program.sizes[*object],
+                Step::Free(object) => before - program.sizes[*object],
+                _ => before,
+            });
+        }
+        let curves = curves(&trace);
+        let most = live.iter().max().copied().unwrap_or(0);
+        prop_assert_eq!(curves.first().map_or(0, |curve| curve.peak().bytes), most);
+        for curve in &curves {
+            for position in 0..program.steps.len() {
+                prop_assert_eq!(curve.at(position as u32), live[position + 1]);
+            }
+            let peaks = curve.peaks(3);
+            prop_assert_eq!(peaks[0], curve.peak());
+            prop_assert!(peaks.windows(2).all(|pair| pair[0].bytes >= pair[1].bytes));
+        }
+    }
+}
+
+/// Redundant allocations: pairs are allowed, nobody gives or takes twice, and no other choice makes the sizes of those
+/// who take larger.
+fn redundant(program: &Program, trace: &MemoryTrace, found: &[PatternMatch]) -> Result<(), TestCaseError> {
+    let naive = Naive { program, calls: program.steps.len() };
+    let mut tracker = OrderTracker::new(trace);
+    let order: Vec<_> = trace.calls.ids().map(|call| (tracker.step(trace, call), tracker.clock().to_vec())).collect();
+    let objects: Vec<usize> =
+        (0..program.sizes.len()).filter(|o| program.sizes[*o] > 0 && !naive.uses(*o).is_empty()).collect();
+    let allowed = |taker: usize, giver: usize| {
+        let (last, first) = (naive.uses(giver)[naive.uses(giver).len() - 1], naive.uses(taker)[0]);
+        let (a, b) = (program.sizes[taker], program.sizes[giver]);
+        let close = a.abs_diff(b) * 10 <= a.max(b);
+        close && last < first && order[first].1[order[last].0.stream as usize] >= order[last].0.number
+    };
+    let pairs: Vec<(usize, usize)> = found
+        .iter()
+        .filter(|found| found.pattern == Pattern::RedundantAllocation)
+        .map(|found| (found.object.index(), found.other.index()))
+        .collect();
+    for (at, pair) in pairs.iter().enumerate() {
+        prop_assert!(allowed(pair.0, pair.1));
+        prop_assert!(pairs[..at].iter().all(|other| other.0 != pair.0 && other.1 != pair.1));
+    }
+    let ours: u64 = pairs.iter().map(|pair| program.sizes[pair.0]).sum();
+    // All choices: only for few objects, as there are many.
+    if objects.len() <= 7 {
+        let rows: Vec<(usize, Vec<usize>)> = objects
+            .iter()
+            .map(|taker| (*taker, objects.iter().copied().filter(|giver| allowed(*taker, *giver)).collect()))
+            .collect();
+        prop_assert_eq!(ours, most(program, &rows, &mut Vec::new()));
+    }
+    Ok(())
+}
+
+fn most(program: &Program, rows: &[(usize, Vec<usize>)], taken: &mut Vec<usize>) -> u64 {
+    let Some(((taker, givers), rest)) = rows.split_first() else { return 0 };
+    let mut best = most(program, rest, taken);
+    for giver in givers {
+        if !taken.contains(giver) {
+            taken.push(*giver);
+            best = best.max(program.sizes[*taker] + most(program, rest, taken));
+            taken.pop();
+        }
+    }
+    best
+}
+
+/// An opaque kernel may have used anything that was alive.
+#[test]
+fn nothing_is_unused_beside_an_opaque_kernel() {
+    let unused = |text: &str| {
+        let trace = stackline_ingest::memory::text::read("test", text).unwrap();
+        let facts = Facts::new(&trace, Rules::default());
+        let found = patterns::find(&facts);
+        let unused = [Pattern::UnusedAllocation, Pattern::NeverRead];
+        found
+            .iter()
+            .filter(|found| unused.contains(&found.pattern))
+            .map(|found| trace.object_name(found.object))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(unused("a x 8; a y 8; h y; a z 8; k one z; f x; f y; k two; f z; end"), ["x", "y"]);
+    assert_eq!(unused("a x 8; a y 8; h y; a z 8; k one z opaque; f x; f y; k two; f z; end"), [""; 0]);
+    assert_eq!(unused("a x 8; a z 8; k one z; f x; a y 8; k two opaque; f y; f z; end"), ["x"]);
+    assert_eq!(unused("a x 8; a z 8; k one z"), [""; 0], "the program may go on");
+    let kinds = [MemoryCallKind::Kernel, MemoryCallKind::Set];
+    assert!(kinds.iter().all(|kind| kind.is_api()));
+}

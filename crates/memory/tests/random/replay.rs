@@ -1,0 +1,228 @@
+//! Replay truth: the program is changed as the suggestions say and run again; its peak is the predicted one to the byte,
+//! and it touches nothing that is not there.
+
+use crate::program::{Program, Step, programs};
+use proptest::prelude::*;
+use stackline_memory::replay::Replay;
+use stackline_memory::suggest::{Action, Suggestion, suggestions};
+use stackline_memory::{Facts, Rules, patterns};
+use stackline_model::{MemoryCallKind, MemoryDeviceId};
+
+/// A call of the changed program: its position in the original one if it was there.
+#[derive(Clone, Debug)]
+struct Op {
+    original: Option<usize>,
+    step: Step,
+}
+
+struct Changed {
+    ops: Vec<Op>,
+    sizes: Vec<u64>,
+    /// Objects whose slices are allocated one by one: bytes by first and last position.
+    slices: Vec<(usize, usize, u64)>,
+}
+
+impl Changed {
+    fn new(program: &Program) -> Self {
+        let ops = program.steps.iter().enumerate().map(|(at, (step, _))| Op { original: Some(at), step: step.clone() });
+        Self { ops: ops.collect(), sizes: program.sizes.clone(), slices: Vec::new() }
+    }
+
+    fn at(&self, original: usize) -> usize {
+        self.ops.iter().position(|op| op.original == Some(original)).unwrap()
+    }
+
+    fn insert_after(&mut self, original: usize, step: Step) {
+        let at = self.at(original) + 1;
+        self.ops.insert(at, Op { original: None, step });
+    }
+
+    fn insert_before(&mut self, original: usize, step: Step) {
+        let at = self.at(original);
+        self.ops.insert(at, Op { original: None, step });
+    }
+
+    /// Takes out a call of the original program; what was put in stays.
+    fn remove_step(&mut self, step: &Step) {
+        self.ops.retain(|op| op.original.is_none() || op.step != *step);
+    }
+
+    /// Takes out sets and copies that write an object at these places, and gives them back.
+    fn take_fills(&mut self, object: usize, places: impl Fn(usize) -> bool) -> Vec<Step> {
+        let mut taken = Vec::new();
+        for (at, op) in self.ops.iter_mut().enumerate() {
+            let Step::Touch { kind, touches, .. } = &mut op.step else { continue };
+            if *kind != MemoryCallKind::Kernel && places(at) && touches.iter().any(|touch| touch.object == object) {
+                let mine: Vec<_> = touches.iter().copied().filter(|touch| touch.object == object).collect();
+                touches.retain(|touch| touch.object != object);
+                taken.push(Step::Touch { kind: *kind, touches: mine, flags: 0 });
+            }
+        }
+        taken
+    }
+
+    fn apply(&mut self, suggestion: &Suggestion) {
+        let object = suggestion.object.index();
+        match &suggestion.action {
+            Action::Remove => {
+                self.take_fills(object, |_| true);
+                self.ops.retain(|op| op.step != Step::Allocate(object) && op.step != Step::Free(object));
+            }
+            Action::MoveFree { after } => {
+                let at = self.at(after.index());
+                self.take_fills(object, |place| place > at);
+                self.remove_step(&Step::Free(object));
+                self.insert_after(after.index(), Step::Free(object));
+            }
+            Action::MoveAllocation { before } => {
+                let at = self.at(before.index());
+                let fills = self.take_fills(object, |place| place < at);
+                self.remove_step(&Step::Allocate(object));
+                self.insert_before(before.index(), Step::Allocate(object));
+                fills.into_iter().for_each(|fill| self.insert_before(before.index(), fill));
+            }
+            Action::FreeWhileIdle { after, before }
+            | Action::SetToNone { after, before }
+            | Action::Offload { after, before } => {
+                self.insert_after(after.index(), Step::Free(object));
+                self.insert_before(before.index(), Step::Allocate(object));
+            }
+            Action::Shrink { to } => self.sizes[object] = *to,
+            Action::Split { slices } => {
+                self.ops.retain(|op| op.step != Step::Allocate(object) && op.step != Step::Free(object));
+                let slice =
+                    |slice: &stackline_memory::curve::Span| (slice.from as usize, slice.to as usize - 1, slice.bytes);
+                self.slices.extend(slices.iter().map(slice));
+            }
+            Action::Reuse { .. } => {}
+        }
+    }
+
+    /// Lets `object` live in the memory of `of`: one allocation, the earlier one; one free, the later one.
+    fn reuse(&mut self, object: usize, of: usize, first_use: usize, last_use_of: usize) {
+        let at = self.at(first_use);
+        let fills = self.take_fills(object, |place| place < at);
+        let at = self.at(last_use_of);
+        self.take_fills(of, |place| place > at);
+        let positions = |ops: &[Op], step: &Step| ops.iter().position(|op| op.step == *step);
+        let first =
+            positions(&self.ops, &Step::Allocate(object)).min(positions(&self.ops, &Step::Allocate(of))).unwrap();
+        let frees = (positions(&self.ops, &Step::Free(object)), positions(&self.ops, &Step::Free(of)));
+        let last = frees.0.zip(frees.1).map(|(a, b)| a.max(b));
+        for (at, op) in self.ops.iter_mut().enumerate() {
+            match &mut op.step {
+                Step::Allocate(o) | Step::Free(o) if *o == object || *o == of => {
+                    op.step = if at == first {
+                        Step::Allocate(of)
+                    } else if Some(at) == last {
+                        Step::Free(of)
+                    } else {
+                        Step::Record
+                    };
+                }
+                Step::Touch { touches, .. } => {
+                    touches.iter_mut().filter(|t| t.object == object).for_each(|t| t.object = of);
+                }
+                _ => {}
+            }
+        }
+        for fill in fills {
+            let Step::Touch { kind, mut touches, flags } = fill else { continue };
+            touches.iter_mut().for_each(|touch| touch.object = of);
+            self.insert_before(first_use, Step::Touch { kind, touches, flags });
+        }
+        self.sizes[of] = self.sizes[of].max(self.sizes[object]);
+    }
+
+    /// Runs the program: its peak, and whether it touched only what was there.
+    fn run(&self) -> (u64, bool) {
+        let (mut live, mut most, mut sound) = (vec![false; self.sizes.len()], 0, true);
+        let split = |original: Option<usize>| -> u64 {
+            let here = |at: usize| self.slices.iter().filter(move |slice| slice.0 <= at && at <= slice.1);
+            original.map_or(0, |at| here(at).map(|slice| slice.2).sum())
+        };
+        for op in &self.ops {
+            match &op.step {
+                Step::Allocate(object) => {
+                    sound &= !live[*object];
+                    live[*object] = true;
+                }
+                Step::Free(object) => {
+                    sound &= live[*object];
+                    live[*object] = false;
+                }
+                Step::Touch { touches, .. } if self.slices.is_empty() => {
+                    sound &= touches.iter().all(|touch| live[touch.object]);
+                }
+                _ => {}
+            }
+            let now: u64 = (0..live.len()).filter(|object| live[*object]).map(|object| self.sizes[object]).sum();
+            most = most.max(now + split(op.original));
+        }
+        (most, sound)
+    }
+}
+
+/// The program after these suggestions: those that move something first, then reuse, as it renames objects.
+fn changed(program: &Program, facts: &Facts<'_>, applied: &[&Suggestion]) -> Changed {
+    let mut changed = Changed::new(program);
+    applied.iter().for_each(|suggestion| changed.apply(suggestion));
+    let mut renamed: Vec<usize> = (0..program.sizes.len()).collect();
+    for suggestion in applied {
+        if let Action::Reuse { of } = &suggestion.action {
+            let (object, of) = (suggestion.object.index(), of.index());
+            let (first, last) = (facts.uses[object].first_use.index(), facts.uses[of].last_use.index());
+            let (now, target) = (renamed[object], renamed[of]);
+            changed.reuse(now, target, first, last);
+            renamed.iter_mut().filter(|name| **name == now).for_each(|name| *name = target);
+        }
+    }
+    changed
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    #[test]
+    fn predicted_peaks_come_true(program in programs(50, 2), picks in proptest::collection::vec(any::<u16>(), 0..12)) {
+        let trace = program.trace();
+        let facts = Facts::new(&trace, Rules::default());
+        let all = suggestions(&facts, &patterns::find(&facts));
+        for (number, alone) in all.iter().enumerate() {
+            let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
+            let before = replay.peak();
+            prop_assert!(replay.apply(number));
+            let (peak, sound) = changed(&program, &facts, &[alone]).run();
+            prop_assert_eq!(replay.peak().bytes, peak, "{:?}", alone);
+            prop_assert!(sound, "{:?}", alone);
+            replay.undo(number);
+            prop_assert_eq!(replay.peak(), before);
+        }
+        let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
+        let mut applied = Vec::new();
+        for pick in picks.iter().filter(|_| !all.is_empty()) {
+            let number = usize::from(*pick) % all.len();
+            if replay.apply(number) {
+                applied.push(&all[number]);
+            }
+        }
+        let (peak, sound) = changed(&program, &facts, &applied).run();
+        prop_assert_eq!(replay.peak().bytes, peak, "{:?}", &applied);
+        prop_assert_eq!(replay.curve().peak(), replay.peak());
+        prop_assert!(sound, "{:?}", &applied);
+    }
+
+    #[test]
+    fn lowering_never_raises(program in programs(50, 2)) {
+        let trace = program.trace();
+        let facts = Facts::new(&trace, Rules::default());
+        let all = suggestions(&facts, &patterns::find(&facts));
+        let among: Vec<usize> = (0..all.len()).collect();
+        let mut replay = Replay::new(&trace, MemoryDeviceId(0), &all);
+        let combination = replay.lower(&among, 1);
+        prop_assert!(combination.after.bytes <= combination.before.bytes);
+        let chosen: Vec<&Suggestion> = combination.chosen.iter().map(|at| &all[*at]).collect();
+        let (peak, sound) = changed(&program, &facts, &chosen).run();
+        prop_assert_eq!(combination.after.bytes, peak, "{:?}", &chosen);
+        prop_assert!(sound);
+    }
+}

@@ -1,0 +1,206 @@
+//! Which call touched which object, how much of it, and how we know.
+
+use crate::MemoryObjectId;
+
+/// In which direction an object was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum AccessMode {
+    /// Read only.
+    Read,
+    /// Written only.
+    Write,
+    /// Read and written.
+    Both,
+    /// Touched, or perhaps touched, in a direction that is not known.
+    Unknown,
+}
+
+impl AccessMode {
+    /// All modes, in their order.
+    pub const ALL: [Self; 4] = [Self::Read, Self::Write, Self::Both, Self::Unknown];
+
+    /// Whether it may have read.
+    pub fn reads(self) -> bool {
+        self != Self::Write
+    }
+
+    /// Whether it may have written.
+    pub fn writes(self) -> bool {
+        self != Self::Read
+    }
+
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Both => "both",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// How an access is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum AccessEvidence {
+    /// Each access of the device was seen, or the call's parameters say it exactly (copies, sets).
+    Instrumented,
+    /// The operator's inputs and outputs say it.
+    OperatorLevel,
+    /// An argument points into the object; whether it was used is not known.
+    MayAccess,
+    /// Nothing is known of the call but that it ran while the object was alive.
+    Opaque,
+}
+
+impl AccessEvidence {
+    /// All kinds of evidence, best first.
+    pub const ALL: [Self; 4] = [Self::Instrumented, Self::OperatorLevel, Self::MayAccess, Self::Opaque];
+
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Instrumented => "instrumented",
+            Self::OperatorLevel => "operator-level",
+            Self::MayAccess => "may-access",
+            Self::Opaque => "opaque",
+        }
+    }
+}
+
+/// How much of an object was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum AccessExtent {
+    /// Not known.
+    Unknown,
+    /// Every byte.
+    Whole,
+    /// The ranges in [`MemoryAccesses::ranges_of`].
+    Ranges,
+}
+
+impl AccessExtent {
+    /// All extents, in their order.
+    pub const ALL: [Self; 3] = [Self::Unknown, Self::Whole, Self::Ranges];
+}
+
+/// Bytes of an object, relative to its first one, and how often each was touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ByteRange {
+    /// First byte.
+    pub begin: u64,
+    /// The byte after the last one.
+    pub end: u64,
+    /// How often each of these bytes was touched by the call; 1 if only *whether* is known.
+    pub times: u32,
+}
+
+/// One access, put together from the columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryAccess {
+    /// Row in [`MemoryAccesses`].
+    pub row: usize,
+    /// What was touched.
+    pub object: MemoryObjectId,
+    /// In which direction.
+    pub mode: AccessMode,
+    /// How it is known.
+    pub evidence: AccessEvidence,
+    /// How much of it.
+    pub extent: AccessExtent,
+}
+
+/// Accesses as columns, in the order of the calls: five bytes each, more only where ranges are known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemoryAccesses {
+    /// What was touched.
+    pub object: Vec<MemoryObjectId>,
+    /// Mode (bits 0 and 1), evidence (2 and 3) and extent (4 and 5).
+    pub what: Vec<u8>,
+    /// Rows that have ranges, ascending; a row stands here once per range.
+    pub range_row: Vec<u32>,
+    /// The range at the same position; ranges of a row are ascending and do not overlap.
+    pub range: Vec<ByteRange>,
+}
+
+impl MemoryAccesses {
+    /// Adds an access of the last call, whole or of unknown extent ([`AccessExtent::Ranges`] counts as unknown here).
+    pub fn push(&mut self, object: MemoryObjectId, mode: AccessMode, evidence: AccessEvidence, extent: AccessExtent) {
+        let extent = if extent == AccessExtent::Ranges { AccessExtent::Unknown } else { extent };
+        self.push_row(object, mode, evidence, extent);
+    }
+
+    /// Adds an access of the last call to some bytes of an object. `ranges` must be ascending, not empty each, and must
+    /// not overlap; without any, nothing is added.
+    pub fn push_ranges(
+        &mut self,
+        object: MemoryObjectId,
+        mode: AccessMode,
+        evidence: AccessEvidence,
+        ranges: &[ByteRange],
+    ) {
+        if ranges.is_empty() {
+            return;
+        }
+        let row = u32::try_from(self.len()).unwrap_or(u32::MAX);
+        self.push_row(object, mode, evidence, AccessExtent::Ranges);
+        for range in ranges {
+            self.range_row.push(row);
+            self.range.push(*range);
+        }
+    }
+
+    fn push_row(&mut self, object: MemoryObjectId, mode: AccessMode, evidence: AccessEvidence, extent: AccessExtent) {
+        self.object.push(object);
+        self.what.push(mode as u8 | (evidence as u8) << 2 | (extent as u8) << 4);
+    }
+
+    /// Number of accesses.
+    pub fn len(&self) -> usize {
+        self.object.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.object.is_empty()
+    }
+
+    /// The access at `row`.
+    pub fn get(&self, row: usize) -> MemoryAccess {
+        let what = self.what[row];
+        MemoryAccess {
+            row,
+            object: self.object[row],
+            mode: AccessMode::ALL[usize::from(what & 3)],
+            evidence: AccessEvidence::ALL[usize::from(what >> 2 & 3)],
+            extent: AccessExtent::ALL[usize::from(what >> 4 & 3).min(2)],
+        }
+    }
+
+    /// The bytes that the access at `row` touched, if they are known by ranges.
+    pub fn ranges_of(&self, row: usize) -> &[ByteRange] {
+        let row = u32::try_from(row).unwrap_or(u32::MAX);
+        let first = self.range_row.partition_point(|known| *known < row);
+        let count = self.range_row[first..].iter().take_while(|known| **known == row).count();
+        &self.range[first..first + count]
+    }
+
+    pub(super) fn check(&self, objects: usize) -> Result<(), String> {
+        if self.what.len() != self.len() || self.range_row.len() != self.range.len() {
+            return Err("columns of accesses are of different lengths".to_owned());
+        }
+        if self.object.iter().any(|object| object.index() >= objects) {
+            return Err("an access is to an object that is not there".to_owned());
+        }
+        let in_order =
+            self.range_row.is_sorted() && self.range_row.last().is_none_or(|row| (*row as usize) < self.len());
+        let disjoint = self.range.iter().all(|range| range.begin < range.end)
+            && (1..self.range.len()).all(|at| {
+                self.range_row[at - 1] != self.range_row[at] || self.range[at - 1].end <= self.range[at].begin
+            });
+        if in_order && disjoint { Ok(()) } else { Err("ranges of accesses are out of order".to_owned()) }
+    }
+}

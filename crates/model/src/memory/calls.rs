@@ -1,0 +1,218 @@
+//! What the host called, in its order.
+
+use crate::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryStreamId, StrId};
+
+/// What a call does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum MemoryCallKind {
+    /// Makes an object; its target is the object.
+    Allocate,
+    /// Frees an object; its target is the object ([`MemoryObjectId::NONE`]: one that nobody knows).
+    Free,
+    /// Fills memory with a value.
+    Set,
+    /// Copies from the host to a device.
+    CopyToDevice,
+    /// Copies from a device to the host.
+    CopyToHost,
+    /// Copies within or between devices.
+    CopyOnDevice,
+    /// Runs a kernel or, where kernels are not seen, a framework operator.
+    Kernel,
+    /// Marks a place in a stream that others can wait for.
+    EventRecord,
+    /// Makes its stream wait for an earlier call; its target is that call, usually an [`Self::EventRecord`].
+    EventWait,
+    /// Makes the host wait until a stream has done everything; its target is the stream, or none for all of them.
+    HostSync,
+}
+
+impl MemoryCallKind {
+    /// All kinds, in their order.
+    pub const ALL: [Self; 10] = [
+        Self::Allocate,
+        Self::Free,
+        Self::Set,
+        Self::CopyToDevice,
+        Self::CopyToHost,
+        Self::CopyOnDevice,
+        Self::Kernel,
+        Self::EventRecord,
+        Self::EventWait,
+        Self::HostSync,
+    ];
+
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocate => "allocate",
+            Self::Free => "free",
+            Self::Set => "set",
+            Self::CopyToDevice => "copy to device",
+            Self::CopyToHost => "copy to host",
+            Self::CopyOnDevice => "copy on device",
+            Self::Kernel => "kernel",
+            Self::EventRecord => "event record",
+            Self::EventWait => "event wait",
+            Self::HostSync => "host sync",
+        }
+    }
+
+    /// The kind with this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Whether it is a copy of any direction.
+    pub fn is_copy(self) -> bool {
+        matches!(self, Self::CopyToDevice | Self::CopyToHost | Self::CopyOnDevice)
+    }
+
+    /// Whether it is one of DrGPUM's GPU APIs: all but events and synchronisation.
+    pub fn is_api(self) -> bool {
+        self <= Self::Kernel
+    }
+}
+
+/// Bits of [`MemoryCalls::flags`].
+pub mod call_flags {
+    /// Not all that this kernel touches is known: it may touch any object that is alive.
+    pub const OPAQUE: u8 = 1;
+    /// The host goes on only when this call is done.
+    pub const SYNCHRONOUS: u8 = 2;
+    /// The source did not record this call; it was inferred (a free that must have been, for instance).
+    pub const INFERRED: u8 = 4;
+}
+
+/// A call that is to be added.
+#[derive(Clone, Copy, Debug)]
+pub struct NewCall {
+    /// When it began, ns; its position if the source has no times.
+    pub start_ns: i64,
+    /// How long it took (a kernel: on the device), ns; 0 if not known.
+    pub duration_ns: u64,
+    /// The stream it is on.
+    pub stream: MemoryStreamId,
+    /// Kernel, operator or API.
+    pub name: StrId,
+    /// Call path.
+    pub stack: MemoryStackId,
+    /// See [`call_flags`].
+    pub flags: u8,
+    /// See [`MemoryCallKind`]; `u32::MAX` for none.
+    pub target: u32,
+}
+
+impl Default for NewCall {
+    fn default() -> Self {
+        Self {
+            start_ns: 0,
+            duration_ns: 0,
+            stream: MemoryStreamId::NONE,
+            name: StrId::NONE,
+            stack: MemoryStackId::NONE,
+            flags: 0,
+            target: u32::MAX,
+        }
+    }
+}
+
+/// Calls as columns of equal length.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemoryCalls {
+    /// What it does.
+    pub kind: Vec<MemoryCallKind>,
+    /// See [`NewCall::start_ns`].
+    pub start_ns: Vec<i64>,
+    /// See [`NewCall::duration_ns`].
+    pub duration_ns: Vec<u64>,
+    /// See [`NewCall::stream`].
+    pub stream: Vec<MemoryStreamId>,
+    /// See [`NewCall::name`].
+    pub name: Vec<StrId>,
+    /// See [`NewCall::stack`].
+    pub stack: Vec<MemoryStackId>,
+    /// See [`call_flags`].
+    pub flags: Vec<u8>,
+    /// See [`MemoryCallKind`].
+    pub target: Vec<u32>,
+    /// The access after its last one.
+    pub access_end: Vec<u32>,
+}
+
+impl MemoryCalls {
+    /// Adds a call. Its accesses are pushed next; then [`crate::MemoryTrace::seal_call`] is to be called.
+    pub fn push(&mut self, kind: MemoryCallKind, call: NewCall) -> MemoryCallId {
+        let id = MemoryCallId::new(self.len());
+        self.kind.push(kind);
+        self.start_ns.push(call.start_ns);
+        self.duration_ns.push(call.duration_ns);
+        self.stream.push(call.stream);
+        self.name.push(call.name);
+        self.stack.push(call.stack);
+        self.flags.push(call.flags);
+        self.target.push(call.target);
+        let before = self.access_end.last().copied().unwrap_or(0);
+        self.access_end.push(before);
+        id
+    }
+
+    pub(super) fn seal(&mut self, accesses: usize) {
+        if let Some(end) = self.access_end.last_mut() {
+            *end = u32::try_from(accesses).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// Number of calls.
+    pub fn len(&self) -> usize {
+        self.kind.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.kind.is_empty()
+    }
+
+    /// All handles, in order.
+    pub fn ids(&self) -> impl ExactSizeIterator<Item = MemoryCallId> + DoubleEndedIterator + use<> {
+        (0..self.len()).map(MemoryCallId::new)
+    }
+
+    /// Whether not all that a call touches is known.
+    pub fn is_opaque(&self, call: MemoryCallId) -> bool {
+        self.flags[call.index()] & call_flags::OPAQUE != 0
+    }
+
+    /// The object that a call is about, by its target alone (see [`crate::MemoryTrace::object_of`]).
+    pub fn target_object(&self, call: MemoryCallId) -> MemoryObjectId {
+        MemoryObjectId(self.target[call.index()])
+    }
+
+    pub(super) fn access_rows(&self, call: MemoryCallId) -> std::ops::Range<usize> {
+        let row = call.index();
+        let first = if row == 0 { 0 } else { self.access_end[row - 1] };
+        first as usize..self.access_end[row] as usize
+    }
+
+    pub(super) fn check(&self, accesses: usize) -> Result<(), String> {
+        let rows = self.len();
+        let lengths = [
+            self.start_ns.len(),
+            self.duration_ns.len(),
+            self.stream.len(),
+            self.name.len(),
+            self.stack.len(),
+            self.flags.len(),
+            self.target.len(),
+            self.access_end.len(),
+        ];
+        if lengths.iter().any(|length| *length != rows) {
+            return Err("columns of calls are of different lengths".to_owned());
+        }
+        if !self.access_end.is_sorted() || self.access_end.last().map_or(0, |end| *end as usize) != accesses {
+            return Err("calls and accesses do not fit together".to_owned());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,255 @@
+//! Memory of a device over time: who was allocated, by whom, and which calls touched it.
+//!
+//! A [`MemoryTrace`] holds
+//! * **calls** ([`MemoryCalls`]) in the order in which the host made them: allocations, frees, copies, sets, kernels (or
+//!   framework operators, which count as kernels), event records and waits, host synchronisation, each on a stream;
+//! * **objects** ([`MemoryObjects`]): a piece of memory between its allocation and its release. An address that is used
+//!   again is another object;
+//! * **accesses** ([`MemoryAccesses`]): which call read or wrote which object, how much of it, and how we know. The
+//!   accesses of a call stand together: a source pushes a call, then its accesses, then the next call;
+//! * the caching allocator's side, where the source tells it: segment events, a snapshot of segments and blocks, its own
+//!   totals, failed requests.
+//!
+//! Times are ns (of any clock, one per trace), sizes are bytes, positions are rows of `calls`. A call is at its position
+//! from the host's point of view: live memory changes in this order.
+//!
+//! ```
+//! use stackline_model::{AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryTrace, NewCall, NewObject};
+//! let mut trace = MemoryTrace::default();
+//! let device = trace.device("cuda:0");
+//! let stream = trace.stream(device, 7);
+//! let at = |time| NewCall { start_ns: time, stream, ..NewCall::default() };
+//! let weights = trace.allocate(NewObject { bytes: 512, device, address: 0x1000, ..NewObject::default() }, at(0));
+//! let name = trace.strings.intern("gemm");
+//! trace.calls.push(MemoryCallKind::Kernel, NewCall { name, ..at(10) });
+//! trace.accesses.push(weights, AccessMode::Read, AccessEvidence::OperatorLevel, AccessExtent::Whole);
+//! trace.seal_call();
+//! trace.release(weights, at(20));
+//! let call = trace.calls.ids().nth(1).unwrap();
+//! assert_eq!(trace.accesses_of(call).next().unwrap().object, weights);
+//! ```
+
+mod accesses;
+mod address;
+mod allocator;
+mod calls;
+mod objects;
+mod stacks;
+#[cfg(test)]
+mod tests;
+
+pub use accesses::{AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryAccess, MemoryAccesses};
+pub use address::AddressMap;
+pub use allocator::{
+    MemoryBlock, MemoryBlockState, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryTotals, OutOfMemory,
+};
+pub use calls::{MemoryCallKind, MemoryCalls, NewCall, call_flags};
+pub use objects::{MemoryObjectKind, MemoryObjects, NewObject};
+pub use stacks::{MemoryFrame, MemoryStacks};
+
+use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStreamId, ReadReport, StrId, StringTable};
+
+/// Everything that is known of the memory of one process. See the documentation of this module for how it hangs together.
+#[derive(Debug, Default, Clone)]
+pub struct MemoryTrace {
+    /// What people know the trace by: usually the file's name.
+    pub label: String,
+    /// All names and texts.
+    pub strings: StringTable,
+    /// Call paths.
+    pub stacks: MemoryStacks,
+    /// Devices, in order of first appearance.
+    pub devices: Vec<MemoryDevice>,
+    /// Streams (of CPU memory: threads), in order of first appearance.
+    pub streams: Vec<MemoryStream>,
+    /// What the host called, in its order.
+    pub calls: MemoryCalls,
+    /// What was allocated, in the order of allocation; objects older than the trace come where they first occur.
+    pub objects: MemoryObjects,
+    /// Who touched what, in the order of `calls`.
+    pub accesses: MemoryAccesses,
+    /// Named spans of calls: steps, forward, backward; may nest.
+    pub phases: Vec<MemoryPhase>,
+    /// When the caching allocator got memory from the device or gave it back, in the order of `calls`.
+    pub segment_events: Vec<MemorySegmentEvent>,
+    /// The caching allocator's segments at the moment of the snapshot (usually the end).
+    pub segments: Vec<MemorySegment>,
+    /// The blocks of `segments`, by address within each; [`MemorySegment::blocks`] says which.
+    pub blocks: Vec<MemoryBlock>,
+    /// What the source itself said was in use, in the order of `calls`.
+    pub totals: Vec<MemoryTotals>,
+    /// Requests that failed.
+    pub out_of_memory: Vec<OutOfMemory>,
+    /// Whether the source saw the program (or process) end. If not, objects that are alive at the end are no leaks yet.
+    pub saw_end: bool,
+    /// Whether the source says who touched what at all. If not, only lifetimes can be judged.
+    pub has_accesses: bool,
+    /// What was repaired, skipped or lost while reading.
+    pub report: ReadReport,
+}
+
+/// A device that has memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryDevice {
+    /// `cuda:0`, `cpu`.
+    pub name: StrId,
+    /// Its memory in bytes, 0 if not known.
+    pub total_bytes: u64,
+}
+
+/// A stream of a device; for CPU memory, a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryStream {
+    /// The device.
+    pub device: MemoryDeviceId,
+    /// The number or handle that the source knows it by; 0 is the default stream.
+    pub key: u64,
+}
+
+/// A named span of calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPhase {
+    /// `ProfilerStep#3`, `forward`.
+    pub name: StrId,
+    /// First call.
+    pub first: MemoryCallId,
+    /// The call after the last one (may be the number of calls).
+    pub end: MemoryCallId,
+}
+
+impl MemoryTrace {
+    /// The device of this name, which is added if it is new.
+    pub fn device(&mut self, name: &str) -> MemoryDeviceId {
+        let name = self.strings.intern(name);
+        let found = self.devices.iter().position(|device| device.name == name);
+        MemoryDeviceId::new(found.unwrap_or_else(|| {
+            self.devices.push(MemoryDevice { name, total_bytes: 0 });
+            self.devices.len() - 1
+        }))
+    }
+
+    /// The stream of `device` that the source knows as `key`, which is added if it is new.
+    pub fn stream(&mut self, device: MemoryDeviceId, key: u64) -> MemoryStreamId {
+        let stream = MemoryStream { device, key };
+        let found = self.streams.iter().position(|known| *known == stream);
+        MemoryStreamId::new(found.unwrap_or_else(|| {
+            self.streams.push(stream);
+            self.streams.len() - 1
+        }))
+    }
+
+    /// Adds the call that allocates `object`, and the object. If `call` has a stack and `object` has none, it is used.
+    pub fn allocate(&mut self, object: NewObject, call: NewCall) -> MemoryObjectId {
+        let stack = if object.stack.is_some() { object.stack } else { call.stack };
+        let id = self.objects.push(NewObject { stack, ..object });
+        let call = self.calls.push(MemoryCallKind::Allocate, NewCall { target: id.0, ..call });
+        self.objects.allocated_by[id.index()] = call;
+        self.seal_call();
+        id
+    }
+
+    /// Adds an object that was allocated before the trace begins.
+    pub fn older(&mut self, object: NewObject) -> MemoryObjectId {
+        self.objects.push(object)
+    }
+
+    /// Adds the call that frees `object`. A second one for the same object changes nothing but the list of calls.
+    pub fn release(&mut self, object: MemoryObjectId, call: NewCall) -> MemoryCallId {
+        let id = self.calls.push(MemoryCallKind::Free, NewCall { target: object.0, ..call });
+        if let Some(freed) = self.objects.freed_by.get_mut(object.index()).filter(|freed| freed.is_none()) {
+            *freed = id;
+        }
+        self.seal_call();
+        id
+    }
+
+    /// Says that the last call has all its accesses. To be called after each call that was pushed by hand.
+    pub fn seal_call(&mut self) {
+        let accesses = self.accesses.len();
+        self.calls.seal(accesses);
+        self.has_accesses |= accesses > 0;
+    }
+
+    /// Rows of [`Self::accesses`] that belong to a call.
+    pub fn access_rows(&self, call: MemoryCallId) -> std::ops::Range<usize> {
+        self.calls.access_rows(call)
+    }
+
+    /// What a call touched.
+    pub fn accesses_of(&self, call: MemoryCallId) -> impl ExactSizeIterator<Item = MemoryAccess> + '_ {
+        self.access_rows(call).map(|row| self.accesses.get(row))
+    }
+
+    /// The object that an allocation or a free is about.
+    pub fn object_of(&self, call: MemoryCallId) -> Option<MemoryObjectId> {
+        let about = matches!(self.calls.kind[call.index()], MemoryCallKind::Allocate | MemoryCallKind::Free);
+        if about { MemoryObjectId(self.calls.target[call.index()]).some() } else { None }
+    }
+
+    /// The positions at which an object is alive: from its allocation (0 if that is older than the trace) up to, and
+    /// without, its free (the number of calls if it is never freed).
+    pub fn life(&self, object: MemoryObjectId) -> std::ops::Range<usize> {
+        let row = object.index();
+        let first = self.objects.allocated_by[row].some().map_or(0, MemoryCallId::index);
+        let end = self.objects.freed_by[row].some().map_or(self.calls.len(), MemoryCallId::index);
+        first..end.max(first)
+    }
+
+    /// What people call an object: its name, else its place in the list (`object 12`).
+    pub fn object_name(&self, object: MemoryObjectId) -> String {
+        match self.strings.get(self.objects.name[object.index()]) {
+            "" => format!("object {}", object.index()),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Checks everything that analyses rely on: columns of equal length, handles that lead to rows, accesses in order.
+    ///
+    /// # Errors
+    /// One sentence that says what is wrong.
+    pub fn check(&self) -> Result<(), String> {
+        self.calls.check(self.accesses.len())?;
+        self.objects.check()?;
+        self.accesses.check(self.objects.len())?;
+        self.stacks.check()?;
+        let (calls, devices, streams) = (self.calls.len(), self.devices.len(), self.streams.len());
+        let in_range = |rows: usize, handle: u32| handle == u32::MAX || (handle as usize) < rows;
+        let rules: [(&str, bool); 6] = [
+            ("a call is on a stream that is not there", self.calls.stream.iter().all(|s| in_range(streams, s.0))),
+            ("an object is on a device that is not there", self.objects.device.iter().all(|d| in_range(devices, d.0))),
+            (
+                "an object is made by a call that is not there",
+                self.objects.allocated_by.iter().all(|c| in_range(calls, c.0)),
+            ),
+            (
+                "an object is freed by a call that is not there",
+                self.objects.freed_by.iter().all(|c| in_range(calls, c.0)),
+            ),
+            ("a stream is of a device that is not there", self.streams.iter().all(|s| in_range(devices, s.device.0))),
+            (
+                "a segment has blocks that are not there",
+                self.segments.iter().all(|s| s.blocks.start <= s.blocks.end && s.blocks.end <= self.blocks.len()),
+            ),
+        ];
+        match rules.iter().find(|(_, holds)| !holds) {
+            Some((what, _)) => Err((*what).to_owned()),
+            None => self.check_targets(),
+        }
+    }
+
+    fn check_targets(&self) -> Result<(), String> {
+        for call in self.calls.ids() {
+            let (kind, target) = (self.calls.kind[call.index()], self.calls.target[call.index()]);
+            let rows = match kind {
+                MemoryCallKind::Allocate | MemoryCallKind::Free => self.objects.len(),
+                MemoryCallKind::EventWait => call.index(),
+                MemoryCallKind::HostSync => self.streams.len(),
+                _ => continue,
+            };
+            if target != u32::MAX && target as usize >= rows {
+                return Err(format!("call {} ({}) is about something that is not there", call.index(), kind.name()));
+            }
+        }
+        Ok(())
+    }
+}

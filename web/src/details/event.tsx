@@ -1,0 +1,61 @@
+/** All that is known of an event. */
+
+import { useAnswer } from "../answers";
+import { duration } from "../format";
+import { Copy } from "../parts/copy";
+import { Around } from "../parts/excerpt";
+import { Shown } from "../parts/notice";
+import { change, rank } from "../state";
+import { around } from "../timeline/view";
+import type { Brief, EventDetail } from "../types";
+import { eventText } from "./text";
+
+export function EventDetails({ event }: { event: string }) {
+  const asked = useAnswer<EventDetail>("event", { event, rank: rank.value });
+  return <Shown asked={asked}>{({ document }) => <Known detail={document} />}</Shown>;
+}
+
+function Known({ detail }: { detail: EventDetail }) {
+  const { event, place } = detail;
+  return (
+    <>
+      <h3 class="long">{event.name}</h3>
+      <p class="bar"><Copy text={() => eventText(detail)} /></p>
+      <dl class="pairs">
+        <div><dt>Kind</dt><dd>{event.kind.replaceAll("_", " ")}</dd></div>
+        <div><dt>Duration</dt><dd>{duration(event.dur)}</dd></div>
+        {detail.step !== null && <div><dt>Step</dt><dd>{detail.step}</dd></div>}
+        {place.text && <div><dt>Place</dt><dd>{place.text}</dd></div>}
+      </dl>
+      {place.file && place.line !== null && <Around file={place.file} line={place.line} />}
+      <Briefs title="Launched by" events={detail.launch ? [detail.launch] : []} />
+      <Briefs title="Launched" events={detail.launched} />
+      <Briefs title="Inside of" events={detail.enclosing} />
+      {detail.arguments.length > 0 && (
+        <>
+          <h3>Arguments</h3>
+          <dl class="pairs">
+            {detail.arguments.map(([key, value]) => <div key={key}><dt>{key}</dt><dd class="long">{value ?? "–"}</dd></div>)}
+          </dl>
+        </>
+      )}
+    </>
+  );
+}
+
+function Briefs({ title, events }: { title: string; events: readonly Brief[] }) {
+  if (events.length === 0) return null;
+  return (
+    <>
+      <h3>{title}</h3>
+      <ul class="events">
+        {events.map((event) => (
+          <li key={event.event}>
+            <button type="button" class="link long" onClick={() => change({ sel: `event:${event.event}`, page: "timeline", ...around(event.start, event.dur) })}>{event.name}</button>{" "}
+            <span class="quiet">{duration(event.dur)}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}

@@ -1,0 +1,126 @@
+/** All that is known of a frame of the flame graph. */
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { useAnswer } from "../answers";
+import { type Tree, treeOf } from "../flame/layout";
+import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
+import { isAll, labelOf, selectedNode } from "../flame/words";
+import { amount, count, percent } from "../format";
+import { isAbout } from "../flame/colouring";
+import { Copy } from "../parts/copy";
+import { Around } from "../parts/excerpt";
+import { Shown } from "../parts/notice";
+import { change, rank, state } from "../state";
+import type { Calls, Findings, FrameDetail, Label } from "../types";
+import { frameText, labelsTo, titleOf } from "./text";
+
+export function FrameDetails() {
+  const args = flameArgs();
+  const whole = useAnswer<Calls>("calls", args);
+  // What is zoomed to may have frames that are too narrow in the whole.
+  const { root } = state.value;
+  const zoomed = useAnswer<Calls>(root === undefined ? undefined : "calls", { ...args, root });
+  const trees = useMemo(() => [zoomed, whole].flatMap((asked) => (asked.state === "ok" ? [treeOf(asked.answer)] : [])), [whole, zoomed]);
+  for (const tree of trees) {
+    const node = selectedNode(tree);
+    if (node !== undefined) return <Known tree={tree} node={node} args={args} />;
+  }
+  return <Shown asked={whole}>{() => <p class="quiet">The frame that was selected is too narrow in this view: zoom in to see it.</p>}</Shown>;
+}
+
+/** So long a frame is selected before all that was measured is asked for. */
+const PAUSE_MS = 150;
+
+/** A value, once it has stayed the same for some time. */
+function useRested(value: number, pause: number): number | undefined {
+  const [rested, setRested] = useState<number>();
+  useEffect(() => {
+    const timer = setTimeout(() => setRested(value), pause);
+    return () => clearTimeout(timer);
+  }, [value]);
+  return rested;
+}
+
+interface Props {
+  readonly tree: Tree;
+  readonly node: number;
+  readonly args: Args;
+}
+
+function Known({ tree, node, args }: Props) {
+  const row = tree.row[node]!;
+  // Who goes from frame to frame does not want to know all of each.
+  const rested = useRested(row, PAUSE_MS);
+  const asked = useAnswer<FrameDetail>(rested === row ? "frame" : undefined, { ...args, root: row });
+  const detail = asked.state === "ok" ? asked.answer.document : undefined;
+  const label = labelOf(tree, node);
+  const [, , , file, line] = label;
+  return (
+    <>
+      <h3 class="long">{isAll(tree, node) ? "all" : label[5]}</h3>
+      <p class="bar">
+        {!isAll(tree, node) && HERE.map(([shape, title]) => <button type="button" key={shape} onClick={() => fromHere(shape, label)}>{title}</button>)}
+        <Copy text={() => frameText(tree, node, detail)} />
+      </p>
+      <Metrics tree={tree} node={node} detail={detail} />
+      {file !== "" && line > 0 && <Around file={file} line={line} />}
+      {file !== "" && line === 0 && <p class="quiet long">{file}</p>}
+      {!isAll(tree, node) && <About label={label} />}
+      <Path labels={detail?.path ?? labelsTo(tree, node)} />
+    </>
+  );
+}
+
+function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDetail | undefined }) {
+  const { title, unit, total } = tree.document;
+  const here = { name: title, title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]!, count: tree.count[node]! };
+  return (
+    <table>
+      <caption class="visually-hidden">What was measured</caption>
+      <thead>
+        <tr><th scope="col">Metric</th><th scope="col" class="number">With what it calls</th><th scope="col" class="number">Itself</th><th scope="col" class="number">Times</th></tr>
+      </thead>
+      <tbody>
+        {(detail?.metrics ?? [here]).map((one) => (
+          <tr key={one.name}>
+            <th scope="row">{one.title}</th>
+            <td class="number">{amount(one.inclusive, one.unit)} <small>{percent(one.inclusive, one.total)}</small></td>
+            <td class="number">{amount(one.exclusive, one.unit)}</td>
+            <td class="number">{count(one.count)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+/** Findings about this frame. */
+function About({ label }: { label: Label }) {
+  const asked = useAnswer<Findings>("findings", { rank: rank.value });
+  if (asked.state !== "ok") return null;
+  const rows = asked.answer.document.tables.findings.rows;
+  const own = rows.map((row, at) => [row, at] as const).filter(([row]) => isAbout(row, label));
+  if (own.length === 0) return null;
+  return (
+    <>
+      <h3>Findings</h3>
+      <ul class="events">
+        {own.map(([row, at]) => (
+          <li key={at}><button type="button" class="link" onClick={() => change({ page: "issues", sel: `finding:${at}` })}>{row.code} {row.title}</button></li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function Path({ labels }: { labels: readonly Label[] }) {
+  if (labels.length === 0) return null;
+  return (
+    <details open>
+      <summary>{state.value.shape === "bottom-up" || state.value.shape === "callers" ? "Called from, the innermost first" : "Call path"}</summary>
+      <ol class="events">
+        {labels.map((label, at) => <li key={at} class="long">{titleOf(label)}</li>)}
+      </ol>
+    </details>
+  );
+}

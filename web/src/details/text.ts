@@ -1,0 +1,62 @@
+/** Details as plain text, to be copied. */
+
+import { amount, count, duration, percent } from "../format";
+import type { Tree } from "../flame/layout";
+import { isAll, labelOf } from "../flame/words";
+import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from "../types";
+
+/** A frame with its place: `step (train.py:12)`. */
+export function titleOf([, name, inputs, file, line]: Label): string {
+  const place = file === "" ? "" : ` (${file}${line > 0 ? `:${line}` : ""})`;
+  return `${name}${inputs === "" ? "" : ` ${inputs}`}${place}`;
+}
+
+/** Labels from below the root to a node, the outermost first. */
+export function labelsTo(tree: Tree, node: number): Label[] {
+  const labels: Label[] = [];
+  for (let at = node; at > 0; at = tree.parent[at]!) labels.unshift(labelOf(tree, at));
+  if (node > 0 && !isAll(tree, 0)) labels.unshift(labelOf(tree, 0));
+  return node === 0 && !isAll(tree, 0) ? [labelOf(tree, 0)] : labels;
+}
+
+export function frameText(tree: Tree, node: number, detail: FrameDetail | undefined): string {
+  const path = detail?.path ?? labelsTo(tree, node);
+  const { unit, title, total } = tree.document;
+  const here = { title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]!, count: tree.count[node]! };
+  const metrics = detail?.metrics ?? [here];
+  return [
+    path.length > 0 ? titleOf(path.at(-1)!) : "all",
+    ...metrics.map((one) => `${one.title}: ${amount(one.inclusive, one.unit)} (${percent(one.inclusive, one.total)}), itself ${amount(one.exclusive, one.unit)}, ${count(one.count)} times`),
+    "Call path:",
+    ...path.map((label, at) => `${"  ".repeat(at + 1)}${titleOf(label)}`),
+  ].join("\n");
+}
+
+export function eventText({ event, place, step, enclosing, launch, launched, arguments: args }: EventDetail): string {
+  const brief = (title: string) => (other: Brief) => `${title}: ${other.name} (${duration(other.dur)})`;
+  return [
+    `${event.name} (${event.kind.replaceAll("_", " ")})`,
+    `Starts ${duration(event.start)} after the trace began, takes ${duration(event.dur)}${step === null ? "" : `, in step ${step}`}`,
+    ...(place.text ? [`Place: ${place.text}`] : []),
+    ...(launch ? [brief("Launched by")(launch)] : []),
+    ...launched.map(brief("Launched")),
+    ...enclosing.map(brief("Inside of")),
+    ...args.map(([key, value]) => `${key}: ${value ?? "–"}`),
+  ].join("\n");
+}
+
+/** What a finding rests on, with units for people. */
+export function factsOf(detail: FindingDetail): string {
+  return detail.facts.map(([name, value, unit]) => `${name} ${amount(value, unit)}`).join("; ");
+}
+
+export function findingText(row: Row, place: string, detail: FindingDetail | undefined): string {
+  const gain = typeof row.gain_ns === "number" ? [`Gains ${duration(row.gain_ns)} a step (${duration(Number(row.gain_low_ns))} to ${duration(Number(row.gain_high_ns))}), by ${row.method}`] : [];
+  return [
+    `${row.code} ${row.name}: ${row.title}`,
+    `At ${place}`,
+    ...gain,
+    ...(row.advice ? [`Do: ${row.advice}`] : []),
+    `Evidence (${row.support}): ${detail ? factsOf(detail) : row.evidence}`,
+  ].join("\n");
+}

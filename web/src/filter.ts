@@ -1,0 +1,53 @@
+/** What part of the run is looked at: steps, a thread, a phase, a module. It stands in the address, and queries heed it. */
+
+import { signal } from "@preact/signals";
+import { change, lookAt, rank, state } from "./state";
+import type { Meta } from "./types";
+
+/** The run, once it is known. */
+export const run = signal<Meta | undefined>(undefined);
+
+/** What calls can be of alone, beside steps. */
+export const GROUPS = ["thread", "phase", "module"] as const;
+export type Group = (typeof GROUPS)[number];
+
+/** What is known of the trace of the rank that is looked at. */
+export function traceOf(meta: Meta | undefined): Meta["traces"][number] | undefined {
+  return meta?.traces.find(({ info }) => `${info.rank}` === rank.value) ?? meta?.traces[0];
+}
+
+/** Steps as queries name them. */
+export const named = ([first, last]: readonly [number, number]) => `${first}..${last}`;
+
+/** The steps that are looked at, as queries name them: those that were asked for, or else those that findings look at. */
+export function steps(): string | undefined {
+  const chosen = traceOf(run.value)?.chosen;
+  return state.value.steps || (chosen ? named(chosen) : undefined);
+}
+
+/** `5` or `5..8` as its first and last step; nothing if it is neither. */
+export function parsed(text: string): readonly [number, number] | undefined {
+  const parts = /^\s*(-?\d+)(?:\s*\.\.\s*(-?\d+))?\s*$/.exec(text);
+  if (!parts) return undefined;
+  const [first, last] = [Number(parts[1]), Number(parts[2] ?? parts[1])];
+  return first <= last ? [first, last] : undefined;
+}
+
+/** From the beginning of the first to the end of the last of some steps, in ns; nothing if there are none of these numbers. */
+export function stretchOf(all: Meta["traces"][number]["steps"], [first, last]: readonly [number, number]): { from: number; to: number } | undefined {
+  const inside = all.filter(([number]) => number >= first && number <= last);
+  if (inside.length === 0) return undefined;
+  return { from: Math.min(...inside.map(([, start]) => start)), to: Math.max(...inside.map(([, , end]) => end)) };
+}
+
+/** Looks at other steps; on the timeline, that is where they are. */
+export function chooseSteps(text: string): void {
+  const trace = traceOf(run.value);
+  const isDefault = trace?.chosen !== null && trace?.chosen !== undefined && text === named(trace.chosen);
+  // Sums of a recording and times of a trace are measured by other things.
+  const metric = "";
+  if (state.value.page !== "timeline") return lookAt({ steps: isDefault ? "" : text, metric });
+  const wanted = parsed(text);
+  const stretch = trace && wanted && stretchOf(trace.steps, wanted);
+  change({ steps: isDefault ? "" : text, metric, from: stretch ? `${stretch.from}` : "", to: stretch ? `${stretch.to}` : "" });
+}

@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import type { Label } from "../types";
+import { colouring, modulesOf } from "./colouring";
+import type { Tree } from "./layout";
+
+const label = (kind: string, name: string, file = ""): Label => [kind, name, "", file, 0, name];
+
+//  0 ─ 1 step ─ 2 Linear ─ 3 aten::mm
+//             └ 4 aten::add
+const tree = {
+  document: { labels: [label("", ""), label("python", "step", "t.py"), label("module", "Linear"), label("operator", "aten::mm"), label("operator", "aten::add")] },
+  parent: Uint32Array.of(0, 0, 1, 2, 1),
+  label: Uint32Array.of(0, 1, 2, 3, 4),
+} as unknown as Tree;
+
+test("what a module calls belongs to it", () => {
+  expect([...modulesOf(tree)]).toEqual([-1, -1, 2, 2, -1]);
+  const colour = colouring("module", tree, []);
+  expect(colour(3)).toEqual(colour(2));
+  expect(colour(4)).not.toEqual(colour(2));
+});
+
+test("a finding colours what it is about, and marks what leads there", () => {
+  const colour = colouring("finding", tree, [{ operator: "aten::mm", area: "kernels", function: null, file: null }]);
+  const [caller, module, own, other] = [1, 2, 3, 4].map(colour) as [ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>, ReturnType<typeof colour>];
+  expect(own.stripe).toBeUndefined();
+  expect([caller.stripe, module.stripe]).toEqual([own.fill, own.fill]);
+  expect(other).toEqual({ fill: caller.fill });
+});

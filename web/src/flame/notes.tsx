@@ -1,0 +1,50 @@
+/** What the colours of the flame graph mean, and what it does not show. */
+
+import { area, LAYERS, type Layer, layerOf } from "../colors";
+import { count } from "../format";
+import { state } from "../state";
+import type { Row } from "../types";
+import type { Tree } from "./layout";
+
+export function Notes({ tree, findings }: { tree: Tree; findings: readonly Row[] }) {
+  const { left_out } = tree.document;
+  return (
+    <>
+      {tree.before && <p class="quiet">Width: this run. Blue: less time than before; orange: more; the paler, the smaller the change.</p>}
+      {!tree.before && <Legend tree={tree} findings={findings} />}
+      {left_out > 0 && (
+        <p class="quiet">{count(left_out)} frames are too narrow to be drawn; their time is the free room in their caller. Zoom in to see them.</p>
+      )}
+    </>
+  );
+}
+
+function Legend({ tree, findings }: { tree: Tree; findings: readonly Row[] }) {
+  const by = state.value.colour ?? "layer";
+  if (by === "layer") {
+    const used = new Set<Layer>(tree.document.labels.map((label) => layerOf(label[0])));
+    return <Colours entries={[...used].map((layer) => [LAYERS[layer].title, LAYERS[layer].fill])} />;
+  }
+  if (by === "finding") {
+    const areas = [...new Set(findings.map((row) => `${row.area}`))];
+    return (
+      <>
+        <Colours entries={areas.map((name) => [`${area(name).icon} ${name}`, area(name).fill])} />
+        <p class="quiet">Coloured: what findings are about; with a stripe: what leads there.</p>
+      </>
+    );
+  }
+  if (by === "module") return <p class="quiet">One colour for each module, and for all that it calls; pale: outside of any.</p>;
+  if (by === "heat") return <p class="quiet">The darker, the more time in the frame itself.</p>;
+  return <p class="quiet">One colour for each file or library.</p>;
+}
+
+function Colours({ entries }: { entries: ReadonlyArray<readonly [title: string, fill: string]> }) {
+  return (
+    <ul class="legend" aria-label="Colours">
+      {entries.map(([title, fill]) => (
+        <li key={title}><i style={{ background: fill }} /> {title}</li>
+      ))}
+    </ul>
+  );
+}

@@ -1,0 +1,117 @@
+/** The flame graph as a picture. */
+
+import type { RefObject } from "preact";
+import { useMemo, useRef, useState } from "preact/hooks";
+import { canvas } from "../colors";
+import { type Box, drawBoxes } from "../draw/boxes";
+import { Canvas } from "../draw/canvas";
+import { amount, count } from "../format";
+import { change, state } from "../state";
+import type { Row } from "../types";
+import { COLOURS, colouring } from "./colouring";
+import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
+import { fromHere, nextColour, turn } from "./question";
+import { isAll, labelOf, matcher, selectedNode, spoken } from "./words";
+
+const ROW = 18;
+const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, ? lists the keys.";
+
+interface Props {
+  readonly tree: Tree;
+  readonly root: number;
+  readonly findings: readonly Row[];
+}
+
+export function Picture({ tree, root, findings }: Props) {
+  const [width, setWidth] = useState(0);
+  const [hovered, setHovered] = useState<number>();
+  const scroll = useRef(0);
+  const selected = selectedNode(tree);
+  const rows = deepest(tree, root) + 1;
+  const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
+  const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
+  // The pointer may still stand on a box of a tree that is gone.
+  const told = hovered !== undefined && hovered < tree.parent.length ? hovered : selected;
+  return (
+    <>
+      <p class="told one" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
+      <div class="canvas">
+        <Canvas
+          label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
+          height={Math.max(rows, 1) * ROW}
+          scroll={scroll}
+          draw={painter({ tree, root, findings }, boxes, selected)}
+          onWidth={setWidth}
+          data-boxes={boxes.length}
+          onMouseMove={(event: MouseEvent) => setHovered(at(event))}
+          onMouseLeave={() => setHovered(undefined)}
+          onClick={(event: MouseEvent) => {
+            const node = at(event);
+            if (node !== undefined && node === selected) zoomTo(tree, node);
+            else select(tree, node);
+          }}
+          onKeyDown={(event: KeyboardEvent) => press(event, tree, selected ?? root)}
+        />
+      </div>
+    </>
+  );
+}
+
+const select = (tree: Tree, node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
+const zoomTo = (tree: Tree, node: number) => change({ root: `${tree.row[node]}` });
+
+interface Below {
+  readonly tree: Tree;
+  readonly root: number;
+  readonly width: number;
+  readonly scroll: RefObject<number>;
+}
+
+/** The node below the pointer. */
+function under(event: MouseEvent, { tree, root, width, scroll }: Below): number | undefined {
+  const level = Math.floor((event.offsetY + (scroll.current ?? 0)) / ROW);
+  return nodeAt(tree, root, level, (event.offsetX / Math.max(width, 1)) * tree.width[root]!);
+}
+
+const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" } as const;
+
+function press(event: KeyboardEvent, tree: Tree, node: number): void {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.key in ARROWS) {
+    event.preventDefault();
+    select(tree, step(tree, node, ARROWS[event.key as keyof typeof ARROWS]));
+    return;
+  }
+  const here = (shape: "callers" | "callees") => () => isAll(tree, node) || fromHere(shape, labelOf(tree, node));
+  const keys: Readonly<Record<string, () => unknown>> = {
+    f: () => zoomTo(tree, node),
+    Enter: () => zoomTo(tree, node),
+    "0": () => change({ root: "" }),
+    i: turn,
+    u: here("callers"),
+    g: here("callees"),
+    c: () => nextColour(COLOURS.map(([name]) => name)),
+  };
+  keys[event.key]?.();
+}
+
+/** Draws what is seen of the boxes. */
+function painter({ tree, root, findings }: Props, boxes: readonly Visible[], selected: number | undefined) {
+  const found = matcher(state.value.find);
+  const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, findings);
+  const ink = canvas.value;
+  const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
+  const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
+    const label = labelOf(tree, node);
+    const name = isAll(tree, node) ? `all ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
+    const faded = found !== undefined && !found(label[1]) && !found(label[3]);
+    const place = { x, y: top(node) - scrolled, width, height: ROW };
+    return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : colour(node)), label: name, faded, marked: node === selected };
+  };
+  return (context: CanvasRenderingContext2D, wide: number, high: number, scrolled: number) => {
+    context.fillStyle = ink.paper;
+    context.fillRect(0, 0, wide, high);
+    const seen = boxes.filter(({ node }) => top(node) - scrolled > -ROW && top(node) - scrolled < high);
+    drawBoxes(context, seen.map((box) => boxOf(box, scrolled)), ink);
+  };
+}

@@ -1,0 +1,60 @@
+/** What the flame graph is a view of: the arguments of the query, from the address. */
+
+import { GROUPS, steps } from "../filter";
+import { change, lookAt, rank, state } from "../state";
+import type { Label } from "../types";
+
+export type Args = Readonly<Record<string, string | undefined>>;
+
+export const SHAPES = [
+  ["top-down", "Top-down"],
+  ["bottom-up", "Bottom-up"],
+  ["flat", "Flat"],
+] as const;
+
+/** Views of a frame: the callers of it, and what it calls. */
+export const HERE = [
+  ["callers", "Callers of it"],
+  ["callees", "What it calls"],
+] as const;
+
+const isHere = (shape: string) => HERE.some(([name]) => name === shape);
+
+/** The arguments of the view that the address asks for. */
+export function flameArgs(): Args {
+  const { metric, focus, hide, beside, of, merge, recursion } = state.value;
+  const shape = state.value.shape ?? "top-down";
+  const groups = Object.fromEntries(GROUPS.map((group) => [group, state.value[group]]));
+  return { shape, metric, focus, hide, beside, merge, recursion, ...groups, of: isHere(shape) ? of : undefined, steps: steps(), rank: rank.value };
+}
+
+const escape = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+/** Names that are longer are cut by the server, and end with this. */
+const CUT = "…";
+
+/** A pattern for a frame wherever it stands: its name in its file, whatever the line. */
+export function patternOf(label: Label): string {
+  const [, name, , file] = label;
+  if (name.endsWith(CUT)) return `^${escape(name.slice(0, -CUT.length))}`;
+  return file === "" ? `^${escape(name)}$` : `^${escape(`${name} ${file}`)}(:\\d+)?$`;
+}
+
+/** Shows the callers of a frame, or what it calls, wherever it stands. */
+export function fromHere(shape: (typeof HERE)[number][0], label: Label): void {
+  lookAt({ page: "flame", shape, of: patternOf(label), here: label[1] });
+}
+
+/** Goes on to the next way to look. */
+export function turn(): void {
+  const shapes = SHAPES.map(([value]) => value as string);
+  const next = shapes[(shapes.indexOf(state.value.shape ?? "top-down") + 1) % shapes.length]!;
+  lookAt({ shape: next, of: "", here: "" });
+}
+
+/** Switches a part of the view on or off. */
+export const toggle = (name: string, value: string) => lookAt({ [name]: state.value[name] === value ? "" : value });
+
+/** Colours by the next meaning. */
+export function nextColour(names: readonly string[]): void {
+  change({ colour: names[(names.indexOf(state.value.colour ?? "layer") + 1) % names.length]! });
+}

@@ -1,0 +1,41 @@
+/** Frames of the flame graph in words. */
+
+import { amount, count, percent } from "../format";
+import { state } from "../state";
+import type { Label } from "../types";
+import type { Tree } from "./layout";
+
+export const labelOf = (tree: Tree, node: number): Label => tree.document.labels[tree.label[node]!]!;
+
+/** Whether a node stands for all: it has no frame of its own. */
+export const isAll = (tree: Tree, node: number) => tree.row[node] === 0;
+
+/** Rows and names from the root of the view to a node. */
+export function pathOf(tree: Tree, node: number): Array<[number, string]> {
+  const path: Array<[number, string]> = [];
+  for (let at = node; at > 0; at = tree.parent[at]!) path.unshift([tree.row[at]!, labelOf(tree, at)[5]]);
+  return [...tree.document.path.map(([row, name]): [number, string] => [row, name]), ...path];
+}
+
+/** What a node says of itself, for people and for screen readers. */
+export function spoken(tree: Tree, node: number): string {
+  const { unit, total, title } = tree.document;
+  const name = isAll(tree, node) ? "all" : labelOf(tree, node)[5];
+  const all = tree.inclusive[node]!;
+  const before = tree.before ? `, before ${amount(tree.before[node]!, unit)}` : "";
+  return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, itself ${amount(tree.exclusive[node]!, unit)}, ${count(tree.count[node]!)} times`;
+}
+
+/** The node that is selected, if this tree has it. */
+export function selectedNode(tree: Tree): number | undefined {
+  const [kind, row] = (state.value.sel ?? "").split(":");
+  if (kind !== "node") return undefined;
+  const node = tree.row.indexOf(Number(row));
+  return node < 0 ? undefined : node;
+}
+
+/** Tells what holds a text; a text of no letters finds nothing. */
+export function matcher(text: string | undefined): ((name: string) => boolean) | undefined {
+  const wanted = text?.trim().toLowerCase();
+  return wanted ? (name) => name.toLowerCase().includes(wanted) : undefined;
+}

@@ -1,0 +1,24 @@
+/** Windows over the page: one at a time, which Esc closes. */
+
+import { signal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef } from "preact/hooks";
+
+/** Which one is open. */
+export const dialog = signal<"" | "keys" | "search">("");
+
+export const close = () => (dialog.value = "");
+
+export function Dialog({ title, children, class: name }: { title: string; children: ComponentChildren; class?: string }) {
+  const element = useRef<HTMLDialogElement>(null);
+  // At once: what is typed next is meant for it.
+  useLayoutEffect(() => {
+    // The browser keeps the keyboard inside, and gives it back.
+    element.current?.showModal();
+  }, []);
+  return (
+    <dialog ref={element} class={name} aria-label={title} onClose={close} onClick={(event) => event.target === element.current && element.current?.close()}>
+      {children}
+    </dialog>
+  );
+}

@@ -1,0 +1,107 @@
+/** The filter bar: one for all pages, each of which shows what it heeds. */
+
+import { useState } from "preact/hooks";
+import { useAnswer } from "../answers";
+import { chooseSteps, type Group, GROUPS, named, parsed, steps, traceOf } from "../filter";
+import { amount, count } from "../format";
+import { lookAt, page, type PageId, rank, state } from "../state";
+import type { Calls, Meta } from "../types";
+import { Shown } from "./notice";
+
+/** Pages that heed steps, and the one that heeds threads, phases and modules, too. */
+const WITH_STEPS: readonly PageId[] = ["overview", "flame", "timeline", "source"];
+const WITH_GROUPS: readonly PageId[] = ["flame"];
+
+export function FilterBar({ meta }: { meta: Meta }) {
+  const hasSteps = WITH_STEPS.includes(page.value) && (traceOf(meta)?.steps.length ?? 0) > 0;
+  const hasGroups = WITH_GROUPS.includes(page.value);
+  if (!hasSteps && !hasGroups) return null;
+  return (
+    <form class="bar filters" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
+      {hasSteps && <Steps meta={meta} />}
+      {hasGroups && <Groups />}
+    </form>
+  );
+}
+
+function Steps({ meta }: { meta: Meta }) {
+  const [wrong, setWrong] = useState("");
+  const trace = traceOf(meta)!;
+  const isWhole = state.value.steps === "whole" || steps() === undefined;
+  const shown = isWhole ? "" : short(steps() ?? "");
+  const choose = (text: string) => {
+    const wanted = parsed(text);
+    setWrong(wanted || text.trim() === "" ? "" : `${text} is no step: 5, or 5..8`);
+    if (wanted) chooseSteps(named(wanted));
+    else if (text.trim() === "") chooseSteps("whole");
+  };
+  return (
+    <>
+      <label>
+        Steps{" "}
+        <input data-field="steps" size={9} value={shown} placeholder="whole run" onChange={(event) => choose(event.currentTarget.value)} />
+      </label>
+      <button type="button" aria-pressed={isWhole} onClick={() => chooseSteps(isWhole && trace.chosen ? named(trace.chosen) : "whole")}>
+        Whole run
+      </button>
+      <span class="quiet">{wrong || told(trace, isWhole)}</span>
+    </>
+  );
+}
+
+/** Steps as people write them: one alone is one number. */
+function short(text: string): string {
+  const wanted = parsed(text);
+  return wanted && wanted[0] === wanted[1] ? `${wanted[0]}` : text;
+}
+
+/** Which steps are looked at, and which are not. */
+function told(trace: Meta["traces"][number], isWhole: boolean): string {
+  if (isWhole) return "All of the run, what came before the steps included.";
+  const numbers = trace.steps.map(([number]) => number);
+  if (numbers.length === 1) return "The only step alone.";
+  const all = `of ${count(numbers.length)} steps, ${Math.min(...numbers)} to ${Math.max(...numbers)}`;
+  const isDefault = state.value.steps === undefined;
+  const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > Math.min(...numbers);
+  return `These steps alone, ${all}${leavesOut ? "; a first one that warms up is left out" : ""}.`;
+}
+
+function Groups() {
+  const chosen = GROUPS.filter((group) => state.value[group]);
+  const [open, setOpen] = useState(false);
+  return (
+    <>
+      {chosen.map((group) => (
+        <button type="button" class="chip" key={group} aria-label={`Remove ${group} ${state.value[group]}`} onClick={() => lookAt({ [group]: "" })}>
+          {group}: {state.value[group]} ✕
+        </button>
+      ))}
+      <button type="button" aria-expanded={open} onClick={() => setOpen(!open)}>
+        Thread, phase, module
+      </button>
+      {open && GROUPS.map((group) => <Choice key={group} group={group} />)}
+    </>
+  );
+}
+
+function Choice({ group }: { group: Group }) {
+  const asked = useAnswer<Calls>("calls", { shape: "flat", by: group, least: "0", steps: steps(), rank: rank.value });
+  return (
+    <Shown asked={asked}>
+      {({ document, columns }) => {
+        const rows = Array.from(columns.label!).slice(1).map((label, at) => ({ name: document.labels[label]![1], value: columns.inclusive![at + 1]! }));
+        return (
+          <label>
+            {group[0]!.toUpperCase() + group.slice(1)}{" "}
+            <select value={state.value[group] ?? ""} data-field={group} onChange={(event) => lookAt({ [group]: event.currentTarget.value })}>
+              <option value="">all</option>
+              {rows.map(({ name, value }) => (
+                <option key={name} value={name}>{name} ({amount(value, document.unit)})</option>
+              ))}
+            </select>
+          </label>
+        );
+      }}
+    </Shown>
+  );
+}

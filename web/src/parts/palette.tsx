@@ -1,0 +1,100 @@
+/** Search over all names: pages, findings, frames, kernels and other events, files. */
+
+import { useEffect, useState } from "preact/hooks";
+import { useAnswer, useLast } from "../answers";
+import { rank, transport } from "../state";
+import { steps } from "../filter";
+import { entriesOf, type Entry, fromReport } from "../search";
+import type { Calls, Findings, SearchAnswer } from "../types";
+import { close, Dialog } from "./dialog";
+
+/** So long after the last letter it is searched. */
+const PAUSE_MS = 120;
+
+export function Palette() {
+  const [text, setText] = useState("");
+  const [chosen, setChosen] = useState(0);
+  const entries = useEntries(text);
+  const at = Math.min(chosen, entries.length - 1);
+  const choose = (entry: Entry | undefined) => {
+    if (!entry) return;
+    close();
+    entry.open();
+  };
+  const press = (event: KeyboardEvent) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step !== undefined) {
+      event.preventDefault();
+      setChosen((at + step + entries.length) % Math.max(entries.length, 1));
+    }
+    if (event.key === "Enter") choose(entries[at]);
+  };
+  return (
+    <Dialog title="Search" class="palette">
+      <input
+        type="text"
+        role="combobox"
+        aria-label="Search in all names"
+        aria-expanded={entries.length > 0}
+        aria-controls="found"
+        aria-activedescendant={entries.length > 0 ? `found-${at}` : undefined}
+        placeholder="A page, a finding, a function, a kernel, a file"
+        autocomplete="off"
+        value={text}
+        onInput={(event) => {
+          setText(event.currentTarget.value);
+          setChosen(0);
+        }}
+        onKeyDown={press}
+      />
+      <ul id="found" role="listbox" aria-label="Found">
+        {entries.map((entry, index) => (
+          <Row key={`${entry.sort} ${entry.name} ${index}`} entry={entry} index={index} isChosen={index === at} choose={choose} />
+        ))}
+      </ul>
+      <p class="quiet" role="note">{entries.length === 0 ? "Nothing has such a name." : "Arrows choose, Enter opens, Esc closes."}</p>
+    </Dialog>
+  );
+}
+
+interface RowProps {
+  readonly entry: Entry;
+  readonly index: number;
+  readonly isChosen: boolean;
+  readonly choose: (entry: Entry) => void;
+}
+
+function Row({ entry, index, isChosen, choose }: RowProps) {
+  return (
+    <li
+      id={`found-${index}`}
+      role="option"
+      aria-selected={isChosen}
+      ref={(element) => {
+        if (isChosen) element?.scrollIntoView({ block: "nearest" });
+      }}
+      onClick={() => choose(entry)}
+    >
+      <span class="sort">{entry.sort}</span>
+      <span class="name" title={entry.name}>{entry.name}</span>
+      <span class="quiet">{entry.more}</span>
+    </li>
+  );
+}
+
+/** What has a text in its name. A report has no server to ask: it searches what it holds. */
+function useEntries(text: string): readonly Entry[] {
+  const [asked, setAsked] = useState("");
+  useEffect(() => {
+    const timer = setTimeout(() => setAsked(text.trim()), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const isReport = transport.kind === "report";
+  const findings = useAnswer<Findings>("findings", { rank: rank.value });
+  const found = useAnswer<SearchAnswer>(!isReport && asked !== "" ? "search" : undefined, { text: asked, rank: rank.value, steps: steps() });
+  const calls = useAnswer<Calls>(isReport ? "calls" : undefined, { shape: "flat", steps: steps() });
+  const last = useLast(found)?.document;
+  const rows = findings.state === "ok" ? findings.answer.document.tables.findings.rows : [];
+  const answer = isReport ? (calls.state === "ok" ? fromReport(calls.answer, text) : undefined) : asked === "" ? undefined : last;
+  return entriesOf(text, rows, answer);
+}

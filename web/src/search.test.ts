@@ -1,0 +1,29 @@
+import { expect, test } from "vitest";
+import type { Answer } from "./transport/decode";
+import type { Calls, SearchAnswer } from "./types";
+import { entriesOf, fromReport } from "./search";
+
+const finding = { code: "SL004", title: "the host waits for item()", gain_ns: 2_000_000 };
+
+test("pages and findings are found by their names", () => {
+  const names = (text: string) => entriesOf(text, [finding], undefined).map(({ sort, name }) => `${sort}: ${name}`);
+  expect(names("FLAME")).toEqual(["page: Flame graph"]);
+  expect(names("item")).toEqual(["finding: SL004 the host waits for item()"]);
+  expect(names("nothing like it")).toEqual([]);
+});
+
+test("what the server found stands behind it, each sort cut", () => {
+  const events = Array.from({ length: 30 }, (_, at) => ({ name: `gemm_${at}`, kind: "gpu_work", count: 2, ns: 1500, event: at, start: 0, dur: 1 }));
+  const answer: SearchAnswer = { names: events, frames: [{ kind: "operator", name: "aten::gemm", file: "", inclusive: 3000, unit: "ns" }], files: ["gemm.py"], left_out: 0 };
+  const found = entriesOf("gemm", [], answer);
+  expect(found.map(({ sort }) => sort)).toEqual(["operator", ...Array<string>(12).fill("gpu work"), "file"]);
+  expect(found.slice(0, 2).map(({ more }) => more)).toEqual(["3 µs", "2 ×, 1.50 µs"]);
+});
+
+test("a report searches the frames that it holds", () => {
+  const labels = [["", "", "", "", 0, ""], ["python", "step", "", "train.py", 3, ""], ["operator", "aten::mm", "", "", 0, ""]];
+  const columns = { label: Uint32Array.of(0, 1, 2, 1), inclusive: Float64Array.of(9, 9, 4, 2) };
+  const answer = { document: { labels, unit: "ns" }, columns } as unknown as Answer<Calls>;
+  expect(fromReport(answer, "train").frames.map(({ name, inclusive }) => [name, inclusive])).toEqual([["step", 11]]);
+  expect([fromReport(answer, "TRAIN").files, fromReport(answer, "mm").frames.length, fromReport(answer, "").frames]).toEqual([["train.py"], 1, []]);
+});

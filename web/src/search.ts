@@ -1,0 +1,69 @@
+/** What a search over all names finds, as entries that can be opened. */
+
+import { amount, count, duration } from "./format";
+import { change, lookAt, PAGES } from "./state";
+import { around } from "./timeline/view";
+import type { Answer } from "./transport/decode";
+import type { Calls, Row, SearchAnswer } from "./types";
+
+export interface Entry {
+  /** What sort of thing it is, for people. */
+  readonly sort: string;
+  readonly name: string;
+  readonly more: string;
+  readonly open: () => void;
+}
+
+/** Entries of one sort that are listed. */
+const MOST = 12;
+
+const holds = (text: string) => {
+  const wanted = text.trim().toLowerCase();
+  return (name: string) => name.toLowerCase().includes(wanted);
+};
+
+/** Entries for a text: pages and findings by what is known here, all else by the answer of the server. */
+export function entriesOf(text: string, findings: readonly Row[], answer: SearchAnswer | undefined): Entry[] {
+  const has = holds(text);
+  const pages = PAGES.filter(({ title }) => has(title)).map(({ id, title }): Entry => ({ sort: "page", name: title, more: "", open: () => change({ page: id }) }));
+  const issues = findings
+    .map((row, at): Entry => ({
+      sort: "finding",
+      name: `${row.code} ${row.title}`,
+      more: typeof row.gain_ns === "number" ? `gains ${duration(row.gain_ns)}` : "",
+      open: () => change({ page: "issues", sel: `finding:${at}` }),
+    }))
+    .filter(({ name }) => has(name));
+  if (!answer) return [...pages, ...issues.slice(0, MOST)];
+  const frames = answer.frames.map((frame): Entry => ({
+    sort: frame.kind,
+    name: `${frame.name}${frame.file === "" ? "" : ` ${frame.file}`}`,
+    more: amount(frame.inclusive, frame.unit),
+    open: () => lookAt({ page: "flame", shape: "", of: "", find: frame.name }),
+  }));
+  const events = answer.names.map((event): Entry => ({
+    sort: event.kind.replaceAll("_", " "),
+    name: event.name,
+    more: `${count(event.count)} ×, ${duration(event.ns)}`,
+    open: () => change({ page: "timeline", sel: `event:${event.event}`, ...around(event.start, event.dur) }),
+  }));
+  const files = answer.files.map((file): Entry => ({ sort: "file", name: file, more: "", open: () => change({ page: "source", file, line: "" }) }));
+  return [pages, issues, frames, events, files].flatMap((list) => list.slice(0, MOST));
+}
+
+/** The same kind of answer out of the flat list of frames that a report holds. */
+export function fromReport({ document, columns }: Answer<Calls>, text: string): SearchAnswer {
+  const has = holds(text);
+  const sums = new Map<string, { kind: string; name: string; file: string; inclusive: number; unit: string }>();
+  const { label, inclusive } = columns as Record<string, Uint32Array | Float64Array>;
+  for (let node = 1; node < label!.length; node += 1) {
+    const [kind, name, , file] = document.labels[label![node]!]!;
+    if (text.trim() === "" || (!has(name) && !has(file))) continue;
+    const key = `${kind} ${name} ${file}`;
+    const known = sums.get(key);
+    // Lines of one function, and inputs of one operator, are one name.
+    sums.set(key, { kind, name, file, inclusive: (known?.inclusive ?? 0) + inclusive![node]!, unit: document.unit });
+  }
+  const frames = [...sums.values()].toSorted((a, b) => b.inclusive - a.inclusive);
+  return { names: [], frames, files: [...new Set(frames.map(({ file }) => file).filter((file) => file !== "" && has(file)))], left_out: 0 };
+}

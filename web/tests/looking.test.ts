@@ -1,0 +1,212 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { launch, none, open, scratch, serve, settled, stackline, trace, violations, watched } from "./harness";
+import { planted } from "./planted";
+
+let browser: Browser;
+const folder = scratch();
+beforeAll(async () => {
+  browser = await launch();
+});
+afterAll(async () => {
+  await browser.close();
+  folder.remove();
+});
+
+describe("what is looked at", () => {
+  test("steps alone, where they are known; the whole run with one click; the same numbers as by the command line", async () => {
+    const source = join(folder.path, "train.py");
+    writeFileSync(source, "pass\n".repeat(40));
+    // Long before the steps, the program begins.
+    const file = planted(folder.path, source, {}, [{ ph: "X", name: `${source}(1): imports`, cat: "python_function", ts: -90_000, dur: 80_000, pid: 1, tid: 1 }]);
+    const served = await serve(file);
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame&metric=host_time");
+    const all = async () => (await page.evaluate("stackline.ask('meta').then((answer) => answer.document.traces[0].chosen)")) as number[];
+    expect(await all()).toEqual([1, 6]);
+    await page.keyboard.press("t");
+    await settled(page);
+    const frames = () => page.locator("main tbody").innerText();
+    expect(await frames()).not.toContain("imports");
+    expect(await page.locator(".filters").innerText()).toContain("of 6 steps, 1 to 6");
+    await page.getByRole("button", { name: "Whole run" }).click();
+    await settled(page);
+    expect(await frames()).toContain("imports");
+    await page.locator("[data-field=steps]").fill("2..3");
+    await page.locator("[data-field=steps]").press("Enter");
+    await settled(page);
+    expect(page.url()).toContain("steps=2..3");
+    expect(await violations(page)).toEqual([]);
+    await open(page, served.url, "page=overview&steps=2..3");
+    const summary = JSON.parse(stackline("report", file, "--steps", "2..3", "--format", "json"));
+    const overview = (await page.evaluate("stackline.ask('overview', { steps: '2..3' }).then((answer) => answer.document)")) as typeof summary;
+    expect(overview.tables).toEqual(summary.tables);
+    expect(overview.critical_path).toEqual(summary.critical_path);
+    expect(await page.locator(".numbers").innerText()).toContain("steps 2 to 3");
+    // On the timeline, steps are where they are.
+    await open(page, served.url, "page=timeline");
+    await page.locator("[data-field=steps]").fill("3");
+    await page.locator("[data-field=steps]").press("Enter");
+    await settled(page);
+    expect(page.url()).toContain("from=92000000&to=92990000");
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+
+  test("a thread, a phase and a module are chosen, shown as chips, and taken back", async () => {
+    const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame");
+    await page.getByRole("button", { name: "Thread, phase, module" }).click();
+    await page.waitForSelector("[data-field=thread]");
+    const thread = await page.locator("[data-field=thread] option").nth(1).getAttribute("value");
+    await page.locator("[data-field=thread]").selectOption(thread);
+    await settled(page);
+    expect(new URLSearchParams(page.url().split("#")[1]).get("thread")).toBe(thread);
+    expect(await violations(page)).toEqual([]);
+    await page.getByRole("button", { name: `Remove thread ${thread}` }).click();
+    await settled(page);
+    expect(page.url()).not.toContain("thread=");
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+});
+
+describe("a frame of the flame graph", () => {
+  test("has details with its call path and source; its callers and what it calls are two clicks away", async () => {
+    const source = join(folder.path, "train.py");
+    writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
+    const file = planted(folder.path, source);
+    const report = join(folder.path, "frames.html");
+    stackline("report", file, "--html", report);
+    const served = await serve(file);
+    for (const url of [served.url, `file://${report}`]) {
+      const { page, faults } = await watched(browser, url);
+      await open(page, url, "page=flame&as=table");
+      await page.getByRole("button", { name: /^ProfilerStep/ }).click();
+      await settled(page);
+      await page.locator("main button.twisty:not([disabled])").last().click();
+      await page.getByRole("button", { name: /^train_step/ }).first().click();
+      await settled(page);
+      const details = page.locator(".details");
+      await page.waitForSelector(".details .line.hot");
+      expect(await details.locator(".line.hot").innerText()).toContain("line_12");
+      expect(await details.getByRole("link", { name: "Open in editor" }).getAttribute("href")).toMatch(/train\.py:12$/);
+      expect(await details.locator("ol").innerText()).toMatch(/ProfilerStep[\s\S]*train_step \(.*train\.py:12\)/);
+      expect(await violations(page)).toEqual([]);
+      if (url === served.url) {
+        // Whatever the picture is of: all that was measured.
+        await page.waitForFunction(() => document.querySelectorAll(".details tbody tr").length === 2);
+        expect(await details.locator("tbody").innerText()).toMatch(/time of threads[\s\S]*GPU time/);
+        await details.getByRole("button", { name: "What it calls" }).click();
+        await settled(page);
+        expect(page.url()).toContain("shape=callees");
+        expect(await page.locator("main tbody tr").nth(1).innerText()).toContain("train_step");
+        await page.getByRole("button", { name: /^Remove: from train_step/ }).click();
+        await settled(page);
+        expect(page.url()).not.toContain("shape=");
+      }
+      none(faults);
+      await page.close();
+    }
+    await served.stop();
+  });
+
+  test("merged by name, recursion collapsed, and coloured by each meaning, it is drawn without an error", async () => {
+    const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
+    const { page, faults } = await watched(browser, served.url);
+    await open(page, served.url, "page=flame");
+    for (const name of ["Merge by name", "Collapse recursion"]) {
+      await page.getByRole("button", { name }).click();
+      await settled(page);
+      expect(await page.getByRole("button", { name }).getAttribute("aria-pressed")).toBe("true");
+    }
+    for (const colour of ["finding", "module", "heat", "file", "layer"]) {
+      await page.locator("main select").nth(2).selectOption(colour);
+      await settled(page);
+      expect(await violations(page), colour).toEqual([]);
+    }
+    none(faults);
+    await page.close();
+    await served.stop();
+  });
+});
+
+describe("search over all names, and keys", () => {
+  test("Ctrl+K finds pages, findings, frames, events and files, by keyboard alone; ? lists the keys", async () => {
+    const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
+    const report = join(folder.path, "search.html");
+    stackline("report", file, "--html", report);
+    const served = await serve(file);
+    for (const url of [served.url, `file://${report}`]) {
+      const { page, faults } = await watched(browser, url);
+      await open(page, url, "page=overview");
+      await page.keyboard.press("Control+k");
+      await page.waitForSelector("dialog[open]");
+      await page.keyboard.type("aten::");
+      await page.waitForFunction(() => [...document.querySelectorAll("#found .sort")].some((sort) => sort.textContent === "operator"));
+      expect(await violations(page)).toEqual([]);
+      await page.keyboard.press("Enter");
+      await settled(page);
+      expect(page.url()).toMatch(/page=(flame|issues)/);
+      await page.keyboard.press("Control+k");
+      await page.waitForSelector("dialog[open]");
+      await page.keyboard.type("timeline");
+      await page.waitForFunction(() => document.querySelector("#found [aria-selected=true] .name")?.textContent === "Timeline");
+      await page.keyboard.press("Enter");
+      await settled(page);
+      expect(page.url()).toContain("page=timeline");
+      await page.keyboard.press("?");
+      await page.waitForSelector("dialog[aria-label=Keys]");
+      expect(await violations(page)).toEqual([]);
+      await page.keyboard.press("Escape");
+      expect(await page.locator("dialog").count()).toBe(0);
+      none(faults);
+      await page.close();
+    }
+    await served.stop();
+  });
+});
+
+describe("a finding", () => {
+  test("a finding tells how to be told of it no more, and evidence opens in the report, too", async () => {
+    const source = join(folder.path, "other.py");
+    writeFileSync(source, "pass\n".repeat(20));
+    const report = join(folder.path, "evidence.html");
+    stackline("report", planted(folder.path, source), "--html", report);
+    const url = `file://${report}`;
+    const { page, faults } = await watched(browser, url);
+    await open(page, url, "page=issues&sel=finding:0");
+    await page.getByText("Not a problem here").click();
+    const text = await page.locator("main").innerText();
+    expect(text).toContain("# stackline: ignore[SL004]");
+    expect(text).toContain(`SL004 ${source}`);
+    expect(text).not.toMatch(/\d{4,}(\.\d+)? µs/);
+    await page.locator(".detail .events button").first().click();
+    await settled(page);
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    expect(await page.locator(".details h3").first().innerText()).not.toBe("");
+    none(faults);
+    await page.close();
+  });
+
+  test("a source file that was changed after the run was recorded is said to be", async () => {
+    const source = join(folder.path, "train.py");
+    writeFileSync(source, "pass\n".repeat(40));
+    // The trace says when it began: in 2020, or in a time to come.
+    for (const [base, changed] of [[1_600_000_000_000_000_000, 1], [4_000_000_000_000_000_000, 0]] as const) {
+      const served = await serve(planted(folder.path, source, { baseTimeNanoseconds: base }));
+      const { page } = await watched(browser, served.url);
+      for (const hash of ["page=issues&sel=finding:0", `page=source&file=${encodeURIComponent(source)}`]) {
+        await open(page, served.url, hash);
+        expect(await page.getByText("changed after the run was recorded").count(), `${hash} ${base}`).toBe(changed);
+      }
+      await page.close();
+      await served.stop();
+    }
+  });
+});
