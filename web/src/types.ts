@@ -158,6 +158,13 @@ export interface Lanes {
   readonly lanes: ReadonlyArray<Lane>;
 }
 
+/** Values that change over time, and how many have no curve. */
+export interface CounterDocument {
+  readonly counters: ReadonlyArray<{ name: string; bytes: boolean; least: number; most: number }>;
+  readonly more: number;
+  readonly left_out: number;
+}
+
 /** What a text of an answer's column means, and how many boxes had no room. */
 export interface TileDocument {
   readonly texts: readonly string[];

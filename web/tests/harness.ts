@@ -28,6 +28,9 @@ export function scratch(): { path: string; remove: () => void } {
 
 export const stackline = (...args: string[]): string => execFileSync(binary, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
 
+/** Makes a run or a trace: see docs/generators.md. */
+export const synth = (...args: string[]): void => void execFileSync(join(binary, "../stackline-synth"), args, { stdio: ["ignore", "ignore", "pipe"] });
+
 export interface Served {
   readonly url: string;
   readonly stop: () => Promise<number | null>;
@@ -102,6 +105,17 @@ export async function violations(page: Page): Promise<string[]> {
     violations: Array<{ id: string; nodes: Array<{ html: string }> }>;
   };
   return found.violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join(" | ").slice(0, 300)}`);
+}
+
+/** Elements that reach over the right edge of the page and cannot be scrolled to; there must be none. */
+export function beyond(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    const edge = document.documentElement.clientWidth + 1;
+    const isCut = (element: Element | null): boolean => element !== null && element !== document.documentElement && (getComputedStyle(element).overflowX !== "visible" || isCut(element.parentElement));
+    const wide = [...document.body.querySelectorAll("*")].filter((element) => element.getBoundingClientRect().right > edge && !isCut(element.parentElement));
+    const own = document.documentElement.scrollWidth > edge ? [`the page is ${document.documentElement.scrollWidth} wide`] : [];
+    return [...own, ...wide.map((element) => `${element.tagName} ${element.className}: ${element.textContent?.slice(0, 60)}`)];
+  });
 }
 
 export const none = (faults: readonly string[]): void => expect(faults).toEqual([]);

@@ -206,7 +206,7 @@ describe("keys and the address", () => {
     await open(page, served.url, "page=timeline");
     const canvas = page.locator("canvas");
     expect(Number(await canvas.getAttribute("data-boxes"))).toBeGreaterThan(100);
-    await canvas.click({ position: { x: 500, y: 48 } });
+    await canvas.click({ position: { x: 500, y: 64 } });
     await settled(page);
     expect(page.url()).toMatch(/sel=event%3A\d+/);
     expect(await page.locator(".details h3").first().innerText()).not.toBe("");

@@ -6,6 +6,7 @@
 //! of them without a copy.
 
 use serde_json::json;
+use std::borrow::Cow;
 
 /// Bytes that columns start at a multiple of.
 const ALIGNMENT: usize = 8;
@@ -15,6 +16,8 @@ const ALIGNMENT: usize = 8;
 pub enum Column {
     /// Bytes: kinds and depths.
     U8(Vec<u8>),
+    /// Indices and counts that are small.
+    U16(Vec<u16>),
     /// Indices and counts.
     U32(Vec<u32>),
     /// Times and amounts: whole numbers are exact up to 2^53 (104 days in ns).
@@ -22,9 +25,38 @@ pub enum Column {
 }
 
 impl Column {
+    /// The same numbers in the smallest type that holds all of them: half of the bytes that a timeline would have as wide
+    /// ones.
+    fn narrowed(&self) -> Cow<'_, Self> {
+        let most = match self {
+            Self::U8(_) => return Cow::Borrowed(self),
+            Self::U16(values) => u32::from(values.iter().max().copied().unwrap_or(0)),
+            Self::U32(values) => values.iter().max().copied().unwrap_or(0),
+            Self::F64(values) => {
+                let is_whole = |value: &f64| f64::from(*value as u32) == *value && value.is_sign_positive();
+                if !values.iter().all(is_whole) {
+                    return Cow::Borrowed(self);
+                }
+                values.iter().map(|&value| value as u32).max().unwrap_or(0)
+            }
+        };
+        let values: Vec<u32> = match self {
+            Self::U8(values) => values.iter().copied().map(u32::from).collect(),
+            Self::U16(values) => values.iter().copied().map(u32::from).collect(),
+            Self::U32(values) => values.clone(),
+            Self::F64(values) => values.iter().map(|&value| value as u32).collect(),
+        };
+        Cow::Owned(match most {
+            0..=0xff => Self::U8(values.into_iter().map(|value| value as u8).collect()),
+            0x100..=0xffff => Self::U16(values.into_iter().map(|value| value as u16).collect()),
+            _ => Self::U32(values),
+        })
+    }
+
     fn type_name(&self) -> &'static str {
         match self {
             Self::U8(_) => "u8",
+            Self::U16(_) => "u16",
             Self::U32(_) => "u32",
             Self::F64(_) => "f64",
         }
@@ -33,6 +65,7 @@ impl Column {
     fn len(&self) -> usize {
         match self {
             Self::U8(values) => values.len(),
+            Self::U16(values) => values.len(),
             Self::U32(values) => values.len(),
             Self::F64(values) => values.len(),
         }
@@ -41,6 +74,7 @@ impl Column {
     fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::U8(values) => out.extend_from_slice(values),
+            Self::U16(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
             Self::U32(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
             Self::F64(values) => out.extend(values.iter().flat_map(|value| value.to_le_bytes())),
         }
@@ -63,17 +97,18 @@ impl Answer {
         Self { json: value.to_string(), columns: Vec::new() }
     }
 
-    /// The answer as bytes.
+    /// The answer as bytes; each column in the smallest type that holds its numbers.
     pub fn to_bytes(&self) -> Vec<u8> {
+        let columns: Vec<_> = self.columns.iter().map(|(name, column)| (*name, column.narrowed())).collect();
         let heads: Vec<_> =
-            self.columns.iter().map(|(name, column)| json!([name, column.type_name(), column.len()])).collect();
+            columns.iter().map(|(name, column)| json!([name, column.type_name(), column.len()])).collect();
         let mut head = format!("{{\"columns\":{},\"document\":{}}}", json!(heads), self.json);
         let unfilled = size_of::<u32>() + head.len();
         head.extend(std::iter::repeat_n(' ', unfilled.next_multiple_of(ALIGNMENT) - unfilled));
         let mut out = Vec::with_capacity(size_of::<u32>() + head.len());
         out.extend_from_slice(&u32::try_from(head.len()).unwrap_or(u32::MAX).to_le_bytes());
         out.extend_from_slice(head.as_bytes());
-        for (_, column) in &self.columns {
+        for (_, column) in &columns {
             column.write(&mut out);
         }
         out
@@ -83,6 +118,20 @@ impl Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_take_no_more_room_than_the_largest_needs() {
+        let narrow = |values: &[f64]| Column::F64(values.to_vec()).narrowed().into_owned();
+        assert_eq!(narrow(&[]), Column::U8(vec![]));
+        assert_eq!(narrow(&[7.0, 255.0]), Column::U8(vec![7, 255]));
+        assert_eq!(narrow(&[256.0, 0.0]), Column::U16(vec![256, 0]));
+        assert_eq!(narrow(&[65_536.0]), Column::U32(vec![65_536]));
+        for other in [&[4_294_967_296.0][..], &[-1.0, 3.0], &[0.5], &[-0.0], &[f64::NAN], &[f64::INFINITY]] {
+            assert_eq!(format!("{:?}", narrow(other)), format!("{:?}", Column::F64(other.to_vec())));
+        }
+        assert_eq!(Column::U32(vec![300, 2]).narrowed().into_owned(), Column::U16(vec![300, 2]));
+        assert_eq!(Column::U16(vec![3, 2]).narrowed().into_owned(), Column::U8(vec![3, 2]));
+    }
 
     #[test]
     fn columns_start_at_multiples_of_eight() {

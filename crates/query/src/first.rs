@@ -22,7 +22,9 @@ pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
         all.push(("calls", with(&[&steps[..], &[("shape", shape.to_owned())]].concat())));
     }
     all.push(("source", with(&steps)));
-    all.extend(whole_timeline(opened).map(|arguments| ("tiles", arguments)));
+    for name in ["tiles", "counters"] {
+        all.extend(whole_timeline(opened).map(|arguments| (name, arguments)));
+    }
     all.extend(details.iter().flat_map(|arguments| evidence(opened, arguments)));
     all.extend(excerpts(opened, &steps));
     all.push(plain("overview"));

@@ -6,6 +6,7 @@
 
 mod answer;
 mod arguments;
+mod counters;
 mod error;
 mod first;
 mod opened;

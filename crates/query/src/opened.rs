@@ -1,5 +1,6 @@
 //! An opened run: its traces, its calls, and what was worked out of them so far.
 
+use crate::counters::{self, Counters};
 use crate::report::Content;
 use crate::rows::Rows;
 use crate::{Arguments, QueryError, source};
@@ -13,7 +14,7 @@ use stackline_engine::{Error, OpenOptions, RunOptions};
 use stackline_model::{CallFrameKind, CallTree, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -35,8 +36,11 @@ pub struct Opened {
     content: OnceLock<Result<Content, String>>,
     merged: OnceLock<Result<Findings, String>>,
     files: OnceLock<BTreeSet<String>>,
-    views: Mutex<BTreeMap<String, Arc<CallView>>>,
+    views: Mutex<Vec<(String, BeingMade)>>,
 }
+
+/// A view that was made, or is being made.
+type BeingMade = Arc<OnceLock<Arc<CallView>>>;
 
 /// What was worked out of one trace.
 #[derive(Debug, Default)]
@@ -45,6 +49,7 @@ struct Derived {
     path: OnceLock<Result<ExactPath, String>>,
     calls: Mutex<Vec<(Stretch, Arc<TraceCalls>)>>,
     rows: OnceLock<Rows>,
+    counters: OnceLock<Counters>,
     origin: OnceLock<i64>,
 }
 
@@ -262,25 +267,29 @@ impl Opened {
         }
     }
 
-    /// A view of calls: the one that was made for the same key before, or a new one.
+    /// A view of calls: the one that was or is being made for the same key, or a new one. Those that were asked for last stay.
     pub(crate) fn view(&self, key: &str, make: impl FnOnce() -> CallView) -> Arc<CallView> {
-        let kept = |views: &BTreeMap<String, Arc<CallView>>| views.get(key).cloned();
-        if let Some(view) = kept(&self.views.lock().unwrap_or_else(PoisonError::into_inner)) {
-            return view;
-        }
-        let view = Arc::new(make());
         let mut views = self.views.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = views.iter().position(|(other, _)| other == key).map(|at| views.remove(at).1);
+        let view = known.unwrap_or_default();
         if views.len() >= VIEWS {
-            views.pop_first();
+            views.remove(0);
         }
-        views.insert(key.to_owned(), Arc::clone(&view));
-        view
+        views.push((key.to_owned(), Arc::clone(&view)));
+        drop(views);
+        Arc::clone(view.get_or_init(|| Arc::new(make())))
     }
 
     /// The events of each track in the rows that the timeline draws them in.
     pub(crate) fn rows(&self, rank: Option<i64>) -> Result<&Rows, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].rows.get_or_init(|| Rows::of(trace)))
+    }
+
+    /// What changes over time in a trace.
+    pub(crate) fn counters(&self, rank: Option<i64>) -> Result<&Counters, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(self.derived[at].counters.get_or_init(|| counters::of(trace)))
     }
 
     /// The time that all times in answers count from: a browser's numbers are exact to 2^53 only, which is 104 days in

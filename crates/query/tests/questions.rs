@@ -34,6 +34,7 @@ fn document(answer: &Answer) -> Value {
 fn numbers(answer: &Answer, name: &str) -> Vec<f64> {
     match &answer.columns.iter().find(|(column, _)| *column == name).expect("a column").1 {
         Column::U8(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Column::U16(values) => values.iter().map(|&value| f64::from(value)).collect(),
         Column::U32(values) => values.iter().map(|&value| f64::from(value)).collect(),
         Column::F64(values) => values.clone(),
     }
@@ -89,12 +90,11 @@ fn tiles_hold_every_event_once_and_what_is_wide_by_itself() {
         let all = answer("tiles", &[("level", &level_text), ("first", "0"), ("last", last)]).expect("answered");
         assert_eq!(numbers(&all, "count").iter().sum::<f64>() as u64, events, "level {level}");
         assert_eq!(numbers(&all, "busy").iter().sum::<f64>(), all_time, "level {level}");
-        let (start, end) = (numbers(&all, "start"), numbers(&all, "end"));
-        assert!(start.iter().zip(&end).all(|(start, end)| start <= end));
+        let length = numbers(&all, "length");
         let bucket = (1_u64 << level) as f64;
         let wide = lengths.iter().filter(|&&ns| ns >= bucket).count();
         let counts = numbers(&all, "count");
-        let is_wide = |at: &usize| counts[*at] == 1.0 && end[*at] - start[*at] >= bucket;
+        let is_wide = |at: &usize| counts[*at] == 1.0 && length[*at] >= bucket;
         let alone = (0..counts.len()).filter(is_wide).count();
         assert_eq!(alone, wide, "what is as long as a bucket has a box of its own at level {level}");
     }
@@ -154,7 +154,63 @@ fn times_far_from_the_start_keep_their_ns() {
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
     let tiles =
         ask(&opened, "tiles", &Arguments::new([("level", "0"), ("first", "0"), ("last", "0")])).expect("answered");
-    assert_eq!((numbers(&tiles, "start"), numbers(&tiles, "end")), (vec![0.0, 11.0], vec![7.0, 18.0]));
+    assert_eq!((numbers(&tiles, "start"), numbers(&tiles, "length")), (vec![0.0, 11.0], vec![7.0, 7.0]));
+}
+
+#[test]
+fn memory_and_counters_are_curves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("counters.json");
+    let memory = |ts: u32, total: u32| {
+        format!(
+            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":1,"ts":{ts},"args":{{"Total Allocated":{total},"Total Reserved":0,"Bytes":1,"Device Id":0,"Device Type":1}}}}"#
+        )
+    };
+    let old = |ts: u32, bytes: i32| {
+        format!(
+            r#"{{"ph":"i","s":"t","name":"[memory]","pid":1,"tid":2,"ts":{ts},"args":{{"Bytes":{bytes},"Device Id":-1,"Device Type":0}}}}"#
+        )
+    };
+    let counter = |ts: u32, value: &str| {
+        format!(r#"{{"ph":"C","name":"GPU 0 Utilization","pid":0,"ts":{ts},"args":{{"GPU Utilization":{value}}}}}"#)
+    };
+    let span = r#"{"ph":"X","name":"a","cat":"cpu_op","ts":0,"dur":100,"pid":1,"tid":1}"#.to_owned();
+    let events = [
+        span,
+        memory(1, 10),
+        memory(2, 30),
+        memory(60, 20),
+        old(5, 4),
+        old(6, -3),
+        counter(0, "0.5"),
+        counter(50, "1"),
+        counter(51, "\"x\""),
+    ];
+    std::fs::write(&path, format!(r#"{{"traceEvents":[{}]}}"#, events.join(","))).expect("written");
+    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let ask = |level: &str, first: &str, last: &str| {
+        ask(&opened, "counters", &Arguments::new([("level", level), ("first", first), ("last", last)]))
+            .expect("answered")
+    };
+    let exact = ask("0", "0", "1000");
+    let names: Vec<_> =
+        document(&exact)["counters"].as_array().expect("counters").iter().map(|c| c["name"].clone()).collect();
+    assert_eq!(
+        names,
+        [
+            "Memory allocated · GPU 0 · process 1",
+            "Memory allocated since the start · CPU · process 1",
+            "GPU 0 Utilization · process 0"
+        ]
+    );
+    assert_eq!(numbers(&exact, "counter"), [0.0, 0.0, 0.0, 1.0, 1.0, 2.0, 2.0]);
+    assert_eq!(numbers(&exact, "last"), [10.0, 30.0, 20.0, 4.0, 1.0, 0.5, 1.0]);
+    assert_eq!(numbers(&exact, "start"), [1e3, 2e3, 60e3, 5e3, 6e3, 0.0, 50e3]);
+    // A bucket of some 4 µs holds the least and the highest; a window begins with the value that holds then.
+    let coarse = ask("12", "0", "0");
+    assert_eq!((numbers(&coarse, "low")[0], numbers(&coarse, "high")[0]), (10.0, 30.0));
+    let late = ask("0", "100", "1000");
+    assert_eq!(numbers(&late, "last"), [30.0, 20.0, 1.0, 1.0]);
 }
 
 #[test]
@@ -347,6 +403,7 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
         ],
     ),
     ("compare", &[]),
+    ("counters", &["rank", "level", "first", "last"]),
     ("event", &["rank", "event"]),
     ("excerpt", &["file", "line"]),
     ("finding", &["rank", "at"]),

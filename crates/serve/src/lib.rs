@@ -3,6 +3,7 @@
 //! Both give the page the same answers of `stackline-query`; it does not know which of them it has.
 #![forbid(unsafe_code)]
 
+mod flights;
 mod guard;
 mod page;
 mod report;

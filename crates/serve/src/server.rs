@@ -1,5 +1,6 @@
 //! The server: loopback alone, a random token in the path, no writing, no other site may ask.
 
+use crate::flights::Flights;
 use crate::guard;
 use crate::page;
 use axum::body::Bytes;
@@ -54,7 +55,11 @@ struct Shared {
     token: String,
     hosts: Vec<String>,
     kept: Mutex<Kept>,
+    flights: Flights<Answered>,
 }
+
+/// An answer, or why there is none; nothing if working it out failed.
+type Answered = Option<Result<Bytes, Arc<QueryError>>>;
 
 /// Answers as bytes, by query and arguments; the oldest go first.
 #[derive(Debug, Default)]
@@ -75,7 +80,7 @@ pub fn serve(opened: Arc<Opened>, port: u16, hosts: Vec<String>) -> Result<Serve
     let port = listener.local_addr().map_err(listen)?.port();
     let token = guard::token().map_err(|error| ServeError::Start(error.to_string()))?;
     let url = format!("http://127.0.0.1:{port}/{token}/");
-    let shared = Arc::new(Shared { opened, token, hosts, kept: Mutex::default() });
+    let shared = Arc::new(Shared { opened, token, hosts, kept: Mutex::default(), flights: Flights::default() });
     let router = Router::new()
         .route("/{token}/", get(index))
         .route("/{token}/query/{name}", get(query))
@@ -231,21 +236,29 @@ async fn query(
     let kept = shared.kept.lock().unwrap_or_else(PoisonError::into_inner).answers.get(&key).cloned();
     let bytes = match kept {
         Some(bytes) => bytes,
-        None => {
-            let opened = Arc::clone(&shared.opened);
-            let answered =
-                spawn_blocking(move || ask(&opened, &name, &arguments).map(|answer| answer.to_bytes())).await;
-            match answered {
-                Ok(Ok(bytes)) => shared.keep(key, bytes),
-                Ok(Err(error)) => return refused(&error),
-                Err(_) => {
-                    return (StatusCode::SERVICE_UNAVAILABLE, "the question could not be answered").into_response();
-                }
-            }
-        }
+        None => match answered(shared, key, name, arguments).await {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(error)) => return refused(&error),
+            None => return (StatusCode::SERVICE_UNAVAILABLE, "the question could not be answered").into_response(),
+        },
     };
     let binary = HeaderValue::from_static("application/octet-stream");
     ([(header::CONTENT_TYPE, binary)], bytes).into_response()
+}
+
+/// Works an answer out, on a thread for such work; once for all who ask the same at the same time, and to its end even if
+/// whoever asked goes away.
+async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arguments) -> Answered {
+    let flight = async move {
+        let make = || async {
+            let opened = Arc::clone(&shared.opened);
+            let work = move || ask(&opened, &name, &arguments).map(|answer| answer.to_bytes());
+            let made = spawn_blocking(work).await.ok()?;
+            Some(made.map(|bytes| shared.keep(key.clone(), bytes)).map_err(Arc::new))
+        };
+        shared.flights.join(&key, make).await
+    };
+    tokio::spawn(flight).await.ok().flatten()
 }
 
 impl Shared {

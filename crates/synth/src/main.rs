@@ -13,6 +13,7 @@ stackline-synth: trace generators
 Usage:
   stackline-synth demo OUT [OPTIONS]              one rank of a data-parallel transformer that trains
   stackline-synth recording RUN [OPTIONS]         a run as the recorder writes it: streams of several ranks
+  stackline-synth tree RUN --nodes N              a run whose tree of calls has exactly N nodes
   stackline-synth replicate IN OUT --events N     copies of a trace, one after the other, up to exactly N events
   stackline-synth damage IN OUT --kind KIND       the trace, broken in one of the ways met in the wild
   stackline-synth damage all                      list the kinds and what a reader should do
@@ -32,6 +33,10 @@ Options of recording:
   --ranks N         Processes
   --slower N        How much slower the last rank is
   --seed S          Variation of times
+
+Options of tree:
+  --nodes N         Nodes of the tree
+  --seed S          Which functions call which
 
 Options of damage:
   --kind KIND       Which damage
@@ -117,8 +122,9 @@ fn run() -> Result<(), String> {
                 ..standard
             };
             arguments.finish()?;
-            write_recording(run, &config).map_err(|error| format!("{}: {error}", run.display()))
+            write_streams(run, recording::streams(&config)).map_err(|error| format!("{}: {error}", run.display()))
         }
+        (["tree", _], [_, run]) => write_tree(run, arguments),
         (["replicate", _, _], [_, from, out]) => {
             let events = arguments.take("events").ok_or("replicate needs --events N")?;
             let events = events.parse().map_err(|_| format!("--events needs a number, not {events:?}"))?;
@@ -137,10 +143,19 @@ fn run() -> Result<(), String> {
     }
 }
 
-fn write_recording(run: &Path, config: &recording::Config) -> std::io::Result<()> {
+fn write_tree(run: &Path, mut arguments: Arguments) -> Result<(), String> {
+    let nodes = arguments.take("nodes").ok_or("tree needs --nodes N")?;
+    let nodes = nodes.parse().map_err(|_| format!("--nodes needs a number, not {nodes:?}"))?;
+    let seed = arguments.number("seed", 1)?;
+    arguments.finish()?;
+    let streams = vec![("4000-0.slr".to_owned(), recording::tree(nodes, seed))];
+    write_streams(run, streams).map_err(|error| format!("{}: {error}", run.display()))
+}
+
+fn write_streams(run: &Path, streams: Vec<(String, Vec<u8>)>) -> std::io::Result<()> {
     let folder = run.join("streams");
     std::fs::create_dir_all(&folder)?;
-    for (name, bytes) in recording::streams(config) {
+    for (name, bytes) in streams {
         std::fs::write(folder.join(name), bytes)?;
     }
     Ok(())

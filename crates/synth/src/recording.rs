@@ -4,7 +4,10 @@
 //! operators stand below the forward ones that they differentiate, and maybe a worker that loads data.
 
 mod script;
+mod tree;
 mod writer;
+
+pub use tree::tree;
 
 use crate::rng::Rng;
 use stackline_recording::{Metric, Process, Role};

@@ -22,24 +22,30 @@ export interface Ink {
 const FONT = "11px system-ui, sans-serif";
 const PADDING = 4;
 /** Narrower boxes have no name. */
-const NARROWEST = 28;
+export const NARROWEST = 28;
 const FADED = 0.35;
 /** Height of a stripe at the foot of a box. */
 const STRIPE = 3;
 
 /** Draws all boxes; coordinates are those of the page, whatever a pixel of the screen is. */
 export function drawBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[], ink: Ink): void {
-  const byFill = new Map<string, Box[]>();
+  fillBoxes(context, boxes);
+  labelBoxes(context, boxes, ink);
+}
+
+/** Draws the boxes without their names. */
+export function fillBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[]): void {
+  const groups = [new Map<string, Box[]>(), new Map<string, Box[]>()];
   for (const box of boxes) {
-    const key = `${box.faded ? 1 : 0}${box.fill}`;
-    const group = byFill.get(key);
+    const byFill = groups[box.faded ? 1 : 0]!;
+    const group = byFill.get(box.fill);
     if (group === undefined) {
-      byFill.set(key, [box]);
+      byFill.set(box.fill, [box]);
     } else {
       group.push(box);
     }
   }
-  for (const group of byFill.values()) {
+  for (const group of groups.flatMap((byFill) => [...byFill.values()])) {
     context.globalAlpha = group[0]!.faded ? FADED : 1;
     context.fillStyle = group[0]!.fill;
     for (const { x, y, width, height } of group) {
@@ -52,6 +58,10 @@ export function drawBoxes(context: CanvasRenderingContext2D, boxes: readonly Box
     context.fillStyle = stripe;
     context.fillRect(x, y + height - 1 - STRIPE, Math.max(width - (width > 3 ? 1 : 0), 0.5), STRIPE);
   }
+}
+
+/** Draws their names, and frames around those that are marked. */
+export function labelBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[], ink: Ink): void {
   context.font = FONT;
   context.textBaseline = "middle";
   context.fillStyle = ink.label;

@@ -17,7 +17,7 @@ interface Props extends Omit<HTMLAttributes<HTMLCanvasElement>, "ref"> {
   readonly scroll: RefObject<number>;
 }
 
-/** Share of the window that it takes at most. */
+/** Share of the window that it takes at most, where its frame sets no limit. */
 const MOST = 0.75;
 
 export function Canvas({ label, height, draw, onWidth, scroll, ...rest }: Props) {
@@ -29,7 +29,9 @@ export function Canvas({ label, height, draw, onWidth, scroll, ...rest }: Props)
     const parent = holder.current?.parentElement;
     if (!parent) return;
     const measure = () => {
-      setSize({ width: parent.clientWidth, most: Math.max(Math.round(innerHeight * MOST), 200) });
+      const limit = Number.parseFloat(getComputedStyle(parent).maxHeight);
+      const most = Number.isFinite(limit) ? limit : innerHeight * MOST;
+      setSize({ width: parent.clientWidth, most: Math.max(Math.round(most), 200) });
       onWidth?.(parent.clientWidth);
     };
     const scrolled = () => setTop(parent.scrollTop);

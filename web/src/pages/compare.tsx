@@ -4,6 +4,7 @@ import { useAnswer } from "../answers";
 import { amount, duration } from "../format";
 import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
+import { LockedTimelines } from "../timeline/locked";
 import { change, lookAt, state } from "../state";
 import type { Meta, Row, Table } from "../types";
 
@@ -23,12 +24,13 @@ export function Compare({ meta }: { meta: Meta }) {
       <h1 id="compare-title">Compare</h1>
       {meta.baseline === null ? (
         <p class="notice">
-          There is nothing to compare with: <code>stackline view AFTER --baseline BEFORE</code> opens two runs.
+          There is nothing to compare with: <code>stackline view B --baseline A</code> opens two runs.
         </p>
       ) : (
         <>
-          <p class="quiet">Before: {meta.baseline}. After: {meta.name}.</p>
+          <p class="quiet">A, before: {meta.baseline}. B, after: {meta.name}.</p>
           <Shown asked={asked}>{({ document }) => <Changes compared={document} />}</Shown>
+          {meta.has.timeline && <LockedTimelines before={meta.baseline} after={meta.name} />}
         </>
       )}
     </section>
@@ -65,10 +67,10 @@ function ChangeTable({ table, all }: { table: Table; all: boolean }) {
           <thead>
             <tr>
               {names.map((name) => <th scope="col" key={name}>{heading(name)}</th>)}
-              <th scope="col">Before</th>
-              <th scope="col">After</th>
-              <th scope="col">Change</th>
-              <th scope="col">Between</th>
+              <th scope="col" class="number">A</th>
+              <th scope="col" class="number">B</th>
+              <th scope="col" class="number">Change from A to B</th>
+              <th scope="col" class="number">Between</th>
               <th scope="col">Verdict</th>
             </tr>
           </thead>

@@ -4,8 +4,8 @@ import type { Box } from "../draw/boxes";
 import type { Brief } from "../types";
 import type { Stretch } from "./view";
 
-/** A box of the timeline, and the event that it shows. */
-export type EventBox = Box & { readonly event: number };
+/** A box of the timeline, the event that it shows, and where it stands in its answer. */
+export type EventBox = Box & { readonly event: number; readonly at: number };
 
 /** Draws those whose both ends are drawn as boxes of their own. */
 export function drawArrows(

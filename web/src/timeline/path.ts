@@ -1,8 +1,14 @@
-/** The critical path over the timeline: a line from hop to hop. */
+/** The critical path over the timeline: a line along the upper edge of lanes, from hop to hop. */
 
 import type { Answer } from "../transport/decode";
 import type { PathDocument } from "../types";
-import { HEAD, type Placed, ROW, type Stretch } from "./view";
+import { scaleOf } from "./paint";
+import { HEAD, type Placed, type Stretch } from "./view";
+
+/** Pixels above the first row of a lane: between its head and its boxes, where no name stands. */
+const ABOVE = 2;
+/** A change of lane this close to the last one that was drawn is not drawn: many would only be a grey area. */
+const CLOSE = 3;
 
 export function drawPath(
   context: CanvasRenderingContext2D,
@@ -14,25 +20,33 @@ export function drawPath(
   ink: { readonly mark: string },
 ): void {
   const { start, end, track } = columns as Record<string, Uint32Array | Float64Array>;
-  const y = new Map(placed.map(({ lane, top }) => [lane.track, offset + top + HEAD + ROW / 2]));
-  const scale = width / (stretch.to - stretch.from);
+  const y = new Map(placed.map(({ lane, top }) => [lane.track, offset + top + HEAD - ABOVE]));
+  const xOf = scaleOf(stretch, width);
   context.strokeStyle = ink.mark;
-  context.lineWidth = 1.5;
-  context.beginPath();
+  const along = new Path2D();
+  const across = new Path2D();
   let last: number | undefined;
+  let crossed = Number.NEGATIVE_INFINITY;
   for (let hop = 0; hop < start!.length; hop += 1) {
     const row = y.get(track![hop]!);
     if (row === undefined || end![hop]! < stretch.from || start![hop]! > stretch.to) {
       last = undefined;
       continue;
     }
-    const [x0, x1] = [(start![hop]! - stretch.from) * scale, (end![hop]! - stretch.from) * scale];
-    if (last === undefined) context.moveTo(x0, row);
-    else if (last !== row) context.lineTo(x0, row);
-    context.lineTo(x1, row);
+    const [x0, x1] = [xOf(start![hop]!), xOf(end![hop]!)];
+    along.moveTo(x0, row);
+    along.lineTo(Math.max(x1, x0 + 1), row);
+    if (last !== undefined && last !== row && x0 - crossed >= CLOSE) {
+      across.moveTo(x0, last);
+      across.lineTo(x0, row);
+      crossed = x0;
+    }
     last = row;
   }
-  context.stroke();
+  context.lineWidth = 3;
+  context.stroke(along);
+  context.lineWidth = 1;
+  context.stroke(across);
 }
 
 /** What has no event of its own on the path: a gap, a wait. */

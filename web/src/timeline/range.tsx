@@ -4,7 +4,8 @@ import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
 import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
-import type { Stretch } from "./view";
+import type { Lanes } from "../types";
+import { laneTitle, type Stretch } from "./view";
 
 interface Range {
   readonly from: number;
@@ -15,51 +16,92 @@ interface Range {
   readonly left_out: number;
 }
 
+/** Rows of each table. */
+const MOST = 20;
+
 /** The stretch that was marked. */
 export function marked(): Stretch | undefined {
   const [from, to] = (state.value.mark ?? "").split(/(?<=\d)-/).map(Number);
   return from !== undefined && to !== undefined && to > from ? { from, to } : undefined;
 }
 
-export function RangeSummary() {
+export function RangeSummary({ lanes }: { lanes: Lanes }) {
   const mark = marked();
   const asked = useAnswer<Range>(mark ? "range" : undefined, { ...mark, rank: rank.value });
   if (!mark) return null;
   const { from, to } = mark;
   return (
     <section class="range" aria-labelledby="range-title">
-      <h2 id="range-title">Marked: {duration(to - from)}</h2>
+      <h2 id="range-title">Marked: {duration(to - from)}, from {duration(from)} on</h2>
       <div class="bar">
         <button type="button" onClick={() => change({ from: `${from}`, to: `${to}` })}>Zoom to it</button>
         <button type="button" onClick={() => change({ mark: "" })}>Remove the mark</button>
       </div>
       <Shown asked={asked}>
         {({ document }) => (
-          <table>
-            <caption>By name, in the marked stretch</caption>
-            <thead>
-              <tr>
-                <th scope="col">Name</th>
-                <th scope="col">Where</th>
-                <th scope="col">Times</th>
-                <th scope="col">Time</th>
-                <th scope="col">Of the stretch</th>
-              </tr>
-            </thead>
-            <tbody>
-              {document.names.slice(0, 20).map((row) => (
-                <tr key={`${row.name} ${row.gpu}`}>
-                  <td>{document.texts[row.name]}</td>
-                  <td>{row.gpu ? "GPU" : "CPU"}</td>
-                  <td class="number">{count(row.count)}</td>
-                  <td class="number">{duration(row.ns)}</td>
-                  <td class="number">{percent(row.ns, to - from)}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
+          <div class="columns">
+            <ByLane range={document} lanes={lanes} length={to - from} />
+            <ByName range={document} length={to - from} />
+          </div>
         )}
       </Shown>
     </section>
+  );
+}
+
+function ByLane({ range, lanes, length }: { range: Range; lanes: Lanes; length: number }) {
+  const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneTitle(lane)]));
+  const rows = range.tracks.filter(({ track }) => titles.has(track)).toSorted((a, b) => b.busy - a.busy);
+  return (
+    <table>
+      <caption>Busy, by lane{rows.length > MOST && `: ${MOST} of ${rows.length}`}</caption>
+      <thead>
+        <tr>
+          <th scope="col">Lane</th>
+          <th scope="col" class="number">Events</th>
+          <th scope="col" class="number">Busy</th>
+          <th scope="col" class="number">Of the stretch</th>
+        </tr>
+      </thead>
+      <tbody>
+        {rows.slice(0, MOST).map((row) => (
+          <tr key={row.track}>
+            <td>{titles.get(row.track)}</td>
+            <td class="number">{count(row.events)}</td>
+            <td class="number">{duration(row.busy)}</td>
+            <td class="number">{percent(row.busy, length)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
+function ByName({ range, length }: { range: Range; length: number }) {
+  const all = range.names.length + range.left_out;
+  return (
+    <table>
+      <caption>Time, by name{all > MOST && `: ${MOST} of ${count(all)}`}</caption>
+      <thead>
+        <tr>
+          <th scope="col">Name</th>
+          <th scope="col">Where</th>
+          <th scope="col" class="number">Times</th>
+          <th scope="col" class="number">Time</th>
+          <th scope="col" class="number">Of the stretch</th>
+        </tr>
+      </thead>
+      <tbody>
+        {range.names.slice(0, MOST).map((row) => (
+          <tr key={`${row.name} ${row.gpu}`}>
+            <td><span class="clamp" title={range.texts[row.name]}>{range.texts[row.name]}</span></td>
+            <td>{row.gpu ? "GPU" : "CPU"}</td>
+            <td class="number">{count(row.count)}</td>
+            <td class="number">{duration(row.ns)}</td>
+            <td class="number">{percent(row.ns, length)}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }

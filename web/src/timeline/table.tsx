@@ -1,14 +1,20 @@
 /** The timeline as a table: what is seen, the longest first. */
 
 import { count, duration } from "../format";
-import { change, selection } from "../state";
 import type { Answer } from "../transport/decode";
 import type { Lanes, TileDocument } from "../types";
 import { laneTitle } from "./view";
 
 const MOST = 200;
 
-export function EventTable({ answer, lanes }: { answer: Answer<TileDocument>; lanes: Lanes }) {
+interface Props {
+  readonly answer: Answer<TileDocument>;
+  readonly lanes: Lanes;
+  readonly selected: number | undefined;
+  readonly onEvent: (event: number) => void;
+}
+
+export function EventTable({ answer, lanes, selected, onEvent }: Props) {
   const { track, start, busy, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
   const order = Array.from(start!.keys()).toSorted((a, b) => busy![b]! - busy![a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneTitle(lane)]));
@@ -26,9 +32,9 @@ export function EventTable({ answer, lanes }: { answer: Answer<TileDocument>; la
         </thead>
         <tbody>
           {order.slice(0, MOST).map((at) => (
-            <tr key={at} aria-selected={selection.value === `event:${event![at]}`}>
+            <tr key={at} aria-selected={selected === event![at]}>
               <td>
-                <button type="button" class="link" onClick={() => change({ sel: `event:${event![at]}` }, "replace")}>
+                <button type="button" class="link" onClick={() => onEvent(event![at]!)}>
                   {counts![at]! > 1 ? `${counts![at]} events, longest ` : ""}
                   {answer.document.texts[name![at]!]}
                 </button>

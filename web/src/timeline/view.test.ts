@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Lane } from "../types";
-import { panned, place, sorted, ticks, tilesOf, zoomed } from "./view";
+import { headOf, panned, place, sorted, tickLabel, ticks, tilesOf, turned, zoomed } from "./view";
 
 const all = { from: 0, to: 1e9 };
 
@@ -17,15 +17,15 @@ test("zoom keeps the place under the pointer, and never leaves the trace", () =>
   expect(panned({ from: 0, to: 10 }, -1, all)).toEqual({ from: 0, to: 10 });
 });
 
-test("tiles cover the stretch with buckets of at most a pixel", () => {
+test("tiles cover the stretch with buckets of at most two pixels", () => {
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 1e9 }), fc.integer({ min: 1, max: 1e9 }), fc.integer({ min: 100, max: 4000 }), (from, length, width) => {
       const { level, first, last } = tilesOf({ from, to: from + length }, width, 512);
       const span = 512 * 2 ** level;
       expect(first * span).toBeLessThanOrEqual(from);
       expect((last + 1) * span).toBeGreaterThan(from + length);
-      expect(2 ** level).toBeLessThanOrEqual(Math.max(length / width, 1));
-      expect(last - first).toBeLessThan((2 * width) / 512 + 2);
+      expect(2 ** level).toBeLessThan(Math.max((2 * length) / width, 1.001));
+      expect(last - first).toBeLessThan(width / 512 + 2);
     }),
   );
 });
@@ -36,14 +36,37 @@ const lane = (track: number, kind: string, events: number, rows: number) =>
 test("rows stand below each other", () => {
   const lanes = sorted([lane(1, "stream", 9, 1), lane(2, "thread", 1, 40), lane(3, "thread", 5, 2)]);
   expect(lanes.map((l) => l.track)).toEqual([3, 2, 1]);
-  const { placed, height } = place(lanes, new Set([2]));
+  const { placed, height } = place(lanes, new Map([[2, "all"]]));
   expect(placed.map((p) => p.rows)).toEqual([2, 40, 1]);
   expect(placed[1]!.top).toBeGreaterThan(placed[0]!.top);
   expect(height).toBeGreaterThan(placed[2]!.top);
 });
 
+test("what has no room are the innermost levels; that is said, and all of them can be had", () => {
+  const lanes = [lane(1, "thread", 9000, 50), lane(2, "thread", 10, 40), lane(3, "stream", 500, 2)];
+  const { placed } = place(lanes, new Map());
+  expect(placed.map((p) => p.rows)).toEqual([50, 8, 2]);
+  expect(headOf(placed[1]!)).toContain("32 of 40 levels hidden");
+  expect(headOf(placed[0]!)).not.toContain("hidden");
+  const opened = turned(new Map(), placed[1]!);
+  expect(place(lanes, opened).placed.map((p) => p.rows)).toEqual([50, 40, 2]);
+  expect(place(lanes, turned(opened, place(lanes, opened).placed[1]!)).placed[1]!.rows).toBe(6);
+});
+
+test("no two ticks have the same label, however close they are", () => {
+  fc.assert(
+    fc.property(fc.integer({ min: -1e12, max: 1e13 }), fc.integer({ min: 20, max: 1e12 }), (from, length) => {
+      const { at, unit } = ticks({ from, to: from + length }, 12);
+      const labels = at.map((tick) => tickLabel(tick, unit, Math.max(Math.abs(from), Math.abs(from + length))));
+      expect(new Set(labels).size).toBe(labels.length);
+    }),
+  );
+  expect(tickLabel(1_234_567_000, 1000, 1_234_600_000)).toBe("1.234567 s");
+  expect(tickLabel(2_000_000, 1_000_000, 9_000_000)).toBe("2 ms");
+});
+
 test("ticks are round and few", () => {
-  expect(ticks({ from: 0, to: 100 }, 5)).toEqual([0, 20, 40, 60, 80, 100]);
-  expect(ticks({ from: 1.6e18, to: 1.6e18 + 256 }, 10).length).toBeLessThanOrEqual(12);
-  expect(ticks({ from: 5, to: 5 }, 5).length).toBeLessThanOrEqual(6);
+  expect(ticks({ from: 0, to: 100 }, 5).at).toEqual([0, 20, 40, 60, 80, 100]);
+  expect(ticks({ from: 1.6e18, to: 1.6e18 + 256 }, 10).at.length).toBeLessThanOrEqual(12);
+  expect(ticks({ from: 5, to: 5 }, 5).at.length).toBeLessThanOrEqual(6);
 });

@@ -32,15 +32,35 @@ export function within({ from, to }: Stretch, all: Stretch): Stretch {
   return { from: start, to: start + length };
 }
 
+/** What a key makes of the stretch that is seen, if anything. */
+export function moved(key: string, stretch: Stretch, all: Stretch): Stretch | undefined {
+  switch (key) {
+    case "w":
+      return zoomed(stretch, 0.7, 0.5, all);
+    case "s":
+      return zoomed(stretch, 1 / 0.7, 0.5, all);
+    case "a":
+    case "ArrowLeft":
+      return panned(stretch, -0.2, all);
+    case "d":
+    case "ArrowRight":
+      return panned(stretch, 0.2, all);
+    case "0":
+      return all;
+    default:
+      return undefined;
+  }
+}
+
 export interface Tiles {
   readonly level: number;
   readonly first: number;
   readonly last: number;
 }
 
-/** The tiles whose buckets are at most a pixel wide. */
+/** The tiles whose buckets are one to two pixels wide. */
 export function tilesOf({ from, to }: Stretch, width: number, buckets: number): Tiles {
-  const level = Math.max(0, Math.floor(Math.log2(Math.max((to - from) / Math.max(width, 1), 1))));
+  const level = Math.max(0, Math.ceil(Math.log2(Math.max((to - from) / Math.max(width, 1), 1))));
   const span = buckets * 2 ** level;
   return { level, first: Math.floor(from / span), last: Math.floor(to / span) };
 }
@@ -52,23 +72,39 @@ export interface Placed {
   readonly rows: number;
 }
 
+/** How many levels of a lane were asked for: all, or few; what fits if nothing was. */
+export type Opened = ReadonlyMap<number, "all" | "few">;
+
 export const HEAD = 18;
 export const ROW = 14;
 const GAP = 4;
-/** Rows of a lane that was not opened, and of the first one, which is the busiest. */
+/** Rows that a lane has at least, if it has as many; and those of all lanes together, unless some were opened. */
 const FEW = 6;
-const MANY = 30;
+const ROOM = 60;
 
-/** Lanes below each other; those that were opened with all of their rows. */
-export function place(lanes: readonly Lane[], open: ReadonlySet<number>): { placed: Placed[]; height: number } {
+/** Lanes below each other. What has no room are the innermost levels; lanes with many events get more of it. */
+export function place(lanes: readonly Lane[], opened: Opened): { placed: Placed[]; height: number } {
+  const few = (lane: Lane) => Math.min(lane.rows, FEW);
+  let room = Math.max(ROOM - lanes.reduce((sum, lane) => sum + few(lane), 0), 0);
+  const rows = new Map<number, number>();
+  for (const lane of lanes.toSorted((a, b) => b.events - a.events)) {
+    const wish = opened.get(lane.track);
+    const more = wish === undefined ? Math.min(lane.rows - few(lane), room) : 0;
+    room -= more;
+    rows.set(lane.track, wish === "all" ? lane.rows : few(lane) + more);
+  }
   let top = 0;
-  const placed = lanes.map((lane, at) => {
-    const rows = open.has(lane.track) ? lane.rows : Math.min(lane.rows, at === 0 ? MANY : FEW);
-    const here = { lane, top, rows };
-    top += HEAD + rows * ROW + GAP;
+  const placed = lanes.map((lane) => {
+    const here = { lane, top, rows: rows.get(lane.track)! };
+    top += HEAD + here.rows * ROW + GAP;
     return here;
   });
   return { placed, height: top };
+}
+
+/** The lane with its levels the other way: all of them if some are hidden, else few. */
+export function turned(opened: Opened, { lane, rows }: Placed): Opened {
+  return new Map(opened).set(lane.track, rows < lane.rows ? "all" : "few");
 }
 
 /** Threads first, then streams; processes stay together, the busiest first. */
@@ -86,15 +122,24 @@ export function sorted(lanes: readonly Lane[]): Lane[] {
   );
 }
 
-/** Round times for the ruler, at most so many. */
-export function ticks({ from, to }: Stretch, most: number): number[] {
+/** Round times for the ruler, at most so many, and how far they are apart. */
+export function ticks({ from, to }: Stretch, most: number): { at: number[]; unit: number } {
   const length = Math.max(to - from, 1);
-  const rough = length / Math.max(most, 1);
+  const rough = Math.max(length / Math.max(most, 1), 1);
   const power = 10 ** Math.floor(Math.log10(rough));
   const unit = [1, 2, 5, 10].map((times) => times * power).find((size) => size >= rough) ?? 10 * power;
   const first = Math.ceil(from / unit);
   const count = Math.min(Math.floor(to / unit) - first, most + 1);
-  return Array.from({ length: Math.max(count + 1, 0) }, (_, at) => (first + at) * unit);
+  return { at: Array.from({ length: Math.max(count + 1, 0) }, (_, at) => (first + at) * unit), unit };
+}
+
+const UNITS: ReadonlyArray<[ns: number, name: string]> = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+
+/** The label of a tick: as many decimals as tell it from its neighbours, in the unit that fits the largest of them. */
+export function tickLabel(at: number, unit: number, largest: number): string {
+  const [size, name] = UNITS.find(([ns]) => Math.abs(largest) >= ns) ?? UNITS[UNITS.length - 1]!;
+  const decimals = Math.max(0, Math.ceil(Math.log10(size / unit) - 1e-9));
+  return `${(at / size).toFixed(decimals)} ${name}`;
 }
 
 /** A lane in words. */
@@ -102,6 +147,12 @@ export function laneTitle(lane: Lane): string {
   const thread = lane.name || `${lane.kind} ${lane.stream ?? lane.thread}`;
   const where = lane.device === null ? lane.process_name || `process ${lane.process}` : `GPU ${lane.device}`;
   return `${thread} · ${where} · ${count(lane.events)} events`;
+}
+
+/** The head of a lane: what it is, and what of it is hidden. */
+export function headOf({ lane, rows }: Placed): string {
+  if (rows < lane.rows) return `▸ ${laneTitle(lane)} · ${lane.rows - rows} of ${lane.rows} levels hidden: click to see all`;
+  return `${lane.rows > FEW ? "▾ " : ""}${laneTitle(lane)}`;
 }
 
 /** A stretch with an event in its middle third. */

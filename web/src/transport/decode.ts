@@ -1,6 +1,6 @@
 /** Answers of the server as bytes: a JSON head, then columns that become typed arrays without a copy. */
 
-export type Column = Uint8Array | Uint32Array | Float64Array;
+export type Column = Uint8Array | Uint16Array | Uint32Array | Float64Array;
 
 export interface Answer<D = unknown> {
   readonly document: D;
@@ -8,7 +8,7 @@ export interface Answer<D = unknown> {
 }
 
 interface Head<D> {
-  readonly columns: ReadonlyArray<[name: string, type: "u8" | "u32" | "f64", length: number]>;
+  readonly columns: ReadonlyArray<[name: string, type: "u8" | "u16" | "u32" | "f64", length: number]>;
   readonly document: D;
 }
 
@@ -29,10 +29,12 @@ export function decode<D>(bytes: ArrayBuffer): Answer<D> {
   return { document: head.document, columns };
 }
 
-function typed(type: "u8" | "u32" | "f64", bytes: ArrayBuffer, at: number, count: number): Column {
+function typed(type: "u8" | "u16" | "u32" | "f64", bytes: ArrayBuffer, at: number, count: number): Column {
   switch (type) {
     case "u8":
       return new Uint8Array(bytes, at, count);
+    case "u16":
+      return new Uint16Array(bytes, at, count);
     case "u32":
       return new Uint32Array(bytes, at, count);
     case "f64":

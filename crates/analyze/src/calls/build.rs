@@ -1,5 +1,7 @@
 //! Builds views.
 
+mod pruned;
+
 use super::{CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{CallFrame, CallNodeId, CallStats, CallThreadId, CallTree};
@@ -15,6 +17,8 @@ pub(super) struct Builder {
     totals: [CallStats; 2],
     /// Scratch: labels that a value has counted for.
     counted: FxHashSet<usize>,
+    /// Towards callers: values that wait to be put, where only the larger ones are followed.
+    waiting: Option<Vec<pruned::Waiting>>,
 }
 
 /// The labels of a tree's frames, and which of them patterns match.
@@ -115,6 +119,9 @@ impl Builder {
         if let Some(group) = group {
             row = self.child(row, group);
             self.count(row, stats, before, !nested);
+        }
+        if let Some(waiting) = self.waiting.as_mut().filter(|_| up && !before) {
+            return waiting.push(pruned::Waiting::new(row, &path, own, stats));
         }
         for (depth, &label) in path.iter().enumerate() {
             row = self.child(row, label);

@@ -137,6 +137,16 @@ pub fn view(tree: &CallTree, options: &ViewOptions) -> CallView {
     builder.finish(tree, options, false)
 }
 
+/// A view of a tree; towards callers (bottom-up, callers) only those of rows with at least this part of the whole are followed.
+/// What is there is as in [`view`].
+pub fn view_pruned(tree: &CallTree, options: &ViewOptions, least: f64) -> CallView {
+    let mut builder = build::Builder::new();
+    builder.prune();
+    builder.add(tree, options, false);
+    builder.put_waiting(least);
+    builder.finish(tree, options, false)
+}
+
 /// A view of `after` beside that of `before`: the same labels stand in the same place. Functions are compared, not
 /// lines, which move when a program is changed; inputs of operators tell them apart if both runs know them.
 pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> CallView {

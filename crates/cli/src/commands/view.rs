@@ -7,8 +7,11 @@ use crate::progress::Progress;
 use anyhow::Result;
 use stackline_engine::{OpenOptions, Watch};
 use stackline_query::Opened;
+use std::io::{self, Write};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use tempfile::NamedTempFile;
 
 /// Runs the command until it is told to stop.
 pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
@@ -24,19 +27,35 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     }
     let server = stackline_serve::serve(Arc::new(opened), args.port, args.host.clone())?;
     let url = server.url.clone();
-    let mut told = Ok(());
+    // The page that leads to the address stays as long as the server.
+    let mut told = Ok(None);
     let served = server.run_until_interrupted(|| told = tell(&url, args, common));
     told?;
     Ok(served?)
 }
 
-/// Tells the address, and opens it.
-fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<()> {
+/// Tells the address, and opens it; gives the page on disk that leads there.
+fn tell(url: &str, args: &ViewArgs, common: &Common) -> Result<Option<NamedTempFile>> {
     to_output(common, |out| writeln!(out, "{url}"))?;
-    if !args.no_open && !open_browser(url) {
+    let way = if args.no_open { None } else { redirect(url).ok().filter(|way| open_browser(way.path())) };
+    if way.is_none() && !args.no_open {
         say("no browser could be started; open the address above")?;
     }
-    say("Ctrl-C ends the server.")
+    say("Ctrl-C ends the server.")?;
+    Ok(way)
+}
+
+/// A page on disk that leads to an address. The address holds the token, and everyone on a machine can see what programs are
+/// started with; the page can be read by its owner alone.
+fn redirect(url: &str) -> io::Result<NamedTempFile> {
+    let mut page = tempfile::Builder::new().prefix("stackline-").suffix(".html").tempfile()?;
+    writeln!(
+        page,
+        "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url={url}\">\
+         <title>Stackline</title><p><a href=\"{url}\">The page</a></p>"
+    )?;
+    page.flush()?;
+    Ok(page)
 }
 
 /// Opens the inputs of a page.
@@ -49,13 +68,14 @@ pub(super) fn open(inputs: &[std::path::PathBuf], common: &Common) -> Result<Ope
     Ok(opened?)
 }
 
-/// Starts the user's browser, if there is a screen to show it on.
-fn open_browser(url: &str) -> bool {
+/// Starts the user's browser with a page on disk, if there is a screen to show it on.
+fn open_browser(page: &Path) -> bool {
     let program = if cfg!(target_os = "macos") { "open" } else { "xdg-open" };
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if cfg!(target_os = "linux") && !set("DISPLAY") && !set("WAYLAND_DISPLAY") && !set("BROWSER") {
         return false;
     }
-    let quiet = Command::new(program).arg(url).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let quiet =
+        Command::new(program).arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     quiet.is_ok()
 }

@@ -2,6 +2,7 @@
 
 mod calls;
 mod compare;
+mod counters;
 mod events;
 mod findings;
 mod meta;
@@ -38,6 +39,11 @@ pub const ALL: &[Query] = &[
         name: "compare",
         about: "What `stackline diff --format json` says of the run and its baseline.",
         answer: compare::answer,
+    },
+    Query {
+        name: "counters",
+        about: "Counters and the bytes that allocators hold, over time.",
+        answer: counters::answer,
     },
     Query { name: "event", about: "All that is known of one event.", answer: events::answer },
     Query { name: "excerpt", about: "The lines around one of a source file.", answer: source::excerpt },

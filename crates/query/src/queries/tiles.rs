@@ -8,8 +8,12 @@ use super::Texts;
 use crate::rows::Rows;
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use serde_json::json;
+use stackline_analyze::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_model::{EventId, EventKind, Trace, TrackId, TrackKind};
 use std::collections::BTreeSet;
+
+/// What is drawn as communication, behind the kinds of events: a kernel of a collective is a kernel by its record.
+const COMMUNICATION: usize = EventKind::ALL.len();
 
 /// Buckets of a tile.
 const BUCKETS: i64 = 512;
@@ -29,7 +33,7 @@ pub(super) fn lanes(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let rows = opened.rows(rank)?;
     let (start, end) = trace.span().unwrap_or((0, 0));
     let lanes: Vec<_> = trace.tracks.ids().filter_map(|track| lane(trace, rows, track)).collect();
-    let kinds: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.name()).collect();
+    let kinds: Vec<&str> = EventKind::ALL.iter().map(|kind| kind.name()).chain(["communication"]).collect();
     let length = end.saturating_sub(start);
     let whole = json!({"level": whole_level(length), "first": 0, "last": WHOLE - 1});
     Ok(Answer::document(&json!({
@@ -71,20 +75,11 @@ pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
     let named: BTreeSet<u32> = arguments.numbers("tracks")?.into_iter().collect();
-    let level: u32 = arguments.needed("level")?;
-    let (first, last): (i64, i64) = (arguments.needed("first")?, arguments.needed("last")?);
-    if level > LEVELS {
-        return Err(QueryError::Argument { name: "level", why: format!("{level} is above {LEVELS}") });
-    }
+    let origin = opened.origin(rank)?;
+    let (level, window) = window(arguments, origin)?;
     if let Some(track) = named.iter().find(|&&track| track as usize >= trace.tracks.len()) {
         return Err(QueryError::missing(format!("there is no track {track}")));
     }
-    let origin = opened.origin(rank)?;
-    let at = |index: i64| {
-        let ns = ((i128::from(index) * i128::from(BUCKETS)) << level) + i128::from(origin);
-        i64::try_from(ns).unwrap_or(if ns > 0 { i64::MAX } else { i64::MIN })
-    };
-    let window = (at(first), at(last.saturating_add(1)));
     let tracks: Vec<TrackId> =
         trace.tracks.ids().filter(|track| named.is_empty() || named.contains(&track.0)).collect();
     let mut boxes = Boxes { trace, origin, level, rows: Vec::new(), left_out: 0 };
@@ -99,6 +94,20 @@ pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
         }
     }
     Ok(boxes.answer())
+}
+
+/// The level that is asked for, and from when to when its tiles last (in the trace's own time).
+pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i64)), QueryError> {
+    let level: u32 = arguments.needed("level")?;
+    let (first, last): (i64, i64) = (arguments.needed("first")?, arguments.needed("last")?);
+    if level > LEVELS {
+        return Err(QueryError::Argument { name: "level", why: format!("{level} is above {LEVELS}") });
+    }
+    let at = |index: i64| {
+        let ns = ((i128::from(index) * i128::from(BUCKETS)) << level) + i128::from(origin);
+        i64::try_from(ns).unwrap_or(if ns > 0 { i64::MAX } else { i64::MIN })
+    };
+    Ok((level, (at(first), at(last.saturating_add(1)))))
 }
 
 /// One box.
@@ -170,19 +179,31 @@ impl Boxes<'_> {
         let Self { trace, origin, rows, left_out, .. } = self;
         let mut texts = Texts::default();
         let names: Vec<u32> = rows.iter().map(|row| texts.index(trace.name(row.event))).collect();
+        let mut types = NameTypes::new(trace, RULES);
+        let kinds = rows.iter().map(|row| drawn_as(trace, &mut types, row.event) as u8).collect();
         let u32s = |of: fn(&Box) -> u32| Column::U32(rows.iter().map(of).collect());
-        let since = |ns: i64| ns.saturating_sub(origin) as f64;
+        let numbers = |of: &dyn Fn(&Box) -> i64| Column::F64(rows.iter().map(|row| of(row) as f64).collect());
         let columns = vec![
             ("track", u32s(|row| row.track.0)),
             ("depth", u32s(|row| row.depth)),
-            ("start", Column::F64(rows.iter().map(|row| since(row.start)).collect())),
-            ("end", Column::F64(rows.iter().map(|row| since(row.end)).collect())),
-            ("busy", Column::F64(rows.iter().map(|row| row.busy as f64).collect())),
+            ("start", numbers(&|row| row.start.saturating_sub(origin))),
+            ("length", numbers(&|row| row.end.saturating_sub(row.start))),
+            ("busy", numbers(&|row| row.busy)),
             ("event", u32s(|row| row.event.0)),
             ("count", u32s(|row| row.count)),
             ("name", Column::U32(names)),
-            ("kind", Column::U8(rows.iter().map(|row| trace.kind(row.event) as u8).collect())),
+            ("kind", Column::U8(kinds)),
         ];
         Answer { json: json!({"texts": texts.list(), "left_out": left_out}).to_string(), columns }
+    }
+}
+
+/// What an event is drawn as: its kind, but for collectives and copies that run as kernels.
+fn drawn_as(trace: &Trace, types: &mut NameTypes<'_>, event: EventId) -> usize {
+    let kind = trace.kind(event);
+    match kind.is_gpu_work().then(|| types.of_event(event)) {
+        Some(KernelType::Communication) => COMMUNICATION,
+        Some(KernelType::Memory) if kind == EventKind::Kernel => EventKind::Memcpy as usize,
+        _ => kind as usize,
     }
 }

@@ -123,18 +123,19 @@ impl StreamWriter {
 
     /// The node at the end of a path.
     pub(super) fn path(&mut self, thread: u32, path: &str) -> u32 {
-        let mut parent = 0;
-        for part in path.split('|') {
-            let frame = self.frame(part);
-            let tree = &mut self.trees[thread as usize];
-            let next = tree.nodes.len() as u32 + 1;
-            let node = *tree.nodes.entry((parent, frame)).or_insert(next);
-            if node == next {
-                self.push(&Record::Node { thread, id: node, parent, frame });
-            }
-            parent = node;
+        path.split('|').fold(0, |parent, part| self.child(thread, parent, part))
+    }
+
+    /// The node of a frame below another one (0: the root). They are numbered from 1 as they are made.
+    pub(super) fn child(&mut self, thread: u32, parent: u32, part: &str) -> u32 {
+        let frame = self.frame(part);
+        let tree = &mut self.trees[thread as usize];
+        let next = tree.nodes.len() as u32 + 1;
+        let node = *tree.nodes.entry((parent, frame)).or_insert(next);
+        if node == next {
+            self.push(&Record::Node { thread, id: node, parent, frame });
         }
-        parent
+        node
     }
 
     /// Measures a value.

@@ -1,0 +1,104 @@
+//! Views towards callers of large trees: callers are followed where they hold enough.
+//!
+//! Turned round, a tree of a million nodes sixty deep has sixty million, most of them too narrow to be seen. Here all values
+//! go up one caller at a time, together; those of a row that holds too little stay there. Sums of all rows that are made are exact.
+
+use super::Builder;
+use stackline_model::CallStats;
+
+/// A value on its way to its callers.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    row: usize,
+    /// Labels, its own first.
+    path: Box<[u32]>,
+    own: bool,
+    stats: CallStats,
+}
+
+impl Waiting {
+    pub(super) fn new(row: usize, path: &[usize], own: bool, stats: &CallStats) -> Self {
+        Self { row, path: path.iter().map(|&label| label as u32).collect(), own, stats: *stats }
+    }
+}
+
+impl Builder {
+    /// Follows callers of what has at least this part of the whole only.
+    pub(in super::super) fn prune(&mut self) {
+        self.waiting = Some(Vec::new());
+    }
+
+    /// Puts all values that wait.
+    pub(in super::super) fn put_waiting(&mut self, least: f64) {
+        let mut waiting = self.waiting.take().unwrap_or_default();
+        let least = self.nodes[0].inclusive.sum as f64 * least;
+        let mut depth = 0;
+        while !waiting.is_empty() {
+            waiting.retain(|value| depth < value.path.len());
+            for value in &mut waiting {
+                value.row = self.child(value.row, value.path[depth] as usize);
+                self.count(value.row, &value.stats, false, true);
+                if depth == 0 && value.own {
+                    self.nodes[value.row].exclusive.merge(&value.stats);
+                }
+            }
+            waiting.retain(|value| self.nodes[value.row].inclusive.sum as f64 >= least);
+            depth += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::calls::{CallView, Shape, ViewOptions, view, view_pruned};
+    use proptest::prelude::*;
+    use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
+    use std::collections::BTreeMap;
+
+    fn tree(hits: &[(String, u64)]) -> CallTree {
+        let mut builder = CallTreeBuilder::new();
+        let process = builder.process(CallProcess::default());
+        let name = builder.text("main");
+        let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
+        for (path, value) in hits {
+            let node = path.chars().fold(CallTree::ROOT, |node, letter| {
+                let name = builder.text(&letter.to_string());
+                let frame = builder.frame(CallFrame::operator(name));
+                builder.child(node, frame)
+            });
+            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(*value));
+        }
+        builder.finish()
+    }
+
+    /// Rows by what stands between them and the root.
+    fn by_path(view: &CallView) -> BTreeMap<String, (CallStats, CallStats)> {
+        let mut paths: Vec<String> = Vec::new();
+        for (row, node) in view.nodes.iter().enumerate() {
+            let above = if row == 0 { String::new() } else { paths[node.parent].clone() };
+            paths.push(above + &view.label(row).name);
+        }
+        paths.into_iter().zip(view.nodes.iter().map(|node| (node.inclusive, node.exclusive))).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_followed_is_as_in_the_whole_view(
+            hits in prop::collection::vec(("[a-d]{1,8}", 1_u64..1000), 1..40),
+            least in prop_oneof![Just(0.0), 0.0..0.5],
+            shape in prop::sample::select(vec![Shape::BottomUp, Shape::TopDown, Shape::Flat]),
+        ) {
+            let tree = tree(&hits);
+            let options = ViewOptions { shape, ..ViewOptions::new(CallMetric::OperatorTime) };
+            let whole = by_path(&view(&tree, &options));
+            let pruned = by_path(&view_pruned(&tree, &options, least));
+            let total = whole[""].0.sum as f64;
+            let is_followed = |path: &str| shape != Shape::BottomUp || path.is_empty() || whole[path].0.sum as f64 >= total * least;
+            for (path, values) in &whole {
+                let expected = (0..path.len()).all(|end| is_followed(&path[..end])).then_some(values);
+                prop_assert_eq!(pruned.get(path), expected, "{} of {:?}", path, hits);
+            }
+            prop_assert!(pruned.len() <= whole.len());
+        }
+    }
+}

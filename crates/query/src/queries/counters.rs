@@ -1,0 +1,69 @@
+//! Counters over time, tile by tile: for each bucket the least, the highest and the last value in it.
+
+use super::tiles::window;
+use crate::counters::Counter;
+use crate::{Answer, Arguments, Column, Opened, QueryError};
+use serde_json::json;
+
+/// Most points in an answer.
+const MOST: usize = 100_000;
+
+/// What is known of a counter in a bucket.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    counter: usize,
+    /// When its first value was taken.
+    start: i64,
+    low: f64,
+    high: f64,
+    last: f64,
+}
+
+pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let rank = arguments.number("rank")?;
+    let origin = opened.origin(rank)?;
+    let (level, window) = window(arguments, origin)?;
+    let counters = opened.counters(rank)?;
+    let mut points = Vec::new();
+    for (at, counter) in counters.list.iter().enumerate() {
+        add(&mut points, at, counter, window, |ns| ns.saturating_sub(origin) >> level);
+    }
+    let left_out = points.len().saturating_sub(MOST);
+    points.truncate(MOST);
+    let about = |counter: &Counter| {
+        let values = counter.values.iter().map(|&(_, value)| value);
+        let most = values.clone().fold(f64::NEG_INFINITY, f64::max);
+        let least = values.fold(f64::INFINITY, f64::min);
+        json!({"name": super::shortened(&counter.name), "bytes": counter.is_bytes, "least": least, "most": most})
+    };
+    let document = json!({
+        "counters": counters.list.iter().map(about).collect::<Vec<_>>(),
+        "more": counters.left_out,
+        "left_out": left_out,
+    });
+    let values = |of: fn(&Point) -> f64| Column::F64(points.iter().map(of).collect());
+    let columns = vec![
+        ("counter", Column::U32(points.iter().map(|point| point.counter as u32).collect())),
+        ("start", Column::F64(points.iter().map(|point| point.start.saturating_sub(origin) as f64).collect())),
+        ("low", values(|point| point.low)),
+        ("high", values(|point| point.high)),
+        ("last", values(|point| point.last)),
+    ];
+    Ok(Answer { json: document.to_string(), columns })
+}
+
+/// The points of a counter in a window, and the one before it: a value holds until the next.
+fn add(points: &mut Vec<Point>, at: usize, counter: &Counter, (from, to): (i64, i64), bucket: impl Fn(i64) -> i64) {
+    let place = |ns: i64| counter.values.partition_point(|&(start, _)| start < ns);
+    let (begin, end) = (place(from).saturating_sub(1), place(to));
+    let mut open: Option<Point> = None;
+    for &(start, value) in counter.values.get(begin..end).unwrap_or_default() {
+        match &mut open {
+            Some(point) if bucket(point.start) == bucket(start) => {
+                (point.low, point.high, point.last) = (point.low.min(value), point.high.max(value), value);
+            }
+            _ => points.extend(open.replace(Point { counter: at, start, low: value, high: value, last: value })),
+        }
+    }
+    points.extend(open);
+}

@@ -1,0 +1,59 @@
+/** Curves of counters and of memory below the lanes. */
+
+import { LAYERS } from "../colors";
+import { fitted } from "../draw/boxes";
+import { bytes, significant } from "../format";
+import type { Answer } from "../transport/decode";
+import type { CounterDocument } from "../types";
+import { type InkOf, scaleOf } from "./paint";
+import type { Stretch } from "./view";
+
+/** Pixels of a curve, and of its head above it. */
+const HIGH = 40;
+const HEAD = 16;
+const GAP = 6;
+export const CURVE = HEAD + HIGH + GAP;
+
+type Numbers = Readonly<Record<string, Uint8Array | Uint16Array | Uint32Array | Float64Array>>;
+type About = CounterDocument["counters"][number];
+
+/** A value of a counter for people. */
+export const valueOf = (counter: About, value: number): string => (counter.bytes ? bytes(value) : significant(value));
+
+/** Draws all curves of an answer below `top`. */
+export function drawCurves(context: CanvasRenderingContext2D, { columns, document }: Answer<CounterDocument>, stretch: Stretch, width: number, top: number, ink: InkOf): void {
+  const { counter: of } = columns as Numbers;
+  let first = 0;
+  document.counters.forEach((counter, at) => {
+    let end = first;
+    while (end < of!.length && of![end] === at) end += 1;
+    drawCurve(context, columns as Numbers, [first, end], counter, stretch, width, top + at * CURVE, ink);
+    first = end;
+  });
+}
+
+function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Numbers, [first, end]: [number, number], counter: About, stretch: Stretch, width: number, top: number, ink: InkOf): void {
+  const least = Math.min(counter.least, 0);
+  const range = Math.max(counter.most, 0) - least || 1;
+  const yOf = (value: number) => top + HEAD + HIGH * (1 - (value - least) / range);
+  const xOf = scaleOf(stretch, width);
+  const floor = yOf(Math.max(least, 0));
+  context.fillStyle = counter.bytes ? LAYERS.module.fill : LAYERS.operator.fill;
+  context.beginPath();
+  let highest = Number.NEGATIVE_INFINITY;
+  for (let at = first; at < end; at += 1) {
+    const [from, to] = [Math.max(xOf(start![at]!), 0), Math.min(at + 1 < end ? xOf(start![at + 1]!) : width, width)];
+    if (to < 0 || from > width) continue;
+    // The highest value of a bucket stands for a pixel at least, then the last one holds.
+    const peak = Math.min(from + 1, to);
+    context.rect(from, yOf(high![at]!), Math.max(peak - from, 0.5), floor - yOf(high![at]!));
+    context.rect(peak, yOf(last![at]!), to - peak, floor - yOf(last![at]!));
+    highest = Math.max(highest, high![at]!);
+  }
+  context.fill();
+  context.fillStyle = ink.line;
+  context.fillRect(0, floor, width, 1);
+  context.fillStyle = ink.quiet;
+  const seen = highest === Number.NEGATIVE_INFINITY ? "nothing here" : `up to ${valueOf(counter, highest)} here`;
+  context.fillText(fitted(context, `${counter.name} · ${seen}, ${valueOf(counter, counter.most)} in all`, width - 8), 4, top + HEAD / 2);
+}

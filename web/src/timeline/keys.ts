@@ -1,0 +1,20 @@
+/** Keys of the timeline. Letters work wherever the focus is, but where one types; arrows move the page unless the drawing has it. */
+
+import { useEffect, useRef } from "preact/hooks";
+
+/** Calls with each key that is pressed without a modifier; what it returns says whether the key was used. */
+export function useKeys(used: (key: string) => boolean): void {
+  const latest = useRef(used);
+  latest.current = used;
+  useEffect(() => {
+    const pressed = (event: KeyboardEvent) => {
+      const target = event.target instanceof HTMLElement ? event.target : undefined;
+      const isTyping = target !== undefined && /INPUT|SELECT|TEXTAREA/.test(target.tagName);
+      const isElsewhere = event.key.startsWith("Arrow") && target?.tagName !== "CANVAS";
+      if (isTyping || isElsewhere || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (latest.current(event.key)) event.preventDefault();
+    };
+    addEventListener("keydown", pressed);
+    return () => removeEventListener("keydown", pressed);
+  }, []);
+}

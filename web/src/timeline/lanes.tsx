@@ -1,0 +1,127 @@
+/** The drawing of a timeline: lanes with boxes, curves below them, and what the pointer does there. */
+
+import { useMemo, useRef, useState } from "preact/hooks";
+import { canvas } from "../colors";
+import { fillBoxes, labelBoxes } from "../draw/boxes";
+import { Canvas } from "../draw/canvas";
+import type { Answer } from "../transport/decode";
+import type { Brief, CounterDocument, Lanes, PathDocument, TileDocument } from "../types";
+import { drawArrows } from "./arrows";
+import { boxAt, boxesOf, layersOf, wordsOf } from "./boxes";
+import { CURVE, drawCurves } from "./curves";
+import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS } from "./paint";
+import { drawPath } from "./path";
+import { HEAD, type Opened, place, ROW, sorted, type Stretch, turned, zoomed } from "./view";
+
+interface Props {
+  readonly label: string;
+  readonly lanes: Lanes;
+  readonly stretch: Stretch;
+  readonly all: Stretch;
+  /** What the ruler counts from. */
+  readonly zero: number;
+  readonly steps: readonly Step[];
+  readonly answer: Answer<TileDocument> | undefined;
+  readonly counters: Answer<CounterDocument> | undefined;
+  readonly critical?: Answer<PathDocument> | undefined;
+  readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
+  readonly selected: number | undefined;
+  readonly mark?: Stretch | undefined;
+  readonly width: number;
+  readonly setWidth: (width: number) => void;
+  readonly opened: Opened;
+  readonly setOpened: (opened: Opened) => void;
+  readonly onStretch: (stretch: Stretch) => void;
+  readonly onEvent: (event: number) => void;
+  readonly onMark?: (mark: Stretch) => void;
+}
+
+/** Pixels that a pointer moves at least until it drags. */
+const DRAG = 4;
+
+export function LaneCanvas(props: Props) {
+  const { label, stretch, all, answer, width, setWidth, onStretch, steps } = props;
+  const [drag, setDrag] = useState<{ from: number; to: number }>();
+  const scroll = useRef(0);
+  const { placed, boxes, offset, bottom, height } = useScene(props);
+  const ink = canvas.value;
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
+    context.fillStyle = ink.paper;
+    context.fillRect(0, 0, wide, high);
+    drawGrid(context, stretch, props.zero, wide, high, ink);
+    context.translate(0, -top);
+    const seen = boxes.filter((box) => box.y > top - ROW && box.y < top + high);
+    drawHeads(context, placed, offset, wide, HEAD, ink);
+    fillBoxes(context, seen);
+    if (props.critical) drawPath(context, props.critical, placed, stretch, wide, offset, ink);
+    labelBoxes(context, seen, ink);
+    if (props.counters) drawCurves(context, props.counters, stretch, wide, bottom, ink);
+    drawArrows(context, props.arrows ?? [], boxes, stretch, wide, ink);
+    context.translate(0, top);
+    drawRuler(context, stretch, props.zero, wide, ink);
+    if (steps.length > 0) drawSteps(context, steps, stretch, wide, ink);
+    const xOf = scaleOf(stretch, wide);
+    if (drag) drawMarked(context, drag.from, drag.to, high);
+    else if (props.mark) drawMarked(context, xOf(props.mark.from), xOf(props.mark.to), high);
+  };
+  const timeAt = (x: number) => stretch.from + (x / Math.max(width, 1)) * (stretch.to - stretch.from);
+  const clicked = (x: number, top: number) => {
+    const y = top + scroll.current;
+    const step = top >= RULER && top < offset ? steps.find(([, start, end]) => timeAt(x) >= start && timeAt(x) <= end) : undefined;
+    if (step) return props.onMark?.({ from: step[1], to: step[2] });
+    const hit = boxAt(boxes, x, y);
+    if (hit) return props.onEvent(hit.event);
+    const head = placed.find((here) => y >= offset + here.top && y < offset + here.top + HEAD);
+    if (head) props.setOpened(turned(props.opened, head));
+  };
+  const release = (event: MouseEvent) => {
+    if (event.button !== 0) return;
+    const from = drag?.from ?? event.offsetX;
+    setDrag(undefined);
+    if (Math.abs(event.offsetX - from) <= DRAG || !props.onMark) return clicked(event.offsetX, event.offsetY);
+    const [a, b] = [timeAt(from), timeAt(event.offsetX)].toSorted((one, other) => one - other) as [number, number];
+    props.onMark({ from: a, to: b });
+  };
+  return (
+    <div class="canvas tall">
+      <Canvas
+        label={label}
+        height={height}
+        scroll={scroll}
+        draw={draw}
+        onWidth={setWidth}
+        data-boxes={boxes.length}
+        data-left={answer ? Math.round(stretch.from - props.zero) : undefined}
+        onWheel={(event: WheelEvent) => {
+          if (!event.ctrlKey && !event.metaKey) return;
+          event.preventDefault();
+          onStretch(zoomed(stretch, event.deltaY > 0 ? 1.2 : 1 / 1.2, event.offsetX / Math.max(width, 1), all));
+        }}
+        onMouseDown={(event: MouseEvent) => event.button === 0 && setDrag({ from: event.offsetX, to: event.offsetX })}
+        onMouseMove={(event: MouseEvent) => {
+          if (drag) return setDrag({ ...drag, to: event.offsetX });
+          // Set at the element alone: nothing is drawn anew for it.
+          const hit = boxAt(boxes, event.offsetX, event.offsetY + scroll.current);
+          (event.currentTarget as HTMLElement).title = hit && answer ? wordsOf(answer, hit) : "";
+        }}
+        onMouseLeave={() => setDrag(undefined)}
+        onMouseUp={release}
+      />
+    </div>
+  );
+}
+
+/** Where everything stands. */
+function useScene({ lanes, opened, answer, critical, stretch, width, selected, steps, counters }: Props) {
+  const list = useMemo(() => sorted(lanes.lanes), [lanes]);
+  const layers = useMemo(() => layersOf(lanes), [lanes]);
+  const { placed, height } = useMemo(() => place(list, opened), [list, opened]);
+  const onPath = useMemo(() => critical && new Set(critical.columns.event), [critical]);
+  const offset = RULER + (steps.length > 0 ? STEPS : 0);
+  const boxes = useMemo(
+    () => (answer ? boxesOf(answer, layers, { placed, offset, stretch, width, selected, onPath }) : []),
+    [answer, layers, placed, offset, stretch.from, stretch.to, width, selected, onPath],
+  );
+  const bottom = offset + height;
+  return { placed, boxes, offset, bottom, height: bottom + (counters?.document.counters.length ?? 0) * CURVE };
+}

@@ -1,0 +1,150 @@
+/** Two timelines that move together, each counted from the start of a step. */
+
+import { useState } from "preact/hooks";
+import { type Asked, useAnswer, useLast } from "../answers";
+import { duration } from "../format";
+import { Shown } from "../parts/notice";
+import { change, rank, state, transport } from "../state";
+import type { CounterDocument, EventDetail, Lanes, TileDocument } from "../types";
+import { useKeys } from "./keys";
+import { LaneCanvas } from "./lanes";
+import type { Step } from "./paint";
+import { useSteps } from "./steps";
+import { EventTable } from "./table";
+import { moved, type Opened, type Stretch, tilesOf, within } from "./view";
+
+/** A side of the comparison. */
+interface Side {
+  readonly letter: "A" | "B";
+  readonly name: string;
+  readonly run: "before" | undefined;
+  readonly lanes: Lanes;
+  readonly steps: readonly Step[];
+  /** The step that is chosen, by its place among the steps. */
+  readonly at: number;
+}
+
+/** Part of a window's height that each of both takes at most. */
+const HALF = 0.4;
+
+export function LockedTimelines({ before, after }: { before: string; after: string }) {
+  const a = useAnswer<Lanes>("lanes", { run: "before" });
+  const b = useAnswer<Lanes>("lanes", { rank: rank.value });
+  const [stepsA, stepsB] = [useSteps("before"), useSteps()];
+  if (transport.kind === "report") {
+    return <p class="quiet">Two timelines beside each other: stackline view on both runs shows them.</p>;
+  }
+  return (
+    <Shown asked={a}>
+      {({ document: lanesA }) => (
+        <Shown asked={b}>
+          {({ document: lanesB }) => (
+            <Both
+              a={{ letter: "A", name: before, run: "before", lanes: lanesA, steps: stepsA, at: chosen("stepa", stepsA) }}
+              b={{ letter: "B", name: after, run: undefined, lanes: lanesB, steps: stepsB, at: chosen("stepb", stepsB) }}
+            />
+          )}
+        </Shown>
+      )}
+    </Shown>
+  );
+}
+
+/** The step of the address; without one that in the middle, for the first are warm-up and the last may be cut off. */
+function chosen(part: string, steps: readonly Step[]): number {
+  const wanted = steps.findIndex(([number]) => `${number}` === state.value[part]);
+  return wanted >= 0 ? wanted : steps.length >> 1;
+}
+
+/** When the chosen step starts and how long it takes; the whole trace where there are no steps. */
+function stepOf({ steps, at, lanes }: Side): { start: number; length: number } {
+  const step = steps[at];
+  return step ? { start: step[1], length: Math.max(step[2] - step[1], 1) } : { start: 0, length: Math.max(lanes.length, 1) };
+}
+
+const moveTo = ({ from, to }: Stretch) => change({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` }, "replace");
+
+function Both({ a, b }: { a: Side; b: Side }) {
+  const sides = [a, b];
+  const starts = sides.map(stepOf);
+  // Times count from the start of the chosen steps: one stretch is seen of both runs.
+  const all = { from: Math.min(...starts.map(({ start }) => -start)), to: Math.max(...sides.map(({ lanes }, at) => lanes.length - starts[at]!.start), 1) };
+  const [from, to] = [Number(state.value.from), Number(state.value.to)];
+  const isGiven = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
+  const longest = Math.max(...starts.map(({ length }) => length));
+  const stretch = isGiven ? within({ from, to }, all) : { from: -longest * 0.02, to: longest * 1.02 };
+  useKeys((key) => {
+    const move = moved(key, stretch, all);
+    if (move) moveTo(move);
+    return move !== undefined;
+  });
+  return (
+    <section aria-labelledby="locked-title">
+      <h2 id="locked-title">Both timelines</h2>
+      <p class="told" aria-live="polite">
+        {duration(stretch.to - stretch.from)} of both, from the start of the chosen steps on. Keys: W and S zoom, A and D pan, 0 shows all.
+      </p>
+      <div class="bar">
+        <button type="button" onClick={() => change({ from: "", to: "" }, "replace")}>The chosen steps</button>
+        <button type="button" aria-pressed={state.value.as === "table"} onClick={() => change({ as: state.value.as === "table" ? "" : "table" })}>Table</button>
+      </div>
+      {sides.map((side, at) => <SideView key={side.letter} side={side} stretch={stretch} all={all} start={starts[at]!.start} />)}
+    </section>
+  );
+}
+
+interface SideProps {
+  readonly side: Side;
+  readonly stretch: Stretch;
+  readonly all: Stretch;
+  readonly start: number;
+}
+
+function SideView({ side, stretch, all, start }: SideProps) {
+  const { letter, name, run, lanes, steps, at } = side;
+  const [width, setWidth] = useState(0);
+  const [opened, setOpened] = useState<Opened>(new Map());
+  const [event, setEvent] = useState<number>();
+  const own = { from: stretch.from + start, to: stretch.to + start };
+  const rankOf = run === undefined ? rank.value : undefined;
+  const question = { ...tilesOf(own, width, lanes.buckets), run, rank: rankOf };
+  const answer = useLast(useAnswer<TileDocument>(width > 0 ? "tiles" : undefined, question));
+  const counters = useLast(useAnswer<CounterDocument>(width > 0 ? "counters" : undefined, question));
+  const detail = useAnswer<EventDetail>(event === undefined ? undefined : "event", { event, run, rank: rankOf });
+  const part = letter === "A" ? "stepa" : "stepb";
+  return (
+    <div class="side" style={{ "--high": `${HALF * 100}vh` }}>
+      <div class="bar">
+        <strong>{letter}</strong> <span class="name">{name}</span>
+        {steps.length > 0 && (
+          <label>
+            from step{" "}
+            <select value={`${steps[at]?.[0] ?? ""}`} onChange={(chosen) => change({ [part]: chosen.currentTarget.value }, "replace")}>
+              {steps.map(([number, from, to]) => <option key={number} value={`${number}`}>{number} ({duration(to - from)})</option>)}
+            </select>
+          </label>
+        )}
+        <span class="quiet" aria-live="polite">{told(detail)}</span>
+      </div>
+      {state.value.as === "table" && answer ? (
+        <EventTable answer={answer} lanes={lanes} selected={event} onEvent={setEvent} />
+      ) : (
+        <LaneCanvas
+          label={`Timeline of ${letter}, ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
+          {...{ lanes, steps, answer, counters, width, setWidth, opened, setOpened }}
+          stretch={own}
+          all={{ from: all.from + start, to: all.to + start }}
+          zero={start}
+          selected={event}
+          onStretch={({ from, to }) => moveTo({ from: from - start, to: to - start })}
+          onEvent={setEvent}
+        />
+      )}
+    </div>
+  );
+}
+
+/** The event that was clicked, in words. */
+function told(detail: Asked<EventDetail>): string {
+  return detail.state === "ok" ? `${detail.answer.document.event.name}: ${duration(detail.answer.document.event.dur)}` : "";
+}

@@ -1,0 +1,95 @@
+/** What a timeline draws beside its boxes: the ruler with the steps, the heads of lanes, what is marked. */
+
+import type { canvas } from "../colors";
+import { fitted } from "../draw/boxes";
+import { headOf, type Placed, ROW, type Stretch, tickLabel, ticks } from "./view";
+
+export type InkOf = typeof canvas.value;
+
+/** A step of the program: its number, and when it starts and ends. */
+export type Step = readonly [number: number, start: number, end: number];
+
+/** Pixels of the ruler, and those of the row of steps below it. */
+export const RULER = 22;
+export const STEPS = 16;
+const FONT = "11px system-ui, sans-serif";
+/** Pixels between two ticks at least: as many as a label needs. */
+const APART = 120;
+
+export const scaleOf = (stretch: Stretch, width: number) => (ns: number) => ((ns - stretch.from) / (stretch.to - stretch.from)) * width;
+
+/** The ticks of a ruler whose times count from `zero`: where they stand, and their labels. */
+function ticksOf(stretch: Stretch, zero: number, width: number): Array<{ x: number; label: string }> {
+  const shown = { from: stretch.from - zero, to: stretch.to - zero };
+  const { at, unit } = ticks(shown, width / APART);
+  const largest = Math.max(Math.abs(shown.from), Math.abs(shown.to));
+  const xOf = scaleOf(shown, width);
+  return at.map((tick) => ({ x: xOf(tick), label: tickLabel(tick, unit, largest) }));
+}
+
+/** Draws the lines of the ruler, which boxes and names stand over. */
+export function drawGrid(context: CanvasRenderingContext2D, stretch: Stretch, zero: number, width: number, height: number, ink: InkOf): void {
+  context.fillStyle = ink.line;
+  for (const { x } of ticksOf(stretch, zero, width)) context.fillRect(Math.round(x), 0, 1, height);
+}
+
+/** Draws the ruler. */
+export function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, zero: number, width: number, ink: InkOf): void {
+  context.fillStyle = ink.paper;
+  context.fillRect(0, 0, width, RULER);
+  context.font = FONT;
+  context.textBaseline = "middle";
+  for (const { x, label } of ticksOf(stretch, zero, width)) {
+    context.fillStyle = ink.line;
+    context.fillRect(Math.round(x), 0, 1, RULER);
+    context.fillStyle = ink.quiet;
+    context.fillText(label, x + 4, RULER / 2);
+  }
+}
+
+/** Draws the steps as a row of boxes below the ruler. */
+export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], stretch: Stretch, width: number, ink: InkOf): void {
+  context.fillStyle = ink.paper;
+  context.fillRect(0, RULER, width, STEPS);
+  const xOf = scaleOf(stretch, width);
+  context.font = FONT;
+  context.textBaseline = "middle";
+  for (const [number, start, end] of steps) {
+    const [from, to] = [Math.max(xOf(start), 0), Math.min(xOf(end), width)];
+    if (to <= 0 || from >= width || to < from) continue;
+    context.strokeStyle = ink.quiet;
+    context.lineWidth = 1;
+    context.strokeRect(from + 0.5, RULER + 1.5, Math.max(to - from - 1, 1), STEPS - 4);
+    context.fillStyle = ink.ink;
+    if (to - from > 12) context.fillText(fitted(context, `step ${number}`, to - from - 8), from + 4, RULER + STEPS / 2);
+  }
+}
+
+/** Draws what the lanes are, and a line where levels of one are hidden. */
+export function drawHeads(context: CanvasRenderingContext2D, placed: readonly Placed[], offset: number, width: number, headHeight: number, ink: InkOf): void {
+  context.font = FONT;
+  context.textBaseline = "middle";
+  for (const here of placed) {
+    context.fillStyle = ink.quiet;
+    context.fillText(fitted(context, headOf(here), width - 8), 4, offset + here.top + headHeight / 2 - 1);
+    if (here.rows < here.lane.rows) {
+      const y = Math.round(offset + here.top + headHeight + here.rows * ROW) + 1.5;
+      context.strokeStyle = ink.quiet;
+      context.lineWidth = 1;
+      context.setLineDash([6, 4]);
+      context.beginPath();
+      context.moveTo(0, y);
+      context.lineTo(width, y);
+      context.stroke();
+      context.setLineDash([]);
+    }
+  }
+}
+
+/** Shades what is marked, between two places. */
+export function drawMarked(context: CanvasRenderingContext2D, from: number, to: number, height: number): void {
+  context.globalAlpha = 0.25;
+  context.fillStyle = "#5b9bd5";
+  context.fillRect(Math.min(from, to), 0, Math.abs(to - from), height);
+  context.globalAlpha = 1;
+}

@@ -1,0 +1,136 @@
+/** Runs at the edge of what a page may be asked to show, and pages at the edge of how they may be shown. */
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { beyond, launch, none, open, PAGES, scratch, serve, type Served, settled, synth, trace, violations, watched } from "./harness";
+
+let browser: Browser;
+let crowded: Served;
+const folder = scratch();
+const LONG = `void at::native::vectorized_elementwise_kernel<${"std::tuple<float, ".repeat(24)}4>`;
+const NAMES = [LONG, "שכבת קשב עצמי ‮מתחזה", "注意力层/前馈网络::前向传播", "طبقة الانتباه", "x".repeat(400)];
+
+/** 64 streams, each with work of names that are hard to show. */
+function crowd(): string {
+  const events: object[] = [0, 1, 2].map((step) => ({ ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: step * 6400, dur: 6300, pid: 1, tid: 1 }));
+  for (let at = 0; at < 64 * 12; at += 1) {
+    const [stream, ts, name] = [7 + (at % 64), at * 25, NAMES[at % NAMES.length]!];
+    events.push({ ph: "X", name, cat: "cpu_op", ts, dur: 20, pid: 1, tid: 1 });
+    events.push({ ph: "X", name: "cudaLaunchKernel", cat: "cuda_runtime", ts: ts + 5, dur: 10, pid: 1, tid: 1, args: { correlation: at + 1 } });
+    events.push({ ph: "X", name, cat: "kernel", ts: ts + 30, dur: 300, pid: 0, tid: stream, args: { device: 0, stream, correlation: at + 1 } });
+  }
+  const file = join(folder.path, `${"a-long-name-of-a-file-".repeat(6)}.json`);
+  writeFileSync(file, JSON.stringify({ traceEvents: events }));
+  return file;
+}
+
+beforeAll(async () => {
+  browser = await launch();
+  crowded = await serve(crowd(), "--baseline", trace("nvidia-2080ti-linear.json.gz"));
+});
+afterAll(async () => {
+  await crowded.stop();
+  await browser.close();
+  folder.remove();
+});
+
+const VIEWS = [...PAGES, "timeline&as=table", "flame&as=table", "timeline&sel=event:3&mark=0-90000", "flame&shape=bottom-up"];
+
+test.each([
+  ["1280 wide", { viewport: { width: 1280, height: 800 } }],
+  ["1920 wide", { viewport: { width: 1920, height: 1080 } }],
+  ["200 % zoom of 1280", { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 }],
+])("%s: 64 streams, long and foreign names, and nothing reaches out of the page", async (_, options) => {
+  const { page, faults } = await watched(browser, crowded.url, options);
+  for (const view of VIEWS) {
+    await open(page, crowded.url, `page=${view}`);
+    expect(await beyond(page), view).toEqual([]);
+  }
+  none(faults);
+  await page.close();
+});
+
+test("64 streams are 64 lanes", async () => {
+  const { page, faults } = await watched(browser, crowded.url);
+  await open(page, crowded.url, "page=timeline");
+  const lanes = await page.evaluate("stackline.ask('lanes').then(({ document }) => document.lanes.filter((lane) => lane.kind === 'stream').length)");
+  expect(lanes).toBe(64);
+  expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(64 * 12);
+  await page.locator(".canvas").evaluate((element) => element.scrollTo(0, element.scrollHeight));
+  await settled(page);
+  none(faults);
+  await page.close();
+});
+
+test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core to say", { timeout: 180_000 }, async (colorScheme) => {
+  for (const options of [{ colorScheme, contrast: "more" }, { colorScheme, forcedColors: "active" }] as const) {
+    const { page, faults } = await watched(browser, crowded.url, options);
+    for (const view of VIEWS) {
+      await open(page, crowded.url, `page=${view}`);
+      expect(await violations(page), view).toEqual([]);
+    }
+    none(faults);
+    await page.close();
+  }
+});
+
+test("several pages at once have the same answers, and equal questions are worked out once", async () => {
+  const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
+  const pages = await Promise.all([1, 2, 3, 4].map(() => watched(browser, served.url)));
+  await Promise.all(pages.map(({ page }, at) => open(page, served.url, `page=${PAGES[at % 2 ? 0 : 3]}`)));
+  const ask = "stackline.ask('findings').then(({ document }) => JSON.stringify(document))";
+  const answers = await Promise.all(pages.map(({ page }) => page.evaluate(ask)));
+  expect(new Set(answers).size).toBe(1);
+  for (const { page, faults } of pages) {
+    none(faults);
+    await page.close();
+  }
+  await served.stop();
+});
+
+test("a server that goes in the middle: what was there stays, what is asked then is refused in words, and Back shows it again", async () => {
+  const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
+  const { page, faults } = await watched(browser, served.url);
+  await open(page, served.url, "page=timeline");
+  const boxes = await page.locator("canvas").getAttribute("data-boxes");
+  // It goes while a question is under way.
+  await page.route("**/query/findings*", async (route) => {
+    await served.stop();
+    await route.continue();
+  });
+  await page.keyboard.press("2");
+  await page.waitForSelector("[role=alert]");
+  expect(await page.locator("[role=alert]").first().innerText()).toContain("server has stopped");
+  await page.goBack();
+  await settled(page);
+  expect(await page.locator("canvas").getAttribute("data-boxes")).toBe(boxes);
+  none(faults.filter((fault) => !/ERR_|Failed to load/.test(fault)));
+  await page.close();
+});
+
+test("a tree of a million nodes is shown, turned round and searched", { timeout: 300_000 }, async () => {
+  const run = join(folder.path, "tree.stackline");
+  synth("tree", run, "--nodes", "1000000");
+  const served = await serve(run);
+  const { page, faults } = await watched(browser, served.url);
+  page.setDefaultTimeout(120_000);
+  let largest = 0;
+  page.on("response", async (response) => {
+    if (response.url().includes("/query/calls")) largest = Math.max(largest, (await response.body()).length);
+  });
+  await open(page, served.url, "page=flame");
+  const nodes = await page.evaluate("stackline.ask('calls', { shape: 'top-down' }).then(({ document }) => [document.nodes, document.total])") as [number, number];
+  expect(nodes[0]).toBeGreaterThanOrEqual(1_000_000);
+  expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(100);
+  for (const view of ["flame&shape=bottom-up", "flame&shape=flat", "flame&focus=function_17%40", "flame&as=table"]) {
+    await open(page, served.url, `page=${view}`);
+    expect(await page.locator("[role=alert]").allTextContents(), view).toEqual([]);
+  }
+  expect(largest).toBeGreaterThan(0);
+  expect(largest).toBeLessThanOrEqual(700_000);
+  none(faults);
+  await page.close();
+  await served.stop();
+});

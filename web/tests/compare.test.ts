@@ -1,0 +1,80 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { launch, none, open, scratch, serve, type Served, settled, stackline, synth, violations, watched } from "./harness";
+import { join } from "node:path";
+
+let browser: Browser;
+let served: Served;
+const folder = scratch();
+beforeAll(async () => {
+  browser = await launch();
+  const [a, b] = ["a.json", "b.json"].map((name) => join(folder.path, name)) as [string, string];
+  synth("demo", a, "--steps", "4");
+  synth("demo", b, "--steps", "4", "--no-host-sync");
+  served = await serve(b, "--baseline", a);
+});
+afterAll(async () => {
+  await served.stop();
+  await browser.close();
+  folder.remove();
+});
+
+const lefts = (page: Page) => page.locator("canvas").evaluateAll((all) => all.map((canvas) => (canvas as HTMLElement).dataset.left));
+
+test("two timelines begin at the chosen steps, and zoom and pan together", async () => {
+  const { page, faults } = await watched(browser, served.url);
+  await open(page, served.url, "page=compare");
+  await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
+  const first = await lefts(page);
+  expect(first[0]).toBe(first[1]);
+  await page.keyboard.press("w");
+  await page.keyboard.press("d");
+  await settled(page);
+  const second = await lefts(page);
+  expect(second[0]).toBe(second[1]);
+  expect(second[0]).not.toBe(first[0]);
+  // Another step on one side moves that side alone; both still count from their steps.
+  const tiles: string[] = [];
+  page.on("request", (request) => request.url().includes("/tiles") && tiles.push(request.url()));
+  const steps = page.locator(".side select");
+  expect(await steps.count()).toBe(2);
+  await steps.first().selectOption({ index: 0 });
+  await settled(page);
+  expect(await lefts(page)).toEqual(second);
+  expect(tiles.every((url) => url.includes("run=before"))).toBe(true);
+  expect(await violations(page)).toEqual([]);
+  none(faults);
+  await page.close();
+});
+
+test("a click on a box of either side says what it is", async () => {
+  const { page, faults } = await watched(browser, served.url);
+  await open(page, served.url, "page=compare");
+  await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
+  for (const at of [0, 1]) {
+    const canvas = page.locator("canvas").nth(at);
+    await canvas.scrollIntoViewIfNeeded();
+    const box = (await canvas.boundingBox())!;
+    // Down the middle, until the pointer rests on a box.
+    const title = async (y: number) => {
+      await page.mouse.move(box.x + box.width / 2, box.y + y);
+      return canvas.getAttribute("title");
+    };
+    let y = 45;
+    while (y < box.height && !(await title(y))) y += 7;
+    await page.mouse.down();
+    await page.mouse.up();
+    await page.waitForFunction((side) => /: \d/.test(document.querySelectorAll(".side [aria-live]")[side]!.textContent ?? ""), at);
+  }
+  none(faults);
+  await page.close();
+});
+
+test("sides are called A and B, as the command line calls them", async () => {
+  const { page } = await watched(browser, served.url);
+  await open(page, served.url, "page=compare");
+  expect(await page.locator("main").innerText()).toMatch(/A, before: .*a\.json\. B, after: .*b\.json/);
+  expect(await page.locator("th").allInnerTexts()).toContain("Change from A to B");
+  expect(stackline("diff", join(folder.path, "a.json"), join(folder.path, "b.json"))).toMatch(/^A: .*a\.json\nB: .*b\.json/);
+  await page.close();
+});
