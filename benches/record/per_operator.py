@@ -33,6 +33,7 @@ WAYS: dict[str, dict[str, str] | None] = {
     "operators, Python, shapes": {"STACKLINE_SHAPES": "1"},
     "operators, Python, native": {"STACKLINE_NATIVE": "1"},
     "operators, Python, trace mode": {"STACKLINE_MODE": "trace", "STACKLINE_TRACE_LIMIT": "64000000"},
+    "trace mode, memory": {"STACKLINE_MODE": "trace", "STACKLINE_MEMORY": "1", "STACKLINE_TRACE_LIMIT": "64000000"},
 }
 
 
@@ -40,6 +41,12 @@ def one(value, other):
     """One operator, always from the same line."""
     for _ in range(BATCH):
         value.add_(other)
+
+
+def three(value, other):
+    """An operator with three tensors."""
+    for _ in range(BATCH):
+        value.addcmul_(other, other)
 
 
 def nested(value, other):
@@ -72,7 +79,7 @@ def at_depth(depth, function, *values):
     return time.perf_counter_ns() - before
 
 
-PROGRAMS = [(name, depth) for name in ("one", "nested", "lines") for depth in (3, 30)]
+PROGRAMS = [(name, depth) for name in ("one", "three", "nested", "lines") for depth in (3, 30)]
 
 
 def measure() -> None:

@@ -52,7 +52,9 @@ struct Sweep<'a> {
 
 /// The memory trace of a process; times count from the begin of its recording.
 pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
-    let mut trace = MemoryTrace { saw_end: calls.ended, has_accesses: true, ..MemoryTrace::default() };
+    let is_input = |touch: &Touch| matches!(touch.kind, TouchKind::Input(_));
+    let has_accesses = calls.threads.iter().any(|thread| thread.touches.iter().any(is_input));
+    let mut trace = MemoryTrace { saw_end: calls.ended, has_accesses, ..MemoryTrace::default() };
     let device = trace.device("cpu");
     let mut threads = Vec::new();
     for thread in &calls.threads {
@@ -102,7 +104,9 @@ impl Sweep<'_> {
                 }
             }
             let owners: rustc_hash::FxHashSet<usize> = thread.operators.owners.values().copied().collect();
-            for (operator, one) in thread.operators.list.iter().enumerate() {
+            // Without what operators were called with, what they made says too little.
+            let operators = if self.trace.has_accesses { &thread.operators.list[..] } else { &[] };
+            for (operator, one) in operators.iter().enumerate() {
                 if !one.inputs.is_empty() || owners.contains(&operator) {
                     all.push((one.start, at, What::Begin { operator }));
                     all.push((one.end, at, What::End { operator }));
