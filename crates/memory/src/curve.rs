@@ -99,20 +99,35 @@ impl Curve {
             .collect();
         tops.sort_by_key(|at| (std::cmp::Reverse(self.points[*at].1), *at));
         let mut taken: Vec<usize> = Vec::new();
+        // Of each point, the highest of the lowest points between it and each peak that is taken.
+        let mut lowest: Vec<u64> = Vec::new();
         for at in tops {
             if taken.len() == most {
                 break;
             }
-            let dips = |other: &usize| {
-                let between = &self.points[at.min(*other)..=at.max(*other)];
-                let lowest = between.iter().map(|point| point.1).min().unwrap_or(0);
-                lowest as f64 <= (1.0 - DIP) * self.points[at].1 as f64
-            };
-            if taken.iter().all(dips) {
+            let is_apart = |low: &u64| *low as f64 <= (1.0 - DIP) * self.points[at].1 as f64;
+            if lowest.get(at).is_none_or(is_apart) {
                 taken.push(at);
+                self.lower_from(at, &mut lowest);
             }
         }
         taken.into_iter().map(|at| self.peak_at(at)).collect()
+    }
+
+    /// Makes of each point the highest of the lowest points that lie between it and a taken peak, now that one at `peak` is
+    /// taken: only what falls on the way to every one of them is a peak of its own.
+    fn lower_from(&self, peak: usize, lowest: &mut Vec<u64>) {
+        lowest.resize(self.points.len(), 0);
+        let mut low = u64::MAX;
+        for at in peak..self.points.len() {
+            low = low.min(self.points[at].1);
+            lowest[at] = lowest[at].max(low);
+        }
+        low = u64::MAX;
+        for at in (0..=peak).rev() {
+            low = low.min(self.points[at].1);
+            lowest[at] = lowest[at].max(low);
+        }
     }
 
     fn peak_at(&self, at: usize) -> Peak {

@@ -117,6 +117,10 @@ impl<'a> Facts<'a> {
         for call in trace.calls.ids() {
             collector.call(call);
         }
+        let weakest = weakest(trace);
+        for never in collector.facts.uses.iter_mut().filter(|known| known.first_touch.is_none()) {
+            never.evidence = weakest;
+        }
         collector.facts
     }
 
@@ -157,6 +161,12 @@ impl<'a> Facts<'a> {
     pub fn bytes(&self, object: MemoryObjectId) -> Option<u64> {
         Some(self.trace.objects.bytes[object.index()]).filter(|bytes| *bytes > 0)
     }
+}
+
+/// The weakest evidence that the trace has of any access: that an object is never touched is known no better.
+fn weakest(trace: &MemoryTrace) -> AccessEvidence {
+    let all = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
+    all.max().unwrap_or(AccessEvidence::Instrumented)
 }
 
 fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {

@@ -179,5 +179,5 @@ fn steps_of_a_loop_are_one_site() {
     assert_eq!(early[0].len(), 5);
     assert_eq!(groups.iter().map(Vec::len).sum::<usize>(), all.len());
     let words = describe(&trace, &all[early[0][0]]);
-    assert_eq!(words, "allocate early (train.py:3) just before kernel two (call 3)");
+    assert_eq!(words, "allocate early (train.py:3 step) just before kernel two (call 3)");
 }

@@ -5,7 +5,7 @@
 mod support;
 
 use stackline_ingest::ReadOptions;
-use stackline_ingest::recording::read_memory;
+use stackline_ingest::recording::{read_memory, read_recording};
 use stackline_model::{MemoryCallId, MemoryCallKind, MemoryObjectKind, MemoryTrace};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -20,6 +20,7 @@ fn recording(python: &Path, mode: &str) -> MemoryTrace {
     command.env("STACKLINE_MODE", "trace").env("STACKLINE_MEMORY", "1").arg(here("tests/programs/memory.py")).arg(mode);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(read_recording(&run).unwrap().report.problems, Vec::new(), "the tree knows all that is said");
     let mut found = read_memory(&run, &ReadOptions::default()).unwrap();
     assert_eq!(found.len(), 1);
     let trace = found.remove(0);

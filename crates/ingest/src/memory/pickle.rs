@@ -231,6 +231,9 @@ impl<R: Read> Machine<R> {
             b'X' | b'T' | b'B' => u64::from(u32::from_le_bytes(self.array()?)),
             _ => u64::from_le_bytes(self.array()?),
         };
+        if length > self.limits.memory {
+            return Err(format!("a text of {length} bytes, more than the {} that are allowed", self.limits.memory));
+        }
         self.input.bytes(length, &mut self.text).map_err(|e| ended(&e))?;
         let text = String::from_utf8_lossy(&self.text);
         if self.values.strings.is_full(text.len()) {

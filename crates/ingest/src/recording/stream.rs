@@ -116,9 +116,9 @@ impl Stream {
             }
             Record::Exit { code } => self.exit = Some(code),
             Record::Torch { version } => known.torch = version,
-            // Events are for traces, not for the tree.
+            // Single events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
-            Record::Machine { .. } | Record::Window { .. } => {}
+            Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }

@@ -72,12 +72,16 @@ impl<'a> Replay<'a> {
     /// Applies a suggestion; false, and nothing happens, if it does not go together with those that are applied, or is of
     /// another device.
     pub fn apply(&mut self, suggestion: usize) -> bool {
-        let here = device_of(self.plan.trace, self.plan.suggestions[suggestion].object) == self.device;
-        if !here || !self.plan.accepts(suggestion) {
+        if !self.is_here(suggestion) || !self.plan.accepts(suggestion) {
             return false;
         }
         self.change(suggestion, true);
         true
+    }
+
+    /// Whether a suggestion is of an object of this device.
+    fn is_here(&self, suggestion: usize) -> bool {
+        device_of(self.plan.trace, self.plan.suggestions[suggestion].object) == self.device
     }
 
     /// Takes a suggestion back. Nothing happens if it is not applied.
@@ -95,8 +99,12 @@ impl<'a> Replay<'a> {
         after.iter().for_each(|span| self.tree.add(*span, true));
     }
 
-    /// Bytes that a suggestion would take away at a position; negative if it would add some. It must be applicable.
+    /// Bytes that a suggestion would take away at a position; negative if it would add some, 0 if it is of another device. It
+    /// must be applicable.
     pub fn saving_at(&mut self, suggestion: usize, position: u32) -> i64 {
+        if !self.is_here(suggestion) {
+            return 0;
+        }
         let sum = |spans: &[crate::curve::Span]| -> i64 {
             let here = spans.iter().filter(|span| span.covers(position));
             here.map(|span| i64::try_from(span.bytes).unwrap_or(i64::MAX)).fold(0, i64::saturating_add)

@@ -1,6 +1,7 @@
 //! Suggestions in words.
 
 use super::{Action, Suggestion};
+use crate::tables::place_text;
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// One sentence: what to do, with which call and line.
@@ -55,8 +56,7 @@ fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
     }
 }
 
-/// `train.py:88` of the innermost frame that has a file.
+/// `train.py:88` of the program's own innermost line, if the call path is known.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Option<String> {
-    let mut frames = trace.stacks.frames_of(stack);
-    frames.find(|frame| frame.file.is_some()).map(|frame| format!("{}:{}", trace.strings.get(frame.file), frame.line))
+    Some(place_text(trace, stack)).filter(|place| !place.is_empty())
 }

@@ -1,10 +1,10 @@
 //! From patterns to suggestions.
 
 use super::{Action, Suggestion};
-use crate::curve::{Span, span_of};
+use crate::curve::{Span, device_of, span_of};
 use crate::patterns::{intra, overlapping};
 use crate::{Certainty, Facts, Gap, Measure, Pattern, PatternMatch};
-use stackline_model::{MemoryObjectId, MemoryObjectKind};
+use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryTrace};
 
 /// Bytes per second that copies between host and device are assumed to reach (PCIe 4.0 with 16 lanes, in practice).
 const COPY_BANDWIDTH: u64 = 25_000_000_000;
@@ -27,7 +27,13 @@ pub fn suggestions(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestio
 
 fn action(facts: &Facts<'_>, found: &PatternMatch) -> Option<Action> {
     let used = &facts.uses[found.object.index()];
+    // The end of a recording is not the last use of what training keeps.
+    let kept = matches!(
+        facts.trace.objects.kind[found.object.index()],
+        MemoryObjectKind::Parameter | MemoryObjectKind::OptimizerState
+    );
     match found.pattern {
+        Pattern::LateDeallocation | Pattern::MemoryLeak if kept => None,
         Pattern::EarlyAllocation => used.needed_from.some().map(|before| Action::MoveAllocation { before }),
         Pattern::LateDeallocation => used.last_use.some().map(|after| Action::MoveFree { after }),
         // What is alive when the trace breaks off may be used yet.
@@ -121,6 +127,9 @@ fn idle_times(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     for gap in gaps {
         let (after, before) = (gap.after, gap.needed_again);
         let gradient = facts.trace.objects.kind[gap.object.index()] == MemoryObjectKind::Gradient;
+        if gap.content_needed && is_of_host(facts.trace, gap.object) {
+            continue;
+        }
         let action = match (gap.content_needed, gradient) {
             (true, _) => Action::Offload { after, before },
             (false, true) => Action::SetToNone { after, before },
@@ -130,4 +139,10 @@ fn idle_times(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
         made.extend(suggestion(facts, gap.object, action, Pattern::TemporaryIdleness, sure));
     }
     made
+}
+
+/// Whether an object lies in the host's memory, where offloading would move it to.
+fn is_of_host(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
+    let device = trace.devices.get(device_of(trace, object).index());
+    device.is_some_and(|device| trace.strings.get(device.name).starts_with("cpu"))
 }

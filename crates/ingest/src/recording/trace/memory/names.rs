@@ -85,6 +85,23 @@ const FILLS: &[&str] = &[
     "_foreach_copy_",
 ];
 
+/// Arguments that operators read and write although neither their name nor their place says so.
+const UPDATED: &[(&str, &[u8])] = &[
+    ("aten::native_batch_norm", &[3, 4]),
+    ("aten::_native_batch_norm_legit", &[3, 4]),
+    ("aten::cudnn_batch_norm", &[3, 4]),
+    ("aten::miopen_batch_norm", &[3, 4]),
+    ("aten::_fused_adam_", &[0, 2, 3, 4, 5]),
+    ("aten::_fused_adamw_", &[0, 2, 3, 4, 5]),
+    ("aten::_fused_sgd_", &[0, 2]),
+    ("aten::_fused_adagrad_", &[0, 2, 3]),
+];
+
+/// Whether an operator reads and writes an argument although its name does not say so.
+pub(super) fn updates(name: &str, argument: u8) -> bool {
+    UPDATED.iter().any(|(known, arguments)| *known == name && arguments.contains(&argument))
+}
+
 /// Operators that return no tensor.
 const TELL: &[&str] = &["_local_scalar_dense", "equal", "is_nonzero", "item", "allclose", "_assert_async", "is_set_to"];
 

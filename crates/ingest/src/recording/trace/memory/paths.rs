@@ -41,7 +41,8 @@ pub(super) fn places(calls: &Calls, thread: &ThreadCalls, trace: &mut MemoryTrac
 fn inside(calls: &Calls, trace: &mut MemoryTrace, outer: Place, key: &FrameKey) -> Place {
     let mut place = outer;
     let mut enter = |trace: &mut MemoryTrace, function: &str, file: &str, line: u32| {
-        let (function, file) = (trace.strings.intern(function), trace.strings.intern(file));
+        let file = if file.is_empty() { StrId::NONE } else { trace.strings.intern(file) };
+        let function = trace.strings.intern(function);
         let frame = trace.stacks.intern_frame(MemoryFrame { function, file, line });
         place.stack = trace.stacks.intern(outer.stack, frame);
         function

@@ -3,23 +3,31 @@
 use super::super::calls::{Calls, Touch};
 use super::super::steps;
 use super::kinds::{Seen, classify};
-use super::names::{Effect, only_tells};
+use super::names::{Effect, only_tells, updates};
 use super::operators::{Input, Operator, Operators};
 use super::paths::{Place, places};
 use crate::problems;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId,
-    MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId,
+    MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 use stackline_recording::TouchKind;
 
 /// What happens at one time. Of one time, what ends comes last: its results were allocated by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
-    Touch { touch: usize },
-    Begin { operator: usize },
-    End { operator: usize },
+    Touch {
+        touch: usize,
+    },
+    Begin {
+        operator: usize,
+    },
+    End {
+        operator: usize,
+    },
+    /// Recording began, paused, or lost something: operators may have done anything meanwhile.
+    Unseen,
 }
 
 /// What is known of one thread.
@@ -54,7 +62,10 @@ struct Sweep<'a> {
 pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     let is_input = |touch: &Touch| matches!(touch.kind, TouchKind::Input(_));
     let has_accesses = calls.threads.iter().any(|thread| thread.touches.iter().any(is_input));
-    let mut trace = MemoryTrace { saw_end: calls.ended, has_accesses, ..MemoryTrace::default() };
+    // Frees may be among what was lost: then nobody knows what leaks.
+    let lost_some = calls.lost.iter().any(|(what, count)| what.starts_with("touches_") && *count > 0);
+    let saw_end = calls.ended && !lost_some;
+    let mut trace = MemoryTrace { saw_end, has_accesses, ..MemoryTrace::default() };
     let device = trace.device("cpu");
     let mut threads = Vec::new();
     for thread in &calls.threads {
@@ -81,11 +92,21 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         outermost_end: Vec::new(),
         times: Vec::new(),
     };
-    for (time, thread, what) in sweep.order() {
+    let mut order = sweep.order();
+    if lost_some {
+        // Where, the recording does not say.
+        let ends = [order.first(), order.last()].map(|end| end.map(|&(time, ..)| (time, 0, What::Unseen)));
+        order.splice(0..0, ends[0]);
+        order.extend(ends[1]);
+    }
+    order.extend(calls.windows.iter().map(|change| (change.at, 0, What::Unseen)));
+    order.sort_by_key(|&(time, _, what)| (time, matches!(what, What::End { .. })));
+    for (time, thread, what) in order {
         match what {
             What::Touch { touch } => sweep.touch(time, thread, touch),
             What::Begin { operator } => sweep.begin(thread, operator),
             What::End { operator } => sweep.end(time, thread, operator),
+            What::Unseen => sweep.unseen(time),
         }
     }
     sweep.steps(calls);
@@ -94,7 +115,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
 }
 
 impl Sweep<'_> {
-    /// Everything, in the order of time; touches of a thread in their own order.
+    /// Everything; touches of a thread in their own order, which is that of time.
     fn order(&self) -> Vec<(i64, usize, What)> {
         let mut all = Vec::new();
         for (at, thread) in self.threads.iter().enumerate() {
@@ -113,7 +134,6 @@ impl Sweep<'_> {
                 }
             }
         }
-        all.sort_by_key(|&(time, _, what)| (time, matches!(what, What::End { .. })));
         all
     }
 
@@ -132,6 +152,15 @@ impl Sweep<'_> {
         }
     }
 
+    /// A call that may have touched all that is alive.
+    fn unseen(&mut self, time: i64) {
+        self.times.push(time);
+        let name = self.trace.strings.intern("not recorded");
+        let call = NewCall { start_ns: time - self.zero, name, flags: call_flags::OPAQUE, ..NewCall::default() };
+        self.trace.calls.push(MemoryCallKind::Kernel, call);
+        self.trace.seal_call();
+    }
+
     fn object(&mut self, seen: Seen, outermost_end: i64) {
         self.seen.push(seen);
         self.was_handed.push(false);
@@ -144,6 +173,7 @@ impl Sweep<'_> {
         if kind == TouchKind::Freed {
             return self.free(time, thread, place, address);
         }
+        self.end_lost(time, thread, place, (address, bytes));
         let name = self.trace.strings.intern("allocate");
         let call = self.call(time, thread, place, name);
         let object = NewObject {
@@ -157,12 +187,7 @@ impl Sweep<'_> {
             ..NewObject::default()
         };
         let object = self.trace.allocate(object, call);
-        for lost in self.live.insert(address, bytes, object) {
-            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("{address:#x}"));
-            let name = self.trace.strings.intern("free");
-            let call = self.call(time, thread, place, name);
-            self.trace.release(lost, call);
-        }
+        self.live.insert(address, bytes, object);
         let owner = self.threads[thread].operators.owners.get(&touch).copied();
         let outermost = owner.map_or(i64::MIN, |owner| self.threads[thread].operators.list[owner].outermost_end);
         self.object(
@@ -176,6 +201,18 @@ impl Sweep<'_> {
         );
         if let Some(owner) = owner {
             self.threads[thread].made[owner].push(object);
+        }
+    }
+
+    /// Ends what lies where something is allocated now: its free was not recorded.
+    fn end_lost(&mut self, time: i64, thread: usize, place: Place, (address, bytes): (u64, u64)) {
+        let lost: Vec<MemoryObjectId> = self.live.find_all(address, bytes).map(|(object, _)| object).collect();
+        for object in lost {
+            problems::MEMORY_OVERLAP.count(&mut self.trace.report, None, &format!("{address:#x}"));
+            self.live.remove(self.trace.objects.address[object.index()]);
+            let name = self.trace.strings.intern("free");
+            let call = self.call(time, thread, place, name);
+            self.trace.release(object, NewCall { flags: call_flags::INFERRED, ..call });
         }
     }
 
@@ -221,6 +258,10 @@ impl Sweep<'_> {
 
     /// Memory that PyTorch's allocator did not make, or made before anybody looked.
     fn foreign(&mut self, address: u64, bytes: u64) -> MemoryObjectId {
+        // Elements of an expanded tensor lie in fewer bytes than they would take one by one.
+        let next =
+            self.live.find_all(address, bytes).map(|(object, _)| self.trace.objects.address[object.index()]).min();
+        let bytes = next.map_or(bytes, |next| next.saturating_sub(address));
         let object = self.trace.older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
         self.live.insert(address, bytes, object);
         self.object(Seen { is_foreign: true, ..Seen::default() }, i64::MIN);
@@ -239,11 +280,15 @@ impl Sweep<'_> {
         let of = self.threads[thread].operators.list[operator].clone();
         let place = self.place(thread, of.node);
         let call = self.call(time, thread, place, place.operator);
-        let duration_ns = (of.end - of.start).max(0).cast_unsigned();
-        self.trace.calls.push(MemoryCallKind::Kernel, NewCall { duration_ns, ..call });
+        let (start_ns, duration_ns) = (of.start - self.zero, (of.end - of.start).max(0).cast_unsigned());
+        self.trace.calls.push(MemoryCallKind::Kernel, NewCall { start_ns, duration_ns, ..call });
         let name = self.trace.strings.get(place.operator).to_owned();
         let before = self.threads[thread].objects_before[operator];
-        let has_result = self.trace.objects.freed_by[before..].iter().any(|freed| freed.is_none());
+        let stream = self.threads[thread].stream;
+        let new = before..self.trace.objects.len();
+        let is_result =
+            |at: usize| self.trace.objects.freed_by[at].is_none() && self.trace.objects.stream[at] == stream;
+        let has_result = new.into_iter().any(is_result);
         let output =
             (of.effect == Effect::Reads && !has_result && !only_tells(&name)).then(|| last_argument(&of)).flatten();
         let mut accesses: Vec<(MemoryObjectId, AccessMode, AccessExtent)> = Vec::new();
@@ -253,7 +298,7 @@ impl Sweep<'_> {
                 continue;
             }
             let input = of.inputs[position];
-            let mode = mode(of.effect, input, output);
+            let mode = mode(of.effect, &name, input, output);
             let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
             let extent = if whole { AccessExtent::Whole } else { AccessExtent::Unknown };
             match accesses.iter_mut().find(|(known, ..)| *known == object) {
@@ -287,8 +332,9 @@ fn last_argument(operator: &Operator) -> Option<u8> {
     operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
 }
 
-fn mode(effect: Effect, input: Input, output: Option<u8>) -> AccessMode {
+fn mode(effect: Effect, name: &str, input: Input, output: Option<u8>) -> AccessMode {
     match effect {
+        _ if updates(name, input.argument) => AccessMode::Both,
         Effect::Fills if input.argument == 0 => AccessMode::Write,
         Effect::Updates if input.argument == 0 => AccessMode::Both,
         _ if output == Some(input.argument) => AccessMode::Write,

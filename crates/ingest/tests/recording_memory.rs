@@ -1,0 +1,145 @@
+//! Memory traces of recordings, from streams written by hand.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use stackline_ingest::recording::memory_of;
+use stackline_model::{AccessMode, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
+use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
+
+/// Operators that may be called: node 1 and so on.
+const OPERATORS: [&str; 4] = ["aten::add", "aten::mul_", "aten::empty", "aten::linear"];
+
+/// A stream of one thread, and what is needed to write deltas.
+struct Stream {
+    records: Vec<Record>,
+    touched: (i64, i64),
+    ended: i64,
+}
+
+impl Stream {
+    fn new() -> Self {
+        let thread = Thread { id: 0, tid: 7, torch_id: 0, name: "main".into() };
+        let mut records = vec![Record::Process(Box::default()), Record::Thread(thread)];
+        for (id, text) in OPERATORS.iter().enumerate() {
+            let id = id as u32;
+            records.push(Record::Text { id, text: (*text).into() });
+            records.push(Record::Frame { id, key: FrameKey::Operator { name: id } });
+            records.push(Record::Node { thread: 0, id: id + 1, parent: 0, frame: id });
+        }
+        Self { records, touched: (0, 0), ended: 0 }
+    }
+
+    fn touch(mut self, at: i64, node: u32, kind: TouchKind, address: i64, bytes: u64) -> Self {
+        let (before, last) = std::mem::replace(&mut self.touched, (at, address));
+        let (delta_ns, address_delta) = (at - before, address - last);
+        self.records.push(Record::Touch { thread: 0, node, delta_ns, kind, address_delta, bytes });
+        self
+    }
+
+    fn call(mut self, node: u32, start: i64, end: i64) -> Self {
+        let start_delta_ns = start - std::mem::replace(&mut self.ended, end);
+        let duration_ns = (end - start).cast_unsigned();
+        self.records.push(Record::Event { thread: 0, node, start_delta_ns, duration_ns });
+        self
+    }
+
+    fn with(mut self, record: Record) -> Self {
+        self.records.push(record);
+        self
+    }
+
+    fn read(self) -> MemoryTrace {
+        let mut chunk = ChunkWriter::new();
+        for record in self.records.iter().chain([&Record::End { at_ns: 1000 }]) {
+            chunk.push(record).unwrap();
+        }
+        let mut file = HEADER.to_vec();
+        file.extend_from_slice(chunk.finish());
+        let trace = memory_of("stream", &file).unwrap();
+        trace.check().unwrap();
+        trace
+    }
+}
+
+/// What happened: kind of call, its flags, and by access the position of the object and what was done.
+fn listing(trace: &MemoryTrace) -> Vec<(MemoryCallKind, u8, Vec<(usize, AccessMode)>)> {
+    let accesses = |call| trace.accesses_of(call).map(|access| (access.object.index(), access.mode)).collect();
+    trace
+        .calls
+        .ids()
+        .map(|call| (trace.calls.kind[call.index()], trace.calls.flags[call.index()], accesses(call)))
+        .collect()
+}
+
+use MemoryCallKind::{Allocate, Free, Kernel};
+use TouchKind::{Allocated, Freed, Input};
+
+#[test]
+fn callers_leave_what_they_pass_on_and_results_are_written() {
+    let trace = Stream::new()
+        .touch(10, 0, Allocated, 0x1000, 64)
+        .touch(20, 4, Input(0), 0x1000, 64)
+        .touch(22, 1, Input(0), 0x1000, 64)
+        .touch(24, 3, Allocated, 0x2000, 64)
+        .touch(30, 2, Input(0), 0x2000, 64)
+        .call(3, 23, 25)
+        .call(1, 22, 28)
+        .call(2, 30, 35)
+        .call(4, 20, 40)
+        .read();
+    let expected = vec![
+        (Allocate, 0, vec![]),
+        (Allocate, 0, vec![]),
+        (Kernel, 0, vec![(0, AccessMode::Read), (1, AccessMode::Write)]),
+        (Kernel, 0, vec![(1, AccessMode::Both)]),
+    ];
+    assert_eq!(listing(&trace), expected);
+    assert!(trace.saw_end && trace.has_accesses && trace.report.problems.is_empty());
+    assert_eq!(trace.calls.start_ns[2..], [22, 30], "a call begins when the operator does");
+}
+
+#[test]
+fn what_lies_where_something_is_allocated_was_freed_just_before() {
+    let trace = Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 0, Allocated, 0x1020, 64).read();
+    let expected = vec![(Allocate, 0, vec![]), (Free, call_flags::INFERRED, vec![]), (Allocate, 0, vec![])];
+    assert_eq!(listing(&trace), expected);
+    assert_eq!(trace.report.problems.len(), 1);
+    assert!(!trace.has_accesses, "nobody said what operators were called with");
+}
+
+#[test]
+fn memory_of_others_ends_where_ours_begins() {
+    let trace = Stream::new()
+        .touch(10, 0, Allocated, 0x1100, 64)
+        .touch(20, 1, Input(0), 0x1000, 4096)
+        .call(1, 20, 25)
+        .touch(30, 0, Freed, 0x1100, 0)
+        .read();
+    assert_eq!(trace.objects.bytes, [64, 0x100]);
+    assert_eq!(trace.objects.kind[1], MemoryObjectKind::Foreign);
+    assert!(trace.objects.freed_by[0].is_some() && trace.report.problems.is_empty());
+}
+
+#[test]
+fn pauses_and_losses_may_have_touched_everything() {
+    let plain = || Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 1, Input(0), 0x1000, 64).call(1, 20, 25);
+    let opaque = |trace: &MemoryTrace| trace.calls.ids().filter(|&call| trace.calls.is_opaque(call)).count();
+    assert_eq!(opaque(&plain().read()), 0);
+    let paused = plain().with(Record::Window { at_ns: 30, step: 1, open: false, at_step: true }).read();
+    assert_eq!((opaque(&paused), paused.saw_end), (1, true));
+    let lost = plain().with(Record::Lost { what: "touches_too_fast".into(), count: 3 }).read();
+    assert_eq!((opaque(&lost), lost.saw_end), (2, false), "frees may be among what was lost");
+}
+
+#[test]
+fn references_to_nothing_are_counted() {
+    let process = Process { pid: 3, ..Process::default() };
+    let trace = Stream::new()
+        .with(Record::Process(Box::new(process)))
+        .touch(10, 99, Allocated, 0x1000, 64)
+        .touch(20, 0, Freed, 0x5000, 8)
+        .touch(30, 0, Allocated, i64::MAX, u64::MAX)
+        .read();
+    assert_eq!(trace.objects.len(), 1);
+    assert_eq!(trace.report.problems.len(), 2, "{:?}", trace.report.problems);
+}
