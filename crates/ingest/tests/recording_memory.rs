@@ -61,8 +61,10 @@ impl Stream {
     }
 }
 
-/// What happened: kind of call, its flags, and by access the position of the object and what was done.
-fn listing(trace: &MemoryTrace) -> Vec<(MemoryCallKind, u8, Vec<(usize, AccessMode)>)> {
+/// A kind of call, its flags, and by access the position of the object and what was done.
+type Happened = (MemoryCallKind, u8, Vec<(usize, AccessMode)>);
+
+fn listing(trace: &MemoryTrace) -> Vec<Happened> {
     let accesses = |call| trace.accesses_of(call).map(|access| (access.object.index(), access.mode)).collect();
     trace
         .calls

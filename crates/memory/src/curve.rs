@@ -118,16 +118,15 @@ impl Curve {
     /// taken: only what falls on the way to every one of them is a peak of its own.
     fn lower_from(&self, peak: usize, lowest: &mut Vec<u64>) {
         lowest.resize(self.points.len(), 0);
+        let raise = |low: &mut u64, at: usize, known: &mut u64| {
+            *low = (*low).min(self.points[at].1);
+            *known = (*known).max(*low);
+        };
+        let (before, from) = lowest.split_at_mut(peak);
         let mut low = u64::MAX;
-        for at in peak..self.points.len() {
-            low = low.min(self.points[at].1);
-            lowest[at] = lowest[at].max(low);
-        }
-        low = u64::MAX;
-        for at in (0..=peak).rev() {
-            low = low.min(self.points[at].1);
-            lowest[at] = lowest[at].max(low);
-        }
+        from.iter_mut().enumerate().for_each(|(at, known)| raise(&mut low, peak + at, known));
+        let mut low = self.points[peak].1;
+        before.iter_mut().enumerate().rev().for_each(|(at, known)| raise(&mut low, at, known));
     }
 
     fn peak_at(&self, at: usize) -> Peak {
