@@ -16,6 +16,9 @@ export function traceOf(meta: Meta | undefined): Meta["traces"][number] | undefi
   return meta?.traces.find(({ info }) => `${info.rank}` === rank.value) ?? meta?.traces[0];
 }
 
+/** The steps that somebody chose, as their first and last one; none where nobody did, or the whole run is meant. */
+export const chosenSteps = () => parsed(state.value.steps ?? "");
+
 /** Steps as queries name them. */
 export const named = ([first, last]: readonly [number, number]) => `${first}..${last}`;
 

@@ -32,6 +32,11 @@ export function count(value: number): string {
   return Math.round(value).toString().replace(/\B(?=(\d{3})+(?!\d))/g, "\u202f");
 }
 
+/** How many of something: `1 event`, `2 events`. */
+export function counted(value: number, one: string, many = `${one}s`): string {
+  return `${count(value)} ${value === 1 ? one : many}`;
+}
+
 /** A part of a whole in percent. */
 export function percent(part: number, whole: number): string {
   if (whole === 0) return "–";

@@ -18,6 +18,7 @@ import { Details } from "./parts/details";
 import { dialog } from "./parts/dialog";
 import { FilterBar } from "./parts/filters";
 import { Keys } from "./parts/keys";
+import { Losses } from "./parts/losses";
 import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
 import { change, chooseRank, follow, page, PAGES, type PageId, state, transport } from "./state";
@@ -99,6 +100,7 @@ function Frame({ meta }: { meta: Meta }) {
         </ol>
       </nav>
       <main id="page" tabIndex={-1}>
+        <Losses meta={meta} />
         <FilterBar meta={meta} />
         <Page id={page.value} meta={meta} />
       </main>
@@ -134,7 +136,7 @@ function Page({ id, meta }: { id: PageId; meta: Meta }) {
     case "overview":
       return <Overview meta={meta} />;
     case "issues":
-      return <Issues />;
+      return <Issues meta={meta} />;
     case "flame":
       return <Flame />;
     case "timeline":

@@ -12,6 +12,11 @@ export interface TraceInfo {
   readonly gpus: ReadonlyArray<{ id: number | null; name: string | null; memory_bytes: number | null }>;
 }
 
+/** What reading had to repair, skip or lose. */
+export interface ReadReport {
+  readonly problems: ReadonlyArray<{ code: string; severity: "note" | "repaired" | "skipped" | "lost"; message: string; count: number; example: string }>;
+}
+
 export interface Meta {
   readonly name: string;
   readonly hash: string;
@@ -22,7 +27,7 @@ export interface Meta {
     /** The steps that findings look at: all but a first one that warms up. */
     readonly chosen: readonly [first: number, last: number] | null;
     readonly environment: ReadonlyArray<[key: string, value: string]>;
-    readonly report: unknown;
+    readonly report: ReadReport;
   }>;
   readonly recording: null | {
     readonly processes: ReadonlyArray<{
@@ -38,13 +43,13 @@ export interface Meta {
     }>;
     readonly threads: number;
     readonly nodes: number;
-    readonly report: unknown;
+    readonly report: ReadReport;
   };
   /** The run that it is compared with. */
   readonly baseline: string | null;
   /** Where the server runs: paths that are relative count from there. */
   readonly folder: string | null;
-  readonly has: { timeline: boolean; steps: boolean; gpu: boolean; python: boolean };
+  readonly has: { timeline: boolean; events: boolean; steps: boolean; gpu: boolean; python: boolean };
 }
 
 export type Row = Readonly<Record<string, string | number | boolean | null>>;
@@ -124,7 +129,9 @@ export interface Calls {
 /** A node of a view of calls by all that was measured. */
 export interface FrameDetail {
   readonly path: ReadonlyArray<Label>;
-  readonly metrics: ReadonlyArray<{ name: string; title: string; unit: string; total: number; inclusive: number; exclusive: number; count: number }>;
+  /** How often it was called; none where that was not counted. */
+  readonly calls: number | null;
+  readonly metrics: ReadonlyArray<{ name: string; title: string; unit: string; total: number; inclusive: number | null; exclusive: number | null }>;
 }
 
 export interface SearchAnswer {
@@ -165,8 +172,9 @@ export interface CounterDocument {
   readonly left_out: number;
 }
 
-/** What a text of an answer's column means, and how many boxes had no room. */
+/** What a text of an answer's column means, the level that the boxes are of, and how many had no room. */
 export interface TileDocument {
+  readonly level: number;
   readonly texts: readonly string[];
   readonly left_out: number;
 }
@@ -205,6 +213,9 @@ export interface PathDocument {
   readonly end: number;
   readonly inferred: number;
   readonly categories: ReadonlyArray<[name: string, ns: number]>;
+  /** What a number in the column `category` means, and one in `name`. */
+  readonly causes: readonly string[];
+  readonly texts: readonly string[];
   readonly hops: number;
   readonly left_out: number;
 }

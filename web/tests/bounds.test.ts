@@ -2,13 +2,11 @@
 
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { beyond, launch, none, open, PAGES, scratch, serve, type Served, settled, synth, trace, violations, watched } from "./harness";
+import { beyond, none, open, PAGES, serve, type Served, settled, suite, synth, trace, violations, watched } from "./harness";
 
-let browser: Browser;
+const here = suite();
 let crowded: Served;
-const folder = scratch();
 const LONG = `void at::native::vectorized_elementwise_kernel<${"std::tuple<float, ".repeat(24)}4>`;
 const NAMES = [LONG, "שכבת קשב עצמי ‮מתחזה", "注意力层/前馈网络::前向传播", "طبقة الانتباه", "x".repeat(400)];
 
@@ -21,19 +19,16 @@ function crowd(): string {
     events.push({ ph: "X", name: "cudaLaunchKernel", cat: "cuda_runtime", ts: ts + 5, dur: 10, pid: 1, tid: 1, args: { correlation: at + 1 } });
     events.push({ ph: "X", name, cat: "kernel", ts: ts + 30, dur: 300, pid: 0, tid: stream, args: { device: 0, stream, correlation: at + 1 } });
   }
-  const file = join(folder.path, `${"a-long-name-of-a-file-".repeat(6)}.json`);
+  const file = join(here.folder.path, `${"a-long-name-of-a-file-".repeat(6)}.json`);
   writeFileSync(file, JSON.stringify({ traceEvents: events }));
   return file;
 }
 
 beforeAll(async () => {
-  browser = await launch();
   crowded = await serve(crowd(), "--baseline", trace("nvidia-2080ti-linear.json.gz"));
 });
 afterAll(async () => {
   await crowded.stop();
-  await browser.close();
-  folder.remove();
 });
 
 const VIEWS = [...PAGES, "timeline&as=table", "flame&as=table", "timeline&sel=event:3&mark=0-90000", "flame&shape=bottom-up"];
@@ -43,7 +38,7 @@ test.each([
   ["1920 wide", { viewport: { width: 1920, height: 1080 } }],
   ["200 % zoom of 1280", { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 }],
 ])("%s: 64 streams, long and foreign names, and nothing reaches out of the page", async (_, options) => {
-  const { page, faults } = await watched(browser, crowded.url, options);
+  const { page, faults } = await watched(here.browser, crowded.url, options);
   for (const view of VIEWS) {
     await open(page, crowded.url, `page=${view}`);
     expect(await beyond(page), view).toEqual([]);
@@ -53,7 +48,7 @@ test.each([
 });
 
 test("64 streams are 64 lanes", async () => {
-  const { page, faults } = await watched(browser, crowded.url);
+  const { page, faults } = await watched(here.browser, crowded.url);
   await open(page, crowded.url, "page=timeline");
   const lanes = await page.evaluate("stackline.ask('lanes').then(({ document }) => document.lanes.filter((lane) => lane.kind === 'stream').length)");
   expect(lanes).toBe(64);
@@ -66,7 +61,7 @@ test("64 streams are 64 lanes", async () => {
 
 test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core to say", { timeout: 180_000 }, async (colorScheme) => {
   for (const options of [{ colorScheme, contrast: "more" }, { colorScheme, forcedColors: "active" }] as const) {
-    const { page, faults } = await watched(browser, crowded.url, options);
+    const { page, faults } = await watched(here.browser, crowded.url, options);
     for (const view of VIEWS) {
       await open(page, crowded.url, `page=${view}`);
       expect(await violations(page), view).toEqual([]);
@@ -78,7 +73,7 @@ test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core t
 
 test("several pages at once have the same answers, and equal questions are worked out once", async () => {
   const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
-  const pages = await Promise.all([1, 2, 3, 4].map(() => watched(browser, served.url)));
+  const pages = await Promise.all([1, 2, 3, 4].map(() => watched(here.browser, served.url)));
   await Promise.all(pages.map(({ page }, at) => open(page, served.url, `page=${PAGES[at % 2 ? 0 : 3]}`)));
   const ask = "stackline.ask('findings').then(({ document }) => JSON.stringify(document))";
   const answers = await Promise.all(pages.map(({ page }) => page.evaluate(ask)));
@@ -92,7 +87,7 @@ test("several pages at once have the same answers, and equal questions are worke
 
 test("a server that goes in the middle: what was there stays, what is asked then is refused in words, and Back shows it again", async () => {
   const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
-  const { page, faults } = await watched(browser, served.url);
+  const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=timeline");
   const boxes = await page.locator("canvas").getAttribute("data-boxes");
   // It goes while a question is under way.
@@ -111,10 +106,10 @@ test("a server that goes in the middle: what was there stays, what is asked then
 });
 
 test("a tree of a million nodes is shown, turned round and searched", { timeout: 300_000 }, async () => {
-  const run = join(folder.path, "tree.stackline");
+  const run = join(here.folder.path, "tree.stackline");
   synth("tree", run, "--nodes", "1000000");
   const served = await serve(run);
-  const { page, faults } = await watched(browser, served.url);
+  const { page, faults } = await watched(here.browser, served.url);
   page.setDefaultTimeout(120_000);
   let largest = 0;
   page.on("response", async (response) => {

@@ -1,28 +1,24 @@
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { launch, none, open, scratch, serve, type Served, settled, stackline, synth, violations, watched } from "./harness";
+import { none, open, serve, type Served, settled, stackline, suite, synth, violations, watched } from "./harness";
 import { join } from "node:path";
 
-let browser: Browser;
+const here = suite();
 let served: Served;
-const folder = scratch();
 beforeAll(async () => {
-  browser = await launch();
-  const [a, b] = ["a.json", "b.json"].map((name) => join(folder.path, name)) as [string, string];
+  const [a, b] = ["a.json", "b.json"].map((name) => join(here.folder.path, name)) as [string, string];
   synth("demo", a, "--steps", "4");
   synth("demo", b, "--steps", "4", "--no-host-sync");
   served = await serve(b, "--baseline", a);
 });
 afterAll(async () => {
   await served.stop();
-  await browser.close();
-  folder.remove();
 });
 
 const lefts = (page: Page) => page.locator("canvas").evaluateAll((all) => all.map((canvas) => (canvas as HTMLElement).dataset.left));
 
 test("two timelines begin at the chosen steps, and zoom and pan together", async () => {
-  const { page, faults } = await watched(browser, served.url);
+  const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=compare");
   await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
   const first = await lefts(page);
@@ -48,7 +44,7 @@ test("two timelines begin at the chosen steps, and zoom and pan together", async
 });
 
 test("a click on a box of either side says what it is", async () => {
-  const { page, faults } = await watched(browser, served.url);
+  const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=compare");
   await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
   for (const at of [0, 1]) {
@@ -71,10 +67,10 @@ test("a click on a box of either side says what it is", async () => {
 });
 
 test("sides are called A and B, as the command line calls them", async () => {
-  const { page } = await watched(browser, served.url);
+  const { page } = await watched(here.browser, served.url);
   await open(page, served.url, "page=compare");
   expect(await page.locator("main").innerText()).toMatch(/A, before: .*a\.json\. B, after: .*b\.json/);
   expect(await page.locator("th").allInnerTexts()).toContain("Change from A to B");
-  expect(stackline("diff", join(folder.path, "a.json"), join(folder.path, "b.json"))).toMatch(/^A: .*a\.json\nB: .*b\.json/);
+  expect(stackline("diff", join(here.folder.path, "a.json"), join(here.folder.path, "b.json"))).toMatch(/^A: .*a\.json\nB: .*b\.json/);
   await page.close();
 });

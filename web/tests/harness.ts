@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
-import { expect } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 
 const root = new URL("../..", import.meta.url).pathname;
 export const binary = process.env.STACKLINE_BINARY ?? join(root, "target/release/stackline");
@@ -24,6 +24,32 @@ export function launch(): Promise<Browser> {
 export function scratch(): { path: string; remove: () => void } {
   const path = mkdtempSync(join(tmpdir(), "stackline-page-"));
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+}
+
+export interface Suite {
+  /** Of all tests of a file. */
+  readonly browser: Browser;
+  readonly folder: { readonly path: string };
+}
+
+/** What the tests of a file need: a browser and a folder, which go when all of them have ended. */
+export function suite(): Suite {
+  const folder = scratch();
+  let launched: Browser | undefined;
+  beforeAll(async () => {
+    launched = await launch();
+  });
+  afterAll(async () => {
+    await launched?.close();
+    folder.remove();
+  });
+  return {
+    folder,
+    get browser() {
+      if (!launched) throw new Error("the browser is there once the tests begin");
+      return launched;
+    },
+  };
 }
 
 export const stackline = (...args: string[]): string => execFileSync(binary, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });

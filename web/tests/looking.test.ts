@@ -1,28 +1,19 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { launch, none, open, scratch, serve, settled, stackline, trace, violations, watched } from "./harness";
+import { describe, expect, test } from "vitest";
+import { none, open, serve, settled, stackline, suite, trace, violations, watched } from "./harness";
 import { planted } from "./planted";
 
-let browser: Browser;
-const folder = scratch();
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(async () => {
-  await browser.close();
-  folder.remove();
-});
+const here = suite();
 
 describe("what is looked at", () => {
   test("steps alone, where they are known; the whole run with one click; the same numbers as by the command line", async () => {
-    const source = join(folder.path, "train.py");
+    const source = join(here.folder.path, "train.py");
     writeFileSync(source, "pass\n".repeat(40));
     // Long before the steps, the program begins.
-    const file = planted(folder.path, source, {}, [{ ph: "X", name: `${source}(1): imports`, cat: "python_function", ts: -90_000, dur: 80_000, pid: 1, tid: 1 }]);
+    const file = planted(here.folder.path, source, {}, [{ ph: "X", name: `${source}(1): imports`, cat: "python_function", ts: -90_000, dur: 80_000, pid: 1, tid: 1 }]);
     const served = await serve(file);
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame&metric=host_time");
     const all = async () => (await page.evaluate("stackline.ask('meta').then((answer) => answer.document.traces[0].chosen)")) as number[];
     expect(await all()).toEqual([1, 6]);
@@ -58,7 +49,7 @@ describe("what is looked at", () => {
 
   test("a thread, a phase and a module are chosen, shown as chips, and taken back", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
     await page.getByRole("button", { name: "Thread, phase, module" }).click();
     await page.waitForSelector("[data-field=thread]");
@@ -78,14 +69,14 @@ describe("what is looked at", () => {
 
 describe("a frame of the flame graph", () => {
   test("has details with its call path and source; its callers and what it calls are two clicks away", async () => {
-    const source = join(folder.path, "train.py");
+    const source = join(here.folder.path, "train.py");
     writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}`).join("\n"));
-    const file = planted(folder.path, source);
-    const report = join(folder.path, "frames.html");
+    const file = planted(here.folder.path, source);
+    const report = join(here.folder.path, "frames.html");
     stackline("report", file, "--html", report);
     const served = await serve(file);
     for (const url of [served.url, `file://${report}`]) {
-      const { page, faults } = await watched(browser, url);
+      const { page, faults } = await watched(here.browser, url);
       await open(page, url, "page=flame&as=table");
       await page.getByRole("button", { name: /^ProfilerStep/ }).click();
       await settled(page);
@@ -118,7 +109,7 @@ describe("a frame of the flame graph", () => {
 
   test("merged by name, recursion collapsed, and coloured by each meaning, it is drawn without an error", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
     for (const name of ["Merge by name", "Collapse recursion"]) {
       await page.getByRole("button", { name }).click();
@@ -139,11 +130,11 @@ describe("a frame of the flame graph", () => {
 describe("search over all names, and keys", () => {
   test("Ctrl+K finds pages, findings, frames, events and files, by keyboard alone; ? lists the keys", async () => {
     const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
-    const report = join(folder.path, "search.html");
+    const report = join(here.folder.path, "search.html");
     stackline("report", file, "--html", report);
     const served = await serve(file);
     for (const url of [served.url, `file://${report}`]) {
-      const { page, faults } = await watched(browser, url);
+      const { page, faults } = await watched(here.browser, url);
       await open(page, url, "page=overview");
       await page.keyboard.press("Control+k");
       await page.waitForSelector("dialog[open]");
@@ -174,12 +165,12 @@ describe("search over all names, and keys", () => {
 
 describe("a finding", () => {
   test("a finding tells how to be told of it no more, and evidence opens in the report, too", async () => {
-    const source = join(folder.path, "other.py");
+    const source = join(here.folder.path, "other.py");
     writeFileSync(source, "pass\n".repeat(20));
-    const report = join(folder.path, "evidence.html");
-    stackline("report", planted(folder.path, source), "--html", report);
+    const report = join(here.folder.path, "evidence.html");
+    stackline("report", planted(here.folder.path, source), "--html", report);
     const url = `file://${report}`;
-    const { page, faults } = await watched(browser, url);
+    const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=issues&sel=finding:0");
     await page.getByText("Not a problem here").click();
     const text = await page.locator("main").innerText();
@@ -195,12 +186,12 @@ describe("a finding", () => {
   });
 
   test("a source file that was changed after the run was recorded is said to be", async () => {
-    const source = join(folder.path, "train.py");
+    const source = join(here.folder.path, "train.py");
     writeFileSync(source, "pass\n".repeat(40));
     // The trace says when it began: in 2020, or in a time to come.
     for (const [base, changed] of [[1_600_000_000_000_000_000, 1], [4_000_000_000_000_000_000, 0]] as const) {
-      const served = await serve(planted(folder.path, source, { baseTimeNanoseconds: base }));
-      const { page } = await watched(browser, served.url);
+      const served = await serve(planted(here.folder.path, source, { baseTimeNanoseconds: base }));
+      const { page } = await watched(here.browser, served.url);
       for (const hash of ["page=issues&sel=finding:0", `page=source&file=${encodeURIComponent(source)}`]) {
         await open(page, served.url, hash);
         expect(await page.getByText("changed after the run was recorded").count(), `${hash} ${base}`).toBe(changed);

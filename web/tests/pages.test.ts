@@ -1,20 +1,11 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { launch, none, open, PAGES, scratch, serve, type Served, settled, stackline, trace, violations, watched } from "./harness";
+import { none, open, PAGES, serve, type Served, settled, stackline, suite, trace, violations, watched } from "./harness";
 import { planted } from "./planted";
 
-let browser: Browser;
-const folder = scratch();
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(async () => {
-  await browser.close();
-  folder.remove();
-});
+const here = suite();
 
 const TRACES = {
   "an NVIDIA trace": trace("nvidia-h100-qwen1.5-0.5b.json.gz"),
@@ -25,7 +16,7 @@ const TRACES = {
 
 describe.each(Object.entries(TRACES))("%s", (_, file) => {
   let served: Served;
-  const report = join(folder.path, `report-${Math.random()}.html`);
+  const report = join(here.folder.path, `report-${Math.random()}.html`);
   beforeAll(async () => {
     served = await serve(file);
     stackline("report", file, "--html", report);
@@ -34,7 +25,7 @@ describe.each(Object.entries(TRACES))("%s", (_, file) => {
 
   test("each page opens from the server, without an error and without another request, in both themes", async () => {
     for (const colorScheme of ["light", "dark"] as const) {
-      const { page, faults } = await watched(browser, served.url, { colorScheme });
+      const { page, faults } = await watched(here.browser, served.url, { colorScheme });
       for (const id of PAGES) {
         await open(page, served.url, `page=${id}`);
         expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
@@ -47,7 +38,7 @@ describe.each(Object.entries(TRACES))("%s", (_, file) => {
 
   test("each page opens from the report, without a server", async () => {
     const url = `file://${report}`;
-    const { page, faults } = await watched(browser, url);
+    const { page, faults } = await watched(here.browser, url);
     for (const id of PAGES) {
       await open(page, url, `page=${id}`);
       expect(await page.locator("[role=alert]").allTextContents(), id).toEqual([]);
@@ -60,7 +51,7 @@ describe.each(Object.entries(TRACES))("%s", (_, file) => {
     const findings = JSON.parse(stackline("findings", file, "--top", "0", "--format", "json"));
     const summary = JSON.parse(stackline("report", file, "--format", "json"));
     for (const url of [served.url, `file://${report}`]) {
-      const { page } = await watched(browser, url);
+      const { page } = await watched(here.browser, url);
       await page.goto(url);
       await settled(page);
       const ask = (name: string) => page.evaluate((query) => (globalThis as unknown as { stackline: { ask(q: string): Promise<{ document: unknown }> } }).stackline.ask(query).then((answer) => answer.document), name);
@@ -76,10 +67,10 @@ describe.each(Object.entries(TRACES))("%s", (_, file) => {
 
 describe("from the overview to the line", () => {
   test("two clicks: the first issue, then the link to the editor", async () => {
-    const source = join(folder.path, "train.py");
+    const source = join(here.folder.path, "train.py");
     writeFileSync(source, Array.from({ length: 40 }, (_, at) => `line_${at + 1} = ${at}  # a line`).join("\n"));
-    const served = await serve(planted(folder.path, source));
-    const { page, faults } = await watched(browser, served.url);
+    const served = await serve(planted(here.folder.path, source));
+    const { page, faults } = await watched(here.browser, served.url);
     await page.goto(served.url);
     await settled(page);
     await page.locator(".card").first().click();
@@ -101,13 +92,13 @@ describe("names from a trace are data", () => {
       { ph: "X", name, cat: "cpu_op", ts: at * 100, dur: 90, pid: name.slice(0, 40), tid: 1, args: { [name.slice(0, 100)]: name } },
       { ph: "X", name, cat: "kernel", ts: at * 100 + 10, dur: 50, pid: 0, tid: 7, args: { device: 0, stream: 7 } },
     ]);
-    const file = join(folder.path, "hostile.json.gz");
+    const file = join(here.folder.path, "hostile.json.gz");
     writeFileSync(file, gzipSync(JSON.stringify({ traceEvents: events })));
     const served = await serve(file);
-    const report = join(folder.path, "hostile.html");
+    const report = join(here.folder.path, "hostile.html");
     stackline("report", file, "--html", report);
     for (const url of [served.url, `file://${report}`]) {
-      const { page, faults } = await watched(browser, url);
+      const { page, faults } = await watched(here.browser, url);
       for (const id of [...PAGES, "timeline&as=table", "flame&as=table", "timeline&sel=event:0"]) {
         await open(page, url, `page=${id}`);
       }
@@ -123,24 +114,26 @@ describe("names from a trace are data", () => {
 
 describe("what is missing is said", () => {
   test("a file that is cut off, one without events, and a server that has gone", async () => {
-    const cut = join(folder.path, "cut.json");
+    const cut = join(here.folder.path, "cut.json");
     writeFileSync(cut, '{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 5, "pid": 1, "tid": 1}, {"ph": "X", "na');
-    const empty = join(folder.path, "empty.json");
+    const empty = join(here.folder.path, "empty.json");
     writeFileSync(empty, '{"traceEvents": []}');
     for (const file of [cut, empty]) {
       const served = await serve(file);
-      const { page, faults } = await watched(browser, served.url);
+      const { page, faults } = await watched(here.browser, served.url);
       for (const id of PAGES) {
         await open(page, served.url, `page=${id}`);
         expect(await violations(page), `${id} of ${file}`).toEqual([]);
+        // That a part is missing is said wherever a number may stand.
+        expect(await page.locator(".lost").count(), `${id} of ${file}`).toBe(file === cut && id !== "run" ? 1 : 0);
       }
-      // What a run lacks is answered with a refusal, which the browser tells in the console; nothing else may be there.
+      // A question that a run without steps cannot answer is refused, which the browser tells in the console.
       none(faults.filter((fault) => !fault.includes("422")));
       await page.close();
       await served.stop();
     }
     const served = await serve(cut);
-    const { page } = await watched(browser, served.url);
+    const { page } = await watched(here.browser, served.url);
     await open(page, served.url, "page=overview");
     await served.stop();
     await page.evaluate("location.hash = '#page=flame'");
@@ -150,7 +143,7 @@ describe("what is missing is said", () => {
   });
 
   test("a run of a newer version says which versions are read", () => {
-    const run = join(folder.path, "newer.stackline");
+    const run = join(here.folder.path, "newer.stackline");
     stackline("import", trace("nvidia-2080ti-linear.json.gz"), "-o", run);
     const manifest = join(run, "manifest.json");
     const { checksum: _, ...written } = JSON.parse(readFileSync(manifest, "utf8"));
@@ -167,7 +160,7 @@ describe("what is missing is said", () => {
 describe("keys and the address", () => {
   test("pages, zoom, selection and Back work by keyboard alone", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "");
     await page.keyboard.press("3");
     await settled(page);
@@ -202,7 +195,7 @@ describe("keys and the address", () => {
 
   test("a click on a box shows it in the details, and the launch leads to the call", async () => {
     const served = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=timeline");
     const canvas = page.locator("canvas");
     expect(Number(await canvas.getAttribute("data-boxes"))).toBeGreaterThan(100);
@@ -218,7 +211,7 @@ describe("keys and the address", () => {
 
   test("a second click on a box zooms to it, wherever it stands", async () => {
     const served = await serve(trace("nvidia-a100-ddp-nccl.json.gz"));
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
     const canvas = page.locator("canvas");
     const right = ((await canvas.boundingBox())?.width ?? 0) * 0.68;
@@ -237,7 +230,7 @@ describe("keys and the address", () => {
 
   test("a pattern that is none is refused, and can be corrected", async () => {
     const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
-    const { page } = await watched(browser, served.url);
+    const { page } = await watched(here.browser, served.url);
     await open(page, served.url, "page=flame");
     await page.locator("[data-field=focus]").fill("(");
     await page.locator("[data-field=focus]").press("Enter");
@@ -254,7 +247,7 @@ describe("two runs", () => {
   test("what changed is listed as by the command line, and drawn in the flame graph", async () => {
     const [before, after] = [trace("nvidia-h100-qwen1.5-0.5b.json.gz"), trace("amd-mi300-qwen1.5-0.5b.json.gz")];
     const served = await serve(after, "--baseline", before);
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=compare");
     expect(await violations(page)).toEqual([]);
     const diff = JSON.parse(stackline("diff", before, after, "--format", "json"));
@@ -272,14 +265,14 @@ describe("two runs", () => {
 describe("several ranks", () => {
   test("each page is of the rank that is chosen", async () => {
     const ranks = [0, 1].map((rank) => {
-      const file = join(folder.path, `rank${rank}.json`);
+      const file = join(here.folder.path, `rank${rank}.json`);
       const events = [0, 1, 2].map((step) => ({ ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: step * 1000 * (rank + 1), dur: 1000 * (rank + 1) - 1, pid: 1, tid: 1 }));
       const work = events.map((event) => ({ ...event, name: "aten::mm", cat: "cpu_op", dur: event.dur - 5 }));
       writeFileSync(file, JSON.stringify({ distributedInfo: { rank, world_size: 2 }, traceEvents: [...events, ...work] }));
       return file;
     });
     const served = await serve(...ranks);
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     await open(page, served.url, "page=overview");
     const step = () => page.locator(".numbers dd").first().innerText();
     expect(await step()).toBe("999 µs");

@@ -3,9 +3,8 @@
 import { execFileSync } from "node:child_process";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser } from "playwright-core";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { binary, launch, none, open, PAGES, scratch, serve, stackline, violations, watched } from "./harness";
+import { describe, expect, test } from "vitest";
+import { binary, none, open, PAGES, serve, stackline, suite, violations, watched } from "./harness";
 
 // The environment of `python/torch_env.py`, and the recorder beside the program: without them this is not tested, but in CI.
 const torch = process.env.STACKLINE_TORCH;
@@ -28,24 +27,16 @@ for _ in range(6):
     optimizer.step()
 `;
 
-let browser: Browser;
-const folder = scratch();
-beforeAll(async () => {
-  browser = await launch();
-});
-afterAll(async () => {
-  await browser.close();
-  folder.remove();
-});
+const here = suite();
 
 describe.skipIf(!isThere).each(["profile", "trace"])("recorded as a %s", (mode) => {
   test("each page opens, with the program's calls and lines", { timeout: 300_000 }, async () => {
-    const program = join(folder.path, `program-${mode}.py`);
+    const program = join(here.folder.path, `program-${mode}.py`);
     writeFileSync(program, PROGRAM);
-    const run = join(folder.path, `${mode}.stackline`);
+    const run = join(here.folder.path, `${mode}.stackline`);
     execFileSync(binary, ["record", ...(mode === "trace" ? ["--mode", "trace"] : []), "-o", run, "--", torch!, program], { stdio: "ignore" });
     const served = await serve(run);
-    const { page, faults } = await watched(browser, served.url);
+    const { page, faults } = await watched(here.browser, served.url);
     for (const id of PAGES) {
       await open(page, served.url, `page=${id}`);
       expect(await violations(page), id).toEqual([]);

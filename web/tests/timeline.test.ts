@@ -1,26 +1,22 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
+import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { launch, none, open, scratch, serve, type Served, settled, trace, violations, watched } from "./harness";
+import { none, open, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
 
-let browser: Browser;
+const here = suite();
 let memory: Served;
-const folder = scratch();
 beforeAll(async () => {
-  browser = await launch();
   memory = await serve(trace("nvidia-h100-qwen1.5-0.5b.json.gz"));
 });
 afterAll(async () => {
   await memory.stop();
-  await browser.close();
-  folder.remove();
 });
 
 const part = (page: Page, name: string) => Number(new URLSearchParams(new URL(page.url()).hash.slice(1)).get(name));
 
 test("W, S, A and D work wherever the focus is, but where one types", async () => {
-  const { page, faults } = await watched(browser, memory.url);
+  const { page, faults } = await watched(here.browser, memory.url);
   await open(page, memory.url, "page=timeline");
   await page.keyboard.press("w");
   await settled(page);
@@ -43,7 +39,7 @@ test("W, S, A and D work wherever the focus is, but where one types", async () =
 });
 
 test("memory is a curve below the lanes, and colours are told", async () => {
-  const { page, faults } = await watched(browser, memory.url);
+  const { page, faults } = await watched(here.browser, memory.url);
   await open(page, memory.url, "page=timeline");
   const lanes = await page.evaluate("stackline.ask('lanes').then((answer) => answer.document)") as { whole: object };
   const counters = await page.evaluate(`stackline.ask('counters', ${JSON.stringify(lanes.whole)}).then(({ document, columns }) => ({ names: document.counters.map((one) => one.name), points: columns.start.length }))`) as { names: string[]; points: number };
@@ -58,7 +54,7 @@ test("memory is a curve below the lanes, and colours are told", async () => {
 
 test("kernels of collectives are drawn as communication", async () => {
   const served = await serve(trace("nvidia-a100-ddp-nccl.json.gz"));
-  const { page, faults } = await watched(browser, served.url);
+  const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=timeline");
   expect(await page.getByRole("list", { name: "Colours" }).innerText()).toContain("Communication");
   none(faults);
@@ -67,15 +63,16 @@ test("kernels of collectives are drawn as communication", async () => {
 });
 
 test("a step is marked by a click on it, and summed up by lane and by name", async () => {
-  const file = join(folder.path, "steps.json");
+  const file = join(here.folder.path, "steps.json");
   const events = [0, 1, 2, 3].flatMap((step) => [
     { ph: "X", name: `ProfilerStep#${step}`, cat: "user_annotation", ts: step * 1000, dur: 990, pid: 1, tid: 1 },
     { ph: "X", name: "aten::mm", cat: "cpu_op", ts: step * 1000 + 10, dur: 500, pid: 1, tid: 1 },
+    { ph: "X", name: `ProfilerStep#${step}`, cat: "gpu_user_annotation", ts: step * 1000, dur: 990, pid: 0, tid: 7, args: { device: 0, stream: 7 } },
     { ph: "X", name: "gemm", cat: "kernel", ts: step * 1000 + 100, dur: 250, pid: 0, tid: 7, args: { device: 0, stream: 7 } },
   ]);
   writeFileSync(file, JSON.stringify({ traceEvents: events }));
   const served = await serve(file);
-  const { page, faults } = await watched(browser, served.url);
+  const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=timeline");
   const wide = (await page.locator("canvas").boundingBox())!.width;
   await page.locator("canvas").click({ position: { x: wide * 0.4, y: 30 } });
@@ -92,11 +89,11 @@ test("a step is marked by a click on it, and summed up by lane and by name", asy
 });
 
 test("hidden levels of a lane are counted, and all of them can be seen", async () => {
-  const file = join(folder.path, "deep.json");
+  const file = join(here.folder.path, "deep.json");
   const thread = (tid: number, levels: number) => Array.from({ length: levels }, (_, at) => ({ ph: "X", name: `level ${at}`, cat: "cpu_op", ts: at, dur: 2000 - 2 * at, pid: 1, tid }));
   writeFileSync(file, JSON.stringify({ traceEvents: [...thread(1, 80), ...thread(2, 40)] }));
   const served = await serve(file);
-  const { page, faults } = await watched(browser, served.url);
+  const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=timeline");
   const shown = async () => Number(await page.locator("canvas").getAttribute("data-boxes"));
   const height = () => page.evaluate(() => document.querySelector("canvas")!.parentElement!.clientHeight);

@@ -10,6 +10,7 @@ pub mod classify;
 pub mod critical_path;
 pub mod diff;
 pub mod findings;
+mod host_collectives;
 pub mod hta_rows;
 pub mod hta_view;
 pub mod intervals;

@@ -4,7 +4,10 @@
 
 use proptest::prelude::*;
 use stackline_analyze::Scope;
-use stackline_analyze::calls::{CallIndex, Measure, Part, TraceCalls, trace_calls};
+use stackline_analyze::calls::{
+    CallIndex, CallView, Measure, Part, Shape, Stretch, TraceCalls, ViewOptions, calls_by_thread, source_lines,
+    trace_calls, view_pruned,
+};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{
     CallFrame, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder,
@@ -123,8 +126,71 @@ fn the_time_of_a_trace_is_that_of_its_tree() {
 
 #[test]
 fn an_empty_trace_has_a_root() {
-    let TraceCalls { tree, events, steps } = trace_calls(&stackline_model::Trace::default(), &Scope::default());
+    let TraceCalls { tree, events, steps, .. } = trace_calls(&stackline_model::Trace::default(), &Scope::default());
     assert_eq!((tree.nodes.len(), events.len(), steps), (1, 0, 0));
     let index = CallIndex::new(tree, steps);
     assert!(index.operators().is_empty() && index.search("**").unwrap().is_empty() && !index.is_training());
+}
+
+/// A function that is called twice, and calls an operator at line 5 and one at line 7, as stacks say.
+fn lines() -> TraceCalls {
+    let frame = |line: u32| serde_json::json!({ "name": format!("train.py({line}): step") });
+    let event = |name: &str, cat: &str, ts: u32, dur: u32, sf: u32| {
+        let mut event =
+            serde_json::json!({"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": 1});
+        if sf > 0 {
+            event["sf"] = sf.into();
+        }
+        event
+    };
+    let seen = serde_json::json!({"ph": "P", "name": "train.py(1): step", "ts": 290, "pid": 1, "tid": 1, "sf": 9});
+    let call = |at: u32| {
+        [
+            event("train.py(1): step", "python_function", at, 100, 0),
+            event("aten::mm", "cpu_op", at + 10, 20, 5),
+            event("aten::add", "cpu_op", at + 50, 20, 7),
+        ]
+    };
+    let events: Vec<_> = [&call(0)[..], &call(200)[..], &[seen]].concat();
+    let text = serde_json::json!({"stackFrames": {"5": frame(5), "7": frame(7), "9": frame(9)}, "traceEvents": events})
+        .to_string();
+    let trace = read_bytes("lines.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    calls_by_thread(&trace, Stretch::Whole)
+}
+
+#[test]
+fn a_function_stands_at_the_lines_that_it_called_from() {
+    let calls = lines();
+    let costs = source_lines(&calls.tree, CallMetric::HostTime);
+    let costs: Vec<_> = costs.iter().map(|line| (line.line, line.exclusive.sum, line.function.as_str())).collect();
+    // Of the function's own 60 µs a call, 10 + 20 / 2 are at line 5 and 20 / 2 + 30 at line 7; 20 each in operators. In the second
+    // call a sample saw it at line 9, 20 µs after the last operator: half of these are there, and all that comes after.
+    assert_eq!(costs, [(5, 80_000, "step"), (7, 100_000, "step"), (9, 20_000, "step")]);
+    // The tree of rules has a function once, at the line that names it.
+    let text = demo::generate(&demo::Config { steps: 1, layers: 1, ..demo::Config::default() });
+    let trace = read_bytes("demo.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    assert!(trace_calls(&trace, &Scope::default()).continued.is_empty());
+}
+
+#[test]
+fn calls_of_a_frame_are_counted_and_not_what_lies_below_it() {
+    let calls = lines();
+    let seen = |shape: Shape, by_line: bool| {
+        let options = ViewOptions { shape, by_line, ..ViewOptions::new(CallMetric::HostTime) };
+        let view = view_pruned(&calls.tree, &options, 0.0, &calls.continued);
+        let row = |view: &CallView, row: usize| (view.label(row).short(), view.nodes[row].calls);
+        (1..view.nodes.len()).map(|at| row(&view, at)).collect::<Vec<_>>()
+    };
+    let row = |name: &str, calls: u64| (name.to_owned(), calls);
+    let by_line = [
+        row("step train.py:7", 2),
+        row("aten::add", 2),
+        row("step train.py:5", 2),
+        row("aten::mm", 2),
+        row("step train.py:9", 1),
+    ];
+    assert_eq!(seen(Shape::TopDown, true), by_line);
+    // A call that went on at another line is one call of its function.
+    assert_eq!(seen(Shape::TopDown, false), [row("step train.py", 2), row("aten::add", 2), row("aten::mm", 2)]);
+    assert_eq!(seen(Shape::Flat, false), [row("step train.py", 2), row("aten::add", 2), row("aten::mm", 2)]);
 }

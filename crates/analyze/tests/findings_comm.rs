@@ -6,7 +6,10 @@ mod findings_support;
 
 use findings_support::{Program, find, read, text};
 use serde_json::json;
+use stackline_analyze::Scope;
+use stackline_analyze::analyses::tl_coll_analysis;
 use stackline_analyze::findings::{Confidence, Finding, Findings, Options, merge};
+use stackline_analyze::tracelens::Definition;
 
 const ALL_REDUCE: &str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
 
@@ -281,4 +284,31 @@ fn ranks_whose_trace_is_cut_off_are_not_compared() {
     assert!(found.findings.iter().all(|f| f.rule.code != "SL040"), "{:?}", found.findings);
     let note = "SL040 did not compare rank 1 with the others: a part of the trace was lost";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+}
+
+/// Recorded ranks without GPU: one computes for so long, and both reduce until the other one is done.
+fn gloo(compute: i64, waits: i64) -> Program {
+    steps(|p, _| {
+        p.op("aten::mm", |p| p.work(compute));
+        p.op("c10d::allreduce_", |p| p.work(10));
+        let now = p.now;
+        p.thread_span(9, ("user_annotation", "gloo:all_reduce"), (now - 5, waits), json!({}));
+        p.now += waits;
+    })
+}
+
+#[test]
+fn collectives_of_cpus_tell_who_comes_last() {
+    let found = merged(vec![(0, gloo(1000, 2500).findings()), (1, gloo(3000, 500).findings())]);
+    let straggler = found.findings.iter().find(|f| f.rule.code == "SL040");
+    assert_eq!(straggler.and_then(Finding::told_of), Some(1), "{}", text(&found.findings));
+    assert_eq!(straggler.map(|f| f.gain_ns() / 1000), Some(2000));
+    assert!(!found.unchecked.iter().any(|u| u.rule.code == "SL040"));
+    let table = tl_coll_analysis::table(&gloo(1000, 2500).trace(), &Scope::default(), Definition::Exact);
+    let is = |name: &str, wanted: &str| {
+        assert!(format!("{:?}", table.column(name).unwrap()).contains(wanted), "{table:?}");
+    };
+    assert_eq!(table.rows(), 1);
+    is("collective", "gloo:all_reduce");
+    is("family", "\"all_reduce\"");
 }

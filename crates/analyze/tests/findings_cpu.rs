@@ -142,7 +142,12 @@ fn optimizers_on_a_cpu() {
     };
     let found = optimizer("aten::").of("SL015");
     // 50 parameters take 3 µs each, and of the 1.5 µs and more of each operator beyond 2.5 µs 35 % stay.
-    let total = found[0].facts.iter().find(|fact| fact.name == "in the optimizer, a step").unwrap().value;
+    let total = found[0]
+        .facts
+        .iter()
+        .find(|fact| fact.name == "in the optimizer, with Python between them, a step")
+        .unwrap()
+        .value;
     let beyond = 250.0 * (total / 250.0 - 2.5) * 0.35;
     assert!((only(&found) as f64 - (total - 150.0 - beyond)).abs() < 0.1 * total, "{}", text(&found));
     assert_eq!(optimizer("aten::_foreach_").of("SL015"), []);
@@ -155,7 +160,45 @@ fn copies_on_a_cpu() {
     };
     let found = copy("aten::contiguous").of("SL017");
     assert!((300..=330).contains(&only(&found)), "{}", text(&found));
+    assert!(found[0].title.contains("into another order"), "{}", text(&found));
     assert_eq!(copy("aten::_to_copy").of("SL017"), [], "a conversion");
+    let plain = steps(|p| p.op("aten::clone", |p| p.op("aten::copy_", |p| p.work(300)))).of("SL017");
+    assert!(
+        plain[0].title.starts_with("aten::clone copies tensors: "),
+        "nothing says in which order: {}",
+        text(&plain)
+    );
+}
+
+/// Files begin with imports, and frames are named by the first line of their function.
+#[test]
+fn the_first_line_of_a_file_is_no_place() {
+    let logs = |p: &mut Program| p.python("logging/__init__.py(1477): Logger.info", |p| p.work(500));
+    let found = steps(|p| p.python("main.py(1): <module>", logs)).of("SL029");
+    assert_eq!((found[0].place.file.as_deref(), found[0].place.line), (Some("main.py"), None), "{}", text(&found));
+}
+
+/// Eight steps of ten operators, of which one step is slow: in one operator, or in all.
+#[test]
+fn slow_steps_have_a_place_where_one_thing_grew() {
+    let slow_in = |is_slow: fn(usize) -> bool| {
+        let mut program = Program::new();
+        for number in 0..8 {
+            program.step(number, |p| {
+                for i in 0..10 {
+                    let us = if number == 5 && is_slow(i) { 300 } else { 100 };
+                    p.python(&format!("train.py({}): part{i}", 10 + i), |p| {
+                        p.op(&format!("aten::op{i}"), |p| p.work(us));
+                    });
+                }
+            });
+        }
+        program.of("SL031").remove(0)
+    };
+    let (one, all) = (slow_in(|i| i == 3), slow_in(|_| true));
+    assert_eq!((one.place.line, one.title.contains("most of it in aten::op3")), (Some(13), true), "{}", text(&[one]));
+    assert_eq!((all.place.line, all.title.contains("most of it in")), (None, false), "{}", text(&[all]));
+    assert!(slow_in(|_| true).is_unsure());
 }
 
 #[test]

@@ -13,7 +13,8 @@ fn list() -> String {
                     change cannot be replayed, the finding names the model that was used instead. `stackline findings --explain SL012` \
                     shows a page in the terminal.\n\nThey stand in the order of what they likely gain. One whose lower bound is no gain at all says \
                     \"perhaps nothing\" and keeps its place: a recording often cannot tell work from waiting, and what gains most would come \
-                    last.\n"
+                    last. If its confidence is low, too, it stands behind the others, and `--fail-on new` leaves it alone. \
+                    Percentages are of a step without what it cost to record it.\n"
         .to_owned();
     for area in Area::ALL {
         let of_area: Vec<&Rule> = rules::ALL.iter().filter(|rule| rule.area == area).collect();

@@ -185,7 +185,7 @@ fn what_recording_cost_is_no_gain() {
     let note =
         findings.notes.iter().find(|note| note.starts_with("recording cost about 1000 ns per operator")).unwrap();
     // 102 operators of 1 µs in steps of some 2 ms.
-    assert!(note.contains("(250 ns of them PyTorch's), 5 % of the step"), "{note}");
+    assert!(note.contains("(250 ns of them PyTorch's), 5 % of the recorded step"), "{note}");
     let together = findings.together.unwrap();
     assert!(together.ns <= plain.gain_ns() - taken, "{together:?}");
 }

@@ -5,6 +5,7 @@ mod diff;
 mod findings;
 mod memory;
 mod page;
+mod refused;
 
 pub(crate) use calls::{By, CallsArgs, Mode, RecordArgs, View};
 use calls::{CALLS_EXAMPLE, RECORD_EXAMPLE};
@@ -14,9 +15,10 @@ pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{Document, FindingsArgs};
 use memory::MEMORY_EXAMPLE;
-pub(crate) use memory::MemoryArgs;
+pub(crate) use memory::{MemoryArgs, MemoryRules};
 use page::VIEW_EXAMPLE;
 pub(crate) use page::ViewArgs;
+pub(crate) use refused::{command, parse};
 use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
 
@@ -470,16 +472,15 @@ fn parse_count(text: &str) -> Result<usize, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command().debug_assert();
     }
 
     #[test]
     fn every_command_has_an_example() {
-        for command in Cli::command().get_subcommands() {
+        for command in command().get_subcommands() {
             let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             assert!(help.contains("Example"), "{} has no example", command.get_name());
         }

@@ -11,11 +11,10 @@ mod progress;
 mod session;
 mod view;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match args::Cli::try_parse() {
+    let cli = match args::parse() {
         Ok(cli) => cli,
         Err(error) => {
             let code = if error.use_stderr() { failure::WRONG_USE } else { failure::DONE };

@@ -154,6 +154,36 @@ fn what_was_lost_is_said() {
 }
 
 #[test]
+fn doctor_tells_what_a_recording_of_sums_holds() {
+    let folder = sample();
+    let text = shown(folder.path(), &["doctor", "train.stackline"]);
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("record --mode trace"), "{text}");
+    let document = shown(folder.path(), &["doctor", "train.stackline", "--format", "json"]);
+    let document: Value = serde_json::from_str(&document).unwrap();
+    let (tables, calls) =
+        (&document["tables"], shown(folder.path(), &["calls", "train.stackline", "--format", "json"]));
+    let calls: Value = serde_json::from_str(&calls).unwrap();
+    let processes = calls["recording"]["processes"].as_array().unwrap();
+    let pids = |rows: &Value| rows.as_array().unwrap().iter().map(|row| row["pid"].clone()).collect::<Vec<_>>();
+    assert_eq!(pids(&tables["processes"]["rows"]), processes.iter().map(|p| p["pid"].clone()).collect::<Vec<_>>());
+    let sources: usize = processes.iter().map(|process| process["sources"].as_array().unwrap().len()).sum();
+    assert_eq!(tables["sources"]["rows"].as_array().unwrap().len(), sources);
+    assert!(sources > 0);
+}
+
+#[test]
+fn options_that_are_refused_are_not_in_the_help() {
+    assert!(!stdout(&["calls", "--help"]).contains("--steps"));
+    assert!(stdout(&["steps", "--help"]).contains("--steps"));
+    for words in [["calls", "x", "--steps", "3"], ["calls", "x", "--rank", "3"]] {
+        let (code, text) = failure(&words);
+        assert_eq!(code, Some(2));
+        assert!(text.contains("neither steps nor ranks"), "{text}");
+    }
+}
+
+#[test]
 fn exports_are_written_whole_or_refused() {
     let folder = sample();
     let run = folder.path().join("train.stackline");

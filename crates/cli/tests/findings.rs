@@ -222,7 +222,8 @@ fn a_baseline_tells_new_and_gone() {
     stdout(&["findings", &case.repaired, "--format", "json", "-o", &after]);
     let gone = run(&[&case.repaired, "--baseline", &before, "--fail-on", "new"]);
     assert_eq!(gone.status.code(), Some(0), "{}", text(&gone.stderr));
-    assert!(text(&gone.stdout).contains("Gone: SL004 aten::item waits"), "{}", text(&gone.stdout));
+    let line = "Gone: SL004 aten::item waits for the GPU in each step at train.py:10 in step";
+    assert!(text(&gone.stdout).contains(line), "{}", text(&gone.stdout));
     let new = run(&[&case.waits, "--baseline", &after, "--fail-on", "new"]);
     assert_eq!(new.status.code(), Some(4));
     assert!(text(&new.stdout).contains("SL004 host-sync (new)"), "{}", text(&new.stdout));
@@ -254,6 +255,96 @@ fn what_is_ignored_is_listed() {
     let source = case.folder.path().to_str().unwrap();
     let shown = stdout(&["findings", &case.waits, "--source", source]);
     assert!(shown.contains("(comment at train.py:10)"), "{shown}");
+    // In the line above, with a code that no rule has, which several findings at the line meet.
+    program[8] = "# stackline: ignore[SL004, SL005, SL998]";
+    program[9] = "def step():";
+    case.file("train.py", &program.join("\n"));
+    let output = run(&[&case.waits, "--source", source]);
+    assert!(text(&output.stdout).contains("(comment at train.py:9)"), "{}", text(&output.stdout));
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("SL998").count(), 1, "{said}");
+    assert!(said.contains("train.py:9: there is no finding \"SL998\" to ignore"), "{said}");
+}
+
+/// Six steps of some operators on the host, of which the one with this number takes longer.
+fn slow_step(folder: &Path, name: &str, slow: i64) -> String {
+    let mut events = Vec::new();
+    let mut at = 1000;
+    for step in 0..6 {
+        let us = if step == slow { 900 } else { 300 };
+        let span = |cat: &str, name: &str, ts: i64, dur: i64| json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur});
+        events.push(span("user_annotation", &format!("ProfilerStep#{step}"), at, us + 10));
+        events.push(span("cpu_op", "aten::mm", at + 5, us));
+        at += us + 10;
+    }
+    let path = folder.join(name);
+    fs::write(&path, json!({"schemaVersion": 1, "traceEvents": events}).to_string()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn what_may_well_be_nothing_fails_no_build() {
+    let folder = tempfile::tempdir().unwrap();
+    let even = slow_step(folder.path(), "even.json", -1);
+    let uneven = slow_step(folder.path(), "uneven.json", 3);
+    let before = folder.path().join("before.txt");
+    let before = before.to_str().unwrap();
+    fs::write(before, stdout(&["findings", &even, "--format", "json"])).unwrap();
+    let output = run(&[&uneven, "--baseline", before, "--fail-on", "new"]);
+    let shown = text(&output.stdout);
+    assert!(shown.contains("SL031 unstable-steps (new)") && shown.contains("perhaps nothing"), "{shown}");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+/// Two loops of one function, which differ in their lines alone.
+#[test]
+fn fingerprints_are_unique_and_stay() {
+    let case = Case::new();
+    let fingerprints = |shift: i64| {
+        let mut events = Vec::new();
+        let mut at = 1000;
+        for step in 0..3 {
+            let from = at;
+            for (line, us) in [(20 + shift, 400), (30 + shift, 700)] {
+                let frame = format!("train.py({line}): step");
+                let span = |cat: &str, name: &str, (ts, dur): (i64, i64)| json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur});
+                events.push(span("python_function", &frame, (at, us)));
+                let logs = "logging/__init__.py(1489): Logger.info";
+                events.push(span("python_function", logs, (at + 1, us - 2)));
+                at += us + 300;
+                events.push(span("cpu_op", "aten::mm", (at - 290, 280)));
+            }
+            let name = format!("ProfilerStep#{step}");
+            events.push(json!({"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": from, "dur": at - from}));
+        }
+        let trace = case.file("twice.json", &json!({"schemaVersion": 1, "traceEvents": events}).to_string());
+        let document: Value = serde_json::from_str(&stdout(&["findings", &trace, "--as", "sarif"])).unwrap();
+        let results = document["runs"][0]["results"].as_array().unwrap().clone();
+        let of = |r: &Value| {
+            let line = r["locations"][0]["physicalLocation"]["region"]["startLine"].as_i64().unwrap();
+            (line - shift, r["partialFingerprints"]["stackline/v1"].as_str().unwrap().to_owned())
+        };
+        let mut found: Vec<(i64, String)> = results.iter().filter(|r| r["ruleId"] == "SL029").map(of).collect();
+        found.sort();
+        found
+    };
+    let found = fingerprints(0);
+    assert_eq!(found.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [20, 30], "{found:?}");
+    assert!(found[1].1 == format!("{}:2", found[0].1), "{found:?}");
+    assert_eq!(fingerprints(5), found, "lines move");
+}
+
+#[test]
+fn many_rules_that_could_not_look_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = slow_step(folder.path(), "cpu.json", 3);
+    let shown = stdout(&["findings", &trace]);
+    assert!(shown.contains(" rules (--table not_checked lists them): no GPU operations."), "{shown}");
+    assert!(shown.lines().filter(|line| line.starts_with("Not checked")).all(|line| line.len() < 130), "{shown}");
+    let table = stdout(&["findings", &trace, "--table", "not_checked"]);
+    assert!(table.contains("SL004") && table.contains("no GPU operations"), "{table}");
+    let markdown = stdout(&["findings", &trace, "--as", "markdown"]);
+    assert!(markdown.contains("- Not checked: SL001, SL002, "), "{markdown}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{corpus, failure, stackline, stdout};
+use common::{corpus, failure, recorder, stackline, stdout, torch};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -88,6 +88,7 @@ fn the_views() {
     insta::assert_snapshot!("memory_objects", view(&["oom.json", "--objects"]));
     insta::assert_snapshot!("memory_program", view(&["program.memory"]));
     insta::assert_snapshot!("memory_applied", view(&["program.memory", "--apply", "1,2"]));
+    insta::assert_snapshot!("memory_rules", view(&["program.memory", "--rules", "drgpum"]));
 }
 
 #[test]
@@ -106,6 +107,81 @@ fn keys_of_the_document() {
         }
     }
     insta::assert_snapshot!("schema_memory", text.join("\n"));
+}
+
+/// Other commands say who reads a memory snapshot; the help does not offer what is refused.
+#[test]
+fn other_commands_point_here() {
+    let folder = sample();
+    for name in ["oom.json", "program.memory"] {
+        let file = folder.path().join(name).to_str().unwrap().to_owned();
+        for command in ["doctor", "report"] {
+            let (code, text) = failure(&[command, &file]);
+            assert_eq!(code, Some(2), "{command}: {text}");
+            assert!(text.contains(&format!("look at it with `stackline memory {file}`")), "{command}: {text}");
+        }
+    }
+    let help = stdout(&["memory", "--help"]);
+    assert!(!help.contains("--steps") && !help.contains("--rank"), "{help}");
+}
+
+/// A program with planted waste, recorded: each is told at its line, and what 24 layers make is one row.
+#[test]
+fn planted_waste_is_told_by_line() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/waste.py");
+    let run = folder.path().join("waste.stackline").to_str().unwrap().to_owned();
+    let mut command = stackline(&["record", "--mode", "trace", "--memory", "--shapes", "-o", &run, "--"]);
+    let recorded = command.arg(&python).arg(&program).env("STACKLINE_RECORDER", recorder()).output().unwrap();
+    let told = String::from_utf8_lossy(&recorded.stderr).into_owned();
+    assert!(recorded.status.success() && told.contains(&format!("Next: stackline memory {run}")), "{told}");
+    let document: Value = serde_json::from_str(&stdout(&["memory", &run, "--format", "json"])).unwrap();
+    let source = std::fs::read_to_string(&program).unwrap();
+    let line_of = |words: &str| source.lines().position(|line| line.contains(words)).unwrap() as u64 + 1;
+    let rows = |table: &str| document["tables"][table]["rows"].as_array().unwrap().clone();
+    let at = |table: &str, words: &str| -> Vec<Value> {
+        let line = line_of(words);
+        rows(table)
+            .into_iter()
+            .filter(|row| row["line"] == line && row["file"].as_str().unwrap().ends_with("waste.py"))
+            .collect()
+    };
+
+    let unused = at("memory_waste", "written, never read");
+    assert_eq!(unused.len(), 1, "{unused:?}");
+    let told = [&unused[0]["pattern"], &unused[0]["objects"], &unused[0]["bytes"], &unused[0]["certainty"]];
+    assert_eq!(told, [&json!("written, never read"), &json!(4), &json!(4 * 1_600_000), &json!("partial")]);
+
+    // What the kept graphs hold: an activation of each layer and step, one suggestion among the first.
+    let suggestions = rows("memory_suggestions");
+    let kept = suggestions.iter().position(|row| {
+        row["line"] == line_of("one line") && row["against"] == "memory leak" && row["objects"] == 4 * 24
+    });
+    assert!(kept.is_some_and(|at| at < 3), "{kept:?} {suggestions:#?}");
+    let kept = &suggestions[kept.unwrap()];
+    assert_eq!((&kept["function"], &kept["action"]), (&json!("Layer.forward"), &json!("move free")));
+    let saved = kept["saved_at_p1"].as_i64().unwrap();
+    assert!(saved >= 3 * 24 * 65_536, "{kept}");
+    assert!(suggestions.len() < 60, "{}", suggestions.len());
+    assert!(
+        !rows("memory_waste").iter().any(|row| row["pattern"] == "early allocation" && row["place"] == kept["place"])
+    );
+
+    // The repair that is advised, by its number, and by running the repaired program.
+    let number = kept["number"].to_string();
+    let applied: Value =
+        serde_json::from_str(&stdout(&["memory", &run, "--format", "json", "--apply", &number])).unwrap();
+    let row = &applied["tables"]["memory_applied"]["rows"][0];
+    assert_eq!(row["applied"], number.as_str());
+    assert!(row["peak_after"].as_i64() < row["peak_before"].as_i64(), "{row}");
+    let objects: Value =
+        serde_json::from_str(&stdout(&["memory", &run, "--format", "json", "--objects", "--limit", "0"])).unwrap();
+    let objects = objects["tables"]["memory_objects"]["rows"].as_array().unwrap();
+    let leaked =
+        |row: &&Value| row["line"] == line_of("one line") && row["freed_by"].is_null() && row["bytes"] == 65_536;
+    let later: Vec<&Value> = objects.iter().filter(leaked).filter(|row| row["dtype"] == "f32").collect();
+    assert!(later.len() >= 3 * 24, "{}", later.len());
 }
 
 /// The peak that the command names for a real trace is the highest total that PyTorch wrote into it.

@@ -61,7 +61,7 @@ fn each(operator: &Operator, mut put: impl FnMut(CInput)) -> Option<()> {
             }
             Input::Scalar => put(plain(SCALAR, 0)),
             Input::Scalars => put(plain(SCALARS, 0)),
-            Input::Other => put(plain(OTHER, 0)),
+            Input::Gaps(_) | Input::Other => put(plain(OTHER, 0)),
         }
     }
     Some(())

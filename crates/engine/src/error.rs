@@ -45,6 +45,12 @@ pub enum Error {
         /// The run directory.
         path: PathBuf,
     },
+    /// The file is of memory alone: a snapshot, a timeline, an execution trace.
+    #[error("{} is of memory, and holds no trace of what ran; look at it with `stackline memory {}`", path.display(), path.display())]
+    OnlyMemory {
+        /// The file.
+        path: PathBuf,
+    },
     /// The trace tells nothing of memory.
     #[error("{}: no memory events in it; record with `stackline record --mode trace --memory` or `torch.profiler.profile(profile_memory=True)`, or give a memory snapshot (`torch.cuda.memory._dump_snapshot()`)", path.display())]
     NoMemory {
@@ -109,6 +115,7 @@ impl Error {
                 | Self::NoCalls { .. }
                 | Self::NoTimes { .. }
                 | Self::NoMemory { .. }
+                | Self::OnlyMemory { .. }
         ) || matches!(self, Self::Store(Store::Exists { .. } | Store::Foreign { .. }))
     }
 }

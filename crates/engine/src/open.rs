@@ -2,6 +2,7 @@
 
 use crate::ranks::Job;
 use crate::{Error, Watch, ranks};
+use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, problems};
 use stackline_model::{ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
@@ -48,12 +49,25 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
         let read = match first {
             Input::Run(path) => open_run(path, options)?,
             Input::WithRuns(path, runs) => open_with_runs(path, runs, options)?,
-            Input::Files(_) => read(&now.iter().map(|i| i.path().to_owned()).collect::<Vec<_>>(), &[], options)?,
+            Input::Files(_) => {
+                let paths: Vec<PathBuf> = now.iter().map(|input| input.path().to_owned()).collect();
+                read(&paths, &[], options).map_err(|error| of_memory(&paths, error))?
+            }
         };
         set.traces.extend(read.traces);
     }
     ranks::note_positions(&mut set);
     Ok(set)
+}
+
+/// What to say where no trace is in a file: a file of memory is no broken trace.
+fn of_memory(paths: &[PathBuf], error: Error) -> Error {
+    let is_memory = |path: &&PathBuf| path.is_file() && is_memory_file(path).unwrap_or(false);
+    match (&error, paths) {
+        (Error::Cancelled, _) => error,
+        (_, [path]) if is_memory(&path) => Error::OnlyMemory { path: path.clone() },
+        _ => error,
+    }
 }
 
 /// Opens the inputs of one job, file by file: `take` gets each trace, and memory holds those of one file, archive or run

@@ -84,7 +84,7 @@ fn fixtures_are_written_as_they_are_read() {
 
 proptest! {
     #[test]
-    fn nothing_panics_and_what_is_read_is_sound(text in "([aofshdckewy] ?([xyz]|\"x\"|[0-9]{1,3}|[,>@=+*:;#\\[\\]]|\n| |sync|opaque|t=3){0,6}[;\n]){0,20}") {
+    fn nothing_panics_and_what_is_read_is_sound(text in "([aofshdckewy] ?([xyz]|\"x\"|[0-9]{1,3}|[,>@=+*:;#\\[\\]]|\n| |sync|opaque|within|t=3){0,6}[;\n]){0,20}") {
         if let Ok(trace) = read("test", &text) {
             trace.check().unwrap();
             let written = write(&trace);

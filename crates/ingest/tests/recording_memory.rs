@@ -7,7 +7,7 @@ use stackline_model::{AccessMode, MemoryCallKind, MemoryObjectKind, MemoryTrace,
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
 
 /// Operators that may be called: node 1 and so on.
-const OPERATORS: [&str; 4] = ["aten::add", "aten::mul_", "aten::empty", "aten::linear"];
+const OPERATORS: [&str; 6] = ["aten::add", "aten::mul_", "aten::empty", "aten::linear", "aten::zero_", "aten::copy_"];
 
 /// A stream of one thread, and what is needed to write deltas.
 struct Stream {
@@ -73,7 +73,7 @@ fn listing(trace: &MemoryTrace) -> Vec<Happened> {
         .collect()
 }
 
-use MemoryCallKind::{Allocate, Free, Kernel};
+use MemoryCallKind::{Allocate, CopyOnDevice, Free, Kernel, Set};
 use TouchKind::{Allocated, Freed, Input};
 
 #[test]
@@ -91,7 +91,7 @@ fn callers_leave_what_they_pass_on_and_results_are_written() {
         .read();
     let expected = vec![
         (Allocate, 0, vec![]),
-        (Allocate, 0, vec![]),
+        (Allocate, call_flags::WITHIN_OPERATOR, vec![]),
         (Kernel, 0, vec![(0, AccessMode::Read), (1, AccessMode::Write)]),
         (Kernel, 0, vec![(1, AccessMode::Both)]),
     ];
@@ -144,4 +144,118 @@ fn references_to_nothing_are_counted() {
         .read();
     assert_eq!(trace.objects.len(), 1);
     assert_eq!(trace.report.problems.len(), 2, "{:?}", trace.report.problems);
+}
+
+/// `torch.zeros` and a copy: they prepare memory, which nobody used then.
+#[test]
+fn what_only_fills_is_no_use() {
+    let trace = Stream::new()
+        .touch(10, 0, Allocated, 0x1000, 64)
+        .touch(20, 5, Input(0), 0x1000, 64)
+        .call(5, 20, 25)
+        .touch(30, 0, Allocated, 0x2000, 64)
+        .touch(40, 6, Input(0), 0x2000, 64)
+        .touch(40, 6, Input(1), 0x1000, 64)
+        .call(6, 40, 45)
+        .read();
+    let expected = vec![
+        (Allocate, 0, vec![]),
+        (Set, 0, vec![(0, AccessMode::Write)]),
+        (Allocate, 0, vec![]),
+        (CopyOnDevice, 0, vec![(1, AccessMode::Write), (0, AccessMode::Read)]),
+    ];
+    assert_eq!(listing(&trace), expected);
+}
+
+/// `aten::linear` allocates, works on something else, and only then uses what it allocated; the program's own allocation is used
+/// by an operator that did not make it.
+#[test]
+fn what_an_operator_makes_and_uses_is_marked() {
+    let trace = Stream::new()
+        .touch(5, 0, Allocated, 0x9000, 64)
+        .touch(10, 4, Input(0), 0x9000, 64)
+        .touch(12, 4, Allocated, 0x1000, 64)
+        .touch(14, 2, Input(0), 0x9000, 64)
+        .call(2, 14, 16)
+        .touch(18, 2, Input(0), 0x1000, 64)
+        .call(2, 18, 20)
+        .call(4, 10, 30)
+        .touch(40, 2, Input(0), 0x1000, 64)
+        .call(2, 40, 42)
+        .read();
+    let flags: Vec<u8> = trace.objects.allocated_by.iter().map(|call| trace.calls.flags[call.index()]).collect();
+    assert_eq!(flags, [0, call_flags::WITHIN_OPERATOR]);
+}
+
+/// One call with a list of as many tensors as the recorder takes: it may have touched more. Each is also handed to a call of its
+/// own, so that the outer one touches none; that takes no longer than there are tensors.
+#[test]
+fn long_lists_are_passed_on_one_by_one() {
+    let count = 4096;
+    let mut stream = Stream::new();
+    for at in 0..count {
+        stream = stream.touch(10, 4, Input(0), 0x1000 + at * 64, 64);
+    }
+    for at in 0..count {
+        stream =
+            stream.touch(1000 + 10 * at, 2, Input(0), 0x1000 + at * 64, 64).call(2, 1000 + 10 * at, 1005 + 10 * at);
+    }
+    let trace = stream.call(4, 10, 1_000_000).read();
+    assert_eq!(trace.accesses.len(), count as usize);
+    assert_eq!(trace.calls.len(), count as usize, "the outer one touches nothing itself");
+    let mut stream = Stream::new();
+    for at in 0..count {
+        stream = stream.touch(10, 4, Input(0), 0x1000 + at * 64, 64);
+    }
+    let trace = stream.call(4, 10, 1_000_000).read();
+    assert_eq!((trace.calls.len(), trace.calls.flags[0]), (1, call_flags::OPAQUE));
+}
+
+/// With `--shapes` operators say what they are called with.
+#[test]
+fn types_and_sizes_come_from_operators() {
+    let mut stream = Stream::new();
+    let text = OPERATORS.len() as u32;
+    for record in [
+        Record::Text { id: text, text: "f32[4,4], (i64[2], i64[3])".into() },
+        Record::Frame { id: text, key: FrameKey::ShapedOperator { name: 0, inputs: text } },
+        Record::Node { thread: 0, id: text + 1, parent: 0, frame: text },
+    ] {
+        stream = stream.with(record);
+    }
+    let trace = stream
+        .touch(10, 0, Allocated, 0x1000, 64)
+        .touch(12, 0, Allocated, 0x2000, 16)
+        .touch(20, text + 1, Input(0), 0x1000, 64)
+        .touch(20, text + 1, Input(1), 0x2000, 16)
+        .call(text + 1, 20, 25)
+        .read();
+    let texts =
+        |ids: &[stackline_model::StrId]| ids.iter().map(|id| trace.strings.get(*id).to_owned()).collect::<Vec<_>>();
+    assert_eq!(texts(&trace.objects.dtype), ["f32", "i64"]);
+    assert_eq!(texts(&trace.objects.shape), ["[4, 4]", ""]);
+}
+
+/// `aten::linear` lets `aten::copy_` fill its result, and goes on with it; what it is handed itself is not passed on.
+#[test]
+fn what_is_filled_for_an_operator_is_used_by_it() {
+    let trace = Stream::new()
+        .touch(5, 0, Allocated, 0x9000, 64)
+        .touch(6, 0, Allocated, 0xa000, 64)
+        .touch(10, 4, Input(0), 0x9000, 64)
+        .touch(10, 4, Input(1), 0xa000, 64)
+        .touch(12, 4, Allocated, 0x1000, 64)
+        .touch(14, 6, Input(0), 0x1000, 64)
+        .touch(14, 6, Input(1), 0x9000, 64)
+        .call(6, 14, 16)
+        .call(4, 10, 30)
+        .read();
+    let expected = vec![
+        (Allocate, 0, vec![]),
+        (Allocate, 0, vec![]),
+        (Allocate, call_flags::WITHIN_OPERATOR, vec![]),
+        (CopyOnDevice, 0, vec![(2, AccessMode::Write), (0, AccessMode::Read)]),
+        (Kernel, 0, vec![(1, AccessMode::Read), (2, AccessMode::Both)]),
+    ];
+    assert_eq!(listing(&trace), expected);
 }

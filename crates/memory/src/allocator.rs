@@ -26,7 +26,13 @@ const OWN_SEGMENT: u64 = 10 << 20;
 const ROUND_LARGE: u64 = 2 << 20;
 
 /// Room between the addresses of segments, so that none is next to another.
-const SPACING: u64 = 1 << 44;
+const SPACING: u64 = 1 << 21;
+
+/// Room that expandable segments have to grow.
+const EXPANDABLE_ROOM: u64 = MOST_BYTES;
+
+/// No device has more: sums stay far from their ends whatever sizes a damaged trace names.
+const MOST_BYTES: u64 = 1 << 44;
 
 /// Settings of the allocator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -149,12 +155,14 @@ impl Allocator {
     }
 
     fn has_room(&self, more: u64) -> bool {
-        self.settings.capacity.is_none_or(|most| self.reserved.saturating_add(more) <= most)
+        let most = self.settings.capacity.unwrap_or(MOST_BYTES).min(MOST_BYTES);
+        self.reserved.saturating_add(more) <= most && self.next <= u64::MAX - 2 * EXPANDABLE_ROOM
     }
 
     fn segment(&mut self, pool: Pool, bytes: u64) -> u64 {
         let address = self.next;
-        self.next = self.next.saturating_add(SPACING.max(round_up(bytes, SPACING)));
+        let room = if self.settings.expandable { EXPANDABLE_ROOM } else { round_up(bytes, SPACING) + SPACING };
+        self.next = self.next.saturating_add(room);
         self.segments.insert(address, bytes);
         self.blocks.insert(address, Block { bytes, pool, free: true, segment: address });
         self.free.insert((pool, bytes, address));

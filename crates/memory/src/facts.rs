@@ -4,11 +4,13 @@
 //! touches but no uses: they prepare it. What a kernel does in a direction that is not known counts as reading and writing.
 
 use crate::Rules;
-use crate::graph::OrderTracker;
+use crate::graph::{MOST_CLOCK_ENTRIES, OrderTracker};
+use crate::patterns::intra::{self, Touch};
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryTrace,
 };
+use std::sync::OnceLock;
 
 /// What is known of the use of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +35,14 @@ pub struct ObjectUse {
     pub fills_after_last_use: u32,
     /// The weakest evidence of its accesses.
     pub evidence: AccessEvidence,
-    /// Stream (as a position in clocks) and number in it of the last use.
-    last_place: (u32, u32),
+    /// Where `needed_from` stands.
+    needed_place: InStream,
+    /// Where `last_use` stands.
+    last_place: InStream,
 }
+
+/// A stream (as a position in clocks), and the number of a call in it, from 1.
+type InStream = (u32, u32);
 
 /// A time in which an object is not used, between two uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,6 +74,12 @@ pub struct DeadWrite {
     pub bytes: u64,
 }
 
+/// Most uses of one object that are kept as going on at once. Of more, none counts as over again.
+const MOST_BESIDE: usize = 256;
+
+/// A use that no clock has.
+const NEVER_OVER: InStream = (u32::MAX, u32::MAX);
+
 /// Most gaps that are kept; of further ones only those count that are the longest of their object.
 const MOST_GAPS: usize = 1 << 21;
 
@@ -85,15 +98,22 @@ pub struct Facts<'a> {
     pub gaps_left_out: u64,
     /// Dead writes, in the order of the second write.
     pub dead_writes: Vec<DeadWrite>,
-    /// Per call, its wave: the length of the longest way to it in the dependency graph.
+    /// Per call, its wave: the length of the longest way to it in the dependency graph. Empty if the source does not say
+    /// who touches memory.
     pub waves: Vec<u32>,
+    /// Whether the order of calls of different streams is known; see [`crate::graph`].
+    pub knows_order: bool,
     /// Kernels before each position; one more entry than calls.
     kernels: Vec<u32>,
     /// Opaque kernels before each position; empty if there are none.
     opaque: Vec<u32>,
-    /// Per object, the clock of its first use; empty if there is but one stream.
-    first_clocks: Vec<u32>,
+    /// Per object, the clock of `needed_from`; empty if there is but one stream, or no room.
+    needed_clocks: Vec<u32>,
     streams: usize,
+    /// Of objects that several streams use at once: the uses besides the last one that nothing says to be over by then.
+    beside_last: FxHashMap<MemoryObjectId, Vec<InStream>>,
+    /// What kernels touch within objects, once somebody asked.
+    touches: OnceLock<Vec<Touch>>,
 }
 
 const NEVER: ObjectUse = ObjectUse {
@@ -107,6 +127,7 @@ const NEVER: ObjectUse = ObjectUse {
     fills_before_needed: 0,
     fills_after_last_use: 0,
     evidence: AccessEvidence::Instrumented,
+    needed_place: (0, 0),
     last_place: (0, 0),
 };
 
@@ -124,6 +145,11 @@ impl<'a> Facts<'a> {
         collector.facts
     }
 
+    /// What kernels touch within objects, by object and call.
+    pub(crate) fn touches(&self) -> &[Touch] {
+        self.touches.get_or_init(|| intra::touches(self))
+    }
+
     /// Kernels strictly between two calls.
     pub fn kernels_between(&self, after: MemoryCallId, before: MemoryCallId) -> u32 {
         between(&self.kernels, after, before)
@@ -139,22 +165,27 @@ impl<'a> Facts<'a> {
         !self.opaque.is_empty() && self.opaque[span.end] > self.opaque[span.start]
     }
 
-    /// Whether one object's last use has happened before another one's first use, on whatever stream.
+    /// Whether all uses of one object, on whatever stream, have happened before another one's memory must be there.
     pub fn done_before(&self, last: MemoryObjectId, first: MemoryObjectId) -> bool {
         let (used, next) = (&self.uses[last.index()], &self.uses[first.index()]);
-        if used.last_use.is_none() || next.first_use.is_none() || used.last_use >= next.first_use {
+        if used.last_use.is_none() || next.needed_from.is_none() || used.last_use >= next.needed_from {
             return false;
         }
-        if self.first_clocks.is_empty() {
-            return true;
-        }
-        let (stream, number) = used.last_place;
-        self.first_clocks[first.index() * self.streams + stream as usize] >= number
+        let from = first.index() * self.streams;
+        let clock = self.needed_clocks.get(from..from + self.streams).unwrap_or(&[]);
+        let beside = self.beside_last.get(&last).into_iter().flatten();
+        beside.chain([&used.last_place]).all(|place| is_over(*place, next.needed_place, clock))
     }
 
-    /// DrGPUM's inefficiency distance: by how many waves two calls are apart.
-    pub fn distance(&self, from: MemoryCallId, to: MemoryCallId) -> u32 {
-        self.waves[to.index()].saturating_sub(self.waves[from.index()])
+    /// Whether, when the host has made the last use of an object, other streams may still use it.
+    pub fn ends_on_several_streams(&self, object: MemoryObjectId) -> bool {
+        self.beside_last.get(&object).is_some_and(|beside| !beside.is_empty())
+    }
+
+    /// DrGPUM's inefficiency distance: by how many waves two calls are apart; `None` if the source does not say who
+    /// touches memory.
+    pub fn distance(&self, from: MemoryCallId, to: MemoryCallId) -> Option<u32> {
+        Some(self.waves.get(to.index())?.saturating_sub(*self.waves.get(from.index())?))
     }
 
     /// The object's size, and whether it is worth looking at: objects without bytes waste nothing.
@@ -167,6 +198,12 @@ impl<'a> Facts<'a> {
 fn weakest(trace: &MemoryTrace) -> AccessEvidence {
     let all = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
     all.max().unwrap_or(AccessEvidence::Instrumented)
+}
+
+/// Whether a call has happened before, or is, the one that stands at `now` and has this clock. Without a clock that is known of
+/// calls of the same stream only.
+fn is_over(call: InStream, now: InStream, clock: &[u32]) -> bool {
+    if call.0 == now.0 { call.1 <= now.1 } else { clock.get(call.0 as usize).is_some_and(|count| *count >= call.1) }
 }
 
 fn between(counts: &[u32], after: MemoryCallId, before: MemoryCallId) -> u32 {
@@ -185,7 +222,8 @@ const UNTOUCHED: (MemoryCallId, bool) = (MemoryCallId::NONE, false);
 
 struct Collector<'a> {
     facts: Facts<'a>,
-    order: OrderTracker,
+    /// None if nobody says who touches memory: then only lives are judged, and those have no order but the host's.
+    order: Option<OrderTracker>,
     pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
     /// Per object: the first touch after its last use, and whether that writes all of it anew.
     touched_again: Vec<(MemoryCallId, bool)>,
@@ -196,10 +234,13 @@ struct Collector<'a> {
 impl<'a> Collector<'a> {
     fn new(trace: &'a MemoryTrace, rules: Rules) -> Self {
         let objects = trace.objects.len();
-        let order = OrderTracker::new(trace);
-        let streams = order.streams();
+        let order = trace.has_accesses.then(|| OrderTracker::new(trace));
+        let streams = order.as_ref().map_or(0, OrderTracker::streams);
         let any_opaque = trace.calls.ids().any(|call| trace.calls.is_opaque(call));
-        let many_streams = trace.streams.len() > 1;
+        let many_streams = trace.calls.stream.windows(2).any(|pair| pair[0] != pair[1]);
+        let knows_order = !many_streams || order.as_ref().is_some_and(|order| !order.knows_streams_only());
+        let entries = objects.saturating_mul(streams);
+        let has_clocks = many_streams && knows_order && entries <= MOST_CLOCK_ENTRIES;
         let facts = Facts {
             trace,
             rules,
@@ -207,11 +248,14 @@ impl<'a> Collector<'a> {
             gaps: Vec::new(),
             gaps_left_out: 0,
             dead_writes: Vec::new(),
-            waves: Vec::with_capacity(trace.calls.len()),
+            waves: Vec::with_capacity(if order.is_some() { trace.calls.len() } else { 0 }),
+            knows_order: !many_streams || has_clocks,
             kernels: vec![0; trace.calls.len() + 1],
             opaque: if any_opaque { vec![0; trace.calls.len() + 1] } else { Vec::new() },
-            first_clocks: if many_streams { vec![0; objects * streams] } else { Vec::new() },
+            needed_clocks: if has_clocks { vec![0; entries] } else { Vec::new() },
             streams,
+            beside_last: FxHashMap::default(),
+            touches: OnceLock::new(),
         };
         Self {
             facts,
@@ -225,8 +269,9 @@ impl<'a> Collector<'a> {
     fn call(&mut self, call: MemoryCallId) {
         let trace = self.facts.trace;
         let (row, kind) = (call.index(), trace.calls.kind[call.index()]);
-        let place = self.order.step(trace, call);
-        self.facts.waves.push(place.wave);
+        let place = self.order.as_mut().map(|order| order.step(trace, call));
+        self.facts.waves.extend(place.map(|place| place.wave));
+        let place = place.map_or((0, 0), |place| (place.stream, place.number));
         self.facts.kernels[row + 1] = self.facts.kernels[row] + u32::from(kind == MemoryCallKind::Kernel);
         if !self.facts.opaque.is_empty() {
             self.facts.opaque[row + 1] = self.facts.opaque[row] + u32::from(trace.calls.is_opaque(call));
@@ -238,14 +283,14 @@ impl<'a> Collector<'a> {
             }
         }
         for access in trace.accesses_of(call) {
-            self.access(call, kind, access, (place.stream, place.number));
+            self.access(call, kind, access, place);
         }
         if kind == MemoryCallKind::Free {
             self.pending.remove(&trace.calls.target_object(call));
         }
     }
 
-    fn access(&mut self, call: MemoryCallId, kind: MemoryCallKind, access: MemoryAccess, place: (u32, u32)) {
+    fn access(&mut self, call: MemoryCallId, kind: MemoryCallKind, access: MemoryAccess, place: InStream) {
         let row = access.object.index();
         let is_kernel = kind == MemoryCallKind::Kernel;
         let is_use = is_kernel || access.mode.reads();
@@ -271,7 +316,11 @@ impl<'a> Collector<'a> {
             known.fills_after_last_use += u32::from(known.last_use.is_some());
         }
         if known.needed_from.is_none() && (is_use || kind == MemoryCallKind::CopyOnDevice) {
-            known.needed_from = call;
+            (known.needed_from, known.needed_place) = (call, place);
+            let at = row * self.facts.streams;
+            if let Some(kept) = self.facts.needed_clocks.get_mut(at..at + self.facts.streams) {
+                kept.copy_from_slice(self.order.as_ref().map_or(&[], OrderTracker::clock));
+            }
         }
     }
 
@@ -291,17 +340,14 @@ impl<'a> Collector<'a> {
     }
 
     /// A use: closes the gap since the one before.
-    fn used(&mut self, call: MemoryCallId, object: MemoryObjectId, place: (u32, u32)) {
+    fn used(&mut self, call: MemoryCallId, object: MemoryObjectId, place: InStream) {
         let row = object.index();
         let before = self.facts.uses[row].last_use;
         if before.is_none() {
             self.facts.uses[row].first_use = call;
-            if !self.facts.first_clocks.is_empty() {
-                let at = row * self.facts.streams;
-                self.facts.first_clocks[at..at + self.facts.streams].copy_from_slice(self.order.clock());
-            }
         } else if before != call {
             self.gap(before, call, object);
+            self.keep_beside(object, place);
         }
         self.touched_again[row] = UNTOUCHED;
         let known = &mut self.facts.uses[row];
@@ -309,6 +355,24 @@ impl<'a> Collector<'a> {
         known.last_use = call;
         known.last_place = place;
         known.fills_after_last_use = 0;
+    }
+
+    /// Of the uses so far, keeps those that may not be over at a new one, which stands at `now`.
+    fn keep_beside(&mut self, object: MemoryObjectId, now: InStream) {
+        let clock = self.order.as_ref().map_or(&[][..], OrderTracker::clock);
+        let last = self.facts.uses[object.index()].last_place;
+        if let Some(beside) = self.facts.beside_last.get_mut(&object) {
+            beside.retain(|place| !is_over(*place, now, clock));
+        }
+        if is_over(last, now, clock) {
+            return;
+        }
+        let beside = self.facts.beside_last.entry(object).or_default();
+        match beside.len() {
+            MOST_BESIDE => *beside = vec![NEVER_OVER],
+            _ if *beside == [NEVER_OVER] => {}
+            _ => beside.push(last),
+        }
     }
 
     fn gap(&mut self, after: MemoryCallId, until: MemoryCallId, object: MemoryObjectId) {

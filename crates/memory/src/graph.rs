@@ -4,41 +4,16 @@
 //! frees after writes and reads of the same object), plus event waits and the host's waits. All edges lead from an
 //! earlier call of the host to a later one, so one pass in the host's order is enough: [`OrderTracker`] keeps, per stream
 //! and per live object, only the newest state, and gives each call its *wave* (Kahn's round, which is the length of the
-//! longest way to it) and a vector clock by which any later call can tell whether it comes after. [`edges`] lists the same
-//! graph edge by edge.
+//! longest way to it) and a vector clock by which any later call can tell whether it comes after.
+//!
+//! Clocks have an entry per stream, and so have streams, events and live objects each. A damaged file may name so many
+//! streams that this finds no room: beyond [`MOST_CLOCK_ENTRIES`], calls are taken to come after the calls of their own
+//! stream only. Nothing is then said to be over that may not be.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{
     AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryStreamId, MemoryTrace, call_flags,
 };
-
-/// Why one call comes after another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EdgeKind {
-    /// The next call of the same stream.
-    Stream,
-    /// Reads what was written or allocated.
-    ReadAfterWrite,
-    /// Writes or frees what was written or allocated.
-    WriteAfterWrite,
-    /// Writes or frees what was read.
-    WriteAfterRead,
-    /// Waits for an event.
-    Event,
-    /// The host had waited.
-    Host,
-}
-
-/// One edge of the dependency graph.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Edge {
-    /// The earlier call.
-    pub from: MemoryCallId,
-    /// The later call.
-    pub to: MemoryCallId,
-    /// Why.
-    pub kind: EdgeKind,
-}
 
 /// A moment: all that happened before or at a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -84,11 +59,16 @@ struct Newest {
 
 const NOWHERE: u32 = u32::MAX;
 
+/// Most entries of all clocks together, of four bytes each (512 MiB).
+pub const MOST_CLOCK_ENTRIES: usize = 1 << 27;
+
 /// Gives calls their waves and clocks, one after the other, in memory that depends on the number of streams and of live
 /// objects only.
 #[derive(Debug)]
 pub struct OrderTracker {
     streams: usize,
+    /// Per stream, how many of its calls there were: all that is known if there is no room for clocks. Else empty.
+    numbers: Vec<u32>,
     /// Per stream: its last call.
     last: Vec<Moment>,
     /// What the host has waited for.
@@ -118,20 +98,35 @@ pub struct Place {
 impl OrderTracker {
     /// A tracker for the calls of this trace, which are to be given one after the other.
     pub fn new(trace: &MemoryTrace) -> Self {
+        Self::within(trace, MOST_CLOCK_ENTRIES)
+    }
+
+    /// The same with another bound than [`MOST_CLOCK_ENTRIES`].
+    pub fn within(trace: &MemoryTrace, most_entries: usize) -> Self {
         let streams = clock_size(trace);
         let is_wait = |call: &MemoryCallId| trace.calls.kind[call.index()] == MemoryCallKind::EventWait;
         let waited = trace.calls.ids().filter(is_wait).map(|call| MemoryCallId(trace.calls.target[call.index()]));
+        let waited: FxHashSet<MemoryCallId> = waited.collect();
+        let clocks = streams.saturating_add(waited.len()).saturating_add(most_alive(trace).saturating_mul(2));
+        let has_room = clocks.saturating_mul(streams) <= most_entries;
+        let size = if has_room { streams } else { 0 };
         Self {
             streams,
-            last: vec![Moment::new(streams); streams],
-            host: Moment::new(streams),
-            slots: vec![NOWHERE; trace.objects.len()],
+            numbers: vec![0; streams - size],
+            last: vec![Moment::new(size); size],
+            host: Moment::new(size),
+            slots: vec![NOWHERE; if has_room { trace.objects.len() } else { 0 }],
             newest: Vec::new(),
             unused: Vec::new(),
             events: FxHashMap::default(),
-            waited: waited.collect(),
-            current: Moment::new(streams),
+            waited,
+            current: Moment::new(size),
         }
+    }
+
+    /// Whether only the order within each stream is known, for want of room.
+    pub fn knows_streams_only(&self) -> bool {
+        !self.numbers.is_empty()
     }
 
     /// Number of entries of clocks.
@@ -142,6 +137,10 @@ impl OrderTracker {
     /// Places the next call.
     pub fn step(&mut self, trace: &MemoryTrace, call: MemoryCallId) -> Place {
         let stream = clock_index(trace, call);
+        if let Some(number) = self.numbers.get_mut(stream) {
+            *number += 1;
+            return Place { wave: *number - 1, stream: stream as u32, number: *number };
+        }
         let kind = trace.calls.kind[call.index()];
         self.current.set(&self.last[stream]);
         self.current.join(&self.host);
@@ -155,7 +154,8 @@ impl OrderTracker {
         Place { wave, stream: stream as u32, number }
     }
 
-    /// For the call that was placed last: how many calls of each stream happened before it or are it.
+    /// For the call that was placed last: how many calls of each stream happened before it or are it; empty if
+    /// [`Self::knows_streams_only`].
     pub fn clock(&self) -> &[u32] {
         &self.current.clock
     }
@@ -255,6 +255,23 @@ fn newest_of<'a>(slots: &[u32], newest: &'a [Newest], object: MemoryObjectId) ->
     newest.get(*slots.get(object.index())? as usize)
 }
 
+/// How many objects are alive at once, at most.
+fn most_alive(trace: &MemoryTrace) -> usize {
+    let mut alive = trace.objects.allocated_by.iter().filter(|call| call.is_none()).count();
+    let mut most = alive;
+    for call in trace.calls.ids() {
+        match (trace.calls.kind[call.index()], trace.object_of(call)) {
+            (MemoryCallKind::Allocate, Some(_)) => alive += 1,
+            (MemoryCallKind::Free, Some(object)) if trace.objects.freed_by[object.index()] == call => {
+                alive = alive.saturating_sub(1);
+            }
+            _ => {}
+        }
+        most = most.max(alive);
+    }
+    most
+}
+
 /// Streams, and one more for calls without.
 fn clock_size(trace: &MemoryTrace) -> usize {
     trace.streams.len() + 1
@@ -262,68 +279,4 @@ fn clock_size(trace: &MemoryTrace) -> usize {
 
 fn clock_index(trace: &MemoryTrace, call: MemoryCallId) -> usize {
     trace.calls.stream[call.index()].some().map_or(trace.streams.len(), MemoryStreamId::index)
-}
-
-/// The accesses of an object since its last write, for [`edges`].
-#[derive(Default)]
-struct Since {
-    write: Option<MemoryCallId>,
-    reads: Vec<MemoryCallId>,
-}
-
-/// All edges, ordered by their end. An edge that several reasons give stands there once per reason.
-pub fn edges(trace: &MemoryTrace) -> Vec<Edge> {
-    let mut edges = Vec::new();
-    let mut last: Vec<Option<MemoryCallId>> = vec![None; clock_size(trace)];
-    let mut host: Vec<MemoryCallId> = Vec::new();
-    let mut objects: FxHashMap<MemoryObjectId, Since> = FxHashMap::default();
-    for to in trace.calls.ids() {
-        let first = edges.len();
-        let mut add = |from: Option<MemoryCallId>, kind| edges.extend(from.map(|from| Edge { from, to, kind }));
-        let stream = clock_index(trace, to);
-        let target = trace.calls.target[to.index()];
-        add(last[stream], EdgeKind::Stream);
-        host.iter().for_each(|from| add(Some(*from), EdgeKind::Host));
-        match trace.calls.kind[to.index()] {
-            MemoryCallKind::EventWait => add(MemoryCallId(target).some(), EdgeKind::Event),
-            MemoryCallKind::HostSync => match last.get(target as usize) {
-                Some(waited) => add(*waited, EdgeKind::Host),
-                None => last.iter().for_each(|waited| add(*waited, EdgeKind::Host)),
-            },
-            _ => {}
-        }
-        for (object, mode) in touched(trace, to) {
-            let since = objects.entry(object).or_default();
-            if mode.reads() {
-                add(since.write, EdgeKind::ReadAfterWrite);
-            }
-            if mode.writes() {
-                if since.reads.is_empty() && !mode.reads() {
-                    add(since.write, EdgeKind::WriteAfterWrite);
-                }
-                since.reads.iter().for_each(|read| add(Some(*read), EdgeKind::WriteAfterRead));
-            }
-        }
-        for (object, mode) in touched(trace, to) {
-            let since = objects.entry(object).or_default();
-            if mode.writes() {
-                *since = Since { write: Some(to), reads: Vec::new() };
-            } else {
-                since.reads.push(to);
-            }
-        }
-        edges[first..].sort_unstable();
-        last[stream] = Some(to);
-        let waits = trace.calls.flags[to.index()] & call_flags::SYNCHRONOUS != 0;
-        if waits || trace.calls.kind[to.index()] == MemoryCallKind::HostSync {
-            host.push(to);
-        }
-    }
-    edges
-}
-
-/// What a call touches; allocations and frees count as writes.
-fn touched(trace: &MemoryTrace, call: MemoryCallId) -> Vec<(MemoryObjectId, AccessMode)> {
-    let about = trace.object_of(call).map(|object| (object, AccessMode::Write));
-    about.into_iter().chain(trace.accesses_of(call).map(|access| (access.object, access.mode))).collect()
 }

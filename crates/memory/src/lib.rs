@@ -17,6 +17,7 @@ pub mod drgpum;
 mod facts;
 pub mod graph;
 pub mod patterns;
+mod place;
 pub mod replay;
 mod rules;
 pub mod suggest;
@@ -24,4 +25,5 @@ pub mod tables;
 
 pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
 pub use patterns::{Certainty, Measure, Pattern, PatternMatch};
+pub use place::{frame_of, place_text};
 pub use rules::Rules;

@@ -1,12 +1,14 @@
-//! What is not advised: moving to the host what lies there, and freeing what training keeps.
+//! What is advised, how sure it is, and what is not: moving to the host what lies there, and freeing what training keeps.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use stackline_memory::suggest::{Action, Suggestion, suggestions};
-use stackline_memory::{Facts, Rules, patterns};
+use stackline_memory::allocator::{Allocator, AllocatorSettings};
+use stackline_memory::replay::Replay;
+use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};
+use stackline_memory::{Certainty, Facts, Pattern, Rules, patterns, tables};
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace, NewCall,
-    NewObject,
+    AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
+    MemoryTrace, NewCall, NewObject, Values,
 };
 
 fn kernel(trace: &mut MemoryTrace, objects: &[(MemoryObjectId, AccessMode)]) {
@@ -52,4 +54,175 @@ fn what_training_keeps_is_not_freed_where_the_recording_ends() {
     assert!(has(&idle("cuda:0", MemoryObjectKind::Activation), free));
     assert!(!has(&idle("cuda:0", MemoryObjectKind::Parameter), free));
     assert!(!has(&idle("cuda:0", MemoryObjectKind::OptimizerState), free));
+}
+
+fn advised(text: &str) -> Vec<(String, Certainty)> {
+    let trace = stackline_ingest::memory::text::read("advised", text).unwrap();
+    let facts = Facts::new(&trace, Rules::default());
+    let made = suggestions(&facts, &patterns::find(&facts));
+    made.iter().map(|suggestion| (describe(&trace, suggestion), suggestion.certainty)).collect()
+}
+
+/// The first idle time is the longest, and nothing is known of the kernel in the second one.
+#[test]
+fn each_idle_time_is_as_sure_as_what_ran_in_it() {
+    let text = "a x 64; a y 64; k one >x[:]; k two y>y; k two y>y; k two y>y; k one x[:]; k two y>y opaque; k one x[:]; \
+                f x; f y; end";
+    let offloads: Vec<Certainty> =
+        advised(text).into_iter().filter(|(what, _)| what.starts_with("move x")).map(|(_, sure)| sure).collect();
+    assert_eq!(offloads, [Certainty::Exact, Certainty::Inferred]);
+}
+
+/// Both streams use it, nothing orders them, and the host's last use is not the last to end.
+#[test]
+fn what_several_streams_use_at_once_is_freed_early_at_a_risk() {
+    let text = |wait: &str| {
+        format!(
+            "a x 64; a y 64; k one >x[:] @1; e done @1; w done @2; k two x[:] @1; {wait}k three x[:] @2; \
+                 k four y>y @2; f x; f y; end"
+        )
+    };
+    let frees =
+        |text: String| advised(&text).into_iter().find(|(what, _)| what.starts_with("free x")).map(|(_, sure)| sure);
+    assert_eq!(frees(text("")), Some(Certainty::Inferred));
+    assert_eq!(frees(text("e over @1; w over @2; ")), Some(Certainty::Exact));
+}
+
+/// Bytes that only copies touch: one of all of it to the host can become shorter, others need what they read.
+#[test]
+fn copies_need_the_bytes_that_they_read() {
+    let shrinks = |copy: &str| {
+        let text = format!("a x 1000; a y 1000; k one x[0:100]>x[0:100]; {copy}; f x; f y; end");
+        advised(&text).into_iter().find(|(what, _)| what.contains("bytes for x instead of"))
+    };
+    assert_eq!(shrinks("k two y>y").map(|(_, sure)| sure), Some(Certainty::Exact));
+    let (what, sure) = shrinks("d x").unwrap();
+    assert_eq!(
+        (what.as_str(), sure),
+        ("allocate 100 bytes for x instead of 1000, and fill and copy no more", Certainty::Partial)
+    );
+    assert_eq!(shrinks("d x[0:200]"), None);
+    assert_eq!(shrinks("c y x"), None);
+}
+
+/// 24 layers keep what they made until the end of the step: one line, one change.
+#[test]
+fn what_one_line_makes_is_one_row() {
+    let mut text = String::new();
+    for layer in 0..24 {
+        text += &format!(
+            "a h{layer} 1000 operator=relu module=layers.{layer} at=train.py:90:main at=model.py:30:forward\n"
+        );
+        text += &format!("k relu >h{layer}[:]; k mm h{layer}[:]\n");
+    }
+    text += "a x 500 at=train.py:91:main; k loss >x\n";
+    for layer in 0..24 {
+        text += &format!("f h{layer}; ");
+    }
+    text += "f x; end";
+    let trace = stackline_ingest::memory::text::read("layers", &text).unwrap();
+    let facts = Facts::new(&trace, Rules::default());
+    let (peaks, matches) = (tables::named_peaks(&trace, 1), patterns::find(&facts));
+    let ranked = tables::ranked_suggestions(&facts, &matches, &peaks);
+    let (first, saved) = &ranked[0];
+    assert_eq!((first.objects(), first.total_bytes(), saved[0]), (24, 24_000, 24_000));
+    assert_eq!(
+        describe(&trace, first),
+        "free h0 (model.py:30 forward) just after kernel mm (call 2); the same 23 times more at this line"
+    );
+    let table = tables::suggestions_table(&trace, &ranked, &peaks);
+    let cell = |name: &str| format!("{:?}", table.column(name).unwrap().values);
+    assert!(cell("file").starts_with(r#"Str([Some("model.py")"#), "{}", cell("file"));
+    assert!(cell("line").starts_with("I64([Some(30)"), "{}", cell("line"));
+    assert!(cell("function").starts_with(r#"Str([Some("forward")"#), "{}", cell("function"));
+    assert!(cell("module").starts_with(r#"Str([Some("layers.0")"#), "{}", cell("module"));
+    let applied = tables::apply(&trace, &ranked, &[1]).unwrap();
+    // One layer at a time, and what is made in the end.
+    assert_eq!(applied.column("peak_after").unwrap().values, Values::I64(vec![Some(1000)]));
+    let waste = tables::waste_table(&trace, &matches);
+    // All are freed late; each but the first could take the memory of the one before.
+    assert_eq!(waste.column("objects").unwrap().values, Values::I64(vec![Some(24), Some(23)]));
+    assert_eq!(waste.column("bytes").unwrap().values, Values::I64(vec![Some(24_000), Some(23_000)]));
+}
+
+/// Sizes that no device has: nothing overflows, and no more than the largest number comes out.
+#[test]
+fn sizes_beyond_all_devices_are_survived() {
+    let huge = i64::MAX as u64;
+    let text = format!(
+        "device \"cuda:0\"; a x {huge}; a y {huge}; a z {}; k one x>y; k one z; k one z; k one x>x; f x; f y; f z; end",
+        u64::MAX
+    );
+    let trace = stackline_ingest::memory::text::read("huge", &text).unwrap();
+    let facts = Facts::new(&trace, Rules::default());
+    let peaks = tables::named_peaks(&trace, 2);
+    let ranked = tables::ranked_suggestions(&facts, &patterns::find(&facts), &peaks);
+    let every: Vec<usize> = (1..=ranked.len()).collect();
+    let table = tables::apply(&trace, &ranked, &every).unwrap();
+    assert_eq!(table.column("peak_before").unwrap().values, Values::I64(vec![Some(i64::MAX)]));
+    let suggestions: Vec<Suggestion> = ranked.into_iter().map(|(suggestion, _)| suggestion).collect();
+    let mut replay = Replay::new(&trace, MemoryDeviceId(0), &suggestions);
+    let among: Vec<usize> = (0..suggestions.len()).collect();
+    let combination = replay.lower(&among, 1);
+    assert!(combination.after.bytes <= combination.before.bytes);
+    let mut allocator = Allocator::new(AllocatorSettings::default());
+    assert!(allocator.allocate(u64::MAX, 0).is_err());
+    assert!(allocator.allocate(1 << 40, 0).is_ok(), "a terabyte may be");
+    assert!((0..200_000).all(|stream| allocator.allocate(1, stream).is_ok() || allocator.reserved() <= 1 << 44));
+}
+
+/// The rules side by side, as `--rules drgpum` shows them.
+#[test]
+fn rules_stand_side_by_side() {
+    let trace =
+        stackline_ingest::memory::text::read("rules", "a x 64; a y 64; h x; k one x>x; k two >y; f x; f y; end")
+            .unwrap();
+    let facts = Facts::new(&trace, Rules::default());
+    let matches = patterns::find(&facts);
+    let table = tables::rules_table(&facts, &matches);
+    let column = |name: &str| match &table.column(name).unwrap().values {
+        Values::I64(values) => values.clone(),
+        other => panic!("{other:?}"),
+    };
+    let redundant = 2;
+    assert_eq!([column("drgpum")[redundant], column("paper")[redundant], column("ours")[redundant]], [Some(1); 3]);
+    assert_eq!((column("drgpum")[1], column("ours")[1]), (Some(1), Some(1)), "late: x, while y is made");
+    assert_eq!(matches.iter().find(|found| found.object.index() == 0).unwrap().distance, Some(2));
+}
+
+/// What lies between an allocation and a use in the same operator is not the program's to change; the text form keeps that.
+#[test]
+fn nothing_is_early_within_an_operator() {
+    let early = |word: &str| {
+        let text = format!("a y 64; a x 64{word}; k one >y; k two y>x; f x; f y; end");
+        let trace = stackline_ingest::memory::text::read("within", &text).unwrap();
+        let again =
+            stackline_ingest::memory::text::read("again", &stackline_ingest::memory::text::write(&trace)).unwrap();
+        assert_eq!(again.calls.flags, trace.calls.flags);
+        let facts = Facts::new(&trace, Rules::default());
+        patterns::find(&facts).iter().filter(|found| found.pattern == Pattern::EarlyAllocation).count()
+    };
+    assert_eq!([early(""), early(" within")], [1, 0]);
+    let unused = |word: &str| advised(&format!("a y 64; a x 64{word}; h x; f x; k one >y; f y; end")).len();
+    assert_eq!([unused(""), unused(" within")], [1, 0], "scratch memory of an operator");
+}
+
+/// What PyTorch's allocator holds for it is foretold as well: two objects of 30 MiB, then one at a time.
+#[test]
+fn what_the_allocator_holds_is_foretold() {
+    let mib = 1 << 20;
+    let text = format!(
+        "device \"cuda:0\"; a x {0}; a y {0}; k one >x[:]; k one x[:]; k two >y[:]; k two y[:]; f x; f y; end",
+        30 * mib
+    );
+    let trace = stackline_ingest::memory::text::read("held", &text).unwrap();
+    let facts = Facts::new(&trace, Rules::default());
+    let peaks = tables::named_peaks(&trace, 1);
+    let ranked = tables::ranked_suggestions(&facts, &patterns::find(&facts), &peaks);
+    let reuse = ranked.iter().position(|(suggestion, _)| matches!(suggestion.action, Action::Reuse { .. })).unwrap();
+    let table = tables::apply(&trace, &ranked, &[reuse + 1]).unwrap();
+    let value = |name: &str| table.column(name).unwrap().values.clone();
+    let one = |value: i64| Values::I64(vec![Some(value)]);
+    assert_eq!((value("peak_before"), value("peak_after")), (one(60 * mib), one(30 * mib)));
+    assert_eq!((value("reserved_before"), value("reserved_after")), (one(60 * mib), one(30 * mib)));
 }

@@ -330,6 +330,93 @@ fn shared_lists_do_not_multiply() {
     assert_eq!(trace.calls.len(), 1);
 }
 
+/// A pickle, by its instructions: texts and numbers, and values that are used again by number.
+#[derive(Default)]
+struct Pickled(Vec<u8>);
+
+impl Pickled {
+    fn new() -> Self {
+        Self(vec![0x80, 4])
+    }
+
+    fn text(mut self, text: &str) -> Self {
+        self.0.extend([0x8c, u8::try_from(text.len()).unwrap()]);
+        self.0.extend(text.bytes());
+        self
+    }
+
+    fn number(mut self, number: u32) -> Self {
+        self.0.push(b'J');
+        self.0.extend(number.to_le_bytes());
+        self
+    }
+
+    fn op(mut self, instructions: &[u8]) -> Self {
+        self.0.extend(instructions);
+        self
+    }
+
+    /// A list of what is remembered by this number, so often.
+    fn times(self, number: u8, count: usize) -> Self {
+        let again = [b'h', number].repeat(count);
+        self.op(b"](").op(&again).op(b"e")
+    }
+}
+
+/// Thousands of segments whose blocks are one list: it is the first one's.
+#[test]
+fn blocks_of_one_segment_are_no_others() {
+    let block = |pickle: Pickled| {
+        let pickle = pickle.op(b"}(").text("size").number(512).text("state").text("active_allocated");
+        pickle.text("address").number(4096).op(b"u\x94")
+    };
+    let mut pickle = block(Pickled::new().op(b"}(").text("segments").op(b"]("));
+    // What was just made is no segment; it stands in the memo as 0, and the list of many of it as 1.
+    pickle = pickle.times(0, 5000).op(b"\x940");
+    for number in 0..5000 {
+        pickle = pickle.op(b"}(").text("address").number(number << 13).text("total_size").number(512);
+        pickle = pickle.text("blocks").op(b"h\x01u");
+    }
+    let bytes = pickle.op(b"eu.").0;
+    let begin = std::time::Instant::now();
+    let trace = read_bytes("shared", &bytes).unwrap();
+    assert_eq!((trace.segments.len(), trace.blocks.len()), (1, 5000));
+    let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_segment").unwrap();
+    assert!(told.count >= 4999, "{told:?}");
+    println!("{:?}", begin.elapsed());
+}
+
+/// Lists within lists, each of them the same one a hundred times: a hundred million tensors in a few hundred bytes.
+#[test]
+fn lists_of_tensors_do_not_unfold() {
+    let mut pickle = Pickled::new().op(b"}(").text("schema").text("1.1").text("nodes").op(b"](}(");
+    pickle = pickle.text("id").number(2).text("name").text("aten::cat").text("input_types").op(b"](");
+    pickle = pickle.text("GenericList[Tensor(float)]").op(b"e").text("inputs").op(b"](");
+    pickle = pickle.op(b"](").number(1).number(7).number(0).number(8).number(4).text("cuda:0").op(b"e\x940");
+    for level in 0..4 {
+        pickle = pickle.times(level, 100).op(b"\x940");
+    }
+    let bytes = pickle.op(b"h\x04eueu.").0;
+    let trace = read_bytes("unfolding", &bytes).unwrap();
+    assert!(trace.accesses.len() < 1000, "{}", trace.accesses.len());
+    assert!(trace.report.problems.iter().any(|problem| problem.code == "damaged_memory_event"), "{:?}", trace.report);
+}
+
+/// One operator that takes very many tensors takes no longer than so many operators that take one each.
+#[test]
+fn an_operator_may_take_very_many_tensors() {
+    let count = 60_000;
+    let tensors: Vec<String> = (1..=count).map(|storage| format!(r#"[{storage},{storage},0,8,4,"cuda:0"]"#)).collect();
+    let text = format!(
+        r#"{{"schema": "1.1", "nodes": [{{"id": 2, "name": "aten::cat", "input_types": ["GenericList[Tensor(float)]"],
+        "inputs": [[{0}]], "output_types": ["GenericList[Tensor(float)]"], "outputs": [[{0}]]}}]}}"#,
+        tensors.join(",")
+    );
+    let trace = read_bytes("many", text.as_bytes()).unwrap();
+    assert_eq!((trace.objects.len(), trace.accesses.len()), (count, count));
+    assert!(!trace.report.problems.iter().any(|problem| problem.code == "damaged_memory_event"), "nothing is left out");
+}
+
 #[test]
 fn what_is_no_memory_trace_is_refused() {
     for (bytes, words) in [

@@ -147,6 +147,9 @@ pub const RECORDED_DURATION: &str = "stackline:recorded_dur_ns";
 /// Attribute, `true`, of spans that no record states but that follow from others: Python frames and steps of recordings.
 pub const INFERRED: &str = "stackline:inferred";
 
+/// Attribute of samples in Python: the line that ran.
+pub const LINE: &str = "line";
+
 /// Name of the entry of a trace's metadata in which a recording says what it knows of processors and of its own cost.
 pub const RECORDING: &str = "stackline:recording";
 /// Name of samples that found a thread in the library of OpenMP: it waits there for other threads, spinning or going to sleep,

@@ -14,7 +14,8 @@ type Question = (&'static str, Arguments);
 pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     let steps = steps(opened);
     let plain = |name: &'static str| (name, with(&[]));
-    let mut all = vec![plain("meta"), ("overview", with(&steps)), plain("findings"), plain("path"), plain("lanes")];
+    let mut all =
+        vec![plain("meta"), ("overview", with(&steps)), plain("findings"), ("path", with(&steps)), plain("lanes")];
     let findings = opened.findings(None).map_or(0, |found| found.findings.len());
     let details: Vec<Arguments> = (0..findings).map(|at| with(&[("at", at.to_string())])).collect();
     all.extend(details.iter().map(|arguments| ("finding", arguments.clone())));
@@ -27,7 +28,7 @@ pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     }
     all.extend(details.iter().flat_map(|arguments| evidence(opened, arguments)));
     all.extend(excerpts(opened, &steps));
-    all.push(plain("overview"));
+    all.extend([plain("overview"), plain("path")]);
     for by in ["thread", "phase", "module"] {
         all.push(("calls", with(&[&steps[..], &groups(by)].concat())));
     }

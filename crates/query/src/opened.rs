@@ -11,7 +11,7 @@ use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_engine::{Error, OpenOptions, RunOptions};
-use stackline_model::{CallFrameKind, CallTree, Trace, TraceSet};
+use stackline_model::{CallFrameKind, CallNodeId, CallThreadId, CallTree, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -70,10 +70,20 @@ impl Source<'_> {
             Self::Trace(calls) => &calls.tree,
         }
     }
+
+    /// What calls of functions count at another line.
+    pub(crate) fn continued(&self) -> &[(CallNodeId, CallThreadId, u64)] {
+        match self {
+            Self::Recording(_) => &[],
+            Self::Trace(calls) => &calls.continued,
+        }
+    }
 }
 
 /// So many views of calls are kept at most: one of a million nodes takes some 200 MB.
 const VIEWS: usize = 4;
+/// No trace is older, in ns since 1970 (2001): what seems to be counts from something else.
+const EARLIEST: i64 = 1_000_000_000_000_000_000;
 /// So many trees of a trace are kept at most, each of other steps.
 const TREES: usize = 3;
 
@@ -227,11 +237,21 @@ impl Opened {
         crate::first::questions(self)
     }
 
-    /// The critical path of a whole trace.
-    pub(crate) fn path(&self, rank: Option<i64>) -> Result<&ExactPath, QueryError> {
+    /// The critical path of a trace, or of steps of it.
+    pub(crate) fn path(&self, rank: Option<i64>, part: Stretch) -> Result<Cow<'_, ExactPath>, QueryError> {
         let (at, trace) = self.trace(rank)?;
-        let walk = || Exact::new(trace).path(&WindowChoice::Whole).map_err(|error| error.to_string());
-        self.derived[at].path.get_or_init(walk).as_ref().map_err(QueryError::unavailable)
+        let walk = |choice: &WindowChoice| Exact::new(trace).path(choice).map_err(|error| error.to_string());
+        match part {
+            Stretch::Steps(first, last) => {
+                let scope = Scope { steps: Some((first, last)) };
+                stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
+                walk(&WindowChoice::Steps(first, last)).map(Cow::Owned).map_err(QueryError::unavailable)
+            }
+            _ => {
+                let whole = self.derived[at].path.get_or_init(|| walk(&WindowChoice::Whole));
+                whole.as_ref().map(Cow::Borrowed).map_err(QueryError::unavailable)
+            }
+        }
     }
 
     /// The calls of a part of the run: what was recorded as such, where all of it is meant, or else those of a trace.
@@ -318,8 +338,10 @@ impl Opened {
     pub(crate) fn recorded_at(&self) -> Option<i64> {
         let processes = self.recording.iter().flat_map(|tree| &tree.processes);
         let started = processes.map(|process| process.start_unix_ns).filter(|&ns| ns > 0).min();
-        // Traces count from the start of the machine, or of the program, if they name no time.
-        started.or_else(|| self.set.traces.iter().map(|trace| trace.meta.base_ns).filter(|&ns| ns > 0).min())
+        // Traces of the profiler count from some day of the quarter, which is no time of theirs; others from the start of the
+        // machine, or of the program, and so name no time at all.
+        let began = |trace: &Trace| Some(trace.meta.base_ns.saturating_add(trace.span()?.0));
+        started.or_else(|| self.set.traces.iter().filter_map(began).filter(|&ns| ns > EARLIEST).min())
     }
 
     /// The source files that the run names: no others are ever read.

@@ -412,11 +412,11 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
     ("lanes", &["rank", "run"]),
     ("meta", &[]),
     ("overview", &["steps"]),
-    ("path", &["rank"]),
+    ("path", &["rank", "steps"]),
     ("range", &["rank", "from", "to"]),
     ("search", &["rank", "text", "steps"]),
     ("source", &["rank", "file", "steps"]),
-    ("tiles", &["tracks", "level", "first", "last"]),
+    ("tiles", &["tracks", "level", "first", "last", "most"]),
 ];
 
 #[test]

@@ -9,7 +9,7 @@ use crate::tree::{Owner, Shared};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Frames that are told apart at most: beyond, they all are one.
@@ -100,6 +100,7 @@ pub(crate) struct Process {
     shapes: bool,
     /// Single samples that wait for the writer, in `trace` mode.
     samples: Mutex<Vec<TimedSample>>,
+    inputs_left_out: AtomicU64,
 }
 
 /// A lock whose holders never panic half-way.
@@ -127,6 +128,7 @@ impl Process {
             memory,
             shapes,
             samples: Mutex::default(),
+            inputs_left_out: AtomicU64::new(0),
         }
     }
 
@@ -288,6 +290,17 @@ impl Process {
         let alive: u64 =
             lock(&self.trees).by_id.values().filter_map(|known| known.touches.as_ref()).map(Inbox::lost).sum();
         alive + lock(&self.ended).lost_touches
+    }
+
+    /// So many more tensors that operators were called with were too many to look at.
+    #[cold]
+    pub(crate) fn leave_out_inputs(&self, count: u64) {
+        self.inputs_left_out.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// How many tensors that operators were called with were too many to look at.
+    pub(crate) fn inputs_left_out(&self) -> u64 {
+        self.inputs_left_out.load(Ordering::Relaxed)
     }
 
     /// How often something found no place in a tree.

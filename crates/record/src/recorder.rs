@@ -108,9 +108,12 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
     }
     let Some(touches) = &mut state(session, thread).touches else { return };
     let mut wake = false;
-    let mut left = MOST_INPUTS;
+    let (mut left, mut left_out) = (MOST_INPUTS, 0);
     let mut post = |argument: usize, tensor: &Tensor<'_>| {
-        if let (Some(address), true) = (tensor.storage(), left > 0) {
+        let Some(address) = tensor.storage() else { return };
+        if left == 0 {
+            left_out += 1;
+        } else {
             left -= 1;
             let kind = TouchKind::Input(u8::try_from(argument).unwrap_or(u8::MAX));
             wake |= touches.post(Touch { at, address, bytes: tensor.bytes().unwrap_or(0), node, kind });
@@ -119,9 +122,14 @@ fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thre
     for (argument, input) in inputs.enumerate() {
         match input {
             Input::Tensor(tensor) => post(argument, &tensor),
-            Input::Tensors(tensors) => tensors.take(MOST_INPUTS).flatten().for_each(|tensor| post(argument, &tensor)),
+            Input::Tensors(tensors) | Input::Gaps(tensors) => {
+                tensors.flatten().for_each(|tensor| post(argument, &tensor));
+            }
             _ => {}
         }
+    }
+    if left_out > 0 {
+        session.process.leave_out_inputs(left_out);
     }
     if wake {
         session.wake_writer();

@@ -42,7 +42,7 @@ fn hash(inputs: Inputs<'_>) -> u64 {
             }
             Input::Scalar => hash = mix(hash, SCALAR),
             Input::Scalars => hash = mix(hash, SCALARS),
-            Input::Other => hash = mix(hash, OTHER),
+            Input::Gaps(_) | Input::Other => hash = mix(hash, OTHER),
         }
     }
     hash
@@ -103,7 +103,7 @@ fn text(inputs: Inputs<'_>) -> String {
             }
             Input::Scalar => text.push_str("scalar"),
             Input::Scalars => text.push_str("scalars"),
-            Input::Other => text.push('-'),
+            Input::Gaps(_) | Input::Other => text.push('-'),
         }
     }
     text

@@ -209,6 +209,7 @@ impl Stream {
         self.note_lost("calls_over_limit", self.calls_cut)?;
         self.note_lost("touches_too_fast", process.lost_touches())?;
         self.note_lost("touches_over_limit", self.touches_cut)?;
+        self.note_lost("inputs_over_limit", process.inputs_left_out())?;
         self.send()
     }
 

@@ -5,13 +5,14 @@ import { useAnswer } from "../answers";
 import { type Tree, treeOf } from "../flame/layout";
 import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
 import { isAll, labelOf, selectedNode } from "../flame/words";
-import { amount, count, percent } from "../format";
+import { useFindings } from "../findings";
+import { amount, counted, percent } from "../format";
 import { isAbout } from "../flame/colouring";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
 import { change, rank, state } from "../state";
-import type { Calls, Findings, FrameDetail, Label } from "../types";
+import type { Calls, FrameDetail, Label } from "../types";
 import { frameText, labelsTo, titleOf } from "./text";
 
 export function FrameDetails() {
@@ -73,30 +74,36 @@ function Known({ tree, node, args }: Props) {
 
 function Metrics({ tree, node, detail }: Omit<Props, "args"> & { detail: FrameDetail | undefined }) {
   const { title, unit, total } = tree.document;
-  const here = { name: title, title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]!, count: tree.count[node]! };
+  const here = { name: title, title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]! };
+  const calls = detail ? detail.calls : tree.calls[node];
   return (
+    <>
     <table>
       <caption class="visually-hidden">What was measured</caption>
       <thead>
-        <tr><th scope="col">Metric</th><th scope="col" class="number">With what it calls</th><th scope="col" class="number">Itself</th><th scope="col" class="number">Times</th></tr>
+        <tr><th scope="col">Metric</th><th scope="col" class="number">With what it calls</th><th scope="col" class="number">Itself</th></tr>
       </thead>
       <tbody>
         {(detail?.metrics ?? [here]).map((one) => (
           <tr key={one.name}>
             <th scope="row">{one.title}</th>
-            <td class="number">{amount(one.inclusive, one.unit)} <small>{percent(one.inclusive, one.total)}</small></td>
-            <td class="number">{amount(one.exclusive, one.unit)}</td>
-            <td class="number">{count(one.count)}</td>
+            <td class="number">{one.inclusive === null ? LITTLE : <>{amount(one.inclusive, one.unit)} <small>{percent(one.inclusive, one.total)}</small></>}</td>
+            <td class="number">{one.exclusive === null ? LITTLE : amount(one.exclusive, one.unit)}</td>
           </tr>
         ))}
       </tbody>
     </table>
+    {calls ? <p class="quiet">Called {counted(calls, "time")}.</p> : null}
+    </>
   );
 }
 
+/** In place of a value of which is known only that it is too small to be seen. */
+const LITTLE = "–";
+
 /** Findings about this frame. */
 function About({ label }: { label: Label }) {
-  const asked = useAnswer<Findings>("findings", { rank: rank.value });
+  const asked = useFindings(rank.value);
   if (asked.state !== "ok") return null;
   const rows = asked.answer.document.tables.findings.rows;
   const own = rows.map((row, at) => [row, at] as const).filter(([row]) => isAbout(row, label));

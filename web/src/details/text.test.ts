@@ -12,13 +12,13 @@ const tree = {
   label: Uint32Array.of(0, 1, 2),
   inclusive: Float64Array.of(4e6, 4e6, 1e6),
   exclusive: Float64Array.of(0, 3e6, 1e6),
-  count: Float64Array.of(9, 5, 4),
+  calls: Float64Array.of(0, 5, 4),
 } as unknown as Tree;
 
 test("a frame with its metrics and its call path", () => {
   expect(frameText(tree, 2, undefined).split("\n")).toEqual([
-    "aten::mm",
-    "CPU time: 1 ms (25.0 %), itself 1 ms, 4 times",
+    "aten::mm, called 4 times",
+    "CPU time: 1 ms (25.0 %), itself 1 ms",
     "Call path:",
     "  main (t.py:3)",
     "    aten::mm",

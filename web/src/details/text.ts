@@ -1,8 +1,8 @@
 /** Details as plain text, to be copied. */
 
-import { amount, count, duration, percent } from "../format";
+import { amount, duration, percent } from "../format";
 import type { Tree } from "../flame/layout";
-import { isAll, labelOf } from "../flame/words";
+import { isAll, labelOf, timesOf } from "../flame/words";
 import type { Brief, EventDetail, FindingDetail, FrameDetail, Label, Row } from "../types";
 
 /** A frame with its place: `step (train.py:12)`. */
@@ -19,14 +19,17 @@ export function labelsTo(tree: Tree, node: number): Label[] {
   return node === 0 && !isAll(tree, 0) ? [labelOf(tree, 0)] : labels;
 }
 
+const value = (sum: number | null, unit: string) => (sum === null ? "too little to be seen" : amount(sum, unit));
+
 export function frameText(tree: Tree, node: number, detail: FrameDetail | undefined): string {
   const path = detail?.path ?? labelsTo(tree, node);
   const { unit, title, total } = tree.document;
-  const here = { title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]!, count: tree.count[node]! };
+  const here = { title, unit, total, inclusive: tree.inclusive[node]!, exclusive: tree.exclusive[node]! };
+  const calls = timesOf(detail ? detail.calls : tree.calls[node]);
   const metrics = detail?.metrics ?? [here];
   return [
-    path.length > 0 ? titleOf(path.at(-1)!) : "all",
-    ...metrics.map((one) => `${one.title}: ${amount(one.inclusive, one.unit)} (${percent(one.inclusive, one.total)}), itself ${amount(one.exclusive, one.unit)}, ${count(one.count)} times`),
+    `${path.length > 0 ? titleOf(path.at(-1)!) : "all"}${calls}`,
+    ...metrics.map((one) => `${one.title}: ${value(one.inclusive, one.unit)}${one.inclusive === null ? "" : ` (${percent(one.inclusive, one.total)})`}, itself ${value(one.exclusive, one.unit)}`),
     "Call path:",
     ...path.map((label, at) => `${"  ".repeat(at + 1)}${titleOf(label)}`),
   ].join("\n");

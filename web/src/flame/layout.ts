@@ -12,7 +12,8 @@ export interface Tree {
   readonly label: Uint32Array;
   readonly inclusive: Float64Array;
   readonly exclusive: Float64Array;
-  readonly count: Float64Array;
+  /** How often its frame was called; 0 where that was not counted. */
+  readonly calls: Float64Array;
   /** The same of the run that it is compared with. */
   readonly before: Float64Array | undefined;
   /** How wide each box is, in units of the metric: with what it calls, but of a flat list itself alone, which adds up. */
@@ -22,8 +23,8 @@ export interface Tree {
 }
 
 export function treeOf({ document, columns }: Answer<Calls>, isFlat = false): Tree {
-  const { row, parent, depth, label, inclusive, exclusive, count, before } = columns as Record<string, never>;
-  const tree = { document, row, parent, depth, label, inclusive, exclusive, count, before } as unknown as Omit<Tree, "left" | "width">;
+  const { row, parent, depth, label, inclusive, exclusive, calls, before } = columns as Record<string, never>;
+  const tree = { document, row, parent, depth, label, inclusive, exclusive, calls, before } as unknown as Omit<Tree, "left" | "width">;
   const width = isFlat ? Float64Array.from(tree.exclusive, (own, node) => (node === 0 ? tree.inclusive[0]! : own)) : tree.inclusive;
   return { ...tree, width, left: lefts(tree.parent, width) };
 }

@@ -12,12 +12,18 @@ export function Notes({ tree, findings }: { tree: Tree; findings: readonly Row[]
     <>
       {tree.before && <p class="quiet">Width: this run. Blue: less time than before; orange: more; the paler, the smaller the change.</p>}
       {!tree.before && <Legend tree={tree} findings={findings} />}
+      {hasBackward(tree) && (
+        <p class="quiet">What runs backward stands below the operator that it differentiates: the time of an operator here is that of both, forward and backward. The timeline and the tables of the overview have each by itself.</p>
+      )}
       {left_out > 0 && (
         <p class="quiet">{count(left_out)} frames are too narrow to be drawn; their time is the free room in their caller. Zoom in to see them.</p>
       )}
     </>
   );
 }
+
+/** Whether anything runs backward below something else, whose time then holds it. */
+const hasBackward = (tree: Tree) => Array.from(tree.label).some((label, node) => tree.document.labels[label]![0] === "backward" && tree.depth[node]! > 1);
 
 function Legend({ tree, findings }: { tree: Tree; findings: readonly Row[] }) {
   const by = state.value.colour ?? "layer";

@@ -27,7 +27,7 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
             <th scope="col" class="number">With what it calls</th>
             <th scope="col" class="number">Share</th>
             <th scope="col" class="number">Itself</th>
-            <th scope="col" class="number">Times</th>
+            <th scope="col" class="number">Calls</th>
           </tr>
         </thead>
         <tbody>
@@ -51,7 +51,7 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
                 <td class="number">{amount(tree.inclusive[node]!, unit)}</td>
                 <td class="number">{percent(tree.inclusive[node]!, total)}</td>
                 <td class="number">{amount(tree.exclusive[node]!, unit)}</td>
-                <td class="number">{count(tree.count[node]!)}</td>
+                <td class="number">{tree.calls[node]! > 0 ? count(tree.calls[node]!) : "–"}</td>
               </tr>
             );
           })}

@@ -1,6 +1,6 @@
 /** Frames of the flame graph in words. */
 
-import { amount, count, percent } from "../format";
+import { amount, counted, percent } from "../format";
 import { state } from "../state";
 import type { Label } from "../types";
 import type { Tree } from "./layout";
@@ -17,13 +17,16 @@ export function pathOf(tree: Tree, node: number): Array<[number, string]> {
   return [...tree.document.path.map(([row, name]): [number, string] => [row, name]), ...path];
 }
 
+/** How often a frame was called, in words; nothing where that was not counted. */
+export const timesOf = (calls: number | null | undefined): string => (calls ? `, called ${counted(calls, "time")}` : "");
+
 /** What a node says of itself, for people and for screen readers. */
 export function spoken(tree: Tree, node: number): string {
   const { unit, total, title } = tree.document;
   const name = isAll(tree, node) ? "all" : labelOf(tree, node)[5];
   const all = tree.inclusive[node]!;
   const before = tree.before ? `, before ${amount(tree.before[node]!, unit)}` : "";
-  return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, itself ${amount(tree.exclusive[node]!, unit)}, ${count(tree.count[node]!)} times`;
+  return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, itself ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
 }
 
 /** The node that is selected, if this tree has it. */

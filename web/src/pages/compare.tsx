@@ -11,6 +11,8 @@ import type { Meta, Row, Table } from "../types";
 interface Comparison {
   readonly method: string;
   readonly level_percent: number;
+  /** Why both can hardly be compared, a sentence each. */
+  readonly warnings: readonly string[];
   readonly notes: readonly string[];
   readonly tables: Readonly<Record<string, Table>>;
 }
@@ -42,20 +44,28 @@ function Changes({ compared }: { compared: Comparison }) {
   const all = state.value.noise === "1";
   return (
     <>
+      {compared.warnings.length > 0 && (
+        <div class="notice warnings">
+          <p>These runs can hardly be compared, so no verdict is given:</p>
+          <ul>{compared.warnings.map((warning) => <li key={warning}>Warning: {warning}</li>)}</ul>
+        </div>
+      )}
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show what is within the noise, too</button>
         <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down" })}>Flame graph of the differences</button>
       </div>
-      {tables.map(([name, table]) => <ChangeTable key={name} table={table} all={all} />)}
+      {tables.map(([name, table]) => <ChangeTable key={name} table={table} all={all} isJudged={compared.warnings.length === 0} />)}
     </>
   );
 }
 
 const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", "only in A": "−", "only in B": "+" };
 
-function ChangeTable({ table, all }: { table: Table; all: boolean }) {
-  const isNoise = (row: Row) => row.verdict === "noise";
+function ChangeTable({ table, all, isJudged }: { table: Table; all: boolean; isJudged: boolean }) {
+  const isNoise = (row: Row) => isJudged && row.verdict === "noise";
+  // What occurs on one side only is no judgement.
+  const verdict = (row: Row) => (isJudged || `${row.verdict}`.startsWith("only") ? `${SIGNS[`${row.verdict}`] ?? ""} ${row.verdict}` : "–");
   const kept = table.rows.filter((row) => all || !isNoise(row));
   const rows = kept.toSorted((a, b) => Math.abs(Number(b.change_ns ?? 0)) - Math.abs(Number(a.change_ns ?? 0))).slice(0, MOST);
   const names = table.columns.map((column) => column.name).filter((name) => ["rank", "name", "operator", "measure"].includes(name));
@@ -83,7 +93,7 @@ function ChangeTable({ table, all }: { table: Table; all: boolean }) {
               <td class="number">{time(row.after_ns)}</td>
               <td class="number">{signed(row.change_ns)} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
               <td class="number">{row.low_percent === null || row.low_percent === undefined ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
-              <td>{SIGNS[`${row.verdict}`] ?? ""} {row.verdict}</td>
+              <td>{verdict(row)}</td>
             </tr>
           ))}
         </tbody>

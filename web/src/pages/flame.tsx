@@ -2,6 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
+import { useFindings } from "../findings";
 import { Bar } from "../flame/bar";
 import { type Tree, treeOf } from "../flame/layout";
 import { Notes } from "../flame/notes";
@@ -10,9 +11,9 @@ import { type Args, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
 import { pathOf } from "../flame/words";
 import { Shown } from "../parts/notice";
-import { change, rank, state } from "../state";
+import { change, lookAt, rank, state } from "../state";
 import type { Answer } from "../transport/decode";
-import type { Calls, Findings } from "../types";
+import type { Calls } from "../types";
 
 export function Flame() {
   const args = flameArgs();
@@ -23,7 +24,12 @@ export function Flame() {
       <h1 id="flame-title">Flame graph</h1>
       {last && <Bar calls={last.document} />}
       {asked.state === "refused" || last === undefined ? (
-        <Shown asked={asked}>{() => null}</Shown>
+        <>
+          <Shown asked={asked}>{() => null}</Shown>
+          {asked.state === "refused" && last === undefined && state.value.metric && (
+            <button type="button" onClick={() => lookAt({ metric: "" })}>By the first metric</button>
+          )}
+        </>
       ) : (
         <div aria-busy={asked.state === "loading"}>
           <Graph answer={last} isFlat={args.shape === "flat"} args={args} />
@@ -42,8 +48,8 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
     if (wanted > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat), 0] as const;
     return [whole, Math.max(whole.row.indexOf(wanted), 0)] as const;
   }, [whole, wanted, detail, isFlat]);
-  const asked = useAnswer<Findings>(state.value.colour === "finding" ? "findings" : undefined, { rank: rank.value });
-  const findings = asked.state === "ok" ? asked.answer.document.tables.findings.rows : [];
+  const asked = useFindings(rank.value);
+  const findings = state.value.colour === "finding" && asked.state === "ok" ? asked.answer.document.tables.findings.rows : [];
   const isEmpty = tree.parent.length === 1;
   return (
     <>

@@ -1,22 +1,30 @@
 /** Findings, by what they gain; the one that is chosen with its evidence and its source in place. */
 
+import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { count, duration, percent } from "../format";
+import { count, counted, duration, percent } from "../format";
 import { area } from "../colors";
+import { useFindings } from "../findings";
 import { factsOf, findingText } from "../details/text";
 import { Copy } from "../parts/copy";
-import { Shown } from "../parts/notice";
+import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
 import { change, lookAt, page, rank, selection } from "../state";
 import { around } from "../timeline/view";
-import type { FindingDetail, Findings, Row } from "../types";
+import type { FindingDetail, Findings, Meta, Row } from "../types";
 
-export function Issues() {
-  const asked = useAnswer<Findings>("findings", { rank: rank.value });
+export function Issues({ meta }: { meta: Meta }) {
+  const asked = useFindings(rank.value);
   return (
     <section aria-labelledby="issues-title">
       <h1 id="issues-title">Issues</h1>
-      <Shown asked={asked}>{({ document }) => <List found={document} />}</Shown>
+      {meta.has.events ? (
+        <Shown asked={asked}>{({ document }) => <List found={document} />}</Shown>
+      ) : meta.has.timeline ? (
+        <NoEvents />
+      ) : (
+        <p class="notice">This recording holds sums of calls and no single ones, which rules look at: record with <code>--mode trace</code>.</p>
+      )}
     </section>
   );
 }
@@ -27,7 +35,7 @@ function List({ found }: { found: Findings }) {
   return (
     <>
       <p class="quiet">
-        {count(rows.length)} findings; a {found.steps > 0 ? "step" : "run"} takes {duration(found.step_ns)}.
+        {counted(rows.length, "finding")}; {found.steps > 0 ? `a step takes ${duration(found.step_ns)} in the mean of ${counted(found.steps, "step")}` : `the run takes ${duration(found.step_ns)}`}.
         {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}).`}
         {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
       </p>
@@ -50,7 +58,7 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
   if (rows.length === 0) return null;
   return (
     <details>
-      <summary>{count(rows.length)} rules could not look</summary>
+      <summary>{counted(rows.length, "rule")} could not look</summary>
       <ul>
         {rows.map((row) => (
           <li key={`${row.code}`}>{row.code} {row.name}: {row.missing}</li>
@@ -157,13 +165,15 @@ function NoProblem({ row }: { row: Row }) {
 }
 
 function Events({ detail }: { detail: FindingDetail }) {
+  const [most, setMost] = useState(FEW);
   if (detail.events.length === 0) return null;
+  const listed = detail.events.length;
   const of = detail.rank === null ? {} : { rank: `${detail.rank}` };
   return (
     <details open>
-      <summary>{count(detail.events_total)} events show it{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
+      <summary>{detail.events_total === 1 ? "1 event shows" : `${count(detail.events_total)} events show`} it{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
       <ul class="events">
-        {detail.events.slice(0, 12).map(([event, name, kind, start, dur]) => (
+        {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>
             <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...of, ...around(start, dur) })}>
               {name}
@@ -172,6 +182,11 @@ function Events({ detail }: { detail: FindingDetail }) {
           </li>
         ))}
       </ul>
+      {listed > most && <button type="button" onClick={() => setMost(listed)}>{counted(listed - most, "more event")}</button>}
+      {listed <= most && detail.events_total > listed && <p class="quiet">The first {count(listed)} of them: the timeline and the search have the others.</p>}
     </details>
   );
 }
+
+/** Events that are listed before one asks for more. */
+const FEW = 12;

@@ -2,29 +2,31 @@
 
 import { useAnswer } from "../answers";
 import { cause } from "../colors";
-import { count, duration, percent } from "../format";
+import { count, counted, duration, percent } from "../format";
 import { IssueCard } from "./issues";
-import { Shown } from "../parts/notice";
+import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
-import { change, chooseRank, rank } from "../state";
+import { useFindings } from "../findings";
+import { change, chooseRank, lookAt, rank } from "../state";
 import { busyShares } from "../gpu";
-import type { Findings, Meta, Overview as Report, Row, Table } from "../types";
+import type { Meta, Overview as Report, Row, Table } from "../types";
 
 export function Overview({ meta }: { meta: Meta }) {
-  const report = useAnswer<Report>(meta.has.timeline ? "overview" : undefined, { steps: steps() });
+  const report = useAnswer<Report>(meta.has.events ? "overview" : undefined, { steps: steps() });
   return (
     <section aria-labelledby="overview-title">
       <h1 id="overview-title">Overview</h1>
       <Head meta={meta} />
-      {meta.has.timeline ? (
+      {meta.has.timeline && !meta.has.events && <NoEvents />}
+      {meta.has.events ? (
         <>
           <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} />}</Shown>
           <Top />
           <Ranks />
           {report.state === "ok" && <Tables report={report.answer.document} meta={meta} />}
         </>
-      ) : (
+      ) : meta.has.timeline ? null : (
         <p class="notice">
           This recording holds sums of calls and no single ones, so there are no steps, no critical path and no timeline:
           record with <code>--mode trace</code> to get them. The flame graph and the source show where the time went.
@@ -40,7 +42,7 @@ function Head({ meta }: { meta: Meta }) {
     <>
       {meta.traces.slice(0, 8).map(({ info }) => (
         <p key={info.rank} class="quiet">
-          {info.name} ({info.format}): {count(info.events)} events, {count(info.gpu_operations)} GPU operations, {count(info.steps)} {info.steps === 1 ? "step" : "steps"}
+          {info.name} ({info.format}): {counted(info.events, "event")}, {counted(info.gpu_operations, "GPU operation")}, {counted(info.steps, "step")}
           {info.start_ns !== null && info.end_ns !== null && <>, {duration(info.end_ns - info.start_ns)}</>}
           {info.gpus.length > 0 && <>; GPU: {info.gpus.map((gpu) => gpu.name ?? "unnamed").filter((name, at, all) => all.indexOf(name) === at).join(", ")}</>}
         </p>
@@ -93,15 +95,18 @@ function Tables({ report, meta }: { report: Report; meta: Meta }) {
   const self = meta.has.gpu ? "gpu_self_us" : "host_self_us";
   return (
     <div class="columns">
-      {kernels && kernels.rows.length > 0 && <TableView table={top(kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} />}
-      {operators && operators.rows.length > 0 && <TableView table={top(operators, self)} columns={["name", "calls", self]} most={6} />}
+      {kernels && kernels.rows.length > 0 && <TableView table={top(kernels, "total_ns")} columns={["name", "percent", "total_ns", "count"]} most={6} onName={(name) => inFlame(name, "gpu_time")} />}
+      {operators && operators.rows.length > 0 && <TableView table={top(operators, self)} columns={["name", "calls", self]} most={6} onName={(name) => inFlame(name, "")} />}
     </div>
   );
 }
 
+/** Shows a name in the flame graph, with what it is called from. */
+const inFlame = (name: string, metric: string) => lookAt({ page: "flame", shape: "bottom-up", of: "", find: name, metric });
+
 /** The ranks, the slowest first; a click looks at one. */
 function Ranks() {
-  const findings = useAnswer<Findings>("findings");
+  const findings = useFindings();
   if (findings.state !== "ok" || findings.answer.document.ranks.length === 0) return null;
   const ranks = findings.answer.document.ranks.toSorted((a, b) => b.step_ns - a.step_ns || a.rank - b.rank);
   return (
@@ -111,7 +116,7 @@ function Ranks() {
         <thead>
           <tr>
             <th scope="col">Rank</th>
-            <th scope="col" class="number">Step</th>
+            <th scope="col" class="number">Step, mean</th>
             <th scope="col" class="number">Steps</th>
             <th scope="col" class="number">Collectives alone</th>
           </tr>
@@ -135,10 +140,10 @@ function Step({ row }: { row: Row }) {
   const time = (name: string) => duration(Number(row[name] ?? 0) * 1e3);
   return (
     <div>
-      <dt>Step</dt>
+      <dt>{Number(row.steps ?? 0) > 1 ? "Step, median" : "Step"}</dt>
       <dd>{time("median_us")}</dd>
       <dd class="quiet">
-        {Number(row.steps ?? 0) > 1 ? `median; ${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps` : "the only one"}
+        {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps` : "the only one"}
       </dd>
     </div>
   );
@@ -181,7 +186,7 @@ function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number 
 }
 
 function Top() {
-  const findings = useAnswer<Findings>("findings", { rank: rank.value });
+  const findings = useFindings(rank.value);
   return (
     <>
       <h2>What to change first</h2>

@@ -1,8 +1,8 @@
 /** What was run, where, how it was recorded, and what of it was lost. */
 
 import { pattern, setPattern } from "../editor";
-import { count, duration } from "../format";
-import type { Meta } from "../types";
+import { count, counted, duration } from "../format";
+import type { Meta, ReadReport } from "../types";
 
 export function Run({ meta }: { meta: Meta }) {
   return (
@@ -12,7 +12,7 @@ export function Run({ meta }: { meta: Meta }) {
       {meta.traces.map(({ info, environment, report }) => (
         <article key={info.rank}>
           <h2>Trace {info.name}</h2>
-          <p>{info.format}, rank {info.rank}, {count(info.events)} events, {count(info.gpu_operations)} GPU operations</p>
+          <p>{info.format}, rank {info.rank}, {counted(info.events, "event")}, {counted(info.gpu_operations, "GPU operation")}</p>
           <dl class="pairs">
             {environment.map(([key, value]) => <div key={key}><dt>{key}</dt><dd>{value}</dd></div>)}
           </dl>
@@ -21,7 +21,7 @@ export function Run({ meta }: { meta: Meta }) {
       ))}
       {meta.recording && (
         <article>
-          <h2>Recording: {count(meta.recording.nodes)} nodes, {count(meta.recording.threads)} threads</h2>
+          <h2>Recording: {counted(meta.recording.nodes, "node")}, {counted(meta.recording.threads, "thread")}</h2>
           {meta.recording.processes.map((process) => (
             <dl class="pairs" key={process.pid}>
               <div><dt>Process {process.pid} ({process.role})</dt><dd><code>{process.command.join(" ")}</code></dd></div>
@@ -44,13 +44,12 @@ export function Run({ meta }: { meta: Meta }) {
 }
 
 /** What reading had to repair, skip or lose. */
-function Losses({ report }: { report: unknown }) {
-  const problems = (report as { problems?: ReadonlyArray<{ message?: string; code?: string; count?: number; severity?: string }> } | null)?.problems ?? [];
+function Losses({ report: { problems } }: { report: ReadReport }) {
   if (problems.length === 0) return <p class="quiet">Nothing had to be repaired, skipped or lost in reading.</p>;
   return (
     <ul>
       {problems.map((problem, at) => (
-        <li key={at}>{problem.severity}: {problem.message ?? problem.code} ({count(problem.count ?? 1)} ×)</li>
+        <li key={at}>{problem.severity}: {problem.message} ({count(problem.count)} ×{problem.example && `, the first: ${problem.example}`})</li>
       ))}
     </ul>
   );

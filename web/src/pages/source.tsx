@@ -1,9 +1,9 @@
 /** Source files by cost, and the lines of one with theirs. */
 
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { editorLink } from "../editor";
-import { amount, count } from "../format";
+import { amount, counted } from "../format";
 import { steps } from "../filter";
 import { Changed } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
@@ -23,11 +23,38 @@ export function Source() {
 }
 
 function Files({ metrics, files }: SourceFiles) {
+  const [most, setMost] = useState(FEW);
   if (files.length === 0) {
     return <p class="notice">The run names no source file. For a trace: profile with with_stack=True. Or record the program: stackline record -- python …</p>;
   }
+  const costs = files.filter(({ exclusive }) => exclusive.some((value) => value > 0));
+  const others = files.filter((row) => !costs.includes(row));
+  return (
+    <>
+      {costs.length > 0 ? <FileTable metrics={metrics} files={costs} /> : <p class="notice">Nothing was measured in lines of these files: choose other steps, or the whole run.</p>}
+      {others.length > 0 && (
+        <details open={costs.length === 0}>
+          <summary>{counted(others.length, "file")} without cost {others.length === 1 ? "is" : "are"} named, too</summary>
+          <ul class="events">
+            {others.slice(0, most).map(({ file }) => <li key={file}><FileLink file={file} /></li>)}
+          </ul>
+          {others.length > most && <button type="button" onClick={() => setMost(others.length)}>{counted(others.length - most, "more file")}</button>}
+        </details>
+      )}
+    </>
+  );
+}
+
+/** Files that are listed before one asks for more. */
+const FEW = 300;
+
+const FileLink = ({ file }: { file: string }) => <button type="button" class="link" onClick={() => change({ file, line: "" })}>{file}</button>;
+
+function FileTable({ metrics, files }: SourceFiles) {
+  const [most, setMost] = useState(FEW);
   const total = (values: readonly number[]) => values[0] ?? 0;
   return (
+    <>
     <table>
       <caption>Files, by what ran in their own lines</caption>
       <thead>
@@ -37,14 +64,16 @@ function Files({ metrics, files }: SourceFiles) {
         </tr>
       </thead>
       <tbody>
-        {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, 300).map((row) => (
+        {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, most).map((row) => (
           <tr key={row.file}>
-            <td><button type="button" class="link" onClick={() => change({ file: row.file, line: "" })}>{row.file}</button></td>
+            <td><FileLink file={row.file} /></td>
             {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, metrics[at]!.unit)}</td>)}
           </tr>
         ))}
       </tbody>
     </table>
+    {files.length > most && <button type="button" onClick={() => setMost(files.length)}>{counted(files.length - most, "more file")}</button>}
+    </>
   );
 }
 
@@ -85,7 +114,7 @@ function Lines({ document }: { document: SourceFile }) {
           <tr>
             {costs.map(({ metric }) => <th scope="col" class="number" key={metric.name}>{metric.title}</th>)}
             <th scope="col" class="number">Line</th>
-            <th scope="col">Source, {count(document.text.split("\n").length)} lines</th>
+            <th scope="col">Source, {counted(document.text.split("\n").length, "line")}</th>
           </tr>
         </thead>
         <tbody>

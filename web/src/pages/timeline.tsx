@@ -1,35 +1,48 @@
 /** The timeline: threads and streams, as boxes that are merged where they are narrow, and what changes over time below them. */
 
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
-import { count, duration } from "../format";
+import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
+import { count, counted, duration } from "../format";
+import { matcher } from "../flame/words";
 import { Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
+import { CurveTable } from "../timeline/curve-table";
+import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
 import { nextHop } from "../timeline/path";
 import { marked, RangeSummary } from "../timeline/range";
+import type { Step } from "../timeline/paint";
 import { useSteps } from "../timeline/steps";
 import { EventTable } from "../timeline/table";
-import { moved, type Opened, type Stretch, tilesOf, within, zoomed } from "../timeline/view";
+import { laneTitle, MOST_BOXES, moved, type Opened, type Stretch, tilesOf, within, zoomed } from "../timeline/view";
 import type { Brief, CounterDocument, EventDetail, Lanes, PathDocument, TileDocument } from "../types";
 
 export function Timeline() {
-  const lanes = useAnswer<Lanes>("lanes", { rank: rank.value });
+  const hasTimeline = run.value?.has.timeline === true;
+  const lanes = useAnswer<Lanes>(hasTimeline ? "lanes" : undefined, { rank: rank.value });
   return (
     <section aria-labelledby="timeline-title">
       <h1 id="timeline-title">Timeline</h1>
-      <Shown asked={lanes}>{({ document }) => <View lanes={document} />}</Shown>
+      {hasTimeline ? (
+        <Shown asked={lanes}>{({ document }) => <View whole={document} />}</Shown>
+      ) : (
+        <p class="notice">This recording holds sums of calls and no single ones: record with <code>--mode trace</code> to see when they ran.</p>
+      )}
     </section>
   );
 }
 
-/** The stretch that is seen: that of the address, or all. */
+/** The stretch that is seen: that of the address, or that of the steps that were chosen, or all. */
 function seen(all: Stretch): Stretch {
   const [from, to] = [Number(state.value.from), Number(state.value.to)];
   const given = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
-  return given ? within({ from, to }, all) : all;
+  if (given) return within({ from, to }, all);
+  const [trace, chosen] = [traceOf(run.value), chosenSteps()];
+  const ofSteps = trace && chosen && stretchOf(trace.steps, chosen);
+  return ofSteps ? within(ofSteps, all) : all;
 }
 
 function selectedEvent(): number | undefined {
@@ -41,6 +54,27 @@ function selectedEvent(): number | undefined {
 function arrowsOf(detail: EventDetail): Array<readonly [Brief, Brief]> {
   const launched = detail.launched.map((to) => [detail.event, to] as const);
   return detail.launch ? [[detail.launch, detail.event], ...launched] : launched;
+}
+
+/** The steps whose critical path is shown: those that other pages look at, too. In a report only those that it was made for. */
+function stepsOfPath(): string | undefined {
+  const asked = stepsAsked();
+  if (transport.kind !== "report") return asked;
+  const chosen = traceOf(run.value)?.chosen;
+  return chosen && asked === named(chosen) ? asked : undefined;
+}
+
+/** These steps in words. */
+function wordsOfSteps(): string {
+  const of = parsed(stepsOfPath() ?? "");
+  if (!of) return "the whole trace";
+  return of[0] === of[1] ? `step ${of[0]}` : `steps ${of[0]} to ${of[1]}`;
+}
+
+/** What of the timeline the filter is about. */
+function toldSteps(all: readonly Step[]): string {
+  const of = parsed(stepsAsked() ?? "");
+  return of && all.length > 0 ? ` Chosen steps are filled in the row of steps; all others are shown, too.` : "";
 }
 
 const address = ({ from, to }: Stretch) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
@@ -55,20 +89,40 @@ function inSight(hop: Stretch, stretch: Stretch, all: Stretch): Record<string, s
   return address(within({ from: middle - half, to: middle + half }, all));
 }
 
+/** What a server is asked for, and a report has in whole: these lanes alone, if some were chosen, and not too much of them. */
+function limits({ lanes }: Lanes): Record<string, string | number | undefined> {
+  if (transport.kind === "report") return {};
+  const tracks = state.value.lanes ? lanes.map(({ track }) => track).slice(0, MOST_TRACKS).join(",") : undefined;
+  return { most: MOST_BOXES, tracks };
+}
+
+/** As many as an argument has room for. */
+const MOST_TRACKS = 500;
+
 /** The answers about a stretch that is seen so wide. */
 function useTimeline(stretch: Stretch, width: number, lanes: Lanes) {
   const question = { ...(transport.kind === "report" ? lanes.whole : tilesOf(stretch, width, lanes.buckets)), rank: rank.value };
   const isReady = width > 0;
-  const tiles = useAnswer<TileDocument>(isReady ? "tiles" : undefined, question);
+  const tiles = useAnswer<TileDocument>(isReady ? "tiles" : undefined, { ...question, ...limits(lanes) });
   const counters = useLast(useAnswer<CounterDocument>(isReady ? "counters" : undefined, question));
-  const path = useAnswer<PathDocument>(state.value.cp === "1" ? "path" : undefined, { rank: rank.value });
+  const path = useAnswer<PathDocument>(state.value.cp === "1" ? "path" : undefined, { rank: rank.value, steps: stepsOfPath() });
   const selected = selectedEvent();
   const detail = useAnswer<EventDetail>(selected === undefined ? undefined : "event", { event: selected, rank: rank.value });
   const arrows = detail.state === "ok" ? arrowsOf(detail.answer.document) : [];
   return { tiles, answer: useLast(tiles), counters, path, critical: path.state === "ok" ? path.answer : undefined, selected, arrows };
 }
 
-function View({ lanes }: { lanes: Lanes }) {
+/** The lanes whose titles hold what was typed. */
+function useLanes(whole: Lanes): Lanes {
+  const { lanes: wanted = "" } = state.value;
+  return useMemo(() => {
+    const holds = matcher(wanted);
+    return holds ? { ...whole, lanes: whole.lanes.filter((lane) => holds(laneTitle(lane))) } : whole;
+  }, [whole, wanted]);
+}
+
+function View({ whole }: { whole: Lanes }) {
+  const lanes = useLanes(whole);
   const [width, setWidth] = useState(0);
   const [opened, setOpened] = useState<Opened>(new Map());
   const all = { from: 0, to: Math.max(lanes.length, 1) };
@@ -87,18 +141,23 @@ function View({ lanes }: { lanes: Lanes }) {
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" aria-live="polite">
-        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.
+        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}
       </p>
       <PathNote asked={path} />
+      {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">Of {counted(whole.lanes.length, "lane")} none has {state.value.lanes} in its name.</p>}
       {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Working it out …</p>}
       {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest rows are left out: zoom in to see them.</p>}
       {tiles.state === "refused" && <p class="notice" role="alert">{tiles.error.message}</p>}
       {state.value.as === "table" && answer ? (
-        <EventTable answer={answer} lanes={lanes} selected={selected} onEvent={select} />
+        <>
+          {critical && <HopList path={critical} {...{ stretch, selected }} onEvent={select} />}
+          <EventTable {...{ answer, lanes, stretch, selected }} onEvent={select} />
+          {counters && <CurveTable answer={counters} stretch={stretch} />}
+        </>
       ) : (
         <LaneCanvas
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
-          {...{ lanes, stretch, all, zero: 0, steps, answer, counters, critical, arrows, selected, width, setWidth, opened, setOpened }}
+          {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, selected, width, setWidth, opened, setOpened }}
           mark={marked()}
           onStretch={show}
           onEvent={select}
@@ -106,7 +165,7 @@ function View({ lanes }: { lanes: Lanes }) {
         />
       )}
       {answer && <Legend answer={answer} lanes={lanes} />}
-      {counters && counters.document.more > 0 && <p class="quiet">{count(counters.document.more)} counters with fewer values have no curve.</p>}
+      {counters && counters.document.more > 0 && <p class="quiet">{counted(counters.document.more, "counter")} with fewer values {counters.document.more === 1 ? "has" : "have"} no curve.</p>}
       <RangeSummary lanes={lanes} />
     </>
   );
@@ -126,9 +185,13 @@ function Bar({ all, lanes, opened, setOpened }: BarProps) {
     <div class="bar" role="toolbar" aria-label="Timeline">
       <button type="button" onClick={() => show(zoomed(seen(all), 0.5, 0.5, all))}>Zoom in</button>
       <button type="button" onClick={() => show(zoomed(seen(all), 2, 0.5, all))}>Zoom out</button>
-      <button type="button" onClick={() => change({ from: "", to: "" }, "replace")}>All</button>
+      <button type="button" onClick={() => show(all)}>All</button>
       <button type="button" aria-pressed={isOpen} onClick={() => setOpened(new Map(isOpen ? [] : lanes.lanes.map(({ track }) => [track, "all"] as const)))}>All levels</button>
       <button type="button" aria-pressed={cp === "1"} onClick={() => change({ cp: cp === "1" ? "" : "1" })}>Critical path</button>
+      <label>
+        Lanes{" "}
+        <input type="search" data-field="lanes" size={12} placeholder="all" value={state.value.lanes ?? ""} onInput={(event) => change({ lanes: event.currentTarget.value }, "replace")} />
+      </label>
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>Table</button>
     </div>
   );
@@ -140,7 +203,7 @@ function PathNote({ asked }: { asked: Asked<PathDocument> }) {
     <Shown asked={asked}>
       {({ document }) => (
         <p class="quiet">
-          Critical path: {count(document.hops)} hops, {duration(document.end - document.start)}, of which {duration(document.inferred)} inferred or unknown.
+          Critical path of {wordsOfSteps()}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} inferred or unknown.
         </p>
       )}
     </Shown>

@@ -3,7 +3,7 @@
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { chooseSteps, type Group, GROUPS, named, parsed, steps, traceOf } from "../filter";
-import { amount, count } from "../format";
+import { amount, counted } from "../format";
 import { lookAt, page, type PageId, rank, state } from "../state";
 import type { Calls, Meta } from "../types";
 import { Shown } from "./notice";
@@ -60,7 +60,7 @@ function told(trace: Meta["traces"][number], isWhole: boolean): string {
   if (isWhole) return "All of the run, what came before the steps included.";
   const numbers = trace.steps.map(([number]) => number);
   if (numbers.length === 1) return "The only step alone.";
-  const all = `of ${count(numbers.length)} steps, ${Math.min(...numbers)} to ${Math.max(...numbers)}`;
+  const all = `of ${counted(numbers.length, "step")}, ${Math.min(...numbers)} to ${Math.max(...numbers)}`;
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > Math.min(...numbers);
   return `These steps alone, ${all}${leavesOut ? "; a first one that warms up is left out" : ""}.`;

@@ -19,3 +19,8 @@ export function Shown<D>({ asked, children }: { asked: Asked<D>; children: (answ
       return <>{children(asked.answer)}</>;
   }
 }
+
+/** In place of what is found in events, where there are none. */
+export const NoEvents = () => (
+  <p class="notice">No event of this trace has a start and a duration: there is nothing to sum up or to find. "This run" says what was read; <code>stackline doctor</code> says more.</p>
+);

@@ -4,8 +4,9 @@ import { useEffect, useState } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
 import { rank, transport } from "../state";
 import { steps } from "../filter";
+import { useFindings } from "../findings";
 import { entriesOf, type Entry, fromReport } from "../search";
-import type { Calls, Findings, SearchAnswer } from "../types";
+import type { Calls, SearchAnswer } from "../types";
 import { close, Dialog } from "./dialog";
 
 /** So long after the last letter it is searched. */
@@ -90,7 +91,7 @@ function useEntries(text: string): readonly Entry[] {
     return () => clearTimeout(timer);
   }, [text]);
   const isReport = transport.kind === "report";
-  const findings = useAnswer<Findings>("findings", { rank: rank.value });
+  const findings = useFindings(rank.value);
   const found = useAnswer<SearchAnswer>(!isReport && asked !== "" ? "search" : undefined, { text: asked, rank: rank.value, steps: steps() });
   const calls = useAnswer<Calls>(isReport ? "calls" : undefined, { shape: "flat", steps: steps() });
   const last = useLast(found)?.document;

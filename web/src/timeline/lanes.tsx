@@ -21,6 +21,8 @@ interface Props {
   /** What the ruler counts from. */
   readonly zero: number;
   readonly steps: readonly Step[];
+  /** The first and the last of the steps that are looked at. */
+  readonly chosen?: readonly [first: number, last: number] | undefined;
   readonly answer: Answer<TileDocument> | undefined;
   readonly counters: Answer<CounterDocument> | undefined;
   readonly critical?: Answer<PathDocument> | undefined;
@@ -59,7 +61,7 @@ export function LaneCanvas(props: Props) {
     drawArrows(context, props.arrows ?? [], boxes, stretch, wide, ink);
     context.translate(0, top);
     drawRuler(context, stretch, props.zero, wide, ink);
-    if (steps.length > 0) drawSteps(context, steps, stretch, wide, ink);
+    if (steps.length > 0) drawSteps(context, steps, props.chosen, stretch, wide, ink);
     const xOf = scaleOf(stretch, wide);
     if (drag) drawMarked(context, drag.from, drag.to, high);
     else if (props.mark) drawMarked(context, xOf(props.mark.from), xOf(props.mark.to), high);

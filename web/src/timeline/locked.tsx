@@ -11,7 +11,7 @@ import { LaneCanvas } from "./lanes";
 import type { Step } from "./paint";
 import { useSteps } from "./steps";
 import { EventTable } from "./table";
-import { moved, type Opened, type Stretch, tilesOf, within } from "./view";
+import { MOST_BOXES, moved, type Opened, type Stretch, tilesOf, within } from "./view";
 
 /** A side of the comparison. */
 interface Side {
@@ -108,7 +108,7 @@ function SideView({ side, stretch, all, start }: SideProps) {
   const own = { from: stretch.from + start, to: stretch.to + start };
   const rankOf = run === undefined ? rank.value : undefined;
   const question = { ...tilesOf(own, width, lanes.buckets), run, rank: rankOf };
-  const answer = useLast(useAnswer<TileDocument>(width > 0 ? "tiles" : undefined, question));
+  const answer = useLast(useAnswer<TileDocument>(width > 0 ? "tiles" : undefined, { ...question, most: MOST_BOXES }));
   const counters = useLast(useAnswer<CounterDocument>(width > 0 ? "counters" : undefined, question));
   const detail = useAnswer<EventDetail>(event === undefined ? undefined : "event", { event, run, rank: rankOf });
   const part = letter === "A" ? "stepa" : "stepb";
@@ -127,7 +127,7 @@ function SideView({ side, stretch, all, start }: SideProps) {
         <span class="quiet" aria-live="polite">{told(detail)}</span>
       </div>
       {state.value.as === "table" && answer ? (
-        <EventTable answer={answer} lanes={lanes} selected={event} onEvent={setEvent} />
+        <EventTable {...{ answer, lanes }} stretch={own} selected={event} onEvent={setEvent} />
       ) : (
         <LaneCanvas
           label={`Timeline of ${letter}, ${lanes.lanes.length} lanes; the button Table shows the same as a table`}

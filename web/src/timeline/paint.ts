@@ -47,8 +47,11 @@ export function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, z
   }
 }
 
-/** Draws the steps as a row of boxes below the ruler. */
-export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], stretch: Stretch, width: number, ink: InkOf): void {
+/** What chosen steps are filled with: any text can be read on it, in either theme. */
+const CHOSEN = "rgba(91, 155, 213, 0.35)";
+
+/** Draws the steps as a row of boxes below the ruler; those that are chosen are filled. */
+export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], chosen: readonly [number, number] | undefined, stretch: Stretch, width: number, ink: InkOf): void {
   context.fillStyle = ink.paper;
   context.fillRect(0, RULER, width, STEPS);
   const xOf = scaleOf(stretch, width);
@@ -57,6 +60,10 @@ export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Ste
   for (const [number, start, end] of steps) {
     const [from, to] = [Math.max(xOf(start), 0), Math.min(xOf(end), width)];
     if (to <= 0 || from >= width || to < from) continue;
+    if (chosen && number >= chosen[0] && number <= chosen[1]) {
+      context.fillStyle = CHOSEN;
+      context.fillRect(from, RULER + 1, Math.max(to - from, 1), STEPS - 3);
+    }
     context.strokeStyle = ink.quiet;
     context.lineWidth = 1;
     context.strokeRect(from + 0.5, RULER + 1.5, Math.max(to - from - 1, 1), STEPS - 4);

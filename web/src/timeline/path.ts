@@ -50,7 +50,7 @@ export function drawPath(
 }
 
 /** What has no event of its own on the path: a gap, a wait. */
-const NO_EVENT = 0xffff_ffff;
+export const NO_EVENT = 0xffff_ffff;
 
 /** The next hop with an event, forward or backward from the one of an event; the first one without. */
 export function nextHop(

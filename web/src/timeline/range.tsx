@@ -3,7 +3,7 @@
 import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
 import { Shown } from "../parts/notice";
-import { change, rank, state } from "../state";
+import { change, lookAt, rank, state } from "../state";
 import type { Lanes } from "../types";
 import { laneTitle, type Stretch } from "./view";
 
@@ -86,7 +86,7 @@ function ByName({ range, length }: { range: Range; length: number }) {
         <tr>
           <th scope="col">Name</th>
           <th scope="col">Where</th>
-          <th scope="col" class="number">Times</th>
+          <th scope="col" class="number">Events</th>
           <th scope="col" class="number">Time</th>
           <th scope="col" class="number">Of the stretch</th>
         </tr>
@@ -94,7 +94,11 @@ function ByName({ range, length }: { range: Range; length: number }) {
       <tbody>
         {range.names.slice(0, MOST).map((row) => (
           <tr key={`${row.name} ${row.gpu}`}>
-            <td><span class="clamp" title={range.texts[row.name]}>{range.texts[row.name]}</span></td>
+            <td title={range.texts[row.name]}>
+              <button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", of: "", find: range.texts[row.name]!, metric: row.gpu ? "gpu_time" : "" })}>
+                <span class="clamp">{range.texts[row.name]}</span>
+              </button>
+            </td>
             <td>{row.gpu ? "GPU" : "CPU"}</td>
             <td class="number">{count(row.count)}</td>
             <td class="number">{duration(row.ns)}</td>

@@ -1,22 +1,26 @@
 /** The timeline as a table: what is seen, the longest first. */
 
-import { count, duration } from "../format";
+import { useState } from "preact/hooks";
+import { counted, duration } from "../format";
 import type { Answer } from "../transport/decode";
 import type { Lanes, TileDocument } from "../types";
-import { laneTitle } from "./view";
+import { laneTitle, type Stretch } from "./view";
 
 const MOST = 200;
 
 interface Props {
   readonly answer: Answer<TileDocument>;
   readonly lanes: Lanes;
+  /** What is seen: tiles reach beyond it. */
+  readonly stretch: Stretch;
   readonly selected: number | undefined;
   readonly onEvent: (event: number) => void;
 }
 
-export function EventTable({ answer, lanes, selected, onEvent }: Props) {
-  const { track, start, busy, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
-  const order = Array.from(start!.keys()).toSorted((a, b) => busy![b]! - busy![a]!);
+export function EventTable({ answer, lanes, stretch, selected, onEvent }: Props) {
+  const [most, setMost] = useState(MOST);
+  const { track, start, length, busy, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
+  const order = Array.from(start!.keys()).filter((at) => start![at]! <= stretch.to && start![at]! + length![at]! >= stretch.from).toSorted((a, b) => busy![b]! - busy![a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneTitle(lane)]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
@@ -31,7 +35,7 @@ export function EventTable({ answer, lanes, selected, onEvent }: Props) {
           </tr>
         </thead>
         <tbody>
-          {order.slice(0, MOST).map((at) => (
+          {order.slice(0, most).map((at) => (
             <tr key={at} aria-selected={selected === event![at]}>
               <td>
                 <button type="button" class="link" onClick={() => onEvent(event![at]!)}>
@@ -46,7 +50,7 @@ export function EventTable({ answer, lanes, selected, onEvent }: Props) {
           ))}
         </tbody>
       </table>
-      {order.length > MOST && <p class="quiet">{count(order.length - MOST)} shorter ones are left out</p>}
+      {order.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(order.length - most, "shorter one")}: show more</button>}
     </div>
   );
 }

@@ -1,6 +1,6 @@
 /** Arithmetic of the timeline: which stretch is seen, which tiles hold it, where rows stand. Apart from drawing. */
 
-import { count } from "../format";
+import { counted } from "../format";
 import type { Lane } from "../types";
 
 /** A stretch of time in ns. */
@@ -57,6 +57,9 @@ export interface Tiles {
   readonly first: number;
   readonly last: number;
 }
+
+/** Boxes that are asked for at most: as many as can be drawn while one moves. What would be more is merged. */
+export const MOST_BOXES = 7000;
 
 /** The tiles whose buckets are one to two pixels wide. */
 export function tilesOf({ from, to }: Stretch, width: number, buckets: number): Tiles {
@@ -146,7 +149,7 @@ export function tickLabel(at: number, unit: number, largest: number): string {
 export function laneTitle(lane: Lane): string {
   const thread = lane.name || `${lane.kind} ${lane.stream ?? lane.thread}`;
   const where = lane.device === null ? lane.process_name || `process ${lane.process}` : `GPU ${lane.device}`;
-  return `${thread} · ${where} · ${count(lane.events)} events`;
+  return `${thread} · ${where} · ${counted(lane.events, "event")}`;
 }
 
 /** The head of a lane: what it is, and what of it is hidden. */

@@ -2,6 +2,7 @@
 //! nccl-tests defines (its `doc/PERFORMANCE.md`).
 
 use crate::classify::{Collective, element_bytes};
+use crate::host_collectives::host_collectives;
 use crate::summary::Summary;
 use crate::tracelens::{Definition, GpuView};
 use crate::{Analysis, Scope};
@@ -73,7 +74,7 @@ impl Row {
 /// The table, largest sum first. TraceLens leaves out kernels of which the trace does not tell everything.
 pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     let view = GpuView::new(trace, scope, definition);
-    let mut rows = rows(&view);
+    let mut rows = rows(&view, scope);
     rows.retain(|r| definition == Definition::Exact || r.key.is_complete());
     let text = |f: fn(&Key) -> StrId| {
         rows.iter().map(move |r| f(&r.key).some().map(|id| trace.strings.get(id).to_owned())).collect::<Vec<_>>()
@@ -108,7 +109,13 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
         .f64("bus_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.mean)))
         .f64("bus_best_gbps", Unit::GBps, rows.iter().map(|r| r.bus(trace, r.time.min)));
     if rows.is_empty() {
-        return table.note("The trace has no kernels of a communication library in this scope.");
+        return table
+            .note("The trace has no kernels of a communication library in this scope, and no collectives of CPUs.");
+    }
+    if trace.gpu.is_empty() {
+        return table.note(
+            "Collectives of CPUs: from when they are asked for until they are done, waiting for the last rank to arrive included.",
+        );
     }
     table.note(view.coverage_note()).note(
         "Bandwidths as in nccl-tests (10^9 bytes/s), from the mean and from the shortest duration of this rank's kernels. \
@@ -116,19 +123,34 @@ pub fn table(trace: &Trace, scope: &Scope, definition: Definition) -> Table {
     )
 }
 
-fn rows(view: &GpuView<'_>) -> Vec<Row> {
+/// Stream of what runs on no GPU.
+const NO_STREAM: i64 = -1;
+
+/// Collectives of CPUs, which TraceLens does not know.
+fn of_host(view: &GpuView<'_>, scope: &Scope) -> Vec<EventId> {
+    if view.definition() != Definition::Exact {
+        return Vec::new();
+    }
+    let all = host_collectives(view.trace).into_iter().map(|(event, _)| event);
+    all.filter(|&event| scope.has_event(view.trace, event)).collect()
+}
+
+fn rows(view: &GpuView<'_>, scope: &Scope) -> Vec<Row> {
     let trace = view.trace;
     let columns = Columns::new(trace);
     // Kernels that do not say what they do are told apart by the family of their name.
     let mut index: FxHashMap<(Key, Option<&str>), usize> = FxHashMap::default();
     let mut groups: Vec<(Key, &str, Vec<f64>)> = Vec::new();
-    for gpu in trace.gpu.ids().filter(|g| view.counted[g.index()] && view.communication[g.index()]) {
-        let event = trace.gpu.event[gpu.index()];
+    let communicates = |g: &GpuId| view.counted[g.index()] && view.communication[g.index()];
+    let of_gpu =
+        trace.gpu.ids().filter(communicates).map(|gpu| (trace.gpu.event[gpu.index()], trace.gpu.stream[gpu.index()]));
+    let of_gpu = of_gpu.filter(|(event, _)| trace.kind(*event) == EventKind::Kernel);
+    for (event, stream) in of_gpu.chain(of_host(view, scope).into_iter().map(|event| (event, NO_STREAM))) {
         let name = trace.name(event);
-        if trace.kind(event) != EventKind::Kernel {
-            continue;
+        let mut key = columns.key(event, stream);
+        if stream == NO_STREAM && key.collective.is_none() {
+            key.collective = trace.events.name[event.index()];
         }
-        let key = columns.key(trace, event, gpu);
         let unnamed = key.collective.is_none().then(|| Collective::find(name)).flatten();
         let at = *index.entry((key.clone(), unnamed.map(|f| f.name))).or_insert_with(|| {
             groups.push((key, name, Vec::new()));
@@ -169,7 +191,7 @@ impl<'a> Columns<'a> {
         }
     }
 
-    fn key(&self, trace: &Trace, event: EventId, gpu: GpuId) -> Key {
+    fn key(&self, event: EventId, stream: i64) -> Key {
         let text = |i: usize| self.text[i].get(event).and_then(AttrValue::text_id).unwrap_or_default();
         let number = |i: usize| self.number[i].i64(event);
         Key {
@@ -182,7 +204,7 @@ impl<'a> Columns<'a> {
             group_size: number(0),
             elements_in: number(1),
             elements_out: number(2),
-            stream: trace.gpu.stream[gpu.index()],
+            stream,
         }
     }
 }

@@ -1,8 +1,12 @@
 //! Builds views.
 
+mod count;
+mod linear;
 mod pruned;
 
 use super::{CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
+pub(super) use count::Counts;
+use count::{Value, values};
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{CallFrame, CallNodeId, CallStats, CallThreadId, CallTree};
 use std::cmp::Reverse;
@@ -75,23 +79,22 @@ impl Builder {
     }
 
     /// Adds what was measured in a run, as the one that is looked at or the one `before` it.
-    pub(super) fn add(&mut self, tree: &CallTree, options: &ViewOptions, before: bool) {
+    pub(super) fn add(&mut self, tree: &CallTree, options: &ViewOptions, counts: &Counts<'_>, before: bool) {
         let labels = self.labels(tree, options);
         let measured: Vec<bool> =
             tree.exclusive(options.metric, |_| true).iter().map(|stats| stats.count > 0).collect();
-        for (node, thread, metric, stats) in tree.metrics.iter() {
-            let is_in = |(by, name): &(Grouping, String)| by.name(tree, node, thread) == *name;
-            if metric != options.metric || !options.only.iter().all(is_in) {
-                continue;
-            }
+        for Value { node, thread, stats, calls } in values(tree, options, counts) {
             let place = place(tree, node, &labels, options, &measured);
             // Times of calls within calls are no part of the whole.
             if options.metric.adds_up() || !is_nested(tree, node, &measured) {
-                self.totals[usize::from(before)].merge(stats);
+                self.totals[usize::from(before)].merge(&stats);
             }
             if let Some(place) = place {
-                self.put(tree, options, place, (node, thread), stats, before);
+                self.put(tree, options, place, (node, thread), (&stats, calls), before);
             }
+        }
+        if !before {
+            self.add_calls(tree, options, counts, |node| place(tree, node, &labels, options, &measured));
         }
     }
 
@@ -101,13 +104,13 @@ impl Builder {
         options: &ViewOptions,
         place: Place,
         at: (CallNodeId, CallThreadId),
-        stats: &CallStats,
+        (stats, calls): (&CallStats, u64),
         before: bool,
     ) {
         let group = options.by.map(|by: Grouping| self.label(CallLabel::group(by.name(tree, at.0, at.1))));
         let Place { mut path, from, own, nested } = place;
         match options.shape {
-            Shape::Flat => return self.put_flat(&path[from..], group, own, stats, before),
+            Shape::Flat => return self.put_flat(&path[from..], group, own, (stats, calls), before),
             Shape::TopDown | Shape::Callees => self.count(0, stats, before, !nested),
             Shape::BottomUp | Shape::Callers => {
                 path.reverse();
@@ -121,19 +124,30 @@ impl Builder {
             self.count(row, stats, before, !nested);
         }
         if let Some(waiting) = self.waiting.as_mut().filter(|_| up && !before) {
-            return waiting.push(pruned::Waiting::new(row, &path, own, stats));
+            return waiting.push(pruned::Waiting::new(row, &path, own, (stats, calls)));
         }
         for (depth, &label) in path.iter().enumerate() {
             row = self.child(row, label);
             self.count(row, stats, before, up || depth >= from);
-            // Towards callers, what was hit itself is the first.
-            if own && !before && depth == if up { 0 } else { path.len() - 1 } {
+            // Towards callers, what was hit itself is the first; from there it was called so often.
+            let is_own = own && !before;
+            if is_own && depth == if up { 0 } else { path.len() - 1 } {
                 self.nodes[row].exclusive.merge(stats);
+            }
+            if is_own && (up || depth == path.len() - 1) {
+                self.nodes[row].calls += calls;
             }
         }
     }
 
-    fn put_flat(&mut self, path: &[usize], group: Option<usize>, own: bool, stats: &CallStats, before: bool) {
+    fn put_flat(
+        &mut self,
+        path: &[usize],
+        group: Option<usize>,
+        own: bool,
+        (stats, calls): (&CallStats, u64),
+        before: bool,
+    ) {
         self.count(0, stats, before, true);
         let mut counted = std::mem::take(&mut self.counted);
         counted.clear();
@@ -145,6 +159,7 @@ impl Builder {
         if let Some(&last) = path.last().filter(|_| (own || group.is_some()) && !before) {
             let row = self.child(0, last);
             self.nodes[row].exclusive.merge(stats);
+            self.nodes[row].calls += if group.is_none() { calls } else { 0 };
         }
         self.counted = counted;
     }
@@ -194,6 +209,7 @@ impl Builder {
             labels: self.labels,
             nodes,
             left_out: 0,
+            is_pruned: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! Spans of threads stand below those that enclose them, operations of GPUs below the call that launched them, and what
 //! runs backward below the operator that it differentiates. Steps are the same frame, so that they become one.
 
+use super::running::Lines;
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
 use crate::findings::{STALL_REASON, choose_steps, python_frame_parts};
@@ -18,11 +19,17 @@ use stackline_model::{
 pub struct TraceCalls {
     /// The tree: time of threads at spans, GPU time at operations of GPUs, counter [`STALLS`] below kernels with samples.
     pub tree: CallTree,
-    /// Which events became which node; ascending.
+    /// Which events became which node; ascending. A call of a Python function has a node for each line that it was at, where
+    /// these are told apart ([`calls_by_thread`]).
     pub events: Vec<(CallNodeId, EventId)>,
     /// Steps in the stretch; 0 if the trace has none, and all of it was taken.
     pub steps: usize,
+    /// How many calls at a node are those of another line of the same function, and count there.
+    pub continued: Continued,
 }
+
+/// Calls of Python functions that went on at another line: by node and thread, ascending, how many.
+pub type Continued = Vec<(CallNodeId, CallThreadId, u64)>;
 
 /// The counter of samples of instructions that stalled, by reason: the reasons stand as spans below their kernel.
 pub const STALLS: &str = "stalls";
@@ -33,9 +40,7 @@ pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCalls {
     let (choice, steps, _) = choose_steps(trace, scope);
     let mut builder = Builder::new(trace, stretch(trace, &choice));
     builder.add_all();
-    let mut events = builder.events;
-    events.sort_unstable();
-    TraceCalls { tree: builder.tree.finish(), events, steps }
+    builder.finish(steps)
 }
 
 /// Which part of a trace a tree is made of.
@@ -57,7 +62,8 @@ pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
     }
 }
 
-/// The calls of a part of a trace, told apart by the threads and streams that they ran on.
+/// The calls of a part of a trace, told apart by the threads and streams that they ran on; and those of Python functions by
+/// the lines that they were at, where stacks know these: events of functions are named by their first line alone.
 pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     let scope = match part {
         Stretch::Steps(from, to) => Scope { steps: Some((from, to)) },
@@ -67,10 +73,9 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
         if part == Stretch::Whole { (WindowChoice::Whole, 0, Vec::new()) } else { choose_steps(trace, &scope) };
     let mut builder = Builder::new(trace, stretch(trace, &choice));
     builder.add_threads();
+    builder.lines = Lines::of(trace);
     builder.add_all();
-    let mut events = builder.events;
-    events.sort_unstable();
-    TraceCalls { tree: builder.tree.finish(), events, steps }
+    builder.finish(steps)
 }
 
 /// From the start of the first step to the end of the last one.
@@ -91,13 +96,16 @@ struct Builder<'a> {
     threads: Vec<CallThreadId>,
     thread: CallThreadId,
     stalls: CallMetric,
-    /// By name, and whether it is meant as a backward node; of one kind of events each.
-    frames: FxHashMap<(StrId, EventKind, bool), CallFrameId>,
-    /// By event; [`CallNodeId::NONE`] where there is none yet.
-    nodes: Vec<CallNodeId>,
+    /// By name, whether it is meant as a backward node, and line if that is not the first; of one kind of events each.
+    frames: FxHashMap<(StrId, EventKind, bool, Option<u32>), CallFrameId>,
+    /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
+    bases: Vec<CallNodeId>,
     /// By event: the operator that it differentiates.
     forward: FxHashMap<EventId, EventId>,
+    /// Lines of Python functions, where they are told apart.
+    lines: Option<Lines<'a>>,
     events: Vec<(CallNodeId, EventId)>,
+    continued: FxHashMap<(CallNodeId, CallThreadId), u64>,
 }
 
 impl<'a> Builder<'a> {
@@ -114,8 +122,29 @@ impl<'a> Builder<'a> {
         for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
             forward.entry(to).or_insert(from);
         }
-        let (frames, nodes, events) = (FxHashMap::default(), vec![CallNodeId::NONE; trace.events.len()], Vec::new());
-        Self { trace, window, tree, threads: Vec::new(), thread, stalls, frames, nodes, forward, events }
+        Self {
+            trace,
+            window,
+            tree,
+            threads: Vec::new(),
+            thread,
+            stalls,
+            frames: FxHashMap::default(),
+            bases: vec![CallNodeId::NONE; trace.events.len()],
+            forward,
+            lines: None,
+            events: Vec::new(),
+            continued: FxHashMap::default(),
+        }
+    }
+
+    fn finish(self, steps: usize) -> TraceCalls {
+        let mut events = self.events;
+        events.sort_unstable();
+        let mut continued: Continued =
+            self.continued.into_iter().map(|((node, thread), count)| (node, thread, count)).collect();
+        continued.sort_unstable();
+        TraceCalls { tree: self.tree.finish(), events, steps, continued }
     }
 
     /// Makes a thread of each track.
@@ -144,15 +173,23 @@ impl<'a> Builder<'a> {
             if !trace.events.is_timed(event) || !(from..to).contains(&trace.events.start[counted_at.index()]) {
                 continue;
             }
-            let node = self.node(event);
+            let base = self.base(event);
             let (metric, ns) = match is_gpu {
                 true => (CallMetric::GpuTime, trace.events.dur[event.index()]),
                 false => (CallMetric::HostTime, trace.events.dur[event.index()] - inside[event.index()]),
             };
-            self.tree.add(node, self.thread_of(event), metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
-            self.events.push((node, event));
-            if is_gpu {
-                self.add_stalls(node, event);
+            let thread = self.thread_of(event);
+            let parts = self.lines.as_ref().map_or_else(|| vec![(None, ns)], |lines| lines.parts(event, ns));
+            for (at, (line, ns)) in parts.into_iter().enumerate() {
+                let node = self.node(base, event, line);
+                self.tree.add(node, thread, metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
+                self.events.push((node, event));
+                if at > 0 {
+                    *self.continued.entry((node, thread)).or_default() += 1;
+                }
+                if is_gpu {
+                    self.add_stalls(node, event);
+                }
             }
         }
     }
@@ -183,35 +220,45 @@ impl<'a> Builder<'a> {
         forward.or_else(|| trace.ancestors(event).find(|&up| is_call(trace, up)))
     }
 
-    fn node(&mut self, event: EventId) -> CallNodeId {
-        let mut pending = Vec::new();
+    /// The node that an event stands below.
+    fn base(&mut self, event: EventId) -> CallNodeId {
+        // From the event to the nearest caller whose place is known, or to the outermost one.
+        let mut chain = vec![event];
         let mut at = event;
-        let mut node = loop {
-            if self.nodes[at.index()].is_some() {
-                break self.nodes[at.index()];
-            }
-            pending.push(at);
-            match self.caller(at) {
-                Some(caller) => at = caller,
-                None => break CallTree::ROOT,
-            }
-        };
-        for at in pending.into_iter().rev() {
-            let frame = self.frame(at);
-            node = self.tree.child(node, frame);
-            self.nodes[at.index()] = node;
+        while self.bases[at.index()].is_none()
+            && let Some(caller) = self.caller(at)
+        {
+            chain.push(caller);
+            at = caller;
         }
-        node
+        if self.bases[at.index()].is_none() {
+            self.bases[at.index()] = CallTree::ROOT;
+        }
+        for pair in chain.windows(2).rev() {
+            let &[called, caller] = pair else { continue };
+            let line = self.lines.as_ref().and_then(|lines| lines.of_call(called, caller));
+            self.bases[called.index()] = self.node(self.bases[caller.index()], caller, line);
+        }
+        self.bases[event.index()]
     }
 
-    fn frame(&mut self, event: EventId) -> CallFrameId {
+    /// The node of an event below another one; at a line, if that is known.
+    fn node(&mut self, base: CallNodeId, event: EventId, line: Option<u32>) -> CallNodeId {
+        let frame = self.frame(event, line);
+        self.tree.child(base, frame)
+    }
+
+    fn frame(&mut self, event: EventId, line: Option<u32>) -> CallFrameId {
         let (name, kind) = (self.trace.events.name[event.index()], self.trace.kind(event));
-        let key = (name, kind, self.forward.contains_key(&event));
+        let key = (name, kind, self.forward.contains_key(&event), line);
         if let Some(&known) = self.frames.get(&key) {
             return known;
         }
         let text = self.trace.strings.get(name);
-        let frame = call_frame(&mut self.tree, text, kind, key.2);
+        let mut frame = call_frame(&mut self.tree, text, kind, key.2);
+        if let (CallFrame::Python { line, .. }, Some(running)) = (&mut frame, line) {
+            *line = running;
+        }
         let frame = self.tree.frame(frame);
         self.frames.insert(key, frame);
         frame
@@ -244,7 +291,7 @@ fn track_title(trace: &Trace, track: TrackId) -> String {
 }
 
 /// Whether an event is a call or an operation of a GPU.
-fn is_call(trace: &Trace, event: EventId) -> bool {
+pub(super) fn is_call(trace: &Trace, event: EventId) -> bool {
     use EventKind::{Annotation, Operator, PythonFunction};
     let kind = trace.kind(event);
     matches!(kind, Operator | Annotation | PythonFunction) || kind.is_api_call() || kind.is_gpu_work()

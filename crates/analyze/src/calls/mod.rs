@@ -10,12 +10,13 @@ mod group;
 mod index;
 mod label;
 mod lines;
+mod running;
 mod search;
 mod table;
 #[cfg(test)]
 mod tests;
 
-pub use from_trace::{STALLS, Stretch, TraceCalls, calls_by_thread, chosen_steps, trace_calls};
+pub use from_trace::{Continued, STALLS, Stretch, TraceCalls, calls_by_thread, chosen_steps, trace_calls};
 pub use group::Grouping;
 pub use index::{CallIndex, CallValue, Measure, OperatorTotal, Part};
 pub use label::CallLabel;
@@ -24,7 +25,7 @@ pub use table::{metric_name, view_table};
 
 use regex_lite::Regex;
 use rustc_hash::FxHashSet;
-use stackline_model::{CallMetric, CallStats, CallTree, Unit};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallThreadId, CallTree, Unit};
 
 /// Which way to look.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,6 +105,8 @@ pub struct CallView {
     pub nodes: Vec<ViewNode>,
     /// Nodes that were left out by [`CallView::keep`].
     pub left_out: usize,
+    /// Whether callers of little were not followed ([`view_pruned`]): what is not there may have some of the metric.
+    pub is_pruned: bool,
 }
 
 /// A node of a view.
@@ -121,6 +124,9 @@ pub struct ViewNode {
     pub exclusive: CallStats,
     /// In a comparison, the inclusive values of the other run.
     pub before: CallStats,
+    /// How often its frame was called (towards callers: the frame that was hit, from here); 0 where that was not counted, as
+    /// for Python functions of recordings of sums.
+    pub calls: u64,
 }
 
 impl ViewNode {
@@ -132,19 +138,26 @@ impl ViewNode {
 
 /// A view of a tree.
 pub fn view(tree: &CallTree, options: &ViewOptions) -> CallView {
-    let mut builder = build::Builder::new();
-    builder.add(tree, options, false);
-    builder.finish(tree, options, false)
+    view_pruned(tree, options, 0.0, &[])
 }
 
 /// A view of a tree; towards callers (bottom-up, callers) only those of rows with at least this part of the whole are followed.
-/// What is there is as in [`view`].
-pub fn view_pruned(tree: &CallTree, options: &ViewOptions, least: f64) -> CallView {
+/// What is there is as in [`view`]. `continued` says what calls count at another line, where lines of functions were told apart.
+pub fn view_pruned(
+    tree: &CallTree,
+    options: &ViewOptions,
+    least: f64,
+    continued: &[(CallNodeId, CallThreadId, u64)],
+) -> CallView {
+    let counts = build::Counts::new(tree, continued);
     let mut builder = build::Builder::new();
-    builder.prune();
-    builder.add(tree, options, false);
-    builder.put_waiting(least);
-    builder.finish(tree, options, false)
+    if !builder.add_plain(tree, options, &counts, least) {
+        builder.prune();
+        builder.add(tree, options, &counts, false);
+        builder.put_waiting(least);
+    }
+    let is_up = matches!(options.shape, Shape::BottomUp | Shape::Callers);
+    CallView { is_pruned: is_up && least > 0.0, ..builder.finish(tree, options, false) }
 }
 
 /// A view of `after` beside that of `before`: the same labels stand in the same place. Functions are compared, not
@@ -161,8 +174,8 @@ pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> Ca
         }
         fixed => fixed,
     };
-    builder.add(before, &ViewOptions { metric, ..options.clone() }, true);
-    builder.add(after, &options, false);
+    builder.add(before, &ViewOptions { metric, ..options.clone() }, &build::Counts::new(before, &[]), true);
+    builder.add(after, &options, &build::Counts::new(after, &[]), false);
     builder.finish(after, &options, true)
 }
 

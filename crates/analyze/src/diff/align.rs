@@ -459,14 +459,8 @@ fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
         out.push(format!("{name} has no GPU work; the other side has."));
     }
     let no_steps = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
-    match (no_steps(before), no_steps(after)) {
-        (true, true) => out.push("There are no steps: all of a run counts as one.".to_owned()),
-        (false, false) => {}
-        (first, _) => out.push(format!(
-            "{} has no steps and counts as one as a whole, the other side is compared per step: the times do not mean \
-             the same.",
-            if first { "A" } else { "B" }
-        )),
+    if no_steps(before) && no_steps(after) {
+        out.push("There are no steps: all of a run counts as one.".to_owned());
     }
     out
 }

@@ -20,6 +20,7 @@ pub(super) fn warnings(before: &Side, after: &Side, by_family: bool) -> Vec<Stri
         differ(devices)
             .map(|(a, b)| format!("A ran on {a} and B on {b}: the difference is that of the machines, too.")),
     );
+    out.extend(without_steps(before, after));
     out.extend(steps(before, after));
     let shared = |what: &str, of: Option<(f64, f64)>| {
         let (a, b) = of.filter(|(a, b)| a.max(*b) < SHARED)?;
@@ -46,6 +47,19 @@ fn all(side: &Side, of: impl Fn(&Profile) -> Option<String>) -> BTreeSet<String>
 fn differ((a, b): (BTreeSet<String>, BTreeSet<String>)) -> Option<(String, String)> {
     let words = |set: &BTreeSet<String>| set.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
     (!a.is_empty() && !b.is_empty() && a != b).then(|| (words(&a), words(&b)))
+}
+
+/// Steps beside the whole of a run: the one is a part of the other.
+fn without_steps(before: &Side, after: &Side) -> Option<String> {
+    let lacks = |side: &Side| side.iter().flatten().any(|profile| profile.steps.is_empty());
+    let name = match (lacks(before), lacks(after)) {
+        (true, false) => "A",
+        (false, true) => "B",
+        _ => return None,
+    };
+    Some(format!(
+        "{name} has no steps and counts as one as a whole, the other side is compared per step: the times do not mean the same."
+    ))
 }
 
 /// One run of one step beside several steps: nothing is known of its spread, and a first step is a special one.

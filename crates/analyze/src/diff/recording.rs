@@ -18,6 +18,8 @@ impl Profile {
         let flat = view(tree, &ViewOptions { shape: Shape::Flat, ..options });
         let lasted = tree.processes.iter().filter_map(|process| process.lasted_ns).max().unwrap_or(0);
         let mut profile = Self { name: name.to_owned(), path_kind: "calls", ..Self::default() };
+        // Times of operators and times of samples do not mean the same.
+        profile.format = Some(format!("calls by {}", metric.title(&tree.strings)));
         let total = Cell { cpu: ns(down.total.sum), cpu_total: ns(lasted), ..Cell::default() };
         profile.totals = vec![total];
         for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "operator") {

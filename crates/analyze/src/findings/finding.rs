@@ -92,6 +92,16 @@ pub enum Worth {
     /// The same where it is not certain what a repair leaves: the gain is that of the first list, and its bounds hold those of
     /// the others, too.
     Range(Vec<Edit>, Vec<Vec<Edit>>),
+    /// The same of work that samples saw, with the error that counting them has: the gain is that of the first list, at least that of
+    /// the second and at most that of the third.
+    Sampled {
+        /// As it likely is.
+        likely: Vec<Edit>,
+        /// If it is as little as it may be.
+        least: Vec<Edit>,
+        /// If it is as much as it may be.
+        most: Vec<Edit>,
+    },
     /// As `Edits` for what is no repair but a hope, such as half the time: worth nothing for certain, and no part of what all
     /// findings gain together.
     Hope(Vec<Edit>),
@@ -195,6 +205,11 @@ impl Finding {
     /// Of several ranks the one that it is told of: where it gains most.
     pub fn told_of(&self) -> Option<i64> {
         self.ranks.iter().max_by_key(|of| (of.gain_ns, std::cmp::Reverse(of.rank))).map(|of| of.rank)
+    }
+
+    /// Whether it may well be nothing: it is only worth a look, and perhaps nothing is gained by it.
+    pub fn is_unsure(&self) -> bool {
+        self.confidence == Confidence::Low && self.gain.is_some_and(|gain| gain.low_ns <= 0)
     }
 
     /// Whether there is a repair whose gain it is, rather than a hope.

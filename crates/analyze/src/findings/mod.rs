@@ -4,10 +4,13 @@
 //! and proposes changes as edits of the dependency graph; replay says what each gains, and what all gain together.
 
 mod collectives;
+mod estimate;
 mod finding;
+mod interludes;
 mod others;
 mod page;
 mod place;
+mod price;
 mod rank;
 mod ranks;
 mod recording;

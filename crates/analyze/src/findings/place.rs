@@ -1,7 +1,7 @@
 //! Where in a program an event comes from.
 
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
-use stackline_model::{EventId, EventKind, StrId, Trace};
+use stackline_model::{EventId, EventKind, LINE, StrId, Trace};
 
 /// A place in a program; parts that the trace does not tell are none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -195,6 +195,19 @@ impl<'a> Places<'a> {
         frames.map(|s| stacks.frame[s.index()]).find(|&name| self.kind(name) == NameKind::OwnFrame)
     }
 
+    /// The line of the user's own code in which a sample found a thread; none if it was elsewhere, or that is not known.
+    pub(super) fn line_of_sample(&self, sample: EventId) -> Option<Place> {
+        let name = self.trace.events.name[sample.index()];
+        let line = self.trace.attr(LINE).i64(sample).filter(|_| self.kind(name) == NameKind::OwnFrame)?;
+        let (file, _, function) = frame(self.trace.strings.get(name))?;
+        Some(Place {
+            line: u32::try_from(line).ok(),
+            file: Some(file.to_owned()),
+            function: Some(function.to_owned()),
+            ..Place::default()
+        })
+    }
+
     /// A place in words.
     pub(super) fn place(&self, key: PlaceKey) -> Place {
         let text = |name: StrId| name.some().map(|name| self.trace.strings.get(name).to_owned());
@@ -202,7 +215,9 @@ impl<'a> Places<'a> {
         let name = text(key.frame).unwrap_or_default();
         if let Some((file, line, function)) = frame(&name) {
             place.file = Some(file.to_owned());
-            place.line = (line > 0).then_some(line);
+            // Frames are named by the first line of their function: that of a whole file is an import.
+            let is_begin = function == "<module>" && line == 1;
+            place.line = (line > 0 && !is_begin).then_some(line);
             place.function = Some(function.to_owned());
         }
         place

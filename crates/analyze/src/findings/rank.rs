@@ -1,7 +1,8 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
-use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, STATED, Support, Worth};
+use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
 use super::others::Others;
+use super::price::{edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
 use super::rule::{Need, RuleInfo};
 use super::rules;
@@ -84,11 +85,12 @@ impl Reason {
 /// All that was found in a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Findings {
-    /// Length of a step in ns: the window's by the steps in it.
+    /// Length of a step in ns: the window's by the steps in it, without what it cost to record its operators, as far as that is known.
     pub step_ns: i64,
     /// Steps in the window; 0 if the trace has none and the window is all of it.
     pub steps: usize,
-    /// Most gain first; those that are about the measurement itself come last.
+    /// Most gain first, those that may well be nothing ([`Finding::is_unsure`]) behind the others; those that are about the
+    /// measurement itself come last.
     pub findings: Vec<Finding>,
     /// What all findings together gain per step, in ns, as far as they can be made together.
     pub together: Option<Gain>,
@@ -160,13 +162,17 @@ pub fn find_with(
     let alone_ns = collectives_alone(&ground);
     let gains = Gains::new(&exact);
     let edits: Vec<&[Edit]> = proposals.iter().flat_map(|proposal| lists_of(&proposal.draft)).collect();
-    let mut replayed = gains.of(&choice, &edits, options.threads)?.into_iter();
+    let all = gains.of(&choice, &edits, options.threads)?;
+    let mut all = all.as_slice();
     let per_step = |gain: Gain| scaled(gain, steps.max(1) as i64);
-    let step_ns = window.length_ns() / steps.max(1) as i64;
+    let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
+    let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
     for proposal in proposals {
-        let replayed = widest(replayed.by_ref().take(lists_of(&proposal.draft).count()));
+        let (its, others) = all.split_at(lists_of(&proposal.draft).len().min(all.len()));
+        all = others;
+        let replayed = replayed(&proposal.draft, its);
         let recording = replayed.map_or(0, |gain| recording_ns(&ground, edits_of(&proposal.draft), gain.ns));
         let recording = recording / steps.max(1) as i64;
         let mut proposal = proposal;
@@ -175,12 +181,13 @@ pub fn find_with(
         match gain_of(&proposal.draft.worth, replayed, step_ns) {
             None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small += 1,
-            gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(proposal, gain) }),
+            gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(trace, proposal, gain) }),
         }
     }
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
     let together = together(&ground, (&gains, &choice), &mut found, options.threads)?.map(per_step);
+    let together = together.map(|all| bounded_by_single_ones(all, &found));
     if steps == 0 {
         notes.extend(startup::note(trace, window.length_ns()));
     }
@@ -195,15 +202,7 @@ pub fn find_with(
     if is_incomplete {
         notes.push("a part of the trace was lost, as its read report says: gains are those of what is left".to_owned());
     }
-    let inferred = trace.attr(INFERRED);
     for finding in &mut findings {
-        if is_incomplete {
-            finding.confidence = finding.confidence.lower();
-        }
-        // Such as functions that samples saw.
-        if finding.events.iter().any(|&event| inferred.get(event).is_some()) {
-            finding.support = Support::Inferred;
-        }
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
@@ -225,19 +224,6 @@ pub fn find_with(
     })
 }
 
-/// What the recording cost of operators that edits do away with, in ns of the whole window, as far as it is in what they gain.
-fn recording_ns(ground: &Ground<'_>, edits: &[Edit], gain_ns: i64) -> i64 {
-    ground.recorded().map_or(0, |recorded| recorded.gone_with(ground.exact, edits).of_gain(gain_ns))
-}
-
-/// A gain without what recording cost. That was measured while the program ran, but for the part that is `PyTorch`'s: the bounds
-/// hold half as much and as much again.
-fn without(gain: Gain, recording: i64) -> Gain {
-    let ns = gain.ns - recording.min(gain.ns.max(0));
-    let low_ns = (gain.low_ns - recording - recording / 2).min(ns);
-    Gain { ns, low_ns, high_ns: (gain.high_ns - recording / 2).max(ns) }
-}
-
 /// Says how much was taken out, if it is much.
 fn taken_out(recording: i64) -> Option<Fact<String>> {
     const LEAST_NS: i64 = 1_000;
@@ -254,10 +240,10 @@ fn recording_note(ground: &Ground<'_>) -> Option<String> {
         None => "without PyTorch's part, which is not known".to_owned(),
     };
     Some(format!(
-        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the step: it is taken out of the gains \
-         that replay computes, and still in all other times",
+        "recording cost about {:.0} ns per operator ({torch}), {:.0} % of the recorded step: it is taken out of the step's \
+         length and of the gains that replay computes, and still in all other times",
         cost.ns(),
-        ground.recording_percent(recorded)
+        100.0 * ground.recording_of_window(recorded) as f64 / ground.window.length_ns().max(1) as f64
     ))
 }
 
@@ -340,63 +326,15 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
     (WindowChoice::StepsWithWork(from, to), count(from, to), note.into_iter().collect())
 }
 
-/// What a change gains per step; none where nothing is gained by it, or where that cannot be told.
-fn gain_of(worth: &Worth, replayed: Option<Gain>, step_ns: i64) -> Option<Gain> {
-    match worth {
-        Worth::Edits(_) | Worth::Range(..) => replayed,
-        Worth::Hope(_) => replayed.map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
-        // Nothing gains more than a step takes, whatever a rule of the user's own says.
-        Worth::Model { gain, model } if *model == STATED => {
-            let at_most = |ns: i64| ns.min(step_ns);
-            Some(Gain { ns: at_most(gain.ns), low_ns: at_most(gain.low_ns), high_ns: at_most(gain.high_ns) })
-        }
-        Worth::Model { gain, .. } => Some(*gain),
-        Worth::None => None,
-    }
-}
-
-fn edits_of(draft: &Draft) -> &[Edit] {
-    match &draft.worth {
-        Worth::Edits(edits) | Worth::Hope(edits) | Worth::Range(edits, _) => edits,
-        _ => &[],
-    }
-}
-
-/// What is replayed for a draft: its edits, and those that its bounds must hold.
-fn lists_of(draft: &Draft) -> impl Iterator<Item = &[Edit]> {
-    let others = if let Worth::Range(_, others) = &draft.worth { others.as_slice() } else { &[] };
-    std::iter::once(edits_of(draft)).chain(others.iter().map(Vec::as_slice))
-}
-
-/// The first gain, with bounds that hold all of them.
-fn widest(mut gains: impl Iterator<Item = Option<Gain>>) -> Option<Gain> {
-    let first = gains.next().flatten();
-    gains.flatten().fold(first, |all, gain| {
-        all.map(|all| Gain { ns: all.ns, low_ns: all.low_ns.min(gain.low_ns), high_ns: all.high_ns.max(gain.high_ns) })
-    })
-}
-
-/// The edits that repair it; none of a hope.
-fn repair(draft: &Draft) -> Vec<Edit> {
-    match &draft.worth {
-        Worth::Edits(edits) | Worth::Range(edits, _) => edits.clone(),
-        _ => Vec::new(),
-    }
-}
-
-fn scaled(gain: Gain, steps: i64) -> Gain {
-    Gain { ns: gain.ns / steps, low_ns: gain.low_ns / steps, high_ns: gain.high_ns / steps }
-}
-
 /// A finding, and what would repair it.
 struct Priced {
     finding: Finding,
     edits: Vec<Edit>,
 }
 
-/// Most gain first; ties by code, place and title.
+/// Most gain first, those that may well be nothing behind the others; ties by code, place and title.
 pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
-    let gain = Reverse(finding.gain.map(|g| (g.ns, g.low_ns)));
+    let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
     (gain, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
@@ -431,11 +369,21 @@ fn together(
     Ok(best)
 }
 
-fn finished(proposal: Proposal, gain: Option<Gain>) -> Finding {
+/// Together they gain no less than the surest of them alone, nor at most less than one of them, unless they get in each other's way:
+/// then all of it is less.
+fn bounded_by_single_ones(all: Gain, found: &[Priced]) -> Gain {
+    let taken = || found.iter().map(|priced| &priced.finding).filter(|finding| finding.on_top_ns.is_some());
+    let gains = || taken().filter_map(|finding| finding.gain);
+    let surest = gains().map(|gain| gain.low_ns).max().unwrap_or(all.low_ns);
+    let most = gains().map(|gain| gain.high_ns).max().unwrap_or(all.high_ns);
+    Gain { low_ns: all.low_ns.max(surest.min(all.ns)), high_ns: all.high_ns.max(most), ..all }
+}
+
+fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
     let Proposal { rule, draft, facts } = proposal;
     let edits = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
-        Worth::Edits(_) | Worth::Range(..) => REPLAY,
+        Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,
         Worth::Hope(_) => HOPE,
         Worth::Model { model, .. } => model,
         Worth::None => "",
@@ -443,6 +391,11 @@ fn finished(proposal: Proposal, gain: Option<Gain>) -> Finding {
     let Draft { title, place, mut events, support, confidence, .. } = draft;
     events.sort_unstable();
     events.dedup();
+    let inferred = trace.attr(INFERRED);
+    // Such as functions that samples saw.
+    let is_inferred = events.iter().any(|&event| inferred.get(event).is_some());
+    let support = if is_inferred { Support::Inferred } else { support };
+    let confidence = if lost(trace) > 0 { confidence.lower() } else { confidence };
     Finding {
         rule,
         title,
@@ -456,20 +409,5 @@ fn finished(proposal: Proposal, gain: Option<Gain>) -> Finding {
         method,
         edits,
         ranks: Vec::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Gain, without};
-
-    #[test]
-    fn a_gain_without_recording_is_not_below_nothing() {
-        let gain = |ns, low_ns, high_ns| Gain { ns, low_ns, high_ns };
-        assert_eq!(without(gain(100, 90, 110), 0), gain(100, 90, 110));
-        assert_eq!(without(gain(100, 90, 110), 40), gain(60, 30, 90));
-        // More than all of it; a change that costs time is left as it is.
-        assert_eq!(without(gain(100, 90, 110), 300), gain(0, -360, 0));
-        assert_eq!(without(gain(-5, -9, 3), 40), gain(-5, -69, -5));
     }
 }

@@ -6,8 +6,10 @@ use super::rank::{Findings, Options, Reason, Unchecked, order};
 use super::rule::Need;
 use super::rules::{are_alike, find_straggler};
 use super::subject::Ground;
+use crate::host_collectives::host_collectives;
 use crate::intervals;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
+use stackline_model::{EventId, EventKind};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,13 +36,17 @@ impl RankTimes {
     }
 }
 
-/// Time in the window in which the GPU does nothing but communicate, per step, in ns; none if it has no collectives.
+/// Time in the window in which the GPU (or without one the program) does nothing but communicate, per step, in ns; none if it has no
+/// collectives.
 pub(super) fn collectives_alone(ground: &Ground<'_>) -> Option<i64> {
     let trace = ground.exact.trace();
     if !Need::Collectives.is_met(trace) {
         return None;
     }
     let (from, to) = (ground.window.start, ground.window.end);
+    if trace.gpu.is_empty() {
+        return Some(on_hosts_alone(ground));
+    }
     let mut types = NameTypes::new(trace, RULES);
     let (mut talk, mut work) = (Vec::new(), Vec::new());
     for &event in trace.gpu.event.iter().filter(|&&event| trace.events.is_timed(event)) {
@@ -52,6 +58,23 @@ pub(super) fn collectives_alone(ground: &Ground<'_>) -> Option<i64> {
     }
     let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
     Some(intervals::total(&alone) / ground.steps.max(1) as i64)
+}
+
+/// The same of collectives of CPUs: time in which no thread is in an operator beside them, per step, in ns.
+fn on_hosts_alone(ground: &Ground<'_>) -> i64 {
+    let trace = ground.exact.trace();
+    let (from, to) = (ground.window.start, ground.window.end);
+    let span = |e: EventId| (trace.events.start[e.index()].max(from), trace.events.end(e).min(to));
+    let lies_in = |&(from, to): &(i64, i64)| from < to;
+    let collectives: Vec<EventId> = host_collectives(trace).into_iter().map(|(event, _)| event).collect();
+    // Operators that ask for collectives may wait for them.
+    let works = |&e: &EventId| {
+        trace.kind(e) == EventKind::Operator && trace.events.is_timed(e) && !trace.name(e).starts_with("c10d::")
+    };
+    let work = trace.events.ids().filter(works).map(span).filter(lies_in);
+    let talk = collectives.into_iter().map(span).filter(lies_in);
+    let alone = intervals::subtract(&intervals::union(talk), &intervals::union(work));
+    intervals::total(&alone) / ground.steps.max(1) as i64
 }
 
 /// What makes findings of two ranks the same: the rule, the place, the title but for its numbers, and which of those that have

@@ -81,6 +81,16 @@ impl Recording {
         (!busy.is_empty() && to > from).then(|| busy.iter().sum::<f64>() / (to - from) as f64)
     }
 
+    /// For how long threads of one of the trace's processes were ready to run and waited for a processor, all together in ns; 0 if
+    /// the system did not count.
+    pub(super) fn delayed(&self, pid: i64, from: i64, to: i64) -> f64 {
+        let waited = |process: &RecordedProcess, at: i64| process.by(at, |load| load.2);
+        self.numbered(pid)
+            .filter_map(|process| Some(waited(process, to)? - waited(process, from)?))
+            .sum::<f64>()
+            .max(0.0)
+    }
+
     fn numbered(&self, pid: i64) -> impl Iterator<Item = &RecordedProcess> {
         self.own().filter(move |process| process.pid == pid)
     }
@@ -92,17 +102,21 @@ impl Recording {
 }
 
 impl RecordedProcess {
-    /// ns that its threads had run or waited by a moment, taken as even between two looks. The first look holds what they did
+    /// What its threads had done by a moment, in ns, taken as even between two looks. The first look holds what they did
     /// since they began, be that before the recording: as long as nothing is known, they did nothing.
-    fn busy(&self, at: i64) -> Option<f64> {
-        let busy = |load: &(i64, f64, f64)| load.1 + load.2;
+    fn by(&self, at: i64, of: impl Fn(&(i64, f64, f64)) -> f64) -> Option<f64> {
         let next = self.loads.partition_point(|load| load.0 < at);
         let (Some(before), Some(after)) = (next.checked_sub(1).map(|i| &self.loads[i]), self.loads.get(next)) else {
             // Behind the last look nothing happens any more.
-            return if next == 0 { self.loads.first() } else { self.loads.last() }.map(busy);
+            return if next == 0 { self.loads.first() } else { self.loads.last() }.map(of);
         };
         let part = (at - before.0) as f64 / (after.0 - before.0).max(1) as f64;
-        Some(busy(before) + (busy(after) - busy(before)) * part)
+        Some(of(before) + (of(after) - of(before)) * part)
+    }
+
+    /// ns that they had run or waited for a processor.
+    fn busy(&self, at: i64) -> Option<f64> {
+        self.by(at, |load| load.1 + load.2)
     }
 }
 
@@ -215,14 +229,14 @@ impl Gone {
 }
 
 impl Ground<'_> {
-    /// Part of the window that the recording of its operators took on the thread that has most of them, in percent.
-    pub(super) fn recording_percent(&self, operators: &RecordedOperators) -> f64 {
+    /// How much of the window the recording of its operators took on the thread that has most of them, in ns: half of it at most.
+    pub(super) fn recording_of_window(&self, operators: &RecordedOperators) -> i64 {
         let count = |starts: &Vec<i64>| {
             let at = |moment: i64| starts.partition_point(|&start| start < moment);
             at(self.window.end).saturating_sub(at(self.window.start))
         };
         let most = operators.starts.iter().map(count).max().unwrap_or(0);
-        100.0 * most as f64 * operators.cost.ns() / self.window.length_ns().max(1) as f64
+        ((most as f64 * operators.cost.ns()) as i64).min(self.window.length_ns() / 2)
     }
 }
 

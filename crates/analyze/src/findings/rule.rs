@@ -195,6 +195,7 @@ impl Need {
             Self::Collectives => {
                 let mut types = crate::kernel_type::NameTypes::new(trace, crate::kernel_type::RULES);
                 trace.gpu.event.iter().any(|&e| types.of_event(e) == crate::kernel_type::KernelType::Communication)
+                    || !crate::host_collectives::host_collectives(trace).is_empty()
             }
         }
     }

@@ -1,11 +1,12 @@
 //! What rules look at: a trace, its path, and the stretch of it that counts.
 
+use super::interludes::Interludes;
 use super::place::{Place, PlaceKey, Places};
 use super::recording::{RecordedOperators, Recording};
 use super::rule::Rule;
 use super::settings::Settings;
 use super::work::Launches;
-use crate::critical_path::exact::what_if::{Action, Edit, Selector};
+use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::kernel_type::{NameTypes, RULES};
@@ -28,6 +29,7 @@ pub(super) struct Ground<'a> {
     gpu_ns: OnceLock<i64>,
     recording: OnceLock<Option<Recording>>,
     recorded: OnceLock<Option<RecordedOperators>>,
+    interludes: OnceLock<Interludes>,
 }
 
 impl<'a> Ground<'a> {
@@ -35,7 +37,21 @@ impl<'a> Ground<'a> {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let (launches, gpu_ns, recording, recorded) =
             (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { exact, window, steps, settings, path, on_path, places, launches, gpu_ns, recording, recorded }
+        let interludes = OnceLock::new();
+        Self {
+            exact,
+            window,
+            steps,
+            settings,
+            path,
+            on_path,
+            places,
+            launches,
+            gpu_ns,
+            recording,
+            recorded,
+            interludes,
+        }
     }
 }
 
@@ -238,6 +254,16 @@ impl<'a> Subject<'a> {
         self.places().is_own_frame(event)
     }
 
+    /// What threads do between operators, where samples say it.
+    pub(super) fn interludes(&self) -> &'a Interludes {
+        self.ground.interludes.get_or_init(|| Interludes::of(self.trace(), self.window()))
+    }
+
+    /// The line of the user's own code in which a sample found a thread; none if it was elsewhere.
+    pub(super) fn line_of_sample(&self, sample: EventId) -> Option<Place> {
+        self.places().line_of_sample(sample)
+    }
+
     fn places(&self) -> &'a Places<'a> {
         self.ground.places.get_or_init(|| Places::new(self.trace()))
     }
@@ -318,21 +344,16 @@ impl<'a> Subject<'a> {
 
     /// An edit of these events, under a text for people; none if it cannot be done to such events.
     pub fn edit(&self, action: Action, text: impl Into<String>, events: &[EventId]) -> Option<Edit> {
-        self.edit_with(action, text, (events, &[]))
+        self.edit_of(action, text, Chosen { events: events.to_vec(), ..Chosen::default() })
     }
 
-    /// The same, with all that threads do from the start of one event to the end of another one.
-    pub fn edit_with(
-        &self,
-        action: Action,
-        text: impl Into<String>,
-        (events, stretches): (&[EventId], &[(EventId, EventId)]),
-    ) -> Option<Edit> {
-        if events.is_empty() {
+    /// The same, of stretches of time, too.
+    pub fn edit_of(&self, action: Action, text: impl Into<String>, chosen: Chosen) -> Option<Edit> {
+        if chosen.events.is_empty() && chosen.between.is_empty() {
             return None;
         }
         let action = if let Action::Scale(factor) = action { Action::Scale(rounded(factor)) } else { action };
-        Edit::on(action, Selector::of_stretches(text, events, stretches)).ok()
+        Edit::on(action, Selector::of(text, chosen)).ok()
     }
 }
 

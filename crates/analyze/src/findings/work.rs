@@ -46,6 +46,17 @@ pub struct Loops {
     pub ns: i64,
 }
 
+/// Operators that no other one interrupts.
+#[derive(Debug, Default)]
+pub struct Runs {
+    /// First and last of each run.
+    pub runs: Vec<(EventId, EventId)>,
+    /// How long they take, with what is between them, in ns.
+    pub ns: i64,
+    /// The operators before and behind each run, where there is one on its thread.
+    pub neighbours: Vec<(Option<EventId>, Option<EventId>)>,
+}
+
 /// When the GPUs are done with what was launched before a moment.
 pub struct Done {
     /// Starts of launches, and the latest end of all work launched until then, in ns.
@@ -195,6 +206,48 @@ impl<'a> Subject<'a> {
             }
         }
         loops
+    }
+
+    /// Runs of some outermost operators, with what is done between them.
+    pub fn runs_of(&self, some: &[EventId]) -> Runs {
+        let events = &self.trace().events;
+        let wanted: FxHashSet<EventId> = some.iter().copied().collect();
+        let mut operators = self.outermost(&self.operators());
+        operators.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], e));
+        let is_together = |a: &EventId, b: &EventId| events.track[a.index()] == events.track[b.index()];
+        let goes_on = |a: &EventId, b: &EventId| is_together(a, b) && wanted.contains(a) == wanted.contains(b);
+        let (mut found, mut at) = (Runs::default(), 0);
+        for run in operators.chunk_by(goes_on) {
+            let (from, to) = (at, at + run.len());
+            at = to;
+            let (first, last) = (operators[from], operators[to - 1]);
+            if wanted.contains(&first) {
+                found.ns += events.end(last) - events.start[first.index()];
+                found.runs.push((first, last));
+                let before = from.checked_sub(1).map(|before| operators[before]).filter(|e| is_together(e, &first));
+                let behind = operators.get(to).copied().filter(|e| is_together(e, &first));
+                found.neighbours.push((before, behind));
+            }
+        }
+        found
+    }
+
+    /// Of each operator of the backward the time from the end of all of that backward to the next operator of its thread: the graph
+    /// that autograd kept is freed there.
+    pub fn ends_of_backward(&self, some: &[EventId]) -> Vec<(EventId, EventId)> {
+        let trace = self.trace();
+        let is_engine = |&e: &EventId| trace.name(e).starts_with("autograd::engine");
+        let all: Vec<EventId> = self.outermost(&self.operators()).into_iter().filter(is_engine).collect();
+        let backward = self.runs_of(&all);
+        let events = &trace.events;
+        let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
+        let mut moments: Vec<_> = some.iter().map(|&e| moment(e)).collect();
+        moments.sort_unstable();
+        let ends = backward.runs.iter().zip(&backward.neighbours).filter_map(|(&(first, last), &(_, behind))| {
+            let next = moments.get(moments.partition_point(|&at| at < moment(first)));
+            next.is_some_and(|&at| at <= moment(last)).then_some((last, behind?))
+        });
+        ends.collect()
     }
 
     /// The forward operator whose backward an event belongs to.

@@ -55,8 +55,8 @@ pub(crate) struct FindingsArgs {
     /// The Python with the package stackline that runs them [default: STACKLINE_PYTHON, else python3].
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
-    /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline); may be
-    /// repeated.
+    /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline; but not what
+    /// is of low confidence and perhaps nothing); may be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }

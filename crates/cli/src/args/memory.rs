@@ -9,7 +9,8 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
   stackline memory snapshot.pickle --by path --peaks 1
   stackline memory snapshot.pickle --at P2
   stackline memory snapshot.pickle --curve --format csv --output curve.csv
-  stackline memory program.memory --apply 1,3";
+  stackline memory program.memory --apply 1,3
+  stackline memory program.memory --rules drgpum";
 
 /// Arguments of `memory`.
 #[derive(Args, Debug)]
@@ -37,6 +38,16 @@ pub(crate) struct MemoryArgs {
     /// The peaks if these suggestions were followed, by their numbers.
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     pub(crate) apply: Vec<usize>,
+    /// How many objects match each pattern by the rules of DrGPUM's artifact, beside ours.
+    #[arg(long, value_enum, value_name = "RULES", conflicts_with_all = ["at", "curve", "objects", "apply"])]
+    pub(crate) rules: Option<MemoryRules>,
+}
+
+/// Rules to compare ours with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MemoryRules {
+    /// Those of DrGPUM's published artifact and paper.
+    Drgpum,
 }
 
 /// What to sum memory by.

@@ -51,9 +51,8 @@ pub(crate) fn run(args: &CallsArgs, common: &Common) -> Result<()> {
     };
     let mut session = Session::empty(common);
     session.set = TraceSet {
-        traces: described(run, &tree)
-            .into_iter()
-            .chain(before.iter().flat_map(|b| described(&args.runs[0], b)))
+        traces: std::iter::once(read_report_of(run, &tree))
+            .chain(before.iter().map(|before| read_report_of(&args.runs[0], before)))
             .collect(),
     };
     let tables = session.pick(vec![table])?;
@@ -69,11 +68,16 @@ fn open(run: &Path) -> Result<CallTree> {
 }
 
 /// A trace that is nothing but the read report, which every answer shows.
-fn described(run: &Path, tree: &CallTree) -> Option<Trace> {
+pub(super) fn read_report_of(run: &Path, tree: &CallTree) -> Trace {
     let mut trace = Trace::default();
     trace.meta.name = run.display().to_string();
     trace.report = tree.report.clone();
-    Some(trace)
+    trace
+}
+
+/// Names of what was measured.
+pub(super) fn metric_names(tree: &CallTree) -> Vec<&str> {
+    tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect()
 }
 
 /// The metric that was asked for, or the first that was measured.
@@ -234,12 +238,11 @@ fn recording(tree: &CallTree, run: &Path) -> serde_json::Value {
             "lost": process.lost.iter().map(|(what, count)| json!({"what": what, "count": count})).collect::<Vec<_>>(),
         })
     });
-    let metrics: Vec<&str> = tree.measured().into_iter().map(|metric| metric.name(&tree.strings)).collect();
     json!({
         "run": run.display().to_string(),
         "processes": processes.collect::<Vec<_>>(),
         "threads": tree.threads.len(),
         "nodes": tree.nodes.len(),
-        "metrics": metrics,
+        "metrics": metric_names(tree),
     })
 }

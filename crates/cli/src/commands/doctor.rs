@@ -1,6 +1,7 @@
 //! `doctor`: what an input holds, what is missing for which analysis, and what to do about it; or what this machine
 //! offers.
 
+use super::doctor_calls;
 use crate::args::{Common, DoctorArgs, Format};
 use crate::output::Answer;
 use crate::session::Session;
@@ -14,17 +15,31 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
     let (session, tables) = if args.inputs.is_empty() {
         (Session::empty(common), vec![machine(common)])
     } else {
-        let session = Session::open(&args.inputs, common)?;
-        let mut tables = vec![inputs(&session), contents(&session), advice(&session)];
-        tables.extend(session.run(&["clocks"])?);
-        if session.set.traces.len() > 1 {
-            tables.push(stackline_engine::rank_clock_table(&session.set));
+        match Session::open(&args.inputs, common) {
+            Ok(session) => {
+                let tables = traces(&session)?;
+                (session, tables)
+            }
+            Err(error) => {
+                let Some(run) = doctor_calls::instead_of(&error) else { return Err(error) };
+                let mut session = Session::empty(common);
+                let tables = doctor_calls::tables(&run, &mut session)?;
+                (session, tables)
+            }
         }
-        (session, tables)
     };
     let tables = session.pick(tables)?;
     let shown = (common.format == Format::Table).then(|| tables.iter().map(for_people).collect());
     Answer { command: "doctor", session: &session, extra: Vec::new(), tables, head: String::new(), shown }.write(common)
+}
+
+fn traces(session: &Session<'_>) -> Result<Vec<Table>> {
+    let mut tables = vec![inputs(session), contents(session), advice(session)];
+    tables.extend(session.run(&["clocks"])?);
+    if session.set.traces.len() > 1 {
+        tables.push(stackline_engine::rank_clock_table(&session.set));
+    }
+    Ok(tables)
 }
 
 /// Advice as sentences under the table: in a column it would be cut.
@@ -189,7 +204,10 @@ const RECORDED: &[(&str, &str)] = &[
     ("python_frames", "record without --without python"),
     ("modules", "record without --without python; modules are seen where a GPU works for them"),
     ("shapes", "record with --shapes"),
-    ("memory", "`calls --metric allocated` shows memory of recordings with --memory"),
+    (
+        "memory",
+        "record with --memory: `calls --metric allocated` shows it, and with --mode trace `memory` who holds it",
+    ),
     ("synchronisation_records", "`record` does not see the GPU yet: torch.profiler does"),
 ];
 

@@ -1,21 +1,20 @@
 //! `completions` and `man`: made from the same definitions as the help.
 
-use crate::args::{Cli, Common};
+use crate::args::{self, Common};
 use crate::output::{to_file, to_output};
 use anyhow::{Context, Result};
-use clap::CommandFactory;
 use std::io::Write;
 
 /// Prints the completion script of a shell.
 pub(crate) fn completions(shell: clap_complete::Shell, common: &Common) -> Result<()> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut Cli::command(), "stackline", &mut script);
+    clap_complete::generate(shell, &mut args::command(), "stackline", &mut script);
     to_output(common, |out| out.write_all(&script))
 }
 
 /// Prints the manual page of the tool, or writes those of all commands into a directory.
 pub(crate) fn man(common: &Common) -> Result<()> {
-    let mut command = Cli::command();
+    let mut command = args::command();
     command.build();
     let Some(directory) = &common.output else {
         return to_output(common, |out| clap_mangen::Man::new(command).render(out));

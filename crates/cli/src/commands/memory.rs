@@ -1,6 +1,6 @@
 //! `memory`: who holds memory at its peaks, what of it is for nothing, what a change would save.
 
-use crate::args::{Common, Format, MemoryArgs};
+use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
 use crate::output::Answer;
 use crate::session::{Session, not_an_input};
@@ -29,7 +29,10 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<()> {
         OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
     let trace = stackline_engine::open_memory(&args.input, &options)?;
     let peaks = tables::named_peaks(&trace, usize::from(args.peaks));
-    let tables = tables_of(args, common, &trace, &peaks)?;
+    let mut tables = tables_of(args, common, &trace, &peaks)?;
+    if common.format == Format::Table {
+        tables.iter_mut().for_each(for_people);
+    }
     let mut session = Session::empty(common);
     session.set = TraceSet { traces: vec![described(&trace)] };
     let tables = session.pick(tables)?;
@@ -56,6 +59,9 @@ fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[N
     let mut matches = patterns::find(&facts);
     // While the program runs, what is alive is no leak yet.
     matches.retain(|found| trace.saw_end || found.pattern != Pattern::MemoryLeak);
+    if args.rules == Some(MemoryRules::Drgpum) {
+        return Ok(vec![tables::rules_table(&facts, &matches)]);
+    }
     let ranked = tables::ranked_suggestions(&facts, &matches, peaks);
     if !args.apply.is_empty() {
         let none = |number| wrong_use(format!("no suggestion {number}; there are {}", ranked.len()));
@@ -79,6 +85,15 @@ fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[N
         all.push(note.into_iter().fold(table, Table::note));
     }
     Ok(all)
+}
+
+/// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
+fn for_people(table: &mut Table) {
+    let suggestions: &[&str] = &["place", "action", "bytes"];
+    let own = if table.name == "memory_suggestions" { suggestions } else { &[] };
+    let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
+    let is_by = table.name == "memory_at_peak";
+    table.columns.retain(|column| is_by || !is_part(&column.name));
 }
 
 /// A trace that is nothing but the read report, which every answer shows.

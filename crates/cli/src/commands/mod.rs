@@ -4,6 +4,7 @@ mod calls;
 mod critical_path;
 mod diff;
 mod doctor;
+mod doctor_calls;
 mod export;
 mod export_calls;
 mod fail_on;

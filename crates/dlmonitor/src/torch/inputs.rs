@@ -31,7 +31,8 @@ pub(super) struct Layout {
     pub(super) is_tensor_list: unsafe extern "C" fn(*const Value) -> bool,
 }
 
-/// `IValue`'s tags of a tensor and an integer, in every version since 2.0.
+/// `IValue`'s tags of nothing, a tensor and an integer, in every version since 2.0.
+pub(super) const NONE: u32 = 0;
 pub(super) const TENSOR: u32 = 1;
 pub(super) const INT: u32 = 5;
 /// Tags of lists: until 2.6, and since there are unsigned integers among values.
@@ -94,6 +95,9 @@ pub enum Input<'a> {
     Tensor(Tensor<'a>),
     /// A list of tensors.
     Tensors(Tensors<'a>),
+    /// A list of another type, of tensors or nothing in their places, such as the indices of `aten::index`. To the profiler of
+    /// `PyTorch` it has no shape.
+    Gaps(Tensors<'a>),
     /// A number or a truth value.
     Scalar,
     /// A list of numbers; the profiler of `PyTorch` calls so those with at most 30.
@@ -169,11 +173,21 @@ impl<'a> Inputs<'a> {
                 return Input::Tensors(Tensors(elements));
             }
         }
+        let is_tensor_or_none = |value: &Value| value.tag == TENSOR || value.tag == NONE;
         match first {
             None => Input::Scalars,
+            Some(first) if is_tensor_or_none(first) && elements.all(is_tensor_or_none) => {
+                Input::Gaps(Tensors(elements))
+            }
             Some(first) if self.layout.is_scalar(first.tag) && elements.left <= LONG => Input::Scalars,
             Some(_) => Input::Other,
         }
+    }
+
+    /// Whether all elements of a list are such; it is not looked at in full if it is very long.
+    fn all(&self, is_such: impl Fn(&Value) -> bool) -> bool {
+        let mut rest = self.clone();
+        self.left <= MOST && std::iter::from_fn(|| rest.value()).all(is_such)
     }
 
     /// The elements of a list.

@@ -1,24 +1,66 @@
 //! JSON into [`Values`].
 
+use super::pickle::Limits;
 use super::values::{NodeKind, Value, Values};
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use std::fmt;
 use std::io::Read;
 
-/// Reads one JSON document.
+/// Reads one JSON document. Nesting is bounded by serde_json (128 levels), memory by the limits.
 ///
 /// # Errors
-/// As serde_json finds them, with line and column.
-pub(super) fn read(reader: impl Read) -> Result<(Values, Value), serde_json::Error> {
-    let mut values = Values::default();
+/// As serde_json finds them, with line and column; if the values take more memory than the limits allow.
+pub(super) fn read(reader: impl Read, limits: Limits) -> Result<(Values, Value), serde_json::Error> {
+    let mut target = Target {
+        values: Values::default(),
+        text_bytes: 0,
+        open_items: 0,
+        memory: limits.memory,
+        until_check: CHECK_EVERY,
+    };
     let mut parser = serde_json::Deserializer::from_reader(std::io::BufReader::with_capacity(256 << 10, reader));
-    let root = Into(&mut values).deserialize(&mut parser)?;
+    let root = Into(&mut target).deserialize(&mut parser)?;
     parser.end()?;
-    Ok((values, root))
+    Ok((target.values, root))
 }
 
-/// Where values go.
-struct Into<'v>(&'v mut Values);
+/// Values between two looks at the memory taken.
+const CHECK_EVERY: u32 = 4096;
+
+/// Where values go, and how much they may take.
+struct Target {
+    values: Values,
+    /// Of texts when they were seen for the first time.
+    text_bytes: u64,
+    /// Items of lists and dicts that have not ended.
+    open_items: u64,
+    memory: u64,
+    until_check: u32,
+}
+
+impl Target {
+    fn check<E: Error>(&mut self) -> Result<(), E> {
+        self.until_check -= 1;
+        if self.until_check > 0 {
+            return Ok(());
+        }
+        self.until_check = CHECK_EVERY;
+        let open = self.open_items.saturating_mul(size_of::<Value>() as u64);
+        if self.values.memory().saturating_add(self.text_bytes).saturating_add(open) > self.memory {
+            return Err(E::custom(format!("the document unpacks to more than {} bytes", self.memory)));
+        }
+        Ok(())
+    }
+
+    /// So many more items of a list or dict.
+    fn open<E: Error>(&mut self, items: u64) -> Result<(), E> {
+        self.open_items += items;
+        self.check()
+    }
+}
+
+/// One value on its way there.
+struct Into<'v>(&'v mut Target);
 
 impl<'de> DeserializeSeed<'de> for Into<'_> {
     type Value = Value;
@@ -44,27 +86,39 @@ impl<'de> Visitor<'de> for Into<'_> {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(self.0.int(value.into()))
+        Ok(self.0.values.int(value.into()))
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(self.0.int(value.into()))
+        Ok(self.0.values.int(value.into()))
     }
 
     fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
-        Ok(self.0.float(value))
+        Ok(self.0.values.float(value))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::text(self.0.strings.intern(text)))
+    fn visit_str<E: Error>(self, text: &str) -> Result<Value, E> {
+        let before = self.0.values.strings.len();
+        let id = self.0.values.strings.intern(text);
+        if self.0.values.strings.len() > before {
+            self.0.text_bytes += text.len() as u64;
+            self.0.check()?;
+        }
+        Ok(Value::text(id))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = list.next_element_seed(Into(self.0))? {
             items.push(item);
+            self.0.open(1)?;
         }
-        self.0.node(NodeKind::List, &items).map(Value::from).ok_or_else(|| A::Error::custom("more than 2^32 values"))
+        self.0.open_items -= items.len() as u64;
+        self.0
+            .values
+            .node(NodeKind::List, &items)
+            .map(Value::from)
+            .ok_or_else(|| A::Error::custom("more than 2^32 values"))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
@@ -72,8 +126,14 @@ impl<'de> Visitor<'de> for Into<'_> {
         while let Some(key) = map.next_key_seed(Into(self.0))? {
             items.push(key);
             items.push(map.next_value_seed(Into(self.0))?);
+            self.0.open(2)?;
         }
-        self.0.node(NodeKind::Dict, &items).map(Value::from).ok_or_else(|| A::Error::custom("more than 2^32 values"))
+        self.0.open_items -= items.len() as u64;
+        self.0
+            .values
+            .node(NodeKind::Dict, &items)
+            .map(Value::from)
+            .ok_or_else(|| A::Error::custom("more than 2^32 values"))
     }
 }
 
@@ -85,7 +145,8 @@ mod tests {
 
     #[test]
     fn all_kinds() {
-        let (values, root) = read(&br#"{"a": [null, true, -1, 18446744073709551615, 0.5, "b"]}"#[..]).unwrap();
+        let (values, root) =
+            read(&br#"{"a": [null, true, -1, 18446744073709551615, 0.5, "b"]}"#[..], Limits::default()).unwrap();
         let list = values.as_list(values.find(values.as_dict(root).unwrap(), "a").unwrap()).unwrap();
         let kinds: Vec<Kind> = values.items(list).iter().map(|value| values.kind(*value)).collect();
         let text = values.strings.find("b").unwrap();
@@ -99,6 +160,20 @@ mod tests {
         ];
         assert_eq!(kinds, expected);
         let deep = "[".repeat(100_000);
-        assert!(read(deep.as_bytes()).is_err(), "nesting is bounded");
+        assert!(read(deep.as_bytes(), Limits::default()).is_err(), "nesting is bounded");
+    }
+
+    /// Two bytes of text each become some forty in memory.
+    #[test]
+    fn memory_is_bounded() {
+        let limits = Limits { memory: 1 << 20, ..Limits::default() };
+        let lists = format!("[{}[]]", "[],".repeat(100_000));
+        let told = read(lists.as_bytes(), limits).unwrap_err().to_string();
+        assert!(told.starts_with("the document unpacks to more than 1048576 bytes"), "{told}");
+        let texts: Vec<String> = (0..40_000).map(|number| format!("\"a rather long text {number}\"")).collect();
+        assert!(read(format!("[{}]", texts.join(",")).as_bytes(), limits).is_err());
+        let flat = format!("[{}0]", "0,".repeat(200_000));
+        assert!(read(flat.as_bytes(), limits).is_err(), "a list that has not ended counts, too");
+        assert!([lists, flat].iter().all(|text| read(text.as_bytes(), Limits::default()).is_ok()));
     }
 }

@@ -126,7 +126,8 @@ fn read_plain(path: &Path, label: &str, head: &[u8], mut stream: Stream<'_>) -> 
             read_values(path, label, values, root)
         }
         Format::Json => {
-            let (values, root) = json::read(stream).map_err(|error| malformed(path, &error.to_string(), 0))?;
+            let (values, root) = json::read(stream, pickle::Limits::default())
+                .map_err(|error| malformed(path, &error.to_string(), 0))?;
             read_values(path, label, values, root)
         }
         Format::Text => {

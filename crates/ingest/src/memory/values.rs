@@ -49,6 +49,9 @@ struct Node {
     room: u32,
 }
 
+/// Entries of a dict among which a key is looked for.
+pub const MOST_KEYS: usize = 4096;
+
 const TAG_BITS: u32 = 3;
 const TAG: u64 = (1 << TAG_BITS) - 1;
 const CONSTANT: u64 = 0;
@@ -136,10 +139,16 @@ impl Values {
         self.items(dict).chunks_exact(2).map(|pair| (pair[0], pair[1]))
     }
 
-    /// The value behind a text key.
+    /// The value behind a text key. Of very large dicts only the last [`MOST_KEYS`] entries are looked at: the formats have
+    /// some twenty, and a damaged file may refer to a large one from everywhere.
     pub fn get(&self, dict: NodeId, key: StrId) -> Option<Value> {
         let wanted = Value::text(key);
-        self.entries(dict).rev().find(|(key, _)| *key == wanted).map(|(_, value)| value)
+        self.entries(dict).rev().take(MOST_KEYS).find(|(key, _)| *key == wanted).map(|(_, value)| value)
+    }
+
+    /// Items of all lists, tuples and dicts: what is shared counts once.
+    pub fn item_count(&self) -> usize {
+        self.items.len()
     }
 
     /// The value behind a text key.

@@ -1,24 +1,30 @@
 //! Early allocation: kernels run between the allocation of an object and its first use.
 //!
-//! Sets and copies that prepare the object do not count as uses: they can move with the allocation.
+//! Sets and copies from the host that prepare the object do not count as uses: they can move with the allocation. A copy on
+//! the device does: what it reads may have changed later. Within one operator
+//! of a framework nothing is early: when it allocates what it makes is not the program's to change.
 
 use super::{Pattern, PatternMatch};
 use crate::Facts;
+use stackline_model::call_flags;
 
 pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     for object in facts.trace.objects.ids() {
         let Some(bytes) = facts.bytes(object) else { continue };
         let allocated = facts.trace.objects.allocated_by[object.index()];
-        let first_use = facts.uses[object.index()].first_use;
+        let (first_use, needed) = (facts.uses[object.index()].first_use, facts.uses[object.index()].needed_from);
         // An object that is older than the trace may have been used before.
         if allocated.is_none() || first_use.is_none() || first_use <= allocated {
             continue;
         }
-        let kernels = facts.kernels_between(allocated, first_use);
+        if facts.trace.calls.flags[allocated.index()] & call_flags::WITHIN_OPERATOR != 0 {
+            continue;
+        }
+        let kernels = facts.kernels_between(allocated, needed);
         if kernels >= facts.rules.early_kernels.max(1) {
             let found_here = PatternMatch::new(Pattern::EarlyAllocation, object, bytes)
-                .between(allocated, first_use, kernels)
-                .judged(facts, allocated.index() + 1..first_use.index());
+                .between(allocated, needed, kernels)
+                .judged(facts, allocated.index() + 1..needed.index());
             found.push(found_here);
         }
     }

@@ -9,8 +9,7 @@ use intra::Touch;
 use std::collections::BTreeMap;
 
 pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    let touches = intra::touches(facts);
-    for (object, touches) in intra::by_object(&touches) {
+    for (object, touches) in intra::by_object(facts.touches()) {
         let Some(bytes) = facts.bytes(object) else { continue };
         let mut best: Option<(f64, &[Touch])> = None;
         let mut times = 0;

@@ -90,6 +90,27 @@ pub enum Certainty {
     Inferred,
 }
 
+impl Certainty {
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Partial => "partial",
+            Self::Inferred => "inferred",
+        }
+    }
+
+    /// How sure it is that an object is not needed in a span of positions: by its accesses, and by what else ran then.
+    pub(crate) fn of(facts: &Facts<'_>, object: MemoryObjectId, span: std::ops::Range<usize>) -> Self {
+        let known = match facts.uses[object.index()].evidence {
+            AccessEvidence::Instrumented => Self::Exact,
+            AccessEvidence::OperatorLevel => Self::Partial,
+            AccessEvidence::MayAccess | AccessEvidence::Opaque => Self::Inferred,
+        };
+        known.max(if facts.opaque_in(span) { Self::Inferred } else { Self::Exact })
+    }
+}
+
 /// Figures of some patterns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
@@ -133,6 +154,8 @@ pub struct PatternMatch {
     pub to: MemoryCallId,
     /// Kernels in between.
     pub kernels: u32,
+    /// DrGPUM's inefficiency distance of `from` and `to`, in waves, if both are there.
+    pub distance: Option<u32>,
     /// How often (times of idleness, dead writes); 1 for the rest.
     pub times: u32,
     /// Bytes that are wasted meanwhile.
@@ -152,6 +175,7 @@ impl PatternMatch {
             from: MemoryCallId::NONE,
             to: MemoryCallId::NONE,
             kernels: 0,
+            distance: None,
             times: 1,
             bytes,
             certainty: Certainty::Exact,
@@ -165,14 +189,23 @@ impl PatternMatch {
 
     /// Takes the certainty from the object's accesses, and from what else ran in a span of positions.
     fn judged(self, facts: &Facts<'_>, span: std::ops::Range<usize>) -> Self {
-        let certainty = match facts.uses[self.object.index()].evidence {
-            AccessEvidence::Instrumented => Certainty::Exact,
-            AccessEvidence::OperatorLevel => Certainty::Partial,
-            AccessEvidence::MayAccess | AccessEvidence::Opaque => Certainty::Inferred,
-        };
-        let opaque = if facts.opaque_in(span) { Certainty::Inferred } else { Certainty::Exact };
-        Self { certainty: self.certainty.max(certainty).max(opaque), ..self }
+        let certainty = self.certainty.max(Certainty::of(facts, self.object, span));
+        Self { certainty, ..self }
     }
+
+    /// The same where the object is to be freed after its last use: if several streams use it then, the last one that the
+    /// host made need not be the last one to end.
+    fn judged_as_over(self, facts: &Facts<'_>, span: std::ops::Range<usize>) -> Self {
+        let several = facts.ends_on_several_streams(self.object);
+        let certainty = if several { Certainty::Inferred } else { self.certainty };
+        Self { certainty, ..self }.judged(facts, span)
+    }
+}
+
+/// Whether training keeps an object until its end: the end of a recording is not its last use.
+fn is_kept(facts: &Facts<'_>, object: MemoryObjectId) -> bool {
+    use stackline_model::MemoryObjectKind::{OptimizerState, Parameter};
+    matches!(facts.trace.objects.kind[object.index()], Parameter | OptimizerState)
 }
 
 /// All patterns of a trace: by pattern, then in the order of their objects. A trace without accesses gives leaks only.
@@ -182,6 +215,9 @@ pub fn find(facts: &Facts<'_>) -> Vec<PatternMatch> {
         if facts.trace.has_accesses || pattern == Pattern::MemoryLeak {
             detect(facts, &mut found);
         }
+    }
+    for found in &mut found {
+        found.distance = found.from.some().zip(found.to.some()).and_then(|(from, to)| facts.distance(from, to));
     }
     found
 }

@@ -7,8 +7,7 @@ use super::{Measure, Pattern, PatternMatch, intra};
 use crate::Facts;
 
 pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    let touches = intra::touches(facts);
-    for (object, touches) in intra::by_object(&touches) {
+    for (object, touches) in intra::by_object(facts.touches()) {
         let Some(bytes) = facts.bytes(object) else { continue };
         let spans = intra::union(touches);
         let touched: u64 = spans.iter().map(|(begin, end)| end - begin).sum();

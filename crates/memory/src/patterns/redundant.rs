@@ -1,12 +1,13 @@
-//! Redundant allocation: an object could take the memory of another one of about its size, whose last use is over before
-//! its own first use, by happens-before and not only by the host's order.
+//! Redundant allocation: an object could take the memory of another one of about its size, all of whose uses are over before
+//! its own memory must be there, by happens-before and not only by the host's order. That is an inference if an opaque
+//! kernel ran while either is alive: it may use the one again, or the other one already.
 //!
 //! Each object gives its memory to at most one other and takes it from at most one. Among all such matchings the one is
 //! taken in which the objects that take have the most bytes together: objects in the order of falling size, each by an
 //! augmenting path, which is optimal as the weight is on one side only. Beyond [`MOST_EXACT`] objects, only objects of the
 //! same size are matched, each with the free one whose last use was first.
 
-use super::{Pattern, PatternMatch};
+use super::{Certainty, Pattern, PatternMatch};
 use crate::Facts;
 use stackline_model::MemoryObjectId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,12 +26,19 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
         let (freed, used) = (facts.uses[other.index()].last_use, facts.uses[object.index()].first_use);
         let bytes = facts.trace.objects.bytes[object.index()].min(facts.trace.objects.bytes[other.index()]);
         let kernels = facts.kernels_between(freed, used);
-        let of_other = PatternMatch::new(Pattern::RedundantAllocation, other, bytes).judged(facts, 0..0).certainty;
+        let joint = joint_life(facts, object, other);
         let own = PatternMatch::new(Pattern::RedundantAllocation, object, bytes)
             .between(freed, used, kernels)
-            .judged(facts, freed.index() + 1..used.index());
-        found.push(PatternMatch { other, certainty: own.certainty.max(of_other), ..own });
+            .judged(facts, joint.clone());
+        let certainty = own.certainty.max(Certainty::of(facts, other, joint));
+        found.push(PatternMatch { other, certainty, ..own });
     }
+}
+
+/// From the first moment of two objects to their last.
+fn joint_life(facts: &Facts<'_>, one: MemoryObjectId, other: MemoryObjectId) -> std::ops::Range<usize> {
+    let (a, b) = (facts.trace.life(one), facts.trace.life(other));
+    a.start.min(b.start)..a.end.max(b.end)
 }
 
 /// Whether `object` could take the memory of `other`.

@@ -10,8 +10,7 @@ use stackline_model::{MemoryCallId, StrId};
 use std::collections::BTreeMap;
 
 pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    let touches = intra::touches(facts);
-    for (object, touches) in intra::by_object(&touches) {
+    for (object, touches) in intra::by_object(facts.touches()) {
         let Some(bytes) = facts.bytes(object) else { continue };
         let Some((first, last)) = disjoint_kernel(facts, touches) else { continue };
         let slices = overlapping(touches);

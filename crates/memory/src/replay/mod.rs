@@ -8,15 +8,21 @@ mod plan;
 mod tree;
 
 use crate::curve::{Curve, Peak, device_of};
-use crate::suggest::Suggestion;
+use crate::suggest::{Action, Suggestion};
 use plan::Plan;
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
+use std::ops::Range;
 use tree::Tree;
 
 /// The memory of one device, with some suggestions applied.
 #[derive(Debug)]
 pub struct Replay<'a> {
     device: MemoryDeviceId,
+    suggestions: &'a [Suggestion],
+    /// By suggestion: its members in the plan.
+    members: Vec<Range<usize>>,
+    /// By suggestion: whether none of its members can stand in the way of another one.
+    apart: Vec<bool>,
     plan: Plan<'a>,
     tree: Tree,
 }
@@ -35,10 +41,23 @@ pub struct Combination {
 /// How many suggestions [`Replay::lower`] looks at, each as often as it does.
 pub const MOST_LOOKS: usize = 100_000_000;
 
+/// Whether the members of a suggestion change their objects in one way, each without the others.
+fn are_apart(suggestion: &Suggestion) -> bool {
+    let is_same = |member: &Suggestion| member.action.name() == suggestion.action.name();
+    !matches!(suggestion.action, Action::Reuse { .. }) && suggestion.members().all(is_same)
+}
+
 impl<'a> Replay<'a> {
     /// The device's memory as it was. Only suggestions about objects on it can be applied.
     pub fn new(trace: &'a MemoryTrace, device: MemoryDeviceId, suggestions: &'a [Suggestion]) -> Self {
-        let plan = Plan::new(trace, suggestions);
+        let single: Vec<&Suggestion> = suggestions.iter().flat_map(Suggestion::members).collect();
+        let mut members = Vec::with_capacity(suggestions.len());
+        let mut first = 0;
+        for suggestion in suggestions {
+            members.push(first..first + 1 + suggestion.more.len());
+            first += 1 + suggestion.more.len();
+        }
+        let plan = Plan::new(trace, single);
         let here = |object: &MemoryObjectId| device_of(trace, *object) == device;
         let mut positions: Vec<u32> = vec![0];
         let mut own = Vec::new();
@@ -46,7 +65,7 @@ impl<'a> Replay<'a> {
             own.extend(plan.block(object));
         }
         positions.extend(own.iter().flat_map(|span| [span.from, span.to]));
-        for suggestion in suggestions.iter().filter(|suggestion| here(&suggestion.object)) {
+        for suggestion in plan.suggestions.iter().filter(|suggestion| here(&suggestion.object)) {
             positions.extend(suggestion.positions());
         }
         positions.sort_unstable();
@@ -56,7 +75,8 @@ impl<'a> Replay<'a> {
         positions.retain(|position| *position < end.max(1));
         let mut tree = Tree::new(positions, end);
         tree.build(&own);
-        Self { device, plan, tree }
+        let apart = suggestions.iter().map(are_apart).collect();
+        Self { device, suggestions, members, apart, plan, tree }
     }
 
     /// The highest point now.
@@ -70,50 +90,68 @@ impl<'a> Replay<'a> {
     }
 
     /// Applies a suggestion; false, and nothing happens, if it does not go together with those that are applied, or is of
-    /// another device.
+    /// another device. Of several members those are applied that go together.
     pub fn apply(&mut self, suggestion: usize) -> bool {
-        if !self.is_here(suggestion) || !self.plan.accepts(suggestion) {
-            return false;
+        let mut any = false;
+        for member in self.members[suggestion].clone() {
+            if self.is_here(member) && self.plan.accepts(member) {
+                self.change(member, true);
+                any = true;
+            }
         }
-        self.change(suggestion, true);
-        true
+        any
     }
 
-    /// Whether a suggestion is of an object of this device.
-    fn is_here(&self, suggestion: usize) -> bool {
-        device_of(self.plan.trace, self.plan.suggestions[suggestion].object) == self.device
+    /// Whether a member is of an object of this device.
+    fn is_here(&self, member: usize) -> bool {
+        device_of(self.plan.trace, self.plan.suggestions[member].object) == self.device
     }
 
     /// Takes a suggestion back. Nothing happens if it is not applied.
     pub fn undo(&mut self, suggestion: usize) {
-        if self.plan.is_applied(suggestion) {
-            self.change(suggestion, false);
-        }
+        self.take_back(suggestion);
     }
 
-    fn change(&mut self, suggestion: usize, apply: bool) {
-        let before = self.plan.blocks_around(suggestion);
-        self.plan.set(suggestion, apply);
-        let after = self.plan.blocks_around(suggestion);
+    /// Takes a suggestion back, and tells which of its members were applied.
+    fn take_back(&mut self, suggestion: usize) -> Vec<usize> {
+        let applied: Vec<usize> =
+            self.members[suggestion].clone().filter(|member| self.plan.is_applied(*member)).collect();
+        applied.iter().rev().for_each(|member| self.change(*member, false));
+        applied
+    }
+
+    fn change(&mut self, member: usize, apply: bool) {
+        let before = self.plan.blocks_around(member);
+        self.plan.set(member, apply);
+        let after = self.plan.blocks_around(member);
         before.iter().for_each(|span| self.tree.add(*span, false));
         after.iter().for_each(|span| self.tree.add(*span, true));
     }
 
-    /// Bytes that a suggestion would take away at a position; negative if it would add some, 0 if it is of another device. It
-    /// must be applicable.
+    /// Bytes that a suggestion would take away at a position, all members together; negative if it would add some, 0 if it
+    /// is of another device or does not go together with those that are applied.
     pub fn saving_at(&mut self, suggestion: usize, position: u32) -> i64 {
-        if !self.is_here(suggestion) {
-            return 0;
-        }
         let sum = |spans: &[crate::curve::Span]| -> i64 {
             let here = spans.iter().filter(|span| span.covers(position));
             here.map(|span| i64::try_from(span.bytes).unwrap_or(i64::MAX)).fold(0, i64::saturating_add)
         };
-        let before = sum(&self.plan.blocks_around(suggestion));
-        self.plan.set(suggestion, true);
-        let after = sum(&self.plan.blocks_around(suggestion));
-        self.plan.set(suggestion, false);
-        before - after
+        let (mut saved, mut tried) = (0i64, Vec::new());
+        for member in self.members[suggestion].clone() {
+            // Only reuse changes anything where its object is not.
+            let Suggestion { action, .. } = self.plan.suggestions[member];
+            let may = matches!(action, Action::Reuse { .. }) || self.plan.suggestions[member].reaches(position);
+            if !may && self.apart[suggestion] || !self.is_here(member) || !self.plan.accepts(member) {
+                continue;
+            }
+            let before = if may { sum(&self.plan.blocks_around(member)) } else { 0 };
+            // Also where it changes nothing: others may not go together with it.
+            self.plan.set(member, true);
+            let after = if may { sum(&self.plan.blocks_around(member)) } else { 0 };
+            saved = saved.saturating_add(before.saturating_sub(after));
+            tried.push(member);
+        }
+        tried.iter().rev().for_each(|member| self.plan.set(*member, false));
+        saved
     }
 
     /// The curve now.
@@ -139,27 +177,30 @@ impl<'a> Replay<'a> {
     pub fn lower(&mut self, among: &[usize], least: u64) -> Combination {
         let before = self.peak();
         let mut left: Vec<usize> = among.to_vec();
-        let suggestions = self.plan.suggestions;
-        left.sort_by_key(|at| (suggestions[*at].action.effort(), std::cmp::Reverse(suggestions[*at].bytes), *at));
+        let suggestions = self.suggestions;
+        let bytes = |at: usize| suggestions[at].total_bytes();
+        left.sort_by_cached_key(|at| (suggestions[*at].action.effort(), std::cmp::Reverse(bytes(*at)), *at));
         left.dedup();
         let mut chosen = Vec::new();
         let mut looks = MOST_LOOKS;
-        while looks >= left.len() {
-            looks -= left.len();
+        let mut members: usize = left.iter().map(|at| self.members[*at].len()).sum();
+        while looks >= members {
+            looks -= members;
             let peak = self.peak();
             let Some(best) = self.best_at(&left, peak.position.0, least) else { break };
             left.retain(|other| *other != best);
+            members -= self.members[best].len();
             if self.apply(best) {
                 chosen.push(best);
             }
         }
         let mut by_effort = chosen.clone();
-        by_effort.sort_by_key(|at| (std::cmp::Reverse(self.plan.suggestions[*at].action.effort()), *at));
+        by_effort.sort_by_key(|at| (std::cmp::Reverse(suggestions[*at].action.effort()), *at));
         let reached = self.peak().bytes;
         for at in by_effort {
-            self.undo(at);
+            let taken_back = self.take_back(at);
             if self.peak().bytes > reached {
-                self.change(at, true);
+                taken_back.into_iter().for_each(|member| self.change(member, true));
             } else {
                 chosen.retain(|other| *other != at);
             }
@@ -170,16 +211,16 @@ impl<'a> Replay<'a> {
     /// The best of `left`, which stand by effort, then by falling bytes.
     fn best_at(&mut self, left: &[usize], position: u32, least: u64) -> Option<usize> {
         let enough = i64::try_from(least.max(1)).unwrap_or(i64::MAX);
+        let suggestions = self.suggestions;
         let mut best: Option<(u8, i64, usize)> = None;
         for at in left.iter().copied() {
-            let suggestion = &self.plan.suggestions[at];
-            let effort = suggestion.action.effort();
-            let bytes = i64::try_from(suggestion.bytes).unwrap_or(i64::MAX);
+            let effort = suggestions[at].action.effort();
+            let bytes = i64::try_from(suggestions[at].total_bytes()).unwrap_or(i64::MAX);
             // No suggestion saves more than its bytes, so none of those that follow is better.
             if best.is_some_and(|(least, most, _)| effort > least || bytes <= most) {
                 break;
             }
-            if suggestion.bytes < least || !suggestion.reaches(position) || !self.plan.accepts(at) {
+            if bytes < enough || !suggestions[at].members().any(|member| member.reaches(position)) {
                 continue;
             }
             let saved = self.saving_at(at, position);

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     pub(super) trace: &'a MemoryTrace,
-    pub(super) suggestions: &'a [Suggestion],
+    /// Of single objects.
+    pub(super) suggestions: Vec<&'a Suggestion>,
     /// Applied suggestions by object.
     applied: BTreeMap<MemoryObjectId, Vec<usize>>,
     /// Who takes whose memory, both ways.
@@ -17,7 +18,7 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    pub(super) fn new(trace: &'a MemoryTrace, suggestions: &'a [Suggestion]) -> Self {
+    pub(super) fn new(trace: &'a MemoryTrace, suggestions: Vec<&'a Suggestion>) -> Self {
         Self { trace, suggestions, applied: BTreeMap::new(), giver: BTreeMap::new(), taker: BTreeMap::new() }
     }
 
@@ -28,7 +29,7 @@ impl<'a> Plan<'a> {
 
     /// Whether a suggestion goes together with those that are applied.
     pub(super) fn accepts(&self, suggestion: usize) -> bool {
-        let new = &self.suggestions[suggestion];
+        let new = self.suggestions[suggestion];
         let mine = self.applied_to(new.object);
         if mine.iter().any(|old| *old == suggestion || !new.action.goes_with(&self.suggestions[*old].action)) {
             return false;
@@ -50,7 +51,7 @@ impl<'a> Plan<'a> {
 
     /// Applies a suggestion, or takes it back.
     pub(super) fn set(&mut self, suggestion: usize, apply: bool) {
-        let Suggestion { object, action, .. } = &self.suggestions[suggestion];
+        let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let applied = self.applied.entry(*object).or_default();
         applied.retain(|other| *other != suggestion);
         if apply {
@@ -69,7 +70,7 @@ impl<'a> Plan<'a> {
 
     /// The memory of all objects that a suggestion has an influence on.
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
-        let Suggestion { object, action, .. } = &self.suggestions[suggestion];
+        let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let mut roots = vec![self.root(*object)];
         if let Action::Reuse { of } = action {
             roots.push(self.root(*of));

@@ -1,4 +1,7 @@
 //! Bytes in use over positions, with quick changes of spans and a quick maximum: a segment tree.
+//!
+//! Sums are of 64 bits. Spans of a damaged trace may exceed them together; then they stay at the largest number, and what is said of
+//! such a trace is as wrong as its sizes.
 
 use crate::curve::{Peak, Span};
 use stackline_model::MemoryCallId;
@@ -28,12 +31,13 @@ impl Tree {
         let mut changes = vec![0i64; self.positions.len() + 1];
         for span in spans.iter().filter(|span| span.from < span.to) {
             let bytes = i64::try_from(span.bytes).unwrap_or(i64::MAX);
-            changes[self.leaf(span.from)] += bytes;
-            changes[self.leaf(span.to)] -= bytes;
+            let (from, to) = (self.leaf(span.from), self.leaf(span.to));
+            changes[from] = changes[from].saturating_add(bytes);
+            changes[to] = changes[to].saturating_sub(bytes);
         }
         let mut bytes = 0;
         for (leaf, change) in changes.iter().take(self.positions.len()).enumerate() {
-            bytes += change;
+            bytes = i64::saturating_add(bytes, *change);
             self.most[self.leaves + leaf] = bytes;
         }
         for node in (1..self.leaves).rev() {
@@ -64,14 +68,15 @@ impl Tree {
             return;
         }
         if span.0 <= begin && begin + count <= span.1 {
-            self.most[node] += bytes;
-            self.added[node] += bytes;
+            self.most[node] = self.most[node].saturating_add(bytes);
+            self.added[node] = self.added[node].saturating_add(bytes);
             return;
         }
         let half = count / 2;
         self.add_below(2 * node, begin, half, span, bytes);
         self.add_below(2 * node + 1, begin + half, half, span, bytes);
-        self.most[node] = self.added[node] + self.most[2 * node].max(self.most[2 * node + 1]);
+        let below = self.most[2 * node].max(self.most[2 * node + 1]);
+        self.most[node] = self.added[node].saturating_add(below);
     }
 
     /// The most bytes, and the first position of them.
@@ -92,7 +97,7 @@ impl Tree {
         let mut bytes = self.most[node];
         while node > 1 {
             node /= 2;
-            bytes += self.added[node];
+            bytes = bytes.saturating_add(self.added[node]);
         }
         u64::try_from(bytes).unwrap_or(0)
     }

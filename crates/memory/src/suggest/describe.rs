@@ -1,11 +1,20 @@
 //! Suggestions in words.
 
 use super::{Action, Suggestion};
-use crate::tables::place_text;
+use crate::place::place_text;
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
-/// One sentence: what to do, with which call and line.
+/// One sentence: what to do, with which call and line; of several members the first one, and how many there are.
 pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
+    let first = of_first(trace, suggestion);
+    match suggestion.more.len() {
+        0 => first,
+        1 => format!("{first}; the same once more at this line"),
+        more => format!("{first}; the same {more} times more at this line"),
+    }
+}
+
+fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
     let object = named(trace, suggestion.object);
     let fills = match suggestion.fills {
         0 => String::new(),
@@ -26,8 +35,14 @@ pub fn describe(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             let (after, before) = (call(trace, *after), call(trace, *before));
             format!("set gradient {object} to none after {after}; it is filled anew by {before}")
         }
-        Action::Reuse { of } => format!("let {object} take the memory of {}", named(trace, *of)),
-        Action::Shrink { to } => format!("allocate {to} bytes for {object} instead of {}", bytes(trace, suggestion)),
+        Action::Reuse { of } => {
+            let moved = if suggestion.fills > 0 { ", and move what fills it behind the last use of that" } else { "" };
+            format!("let {object} take the memory of {}{moved}", named(trace, *of))
+        }
+        Action::Shrink { to } => {
+            let less = if suggestion.fills > 0 { ", and fill and copy no more" } else { "" };
+            format!("allocate {to} bytes for {object} instead of {}{less}", bytes(trace, suggestion))
+        }
         Action::Split { slices } => format!("allocate the {} slices of {object} one by one", slices.len()),
         Action::Offload { after, before } => {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
@@ -58,5 +73,10 @@ fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
 
 /// `train.py:88` of the program's own innermost line, if the call path is known.
 fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Option<String> {
-    Some(place_text(trace, stack)).filter(|place| !place.is_empty())
+    let place = place_text(trace, stack);
+    // The folders stand in the tables; here they would leave no room for the rest.
+    let (path, rest) = place.split_once(':').unwrap_or((&place, ""));
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let short = if rest.is_empty() { name.to_owned() } else { format!("{name}:{rest}") };
+    Some(short).filter(|place| !place.is_empty())
 }

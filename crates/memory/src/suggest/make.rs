@@ -4,7 +4,8 @@ use super::{Action, Suggestion};
 use crate::curve::{Span, device_of, span_of};
 use crate::patterns::{intra, overlapping};
 use crate::{Certainty, Facts, Gap, Measure, Pattern, PatternMatch};
-use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryTrace};
+use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
+use std::collections::BTreeMap;
 
 /// Bytes per second that copies between host and device are assumed to reach (PCIe 4.0 with 16 lanes, in practice).
 const COPY_BANDWIDTH: u64 = 25_000_000_000;
@@ -14,26 +15,24 @@ const MOST_GAPS: usize = 20_000;
 
 /// What could be changed about these patterns, in their order; then idle times, in the order of objects and time.
 pub fn suggestions(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
+    let within = [Pattern::Overallocation, Pattern::StructuredAccess];
+    let any_within = matches.iter().any(|found| within.contains(&found.pattern));
+    let copied = if any_within { read_by_copies(facts) } else { BTreeMap::new() };
     let mut made = Vec::new();
     for found in matches {
-        if let Some(action) = action(facts, found) {
-            made.extend(suggestion(facts, found.object, action, found.pattern, found.certainty));
-        }
+        let Some(action) = action(facts, found) else { continue };
+        let reads = copied.get(&found.object).filter(|_| found.pattern == Pattern::Overallocation);
+        let suggestion = suggestion(facts, found.object, action, found.pattern, found.certainty);
+        made.extend(suggestion.and_then(|suggestion| shortened(suggestion, reads)));
     }
-    made.extend(splits(facts, matches));
-    made.extend(idle_times(facts, matches));
+    made.extend(splits(facts, matches, &copied));
+    made.extend(idle_times(facts));
     made
 }
 
 fn action(facts: &Facts<'_>, found: &PatternMatch) -> Option<Action> {
     let used = &facts.uses[found.object.index()];
-    // The end of a recording is not the last use of what training keeps.
-    let kept = matches!(
-        facts.trace.objects.kind[found.object.index()],
-        MemoryObjectKind::Parameter | MemoryObjectKind::OptimizerState
-    );
     match found.pattern {
-        Pattern::LateDeallocation | Pattern::MemoryLeak if kept => None,
         Pattern::EarlyAllocation => used.needed_from.some().map(|before| Action::MoveAllocation { before }),
         Pattern::LateDeallocation => used.last_use.some().map(|after| Action::MoveFree { after }),
         // What is alive when the trace breaks off may be used yet.
@@ -68,28 +67,32 @@ fn suggestion(
         Action::Offload { after, before }
         | Action::FreeWhileIdle { after, before }
         | Action::SetToNone { after, before } => (0, (after.0 + 1, before.0), life.bytes),
-        Action::Reuse { .. } | Action::Split { .. } => (0, (life.from, life.to), life.bytes),
+        Action::Reuse { .. } => (used.fills_before_needed, (life.from, life.to), life.bytes),
+        Action::Split { .. } => (0, (life.from, life.to), life.bytes),
     };
     let copy_ns = match action {
         Action::Offload { .. } => u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(COPY_BANDWIDTH)).ok()?,
         _ => 0,
     };
     let changes = span.0 < span.1 && bytes > 0;
-    changes.then_some(Suggestion { object, action, pattern, certainty, fills, bytes, copy_ns, span })
+    changes.then(|| Suggestion { object, action, pattern, certainty, fills, bytes, copy_ns, span, more: Vec::new() })
 }
 
-fn splits(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
-    let structured: Vec<&PatternMatch> =
-        matches.iter().filter(|found| found.pattern == Pattern::StructuredAccess).collect();
+fn splits(facts: &Facts<'_>, matches: &[PatternMatch], copied: &BTreeMap<MemoryObjectId, Reads>) -> Vec<Suggestion> {
+    let structured: BTreeMap<MemoryObjectId, &PatternMatch> = matches
+        .iter()
+        .rev()
+        .filter(|found| found.pattern == Pattern::StructuredAccess)
+        .map(|found| (found.object, found))
+        .collect();
     if structured.is_empty() {
         return Vec::new();
     }
-    let touches = intra::touches(facts);
     let mut made = Vec::new();
-    for (object, touches) in intra::by_object(&touches) {
-        let Some(found) = structured.iter().find(|found| found.object == object) else { continue };
+    for (object, touches) in intra::by_object(facts.touches()) {
+        let Some(found) = structured.get(&object) else { continue };
         // Copies and sets of the whole object need all slices at once.
-        if facts.uses[object.index()].fills > 0 || touched_by_copies(facts, object) {
+        if facts.uses[object.index()].fills > 0 || copied.contains_key(&object) {
             continue;
         }
         let slices = overlapping(touches);
@@ -104,18 +107,48 @@ fn splits(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     made
 }
 
-/// Whether a copy reads the object: then not all of its uses are kernels.
-fn touched_by_copies(facts: &Facts<'_>, object: MemoryObjectId) -> bool {
-    let trace = facts.trace;
-    let copies = trace.calls.ids().filter(|call| trace.calls.kind[call.index()].is_copy());
-    copies.flat_map(|call| trace.accesses_of(call)).any(|access| access.object == object)
+/// How copies read an object.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reads {
+    /// Copies of all of it to the host.
+    whole_to_host: u32,
+    /// Whether there are others.
+    others: bool,
 }
 
-/// One suggestion per idle time.
-fn idle_times(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
-    let idle = matches.iter().filter(|found| found.pattern == Pattern::TemporaryIdleness);
-    let certainty: std::collections::BTreeMap<MemoryObjectId, Certainty> =
-        idle.map(|found| (found.object, found.certainty)).collect();
+/// The objects that copies read: not all of their uses are kernels.
+fn read_by_copies(facts: &Facts<'_>) -> BTreeMap<MemoryObjectId, Reads> {
+    let trace = facts.trace;
+    let mut found: BTreeMap<MemoryObjectId, Reads> = BTreeMap::new();
+    for call in trace.calls.ids().filter(|call| trace.calls.kind[call.index()].is_copy()) {
+        let to_host = trace.calls.kind[call.index()] == MemoryCallKind::CopyToHost;
+        for access in trace.accesses_of(call).filter(|access| access.mode.reads()) {
+            let reads = found.entry(access.object).or_default();
+            let is_whole = to_host && access.extent == AccessExtent::Whole;
+            reads.whole_to_host += u32::from(is_whole);
+            reads.others |= !is_whole;
+        }
+    }
+    found
+}
+
+/// The suggestion to make an object smaller that copies read. A copy of all of it to the host can be shortened as those
+/// that fill it: bytes that no kernel touches are as they came from there, or nothing. It is not certain that the host can
+/// do without. Copies of some part, and to other objects, need what they read.
+fn shortened(suggestion: Suggestion, reads: Option<&Reads>) -> Option<Suggestion> {
+    match reads {
+        None => Some(suggestion),
+        Some(reads) if reads.others => None,
+        Some(reads) => Some(Suggestion {
+            fills: suggestion.fills.saturating_add(reads.whole_to_host),
+            certainty: suggestion.certainty.max(Certainty::Partial),
+            ..suggestion
+        }),
+    }
+}
+
+/// One suggestion per idle time, each as sure as it is that nobody needs the object then.
+fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
     let mut gaps: Vec<&Gap> = facts.gaps.iter().collect();
     let bytes = |gap: &Gap| facts.trace.objects.bytes[gap.object.index()];
     if gaps.len() > MOST_GAPS {
@@ -135,7 +168,7 @@ fn idle_times(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
             (false, true) => Action::SetToNone { after, before },
             (false, false) => Action::FreeWhileIdle { after, before },
         };
-        let sure = certainty.get(&gap.object).copied().unwrap_or(Certainty::Inferred);
+        let sure = Certainty::of(facts, gap.object, gap.after.index() + 1..gap.until.index());
         made.extend(suggestion(facts, gap.object, action, Pattern::TemporaryIdleness, sure));
     }
     made

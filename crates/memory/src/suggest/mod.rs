@@ -6,11 +6,13 @@ mod sites;
 
 pub use describe::describe;
 pub use make::suggestions;
-pub use sites::sites;
+pub(crate) use sites::{Site, Sites};
+pub use sites::{grouped, sites};
 
 use crate::curve::Span;
 use crate::{Certainty, Pattern};
 use stackline_model::{MemoryCallId, MemoryObjectId};
+use std::collections::BTreeSet;
 
 /// A change of one object's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +109,7 @@ impl Action {
     }
 }
 
-/// A change that would save memory.
+/// A change that would save memory: of one object or, if there are `more`, of all that one line makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suggestion {
     /// The object.
@@ -118,7 +120,7 @@ pub struct Suggestion {
     pub pattern: Pattern,
     /// How sure that pattern is.
     pub certainty: Certainty,
-    /// Sets and copies that move with it or are left out.
+    /// Sets and copies that move with it, are left out, or become shorter.
     pub fills: u32,
     /// Bytes that it makes free while it has an effect.
     pub bytes: u64,
@@ -126,10 +128,39 @@ pub struct Suggestion {
     pub copy_ns: u64,
     /// Where the object's memory can change, for a quick look whether a position is concerned at all.
     span: (u32, u32),
+    /// The same change of other objects that the same line makes; these have no `more`. What stands above is of the first one
+    /// alone.
+    pub more: Vec<Suggestion>,
 }
 
 impl Suggestion {
-    /// Positions at which memory may change if this is applied.
+    /// The suggestion for each object; of one object there may be several, at several times.
+    pub fn members(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.more)
+    }
+
+    /// How many objects it is about.
+    pub fn objects(&self) -> usize {
+        let objects: BTreeSet<MemoryObjectId> = self.members().map(|member| member.object).collect();
+        objects.len()
+    }
+
+    /// Bytes of all members.
+    pub fn total_bytes(&self) -> u64 {
+        self.members().map(|member| member.bytes).fold(0, u64::saturating_add)
+    }
+
+    /// How long one copy of each member takes, ns.
+    pub fn total_copy_ns(&self) -> u64 {
+        self.members().map(|member| member.copy_ns).fold(0, u64::saturating_add)
+    }
+
+    /// How sure the least sure member is.
+    pub fn weakest(&self) -> Certainty {
+        self.members().map(|member| member.certainty).fold(self.certainty, Certainty::max)
+    }
+
+    /// Positions at which memory may change if this is applied, of the first member alone.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match &self.action {
             Action::Remove | Action::Shrink { .. } | Action::Reuse { .. } => Vec::new(),
@@ -142,7 +173,7 @@ impl Suggestion {
         }
     }
 
-    /// Whether less may be in use at a position.
+    /// Whether less may be in use at a position, by the first member alone.
     pub(crate) fn reaches(&self, position: u32) -> bool {
         self.span.0 <= position && position < self.span.1
     }

@@ -1,20 +1,59 @@
 //! Suggestions that are one change of the program: the same change, about objects that the same line makes.
 
 use super::Suggestion;
-use stackline_model::MemoryTrace;
+use crate::place::frame_of;
+use rustc_hash::FxHashMap;
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, StrId};
 use std::collections::BTreeMap;
 
-/// Suggestions (by their places in the list) that are about objects of the same call path, operator, name and kind of
-/// change: what is made anew in every step of a loop stands together. Groups come in the order of their first member.
+/// What makes an object: a line and an operator, on a device. Names count only where the line is not known: layers that one
+/// line makes have names of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Site {
+    device: MemoryDeviceId,
+    /// Function, file and line.
+    line: Option<(StrId, StrId, u32)>,
+    operator: StrId,
+    name: StrId,
+    /// An object of which none of them is known stands alone.
+    alone: u32,
+}
+
+/// Finds out what makes objects. Each call path is looked at once.
+pub(crate) struct Sites<'a> {
+    trace: &'a MemoryTrace,
+    lines: FxHashMap<MemoryStackId, Option<(StrId, StrId, u32)>>,
+}
+
+impl<'a> Sites<'a> {
+    pub(crate) fn new(trace: &'a MemoryTrace) -> Self {
+        Self { trace, lines: FxHashMap::default() }
+    }
+
+    pub(crate) fn of(&mut self, object: MemoryObjectId) -> Site {
+        let (objects, row) = (&self.trace.objects, object.index());
+        let (operator, name, device) = (objects.operator[row], objects.name[row], objects.device[row]);
+        let stack = objects.stack[row];
+        let line = *self
+            .lines
+            .entry(stack)
+            .or_insert_with(|| frame_of(self.trace, stack).map(|frame| (frame.function, frame.file, frame.line)));
+        let name = if line.is_some() { StrId::NONE } else { name };
+        let is_known = line.is_some() || operator.is_some() || name.is_some();
+        let alone = if is_known { u32::MAX } else { object.0 };
+        Site { device, line, operator, name, alone }
+    }
+}
+
+/// Suggestions (by their places in the list) that are about objects of the same line and operator, and of the same kind of
+/// change: what is made anew in every step of a loop, or in every layer, stands together. Groups come in the order of
+/// their first member.
 pub fn sites(trace: &MemoryTrace, suggestions: &[Suggestion]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     let mut known = BTreeMap::new();
+    let mut sites = Sites::new(trace);
     for (at, suggestion) in suggestions.iter().enumerate() {
-        let (objects, row) = (&trace.objects, suggestion.object.index());
-        let made_by = (objects.stack[row], objects.operator[row], objects.name[row]);
-        // Without any of them, nothing says that two objects are made by the same line.
-        let alone = if made_by.0.is_none() && made_by.1.is_none() && made_by.2.is_none() { row } else { usize::MAX };
-        let key = (suggestion.action.name(), suggestion.pattern, objects.device[row], made_by, alone);
+        let key = (suggestion.action.name(), suggestion.pattern, sites.of(suggestion.object));
         let group = *known.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
@@ -22,4 +61,19 @@ pub fn sites(trace: &MemoryTrace, suggestions: &[Suggestion]) -> Vec<Vec<usize>>
         groups[group].push(at);
     }
     groups
+}
+
+/// The same suggestions with those of one site in one, under the one with the most bytes.
+pub fn grouped(trace: &MemoryTrace, suggestions: Vec<Suggestion>) -> Vec<Suggestion> {
+    let groups = sites(trace, &suggestions);
+    let mut left: Vec<Option<Suggestion>> = suggestions.into_iter().map(Some).collect();
+    let mut made = Vec::with_capacity(groups.len());
+    for group in groups {
+        let mut members: Vec<Suggestion> = group.into_iter().filter_map(|at| left[at].take()).collect();
+        // A stable sort: of equal ones the first leads.
+        members.sort_by_key(|member| std::cmp::Reverse(member.bytes));
+        let mut members = members.into_iter();
+        made.extend(members.next().map(|first| Suggestion { more: members.collect(), ..first }));
+    }
+    made
 }

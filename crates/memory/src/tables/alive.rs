@@ -1,8 +1,8 @@
 //! Who is alive at a peak.
 
-use super::place::{path_text, place_text};
 use super::{NamedPeak, int, percent};
 use crate::curve::{alive_at, alive_by};
+use crate::place::{path_text, place_text};
 use stackline_model::{MemoryObjectId, MemoryTrace, Table, Unit};
 
 /// What to sum memory by.

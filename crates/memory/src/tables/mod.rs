@@ -5,16 +5,40 @@ mod allocator;
 mod objects;
 mod out_of_memory;
 mod peaks;
-mod place;
+mod rules;
+mod suggestions;
 mod waste;
+
+use crate::place::{frame_of, place_text};
+use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 
 pub use alive::{By, alive_table, at_peak_table};
 pub use allocator::{allocator_table, reserved_at};
 pub use objects::{curve_table, objects_table};
 pub use out_of_memory::out_of_memory_table;
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
-pub use place::{path_text, place_text};
-pub use waste::{apply, combination_note, ranked_suggestions, suggestions_table, waste_table};
+pub use rules::rules_table;
+pub use suggestions::{apply, combination_note, ranked_suggestions, suggestions_table};
+pub use waste::waste_table;
+
+/// Where in the program: one column for people, and its parts for programs.
+fn places(table: Table, trace: &MemoryTrace, stacks: &[MemoryStackId]) -> Table {
+    let frames: Vec<Option<MemoryFrame>> = stacks.iter().map(|stack| frame_of(trace, *stack)).collect();
+    let text = |id| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
+    let file = |frame: &Option<MemoryFrame>| frame.and_then(|frame| text(frame.file));
+    let line = |frame: &Option<MemoryFrame>| frame.filter(|frame| frame.line > 0).map(|frame| i64::from(frame.line));
+    table
+        .text("place", stacks.iter().map(|stack| Some(place_text(trace, *stack)).filter(|text| !text.is_empty())))
+        .text("file", frames.iter().map(file))
+        .i64("line", Unit::None, frames.iter().map(line))
+        .text("function", frames.iter().map(|frame| frame.and_then(|frame| text(frame.function))))
+}
+
+/// The modules that objects belong to.
+fn modules(table: Table, trace: &MemoryTrace, objects: &[MemoryObjectId]) -> Table {
+    let name = |object: &MemoryObjectId| trace.strings.get(trace.objects.module[object.index()]).to_owned();
+    table.text("module", objects.iter().map(|object| Some(name(object)).filter(|name| !name.is_empty())))
+}
 
 /// A size or a count as tables hold it.
 fn int(value: u64) -> i64 {

@@ -1,9 +1,8 @@
 //! Objects one by one, and the curve point by point.
 
 use super::int;
-use super::place::place_text;
 use crate::curve::curves;
-use stackline_model::{MemoryObjectId, MemoryTrace, Table, Unit};
+use stackline_model::{MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 
 /// All objects, largest first.
 pub fn objects_table(trace: &MemoryTrace) -> Table {
@@ -42,7 +41,8 @@ pub(super) fn columns(table: Table, trace: &MemoryTrace, shown: &[MemoryObjectId
         let known = column.iter().any(|id| id.is_some());
         if known { table.text(name, text(&|row| string(column[row]))) } else { table }
     });
-    table.text("place", text(&|row| place_text(trace, objects.stack[row])))
+    let stacks: Vec<MemoryStackId> = rows().map(|row| objects.stack[row]).collect();
+    super::places(table, trace, &stacks)
 }
 
 /// Memory in use over time. With `most` points or fewer per device: of neighbouring points the highest stays.

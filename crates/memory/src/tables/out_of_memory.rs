@@ -1,8 +1,8 @@
 //! Requests that failed, explained.
 
-use super::place::place_text;
 use super::{allocator::reserved_at, int};
 use crate::curve::{Curve, curves};
+use crate::place::place_text;
 use stackline_model::{MemoryBlockState, MemoryTrace, OutOfMemory, Table, Unit};
 
 /// So many failures are told in words below the table.
@@ -35,8 +35,9 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
         .i64("allocated", Unit::Bytes, situations.iter().map(|s| int(s.allocated)))
         .i64("reserved", Unit::Bytes, situations.iter().map(|s| s.reserved.map(int)))
         .i64("largest_free", Unit::Bytes, situations.iter().map(|s| s.largest_free.map(int)))
-        .text("explanation", pairs().map(|(oom, situation)| Some(explain(oom, situation))))
-        .text("place", failed.iter().map(|oom| Some(place_text(trace, oom.stack))));
+        .text("explanation", pairs().map(|(oom, situation)| Some(explain(oom, situation))));
+    let stacks: Vec<_> = failed.iter().map(|oom| oom.stack).collect();
+    let table = super::places(table, trace, &stacks);
     // The explanation is what people came for: it must not depend on the width of their terminal.
     let told = |(oom, situation): (&OutOfMemory, &Situation)| {
         let place = place_text(trace, oom.stack);

@@ -1,9 +1,8 @@
 //! The peaks, with names.
 
-use super::place::place_text;
 use super::{allocator::reserved_at, int};
 use crate::curve::{Curve, Peak, alive_at, curves};
-use stackline_model::{MemoryDeviceId, MemoryTrace, Table, Unit};
+use stackline_model::{MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
 
 /// A peak that can be asked for by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +34,8 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let stack = |peak: &NamedPeak| trace.calls.stack.get(row(peak)).copied().unwrap_or_default();
     let device =
         |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
-    Table::new("memory_peaks", "Peaks: most memory in use at once")
+    let stacks: Vec<MemoryStackId> = peaks.iter().map(stack).collect();
+    let table = Table::new("memory_peaks", "Peaks: most memory in use at once")
         .text("peak", text(&|peak| peak.name.clone()))
         .text("device", text(&|peak| trace.strings.get(device(peak)).to_owned()))
         .i64("bytes", Unit::Bytes, peaks.iter().map(|peak| int(peak.peak.bytes)))
@@ -43,6 +43,6 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
         .i64("reserved", Unit::Bytes, peaks.iter().map(|p| reserved_at(trace, p.device, p.peak.position).map(int)))
         .i64("objects", Unit::None, alive.iter().map(|alive| int(alive.len() as u64)))
         .i64("call", Unit::None, peaks.iter().map(|peak| int(row(peak) as u64)))
-        .i64("time", Unit::Ns, peaks.iter().map(|p| trace.calls.start_ns.get(row(p)).map(|t| t.saturating_sub(begin))))
-        .text("place", text(&|peak| place_text(trace, stack(peak))))
+        .i64("time", Unit::Ns, peaks.iter().map(|p| trace.calls.start_ns.get(row(p)).map(|t| t.saturating_sub(begin))));
+    super::places(table, trace, &stacks)
 }

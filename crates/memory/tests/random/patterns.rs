@@ -1,11 +1,11 @@
 //! Each pattern against its definition, worked out by looking at everything.
 
+use crate::order::reachable;
 use crate::program::{Program, Step, Touch, programs};
 use proptest::prelude::*;
 use stackline_memory::curve::curves;
-use stackline_memory::graph::OrderTracker;
-use stackline_memory::{Facts, Pattern, PatternMatch, Rules, patterns};
-use stackline_model::{AccessMode, MemoryCallKind, MemoryTrace};
+use stackline_memory::{Certainty, Facts, Pattern, PatternMatch, Rules, patterns};
+use stackline_model::{AccessMode, MemoryCallKind};
 use std::collections::BTreeMap;
 
 struct Naive<'a> {
@@ -46,7 +46,41 @@ impl Naive<'_> {
 
     fn opaque_in_life(&self, object: usize) -> bool {
         let end = self.freed(object).unwrap_or(self.calls);
-        (self.allocated(object)..end).any(|at| self.program.kernel(at) == Some(true))
+        self.opaque(self.allocated(object), end)
+    }
+
+    /// From when on its memory must be there: its first use, or an earlier copy on the device that writes it.
+    fn needed(&self, object: usize) -> usize {
+        let is_copy = |at: &usize| match &self.program.steps[*at].0 {
+            Step::Touch { kind: MemoryCallKind::CopyOnDevice, touches, .. } => {
+                touches.iter().any(|t| t.object == object)
+            }
+            _ => false,
+        };
+        let copied = (0..self.calls).find(is_copy).unwrap_or(self.calls);
+        self.uses(object)[0].min(copied)
+    }
+
+    fn opaque(&self, from: usize, to: usize) -> bool {
+        (from..to).any(|at| self.program.kernel(at) == Some(true))
+    }
+
+    /// Whether an opaque kernel runs between the first moment of two objects and their last.
+    fn opaque_while_either(&self, one: usize, other: usize) -> bool {
+        let end = |object: usize| self.freed(object).unwrap_or(self.calls);
+        self.opaque(self.allocated(one).min(self.allocated(other)), end(one).max(end(other)))
+    }
+
+    /// How sure it is that nobody needs an object after a use and before a call.
+    fn certainty(&self, after: usize, to: usize) -> Certainty {
+        if self.opaque(after + 1, to) { Certainty::Inferred } else { Certainty::Exact }
+    }
+
+    /// Whether a use of an object may go on when the last one is over.
+    fn ends_apart(&self, object: usize, before: &[Vec<bool>]) -> bool {
+        let uses = self.uses(object);
+        let Some((last, earlier)) = uses.split_last() else { return false };
+        earlier.iter().any(|used| !before[*last][*used])
     }
 
     /// Idle times: number, and kernels of the longest.
@@ -98,15 +132,27 @@ proptest! {
         let facts = Facts::new(&trace, Rules::default());
         let found = patterns::find(&facts);
         let naive = Naive { program: &program, calls: program.steps.len() };
+        let before = reachable(&program);
         let accesses = trace.has_accesses;
         for object in (0..program.sizes.len()).filter(|object| program.sizes[*object] > 0) {
             let (uses, freed) = (naive.uses(object), naive.freed(object));
             let of = |pattern: Pattern| by_object(&found, pattern).get(&object).copied();
-            let early = uses.first().map(|first| naive.kernels(naive.allocated(object), *first)).filter(|k| *k > 0);
+            let early = uses.first().map(|_| naive.kernels(naive.allocated(object), naive.needed(object))).filter(|k| *k > 0);
             prop_assert_eq!(of(Pattern::EarlyAllocation).map(|found| found.kernels), early);
             let late = uses.last().zip(freed).map(|(last, freed)| naive.kernels(*last, freed)).filter(|k| *k > 0);
             prop_assert_eq!(of(Pattern::LateDeallocation).map(|found| found.kernels), late);
             prop_assert_eq!(of(Pattern::MemoryLeak).is_some(), freed.is_none());
+            let apart = naive.ends_apart(object, &before);
+            if let (Some(late), Some(last)) = (of(Pattern::LateDeallocation), uses.last()) {
+                let sure = if apart { Certainty::Inferred } else { naive.certainty(*last, freed.unwrap()) };
+                prop_assert_eq!(late.certainty, sure);
+            }
+            if let Some(leak) = of(Pattern::MemoryLeak).filter(|_| accesses) {
+                let unneeded = uses.last().map_or(naive.allocated(object), |last| last + 1);
+                let opaque = apart || naive.opaque(unneeded, naive.calls);
+                let end = if program.ends { Certainty::Exact } else { Certainty::Partial };
+                prop_assert_eq!(leak.certainty, if opaque { Certainty::Inferred } else { end });
+            }
             let whole = accesses && uses.is_empty() && (program.ends || freed.is_some()) && !naive.opaque_in_life(object);
             prop_assert_eq!(of(Pattern::UnusedAllocation).is_some(), whole && !naive.is_touched(object));
             prop_assert_eq!(of(Pattern::NeverRead).is_some(), whole && naive.is_touched(object));
@@ -115,7 +161,7 @@ proptest! {
             let dead = Some(naive.dead_writes(object)).filter(|dead| *dead > 0);
             prop_assert_eq!(of(Pattern::DeadWrite).map(|found| found.times), dead, "object {}", object);
         }
-        redundant(&program, &trace, &found)?;
+        redundant(&program, &found)?;
     }
 
     #[test]
@@ -146,23 +192,27 @@ proptest! {
 
 /// Redundant allocations: pairs are allowed, nobody gives or takes twice, and no other choice makes the sizes of those
 /// who take larger.
-fn redundant(program: &Program, trace: &MemoryTrace, found: &[PatternMatch]) -> Result<(), TestCaseError> {
+fn redundant(program: &Program, found: &[PatternMatch]) -> Result<(), TestCaseError> {
     let naive = Naive { program, calls: program.steps.len() };
-    let mut tracker = OrderTracker::new(trace);
-    let order: Vec<_> = trace.calls.ids().map(|call| (tracker.step(trace, call), tracker.clock().to_vec())).collect();
+    let before = reachable(program);
     let objects: Vec<usize> =
         (0..program.sizes.len()).filter(|o| program.sizes[*o] > 0 && !naive.uses(*o).is_empty()).collect();
     let allowed = |taker: usize, giver: usize| {
-        let (last, first) = (naive.uses(giver)[naive.uses(giver).len() - 1], naive.uses(taker)[0]);
+        let needed = naive.needed(taker);
         let (a, b) = (program.sizes[taker], program.sizes[giver]);
         let close = a.abs_diff(b) * 10 <= a.max(b);
-        close && last < first && order[first].1[order[last].0.stream as usize] >= order[last].0.number
+        close && naive.uses(giver).iter().all(|used| before[needed][*used])
     };
     let pairs: Vec<(usize, usize)> = found
         .iter()
         .filter(|found| found.pattern == Pattern::RedundantAllocation)
         .map(|found| (found.object.index(), found.other.index()))
         .collect();
+    for reuse in found.iter().filter(|found| found.pattern == Pattern::RedundantAllocation) {
+        let (taker, giver) = (reuse.object.index(), reuse.other.index());
+        let opaque = naive.opaque_while_either(taker, giver);
+        prop_assert_eq!(reuse.certainty, if opaque { Certainty::Inferred } else { Certainty::Exact });
+    }
     for (at, pair) in pairs.iter().enumerate() {
         prop_assert!(allowed(pair.0, pair.1));
         prop_assert!(pairs[..at].iter().all(|other| other.0 != pair.0 && other.1 != pair.1));

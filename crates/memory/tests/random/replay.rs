@@ -1,7 +1,7 @@
 //! Replay truth: the program is changed as the suggestions say and run again; its peak is the predicted one to the byte,
 //! and it touches nothing that is not there.
 
-use crate::program::{Program, Step, programs};
+use crate::program::{Extent, Program, Step, programs};
 use proptest::prelude::*;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, suggestions};
@@ -99,8 +99,8 @@ impl Changed {
     }
 
     /// Lets `object` live in the memory of `of`: one allocation, the earlier one; one free, the later one.
-    fn reuse(&mut self, object: usize, of: usize, first_use: usize, last_use_of: usize) {
-        let at = self.at(first_use);
+    fn reuse(&mut self, object: usize, of: usize, needed: usize, last_use_of: usize) -> usize {
+        let at = self.at(needed);
         let fills = self.take_fills(object, |place| place < at);
         let at = self.at(last_use_of);
         self.take_fills(of, |place| place > at);
@@ -126,12 +126,14 @@ impl Changed {
                 _ => {}
             }
         }
+        let moved = fills.len();
         for fill in fills {
             let Step::Touch { kind, mut touches, flags } = fill else { continue };
             touches.iter_mut().for_each(|touch| touch.object = of);
-            self.insert_before(first_use, Step::Touch { kind, touches, flags });
+            self.insert_before(needed, Step::Touch { kind, touches, flags });
         }
         self.sizes[of] = self.sizes[of].max(self.sizes[object]);
+        moved
     }
 
     /// Runs the program: its peak, and whether it touched only what was there.
@@ -171,13 +173,47 @@ fn changed(program: &Program, facts: &Facts<'_>, applied: &[&Suggestion]) -> Cha
     for suggestion in applied {
         if let Action::Reuse { of } = &suggestion.action {
             let (object, of) = (suggestion.object.index(), of.index());
-            let (first, last) = (facts.uses[object].first_use.index(), facts.uses[of].last_use.index());
+            let (needed, last) = (facts.uses[object].needed_from.index(), facts.uses[of].last_use.index());
             let (now, target) = (renamed[object], renamed[of]);
-            changed.reuse(now, target, first, last);
+            let moved = changed.reuse(now, target, needed, last);
+            if applied.len() == 1 {
+                assert_eq!(moved, suggestion.fills as usize, "the calls that move with it: {suggestion:?}");
+            }
             renamed.iter_mut().filter(|name| **name == now).for_each(|name| *name = target);
         }
     }
     changed
+}
+
+/// Whether all that a program reads of an object, and what kernels write, is there when it was made smaller or cut up: at
+/// each use, as many bytes as it needs.
+fn has_its_bytes(program: &Program, suggestion: &Suggestion) -> bool {
+    let object = suggestion.object.index();
+    let needs = |at: usize| {
+        let is_kernel = program.kernel(at).is_some();
+        let mine = program.touches(at).iter().filter(move |touch| touch.object == object);
+        // A copy of all of it to the host becomes shorter with it.
+        let to_host = matches!(program.steps[at].0, Step::Touch { kind: MemoryCallKind::CopyToHost, .. });
+        mine.filter(move |touch| is_kernel || touch.mode.reads() && !(to_host && touch.extent == Extent::Whole))
+    };
+    let bytes = |needed: &[Option<(u64, u64)>]| -> Option<u64> {
+        let spans: Vec<(u64, u64)> = needed.iter().copied().collect::<Option<_>>()?;
+        let is_needed = |byte: &u64| spans.iter().any(|span| span.0 <= *byte && *byte < span.1);
+        Some((0..program.sizes[object]).filter(is_needed).count() as u64)
+    };
+    let at = |at: usize| needs(at).map(|touch| program.covered(touch)).collect::<Vec<_>>();
+    let every: Vec<usize> = (0..program.steps.len()).collect();
+    match &suggestion.action {
+        Action::Shrink { to } => {
+            let all: Vec<_> = every.iter().flat_map(|position| at(*position)).collect();
+            bytes(&all).is_some_and(|needed| needed <= *to)
+        }
+        Action::Split { slices } => every.iter().all(|position| {
+            let there: u64 = slices.iter().filter(|s| s.covers(*position as u32)).map(|slice| slice.bytes).sum();
+            bytes(&at(*position)).is_some_and(|needed| needed <= there)
+        }),
+        _ => true,
+    }
 }
 
 proptest! {
@@ -194,6 +230,7 @@ proptest! {
             let (peak, sound) = changed(&program, &facts, &[alone]).run();
             prop_assert_eq!(replay.peak().bytes, peak, "{:?}", alone);
             prop_assert!(sound, "{:?}", alone);
+            prop_assert!(has_its_bytes(&program, alone), "{:?}", alone);
             replay.undo(number);
             prop_assert_eq!(replay.peak(), before);
         }
@@ -224,5 +261,39 @@ proptest! {
         let (peak, sound) = changed(&program, &facts, &chosen).run();
         prop_assert_eq!(combination.after.bytes, peak, "{:?}", &chosen);
         prop_assert!(sound);
+    }
+
+    /// Suggestions that are one: what they save at any position is what is less there once they are applied, and they are taken back
+    /// as one.
+    #[test]
+    fn groups_are_their_members(program in programs(50, 2), groups in 1..4usize) {
+        let trace = program.trace();
+        let facts = Facts::new(&trace, Rules::default());
+        let all = suggestions(&facts, &patterns::find(&facts));
+        let grouped: Vec<Suggestion> = (0..groups.min(all.len()))
+            .map(|group| {
+                let mut first = all[group].clone();
+                first.more = all.iter().skip(group + groups).step_by(groups).cloned().collect();
+                first
+            })
+            .collect();
+        prop_assert_eq!(grouped.iter().map(|one| one.members().count()).sum::<usize>(), all.len());
+        let mut replay = Replay::new(&trace, MemoryDeviceId(0), &grouped);
+        for number in 0..grouped.len() {
+            let positions = 0..program.steps.len() as u32;
+            let before: Vec<u64> = positions.clone().map(|at| replay.at(at)).collect();
+            let savings: Vec<i64> = positions.clone().map(|at| replay.saving_at(number, at)).collect();
+            prop_assert!(replay.apply(number));
+            for at in positions.clone() {
+                prop_assert_eq!(before[at as usize] as i64 - replay.at(at) as i64, savings[at as usize]);
+            }
+            prop_assert_eq!(replay.curve().peak(), replay.peak());
+            replay.undo(number);
+            prop_assert_eq!(positions.map(|at| replay.at(at)).collect::<Vec<_>>(), before);
+        }
+        let among: Vec<usize> = (0..grouped.len()).collect();
+        let combination = replay.lower(&among, 1);
+        prop_assert!(combination.after.bytes <= combination.before.bytes);
+        prop_assert_eq!(replay.curve().peak(), combination.after);
     }
 }

@@ -83,6 +83,9 @@ pub mod call_flags {
     pub const SYNCHRONOUS: u8 = 2;
     /// The source did not record this call; it was inferred (a free that must have been, for instance).
     pub const INFERRED: u8 = 4;
+    /// An allocation in an operator in which its object is also used for the first time, or freed: what lies in between is that
+    /// operator's affair, and nothing that the program could change.
+    pub const WITHIN_OPERATOR: u8 = 8;
 }
 
 /// A call that is to be added.

@@ -33,6 +33,7 @@ mod accesses;
 mod address;
 mod allocator;
 mod calls;
+mod lookup;
 mod objects;
 mod stacks;
 #[cfg(test)]
@@ -44,6 +45,7 @@ pub use allocator::{
     MemoryBlock, MemoryBlockState, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryTotals, OutOfMemory,
 };
 pub use calls::{MemoryCallKind, MemoryCalls, NewCall, call_flags};
+pub use lookup::MemoryLookup;
 pub use objects::{MemoryObjectKind, MemoryObjects, NewObject};
 pub use stacks::{MemoryFrame, MemoryStacks};
 
@@ -86,6 +88,8 @@ pub struct MemoryTrace {
     pub has_accesses: bool,
     /// What was repaired, skipped or lost while reading.
     pub report: ReadReport,
+    /// Where [`Self::device`] and [`Self::stream`] look; it follows `devices` and `streams` by itself.
+    pub lookup: MemoryLookup,
 }
 
 /// A device that has memory.
@@ -98,7 +102,7 @@ pub struct MemoryDevice {
 }
 
 /// A stream of a device; for CPU memory, a thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MemoryStream {
     /// The device.
     pub device: MemoryDeviceId,
@@ -121,21 +125,19 @@ impl MemoryTrace {
     /// The device of this name, which is added if it is new.
     pub fn device(&mut self, name: &str) -> MemoryDeviceId {
         let name = self.strings.intern(name);
-        let found = self.devices.iter().position(|device| device.name == name);
-        MemoryDeviceId::new(found.unwrap_or_else(|| {
+        self.lookup.device(&self.devices, name).unwrap_or_else(|| {
             self.devices.push(MemoryDevice { name, total_bytes: 0 });
-            self.devices.len() - 1
-        }))
+            MemoryDeviceId::new(self.devices.len() - 1)
+        })
     }
 
     /// The stream of `device` that the source knows as `key`, which is added if it is new.
     pub fn stream(&mut self, device: MemoryDeviceId, key: u64) -> MemoryStreamId {
         let stream = MemoryStream { device, key };
-        let found = self.streams.iter().position(|known| *known == stream);
-        MemoryStreamId::new(found.unwrap_or_else(|| {
+        self.lookup.stream(&self.streams, stream).unwrap_or_else(|| {
             self.streams.push(stream);
-            self.streams.len() - 1
-        }))
+            MemoryStreamId::new(self.streams.len() - 1)
+        })
     }
 
     /// Adds the call that allocates `object`, and the object. If `call` has a stack and `object` has none, it is used.

@@ -95,3 +95,20 @@ fn wrong_handles_are_refused() {
     trace.calls.target[0] = 7;
     assert_eq!(trace.check().unwrap_err(), "call 0 (allocate) is about something that is not there");
 }
+
+/// A damaged file may name very many of them: each is found without looking at the others.
+#[test]
+fn devices_and_streams_are_found_whoever_added_them() {
+    let mut trace = MemoryTrace::default();
+    let device = trace.device("cuda:0");
+    let first = trace.stream(device, 7);
+    trace.streams.push(MemoryStream { device, key: 9 });
+    trace.streams.push(MemoryStream { device, key: 7 });
+    assert_eq!([trace.stream(device, 9).index(), trace.stream(device, 7).index()], [1, first.index()]);
+    let ids: Vec<usize> = (0..200_000).map(|key| trace.stream(device, 1000 + key).index()).collect();
+    assert!(ids.iter().enumerate().all(|(at, id)| *id == at + 3));
+    assert_eq!((0..200_000).map(|key| trace.stream(device, 1000 + key).index()).collect::<Vec<_>>(), ids);
+    assert_eq!(trace.device("cuda:0"), device);
+    trace.streams.clear();
+    assert_eq!(trace.stream(device, 7).index(), 0);
+}

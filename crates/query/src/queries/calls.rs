@@ -2,7 +2,7 @@
 
 use crate::{Answer, Arguments, Column, Opened, QueryError, Source};
 use serde_json::{Value, json};
-use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, Shape, ViewOptions};
+use stackline_analyze::calls::{self, CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
 use stackline_model::{CallMetric, CallTree};
 use std::sync::Arc;
 
@@ -60,15 +60,24 @@ pub(super) fn frame(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
         let named = arguments.without(&["root", "least"]).with("metric", metric.name(&tree.strings));
         let other = (metric != asked.options.metric).then(|| opened.view(&named.key(), || asked.view(metric)));
         let view = other.as_ref().unwrap_or(&view);
-        let node = find(view, &path).map(|row| view.nodes[row]).unwrap_or_default();
-        let (inclusive, exclusive) = (node.inclusive, node.exclusive);
+        let node = find(view, &path);
+        let of = |sum: fn(&ViewNode) -> u64| node.map(|row| row.map_or(0, |row| sum(&view.nodes[row])));
         json!({
             "name": view.metric, "title": view.title, "unit": view.unit, "total": view.total.sum,
-            "inclusive": inclusive.sum, "exclusive": exclusive.sum, "count": inclusive.count,
+            "inclusive": of(|node| node.inclusive.sum), "exclusive": of(|node| node.exclusive.sum),
         })
     });
+    let calls = counted(&view, row);
     let path = path.iter().map(|of| json!([of.kind, of.name, of.inputs, of.file, of.line, of.short()]));
-    Ok(Answer::document(&json!({"path": path.collect::<Vec<_>>(), "metrics": metrics.collect::<Vec<_>>()})))
+    Ok(Answer::document(
+        &json!({"path": path.collect::<Vec<_>>(), "calls": calls, "metrics": metrics.collect::<Vec<_>>()}),
+    ))
+}
+
+/// How often the frame of a row was called, if that was counted.
+fn counted(view: &CallView, row: usize) -> Option<u64> {
+    // Beside another run, lines of one function are one frame: what of its calls went on at another line is not told apart.
+    Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
 /// The row that `root` names.
@@ -79,14 +88,20 @@ fn row(view: &CallView, arguments: &Arguments) -> Result<Option<usize>, QueryErr
     }
 }
 
-/// The row with these labels from below the root on.
-fn find(view: &CallView, path: &[&CallLabel]) -> Option<usize> {
+/// The row with these labels from below the root on: `Some(None)` if there is none since nothing was measured there, `None` if
+/// that is not known, for callers of so little were not followed.
+fn find(view: &CallView, path: &[&CallLabel]) -> Option<Option<usize>> {
+    let least = view.nodes[0].inclusive.sum as f64 * UNFOLLOWED;
     let mut at = 0;
     for label in path {
-        let below = at + 1..end(view, at);
-        at = below.into_iter().find(|&row| view.nodes[row].parent == at && view.label(row) == *label)?;
+        let mut below = at + 1..end(view, at);
+        match below.find(|&row| view.nodes[row].parent == at && view.label(row) == *label) {
+            Some(row) => at = row,
+            None if view.is_pruned && at > 0 && (view.nodes[at].inclusive.sum as f64) < least => return None,
+            None => return Some(None),
+        }
     }
-    Some(at)
+    Some(Some(at))
 }
 
 /// What a view is asked of, and how.
@@ -110,6 +125,9 @@ impl<'o> Asked<'o> {
             before.calls(rank, before.like(rank, part))
         };
         let beside = arguments.choice("beside", &[("before", ())])?.map(|()| before()).transpose()?;
+        if let Some(before) = &beside {
+            check_measured(before.tree(), source.tree(), options.metric)?;
+        }
         Ok(Self { source, beside, options })
     }
 
@@ -117,7 +135,7 @@ impl<'o> Asked<'o> {
         let options = ViewOptions { metric, ..self.options.clone() };
         match &self.beside {
             Some(before) => calls::compare(before.tree(), self.source.tree(), &options),
-            None => calls::view_pruned(self.source.tree(), &options, UNFOLLOWED),
+            None => calls::view_pruned(self.source.tree(), &options, UNFOLLOWED, self.source.continued()),
         }
     }
 
@@ -132,6 +150,16 @@ impl<'o> Asked<'o> {
         let one = |metric: &CallMetric| json!([metric.name(&tree.strings), metric.title(&tree.strings)]);
         tree.measured().iter().map(one).collect()
     }
+}
+
+/// Refuses to compare what one of both runs did not measure: all of it would seem to be new.
+fn check_measured(before: &CallTree, after: &CallTree, metric: CallMetric) -> Result<(), QueryError> {
+    let name = metric.name(&after.strings);
+    let is_measured = before.measured().iter().any(|of| of.name(&before.strings) == name);
+    let why = || {
+        format!("A, the run before, has no {}: by another metric both can be compared", metric.title(&after.strings))
+    };
+    is_measured.then_some(()).ok_or_else(|| QueryError::unavailable(why()))
 }
 
 fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> Result<ViewOptions, QueryError> {
@@ -166,7 +194,7 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<Value>) -> Answe
     let kept = kept(view, root, least);
     let mut place = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let (mut inclusive, mut exclusive, mut count) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut inclusive, mut exclusive, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     let mut before = Vec::new();
     let mut labels = Vec::new();
     let mut label_place = vec![u32::MAX; view.labels.len()];
@@ -191,7 +219,7 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<Value>) -> Answe
         label.push(label_place[data.label]);
         inclusive.push(data.inclusive.sum as f64);
         exclusive.push(data.exclusive.sum as f64);
-        count.push(data.inclusive.count as f64);
+        calls.push(counted(view, node).unwrap_or(0) as f64);
         before.push(data.before.sum as f64);
     }
     let document = json!({
@@ -213,7 +241,7 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<Value>) -> Answe
         ("label", Column::U32(label)),
         ("inclusive", Column::F64(inclusive)),
         ("exclusive", Column::F64(exclusive)),
-        ("count", Column::F64(count)),
+        ("calls", Column::F64(calls)),
     ];
     if view.before.is_some() {
         columns.push(("before", Column::F64(before)));
@@ -256,4 +284,34 @@ fn rows_to(view: &CallView, mut row: usize) -> Vec<usize> {
     }
     rows.reverse();
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::{CallFrame, CallProcess, CallStats, CallThread, CallTreeBuilder};
+
+    #[test]
+    fn what_was_not_followed_is_not_taken_for_nothing() {
+        let mut builder = CallTreeBuilder::new();
+        let process = builder.process(CallProcess::default());
+        let name = builder.text("main");
+        let thread = builder.thread(CallThread { process, tid: 1, torch_id: 0, name });
+        for (path, value) in [(["step", "large"], 1_000_000_000), (["step", "small"], 1)] {
+            let node = path.into_iter().fold(CallTree::ROOT, |node, name| {
+                let frame = CallFrame::operator(builder.text(name));
+                let frame = builder.frame(frame);
+                builder.child(node, frame)
+            });
+            builder.add(node, thread, CallMetric::OperatorTime, &CallStats::of(value));
+        }
+        let tree = builder.finish();
+        let options = ViewOptions { shape: Shape::BottomUp, ..ViewOptions::new(CallMetric::OperatorTime) };
+        let view = calls::view_pruned(&tree, &options, UNFOLLOWED, &[]);
+        let [small, step] =
+            ["small", "step"].map(|name| CallLabel { kind: "operator", name: name.into(), ..CallLabel::default() });
+        assert_eq!(find(&view, &[&small, &step]), None, "its callers were not followed");
+        assert_eq!(find(&view, &[&step, &small]), Some(None), "nothing was measured in the step itself");
+        assert!(matches!(find(&view, &[&small]), Some(Some(_))));
+    }
 }

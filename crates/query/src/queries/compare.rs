@@ -21,6 +21,8 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         ("method", json!(diff.method.name()).into()),
         ("level_percent", json!(diff.options.level * 100.0).into()),
         ("kernels_by", json!(if diff.by_family { "family" } else { "name" }).into()),
+        ("confidence", json!(diff.confidence().name()).into()),
+        ("warnings", json!(diff.warnings).into()),
         ("notes", json!(diff.notes).into()),
     ];
     let infos: Vec<_> = baseline.infos.iter().chain(&opened.infos).cloned().collect();

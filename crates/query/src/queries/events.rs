@@ -5,7 +5,8 @@ use crate::{Answer, Arguments, Opened, QueryError};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use stackline_analyze::findings::place_of;
-use stackline_model::{AttrValue, EventId, StrId, Trace, TrackKind};
+use stackline_model::{AttrValue, EventId, EventKind, StrId, Trace, TrackKind};
+use std::collections::BTreeMap;
 
 /// Most names that a summary lists.
 const MOST: usize = 50;
@@ -70,6 +71,28 @@ fn attribute(trace: &Trace, value: AttrValue) -> Value {
     }
 }
 
+/// Events of a lane, by start, and the time in which any of them runs: what calls itself is busy once.
+#[derive(Debug)]
+struct Busy {
+    events: u64,
+    ns: i64,
+    until: i64,
+}
+
+impl Default for Busy {
+    fn default() -> Self {
+        Self { events: 0, ns: 0, until: i64::MIN }
+    }
+}
+
+impl Busy {
+    fn add(&mut self, start: i64, end: i64) {
+        self.events += 1;
+        self.ns = self.ns.saturating_add(end.saturating_sub(start.max(self.until)).max(0));
+        self.until = self.until.max(end);
+    }
+}
+
 pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
@@ -80,21 +103,24 @@ pub(super) fn range(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     let mut tracks = Vec::new();
     for track in trace.tracks.ids() {
         let is_gpu = trace.tracks.get(track).kind == TrackKind::Stream;
-        let (mut busy, mut until, mut events) = (0_i64, i64::MIN, 0_u64);
+        let mut lane = Busy::default();
+        let mut names: BTreeMap<StrId, Busy> = BTreeMap::new();
         for &event in trace.track_events(track) {
             let (start, end) = (trace.events.start[event.index()].max(from), trace.events.end(event).min(to));
-            if start >= to || end <= from || !trace.events.is_timed(event) {
+            // What annotates work of a GPU is none: steps there last from the first to the last of their kernels.
+            let is_none = is_gpu && trace.kind(event) == EventKind::GpuAnnotation;
+            if start >= to || end <= from || !trace.events.is_timed(event) || is_none {
                 continue;
             }
-            events += 1;
-            busy = busy.saturating_add(end.saturating_sub(start.max(until)).max(0));
-            until = until.max(end);
-            let sum = sums.entry((trace.events.name[event.index()], is_gpu)).or_default();
-            sum.0 += 1;
-            sum.1 = sum.1.saturating_add(end.saturating_sub(start));
+            lane.add(start, end);
+            names.entry(trace.events.name[event.index()]).or_default().add(start, end);
         }
-        if events > 0 {
-            tracks.push(json!({"track": track.0, "busy": busy, "events": events}));
+        if lane.events > 0 {
+            tracks.push(json!({"track": track.0, "busy": lane.ns, "events": lane.events}));
+        }
+        for (name, busy) in names {
+            let sum = sums.entry((name, is_gpu)).or_default();
+            (sum.0, sum.1) = (sum.0 + busy.events, sum.1.saturating_add(busy.ns));
         }
     }
     let mut names: Vec<_> = sums.into_iter().collect();

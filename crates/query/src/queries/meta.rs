@@ -38,6 +38,7 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         })),
         "has": {
             "timeline": !opened.set.traces.is_empty(),
+            "events": opened.set.traces.iter().any(has_events),
             "steps": opened.set.traces.iter().any(|trace| !trace.steps.is_empty()),
             "gpu": opened.set.traces.iter().any(|trace| !trace.gpu.is_empty()),
             "python": has_python(opened),
@@ -46,6 +47,11 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         "baseline": opened.baseline.as_ref().map(|baseline| baseline.name()),
         "queries": super::ALL.iter().map(|query| json!({"name": query.name, "about": query.about})).collect::<Vec<_>>(),
     })))
+}
+
+/// Whether anything in a trace lasted: else there is nothing to find in it.
+fn has_events(trace: &Trace) -> bool {
+    trace.events.ids().any(|event| trace.events.is_timed(event))
 }
 
 fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo) -> Value {

@@ -70,7 +70,8 @@ fn whole_level(ns: i64) -> u32 {
     least.next_power_of_two().trailing_zeros().min(LEVELS)
 }
 
-/// Tiles of some lanes (of all, if none is named) at one level, from one index to another.
+/// Tiles of some lanes (of all, if none is named) at one level, from one index to another; at a coarser one if there were more
+/// than `most` boxes.
 pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
     let (_, trace) = opened.trace(rank)?;
@@ -82,16 +83,13 @@ pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
     }
     let tracks: Vec<TrackId> =
         trace.tracks.ids().filter(|track| named.is_empty() || named.contains(&track.0)).collect();
-    let mut boxes = Boxes { trace, origin, level, rows: Vec::new(), left_out: 0 };
+    let most = arguments.number("most")?.unwrap_or(MOST).clamp(1, MOST);
     let rows = opened.rows(rank)?;
-    let deepest = tracks.iter().map(|&track| rows.of_track(track).len()).max().unwrap_or(0);
-    // Row by row over all tracks: what is left out for lack of room is what stands deepest.
-    for depth in 0..deepest {
-        for &track in &tracks {
-            if let Some(events) = rows.of_track(track).get(depth) {
-                boxes.add((track, depth as u32), events, window);
-            }
-        }
+    let mut boxes = Boxes::of(trace, rows, &tracks, (origin, level, window));
+    // Coarser where there would be more than are wanted: each level has about half as many.
+    while boxes.count() > most && boxes.level < LEVELS {
+        let steps = (boxes.count() / most).ilog2().max(1);
+        boxes = Boxes::of(trace, rows, &tracks, (origin, (boxes.level + steps).min(LEVELS), window));
     }
     Ok(boxes.answer())
 }
@@ -133,7 +131,27 @@ struct Boxes<'a> {
     left_out: usize,
 }
 
-impl Boxes<'_> {
+impl<'a> Boxes<'a> {
+    /// The boxes of some tracks.
+    fn of(trace: &'a Trace, rows: &Rows, tracks: &[TrackId], (origin, level, window): (i64, u32, (i64, i64))) -> Self {
+        let mut boxes = Self { trace, origin, level, rows: Vec::new(), left_out: 0 };
+        let deepest = tracks.iter().map(|&track| rows.of_track(track).len()).max().unwrap_or(0);
+        // Row by row over all tracks: what is left out for lack of room is what stands deepest.
+        for depth in 0..deepest {
+            for &track in tracks {
+                if let Some(events) = rows.of_track(track).get(depth) {
+                    boxes.add((track, depth as u32), events, window);
+                }
+            }
+        }
+        boxes
+    }
+
+    /// How many there are, those that have no room included.
+    fn count(&self) -> usize {
+        self.rows.len() + self.left_out
+    }
+
     fn add(&mut self, (track, depth): (TrackId, u32), events: &[EventId], (from, to): (i64, i64)) {
         let trace = self.trace;
         let before = |ns: i64| events.partition_point(|event| trace.events.start[event.index()] < ns);
@@ -176,7 +194,7 @@ impl Boxes<'_> {
     }
 
     fn answer(self) -> Answer {
-        let Self { trace, origin, rows, left_out, .. } = self;
+        let Self { trace, origin, level, rows, left_out } = self;
         let mut texts = Texts::default();
         let names: Vec<u32> = rows.iter().map(|row| texts.index(trace.name(row.event))).collect();
         let mut types = NameTypes::new(trace, RULES);
@@ -194,7 +212,7 @@ impl Boxes<'_> {
             ("name", Column::U32(names)),
             ("kind", Column::U8(kinds)),
         ];
-        Answer { json: json!({"texts": texts.list(), "left_out": left_out}).to_string(), columns }
+        Answer { json: json!({"texts": texts.list(), "level": level, "left_out": left_out}).to_string(), columns }
     }
 }
 

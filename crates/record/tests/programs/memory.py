@@ -1,5 +1,6 @@
-"""Tensors whose memory is known: `memory.py small`; a training step: `memory.py train`, and with `profile` what PyTorch's
-own profiler says of its memory (a line each: how many allocations and bytes, how many frees and bytes)."""
+"""Tensors whose memory is known: `memory.py small`, and very many of them at once: `many`. A training step: `memory.py
+train`, and with `profile` what PyTorch's own profiler says of its memory (a line each: how many allocations and bytes,
+how many frees and bytes)."""
 
 import json
 import sys
@@ -21,7 +22,13 @@ def small():
     unused = torch.empty(3000)
     pair = torch.cat([total, second])
     torch._foreach_mul_([second, product], 2.0)
-    return product.sum().item() + pair[0].item() + len(unused)
+    columns = torch.arange(100)
+    picked = grid[:, columns]  # a list whose first place is empty
+    return product.sum().item() + pair[0].item() + len(unused) + picked[0][0].item()
+
+
+def many():
+    return torch.cat([torch.ones(1) for _ in range(5000)]).sum().item()
 
 
 class Block(nn.Module):
@@ -78,6 +85,8 @@ def train(with_profiler):
 
 if sys.argv[1] == "small":
     small()
+elif sys.argv[1] == "many":
+    many()
 else:
     torch.set_num_threads(1)
     train(sys.argv[2:] == ["profile"])

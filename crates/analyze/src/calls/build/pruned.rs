@@ -1,4 +1,4 @@
-//! Views towards callers of large trees: callers are followed where they hold enough.
+//! Views towards callers by paths: callers are followed where they hold enough.
 //!
 //! Turned round, a tree of a million nodes sixty deep has sixty million, most of them too narrow to be seen. Here all values
 //! go up one caller at a time, together; those of a row that holds too little stay there. Sums of all rows that are made are exact.
@@ -14,11 +14,13 @@ pub(super) struct Waiting {
     path: Box<[u32]>,
     own: bool,
     stats: CallStats,
+    /// How often what was hit was called.
+    calls: u64,
 }
 
 impl Waiting {
-    pub(super) fn new(row: usize, path: &[usize], own: bool, stats: &CallStats) -> Self {
-        Self { row, path: path.iter().map(|&label| label as u32).collect(), own, stats: *stats }
+    pub(super) fn new(row: usize, path: &[usize], own: bool, (stats, calls): (&CallStats, u64)) -> Self {
+        Self { row, path: path.iter().map(|&label| label as u32).collect(), own, stats: *stats, calls }
     }
 }
 
@@ -38,6 +40,7 @@ impl Builder {
             for value in &mut waiting {
                 value.row = self.child(value.row, value.path[depth] as usize);
                 self.count(value.row, &value.stats, false, true);
+                self.nodes[value.row].calls += if value.own { value.calls } else { 0 };
                 if depth == 0 && value.own {
                     self.nodes[value.row].exclusive.merge(&value.stats);
                 }
@@ -50,6 +53,7 @@ impl Builder {
 
 #[cfg(test)]
 mod tests {
+    use crate::calls::build::{Builder, Counts};
     use crate::calls::{CallView, Shape, ViewOptions, view, view_pruned};
     use proptest::prelude::*;
     use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
@@ -91,7 +95,7 @@ mod tests {
             let tree = tree(&hits);
             let options = ViewOptions { shape, ..ViewOptions::new(CallMetric::OperatorTime) };
             let whole = by_path(&view(&tree, &options));
-            let pruned = by_path(&view_pruned(&tree, &options, least));
+            let pruned = by_path(&view_pruned(&tree, &options, least, &[]));
             let total = whole[""].0.sum as f64;
             let is_followed = |path: &str| shape != Shape::BottomUp || path.is_empty() || whole[path].0.sum as f64 >= total * least;
             for (path, values) in &whole {
@@ -99,6 +103,34 @@ mod tests {
                 prop_assert_eq!(pruned.get(path), expected, "{} of {:?}", path, hits);
             }
             prop_assert!(pruned.len() <= whole.len());
+        }
+
+        /// Both ways to make a view make the same one.
+        #[test]
+        fn what_is_made_without_paths_is_as_with_paths(
+            hits in prop::collection::vec(("[a-d]{0,8}", 0_u64..1000), 0..40),
+            least in prop_oneof![Just(0.0), 0.0..0.5],
+            shape in prop::sample::select(vec![Shape::BottomUp, Shape::TopDown, Shape::Flat]),
+            focus in prop::option::of(prop::sample::select(vec!["^a", "^[bc]"])),
+            hide in prop::option::of(prop::sample::select(vec!["^[ab]", "^d"])),
+        ) {
+            let tree = tree(&hits);
+            let pattern = |text: Option<&str>| text.map(|text| regex_lite::Regex::new(text).unwrap());
+            let (focus, hide) = (pattern(focus), pattern(hide));
+            let options = ViewOptions { shape, focus, hide, ..ViewOptions::new(CallMetric::OperatorTime) };
+            let mut builder = Builder::new();
+            builder.prune();
+            builder.add(&tree, &options, &Counts::new(&tree, &[]), false);
+            builder.put_waiting(least);
+            let expected = builder.finish(&tree, &options, false);
+            let made = view_pruned(&tree, &options, least, &[]);
+            let rows = |view: &CallView| {
+                let row = |(row, node): (usize, &crate::calls::ViewNode)| {
+                    (view.label(row).clone(), node.parent, node.depth, node.inclusive, node.exclusive, node.calls)
+                };
+                view.nodes.iter().enumerate().map(row).collect::<Vec<_>>()
+            };
+            prop_assert_eq!((made.total, rows(&made)), (expected.total, rows(&expected)));
         }
     }
 }

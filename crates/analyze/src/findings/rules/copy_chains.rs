@@ -8,10 +8,12 @@ pub(super) const RULE: Rule = Rule {
     code: "SL017",
     name: "copy-chains",
     area: Area::Copies,
-    about: "contiguous(), reshape() and clone() copy tensors whose elements lie in another order",
-    why: "After transpose, permute, expand or slicing a tensor is not contiguous: such a copy reads and writes all of it.",
+    about: "contiguous() and reshape() copy tensors whose elements lie in another order, or clone() copies them as they are",
+    why: "After transpose, permute, expand or slicing a tensor is not contiguous: such a copy reads and writes all of it; so does \
+          clone().",
     advice: "Choose layouts in which the next operator takes the tensor as it is: einsum, a transposed weight, one permute instead \
-             of several, repeat only after the product, or torch.compile, which reads in the other order while it computes.",
+             of several, repeat only after the product, or torch.compile, which reads in the other order while it computes. No clone() of \
+             what nobody changes afterwards.",
     example: (
         "k = k.transpose(1, 2).contiguous()\ny = F.scaled_dot_product_attention(q, k, v)",
         "y = F.scaled_dot_product_attention(q, k.transpose(1, 2), v)",
@@ -91,9 +93,12 @@ fn draft(subject: &Subject<'_>, place: Place, copies: Vec<EventId>) -> Option<Dr
         return None;
     }
     let operator = place.operator.clone().unwrap_or_else(|| "copies".to_owned());
+    // Kernels say that they put elements into another order; on a CPU nothing tells it of clone().
+    let is_as_it_was = !subject.uses_gpu() && operator == "aten::clone";
+    let order = if is_as_it_was { "" } else { " into another order" };
     let edit = subject.edit(Action::Remove, format!("copies of {operator}"), &gone)?;
     Some(Draft {
-        title: format!("{} copies tensors into another order: {share:.0} % of {whose}", super::short(&operator)),
+        title: format!("{} copies tensors{order}: {share:.0} % of {whose}", super::short(&operator)),
         place,
         facts: vec![Fact::count("copies", copies.len()), Fact::time("together, a step", subject.per_step(ns))],
         events: copies,

@@ -2,6 +2,7 @@
 
 use super::dataloader_starved::is_next;
 use crate::critical_path::exact::what_if::Action;
+use crate::findings::interludes::Seen;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, Unit};
 
@@ -18,7 +19,9 @@ pub(super) const RULE: Rule = Rule {
         "pending.append(writer.submit(save, values))\nif len(pending) > 8:\n    pending.popleft().result()",
     ),
     cost: "some lines; errors of the other one are seen later",
-    wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all.",
+    wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all. \
+                 Recordings tell of a wait whose function they do not know by what samples of CPU time leave of the time between two \
+                 operators, less what threads of the process waited for a processor: another program may have had that, too.",
     source: "field practice",
     needs: &[Need::PythonFrames],
     settings: &[Setting {
@@ -62,12 +65,32 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut frames = subject.outermost(&frames);
     // Waits for data are SL009's.
     frames.retain(|&frame| !trace.ancestors(frame).any(|e| is_next(trace.name(e))));
-    if frames.is_empty() {
-        return Vec::new();
-    }
     let on_path = subject.path_inside(&frames);
-    let by_place = subject.sums_by_place(frames.into_iter().zip(on_path).collect());
-    by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of))).collect()
+    let by_place = subject.sums_by_place(frames.iter().copied().zip(on_path).collect());
+    let named = by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of)));
+    let unnamed = subject.waits_between(&frames, is_next).into_iter();
+    named.chain(unnamed.filter_map(|(place, seen)| of_samples(subject, place, &seen))).collect()
+}
+
+/// Waits for nobody knows what: a thread does not compute between two operators for longer than samples of its CPU time explain.
+fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
+    let share = subject.percent(seen.time.ns as i64);
+    if share < subject.setting("share") {
+        return None;
+    }
+    let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
+    facts.extend(seen.facts(subject));
+    Some(Draft {
+        title: format!(
+            "steps wait {share:.0} % of the time between operators: for a file, the network, a lock or sleep"
+        ),
+        facts,
+        events: seen.samples.clone(),
+        support: Support::Inferred,
+        confidence: seen.confidence(),
+        worth: seen.worth(subject, &place, &[])?,
+        place,
+    })
 }
 
 fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<EventId>)) -> Option<Draft> {

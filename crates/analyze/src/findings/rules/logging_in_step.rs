@@ -1,8 +1,10 @@
 //! SL029: printing, logging and writing of files within steps.
 
 use crate::critical_path::exact::what_if::Action;
+use crate::findings::interludes::Seen;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind};
+use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL029",
@@ -13,7 +15,9 @@ pub(super) const RULE: Rule = Rule {
     advice: "Log every so many steps; gather values as tensors on the GPU and read them then; let another thread write.",
     example: ("print(f\"loss {loss.item()}\")", "if step % 100 == 0:\n    print(f\"loss {loss.item()}\")"),
     cost: "one line; values are seen less often",
-    wrong_when: "The recorded steps are just those that log: the others are faster already.",
+    wrong_when: "The recorded steps are just those that log: the others are faster already. Recordings see functions in C, such as \
+                 print, as the line that calls them: of those only what Python's own logging does is told. Their samples say how \
+                 the time between operators divides; bounds hold the error of such counts.",
     source: "field practice",
     needs: &[Need::PythonFrames],
     settings: &[Setting {
@@ -59,38 +63,67 @@ fn kind_of(name: &str) -> Option<&'static str> {
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let frames = subject.outermost(&subject.named(&[EventKind::PythonFunction], |name| kind_of(name).is_some()));
-    if frames.is_empty() {
-        return Vec::new();
-    }
+    // Of functions without operators in recordings samples say more than the stretches that they were seen in.
+    let frames = subject.not_between(frames);
+    let seen = subject.seen_between(|name| kind_of(name).is_some(), &frames);
     let on_path = subject.path_inside(&frames);
     let by_place = subject.sums_by_place(frames.into_iter().zip(on_path).filter(|&(_, ns)| ns > 0).collect());
-    by_place.into_iter().filter_map(|(place, ns, of)| draft(subject, place, (ns, of))).collect()
+    let mut found: BTreeMap<Place, Logging> = BTreeMap::new();
+    for (place, ns, frames) in by_place {
+        let line = if seen.is_empty() { place } else { Place { module: None, operator: None, ..place } };
+        let logging = found.entry(line).or_default();
+        logging.on_path += ns;
+        logging.frames.extend(frames);
+    }
+    for (place, seen) in seen {
+        found.entry(place).or_default().seen = Some(seen);
+    }
+    found.into_iter().filter_map(|(place, logging)| draft(subject, place, logging)).collect()
 }
 
-fn draft(subject: &Subject<'_>, place: Place, (on_path, frames): (i64, Vec<EventId>)) -> Option<Draft> {
-    if subject.percent(on_path) < subject.setting("share") {
+/// What is logged from one place.
+#[derive(Default)]
+struct Logging {
+    /// Calls whose begin and end are known, and
+    frames: Vec<EventId>,
+    /// their time on the critical path, in ns.
+    on_path: i64,
+    /// What samples saw between operators.
+    seen: Option<Seen>,
+}
+
+fn draft(subject: &Subject<'_>, place: Place, logging: Logging) -> Option<Draft> {
+    let Logging { mut frames, on_path, seen } = logging;
+    frames.sort_unstable();
+    let ns = on_path + seen.as_ref().map_or(0, |seen| seen.time.ns as i64);
+    if ns == 0 || subject.percent(ns) < subject.setting("share") {
         return None;
     }
-    let name = subject.by_name(&frames).first()?.0;
     let all = subject.with_waits(&frames);
     let waits = all.iter().filter(|&&e| subject.trace().kind(e).is_api_call()).count();
-    let edit = subject.edit(Action::Remove, format!("frame:{name}"), &all)?;
     let too = if waits > 0 { ", waits for the GPU included" } else { "" };
-    Some(Draft {
-        title: format!(
-            "{} holds up the work for {:.2} ms a step{too}",
-            kind_of(name)?,
-            subject.per_step(on_path) as f64 / 1e6
-        ),
-        place,
-        facts: vec![
-            Fact::count("calls", frames.len()),
-            Fact::count("waits for the GPU in them", waits),
-            Fact::time("on the critical path, a step", subject.per_step(on_path)),
-        ],
-        events: frames,
-        support: Support::Exact,
-        confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
-    })
+    let outermost = |sample: EventId| {
+        subject.frames_of_sample(sample).filter_map(|f| kind_of(subject.trace().strings.get(f))).last()
+    };
+    let kind = match (frames.is_empty(), &seen) {
+        (true, Some(seen)) => seen.samples.first().and_then(|&sample| outermost(sample)),
+        _ => subject.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
+    }?;
+    let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
+    let title = format!("{kind} holds up the work for {:.2} ms a step{too}", subject.per_step(ns) as f64 / 1e6);
+    let remove = match subject.by_name(&frames).first() {
+        Some((name, _)) => vec![subject.edit(Action::Remove, format!("frame:{name}"), &all)?],
+        None => Vec::new(),
+    };
+    let Some(seen) = seen else {
+        facts.push(Fact::time("on the critical path, a step", subject.per_step(ns)));
+        let (support, confidence, worth) = (Support::Exact, Confidence::Medium, Worth::Edits(remove));
+        return Some(Draft { title, place, facts, events: frames, support, confidence, worth });
+    };
+    facts.retain(|fact| fact.value > 0.0);
+    facts.extend(seen.facts(subject));
+    let confidence = seen.confidence();
+    let worth = seen.worth(subject, &place, &remove)?;
+    let events = frames.into_iter().chain(seen.samples).collect();
+    Some(Draft { title, place, facts, events, support: Support::Inferred, confidence, worth })
 }

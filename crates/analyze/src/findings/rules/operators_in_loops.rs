@@ -1,6 +1,6 @@
 //! SL038: Python loops that call small operators again and again.
 
-use crate::critical_path::exact::what_if::Action;
+use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::work::Loops;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, StrId};
@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
     ),
     cost: "some thought; more memory at once",
     wrong_when: "Each turn needs the result of the one before. The gain supposes that of all calls of one operator one is left, \
-                 and what calls take beyond the shorter half of them.",
+                 and what calls take beyond the shorter half of them. At most, all that is done between the turns goes, and what \
+                 gathers their results.",
     source: "field practice",
     needs: &[Need::Operators, Need::PythonFrames],
     settings: &[
@@ -132,16 +133,46 @@ fn place_of(subject: &Subject<'_>, lines: &Loop) -> (Place, String) {
     (most.map(|(place, _)| place.clone()).unwrap_or_default(), told)
 }
 
+/// Operators that gather what turns of a loop made.
+const GATHERING: &[&str] =
+    &["aten::stack", "aten::cat", "aten::concat", "aten::hstack", "aten::vstack", "aten::column_stack"];
+
+/// All that may go with a loop: what Python does between its turns, however long; what leads to the first one and away from the last;
+/// the operators that gather what the turns made, with their backward; the time in which what autograd kept of them is freed.
+fn all_around(subject: &Subject<'_>, calls: &[EventId], (gone, runs): (&[EventId], &[(EventId, EventId)])) -> Chosen {
+    let trace = subject.trace();
+    let gathers = |e: &EventId| GATHERING.contains(&trace.name(*e));
+    let forward = subject.runs_of(calls);
+    let gathering: Vec<EventId> = forward.neighbours.iter().filter_map(|&(_, behind)| behind).filter(gathers).collect();
+    let mut backward = subject.backward_of(calls);
+    backward.extend(subject.backward_of(&gathering));
+    let backward = subject.runs_of(&subject.outermost(&backward));
+    let mut all = Chosen { events: gone.to_vec(), stretches: runs.to_vec(), ..Chosen::default() };
+    all.events.extend(gathering);
+    let firsts: Vec<EventId> = backward.runs.iter().map(|&(first, _)| first).collect();
+    all.between.extend(subject.ends_of_backward(&firsts));
+    for runs in [forward, backward] {
+        for ((before, behind), (first, last)) in runs.neighbours.into_iter().zip(&runs.runs) {
+            all.between.extend(before.map(|before| (before, *first)));
+            all.between.extend(behind.map(|behind| (*last, behind)));
+        }
+        all.stretches.extend(runs.runs);
+    }
+    all
+}
+
 fn draft(subject: &Subject<'_>, lines: Loop) -> Option<Draft> {
     let (place, which) = place_of(subject, &lines);
     let calls: Vec<Vec<EventId>> = lines.into_iter().flat_map(|(_, calls)| calls).collect();
     let mut events: Vec<EventId> = calls.iter().flatten().copied().collect();
     events.sort_unstable();
-    let Loops { mut gone, runs, mut ns } = subject.loops_of(&events, (subject.setting("median_us") * 1e3) as i64);
-    // Their backward goes with them.
+    let Loops { mut gone, mut runs, mut ns } = subject.loops_of(&events, (subject.setting("median_us") * 1e3) as i64);
+    // Their backward goes with them, and what autograd does between it: it adds up gradients there.
     let backward = subject.outermost(&subject.backward_of(&events));
-    ns += subject.total(&backward);
+    let of_backward = subject.runs_of(&backward);
+    ns += of_backward.ns;
     gone.extend(&backward);
+    runs.extend(&of_backward.runs);
     let share = subject.percent(ns);
     if share < subject.setting("share") {
         return None;
@@ -150,7 +181,9 @@ fn draft(subject: &Subject<'_>, lines: Loop) -> Option<Draft> {
     let left: i64 = calls.iter().map(|calls| left(subject, calls)).sum();
     let factor = left as f64 / subject.total(&events).max(1) as f64;
     let text = format!("operators of {}", place.text());
-    let edit = subject.edit_with(Action::Scale(factor), text, (&gone, &runs))?;
+    let most = subject.edit_of(Action::Scale(0.0), text.clone(), all_around(subject, &events, (&gone, &runs)))?;
+    let chosen = Chosen { events: gone, stretches: runs, ..Chosen::default() };
+    let likely = subject.edit_of(Action::Scale(factor), text, chosen)?;
     Some(Draft {
         title: format!(
             "a loop{which} calls {per_step} small operators a step, {:.1} µs each",
@@ -159,12 +192,12 @@ fn draft(subject: &Subject<'_>, lines: Loop) -> Option<Draft> {
         facts: vec![
             Fact::count("operators", events.len()),
             Fact::count("of their backward", backward.len()),
-            Fact::time("with Python between them, a step", subject.per_step(ns)),
+            Fact::time("with what is done between them, a step", subject.per_step(ns)),
         ],
         place,
         events,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        worth: Worth::Range(vec![likely], vec![vec![most]]),
     })
 }

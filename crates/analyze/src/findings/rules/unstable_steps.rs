@@ -4,6 +4,7 @@ use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::steps::spans;
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, StrId, Unit};
 use std::collections::BTreeMap;
 
@@ -93,7 +94,11 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
     let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
     let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
-    let (category, name, event) = grown(subject, steps, slow, worst);
+    let Grown { category, name, event, ns } = grown(subject, steps, slow, worst);
+    // What explains less of it than half is not what happened, and what lasts as long as the step says nothing of where.
+    let is_all = |event: EventId| 10 * subject.dur(event) >= 9 * length(&worst);
+    let is_known = 2 * ns >= length(&worst) - usual && !event.is_some_and(is_all);
+    let (name, event) = if is_known { (name, event) } else { ("", None) };
     let others =
         if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
     let in_what = if name.is_empty() { String::new() } else { format!(", most of it in {}", super::short(name)) };
@@ -125,14 +130,18 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
     }
 }
 
-/// What the critical path of the worst step has more of than that of the usual steps: the category that grew most, the
-/// name in it that did, and its longest event there.
-fn grown<'a>(
-    subject: &Subject<'a>,
-    steps: &[Timed],
-    slow: &[Timed],
-    worst: Timed,
-) -> (Category, &'a str, Option<EventId>) {
+/// What the critical path of the worst step has more of than that of the usual steps.
+struct Grown<'a> {
+    /// What grew most,
+    category: Category,
+    /// the name in it that did, and by how much, in ns;
+    name: &'a str,
+    ns: i64,
+    /// its longest event there.
+    event: Option<EventId>,
+}
+
+fn grown<'a>(subject: &Subject<'a>, steps: &[Timed], slow: &[Timed], worst: Timed) -> Grown<'a> {
     let usual = (steps.len() - slow.len()).max(1) as i64;
     // The worst step as often as there are usual ones, less those.
     let weight = |s: &Timed| if *s == worst { usual } else { -i64::from(!slow.contains(s)) };
@@ -154,8 +163,10 @@ fn grown<'a>(
     }
     let of = |category: Category| -> i64 { more.iter().filter(|((c, _), _)| *c == category).map(|(_, ns)| ns).sum() };
     let category = Category::ALL.into_iter().rev().max_by_key(|&c| of(c)).unwrap_or(Category::Unknown);
-    let names = more.iter().filter(|((c, name), _)| *c == category && name.is_some());
-    let name = names.max_by_key(|(_, ns)| **ns).map(|((_, name), _)| *name);
-    let event = name.and_then(|name| longest.get(&name)).map(|&(_, event)| event);
-    (category, name.map_or("", |name| trace.strings.get(name)), event)
+    let is_step = |name: StrId| trace.strings.get(name).starts_with(STEP_PREFIX);
+    let names = more.iter().filter(|((c, name), _)| *c == category && name.is_some() && !is_step(*name));
+    let most = names.max_by_key(|(_, ns)| **ns).map(|((_, name), ns)| (*name, *ns / usual));
+    let event = most.and_then(|(name, _)| longest.get(&name)).map(|&(_, event)| event);
+    let name = most.map_or("", |(name, _)| trace.strings.get(name));
+    Grown { category, name, ns: most.map_or(0, |(_, ns)| ns), event }
 }

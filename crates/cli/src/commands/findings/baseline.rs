@@ -3,7 +3,7 @@
 use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
-use stackline_analyze::findings::{Finding, lasting};
+use stackline_analyze::findings::{Finding, Place, lasting};
 use stackline_present::findings::Change;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,6 +18,7 @@ const SAME: u64 = 20;
 struct Earlier {
     gain_ns: i64,
     title: String,
+    place: String,
 }
 
 /// Findings of an earlier run, by identity.
@@ -40,6 +41,7 @@ struct Row {
     code: String,
     title: Option<String>,
     file: Option<String>,
+    line: Option<u32>,
     function: Option<String>,
     module: Option<String>,
     operator: Option<String>,
@@ -67,6 +69,13 @@ impl Baseline {
         let mut by_identity: BTreeMap<Identity, Vec<Earlier>> = BTreeMap::new();
         let table = document.tables.into_iter().find(|(name, _)| name == "findings").ok_or(other)?.1;
         for row in table.rows {
+            let place = Place {
+                file: row.file.clone(),
+                line: row.line,
+                function: row.function.clone(),
+                module: row.module.clone(),
+                operator: row.operator.clone(),
+            };
             let identity = (
                 row.code,
                 [
@@ -77,13 +86,14 @@ impl Baseline {
                     row.edits.filter(|edits| !edits.is_empty()).map(|edits| lasting(&edits)),
                 ],
             );
-            let earlier = Earlier { gain_ns: row.gain_ns.unwrap_or(0), title: row.title.unwrap_or_default() };
+            let (gain_ns, title) = (row.gain_ns.unwrap_or(0), row.title.unwrap_or_default());
+            let earlier = Earlier { gain_ns, title, place: place.text() };
             by_identity.entry(identity).or_default().push(earlier);
         }
         Ok(Self(by_identity))
     }
 
-    /// What findings are beside this, and the titles of those that are gone.
+    /// What findings are beside this, and the titles of those that are gone, with their places.
     pub(super) fn compare<'f>(&self, findings: &[&'f Finding]) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
         let mut taken: BTreeMap<&Identity, usize> = BTreeMap::new();
         let listed = findings.iter().map(|finding| {
@@ -107,7 +117,8 @@ impl Baseline {
         let left = self.0.iter().flat_map(|(identity, earlier)| {
             earlier.iter().skip(taken.get(identity).copied().unwrap_or(0)).map(move |e| (identity, e))
         });
-        let gone = left.map(|((code, _), earlier)| format!("{code} {}", earlier.title)).collect();
+        let at = |place: &str| if place.is_empty() { String::new() } else { format!(" at {place}") };
+        let gone = left.map(|((code, _), earlier)| format!("{code} {}{}", earlier.title, at(&earlier.place))).collect();
         (listed, gone)
     }
 }

@@ -9,7 +9,7 @@ use stackline_present::findings::Change;
 /// A condition such as `gain>5%`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Condition {
-    /// Any finding that was not in the baseline.
+    /// Any finding that was not in the baseline, but for those that may well be nothing.
     New,
     /// A finding gains more than this much of a step, in percent.
     Gain(f64),
@@ -51,7 +51,10 @@ impl Condition {
         let percent = |ns: i64| 100.0 * ns as f64 / found.step_ns.max(1) as f64;
         match *self {
             Self::New => {
-                let new = listed.iter().find(|(_, change)| *change == Some(Change::New))?.0;
+                let is_new = |(finding, change): &&(&Finding, Option<Change>)| {
+                    *change == Some(Change::New) && !finding.is_unsure()
+                };
+                let new = listed.iter().find(is_new)?.0;
                 Some(format!("new: {} {}", new.rule.code, new.title))
             }
             Self::Gain(limit) => {

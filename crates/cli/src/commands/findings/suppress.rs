@@ -86,16 +86,17 @@ impl Suppressions {
         let mut files = self.files.borrow_mut();
         let text = files.entry(file.to_owned()).or_insert_with(|| lines_of(&self.source, file)).as_ref()?;
         // The line itself, or a line above it that is nothing but the comment.
-        let above = line.checked_sub(2).and_then(|i| text.get(i)).filter(|text| text.trim_start().starts_with('#'));
+        let at = |line: usize| text.get(line.checked_sub(1)?).map(|text| (line, text));
+        let above = at(line.wrapping_sub(1)).filter(|(_, text)| text.trim_start().starts_with('#'));
         let mut codes_here =
-            text.get(line.wrapping_sub(1)).into_iter().chain(above).filter_map(|text| codes(text, &self.rules));
-        let found = codes_here.any(|codes| {
+            at(line).into_iter().chain(above).filter_map(|(line, text)| Some((line, codes(text, &self.rules)?)));
+        let found = codes_here.find(|(line, codes)| {
             for code in codes.iter().filter(|code| self.rules.find(code).is_none()) {
                 self.unknown.borrow_mut().insert(format!("{file}:{line}: there is no finding {code:?} to ignore"));
             }
             codes.is_empty() || codes.iter().any(|c| c == code)
         });
-        found.then(|| format!("comment at {file}:{line}"))
+        found.map(|(line, _)| format!("comment at {file}:{line}"))
     }
 
     /// What is said of lines of the file that no finding fitted: what they were written for may be mended, or spelled otherwise.

@@ -47,25 +47,25 @@ impl Lives {
     pub(super) fn uses(&mut self, node: &Node) -> Vec<Use> {
         let mutated = mutated_arguments(&node.schema);
         let sure = !node.schema.is_empty();
-        let mut uses: Vec<Use> = Vec::new();
+        let mut uses = Uses::default();
         for (argument, tensors) in node.inputs.iter().enumerate() {
             let written = mutated.contains(&argument);
             let mode = if written { AccessMode::Both } else { AccessMode::Read };
             let mode = if sure { mode } else { AccessMode::Unknown };
             for tensor in tensors {
                 let life = self.find(tensor);
-                add(&mut uses, Use { life, mode: Some(mode), sure, begins: false });
+                uses.add(Use { life, mode: Some(mode), sure, begins: false });
             }
         }
-        let inputs = uses.len();
-        let taken = |uses: &[Use], life: Option<&usize>| {
-            life.is_some_and(|life| uses[..inputs].iter().any(|u| u.life == *life))
+        let inputs = uses.list.len();
+        let taken = |uses: &Uses, life: Option<&usize>| {
+            life.and_then(|life| uses.places.get(life)).is_some_and(|place| *place < inputs)
         };
         let mut gives_new = false;
         for tensor in &node.outputs {
             if taken(&uses, self.now.get(&tensor.storage)) {
                 let life = self.find(tensor);
-                add(&mut uses, Use { life, mode: None, sure, begins: false });
+                uses.add(Use { life, mode: None, sure, begins: false });
                 continue;
             }
             gives_new = true;
@@ -73,13 +73,13 @@ impl Lives {
             // What an operator below this one gave was made for this one.
             let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
             let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
-            add(&mut uses, Use { life, mode, sure, begins: !made });
+            uses.add(Use { life, mode, sure, begins: !made });
         }
         // What gives nothing new and changes nothing, but gives something back, is a view.
         if sure && !gives_new && mutated.is_empty() && !node.outputs.is_empty() {
-            uses.iter_mut().for_each(|used| used.mode = None);
+            uses.list.iter_mut().for_each(|used| used.mode = None);
         }
-        uses
+        uses.list
     }
 
     /// Says at which position the operator just looked at stands.
@@ -105,12 +105,23 @@ impl Lives {
     }
 }
 
-/// Adds a use, or makes the one that is there stronger.
-fn add(uses: &mut Vec<Use>, more: Use) {
-    match uses.iter_mut().find(|used| used.life == more.life) {
-        Some(used) if used.mode == Some(AccessMode::Read) && more.writes() => used.mode = more.mode,
-        Some(_) => {}
-        None => uses.push(more),
+/// The uses of one operator: one operator may take very many tensors.
+#[derive(Debug, Default)]
+struct Uses {
+    list: Vec<Use>,
+    /// By life: where in the list.
+    places: FxHashMap<usize, usize>,
+}
+
+impl Uses {
+    /// Adds a use, or makes the one that is there stronger.
+    fn add(&mut self, more: Use) {
+        let place = *self.places.entry(more.life).or_insert(self.list.len());
+        match self.list.get_mut(place) {
+            Some(used) if used.mode == Some(AccessMode::Read) && more.writes() => used.mode = more.mode,
+            Some(_) => {}
+            None => self.list.push(more),
+        }
     }
 }
 

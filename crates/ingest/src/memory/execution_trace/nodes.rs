@@ -3,7 +3,7 @@
 use super::Tensors;
 use crate::memory::values::{NodeId, Value, Values};
 use crate::problems;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::ReadReport;
 
 /// A tensor that an operator takes or gives.
@@ -60,19 +60,25 @@ impl Nodes {
 pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nodes {
     let list = values.as_dict(root).and_then(|dict| values.find(dict, "nodes")).and_then(|list| values.as_list(list));
     let mut nodes = Nodes::default();
+    let (mut seen, mut left) = (FxHashSet::default(), values.item_count());
     for value in list.map_or(&[][..], |list| values.items(list)) {
         report.records += 1;
-        match values.as_dict(*value).and_then(|dict| node(values, dict)) {
+        match values.as_dict(*value).filter(|dict| seen.insert(*dict)).and_then(|dict| node(values, dict, &mut left)) {
             Some(node) => nodes.all.push(node),
-            None => problems::MEMORY_BAD_EVENT.count(report, None, "a node without number or name"),
+            None => problems::MEMORY_BAD_EVENT.count(report, None, "a node without number or name, or there twice"),
         }
+    }
+    if left == 0 {
+        problems::MEMORY_BAD_EVENT.count(report, None, "lists of tensors that stand for many; some were left out");
     }
     nodes.all.sort_by_key(|node| node.id);
     nodes.by_id = nodes.all.iter().enumerate().map(|(at, node)| (node.id, at)).collect();
     nodes
 }
 
-fn node(values: &Values, dict: NodeId) -> Option<Node> {
+/// `left`: how many values may be looked at for tensors, of all nodes together. A file in which each list has but one place needs no
+/// more than it has; one in which lists are shared could unfold to any size.
+fn node(values: &Values, dict: NodeId, left: &mut usize) -> Option<Node> {
     let int = |key: &str| values.find(dict, key).and_then(|value| values.as_int(value));
     let text = |value: Value| values.as_text(value).map(|id| values.strings.get(id).to_owned());
     let name = values.find(dict, "name").and_then(text)?;
@@ -81,8 +87,8 @@ fn node(values: &Values, dict: NodeId) -> Option<Node> {
         id: int("id")?,
         parent: int("parent").or_else(|| int("ctrl_deps")).unwrap_or(0),
         name,
-        inputs: tensors(values, dict, "input"),
-        outputs: tensors(values, dict, "output").into_iter().flatten().collect(),
+        inputs: tensors(values, dict, "input", left),
+        outputs: tensors(values, dict, "output", left).into_iter().flatten().collect(),
         schema: schema.unwrap_or_default(),
     })
 }
@@ -98,7 +104,7 @@ fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
 }
 
 /// Tensors by argument: `inputs` and `input_types`, or within `inputs` in Chakra's layout.
-fn tensors(values: &Values, dict: NodeId, what: &str) -> Vec<Tensors> {
+fn tensors(values: &Values, dict: NodeId, what: &str, left: &mut usize) -> Vec<Tensors> {
     let list = |dict: NodeId, key: &str| values.find(dict, key).and_then(|value| values.as_list(value));
     let both = values.find(dict, &format!("{what}s"));
     let (arguments, types, shapes) = match both.and_then(|value| values.as_dict(value)) {
@@ -110,26 +116,45 @@ fn tensors(values: &Values, dict: NodeId, what: &str) -> Vec<Tensors> {
     };
     let items = |list: Option<NodeId>| list.map_or(&[][..], |list| values.items(list));
     let (types, shapes) = (items(types), items(shapes));
+    let count = items(arguments).len().min(*left);
     let argument = |(at, value): (usize, &Value)| {
+        *left = left.saturating_sub(1);
         let kind = types.get(at).and_then(|kind| values.as_text(*kind)).map_or("", |id| values.strings.get(id));
         let mut found = Vec::new();
-        if kind.contains("Tensor") {
-            collect(values, *value, shapes.get(at).copied(), kind, 0, &mut found);
+        if kind.contains("Tensor") && *left > 0 {
+            let mut wanted = Wanted { values, kind, left, found: &mut found };
+            wanted.collect(*value, shapes.get(at).copied(), 0);
         }
         found
     };
-    items(arguments).iter().enumerate().map(argument).collect()
+    items(arguments)[..count].iter().enumerate().map(argument).collect()
 }
 
-/// Lists of tensors are nested lists.
-fn collect(values: &Values, value: Value, shape: Option<Value>, kind: &str, depth: u32, found: &mut Tensors) {
-    let Some(list) = values.as_list(value) else { return };
-    if let Some(tensor) = tensor(values, list, shape, kind) {
-        found.extend(tensor.storage.gt(&0).then_some(tensor));
-    } else if depth < 4 {
-        let shapes = shape.and_then(|shape| values.as_list(shape)).map_or(&[][..], |list| values.items(list));
-        for (at, item) in values.items(list).iter().enumerate() {
-            collect(values, *item, shapes.get(at).copied(), kind, depth + 1, found);
+/// The tensors of an argument.
+struct Wanted<'a> {
+    values: &'a Values,
+    kind: &'a str,
+    left: &'a mut usize,
+    found: &'a mut Tensors,
+}
+
+impl Wanted<'_> {
+    /// Lists of tensors are nested lists.
+    fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
+        let Some(list) = self.values.as_list(value) else { return };
+        if let Some(tensor) = tensor(self.values, list, shape, self.kind) {
+            *self.left = self.left.saturating_sub(6);
+            self.found.extend(tensor.storage.gt(&0).then_some(tensor));
+        } else if depth < 4 {
+            let shapes = shape.and_then(|shape| self.values.as_list(shape));
+            let shapes = shapes.map_or(&[][..], |list| self.values.items(list));
+            for (at, item) in self.values.items(list).iter().enumerate() {
+                if *self.left == 0 {
+                    return;
+                }
+                *self.left -= 1;
+                self.collect(*item, shapes.get(at).copied(), depth + 1);
+            }
         }
     }
 }

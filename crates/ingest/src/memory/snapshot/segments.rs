@@ -14,12 +14,20 @@ impl Reader<'_> {
     /// Reads segments; objects in active blocks that no event made are older than the trace.
     pub(super) fn segments(&mut self, segments: Option<NodeId>, live: &mut Live) {
         let mut seen = FxHashSet::default();
+        let mut lists = FxHashSet::default();
         for segment in segments.map_or(&[][..], |list| self.values.items(list)) {
             self.trace.report.records += 1;
-            match self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) {
-                Some(dict) => self.segment(dict, live),
-                None => problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, "no dict, or there twice"),
+            let Some(dict) = self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) else {
+                problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, "no dict, or there twice");
+                continue;
+            };
+            // A list that stands for the blocks of several segments would be read as often as the file says.
+            let list = self.field(dict, self.keys.blocks).and_then(|value| self.values.as_list(value));
+            if list.is_some_and(|list| !self.values.items(list).is_empty() && !lists.insert(list)) {
+                problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, "the blocks of another segment");
+                continue;
             }
+            self.segment(dict, live);
         }
     }
 

@@ -25,8 +25,9 @@
 //!
 //! Behind any statement: `@N` the stream, `t=NS` when, `dur=NS` how long, `sync` (the host waits for it),
 //! `at=FILE:LINE:FUNCTION` a frame of the call path (outermost first, as often as needed); behind kernels `opaque` (they
-//! may touch more than is said) and `via=operator-level` or `via=may-access` (how the accesses are known); behind objects
-//! `name=`, `address=`, `requested=`, `pool=`, `dtype=`, `shape=`, `kind=`, `module=`, `operator=`.
+//! may touch more than is said) and `via=operator-level` or `via=may-access` (how the accesses are known); behind `a`
+//! `within` (the operator that allocates uses the object first or frees it); behind objects `name=`, `address=`, `requested=`,
+//! `pool=`, `dtype=`, `shape=`, `kind=`, `module=`, `operator=`.
 //!
 //! ```
 //! let text = "a x 256; h x; k scale x>x\nd x; f x; end";

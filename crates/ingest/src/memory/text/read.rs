@@ -209,10 +209,10 @@ impl Reader {
         Ok(parts)
     }
 
-    /// Whether the next word is an option and no name: `opaque`, `sync`, or a word before `=`.
+    /// Whether the next word is an option and no name: `opaque`, `sync`, `within`, or a word before `=`.
     fn is_option(&self) -> bool {
         let after = self.tokens.get(self.at + 1).map(|placed| &placed.token);
-        let flag = matches!(self.peek(), Token::Word(word) if word == "opaque" || word == "sync");
+        let flag = matches!(self.peek(), Token::Word(word) if ["opaque", "sync", "within"].contains(&word.as_str()));
         flag && !matches!(after, Some(Token::Mark(',' | '>' | '['))) || after == Some(&Token::Mark('='))
     }
 
@@ -290,6 +290,7 @@ impl Reader {
             match key.as_str() {
                 "opaque" => options.call.flags |= call_flags::OPAQUE,
                 "sync" => options.call.flags |= call_flags::SYNCHRONOUS,
+                "within" => options.call.flags |= call_flags::WITHIN_OPERATOR,
                 _ => self.option(&key, &mut options)?,
             }
         }

@@ -48,7 +48,7 @@ fn labels(trace: &MemoryTrace) -> Vec<String> {
 
 /// A name as it stands in the text.
 fn quoted(name: &str) -> String {
-    if !name.is_empty() && name.chars().all(is_bare) && name != "opaque" && name != "sync" {
+    if !name.is_empty() && name.chars().all(is_bare) && !["opaque", "sync", "within"].contains(&name) {
         return name.to_owned();
     }
     let escaped = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
@@ -95,7 +95,12 @@ impl Writer<'_> {
         if trace.calls.duration_ns[row] != 0 {
             self.put(format_args!(" dur={}", trace.calls.duration_ns[row]));
         }
-        for (flag, word) in [(call_flags::OPAQUE, " opaque"), (call_flags::SYNCHRONOUS, " sync")] {
+        let words = [
+            (call_flags::OPAQUE, " opaque"),
+            (call_flags::SYNCHRONOUS, " sync"),
+            (call_flags::WITHIN_OPERATOR, " within"),
+        ];
+        for (flag, word) in words {
             if trace.calls.flags[row] & flag != 0 {
                 self.text.push_str(word);
             }

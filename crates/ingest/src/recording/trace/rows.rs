@@ -9,7 +9,8 @@ use super::steps::{self, Step};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
-    AttrValue, EventId, EventKind, INFERRED, Key, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind, flags,
+    AttrValue, EventId, EventKind, INFERRED, Key, LINE, NewEvent, Phase, StackId, StrId, Trace, TrackId, TrackKind,
+    flags,
 };
 use stackline_recording::{FrameKey, Metric};
 use std::cmp::Reverse;
@@ -230,8 +231,21 @@ impl<'a> Rows<'a> {
             let name = if node == 0 { self.trace.strings.intern("(nothing)") } else { self.frame_name(calls, frame) };
             let row = Row { name, category, kind: EventKind::Sample, phase: Phase::Sample, flags: 0 };
             let value = AttrValue::Int(value.min(i64::MAX.cast_unsigned()).cast_signed());
-            let event = self.push(row, at, 0, track, &[(unit, value)]);
-            self.attach(calls, event, Some((tree, node)));
+            let mut attrs = vec![(unit, value)];
+            let line = match calls.frames.get(frame as usize) {
+                Some(&FrameKey::Python { line, .. }) if node != 0 => Some(line),
+                _ => None,
+            };
+            attrs.extend(line.map(|line| (LINE, AttrValue::Int(line.into()))));
+            let event = self.push(row, at, 0, track, &attrs);
+            // A function is named by its first line: the stack alone knows the one that was running.
+            if line.is_some() {
+                let stack = self.stack(calls, (tree, node));
+                self.trace.stacks.event.push(event);
+                self.trace.stacks.stack.push(stack);
+            } else {
+                self.attach(calls, event, Some((tree, node)));
+            }
         }
     }
 

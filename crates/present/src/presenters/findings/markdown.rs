@@ -27,7 +27,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&details(finding));
     }
     out.extend(found.notes.iter().map(|note| format!("- Note: {}.\n", escaped(note))));
-    out.extend(missing(&found.unchecked).iter().map(|line| format!("- {}\n", escaped(line))));
+    out.extend(missing(&found.unchecked, usize::MAX).iter().map(|line| format!("- {}\n", escaped(line))));
     for unchecked in found.unchecked.iter().filter(|unchecked| matches!(unchecked.reason, Reason::Failed(..))) {
         out.push_str(&format!("- Not checked: {}: {}\n", unchecked.rule.code, escaped(&unchecked.reason.sentence())));
     }

@@ -15,7 +15,7 @@ pub use sarif::{Tool, sarif};
 pub use text::text;
 
 use super::human::{self, signed_duration as signed};
-use stackline_analyze::findings::{Finding, Findings, Reason, Unchecked, ranges};
+use stackline_analyze::findings::{Finding, Findings, Reason, UNCHECKED, Unchecked, ranges};
 use stackline_model::names::MODULE_PREFIX;
 
 /// What is shown of findings.
@@ -25,7 +25,7 @@ pub struct Shown<'a> {
     pub found: &'a Findings,
     /// Those to show, in their order, each with what it is beside an earlier run.
     pub listed: &'a [(&'a Finding, Option<Change>)],
-    /// Findings of an earlier run that are gone: their titles.
+    /// Findings of an earlier run that are gone: their titles and places.
     pub gone: &'a [String],
     /// Findings that were asked not to be shown, with where that was asked.
     pub suppressed: &'a [(&'a Finding, String)],
@@ -120,24 +120,30 @@ fn together(found: &Findings) -> Option<String> {
     Some(told + surprise(found, all.ns))
 }
 
+/// Whether a gain is larger than another one by more than replay and rounding are off: a two-hundredth of a step.
+fn is_beyond(gain_ns: i64, other_ns: i64, step_ns: i64) -> bool {
+    gain_ns.saturating_sub(other_ns) > step_ns / 200
+}
+
 /// Why what all gain together is not what their gains lead to expect, in a sentence; empty where it is, and of several ranks:
 /// there the list tells of the rank that gains most by each, and the sum is that of the slowest.
 fn surprise(found: &Findings, together: i64) -> &'static str {
     let Some(first) = found.findings.first().filter(|_| found.ranks.is_empty()) else { return "" };
     let sum: i64 = found.findings.iter().filter(|finding| finding.is_repair()).map(Finding::gain_ns).sum();
     match () {
-        () if together > sum => {
+        () if is_beyond(together, sum, found.step_ns) => {
             " That is more than their sum: where two hold up the same work, mending one alone gains little."
         }
-        () if together >= first.gain_ns() => "",
+        () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
         () if !first.is_repair() => " That is less than the first: half of a kernel's time is a hope and not counted.",
         () if first.edits.is_empty() => " That is less than the first: its gain is not replayed and not counted.",
         () => " That is less than the first alone: the changes get in each other's way.",
     }
 }
 
-/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`
-fn missing(unchecked: &[Unchecked]) -> Vec<String> {
+/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`, or where there
+/// are more than `most` of them, `Not checked: 24 rules (--table not_checked): no GPU operations.`
+fn missing(unchecked: &[Unchecked], most: usize) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for Unchecked { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
         match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
@@ -145,7 +151,11 @@ fn missing(unchecked: &[Unchecked]) -> Vec<String> {
             None => by_need.push((reason.short(), vec![&rule.code])),
         }
     }
-    by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))).collect()
+    let which = |codes: &[&str]| match codes.len() {
+        count if count > most => format!("{count} rules (--table {UNCHECKED} lists them)"),
+        _ => codes.join(", "),
+    };
+    by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", which(codes))).collect()
 }
 
 /// Where a finding is, with the module around it, or that it is about all of the program.
@@ -157,5 +167,17 @@ fn place(finding: &Finding) -> String {
             format!("{place} ({})", module.strip_prefix(MODULE_PREFIX).unwrap_or(module).trim_start())
         }
         _ => place,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_beyond;
+
+    #[test]
+    fn a_nanosecond_is_no_surprise() {
+        assert!(!is_beyond(500_001, 500_000, 1_000_000));
+        assert!(is_beyond(510_000, 500_000, 1_000_000));
+        assert!(!is_beyond(400_000, 500_000, 1_000_000));
     }
 }

@@ -113,7 +113,7 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
         "level": level(shown, finding),
         "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice).trim_end()},
         "locations": locations(finding, tool),
-        "partialFingerprints": {"stackline/v1": fingerprint(finding)},
+        "partialFingerprints": {"stackline/v1": fingerprint(shown.found, finding)},
         "properties": {
             "gainNs": finding.gain.map(|gain| gain.ns),
             "gainLowNs": finding.gain.map(|gain| gain.low_ns),
@@ -167,8 +167,21 @@ fn locations(finding: &Finding, tool: &Tool<'_>) -> Value {
     json!([location])
 }
 
-/// The same for the same finding of another run: lines move; code, place and what is to be changed stay.
-fn fingerprint(finding: &Finding) -> String {
+/// The same for the same finding of another run: lines move; code, place and what is to be changed stay. Of those that have all of
+/// this in common the second in the order of lines ends in `:2`, and so on.
+fn fingerprint(found: &Findings, finding: &Finding) -> String {
+    let identity = identity(finding);
+    let key = |other: &Finding| (other.place.line, other.title.clone());
+    let all = found.findings.iter().chain(&found.ignored);
+    let mut alike: Vec<&Finding> = all.filter(|other| self::identity(other) == identity).collect();
+    alike.sort_by_key(|other| key(other));
+    match alike.iter().position(|other| std::ptr::eq(*other, finding)) {
+        Some(nth) if nth > 0 => format!("{identity}:{}", nth + 1),
+        _ => identity,
+    }
+}
+
+fn identity(finding: &Finding) -> String {
     let place = &finding.place;
     let parts = [&place.file, &place.function, &place.module, &place.operator];
     let parts: Vec<&str> = parts.into_iter().map(|part| part.as_deref().unwrap_or("")).collect();

@@ -90,9 +90,12 @@ fn wrapped(text: &str, style: &Style) -> String {
     out + &format!("{INDENT}{line}\n")
 }
 
+/// So many codes are listed behind one another.
+const MOST_CODES: usize = 6;
+
 /// Rules that could not look, by what they miss; those that failed each with where.
 fn not_checked(unchecked: &[Unchecked]) -> Vec<String> {
-    let mut lines = missing(unchecked);
+    let mut lines = missing(unchecked, MOST_CODES);
     for Unchecked { rule, reason } in unchecked {
         if let Reason::Failed(why, traceback) = reason {
             lines.push(format!("Not checked: {}: {why}", rule.code));

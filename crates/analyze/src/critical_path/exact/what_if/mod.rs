@@ -33,7 +33,7 @@ pub use edit::{Action, Edit};
 pub(crate) use index::module_class;
 pub use path::{NewHop, NewPath};
 pub(crate) use select::spans_of;
-pub use selector::{Pattern, Selector, What};
+pub use selector::{Chosen, Pattern, Selector, What};
 pub use sweep::{Candidate, Sweep, SweepOptions};
 pub use tables::{PATH, path_table, sweep_table, sweep_tables, tables};
 

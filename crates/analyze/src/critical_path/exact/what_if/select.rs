@@ -5,7 +5,7 @@ use super::super::category::{Categories, Category};
 use super::super::enclosing::Around;
 use super::super::graph::NodeKind;
 use super::index::{Index, Stretch, is_kind, module_class, module_name};
-use super::selector::{Pattern, Selector, Target, What};
+use super::selector::{Chosen, Pattern, Selector, Target, What};
 use super::stop::Stop;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::nearest::nearest;
@@ -49,7 +49,7 @@ pub(super) fn select(
         }
         Target::Stream(pattern) => of_stream(exact, index, pattern),
         Target::Categories(categories) => of_categories(exact, categories, stop),
-        Target::Events(events, stretches) => of_events(exact, index, events, stretches),
+        Target::Events(chosen) => of_chosen(exact, index, chosen),
     };
     if selected.count == 0 {
         let nearest = names_like(exact, index, selector);
@@ -118,7 +118,7 @@ fn fits((what, pattern): (What, &Pattern), name: &str) -> bool {
 /// The operators, modules, annotations and frames that a selector means; those that it lists, of whatever kind they are.
 pub(crate) fn spans_of(exact: &Exact<'_>, selector: &Selector) -> Vec<EventId> {
     let (what, pattern) = match &selector.target {
-        Target::Events(events, _) => return events.to_vec(),
+        Target::Events(chosen) => return chosen.events.clone(),
         Target::Names(what @ (What::Operator | What::Module | What::Annotation | What::Frame), pattern) => {
             (*what, pattern)
         }
@@ -213,7 +213,8 @@ fn of_stream(exact: &Exact<'_>, index: &Index, pattern: &Pattern) -> Selected {
 
 /// Operations of GPUs, calls that wait, and of all else the time on its thread; with their GPU work if all of it are modules
 /// and annotations. Stretches are time on a thread and nothing else.
-fn of_events(exact: &Exact<'_>, index: &Index, events: &[EventId], stretches: &[(EventId, EventId)]) -> Selected {
+fn of_chosen(exact: &Exact<'_>, index: &Index, chosen: &Chosen) -> Selected {
+    let Chosen { events, stretches, between } = chosen;
     let trace = exact.trace;
     let mut found = Selected { owns_gpu: true, ..Selected::default() };
     let waiting: FxHashSet<EventId> = index.sync_nodes.iter().map(|(_, call)| *call).collect();
@@ -229,12 +230,15 @@ fn of_events(exact: &Exact<'_>, index: &Index, events: &[EventId], stretches: &[
             found.owns_gpu &= owns;
         }
     }
-    for &(first, last) in stretches {
-        let (from, to) = (trace.events.start[first.index()], trace.events.end(last));
+    let (start, end) = (|event: EventId| trace.events.start[event.index()], |event| trace.events.end(event));
+    let whole = stretches.iter().map(|&(first, last)| (first, last, start(first), end(last)));
+    let between_two = between.iter().map(|&(before, behind)| (before, behind, end(before), start(behind)));
+    for (first, last, from, to) in whole.chain(between_two) {
         let lane = index.lane(trace, first).filter(|&lane| from < to && index.lane(trace, last) == Some(lane));
         found.stretches.extend(lane.map(|lane| (lane, from, to)));
     }
-    found.owns_gpu &= !found.stretches.is_empty() && found.gpu.is_empty() && stretches.is_empty();
+    let is_time_alone = !stretches.is_empty() || !between.is_empty();
+    found.owns_gpu &= !found.stretches.is_empty() && found.gpu.is_empty() && !is_time_alone;
     found.count = found.gpu.len() + found.calls.len() + found.stretches.len();
     found.stretches = outermost(std::mem::take(&mut found.stretches));
     found

@@ -53,8 +53,19 @@ pub(super) enum Target {
     Stream(Pattern),
     /// In the order of [`Category::ALL`].
     Categories(Vec<Category>),
-    /// These and no others, and the time of threads from one event's start to another one's end.
-    Events(Arc<[EventId]>, Arc<[(EventId, EventId)]>),
+    /// These and no others.
+    Events(Arc<Chosen>),
+}
+
+/// Events that are chosen one by one, and time of threads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Chosen {
+    /// Operations of GPUs, calls that wait, spans of threads;
+    pub events: Vec<EventId>,
+    /// all that threads do from the start of one event to the end of another one of the same thread;
+    pub stretches: Vec<(EventId, EventId)>,
+    /// and from the end of one to the start of another.
+    pub between: Vec<(EventId, EventId)>,
 }
 
 const KINDS: &[(&str, What)] = &[
@@ -80,7 +91,7 @@ impl PartialEq for Selector {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
             && match (&self.target, &other.target) {
-                (Target::Events(these, from), Target::Events(those, to)) => (these, from) == (those, to),
+                (Target::Events(these), Target::Events(those)) => these == those,
                 _ => true,
             }
     }
@@ -106,18 +117,9 @@ impl Selector {
         Ok(Self { text: text.to_owned(), target })
     }
 
-    /// These events, under a text for people, which cannot be parsed: operations of GPUs, calls that wait, spans of threads.
-    pub fn of_events(text: impl Into<String>, events: impl Into<Arc<[EventId]>>) -> Self {
-        Self::of_stretches(text, events, Vec::new())
-    }
-
-    /// The same, with all that threads do from the start of one event to the end of another one of the same thread.
-    pub fn of_stretches(
-        text: impl Into<String>,
-        events: impl Into<Arc<[EventId]>>,
-        stretches: impl Into<Arc<[(EventId, EventId)]>>,
-    ) -> Self {
-        Self { text: text.into(), target: Target::Events(events.into(), stretches.into()) }
+    /// These events and stretches of time, under a text for people, which cannot be parsed.
+    pub fn of(text: impl Into<String>, chosen: Chosen) -> Self {
+        Self { text: text.into(), target: Target::Events(Arc::new(chosen)) }
     }
 
     /// The pattern that only the name itself fits, as it was typed; none for regular expressions, and for modules, which

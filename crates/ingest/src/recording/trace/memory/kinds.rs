@@ -18,8 +18,9 @@ pub(super) struct Seen {
 
 impl Seen {
     /// `is_of_a_step`: made in one training step, and freed in it or by the end of the next one, as a loss is that a variable
-    /// keeps (or within the recording, if that has no steps).
-    fn kind(self, is_of_a_step: bool) -> MemoryObjectKind {
+    /// keeps (or within the recording, if that has no steps). `is_kept`: made in a step, and freed later or never; not in the
+    /// first one, which may begin with the program.
+    fn kind(self, is_of_a_step: bool, is_kept: bool) -> MemoryObjectKind {
         match self {
             Self { is_foreign: true, updated_by_optimizer: false, .. } => MemoryObjectKind::Foreign,
             Self { died_in_its_operator: true, .. } => MemoryObjectKind::Temporary,
@@ -27,7 +28,9 @@ impl Seen {
             Self { made_in_optimizer: true, .. } => MemoryObjectKind::OptimizerState,
             Self { made_in_backward: true, read_by_optimizer: true, .. } => MemoryObjectKind::Gradient,
             Self { updated_by_optimizer: true, .. } => MemoryObjectKind::Parameter,
-            Self { made_in_forward: true, used_in_backward: true, .. } if is_of_a_step => MemoryObjectKind::Activation,
+            Self { made_in_forward: true, used_in_backward: true, .. } if is_of_a_step || is_kept => {
+                MemoryObjectKind::Activation
+            }
             _ if is_of_a_step => MemoryObjectKind::Temporary,
             _ => MemoryObjectKind::Unknown,
         }
@@ -42,7 +45,9 @@ pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
             (Some(made), Some(freed)) => trace.phases.is_empty() || step_of(trace, freed) <= step_of(trace, made) + 1,
             _ => false,
         };
-        trace.objects.kind[row] = seen.kind(is_of_a_step);
+        let step = made.some().map_or(0, |made| step_of(trace, made));
+        let is_kept = !is_of_a_step && (1..trace.phases.len()).contains(&step);
+        trace.objects.kind[row] = seen.kind(is_of_a_step, is_kept);
     }
 }
 

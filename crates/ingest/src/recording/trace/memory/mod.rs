@@ -4,6 +4,7 @@
 //! with, from its name, and from what was allocated in it and outlived it ([`stackline_model::AccessEvidence::OperatorLevel`]).
 //! What is done to memory outside of operators (by `NumPy`, for instance) is not seen.
 
+mod described;
 mod kinds;
 mod names;
 mod operators;
@@ -59,7 +60,8 @@ fn of_stream(name: &str, file: &[u8]) -> Option<((i64, u32), MemoryTrace)> {
     }
     let mut trace = sweep::sweep(&calls);
     trace.report.merge(report);
-    for what in calls.lost.iter().filter(|(what, _)| what.starts_with("touches_")) {
+    let is_ours = |what: &str| what.starts_with("touches_") || what.starts_with("inputs_");
+    for what in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
         problems::NOT_RECORDED.count_many(&mut trace.report, what.1, None, &format!("{name}: {}", what.0));
     }
     Some(((calls.process.start_unix_ns, calls.process.pid), trace))

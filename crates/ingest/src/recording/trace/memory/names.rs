@@ -63,6 +63,19 @@ const VIEWS: &[&str] = &[
     "stride",
 ];
 
+/// Operators that take the sizes of a tensor, and leave the rest to others that they call.
+const LIKES: &[&str] = &[
+    "full_like",
+    "new_full",
+    "new_ones",
+    "new_zeros",
+    "ones_like",
+    "rand_like",
+    "randint_like",
+    "randn_like",
+    "zeros_like",
+];
+
 /// Operators that make a tensor without writing it.
 const EMPTIES: &[&str] =
     &["empty", "empty_like", "empty_permuted", "empty_quantized", "empty_strided", "new_empty", "new_empty_strided"];
@@ -127,7 +140,7 @@ pub(super) enum Effect {
 pub(super) fn effect(name: &str) -> Effect {
     let (space, own) = name.split_once("::").unwrap_or(("", name));
     let is_aten = space == "aten";
-    if is_aten && (VIEWS.contains(&own) || EMPTIES.contains(&own)) {
+    if is_aten && [VIEWS, EMPTIES, LIKES].iter().any(|names| names.contains(&own)) {
         Effect::Nothing
     } else if is_aten && FILLS.contains(&own) {
         Effect::Fills
@@ -148,7 +161,7 @@ mod tests {
     #[test]
     fn names_tell_what_happens() {
         let told =
-            ["aten::view", "aten::empty", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
+            ["aten::view", "aten::zeros_like", "aten::mm", "aten::add_", "aten::zero_", "aten::__iadd__", "mine::view"];
         let expected = [
             Effect::Nothing,
             Effect::Nothing,

@@ -39,6 +39,22 @@ pub(super) struct Operators {
     pub(super) owners: FxHashMap<usize, usize>,
 }
 
+/// A call that has begun.
+struct Open {
+    operator: usize,
+    /// Not after that of its caller, so that calls end in turn even where clocks disagree.
+    end: i64,
+    /// Addresses that operators within it were handed.
+    handed_on: FxHashSet<u64>,
+}
+
+impl Open {
+    fn new(operator: usize, end: i64, callers: &[Self]) -> Self {
+        let end = callers.last().map_or(end, |caller| end.min(caller.end));
+        Self { operator, end, handed_on: FxHashSet::default() }
+    }
+}
+
 /// Times of calls and of what was handed to them come from the same clock, whose rate may have been measured anew in
 /// between.
 const SAME_NS: i64 = 5_000;
@@ -91,41 +107,62 @@ impl Operators {
 
     /// Marks what operators only pass on, and finds the outermost call of each.
     fn pass_on(&mut self) {
-        let mut open: Vec<usize> = Vec::new();
+        let mut open: Vec<Open> = Vec::new();
         for at in 0..self.list.len() {
-            let (start, effect) = (self.list[at].start, self.list[at].effect);
-            open.retain(|&caller| self.list[caller].end > start);
-            if let Some(&outermost) = open.first() {
-                self.list[at].outermost_end = self.list[outermost].end;
+            let (start, end, effect) = (self.list[at].start, self.list[at].end, self.list[at].effect);
+            while open.last().is_some_and(|last| last.end <= start) {
+                self.close(&mut open);
             }
-            if effect != Effect::Nothing {
-                let addresses: FxHashSet<u64> = self.list[at].inputs.iter().map(|input| input.address).collect();
-                for &caller in &open {
-                    let passed = |input: &&mut Input| addresses.contains(&input.address);
-                    self.list[caller].inputs.iter_mut().filter(passed).for_each(|input| input.is_passed_on = true);
-                }
+            if let Some(outermost) = open.first() {
+                self.list[at].outermost_end = self.list[outermost.operator].end;
             }
-            open.push(at);
+            if let Some(caller) = open.last_mut().filter(|_| effect != Effect::Nothing) {
+                caller.handed_on.extend(self.list[at].inputs.iter().map(|input| input.address));
+            }
+            open.push(Open::new(at, end, &open));
+        }
+        while !open.is_empty() {
+            self.close(&mut open);
+        }
+    }
+
+    /// Ends the innermost open call. What was handed on below it was so below its caller, too: the smaller of both sets moves into
+    /// the larger, so that lists of thousands of tensors cost little more than their length.
+    fn close(&mut self, open: &mut Vec<Open>) {
+        let Some(Open { operator, handed_on, .. }) = open.pop() else { return };
+        let inputs = self.list[operator].inputs.iter_mut();
+        inputs.for_each(|input| input.is_passed_on = handed_on.contains(&input.address));
+        if let Some(caller) = open.last_mut() {
+            let (mut more, mut fewer) = (std::mem::take(&mut caller.handed_on), handed_on);
+            if more.len() < fewer.len() {
+                std::mem::swap(&mut more, &mut fewer);
+            }
+            more.extend(fewer);
+            caller.handed_on = more;
         }
     }
 
     /// Finds for each allocation the innermost operator that ran and does more than to allocate.
     fn own(&mut self, thread: &ThreadCalls) {
-        let mut open: Vec<usize> = Vec::new();
+        let mut open: Vec<Open> = Vec::new();
         let mut next = 0;
         for (position, touch) in thread.touches.iter().enumerate() {
             if touch.kind != TouchKind::Allocated {
                 continue;
             }
-            while self.list.get(next).is_some_and(|operator| operator.start <= touch.at) {
-                open.retain(|&caller| self.list[caller].end > self.list[next].start);
-                open.push(next);
+            while let Some(operator) = self.list.get(next).filter(|operator| operator.start <= touch.at) {
+                while open.last().is_some_and(|last| last.end <= operator.start) {
+                    open.pop();
+                }
+                open.push(Open::new(next, operator.end, &open));
                 next += 1;
             }
-            open.retain(|&caller| self.list[caller].end >= touch.at);
-            let owner = open.iter().rev().find(|&&caller| self.list[caller].effect != Effect::Nothing);
-            if let Some(&owner) = owner {
-                self.owners.insert(position, owner);
+            while open.last().is_some_and(|last| last.end < touch.at) {
+                open.pop();
+            }
+            let does = |open: &&Open| self.list[open.operator].effect != Effect::Nothing;
+            if let Some(owner) = open.iter().rev().find(does) {
+                self.owners.insert(position, owner.operator);
             }
         }
     }

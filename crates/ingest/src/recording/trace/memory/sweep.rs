@@ -2,17 +2,22 @@
 
 use super::super::calls::{Calls, Touch};
 use super::super::steps;
+use super::described::{Described, described};
 use super::kinds::{Seen, classify};
 use super::names::{Effect, only_tells, updates};
 use super::operators::{Input, Operator, Operators};
 use super::paths::{Place, places};
 use crate::problems;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId,
     MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 use stackline_recording::TouchKind;
+
+/// Tensors of one call that the recorder looks at, at most.
+const MOST_INPUTS: usize = 4096;
 
 /// What happens at one time. Of one time, what ends comes last: its results were allocated by then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,9 +40,11 @@ struct Thread<'a> {
     touches: &'a [Touch],
     operators: Operators,
     places: Vec<Place>,
+    /// Parent and frame of each node.
+    nodes: &'a [(u32, u32)],
     stream: MemoryStreamId,
-    /// By operator: what it was handed, by position of the input, and what it made.
-    handed: Vec<Vec<(usize, MemoryObjectId)>>,
+    /// By operator: what it was handed and touches itself, and what it made.
+    handed: Vec<Vec<(Input, MemoryObjectId)>>,
     made: Vec<Vec<MemoryObjectId>>,
     /// By operator: how many objects there were when it began.
     objects_before: Vec<usize>,
@@ -49,9 +56,12 @@ struct Sweep<'a> {
     zero: i64,
     threads: Vec<Thread<'a>>,
     live: AddressMap,
+    /// What is known of tensors, by frame and argument.
+    described: Vec<Vec<Described>>,
     seen: Vec<Seen>,
-    /// By object: whether an operator was handed it since.
+    /// By object: whether an operator was handed it since, and whether one used it.
     was_handed: Vec<bool>,
+    was_used: Vec<bool>,
     /// By object: the end of the outermost operator that it was allocated in.
     outermost_end: Vec<i64>,
     /// When each call of the trace happened.
@@ -67,6 +77,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     let saw_end = calls.ended && !lost_some;
     let mut trace = MemoryTrace { saw_end, has_accesses, ..MemoryTrace::default() };
     let device = trace.device("cpu");
+    let described = described(calls, &mut trace);
     let mut threads = Vec::new();
     for thread in &calls.threads {
         let operators = Operators::of(calls, thread);
@@ -75,6 +86,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
             touches: &thread.touches,
             operators,
             places: places(calls, thread, &mut trace),
+            nodes: &thread.nodes,
             stream: trace.stream(device, thread.thread.tid.into()),
             handed: vec![Vec::new(); count],
             made: vec![Vec::new(); count],
@@ -87,8 +99,10 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         zero: calls.process.start_monotonic_ns,
         threads,
         live: AddressMap::default(),
+        described,
         seen: Vec::new(),
         was_handed: Vec::new(),
+        was_used: Vec::new(),
         outermost_end: Vec::new(),
         times: Vec::new(),
     };
@@ -124,7 +138,7 @@ impl Sweep<'_> {
                     all.push((one.at, at, What::Touch { touch }));
                 }
             }
-            let owners: rustc_hash::FxHashSet<usize> = thread.operators.owners.values().copied().collect();
+            let owners: FxHashSet<usize> = thread.operators.owners.values().copied().collect();
             // Without what operators were called with, what they made says too little.
             let operators = if self.trace.has_accesses { &thread.operators.list[..] } else { &[] };
             for (operator, one) in operators.iter().enumerate() {
@@ -164,6 +178,7 @@ impl Sweep<'_> {
     fn object(&mut self, seen: Seen, outermost_end: i64) {
         self.seen.push(seen);
         self.was_handed.push(false);
+        self.was_used.push(false);
         self.outermost_end.push(outermost_end);
     }
 
@@ -229,18 +244,23 @@ impl Sweep<'_> {
         seen.freed_in_optimizer = place.in_optimizer;
         seen.used_in_backward |= place.in_backward;
         seen.died_in_its_operator = time <= self.outermost_end[object.index()];
+        if seen.died_in_its_operator {
+            self.mark_within(object);
+        }
     }
 
     /// Notes what an operator was handed: by its end, another object may lie there.
     fn begin(&mut self, thread: usize, operator: usize) {
-        let Operator { inputs, node, effect, .. } = self.threads[thread].operators.list[operator].clone();
-        let place = self.place(thread, node);
+        let Operator { node, effect, ref inputs, .. } = self.threads[thread].operators.list[operator];
+        let (place, count) = (self.place(thread, node), inputs.len());
         self.threads[thread].objects_before[operator] = self.trace.objects.len();
-        for (position, input) in inputs.iter().enumerate() {
+        for position in 0..count {
+            let input = self.threads[thread].operators.list[operator].inputs[position];
             let object = match self.live.find(input.address) {
                 Some((object, _)) => object,
                 None => self.foreign(input.address, input.bytes),
             };
+            self.describe(object, (thread, node), input);
             if effect == Effect::Nothing {
                 continue;
             }
@@ -251,8 +271,22 @@ impl Sweep<'_> {
                 seen.used_in_backward |= place.in_backward;
                 seen.updated_by_optimizer |= place.in_optimizer && writes;
                 seen.read_by_optimizer |= place.in_optimizer && !writes;
-                self.threads[thread].handed[operator].push((position, object));
+                self.threads[thread].handed[operator].push((input, object));
             }
+        }
+    }
+
+    /// Takes over what an operator says of a tensor; its sizes if it is all of the object.
+    fn describe(&mut self, object: MemoryObjectId, (thread, node): (usize, u32), input: Input) {
+        let frame = self.threads[thread].nodes.get(node as usize).map_or(u32::MAX, |(_, frame)| *frame);
+        let arguments = self.described.get(frame as usize);
+        let Some(known) = arguments.and_then(|all| all.get(usize::from(input.argument))) else { return };
+        let (objects, row) = (&mut self.trace.objects, object.index());
+        if objects.dtype[row].is_none() {
+            objects.dtype[row] = known.dtype;
+        }
+        if objects.shape[row].is_none() && input.bytes == objects.requested[row] {
+            objects.shape[row] = known.shape;
         }
     }
 
@@ -271,47 +305,116 @@ impl Sweep<'_> {
     fn end(&mut self, time: i64, thread: usize, operator: usize) {
         let handed = std::mem::take(&mut self.threads[thread].handed[operator]);
         let made = std::mem::take(&mut self.threads[thread].made[operator]);
-        let alive = |trace: &MemoryTrace, object: MemoryObjectId| trace.objects.freed_by[object.index()].is_none();
-        let results: Vec<MemoryObjectId> =
-            made.into_iter().filter(|&object| alive(&self.trace, object) && !self.was_handed[object.index()]).collect();
+        let results = self.results(made, !handed.is_empty());
         if handed.is_empty() && results.is_empty() {
             return;
         }
-        let of = self.threads[thread].operators.list[operator].clone();
-        let place = self.place(thread, of.node);
+        let Operator { node, start, end, .. } = self.threads[thread].operators.list[operator];
+        let place = self.place(thread, node);
         let call = self.call(time, thread, place, place.operator);
-        let (start_ns, duration_ns) = (of.start - self.zero, (of.end - of.start).max(0).cast_unsigned());
-        self.trace.calls.push(MemoryCallKind::Kernel, NewCall { start_ns, duration_ns, ..call });
-        let name = self.trace.strings.get(place.operator).to_owned();
-        let before = self.threads[thread].objects_before[operator];
-        let stream = self.threads[thread].stream;
-        let new = before..self.trace.objects.len();
-        let is_result =
-            |at: usize| self.trace.objects.freed_by[at].is_none() && self.trace.objects.stream[at] == stream;
-        let has_result = new.into_iter().any(is_result);
-        let output =
-            (of.effect == Effect::Reads && !has_result && !only_tells(&name)).then(|| last_argument(&of)).flatten();
+        let (start_ns, duration_ns) = (start - self.zero, (end - start).max(0).cast_unsigned());
+        // The recorder looks at no more tensors of a call than this: it may have touched others.
+        let is_cut = self.threads[thread].operators.list[operator].inputs.len() >= MOST_INPUTS;
+        let flags = if is_cut { call_flags::OPAQUE } else { 0 };
+        let row = self.trace.calls.push(MemoryCallKind::Kernel, NewCall { start_ns, duration_ns, flags, ..call });
+        self.access_handed(thread, operator, &handed);
+        for (object, mode) in results {
+            self.access(object, mode, AccessExtent::Whole);
+        }
+        self.trace.seal_call();
+        let effect = self.threads[thread].operators.list[operator].effect;
+        self.tell_kind(row, effect);
+        self.note_first_uses(row, time);
+    }
+
+    /// What an operator made and leaves alive: it wrote what no other operator was handed. What others only filled for one that
+    /// touches memory itself, it went on with (a bias, to which `aten::addmm` adds).
+    fn results(&self, made: Vec<MemoryObjectId>, touches: bool) -> Vec<(MemoryObjectId, AccessMode)> {
+        let mode = |object: MemoryObjectId| match (self.was_handed[object.index()], self.was_used[object.index()]) {
+            (false, _) => Some(AccessMode::Write),
+            (true, false) if touches => Some(AccessMode::Both),
+            _ => None,
+        };
+        let alive = made.into_iter().filter(|object| self.is_alive(*object));
+        alive.filter_map(|object| Some((object, mode(object)?))).collect()
+    }
+
+    /// Operators that only fill are sets, or copies if they read, too: they prepare memory, and use none.
+    fn tell_kind(&mut self, call: MemoryCallId, effect: Effect) {
+        if effect != Effect::Fills || self.trace.calls.is_opaque(call) {
+            return;
+        }
+        let modes: Vec<AccessMode> = self.trace.accesses_of(call).map(|access| access.mode).collect();
+        // Memory that is filled from itself, or by a name that says more than it does, stays an operator.
+        if modes.iter().all(|mode| *mode == AccessMode::Write) {
+            self.trace.calls.kind[call.index()] = MemoryCallKind::Set;
+        } else if !modes.contains(&AccessMode::Both) {
+            self.trace.calls.kind[call.index()] = MemoryCallKind::CopyOnDevice;
+        }
+    }
+
+    /// Marks allocations whose object is used for the first time in the operator of the program that made it.
+    fn note_first_uses(&mut self, call: MemoryCallId, time: i64) {
+        let is_kernel = self.trace.calls.kind[call.index()] == MemoryCallKind::Kernel;
+        for row in self.trace.access_rows(call) {
+            let access = self.trace.accesses.get(row);
+            let object = access.object.index();
+            if !is_kernel && !access.mode.reads() || std::mem::replace(&mut self.was_used[object], true) {
+                continue;
+            }
+            if time <= self.outermost_end[object] {
+                self.mark_within(access.object);
+            }
+        }
+    }
+
+    fn mark_within(&mut self, object: MemoryObjectId) {
+        if let Some(made_by) = self.trace.objects.allocated_by[object.index()].some() {
+            self.trace.calls.flags[made_by.index()] |= call_flags::WITHIN_OPERATOR;
+        }
+    }
+
+    /// The accesses to what an operator was handed, one for each object.
+    fn access_handed(&mut self, thread: usize, operator: usize, handed: &[(Input, MemoryObjectId)]) {
+        let of = &self.threads[thread].operators.list[operator];
+        let effect = of.effect;
+        let name = self.trace.strings.get(self.place(thread, of.node).operator).to_owned();
+        let makes_nothing = effect == Effect::Reads && !self.has_result(thread, operator) && !only_tells(&name);
+        let output = makes_nothing.then(|| last_argument(of)).flatten();
+        let mut places: FxHashMap<MemoryObjectId, usize> = FxHashMap::default();
         let mut accesses: Vec<(MemoryObjectId, AccessMode, AccessExtent)> = Vec::new();
-        for (position, object) in handed {
-            if !alive(&self.trace, object) {
+        for &(input, object) in handed {
+            if !self.is_alive(object) {
                 problems::FREED_IN_USE.count(&mut self.trace.report, None, &name);
                 continue;
             }
-            let input = of.inputs[position];
-            let mode = mode(of.effect, &name, input, output);
-            let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
-            let extent = if whole { AccessExtent::Whole } else { AccessExtent::Unknown };
-            match accesses.iter_mut().find(|(known, ..)| *known == object) {
-                Some((_, known, _)) if *known != mode => *known = AccessMode::Both,
-                Some(_) => {}
-                None => accesses.push((object, mode, extent)),
+            let mode = mode(effect, &name, input, output);
+            let place = *places.entry(object).or_insert(accesses.len());
+            if let Some((_, known, _)) = accesses.get_mut(place) {
+                *known = if *known == mode { mode } else { AccessMode::Both };
+                continue;
             }
+            let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
+            accesses.push((object, mode, if whole { AccessExtent::Whole } else { AccessExtent::Unknown }));
         }
-        accesses.extend(results.into_iter().map(|object| (object, AccessMode::Write, AccessExtent::Whole)));
         for (object, mode, extent) in accesses {
-            self.trace.accesses.push(object, mode, AccessEvidence::OperatorLevel, extent);
+            self.access(object, mode, extent);
         }
-        self.trace.seal_call();
+    }
+
+    fn access(&mut self, object: MemoryObjectId, mode: AccessMode, extent: AccessExtent) {
+        self.trace.accesses.push(object, mode, AccessEvidence::OperatorLevel, extent);
+    }
+
+    fn is_alive(&self, object: MemoryObjectId) -> bool {
+        self.trace.objects.freed_by[object.index()].is_none()
+    }
+
+    /// Whether anything that the thread allocated since the operator began is alive.
+    fn has_result(&self, thread: usize, operator: usize) -> bool {
+        let (before, stream) = (self.threads[thread].objects_before[operator], self.threads[thread].stream);
+        let mut new = (before..self.trace.objects.len()).map(MemoryObjectId::new);
+        new.any(|object| self.is_alive(object) && self.trace.objects.stream[object.index()] == stream)
     }
 
     /// Training steps, by the calls that lie in them.

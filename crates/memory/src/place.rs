@@ -29,17 +29,22 @@ fn frame_text(trace: &MemoryTrace, frame: &MemoryFrame) -> String {
 }
 
 /// The frame of a call path that says most: the innermost one of the program's own Python code; if there is none, of
-/// any Python code; if there is none, the innermost. Empty if the path is not known.
-pub fn place_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
+/// any Python code; if there is none, the innermost. None if the path is not known.
+pub fn frame_of(trace: &MemoryTrace, stack: MemoryStackId) -> Option<MemoryFrame> {
     let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
     let own = frames.iter().find(|frame| is_python(trace, frame) && !is_library(trace, frame));
     let python = || frames.iter().find(|frame| is_python(trace, frame));
     let any = || frames.iter().find(|frame| !is_noise(trace, frame));
-    own.or_else(python).or_else(any).or(frames.first()).map_or_else(String::new, |frame| frame_text(trace, frame))
+    own.or_else(python).or_else(any).or(frames.first()).copied()
+}
+
+/// The same as text: `train.py:88 step`. Empty if the path is not known.
+pub fn place_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
+    frame_of(trace, stack).map_or_else(String::new, |frame| frame_text(trace, &frame))
 }
 
 /// A call path from the outermost frame on; of native frames only those that no Python frame stands beside are shown.
-pub fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
+pub(crate) fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
     let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
     let python = frames.iter().any(|frame| is_python(trace, frame));
     let shown = frames.iter().rev().filter(|frame| is_python(trace, frame) || (!python && !is_noise(trace, frame)));

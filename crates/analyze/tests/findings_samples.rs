@@ -1,0 +1,161 @@
+//! Findings in recordings whose samples are rarer than steps.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod findings_support;
+
+use findings_support::{Program, text};
+use serde_json::json;
+use stackline_analyze::findings::{Confidence, Finding};
+
+const LOGS: &str = "logging/__init__.py(1489): Logger.info";
+/// Steps of 1 ms in an operator and then `LULL_US` between two operators; a sample stands for 10 ms.
+const STEPS: usize = 40;
+const LULL_US: i64 = 3000;
+
+/// What samples see between the operators: a name each, in so many of the steps.
+fn sampled(seen: &[(&str, usize)]) -> Program {
+    let mut names: Vec<Option<&str>> = seen.iter().flat_map(|&(name, count)| vec![Some(name); count]).collect();
+    names.resize(STEPS, None);
+    let mut program = Program::new();
+    for (number, name) in names.into_iter().enumerate() {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                p.work(LULL_US / 2);
+                if let Some(name) = name {
+                    p.sample(1, name, 10_000);
+                }
+                p.work(LULL_US / 2);
+                p.op("aten::add", |p| p.work(10));
+            });
+        });
+    }
+    program
+}
+
+fn gains(program: &Program, code: &str) -> (Finding, i64, i64, i64) {
+    let found = program.of(code);
+    assert_eq!(found.len(), 1, "{}", text(&found));
+    let gain = found[0].gain.unwrap();
+    (found[0].clone(), gain.low_ns / 1000, gain.ns / 1000, gain.high_ns / 1000)
+}
+
+/// A sample in one of three steps: the two others log, too.
+#[test]
+fn logging_is_told_of_steps_without_a_sample() {
+    let (found, low, likely, high) = gains(&sampled(&[(LOGS, 12)]), "SL029");
+    // All 12 samples saw it, and 120 ms are all the time between those operators: of that nothing is left to others.
+    assert!((LULL_US - 50..=LULL_US + 50).contains(&likely), "{}", text(&[found]));
+    assert!(low > 1000 && low < likely && likely <= high && high < LULL_US + 100, "{low} {likely} {high}");
+}
+
+/// What was seen once may be more or less: the error of the count is in the bounds, and the truth within them.
+#[test]
+fn time_between_operators_divides_as_samples_do() {
+    let (found, low, likely, high) = gains(&sampled(&[(LOGS, 4), ("train.py(50): other", 8)]), "SL029");
+    assert!((LULL_US / 3 - 50..=LULL_US / 3 + 50).contains(&likely), "{}", text(&[found]));
+    // Of twelve samples one to eight may have been the usual number.
+    assert!(low < LULL_US / 6 && high > LULL_US * 6 / 10 && high <= LULL_US + 50, "{low} {likely} {high}");
+    assert_eq!(sampled(&[("train.py(50): other", 12)]).of("SL029"), []);
+}
+
+#[test]
+fn a_single_sample_is_no_certainty() {
+    let (found, low, ..) = gains(&sampled(&[(LOGS, 1), ("train.py(50): other", 11)]), "SL029");
+    assert_eq!((found.confidence, found.is_unsure()), (Confidence::Low, low <= 0), "{}", text(&[found]));
+    assert!(low < LULL_US / 100, "{low}");
+}
+
+/// Functions that samples saw are as long as a sample stands for, at most to the next operator: they count as what was seen.
+#[test]
+fn functions_that_were_seen_do_not_count_twice() {
+    let mut program = Program::new();
+    for number in 0..STEPS {
+        program.step(number, |p| {
+            p.op("aten::mm", |p| p.work(1000));
+            if number % 3 == 0 {
+                p.python(LOGS, |p| {
+                    p.work(LULL_US / 2);
+                    p.sample(1, LOGS, 10_000);
+                    p.work(LULL_US / 2);
+                });
+            } else {
+                p.work(LULL_US);
+            }
+            p.op("aten::add", |p| p.work(10));
+        });
+    }
+    let (found, _, likely, high) = gains(&program, "SL029");
+    assert!((LULL_US - 50..=LULL_US + 50).contains(&likely) && high <= LULL_US + 100, "{}", text(&[found]));
+}
+
+/// 120 ms between operators in which the thread computes for 20 ms at the most.
+#[test]
+fn waits_are_what_samples_of_cpu_time_leave() {
+    let mut program = sampled(&[("train.py(50): write", 1)]);
+    let (found, low, likely, high) = gains(&program, "SL039");
+    assert!((2700..=2800).contains(&likely), "{}", text(std::slice::from_ref(&found)));
+    assert!(low > 1000 && low < likely && high <= LULL_US + 50, "{low} {likely} {high}");
+    assert_eq!(found.place.function.as_deref(), Some("step"), "{}", text(std::slice::from_ref(&found)));
+    assert_eq!(sampled(&[("train.py(50): write", 12)]).of("SL039"), [], "it computes all the time");
+    // It was ready to run, and another program had the processor.
+    let end = 4_100_000 * STEPS as i64;
+    program.recorded(json!({"loads": [[0, 0, 0], [end, end / 4, end]]}));
+    assert_eq!(program.of("SL039"), []);
+}
+
+/// The bounds of what all gain together hold those of the single ones.
+#[test]
+fn what_all_gain_together_is_at_least_what_one_surely_does() {
+    let found = sampled(&[(LOGS, 12)]).findings();
+    let (together, one) = (found.together.unwrap(), found.findings[0].gain.unwrap());
+    assert!(one.low_ns > 1_000_000 && together.low_ns >= one.low_ns && together.high_ns >= one.high_ns, "{together:?}");
+}
+
+#[test]
+fn traces_without_samples_do_not_tell() {
+    assert_eq!(sampled(&[]).of("SL039"), []);
+    assert_eq!(sampled(&[]).of("SL029"), []);
+}
+
+/// Sixty turns, their backward, and what autograd does between that.
+fn turns(python_us: i64, engine_us: i64) -> Program {
+    let mut program = Program::new();
+    let number = |turn: usize, thread: i64| json!({"Sequence number": turn, "Fwd thread id": thread});
+    for step in 0..4 {
+        program.step(step, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                for turn in 0..60 {
+                    p.op_with("aten::mul", number(100 * step + turn, 0), |p| p.work(5));
+                    p.work(python_us);
+                }
+                p.op("aten::stack", |p| p.work(200));
+                for turn in (0..60).rev() {
+                    let name = "autograd::engine::evaluate_function: MulBackward0";
+                    p.op_with(name, number(100 * step + turn, 1), |p| p.work(5));
+                    p.work(engine_us);
+                }
+                p.op("aten::mm", |p| p.work(1000));
+            });
+        });
+    }
+    program
+}
+
+#[test]
+fn what_autograd_does_between_the_backward_of_turns_goes_with_them() {
+    let gain = |program: Program| gains(&program, "SL038");
+    let (found, _, likely, high) = gain(turns(4, 15));
+    // 60 times 7 + 4 µs and 7 + 15 µs.
+    assert!((1850..=2000).contains(&likely), "{}", text(&[found]));
+    assert!(high >= likely + 150, "the operator that gathers the turns may go, too: {high}");
+}
+
+/// Turns that take Python longer than the operators: a part of the loop, or other things that it does.
+#[test]
+fn python_between_turns_is_in_the_upper_bound() {
+    let (found, _, likely, high) = gains(&turns(60, 2), "SL038");
+    assert!(likely < 2000 && high > 60 * 60, "{}", text(&[found]));
+}

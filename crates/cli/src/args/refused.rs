@@ -1,0 +1,31 @@
+//! Common options that a command refuses: they do not stand in its help.
+
+use super::Cli;
+use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
+
+/// Commands, and the common options that mean nothing to them.
+const REFUSED: &[(&str, &[&str])] = &[
+    ("calls", &["steps", "rank", "clip_overlaps"]),
+    ("memory", &["steps", "rank"]),
+    ("record", &["rank", "clip_overlaps", "format", "tables", "limit"]),
+    ("view", &["steps", "rank"]),
+];
+
+/// The command line as help, manual pages and completions show it.
+pub(crate) fn command() -> Command {
+    let mut root = Cli::command();
+    for (name, refused) in REFUSED {
+        let hidden: Vec<_> =
+            root.get_arguments().filter(|arg| refused.contains(&arg.get_id().as_str())).cloned().collect();
+        // An argument that a command has itself stands before the common one, and its value reaches it all the same.
+        root = root.mut_subcommand(name, |command| command.args(hidden.into_iter().map(|arg| arg.hide(true))));
+    }
+    root
+}
+
+/// What was typed; an error is a message for the terminal, or the help that was asked for.
+pub(crate) fn parse() -> Result<Cli, Error> {
+    let mut command = command();
+    let of = |matches: &ArgMatches| Cli::from_arg_matches(matches);
+    of(&command.try_get_matches_from_mut(std::env::args_os())?).map_err(|error| error.format(&mut command))
+}

@@ -1,0 +1,44 @@
+//! Types and sizes of tensors, where operators were recorded with those of their inputs (`record --shapes`).
+
+use super::super::calls::Calls;
+use stackline_model::{MemoryTrace, StrId};
+use stackline_recording::FrameKey;
+use stackline_recording::inputs::{Input, Tensor, parse};
+
+/// What is known of the tensors of an argument.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Described {
+    /// As PyTorch's short name says it: `f32`.
+    pub(super) dtype: StrId,
+    /// `[32, 64]`.
+    pub(super) shape: StrId,
+}
+
+/// By frame and argument; empty for frames without.
+pub(super) fn described(calls: &Calls, trace: &mut MemoryTrace) -> Vec<Vec<Described>> {
+    calls.frames.iter().map(|frame| of_frame(calls, frame, trace)).collect()
+}
+
+fn of_frame(calls: &Calls, frame: &FrameKey, trace: &mut MemoryTrace) -> Vec<Described> {
+    let (FrameKey::ShapedOperator { inputs, .. } | FrameKey::ShapedBackward { inputs, .. }) = frame else {
+        return Vec::new();
+    };
+    let Some((inputs, _)) = parse(calls.text(*inputs)) else { return Vec::new() };
+    inputs.iter().map(|input| of_input(input, trace)).collect()
+}
+
+/// Of a list, only what its tensors have in common: which of them is meant is not known.
+fn of_input(input: &Input<'_>, trace: &mut MemoryTrace) -> Described {
+    let mut text = |text: String| if text.is_empty() { StrId::NONE } else { trace.strings.intern(&text) };
+    let shape = |tensor: &Tensor<'_>| tensor.dims.as_ref().map_or_else(String::new, |dims| format!("{dims:?}"));
+    match input {
+        Input::Tensor(tensor) => Described { dtype: text(tensor.dtype.to_owned()), shape: text(shape(tensor)) },
+        Input::Tensors(tensors) => {
+            let all: Vec<&Tensor<'_>> = tensors.iter().flatten().collect();
+            let same = all.windows(2).all(|pair| pair[0].dtype == pair[1].dtype);
+            let dtype = all.first().filter(|_| same).map_or("", |tensor| tensor.dtype);
+            Described { dtype: text(dtype.to_owned()), shape: StrId::NONE }
+        }
+        _ => Described::default(),
+    }
+}

@@ -1,0 +1,31 @@
+//! Our rules beside those of DrGPUM's published artifact.
+
+use crate::patterns::paper_one_pass;
+use crate::{Facts, Pattern, PatternMatch, drgpum};
+use stackline_model::{MemoryObjectId, Table, Unit};
+use std::collections::BTreeSet;
+
+/// By pattern, how many objects match: by the artifact's rules, by the algorithm that the paper gives (for redundant
+/// allocations), and by ours.
+pub fn rules_table(facts: &Facts<'_>, matches: &[PatternMatch]) -> Table {
+    let artifact = drgpum::count(facts);
+    let paper = paper_one_pass(facts).len();
+    let ours = |pattern: Pattern| {
+        let objects = matches.iter().filter(|found| found.pattern == pattern).map(|found| found.object);
+        objects.collect::<BTreeSet<MemoryObjectId>>().len() as i64
+    };
+    // The artifact knows no bytes, and tells no two kinds of unused memory apart.
+    let within = [Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess, Pattern::NeverRead];
+    let theirs = |pattern: Pattern| (!within.contains(&pattern)).then(|| i64::from(artifact.of(pattern)));
+    let of_paper = |pattern: Pattern| (pattern == Pattern::RedundantAllocation).then_some(paper as i64);
+    Table::new("memory_rules", "Objects by pattern: DrGPUM's rules and ours")
+        .text("pattern", Pattern::all().map(|pattern| Some(pattern.name().to_owned())))
+        .text("short", Pattern::all().map(|pattern| Some(pattern.short().to_owned())))
+        .i64("drgpum", Unit::None, Pattern::all().map(theirs))
+        .i64("paper", Unit::None, Pattern::all().map(of_paper))
+        .i64("ours", Unit::None, Pattern::all().map(ours))
+        .note(
+            "drgpum: as the published artifact counts; its unused allocations include what is written, but never read. paper: the \
+             one-pass algorithm of its section 5.1. Why ours differ: docs/memory-patterns.md.",
+        )
+}

@@ -1,0 +1,118 @@
+//! What to do against waste, and what it saves, as tables.
+
+use super::{NamedPeak, int, modules, places};
+use crate::allocator::{AllocatorSettings, reserved};
+use crate::replay::{Combination, Replay};
+use crate::suggest::{Suggestion, describe, grouped, suggestions};
+use crate::{Facts, PatternMatch};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
+
+/// What could be changed, those that are one change of the program together, and what each saves at each peak: most at the first
+/// peak first, then at the next.
+pub fn ranked_suggestions(
+    facts: &Facts<'_>,
+    matches: &[PatternMatch],
+    peaks: &[NamedPeak],
+) -> Vec<(Suggestion, Vec<i64>)> {
+    let found = grouped(facts.trace, suggestions(facts, matches));
+    let mut savings = vec![Vec::new(); found.len()];
+    for peak in peaks {
+        let mut replay = Replay::new(facts.trace, peak.device, &found);
+        for (at, savings) in savings.iter_mut().enumerate() {
+            savings.push(replay.saving_at(at, peak.peak.position.0));
+        }
+    }
+    let mut ranked: Vec<(Suggestion, Vec<i64>)> = found.into_iter().zip(savings).collect();
+    ranked.sort_by_cached_key(|(suggestion, savings)| {
+        (std::cmp::Reverse(savings.clone()), suggestion.action.effort(), suggestion.object)
+    });
+    ranked
+}
+
+/// Suggestions by number, with what each saves at each peak alone.
+pub fn suggestions_table(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)], peaks: &[NamedPeak]) -> Table {
+    let all = || ranked.iter().map(|(suggestion, _)| suggestion);
+    let table = Table::new("memory_suggestions", "What to change")
+        .i64("number", Unit::None, (1..=ranked.len()).map(|number| int(number as u64)))
+        .text("what", all().map(|suggestion| Some(describe(trace, suggestion))));
+    let table = peaks.iter().enumerate().fold(table, |table, (at, peak)| {
+        table.i64(&format!("saved_at_{}", peak.name.to_lowercase()), Unit::Bytes, ranked.iter().map(|(_, s)| s[at]))
+    });
+    let table = table
+        .i64("objects", Unit::None, all().map(|suggestion| int(suggestion.objects() as u64)))
+        .i64("bytes", Unit::Bytes, all().map(|suggestion| int(suggestion.total_bytes())))
+        .text("against", all().map(|suggestion| Some(suggestion.pattern.name().to_owned())))
+        .text("action", all().map(|suggestion| Some(suggestion.action.name().to_owned())))
+        .i64("copy_time", Unit::Ns, all().map(|s| (s.copy_ns > 0).then(|| int(s.total_copy_ns()))))
+        .text("certainty", all().map(|suggestion| Some(suggestion.weakest().name().to_owned())));
+    let objects: Vec<MemoryObjectId> = all().map(|suggestion| suggestion.object).collect();
+    let stacks: Vec<MemoryStackId> = objects.iter().map(|object| trace.objects.stack[object.index()]).collect();
+    modules(places(table, trace, &stacks), trace, &objects)
+}
+
+/// Applies suggestions by their numbers (from 1) and tells each device's peak before and after.
+///
+/// # Errors
+/// The number of a suggestion that is not there.
+pub fn apply(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)], numbers: &[usize]) -> Result<Table, usize> {
+    if let Some(wrong) = numbers.iter().find(|number| **number == 0 || **number > ranked.len()) {
+        return Err(*wrong);
+    }
+    let suggestions: Vec<Suggestion> = ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect();
+    let mut rows = Vec::new();
+    for curve in crate::curve::curves(trace) {
+        let mut replay = Replay::new(trace, curve.device, &suggestions);
+        let before = replay.peak();
+        let held = caches(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay));
+        let applied: Vec<usize> = numbers.iter().copied().filter(|number| replay.apply(number - 1)).collect();
+        let held = held.map(|held| (held, held_at_peak(trace, curve.device, &replay)));
+        rows.push((curve.device, before, replay.peak(), applied, held));
+    }
+    let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
+    let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let share = |before: u64, after: u64| super::percent(before.saturating_sub(after), before);
+    let table = Table::new("memory_applied", "With these suggestions")
+        .text("device", (0..rows.len()).map(|at| Some(trace.strings.get(device(at)).to_owned())))
+        .text("applied", rows.iter().map(|row| Some(list(&row.3))))
+        .i64("peak_before", Unit::Bytes, rows.iter().map(|row| int(row.1.bytes)))
+        .i64("peak_after", Unit::Bytes, rows.iter().map(|row| int(row.2.bytes)))
+        .f64("saved", Unit::Percent, rows.iter().map(|row| share(row.1.bytes, row.2.bytes)))
+        .i64("reserved_before", Unit::Bytes, rows.iter().map(|row| row.4.map(|(before, _)| int(before))))
+        .i64("reserved_after", Unit::Bytes, rows.iter().map(|row| row.4.map(|(_, after)| int(after))))
+        .i64("at_call", Unit::None, rows.iter().map(|row| int(row.2.position.index() as u64)));
+    let model = "reserved: what PyTorch's caching allocator would hold at most, by a model of its rules (docs/memory-patterns.md).";
+    let table = if rows.iter().any(|row| row.4.is_some()) { table.note(model) } else { table };
+    Ok(table.note("A suggestion that does not go together with an earlier one, or is of another device, is left out."))
+}
+
+/// Whether a device's memory comes from PyTorch's caching allocator.
+fn caches(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
+    trace.devices.get(device.index()).is_some_and(|device| trace.strings.get(device.name).starts_with("cuda"))
+}
+
+fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>) -> u64 {
+    let expandable = trace.segments.iter().any(|segment| segment.device == device && segment.expandable);
+    reserved(trace, AllocatorSettings { expandable, capacity: None }, replay.blocks()).peak
+}
+
+/// So many suggestions of a combination are named.
+const TOLD: usize = 12;
+
+/// One sentence on which suggestions together lower a device's peak furthest (numbers from 1); none if none do.
+pub fn combination_note(combination: &Combination) -> Option<String> {
+    if combination.chosen.is_empty() || combination.after.bytes >= combination.before.bytes {
+        return None;
+    }
+    let mut numbers: Vec<String> = combination.chosen.iter().take(TOLD).map(|at| (at + 1).to_string()).collect();
+    let more = combination.chosen.len().saturating_sub(TOLD);
+    if more > 0 {
+        numbers.push(format!("and {more} more"));
+    }
+    let (before, after) = (combination.before.bytes, combination.after.bytes);
+    let saved = super::percent(before - after, before);
+    let who = match &numbers[..] {
+        [one] => format!("Number {one} alone lowers"),
+        several => format!("Together, {} lower", several.join(", ")),
+    };
+    Some(format!("{who} the peak from {before} to {after} bytes ({saved:.1} % less)."))
+}

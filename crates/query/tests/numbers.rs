@@ -1,0 +1,152 @@
+//! Numbers that could be taken for others: each against what was put in.
+#![allow(clippy::expect_used, reason = "tests")]
+
+use serde_json::{Value, json};
+use stackline_engine::OpenOptions;
+use stackline_query::{Answer, Arguments, Column, Opened, QueryError, ask};
+
+/// A trace of these events, with more to say of itself.
+fn opened(events: &[Value], more: &Value) -> Opened {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("trace.json");
+    let mut document = more.clone();
+    document["traceEvents"] = json!(events);
+    std::fs::write(&path, document.to_string()).expect("written");
+    Opened::open(&[path], &OpenOptions::default()).expect("opens")
+}
+
+fn event(name: &str, cat: &str, ts: u32, dur: u32, tid: u32) -> Value {
+    json!({"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 1, "tid": tid})
+}
+
+fn on_gpu(name: &str, cat: &str, ts: u32, dur: u32) -> Value {
+    json!({"ph": "X", "name": name, "cat": cat, "ts": ts, "dur": dur, "pid": 0, "tid": 7, "args": {"device": 0, "stream": 7}})
+}
+
+fn answer(opened: &Opened, name: &str, arguments: &[(&str, &str)]) -> Answer {
+    ask(opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
+}
+
+fn document(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.json).expect("a document is JSON")
+}
+
+fn numbers(answer: &Answer, name: &str) -> Vec<f64> {
+    match &answer.columns.iter().find(|(column, _)| *column == name).expect("a column").1 {
+        Column::U8(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Column::U16(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Column::U32(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Column::F64(values) => values.clone(),
+    }
+}
+
+/// Four steps of 1 ms, 10 µs apart.
+fn steps() -> Vec<Value> {
+    let step = |at: u32| {
+        [
+            event(&format!("ProfilerStep#{at}"), "user_annotation", at * 1000, 990, 1),
+            event("aten::mm", "cpu_op", at * 1000 + 10, 500, 1),
+            event("aten::mm", "cpu_op", at * 1000 + 20, 400, 1),
+            on_gpu(&format!("ProfilerStep#{at}"), "gpu_user_annotation", at * 1000, 990),
+            on_gpu("gemm", "kernel", at * 1000 + 100, 250),
+        ]
+    };
+    (0..4).flat_map(step).collect()
+}
+
+#[test]
+fn a_stretch_is_busy_with_work_alone_and_recursion_counts_once() {
+    let run = opened(&steps(), &json!({}));
+    let range = document(&answer(&run, "range", &[("from", "1000000"), ("to", "2000000")]));
+    let busy: Vec<_> = range["tracks"].as_array().expect("tracks").iter().map(|row| row["busy"].clone()).collect();
+    assert_eq!(busy, [990_000, 250_000]);
+    let names = range["names"].as_array().expect("names").iter();
+    let rows: Vec<_> = names
+        .map(|row| {
+            let name = range["texts"][row["name"].as_u64().expect("a text") as usize].as_str().expect("a text");
+            format!("{name} {} {} {}", row["gpu"], row["count"], row["ns"])
+        })
+        .collect();
+    assert_eq!(rows, ["ProfilerStep#1 false 1 990000", "aten::mm false 2 500000", "gemm true 1 250000"]);
+}
+
+#[test]
+fn a_frame_was_called_as_often_as_it_stands_in_the_trace() {
+    let run = opened(&steps(), &json!({}));
+    let asked = answer(&run, "calls", &[("steps", "whole"), ("metric", "host_time")]);
+    let labels = document(&asked)["labels"].clone();
+    let name = |at: &f64| labels[*at as usize][1].as_str().expect("a name").to_owned();
+    let rows: Vec<_> = numbers(&asked, "label").iter().map(name).zip(numbers(&asked, "calls")).skip(1).collect();
+    let row = |name: &str| (name.to_owned(), 4.0);
+    // Not eight or twelve: what lies below is not counted with it.
+    assert_eq!(rows, [row("ProfilerStep"), row("aten::mm"), row("aten::mm")]);
+    // Of the GPU's time, the operator's calls are still its own.
+    let frame = document(&answer(&run, "frame", &[("steps", "whole"), ("metric", "host_time"), ("root", "2")]));
+    assert_eq!(frame["calls"], 4);
+}
+
+#[test]
+fn a_trace_was_recorded_when_its_events_were_and_not_when_its_clock_begins() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = folder.path().join("train.py");
+    std::fs::write(&source, "pass\n".repeat(5)).expect("written");
+    let source = source.display().to_string();
+    let changed = |base_ns: u64, start_us: u64| {
+        let event = json!({"ph": "X", "name": format!("{source}(2): f"), "cat": "python_function", "ts": start_us, "dur": 9, "pid": 1, "tid": 1});
+        let run = opened(&[event], &json!({"schemaVersion": 1, "baseTimeNanoseconds": base_ns}));
+        document(&answer(&run, "excerpt", &[("file", &source), ("line", "2")]))["changed"].clone()
+    };
+    let (year_2020, forty_years_us) = (1_577_836_800_000_000_000, 40 * 365 * 86_400_000_000_u64);
+    assert_eq!(changed(year_2020, 0), true, "written after 2020");
+    assert_eq!(changed(year_2020, forty_years_us), false, "its events are of 2060, whenever their clock began");
+    assert_eq!(changed(0, 5_000_000), Value::Null, "since the machine was started: nobody knows when that was");
+}
+
+#[test]
+fn the_path_is_that_of_the_steps_that_are_asked_for() {
+    let run = opened(&steps(), &json!({}));
+    let window = |steps: &str| {
+        let path = document(&answer(&run, "path", &[("steps", steps)]));
+        (path["start"].as_f64().expect("a time"), path["end"].as_f64().expect("a time"))
+    };
+    let (one, whole) = (window("2"), window("whole"));
+    assert!(one.0 >= 2e6 - 20e3 && one.1 <= 3e6, "{one:?}");
+    assert!(whole.0 < one.0 && whole.1 > one.1, "{whole:?}");
+    let refused = ask(&run, "path", &Arguments::new([("steps", "77")]));
+    assert!(matches!(refused, Err(QueryError::Missing { .. })));
+}
+
+#[test]
+fn a_timeline_has_no_more_boxes_than_are_wanted_and_loses_no_event() {
+    let events: Vec<Value> = (0..2000).map(|at| event("a", "cpu_op", at * 10, 6, 1)).collect();
+    let run = opened(&events, &json!({}));
+    let tiles =
+        |most: &str| answer(&run, "tiles", &[("level", "0"), ("first", "0"), ("last", "1000000"), ("most", most)]);
+    let (all, few) = (tiles("2000"), tiles("100"));
+    assert_eq!((numbers(&all, "count").len(), document(&all)["level"].as_u64()), (2000, Some(0)));
+    let counts = numbers(&few, "count");
+    assert!(counts.len() <= 100 && document(&few)["level"].as_u64() > Some(0), "{}", counts.len());
+    assert_eq!(counts.iter().sum::<f64>(), 2000.0);
+    assert_eq!(numbers(&few, "busy").iter().sum::<f64>(), 2000.0 * 6000.0);
+}
+
+#[test]
+fn runs_that_do_not_mean_the_same_are_said_to() {
+    let no_steps: Vec<Value> =
+        steps().into_iter().filter(|event| !event["name"].to_string().contains("Step")).collect();
+    let both = opened(&steps(), &json!({})).compared_with(opened(&no_steps, &json!({})));
+    let compared = document(&answer(&both, "compare", &[]));
+    assert_eq!(compared["confidence"], "low");
+    assert!(compared["warnings"].to_string().contains("A has no steps"), "{}", compared["warnings"]);
+    let like = opened(&steps(), &json!({})).compared_with(opened(&steps(), &json!({})));
+    assert_eq!(document(&answer(&like, "compare", &[]))["warnings"], json!([]));
+    // What only one of both measured cannot be drawn as a difference.
+    let no_gpu: Vec<Value> = steps().into_iter().filter(|event| event["pid"] == 1).collect();
+    let both = opened(&steps(), &json!({})).compared_with(opened(&no_gpu, &json!({})));
+    let asked = |metric: &str| ask(&both, "calls", &Arguments::new([("beside", "before"), ("metric", metric)]));
+    assert!(asked("host_time").is_ok());
+    match asked("gpu_time") {
+        Err(QueryError::Unavailable { why }) => assert!(why.contains("has no GPU time"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+}

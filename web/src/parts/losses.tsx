@@ -1,0 +1,18 @@
+/** On every page: that a part of the run was lost, so that numbers are of what is there. */
+
+import { counted } from "../format";
+import { change, page } from "../state";
+import type { Meta } from "../types";
+
+export function Losses({ meta }: { meta: Meta }) {
+  const reports = [...meta.traces.map(({ report }) => report), ...(meta.recording ? [meta.recording.report] : [])];
+  const lost = new Map(reports.flatMap(({ problems }) => problems).filter(({ severity }) => severity === "lost").map((problem) => [problem.code, problem.message]));
+  if (lost.size === 0 || page.value === "run") return null;
+  const [first] = lost.values();
+  return (
+    <p class="notice lost">
+      <strong>A part of this run was lost</strong>, numbers are of what is there: {first}{lost.size > 1 && `; and ${counted(lost.size - 1, "more loss", "more losses")}`}.{" "}
+      <button type="button" class="link" onClick={() => change({ page: "run" })}>What was lost</button>
+    </p>
+  );
+}

@@ -1,0 +1,60 @@
+/** Curves as a table: the least and the highest value of what is seen. */
+
+import type { Answer } from "../transport/decode";
+import type { CounterDocument } from "../types";
+import { valueOf } from "./curves";
+import type { Stretch } from "./view";
+
+interface Span {
+  least: number;
+  most: number;
+}
+
+/** The least and the highest value of each counter in a stretch; the one before it still holds there. */
+export function spans({ document, columns }: Answer<CounterDocument>, stretch: Stretch): Array<Span | undefined> {
+  const { counter, start, low, high, last } = columns as Record<string, Uint32Array | Float64Array>;
+  const found: Array<Span | undefined> = document.counters.map(() => undefined);
+  const add = (of: number, least: number, most: number) => {
+    const known = found[of];
+    found[of] = { least: Math.min(known?.least ?? least, least), most: Math.max(known?.most ?? most, most) };
+  };
+  for (let at = 0; at < counter!.length; at += 1) {
+    const of = counter![at]!;
+    const until = counter![at + 1] === of ? start![at + 1]! : Number.POSITIVE_INFINITY;
+    if (start![at]! > stretch.to || until <= stretch.from) continue;
+    if (start![at]! >= stretch.from) add(of, low![at]!, high![at]!);
+    else add(of, last![at]!, last![at]!);
+  }
+  return found;
+}
+
+export function CurveTable({ answer, stretch }: { answer: Answer<CounterDocument>; stretch: Stretch }) {
+  const { counters } = answer.document;
+  if (counters.length === 0) return null;
+  const seen = spans(answer, stretch);
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Curves as a table">
+      <table>
+        <caption>Memory and counters</caption>
+        <thead>
+          <tr>
+            <th scope="col">Name</th>
+            <th scope="col" class="number">Least here</th>
+            <th scope="col" class="number">Highest here</th>
+            <th scope="col" class="number">Highest in all</th>
+          </tr>
+        </thead>
+        <tbody>
+          {counters.map((counter, at) => (
+            <tr key={at}>
+              <td>{counter.name}</td>
+              <td class="number">{seen[at] ? valueOf(counter, seen[at].least) : "–"}</td>
+              <td class="number">{seen[at] ? valueOf(counter, seen[at].most) : "–"}</td>
+              <td class="number">{valueOf(counter, counter.most)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

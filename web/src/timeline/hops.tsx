@@ -1,0 +1,51 @@
+/** The critical path as a list: hop by hop, each with its cause. */
+
+import { useState } from "preact/hooks";
+import { cause } from "../colors";
+import { counted, duration } from "../format";
+import type { Answer } from "../transport/decode";
+import type { PathDocument } from "../types";
+import { NO_EVENT } from "./path";
+import type { Stretch } from "./view";
+
+const MOST = 100;
+
+interface Props {
+  readonly path: Answer<PathDocument>;
+  readonly stretch: Stretch;
+  readonly selected: number | undefined;
+  readonly onEvent: (event: number) => void;
+}
+
+export function HopList({ path: { document, columns }, stretch, selected, onEvent }: Props) {
+  const [most, setMost] = useState(MOST);
+  const { start, end, category, event, name } = columns as Record<string, Uint32Array | Float64Array>;
+  const seen = Array.from(start!.keys()).filter((hop) => start![hop]! < stretch.to && end![hop]! > stretch.from);
+  const nameOf = (hop: number) => document.texts[name![hop]!] || "–";
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Hops of the critical path that are seen">
+      <table>
+        <caption>The critical path, {counted(seen.length, "hop")} that {seen.length === 1 ? "is" : "are"} seen</caption>
+        <thead>
+          <tr>
+            <th scope="col">Cause</th>
+            <th scope="col">Event</th>
+            <th scope="col" class="number">Start</th>
+            <th scope="col" class="number">Duration</th>
+          </tr>
+        </thead>
+        <tbody>
+          {seen.slice(0, most).map((hop) => (
+            <tr key={hop} aria-selected={event![hop] !== NO_EVENT && event![hop] === selected}>
+              <td>{cause(document.causes[category![hop]!] ?? "unknown").title}</td>
+              <td>{event![hop] === NO_EVENT ? nameOf(hop) : <button type="button" class="link" onClick={() => onEvent(event![hop]!)}>{nameOf(hop)}</button>}</td>
+              <td class="number">{duration(start![hop]!)}</td>
+              <td class="number">{duration(end![hop]! - start![hop]!)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {seen.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(seen.length - most, "later one")}: show more</button>}
+    </div>
+  );
+}
