@@ -8,6 +8,7 @@
 //! * [`graph`]: what happens before what;
 //! * [`allocator`]: a model of PyTorch's caching allocator;
 //! * [`suggest`]: what could be changed, each suggestion replayed on the trace.
+//! * [`Study`]: patterns, peaks and suggestions of one trace, worked out once;
 //! * [`tables`]: all of it as tables.
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ pub mod patterns;
 mod place;
 pub mod replay;
 mod rules;
+mod study;
 pub mod suggest;
 pub mod tables;
 
@@ -27,3 +29,4 @@ pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
 pub use patterns::{Certainty, Measure, Pattern, PatternMatch};
 pub use place::{frame_of, place_text};
 pub use rules::Rules;
+pub use study::Study;

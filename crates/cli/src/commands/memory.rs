@@ -7,9 +7,8 @@ use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use serde_json::{Value, json};
 use stackline_engine::OpenOptions;
-use stackline_memory::replay::Replay;
+use stackline_memory::Study;
 use stackline_memory::tables::{self, NamedPeak};
-use stackline_memory::{Facts, Pattern, Rules, patterns};
 use stackline_model::{MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::human;
 use stackline_present::json::Extra;
@@ -55,32 +54,23 @@ fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[N
     if args.objects {
         return Ok(vec![tables::objects_table(trace)]);
     }
-    let facts = Facts::new(trace, Rules::default());
-    let mut matches = patterns::find(&facts);
-    // While the program runs, what is alive is no leak yet.
-    matches.retain(|found| trace.saw_end || found.pattern != Pattern::MemoryLeak);
+    let study = Study::new(trace, usize::from(args.peaks));
     if args.rules == Some(MemoryRules::Drgpum) {
-        return Ok(vec![tables::rules_table(&facts, &matches)]);
+        return Ok(vec![tables::rules_table(&study.facts, &study.matches)]);
     }
-    let ranked = tables::ranked_suggestions(&facts, &matches, peaks);
     if !args.apply.is_empty() {
-        let none = |number| wrong_use(format!("no suggestion {number}; there are {}", ranked.len()));
-        return Ok(vec![tables::apply(trace, &ranked, &args.apply).map_err(none)?]);
+        let none = |number| wrong_use(format!("no suggestion {number}; there are {}", study.ranked.len()));
+        return Ok(vec![tables::apply(trace, &study.ranked, &args.apply).map_err(none)?]);
     }
     let mut all = vec![tables::peaks_table(trace, peaks), tables::at_peak_table(trace, peaks, args.by.into())];
     all.extend(tables::out_of_memory_table(trace));
     all.extend(tables::allocator_table(trace));
-    if !matches.is_empty() {
-        all.push(tables::waste_table(trace, &matches));
+    if !study.matches.is_empty() {
+        all.push(tables::waste_table(trace, &study.matches));
     }
-    if !ranked.is_empty() {
-        let table = tables::suggestions_table(trace, &ranked, peaks);
-        let suggestions: Vec<_> = ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect();
-        let every: Vec<usize> = (0..suggestions.len()).collect();
-        // What saves less than a thousandth of the peak is not worth a line of code.
-        let first = peaks
-            .first()
-            .map(|peak| Replay::new(trace, peak.device, &suggestions).lower(&every, (peak.peak.bytes / 1000).max(1)));
+    if !study.ranked.is_empty() {
+        let table = tables::suggestions_table(trace, &study.ranked, peaks);
+        let first = peaks.first().and_then(|peak| study.combination(peak.device));
         let note = first.and_then(|combination| tables::combination_note(&combination));
         all.push(note.into_iter().fold(table, Table::note));
     }
