@@ -74,3 +74,21 @@ test("sides are called A and B, as the command line calls them", async () => {
   expect(stackline("diff", join(here.folder.path, "a.json"), join(here.folder.path, "b.json"))).toMatch(/^A: .*a\.json\nB: .*b\.json/);
   await page.close();
 });
+
+test("a report in one file holds the comparison and both timelines", async () => {
+  const [a, b, report] = ["a.json", "b.json", "report.html"].map((name) => join(here.folder.path, name)) as [string, string, string];
+  stackline("report", b, "--baseline", a, "--html", report);
+  const url = `file://${report}`;
+  const { page, faults } = await watched(here.browser, url);
+  await open(page, url, "page=compare");
+  await page.waitForFunction(() => [...document.querySelectorAll("canvas")].filter((canvas) => Number(canvas.dataset.boxes) > 0).length === 2);
+  const inReport = await page.locator("main table").first().innerText();
+  expect(await violations(page)).toEqual([]);
+  await page.getByRole("button", { name: "Flame graph of the differences" }).click();
+  await settled(page);
+  expect(await page.locator("canvas").count()).toBe(1);
+  none(faults);
+  await open(page, served.url, "page=compare");
+  expect(await page.locator("main table").first().innerText()).toBe(inReport);
+  await page.close();
+});

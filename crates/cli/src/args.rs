@@ -172,7 +172,8 @@ pub(crate) enum Command {
 
 const REPORT_EXAMPLE: &str = "Examples:
   stackline report trace.json.gz --fail-on 'idle>30%'
-  stackline report trace.json.gz --html report.html";
+  stackline report trace.json.gz --html report.html
+  stackline report after.json.gz --baseline before.json.gz --html report.html";
 
 const EXPORT_EXAMPLE: &str = "Examples:
   stackline export trace.json.gz --to perfetto -o trace.pftrace --redact
@@ -251,6 +252,9 @@ pub(crate) struct ReportArgs {
     /// Write the page with what it shows into one file that opens anywhere, without a server or a network.
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Compare with this run or trace, from before a change: the file holds the comparison, too.
+    #[arg(long, value_name = "TRACE", requires = "html")]
+    pub(crate) baseline: Option<PathBuf>,
     /// How large that file may become, in MB: what matters least is left out first.
     #[arg(long, value_name = "MB", default_value_t = 10, requires = "html")]
     pub(crate) max_size: u32,

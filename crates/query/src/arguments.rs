@@ -19,6 +19,13 @@ impl Arguments {
         Self(pairs.into_iter().map(|(name, text)| (name.into(), text.into())).collect())
     }
 
+    /// The same, and this one.
+    #[must_use]
+    pub(crate) fn and(mut self, name: &str, text: &str) -> Self {
+        self.0.insert(name.to_owned(), text.to_owned());
+        self
+    }
+
     /// A text; an empty one counts as none.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<&str>, QueryError> {
         match self.0.get(name) {

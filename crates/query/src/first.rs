@@ -26,6 +26,7 @@ pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     for name in ["tiles", "counters"] {
         all.extend(whole_timeline(opened).map(|arguments| (name, arguments)));
     }
+    all.extend(opened.before().into_iter().flat_map(|before| comparison(before, &steps)));
     all.extend(details.iter().flat_map(|arguments| evidence(opened, arguments)));
     all.extend(excerpts(opened, &steps));
     all.extend([plain("overview"), plain("path")]);
@@ -37,6 +38,18 @@ pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
 
 fn with(pairs: &[(&'static str, String)]) -> Arguments {
     Arguments::new(pairs.iter().cloned())
+}
+
+/// What the page of a comparison shows beside what it shows of the run.
+fn comparison(before: &Opened, steps: &[(&'static str, String)]) -> Vec<Question> {
+    let of_it = |arguments: Arguments| arguments.and("run", "before");
+    let mut all = vec![("compare", with(&[])), ("meta", of_it(with(&[]))), ("lanes", of_it(with(&[])))];
+    for name in ["tiles", "counters"] {
+        all.extend(whole_timeline(before).map(|arguments| (name, of_it(arguments))));
+    }
+    let differences = [("shape", "top-down".to_owned()), ("beside", "before".to_owned())];
+    all.push(("calls", with(&[steps, &differences].concat())));
+    all
 }
 
 /// How the page asks what there is to choose from.

@@ -13,11 +13,12 @@ import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
 import { nextHop } from "../timeline/path";
+import { limits, tilesQuestion } from "../timeline/question";
 import { marked, RangeSummary } from "../timeline/range";
 import type { Step } from "../timeline/paint";
 import { useSteps } from "../timeline/steps";
 import { EventTable } from "../timeline/table";
-import { laneTitle, MOST_BOXES, moved, type Opened, type Stretch, tilesOf, within, zoomed } from "../timeline/view";
+import { laneTitle, moved, type Opened, type Stretch, within, zoomed } from "../timeline/view";
 import type { Brief, CounterDocument, EventDetail, Lanes, PathDocument, TileDocument } from "../types";
 
 export function Timeline() {
@@ -89,21 +90,11 @@ function inSight(hop: Stretch, stretch: Stretch, all: Stretch): Record<string, s
   return address(within({ from: middle - half, to: middle + half }, all));
 }
 
-/** What a server is asked for, and a report has in whole: these lanes alone, if some were chosen, and not too much of them. */
-function limits({ lanes }: Lanes): Record<string, string | number | undefined> {
-  if (transport.kind === "report") return {};
-  const tracks = state.value.lanes ? lanes.map(({ track }) => track).slice(0, MOST_TRACKS).join(",") : undefined;
-  return { most: MOST_BOXES, tracks };
-}
-
-/** As many as an argument has room for. */
-const MOST_TRACKS = 500;
-
 /** The answers about a stretch that is seen so wide. */
 function useTimeline(stretch: Stretch, width: number, lanes: Lanes) {
-  const question = { ...(transport.kind === "report" ? lanes.whole : tilesOf(stretch, width, lanes.buckets)), rank: rank.value };
+  const question = { ...tilesQuestion(stretch, width, lanes), rank: rank.value };
   const isReady = width > 0;
-  const tiles = useAnswer<TileDocument>(isReady ? "tiles" : undefined, { ...question, ...limits(lanes) });
+  const tiles = useAnswer<TileDocument>(isReady ? "tiles" : undefined, { ...question, ...limits(lanes, state.value.lanes) });
   const counters = useLast(useAnswer<CounterDocument>(isReady ? "counters" : undefined, question));
   const path = useAnswer<PathDocument>(state.value.cp === "1" ? "path" : undefined, { rank: rank.value, steps: stepsOfPath() });
   const selected = selectedEvent();

@@ -4,14 +4,15 @@ import { useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
 import { duration } from "../format";
 import { Shown } from "../parts/notice";
-import { change, rank, state, transport } from "../state";
+import { change, rank, state } from "../state";
 import type { CounterDocument, EventDetail, Lanes, TileDocument } from "../types";
 import { useKeys } from "./keys";
 import { LaneCanvas } from "./lanes";
+import { limits, tilesQuestion } from "./question";
 import type { Step } from "./paint";
 import { useSteps } from "./steps";
 import { EventTable } from "./table";
-import { MOST_BOXES, moved, type Opened, type Stretch, tilesOf, within } from "./view";
+import { moved, type Opened, type Stretch, within } from "./view";
 
 /** A side of the comparison. */
 interface Side {
@@ -31,9 +32,6 @@ export function LockedTimelines({ before, after }: { before: string; after: stri
   const a = useAnswer<Lanes>("lanes", { run: "before" });
   const b = useAnswer<Lanes>("lanes", { rank: rank.value });
   const [stepsA, stepsB] = [useSteps("before"), useSteps()];
-  if (transport.kind === "report") {
-    return <p class="quiet">Two timelines beside each other: stackline view on both runs shows them.</p>;
-  }
   return (
     <Shown asked={a}>
       {({ document: lanesA }) => (
@@ -107,8 +105,8 @@ function SideView({ side, stretch, all, start }: SideProps) {
   const [event, setEvent] = useState<number>();
   const own = { from: stretch.from + start, to: stretch.to + start };
   const rankOf = run === undefined ? rank.value : undefined;
-  const question = { ...tilesOf(own, width, lanes.buckets), run, rank: rankOf };
-  const answer = useLast(useAnswer<TileDocument>(width > 0 ? "tiles" : undefined, { ...question, most: MOST_BOXES }));
+  const question = { ...tilesQuestion(own, width, lanes), run, rank: rankOf };
+  const answer = useLast(useAnswer<TileDocument>(width > 0 ? "tiles" : undefined, { ...question, ...limits(lanes) }));
   const counters = useLast(useAnswer<CounterDocument>(width > 0 ? "counters" : undefined, question));
   const detail = useAnswer<EventDetail>(event === undefined ? undefined : "event", { event, run, rank: rankOf });
   const part = letter === "A" ? "stepa" : "stepb";
@@ -146,5 +144,14 @@ function SideView({ side, stretch, all, start }: SideProps) {
 
 /** The event that was clicked, in words. */
 function told(detail: Asked<EventDetail>): string {
-  return detail.state === "ok" ? `${detail.answer.document.event.name}: ${duration(detail.answer.document.event.dur)}` : "";
+  switch (detail.state) {
+    case "loading":
+      return "";
+    case "refused":
+      return detail.error.message;
+    case "ok": {
+      const { name, dur } = detail.answer.document.event;
+      return `${name}: ${duration(dur)}`;
+    }
+  }
 }

@@ -83,13 +83,14 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
         ));
     }
     let most = args.max_size as usize * 1_000_000;
-    not_an_input(file, &args.inputs.inputs)?;
+    let inputs: Vec<PathBuf> = args.inputs.inputs.iter().chain(&args.baseline).cloned().collect();
+    not_an_input(file, &inputs)?;
     if !stackline_serve::is_built() {
         return Err(anyhow!(
             "this program was built without its page; cd web && npm ci && npm run build, then build it again"
         ));
     }
-    let opened = super::view::open(&args.inputs.inputs, common)?;
+    let opened = super::view::open(&args.inputs.inputs, args.baseline.as_ref(), common)?;
     let mut pruned = Pruned::default();
     to_file(file, |out| {
         pruned = stackline_serve::report(&opened, ReportOptions { most }, out)?;

@@ -8,7 +8,7 @@ use anyhow::Result;
 use stackline_engine::{OpenOptions, Watch};
 use stackline_query::Opened;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use tempfile::NamedTempFile;
@@ -18,10 +18,7 @@ pub(crate) fn run(args: &ViewArgs, common: &Common) -> Result<()> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use("the page shows all steps and ranks: choose there, and leave --steps and --rank out"));
     }
-    let mut opened = open(&args.inputs.inputs, common)?;
-    if let Some(baseline) = &args.baseline {
-        opened = opened.compared_with(open(std::slice::from_ref(baseline), common)?);
-    }
+    let opened = open(&args.inputs.inputs, args.baseline.as_ref(), common)?;
     if !stackline_serve::is_built() {
         say("this program was built without its page: the address tells how to build it")?;
     }
@@ -58,8 +55,16 @@ fn redirect(url: &str) -> io::Result<NamedTempFile> {
     Ok(page)
 }
 
-/// Opens the inputs of a page.
-pub(super) fn open(inputs: &[std::path::PathBuf], common: &Common) -> Result<Opened> {
+/// Opens the inputs of a page, and what they are compared with.
+pub(super) fn open(inputs: &[PathBuf], baseline: Option<&PathBuf>, common: &Common) -> Result<Opened> {
+    let opened = open_inputs(inputs, common)?;
+    Ok(match baseline {
+        Some(baseline) => opened.compared_with(open_inputs(std::slice::from_ref(baseline), common)?),
+        None => opened,
+    })
+}
+
+fn open_inputs(inputs: &[PathBuf], common: &Common) -> Result<Opened> {
     let watch = Watch::new();
     let progress = Progress::start(&watch);
     let options = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, watch };

@@ -1,0 +1,22 @@
+/** What is asked of the timeline: a server for what is seen, a report for what it holds. */
+
+import { transport } from "../state";
+import type { Lanes } from "../types";
+import { MOST_BOXES, type Stretch, tilesOf } from "./view";
+
+type Question = Record<string, string | number | undefined>;
+
+/** As many as an argument has room for. */
+const MOST_TRACKS = 500;
+
+/** The stretch that is seen so wide, in pixels; of a report the whole. */
+export function tilesQuestion(stretch: Stretch, width: number, lanes: Lanes): Question {
+  return transport.kind === "report" ? lanes.whole : { ...tilesOf(stretch, width, lanes.buckets) };
+}
+
+/** Not too much of it; and these lanes alone, if some were chosen. */
+export function limits({ lanes }: Lanes, wanted?: string): Question {
+  if (transport.kind === "report") return {};
+  const tracks = wanted ? lanes.map(({ track }) => track).slice(0, MOST_TRACKS).join(",") : undefined;
+  return { most: MOST_BOXES, tracks };
+}
