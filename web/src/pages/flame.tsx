@@ -2,6 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
+import { run } from "../filter";
 import { useFindings } from "../findings";
 import { Bar } from "../flame/bar";
 import { type Tree, treeOf } from "../flame/layout";
@@ -16,6 +17,17 @@ import type { Answer } from "../transport/decode";
 import type { Calls } from "../types";
 
 export function Flame() {
+  const meta = run.value;
+  const hasCalls = meta?.has.events || meta?.recording != null;
+  return hasCalls ? <CallGraph /> : (
+    <section aria-labelledby="flame-title">
+      <h1 id="flame-title">Flame graph</h1>
+      <p class="notice">Nothing was measured at any call: there is no tree to draw.</p>
+    </section>
+  );
+}
+
+function CallGraph() {
   const args = flameArgs();
   const asked = useAnswer<Calls>("calls", args);
   const last = useLast(asked);
