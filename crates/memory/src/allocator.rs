@@ -15,7 +15,7 @@
 //! Checked against traces worked out by hand from these rules; not yet against a GPU.
 
 use crate::curve::Span;
-use stackline_model::{MemoryObjectId, MemoryTrace};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIN_BLOCK: u64 = 512;
@@ -41,6 +41,19 @@ pub struct AllocatorSettings {
     pub expandable: bool,
     /// Bytes of the device; `None`: no limit.
     pub capacity: Option<u64>,
+}
+
+impl AllocatorSettings {
+    /// The settings that a device's allocator had, as far as the trace tells.
+    pub fn of(trace: &MemoryTrace, device: MemoryDeviceId) -> Self {
+        let expandable = trace.segments.iter().any(|segment| segment.device == device && segment.expandable);
+        Self { expandable, capacity: None }
+    }
+}
+
+/// Whether a device's memory comes from PyTorch's caching allocator.
+pub(crate) fn caches(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
+    trace.devices.get(device.index()).is_some_and(|device| trace.strings.get(device.name).starts_with("cuda"))
 }
 
 /// A pool: small or large, of one stream.

@@ -42,12 +42,13 @@ impl<'trace> Study<'trace> {
         self.ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect()
     }
 
-    /// Which of the suggestions together lower a device's peak furthest; what saves less than a thousandth of the peak
-    /// is not worth a line of code.
+    /// Which of the suggestions together lower a device's peak furthest, without those that change numbers; what saves less than a
+    /// thousandth of the peak is not worth a line of code.
     pub fn combination(&self, device: MemoryDeviceId) -> Option<Combination> {
         let peak = self.peaks.iter().find(|peak| peak.device == device)?;
         let suggestions = self.suggestions();
-        let every: Vec<usize> = (0..suggestions.len()).collect();
-        Some(Replay::new(self.trace(), device, &suggestions).lower(&every, (peak.peak.bytes / 1000).max(1)))
+        let among: Vec<usize> =
+            (0..suggestions.len()).filter(|at| !suggestions[*at].action.changes_numbers()).collect();
+        Some(Replay::new(self.trace(), device, &suggestions).lower(&among, (peak.peak.bytes / 1000).max(1)))
     }
 }
