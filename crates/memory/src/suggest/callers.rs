@@ -67,7 +67,9 @@ impl<'a> Callers<'a> {
             match a.cmp(&b) {
                 Ordering::Less => other = self.parent(b),
                 Ordering::Greater => one = self.parent(a),
-                Ordering::Equal => return std::iter::successors(one, |node| self.parent(*node)).any(|n| self.at(n).operator),
+                Ordering::Equal => {
+                    return std::iter::successors(one, |node| self.parent(*node)).any(|n| self.at(n).operator);
+                }
             }
         }
         false

@@ -91,7 +91,8 @@ pub(super) fn suggestion(facts: &Facts<'_>, new: NewSuggestion) -> Option<Sugges
         action => action.away().map_or((life.from, life.to), |(after, before)| (after.0 + 1, before.0)),
     };
     let copy_ns = if matches!(action, Action::Offload { .. }) { copy_ns(bytes) } else { 0 };
-    let made = Suggestion { object, action, pattern, certainty, fills, bytes, copy_ns, cost_ns, span, more: Vec::new() };
+    let made =
+        Suggestion { object, action, pattern, certainty, fills, bytes, copy_ns, cost_ns, span, more: Vec::new() };
     (span.0 < span.1 && bytes > 0).then_some(made)
 }
 

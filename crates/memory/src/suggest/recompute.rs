@@ -131,7 +131,10 @@ impl Maker<'_> {
     fn run(&mut self, made: MemoryObjectId, by: MemoryCallId, before: MemoryCallId) -> Option<Again> {
         let trace = self.facts.trace;
         let is_kernel = trace.calls.kind[by.index()] == MemoryCallKind::Kernel;
-        if !is_kernel || !self.names.are(trace.calls.name[by.index()]) || self.facts.opaque_in(by.index()..before.index()) {
+        if !is_kernel
+            || !self.names.are(trace.calls.name[by.index()])
+            || self.facts.opaque_in(by.index()..before.index())
+        {
             return None;
         }
         let mut again = Again { time_ns: self.times.of(by)?, ..Again::default() };
