@@ -143,6 +143,8 @@ fn an_operator_writes_over_its_input() {
     let (what, bytes, cost, certainty, peaks) = one(IN_PLACE, "in place");
     assert_eq!(what, "let aten::relu write y over x: in place (inplace=True, +=, a name with _)");
     assert_eq!((bytes, cost, certainty, peaks), (64, 0, Certainty::Partial, [192, 128]));
+    let added = IN_PLACE.replace("k \"aten::mm\" i[:]>x[:]", "c x i; k \"aten::addmm\" i[:],x[:]>x[:]");
+    assert_eq!(of(&added, "in place").len(), 1, "a bias, and what is added to it");
 }
 
 #[test]

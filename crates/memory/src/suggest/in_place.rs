@@ -105,15 +105,16 @@ fn fits(facts: &Facts<'_>, call: MemoryCallId, input: MemoryObjectId, output: Me
     is_same && is_known && is_new && is_read_once(facts, input, call) && !facts.opaque_in(facts.trace.life(input))
 }
 
-/// Whether a call is the only one that reads an object, and the last one that touches it.
+/// Whether a call is the only one that reads an object that others made, and the last one that touches it.
 fn is_read_once(facts: &Facts<'_>, object: MemoryObjectId, call: MemoryCallId) -> bool {
     let used = &facts.uses[object.index()];
-    let only_writes = |first: MemoryCallId| {
+    // What adds to it makes it, too: `addmm` to the bias that was copied there.
+    let makes = |first: MemoryCallId| {
         let mut mine = facts.trace.accesses_of(first).filter(|access| access.object == object);
-        mine.all(|access| access.mode == AccessMode::Write)
+        mine.all(|access| matches!(access.mode, AccessMode::Write | AccessMode::Both))
     };
     let filled = used.uses == 1 && used.first_use == call && used.fills > 0;
-    let made = used.uses == 2 && used.first_use != call && only_writes(used.first_use);
+    let made = used.uses == 2 && used.first_use != call && makes(used.first_use);
     used.last_touch == call && (filled || made)
 }
 
