@@ -112,8 +112,10 @@ pub struct Findings {
     pub ranks: Vec<RankTimes>,
 }
 
-/// So many findings are replayed together at most.
-const TOGETHER: usize = 12;
+/// What so many findings add to those above them is replayed one by one;
+const ONE_BY_ONE: usize = 12;
+/// the others follow in so many groups.
+const GROUPS: usize = 8;
 
 /// Runs all rules over a trace and ranks what they find by the gain that replay predicts.
 ///
@@ -311,8 +313,8 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
     let [(first, length), rest @ ..] = timed.as_slice() else { return (WindowChoice::Whole, 0, Vec::new()) };
     let lengths: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
     let is_warm_up = rest.len() >= 2 && steps::is_warm_up(*length, &lengths);
-    let kept = if is_warm_up { rest } else { &timed };
-    let numbers = || kept.iter().map(|(s, _)| s.number);
+    // Other processes have a step of its number, too, while it warms up.
+    let numbers = || timed.iter().map(|(s, _)| s.number).filter(|&number| !is_warm_up || number != first.number);
     let (Some(from), Some(to)) = (numbers().min(), numbers().max()) else {
         return (WindowChoice::Whole, 0, Vec::new());
     };
@@ -338,17 +340,19 @@ pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     (gain, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Notes what each finding adds to those above it; what all gain together, in ns of the whole window.
+/// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
+/// the first, a group that does not go together with what stands above it is left out.
 fn together(
     ground: &Ground<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
     found: &mut [Priced],
     threads: usize,
 ) -> Result<Option<Gain>, CriticalPathError> {
-    let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).take(TOGETHER).collect();
+    let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).collect();
+    let (with_edits, others) = with_edits.split_at(with_edits.len().min(ONE_BY_ONE));
     let mut taken: Vec<usize> = Vec::new();
     let mut best: Option<Gain> = None;
-    let mut rest = with_edits.as_slice();
+    let mut rest = with_edits;
     while !rest.is_empty() {
         // All that follow are tried at once; behind one that contradicts those before it, again without it.
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
@@ -365,6 +369,13 @@ fn together(
             taken.push(i);
         }
         rest = rest.get(fitting + 1..).unwrap_or(&[]);
+    }
+    for group in others.chunks(others.len().div_ceil(GROUPS).max(1)) {
+        let edits: Vec<Edit> = taken.iter().chain(group).flat_map(|&i| found[i].edits.iter().cloned()).collect();
+        let [gain] = gains.of(choice, &[&edits], threads)?[..] else { continue };
+        let Some(gain) = gain.map(|gain| without(gain, recording_ns(ground, &edits, gain.ns))) else { continue };
+        best = Some(gain);
+        taken.extend(group);
     }
     Ok(best)
 }

@@ -8,6 +8,7 @@ mod collective_waits;
 mod copy_chains;
 mod dataloader_starved;
 mod eager_not_compiled;
+mod few_blocks;
 mod find_unused_parameters;
 mod garbage_collection;
 mod graph_breaks;
@@ -87,6 +88,7 @@ pub const ALL: &[Rule] = &[
     operators_in_loops::RULE,
     host_waits::RULE,
     straggler::RULE,
+    few_blocks::RULE,
 ];
 
 /// The rule of a code or name.
