@@ -6,12 +6,13 @@ use stackline_analyze::findings::{
     Confidence, DevicePeak, Fact, Finding, MemoryFindings, MemoryGain, Need, Place, REPLAY, Reason, Rule, Support,
     Unchecked, rules,
 };
+use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
-use stackline_memory::suggest::Suggestion;
+use stackline_memory::suggest::{Suggestion, describe};
 use stackline_memory::tables::NamedPeak;
 use stackline_memory::{Certainty, Pattern, PatternMatch, Study, frame_of};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is told although no change of the objects' memory is known: what costs time, or is too scattered to shrink.
 const WITHOUT_CHANGE: [Pattern; 4] =
@@ -22,21 +23,25 @@ const WITHOUT_CHANGE: [Pattern; 4] =
 /// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
 pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
     let teller = Teller { study, matches: study.matches.iter().map(|m| ((m.pattern, m.object), m)).collect() };
-    let (mut advised, mut small): (Vec<(usize, Finding)>, usize) = (Vec::new(), 0);
+    let mut told = MemoryFindings { unchecked: unchecked(study.trace()), ..MemoryFindings::default() };
+    let mut ignored: BTreeSet<usize> = BTreeSet::new();
     for device in teller.devices() {
-        small += teller.advise(device, least_percent, &mut advised);
+        for (at, finding) in teller.advised_on(device) {
+            let is_kept = keep(&finding);
+            ignored.extend((!is_kept).then_some(at));
+            let saved = finding.memory.as_ref().map_or(0, |saved| saved.bytes);
+            match is_enough(saved, device, least_percent) {
+                true if is_kept => told.findings.push(finding),
+                true => told.ignored.push(finding),
+                false => told.small += usize::from(is_kept),
+            }
+        }
+        told.peaks.push(teller.device_peak(device, &ignored));
     }
-    let (kept, ignored): (Vec<_>, Vec<_>) = advised.into_iter().partition(|(_, finding)| keep(finding));
-    let shown: Vec<usize> = kept.iter().map(|(at, _)| *at).collect();
-    let others = teller.without_change(least_percent);
-    let (others, also_ignored): (Vec<_>, Vec<_>) = others.into_iter().partition(|finding| keep(finding));
-    MemoryFindings {
-        findings: kept.into_iter().map(|(_, finding)| finding).chain(others).collect(),
-        ignored: ignored.into_iter().map(|(_, finding)| finding).chain(also_ignored).collect(),
-        unchecked: unchecked(study.trace()),
-        small,
-        peaks: teller.devices().map(|peak| teller.device_peak(peak, &shown)).collect(),
-    }
+    let (others, also_ignored): (Vec<_>, Vec<_>) = teller.without_change(least_percent).into_iter().partition(keep);
+    told.findings.extend(others);
+    told.ignored.extend(also_ignored);
+    told
 }
 
 /// Rules that cannot look at a memory trace, and what they miss.
@@ -86,44 +91,40 @@ impl<'a> Teller<'a> {
         self.trace().strings.get(name).to_owned()
     }
 
-    /// Adds the findings of a device, each with the number of its suggestion; how many were left out.
-    fn advise(&self, peak: &NamedPeak, least_percent: f64, advised: &mut Vec<(usize, Finding)>) -> usize {
+    /// The findings of a device, each with the number of its suggestion.
+    fn advised_on(&self, peak: &NamedPeak) -> Vec<(usize, Finding)> {
         let at_peak = self.study.peaks.iter().position(|other| other.name == peak.name).unwrap_or(0);
         let all = self.study.suggestions();
         let mut replay = Replay::new(self.trace(), peak.device, &all);
-        let sure: Vec<Suggestion> = all.iter().filter_map(|one| one.only(is_sure)).collect();
-        let mut of_sure = all.iter().scan(0, |next, one| {
-            let at = *next;
-            *next += usize::from(one.members().any(is_sure));
-            Some((at < *next).then_some(at))
-        });
-        let mut sure_replay = Replay::new(self.trace(), peak.device, &sure);
-        let mut small = 0;
+        let mut advised = Vec::new();
+        let least = self.sure_savings(&all, peak);
         for (at, (suggestion, savings)) in self.study.ranked.iter().enumerate() {
-            let sure_at = of_sure.next().flatten();
-            let device = stackline_memory::curve::device_of(self.trace(), suggestion.object);
-            if device != peak.device {
+            if device_of(self.trace(), suggestion.object) != peak.device {
                 continue;
             }
             let saved = savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
-            if !is_enough(saved, peak, least_percent) {
-                small += 1;
-                continue;
-            }
-            let least = sure_at.map_or(0, |at| sure_replay.saving_at(at, peak.peak.position.0));
-            let low_bytes = u64::try_from(least).unwrap_or(0).min(saved);
             let alone = if replay.apply(at) { peak.peak.bytes.saturating_sub(replay.peak().bytes) } else { 0 };
             replay.undo(at);
             let gain = MemoryGain {
                 bytes: saved,
-                low_bytes,
+                low_bytes: least[at].min(saved),
                 high_bytes: saved,
                 peak_bytes: peak.peak.bytes,
-                device: self.device_name(device),
+                device: self.device_name(peak.device),
             };
             advised.extend(self.advised(suggestion, gain, alone).map(|finding| (at, finding)));
         }
-        small
+        advised
+    }
+
+    /// What each suggestion saves at a peak by those members alone that are more than a guess.
+    fn sure_savings(&self, all: &[Suggestion], peak: &NamedPeak) -> Vec<u64> {
+        let sure: Vec<Option<Suggestion>> = all.iter().map(|suggestion| suggestion.only(is_sure)).collect();
+        let known: Vec<Suggestion> = sure.iter().flatten().cloned().collect();
+        let mut replay = Replay::new(self.trace(), peak.device, &known);
+        let position = peak.peak.position.0;
+        let mut savings = (0..known.len()).map(|at| u64::try_from(replay.saving_at(at, position)).unwrap_or(0));
+        sure.iter().map(|known| known.as_ref().and_then(|_| savings.next()).unwrap_or(0)).collect()
     }
 
     fn advised(&self, suggestion: &Suggestion, gain: MemoryGain, alone: u64) -> Option<Finding> {
@@ -135,7 +136,7 @@ impl<'a> Teller<'a> {
             certainty: suggestion.weakest(),
         };
         let mut finding = self.finding(&waste)?;
-        finding.title = format!("{}; {}", finding.title, stackline_memory::suggest::describe(self.trace(), suggestion));
+        finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
         finding.facts.push(fact("lowers the peak alone by", alone as f64, Unit::Bytes));
         if suggestion.copy_ns > 0 {
             let name = if waste.objects > 1 { "one copy of each, together" } else { "one copy of it" };
@@ -166,7 +167,7 @@ impl<'a> Teller<'a> {
                 continue;
             };
             let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
-            let device = stackline_memory::curve::device_of(self.trace(), largest.object);
+            let device = device_of(self.trace(), largest.object);
             if self.devices().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
                 let certainty = group.iter().map(|one| one.certainty).fold(largest.certainty, Certainty::max);
                 let waste = Waste { pattern: largest.pattern, largest, objects: group.len(), bytes, certainty };
@@ -179,10 +180,8 @@ impl<'a> Teller<'a> {
     /// What is wrong, without what could be changed.
     fn finding(&self, waste: &Waste<'_>) -> Option<Finding> {
         let rule = rules::find(waste.pattern.code())?.info();
-        let mut facts = vec![
-            fact("objects", waste.objects as f64, Unit::None),
-            fact("bytes", waste.bytes as f64, Unit::Bytes),
-        ];
+        let mut facts =
+            vec![fact("objects", waste.objects as f64, Unit::None), fact("bytes", waste.bytes as f64, Unit::Bytes)];
         facts.extend(words::facts(&self.study.facts, waste));
         Some(Finding {
             rule,
@@ -214,11 +213,13 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// A device's highest peak, and how far it falls if all of some suggestions are followed that go together.
-    fn device_peak(&self, peak: &NamedPeak, shown: &[usize]) -> DevicePeak {
+    /// A device's highest peak, and how far it falls if all suggestions are followed that go together and are not ignored.
+    fn device_peak(&self, peak: &NamedPeak, ignored: &BTreeSet<usize>) -> DevicePeak {
         let all = self.study.suggestions();
+        let followed: Vec<usize> = (0..all.len()).filter(|at| !ignored.contains(at)).collect();
         // As the table of suggestions: what saves less than a thousandth of the peak is not worth a line of code.
-        let lower = || Replay::new(self.trace(), peak.device, &all).lower(shown, (peak.peak.bytes / 1000).max(1));
+        let least = (peak.peak.bytes / 1000).max(1);
+        let lower = || Replay::new(self.trace(), peak.device, &all).lower(&followed, least);
         DevicePeak {
             device: self.device_name(peak.device),
             bytes: peak.peak.bytes,

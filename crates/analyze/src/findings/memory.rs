@@ -41,8 +41,8 @@ pub struct DevicePeak {
     pub device: String,
     /// Its bytes.
     pub bytes: u64,
-    /// Its bytes once all that was found (and is shown) is mended, as far as it goes together, by replay; none where it is not known
-    /// who touches memory.
+    /// Its bytes once all suggestions are followed that go together and are not ignored, by replay; none where it is not known who
+    /// touches memory.
     pub mended_bytes: Option<u64>,
 }
 

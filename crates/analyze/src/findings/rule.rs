@@ -181,9 +181,7 @@ impl Need {
             }
             Self::Events => "no events but those of memory",
             Self::Memory => "no allocations of memory (`stackline record --mode trace --memory`)",
-            Self::MemoryAccesses => {
-                "no records of who touches memory (`stackline record --mode trace --memory`)"
-            }
+            Self::MemoryAccesses => "no records of who touches memory (`stackline record --mode trace --memory`)",
             Self::MemoryRanges => "no records of which bytes are touched",
             Self::MemoryEnd => "no end of the program in it: what is alive may be freed yet",
         }

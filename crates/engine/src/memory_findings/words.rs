@@ -49,10 +49,13 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
 
 /// `3 kernels`; where the source sees operators, `3 operators`.
 fn kernels(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
-    let is_operator = facts.uses[waste.largest.object.index()].evidence == AccessEvidence::OperatorLevel;
-    let what = if is_operator { "operator" } else { "kernel" };
     let count = waste.largest.kernels;
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+    format!("{count} {}{}", kernel(facts, waste), if count == 1 { "" } else { "s" })
+}
+
+fn kernel(facts: &Facts<'_>, waste: &Waste<'_>) -> &'static str {
+    let evidence = facts.uses[waste.largest.object.index()].evidence;
+    if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }
 }
 
 /// The figures of a pattern, of the largest object.
@@ -62,8 +65,9 @@ pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
     if waste.objects > 1 {
         told.push(fact("bytes of the largest", facts.trace.objects.bytes[found.object.index()] as f64, Unit::Bytes));
     }
-    if found.from.is_some() && found.to.is_some() && found.from != found.to {
-        told.push(fact("kernels or operators in between", f64::from(found.kernels), Unit::None));
+    if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
+        let name = format!("{}s in between", kernel(facts, waste));
+        told.push(fact(&name, f64::from(found.kernels), Unit::None));
     }
     match &found.measure {
         Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {

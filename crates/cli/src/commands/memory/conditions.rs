@@ -55,7 +55,9 @@ impl Condition {
             ("peak", Some(more)) => size(more).map(Self::PeakMore),
             ("peak", None) if limit.ends_with('%') => return Err(bare()),
             ("peak", None) => size(limit).map(Self::Peak),
-            ("waste", None) => percent(limit).or_else(|| number(limit)).filter(|share| *share <= 100.0).map(Self::Waste),
+            ("waste", None) => {
+                percent(limit).or_else(|| number(limit)).filter(|share| *share <= 100.0).map(Self::Waste)
+            }
             ("count", None) => number(limit).map(Self::Count),
             _ if !NAMES.contains(&what) => {
                 let near = did_you_mean(what, NAMES);
@@ -110,11 +112,7 @@ impl Condition {
 }
 
 /// That a device's peak is too far above the baseline's; a device that was not there had a peak of nothing.
-fn risen(
-    peak: &DevicePeak,
-    before: &BTreeMap<String, u64>,
-    is_above: &dyn Fn(f64, f64) -> bool,
-) -> Option<String> {
+fn risen(peak: &DevicePeak, before: &BTreeMap<String, u64>, is_above: &dyn Fn(f64, f64) -> bool) -> Option<String> {
     let (device, now) = (&peak.device, bytes(peak.bytes));
     let Some(old) = before.get(device) else {
         let is_above = is_above(peak.bytes as f64, 0.0);
@@ -169,7 +167,9 @@ mod tests {
         assert_eq!(parse("peak>4096"), Condition::Peak(4096.0));
         assert_eq!(parse("waste>10%"), Condition::Waste(10.0));
         assert_eq!(parse("count>3"), Condition::Count(3.0));
-        for bad in ["", "peak", "peak>", "peak<8GB", "peak>+x%", "peak>-1%", "peak>nan", "waste>+1%", "waste>101%", "count>-1"] {
+        for bad in
+            ["", "peak", "peak>", "peak<8GB", "peak>+x%", "peak>-1%", "peak>nan", "waste>+1%", "waste>101%", "count>-1"]
+        {
             let error = Condition::parse(bad).unwrap_err().to_string();
             assert!(error.contains("write 'peak>+2%'"), "{bad}: {error}");
         }

@@ -40,6 +40,11 @@ impl Gate {
         Ok(Self { conditions, baseline, suppressions })
     }
 
+    /// Whether anything is to be told that people do not see in the tables of waste and suggestions.
+    pub(super) fn is_asked(&self, args: &MemoryGateArgs) -> bool {
+        args.document.is_some() || args.ignore.is_some() || self.baseline.is_some() || !self.conditions.is_empty()
+    }
+
     /// Looks at a memory trace.
     pub(super) fn judge(self, args: &MemoryArgs, study: &Study<'_>) -> Result<Judged> {
         let keep = |finding: &Finding| self.suppressions.of(finding).is_none();
@@ -49,8 +54,14 @@ impl Gate {
             let (listed, gone) = compared(found.findings.iter().collect(), before);
             (listed.into_iter().map(|(_, change)| change).collect::<Vec<_>>(), gone)
         };
-        let mut judged =
-            Judged { changes: listed, gone, held: Vec::new(), before: self.baseline.map(|b| b.peaks), suppressions: self.suppressions, found };
+        let mut judged = Judged {
+            changes: listed,
+            gone,
+            held: Vec::new(),
+            before: self.baseline.map(|b| b.peaks),
+            suppressions: self.suppressions,
+            found,
+        };
         let held = {
             let listed = judged.listed();
             let looked = Looked { peaks: &judged.found.peaks, listed: &listed, before: judged.before.as_ref() };
@@ -95,9 +106,7 @@ impl Judged {
     /// What JSON documents say beside the tables.
     pub(super) fn keys(&self) -> Vec<(&'static str, Value)> {
         let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
-        let peak = |of: &DevicePeak| {
-            json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)})
-        };
+        let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)});
         let peaks = json!(self.found.peaks.iter().map(peak).collect::<Vec<_>>());
         let keys = [("peaks", peaks), ("left_out", json!(self.found.small))];
         keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()
@@ -153,7 +162,9 @@ impl Judged {
 
 fn beside(peak: &DevicePeak, before: Option<u64>) -> String {
     let (device, now) = (&peak.device, bytes(peak.bytes));
-    let Some(before) = before else { return format!("The peak of {device} is {now}; the baseline has no memory there.") };
+    let Some(before) = before else {
+        return format!("The peak of {device} is {now}; the baseline has no memory there.");
+    };
     let more = 100.0 * (peak.bytes as f64 - before as f64) / before.max(1) as f64;
     format!("The peak of {device} is {now}, {more:+.1} % beside the baseline's {}.", bytes(before))
 }

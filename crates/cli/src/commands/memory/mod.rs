@@ -39,17 +39,21 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         return Ok(false);
     }
     let study = Study::new(&trace, usize::from(args.peaks));
+    let people = common.format == Format::Table && common.tables.is_empty();
+    if people && !gate.is_asked(&args.gate) {
+        write(common, &trace, (overview(args, &study), head(&trace)), Vec::new())?;
+        return Ok(false);
+    }
     let judged = gate.judge(args, &study)?;
     let written = match args.gate.document {
         Some(document) => judged.write(document, args, common, &trace),
         None => {
             let mut tables = overview(args, &study);
             // People are told of them as waste and suggestions.
-            if common.format != Format::Table || !common.tables.is_empty() {
+            let told = if people { judged.text() } else { String::new() };
+            if !people {
                 tables.extend(judged.tables());
             }
-            let people = common.format == Format::Table && common.tables.is_empty();
-            let told = if people { judged.text() } else { String::new() };
             let head = if common.format == Format::Table { head(&trace) + &told } else { String::new() };
             write(common, &trace, (tables, head), judged.keys())
         }

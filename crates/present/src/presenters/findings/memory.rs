@@ -31,7 +31,10 @@ pub(super) fn together(found: &Findings) -> Vec<String> {
         let (after, share) = (peak.mended_bytes?, peak.waste_percent()?);
         (after < peak.bytes).then(|| {
             let (before, device) = (bytes(peak.bytes), device(&peak.device));
-            format!("All that saves memory lowers the peak of {device} from {before} to {} ({share:.1} % less).", bytes(after))
+            format!(
+                "All that saves memory lowers the peak of {device} from {before} to {} ({share:.1} % less).",
+                bytes(after)
+            )
         })
     });
     helped.collect()

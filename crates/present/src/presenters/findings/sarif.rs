@@ -123,7 +123,9 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
         },
     });
     if let Some(saved) = &finding.memory {
-        for (key, bytes) in [("gainBytes", saved.bytes), ("gainLowBytes", saved.low_bytes), ("gainHighBytes", saved.high_bytes)] {
+        for (key, bytes) in
+            [("gainBytes", saved.bytes), ("gainLowBytes", saved.low_bytes), ("gainHighBytes", saved.high_bytes)]
+        {
             result["properties"][key] = json!(bytes);
         }
         result["properties"]["device"] = json!(saved.device);
