@@ -166,7 +166,7 @@ fn what_is_ignored_is_no_part_of_what_all_save() {
 #[test]
 fn each_device_has_its_own_peak() {
     let told = found(
-        "a x 64; a one 1024; device gpu:1; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; end",
+        "a x 64; a one 1024; device \"gpu:1\"; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; end",
     );
     let saved: Vec<(&str, u64, u64)> = told
         .findings
@@ -191,7 +191,7 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
     // Which bytes are touched is not told; the program did not end.
     let open: Vec<String> = missing("a x 64; k one x>x; f x").into_iter().map(|(code, _)| code).collect();
     assert_eq!(open, ["SL055", "SL058", "SL059", "SL060"]);
-    let alone = Findings::of_memory_alone(found("a x 64; k one x[:]>x; f x; end"));
+    let alone = Findings::of_memory_alone(found("a x 64; k one x[0:60]>x[0:60]; f x; end"));
     assert_eq!(alone.rules.len(), rules::ALL.len());
     assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has no events but those of memory"));
 }
