@@ -15,7 +15,7 @@ pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{Document, FindingsArgs};
 use memory::MEMORY_EXAMPLE;
-pub(crate) use memory::{MemoryArgs, MemoryRules};
+pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
 use page::VIEW_EXAMPLE;
 pub(crate) use page::ViewArgs;
 pub(crate) use refused::{command, parse};

@@ -1,5 +1,6 @@
 //! What a rule found.
 
+use super::memory::MemoryGain;
 use super::place::Place;
 use super::rule::RuleInfo;
 use crate::critical_path::exact::what_if::{Edit, Gain};
@@ -154,7 +155,9 @@ pub struct Finding {
     pub confidence: Confidence,
     /// What the change alone gains per step, in ns; none where nothing is gained by it.
     pub gain: Option<Gain>,
-    /// The part of that which is left once all findings above it are mended, per step, in ns.
+    /// What the change alone saves of a device's memory; none where that is not what is gained by it.
+    pub memory: Option<MemoryGain>,
+    /// The part of the time which is left once all findings above it are mended, per step, in ns.
     pub on_top_ns: Option<i64>,
     /// How the gain was found: `replay`, `rule` where a rule of the user's own states it, or the model in a sentence.
     pub method: &'static str,
@@ -209,7 +212,11 @@ impl Finding {
 
     /// Whether it may well be nothing: it is only worth a look, and perhaps nothing is gained by it.
     pub fn is_unsure(&self) -> bool {
-        self.confidence == Confidence::Low && self.gain.is_some_and(|gain| gain.low_ns <= 0)
+        let perhaps_nothing = match &self.memory {
+            Some(memory) => memory.low_bytes == 0,
+            None => self.gain.is_some_and(|gain| gain.low_ns <= 0),
+        };
+        self.confidence == Confidence::Low && perhaps_nothing
     }
 
     /// Whether there is a repair whose gain it is, rather than a hope.

@@ -7,6 +7,7 @@ mod collectives;
 mod estimate;
 mod finding;
 mod interludes;
+mod memory;
 mod others;
 mod page;
 mod place;
@@ -23,6 +24,7 @@ mod tables;
 mod work;
 
 pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth, lasting};
+pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
 pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
 pub(crate) use place::frame as python_frame_parts;
 pub use place::{Place, place_of};

@@ -1,6 +1,7 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
+use super::memory::DevicePeak;
 use super::others::Others;
 use super::price::{edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
@@ -110,6 +111,8 @@ pub struct Findings {
     pub is_incomplete: bool,
     /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
     pub ranks: Vec<RankTimes>,
+    /// The devices whose memory was looked at.
+    pub peaks: Vec<DevicePeak>,
 }
 
 /// What so many findings add to those above them is replayed one by one;
@@ -208,7 +211,7 @@ pub fn find_with(
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
-    let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
+    let rules = rules::of_traces().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings {
         step_ns,
@@ -223,6 +226,7 @@ pub fn find_with(
         alone_ns,
         is_incomplete,
         ranks,
+        peaks: Vec::new(),
     })
 }
 
@@ -268,7 +272,7 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
     // What is missing is looked for among all events: once, not for each rule.
     let mut met: BTreeMap<Need, bool> = BTreeMap::new();
     let mut is_met = |need: &Need| *met.entry(*need).or_insert_with(|| need.is_met(ground.exact.trace()));
-    for rule in rules::ALL {
+    for rule in rules::of_traces() {
         let info = rule.info();
         if let Some(&need) = rule.needs.iter().find(|need| !is_met(need)) {
             unchecked.push(Unchecked { rule: info, reason: Reason::Missing(need) });
@@ -334,10 +338,12 @@ struct Priced {
     edits: Vec<Edit>,
 }
 
-/// Most gain first, those that may well be nothing behind the others; ties by code, place and title.
+/// Most gain first, those that may well be nothing behind the others; ties by code, place and title. What saves memory stands
+/// behind what saves time: the one cannot be weighed against the other.
 pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
-    (gain, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
+    let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.bytes, m.low_bytes)));
+    (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
 /// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
@@ -416,6 +422,7 @@ fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
         support,
         confidence,
         gain,
+        memory: None,
         on_top_ns: None,
         method,
         edits,

@@ -79,7 +79,7 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text:?} is no time; write seconds, up to 86400"))
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
+pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
     percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(|| format!("{text:?} is no share; write 0 to 100"))
 }

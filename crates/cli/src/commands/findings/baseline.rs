@@ -16,24 +16,25 @@ const SAME: u64 = 20;
 
 #[derive(Debug)]
 struct Earlier {
-    gain_ns: i64,
+    /// In ns per step or, of memory, bytes.
+    gained: i64,
     title: String,
     place: String,
 }
 
 /// Findings of an earlier run, by identity.
-#[derive(Debug)]
-pub(super) struct Baseline(BTreeMap<Identity, Vec<Earlier>>);
+#[derive(Debug, Default)]
+pub(crate) struct Baseline(BTreeMap<Identity, Vec<Earlier>>);
 
 #[derive(Deserialize)]
 struct Document {
-    schema: Option<String>,
     tables: BTreeMap<String, TableOfRows>,
 }
 
+/// Rows of other tables are of other kinds.
 #[derive(Deserialize)]
 struct TableOfRows {
-    rows: Vec<Row>,
+    rows: serde_json::Value,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +48,13 @@ struct Row {
     operator: Option<String>,
     edits: Option<String>,
     gain_ns: Option<i64>,
+    gain_bytes: Option<i64>,
+}
+
+/// What a finding gains, in ns per step or, of memory, bytes.
+fn gained(finding: &Finding) -> i64 {
+    let bytes = finding.memory.as_ref().map(|saved| i64::try_from(saved.bytes).unwrap_or(i64::MAX));
+    bytes.unwrap_or_else(|| finding.gain_ns())
 }
 
 impl Baseline {
@@ -64,11 +72,16 @@ impl Baseline {
         if !schema.contains("findings") {
             return Err(other.to_owned());
         }
-        let document: Document = serde_json::from_value(value).map_err(|e| format!("{other} ({e})"))?;
-        debug_assert_eq!(document.schema.as_deref(), Some(schema.as_str()));
+        Self::of_document(value, other)
+    }
+
+    /// The findings of a JSON document; if it has none, an error that begins with `other`.
+    pub(crate) fn of_document(document: serde_json::Value, other: &str) -> Result<Self, String> {
+        let document: Document = serde_json::from_value(document).map_err(|e| format!("{other} ({e})"))?;
         let mut by_identity: BTreeMap<Identity, Vec<Earlier>> = BTreeMap::new();
         let table = document.tables.into_iter().find(|(name, _)| name == "findings").ok_or(other)?.1;
-        for row in table.rows {
+        let rows = Vec::<Row>::deserialize(table.rows).map_err(|e| format!("{other} ({e})"))?;
+        for row in rows {
             let place = Place {
                 file: row.file.clone(),
                 line: row.line,
@@ -86,15 +99,15 @@ impl Baseline {
                     row.edits.filter(|edits| !edits.is_empty()).map(|edits| lasting(&edits)),
                 ],
             );
-            let (gain_ns, title) = (row.gain_ns.unwrap_or(0), row.title.unwrap_or_default());
-            let earlier = Earlier { gain_ns, title, place: place.text() };
+            let (gained, title) = (row.gain_ns.or(row.gain_bytes).unwrap_or(0), row.title.unwrap_or_default());
+            let earlier = Earlier { gained, title, place: place.text() };
             by_identity.entry(identity).or_default().push(earlier);
         }
         Ok(Self(by_identity))
     }
 
     /// What findings are beside this, and the titles of those that are gone, with their places.
-    pub(super) fn compare<'f>(&self, findings: &[&'f Finding]) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
+    pub(crate) fn compare<'f>(&self, findings: &[&'f Finding]) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
         let mut taken: BTreeMap<&Identity, usize> = BTreeMap::new();
         let listed = findings.iter().map(|finding| {
             let place = &finding.place;
@@ -108,7 +121,7 @@ impl Baseline {
             let nth = taken.entry(identity).or_default();
             let Some(before) = earlier.get(*nth) else { return (*finding, Some(Change::New)) };
             *nth += 1;
-            let (before, now) = (before.gain_ns, finding.gain_ns());
+            let (before, now) = (before.gained, gained(finding));
             let (difference, larger) = (before.abs_diff(now), before.unsigned_abs().max(now.unsigned_abs()));
             let is_same = difference.saturating_mul(100) <= larger.saturating_mul(SAME);
             (*finding, Some(if is_same { Change::Same } else { Change::Changed(before) }))

@@ -1,10 +1,11 @@
 //! `findings`: what to change, where, and what it gains.
 
-mod baseline;
+pub(super) mod baseline;
 mod conditions;
+mod memory;
 mod own;
 mod ranks;
-mod suppress;
+pub(super) mod suppress;
 mod worker;
 
 use crate::args::{Common, Document, FindingsArgs, Format};
@@ -20,6 +21,7 @@ use stackline_analyze::Scope;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
 use stackline_model::Table;
 use stackline_present::findings::{Change, Shown, Tool, explained, junit, keys, markdown, sarif, text};
+use std::path::{Path, PathBuf};
 use suppress::Suppressions;
 
 /// How many are shown to people who do not say.
@@ -92,7 +94,7 @@ fn explain(code: &str, common: &Common) -> Result<()> {
 }
 
 /// Findings with what they are beside the baseline, and the titles of those that are gone.
-fn compared<'f>(
+pub(super) fn compared<'f>(
     kept: Vec<&'f Finding>,
     baseline: Option<&Baseline>,
 ) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
@@ -112,18 +114,7 @@ fn write(
     (listed, held): Listed<'_>,
 ) -> Result<()> {
     if let Some(document) = args.document {
-        let text = match document {
-            Document::Markdown => markdown(view),
-            Document::Sarif => {
-                let run = args.inputs.inputs.first().map(|path| path.display().to_string()).unwrap_or_default();
-                // Pages are linked once Cargo.toml names a repository.
-                let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
-                let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
-                let value = sarif(view, &Tool { version, repository, run: &run, folder: &folder });
-                serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
-            }
-            Document::Junit => junit(view).context("cannot write JUnit")? + "\n",
-        };
+        let text = for_tools(document, view, args.inputs.inputs.first().map(PathBuf::as_path))?;
         to_output(common, |out| out.write_all(text.as_bytes()))?;
         say_failed(view.found)?;
         return say_read_report(&session.set);
@@ -140,6 +131,22 @@ fn write(
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
 }
 
+/// Findings in a form for other tools; `input` is where findings are that have no other place.
+pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Path>) -> Result<String> {
+    Ok(match document {
+        Document::Markdown => markdown(view),
+        Document::Sarif => {
+            let run = input.map(|path| path.display().to_string()).unwrap_or_default();
+            // Pages are linked once Cargo.toml names a repository.
+            let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
+            let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+            let value = sarif(view, &Tool { version, repository, run: &run, folder: &folder });
+            serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
+        }
+        Document::Junit => junit(view).context("cannot write JUnit")? + "\n",
+    })
+}
+
 /// Rules of the user's own that failed, for output that has little or no place for it.
 fn say_failed(found: &Findings) -> Result<()> {
     for Unchecked { rule, reason } in &found.unchecked {
@@ -152,7 +159,7 @@ fn say_failed(found: &Findings) -> Result<()> {
 }
 
 /// The tables, with only those findings that are not ignored.
-fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table> {
+pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table> {
     let kept = Findings { findings: listed.iter().map(|(finding, _)| (*finding).clone()).collect(), ..found.clone() };
     let mut tables = findings::tables(&kept);
     if let Some(table) = tables.first_mut().filter(|_| listed.iter().any(|(_, change)| change.is_some())) {
@@ -163,11 +170,15 @@ fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table>
 }
 
 fn extra(view: &Shown<'_>, held: &[String]) -> Vec<(&'static str, Value)> {
+    keys(view.found).into_iter().chain(outcome(view, held)).collect()
+}
+
+/// What became of findings: those that are ignored, or gone, and the conditions that hold.
+pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 3] {
     let ignored: Vec<Value> = view
         .suppressed
         .iter()
         .map(|(f, by)| json!({"code": f.rule.code, "title": f.title, "place": f.place.text(), "by": by}))
         .collect();
-    let own = [("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))];
-    keys(view.found).into_iter().chain(own).collect()
+    [("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))]
 }

@@ -1,5 +1,6 @@
 //! Findings of one rank, and of all ranks of a job: these are read one after another.
 
+use super::memory;
 use super::own::OwnRules;
 use crate::args::{Common, FindingsArgs};
 use crate::commands::critical_path::{one_trace, refuse};
@@ -10,7 +11,7 @@ use anyhow::{Context, Result};
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Others};
 use stackline_engine::{OpenOptions, Watch, check_steps};
-use stackline_model::{ReadReport, Trace};
+use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
 /// How to look, and rules of the user's own that are being run.
@@ -28,7 +29,9 @@ pub(super) fn of_one<'a>(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Result<(Session<'a>, Findings)> {
     let session = Session::open(&args.inputs.inputs, common)?;
-    let found = findings::find_with(one_trace(&session)?, options, &others(own)?, keep).map_err(refuse)?;
+    let trace = one_trace(&session)?;
+    let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
+    let found = memory::of_rank(found, (&args.inputs.inputs, trace), options, keep);
     Ok((session, found))
 }
 
@@ -40,6 +43,8 @@ struct Looked {
     found: Vec<(i64, Findings)>,
     /// Ranks in which nothing can be looked for, and why.
     failed: Vec<(i64, CriticalPathError)>,
+    /// The first memory trace within them.
+    memory: Option<MemoryTrace>,
 }
 
 /// Of all ranks, merged; of one trace as it is.
@@ -51,6 +56,11 @@ pub(super) fn of_all<'a>(
 ) -> Result<(Session<'a>, Findings)> {
     if let Some(target) = &common.output {
         not_an_input(target, &args.inputs.inputs)?;
+    }
+    if let [path] = &args.inputs.inputs[..]
+        && stackline_engine::is_memory_alone(path).unwrap_or(false)
+    {
+        return memory::alone(path, common, (options, own.is_some()), keep);
     }
     let watch = Watch::new();
     let progress = Progress::start(&watch);
@@ -67,22 +77,25 @@ pub(super) fn of_all<'a>(
         let rank = trace.meta.rank.unwrap_or(0);
         looked.infos.push(TraceInfo::new(&trace, rank));
         looked.reports.push(trace.report.clone());
+        looked.memory = looked.memory.take().or_else(|| stackline_engine::memory_within(&trace));
         match findings::find_with(&trace, options, &others(own.take())?, keep) {
             Ok(found) => looked.found.push((rank, found)),
             Err(error) => looked.failed.push((rank, error)),
         }
         Ok(())
     })?;
+    let memory = memory::beside(&args.inputs.inputs, &open)?;
     drop(progress);
-    let Looked { infos, mut reports, found, failed } = looked;
+    let Looked { infos, mut reports, found, failed, memory: within } = looked;
     if let Some(first) = reports.first_mut() {
         stackline_engine::note_skipped(first, &skipped);
     }
     let merged = findings::merge(found, options, keep);
-    let Some(mut merged) = merged else {
+    let Some(merged) = merged else {
         let (_, error) = failed.into_iter().next().context("no trace was read")?;
         return Err(refuse(error));
     };
+    let mut merged = memory::added(merged, memory.or(within).as_ref(), options, keep);
     merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
     Ok((Session::described(&infos, &reports, common), merged))
 }

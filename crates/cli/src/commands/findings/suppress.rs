@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// What is not to be shown.
 #[derive(Debug, Default)]
-pub(super) struct Suppressions {
+pub(crate) struct Suppressions {
     lines: Vec<Line>,
     /// Numbers of those that a finding fitted.
     used: RefCell<BTreeSet<usize>>,
@@ -59,7 +59,7 @@ impl Suppressions {
     /// # Errors
     /// If it cannot be read, or names a code that no rule has: such a line would never do anything; if the folder of the
     /// program's files is none.
-    pub(super) fn read(file: Option<&Path>, source: Option<&Path>, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
+    pub(crate) fn read(file: Option<&Path>, source: Option<&Path>, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
         if let Some(missing) = source.filter(|source| !source.is_dir()) {
             return Err(wrong_use(format!("--source {}: there is no such directory", missing.display())));
         }
@@ -73,7 +73,7 @@ impl Suppressions {
     }
 
     /// Where it was asked not to show a finding; none if it was not.
-    pub(super) fn of(&self, finding: &Finding) -> Option<String> {
+    pub(crate) fn of(&self, finding: &Finding) -> Option<String> {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
         let fits = |line: &&Line| line.code == *code && line.path.as_deref().is_none_or(|path| matches(path, file));
@@ -100,7 +100,7 @@ impl Suppressions {
     }
 
     /// What is said of lines of the file that no finding fitted: what they were written for may be mended, or spelled otherwise.
-    pub(super) fn idle(&self) -> Vec<String> {
+    pub(crate) fn idle(&self) -> Vec<String> {
         let used = self.used.borrow();
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
         let text = |line: &Line| {
@@ -111,7 +111,7 @@ impl Suppressions {
     }
 
     /// What is said of comments that name codes that no rule has.
-    pub(super) fn unknown(&self) -> BTreeSet<String> {
+    pub(crate) fn unknown(&self) -> BTreeSet<String> {
         self.unknown.borrow().clone()
     }
 }

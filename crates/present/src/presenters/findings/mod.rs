@@ -4,6 +4,7 @@ mod document;
 mod explained;
 mod junit;
 mod markdown;
+mod memory;
 mod sarif;
 mod text;
 
@@ -40,7 +41,7 @@ pub enum Change {
     New,
     /// It was there, and gained about the same.
     Same,
-    /// It was there, and gained another amount: then, in ns per step.
+    /// It was there, and gained another amount: then, in ns per step or, of memory, bytes.
     Changed(i64),
 }
 
@@ -66,6 +67,9 @@ fn percent(found: &Findings, ns: i64) -> String {
 /// likely gain, sure or not: a recording often cannot tell work from waiting, and would put what gains most last. So what may gain
 /// nothing is said to.
 fn gain(found: &Findings, finding: &Finding) -> Option<String> {
+    if let Some(saved) = &finding.memory {
+        return Some(memory::gain(saved));
+    }
     let gain = finding.gain?;
     let per = if found.steps > 0 { " a step" } else { "" };
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
@@ -76,7 +80,23 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     Some(format!("{}{per} ({likely}; {bounds})", signed(gain.ns)))
 }
 
-/// How long what was looked at takes.
+/// What a finding gained in an earlier run, in its unit.
+fn before(finding: &Finding, gained: i64) -> String {
+    match finding.memory {
+        Some(_) => human::bytes(u64::try_from(gained).unwrap_or(0)),
+        None => signed(gained),
+    }
+}
+
+/// How long what was looked at takes, and how much memory it needs, as far as that is known.
+fn size(found: &Findings) -> String {
+    match memory::peaks(found) {
+        None => length(found),
+        Some(peaks) if found.step_ns == 0 => peaks,
+        Some(peaks) => format!("{}; {peaks}", length(found)),
+    }
+}
+
 fn length(found: &Findings) -> String {
     let slowest = found.ranks.iter().max_by_key(|of| (of.step_ns, std::cmp::Reverse(of.rank)));
     if let Some(slowest) = slowest {

@@ -122,6 +122,14 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
             "confidence": finding.confidence.name(),
         },
     });
+    if let Some(saved) = &finding.memory {
+        for (key, bytes) in
+            [("gainBytes", saved.bytes), ("gainLowBytes", saved.low_bytes), ("gainHighBytes", saved.high_bytes)]
+        {
+            result["properties"][key] = json!(bytes);
+        }
+        result["properties"]["device"] = json!(saved.device);
+    }
     if let Some(on) = on_ranks(shown.found, finding) {
         let text = format!("{}.{gain} {} {}", finding.title, capital(&format!("{on}.")), finding.rule.advice);
         result["message"]["text"] = json!(text.trim_end());
@@ -142,8 +150,11 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
     result
 }
 
-/// A warning if it gains 5 % of a step or more.
+/// A warning if it gains 5 % of a step, or of a device's peak, or more.
 fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
+    if let Some(saved) = &finding.memory {
+        return if saved.percent() >= 5.0 { "warning" } else { "note" };
+    }
     if finding.gain_ns() * 20 >= shown.found.step_ns.max(1) { "warning" } else { "note" }
 }
 
