@@ -127,7 +127,11 @@ impl<'a> Teller<'a> {
         sure.iter().map(|known| known.as_ref().and_then(|_| savings.next()).unwrap_or(0)).collect()
     }
 
+    /// None of general means: they are no sign that anything is wrong.
     fn advised(&self, suggestion: &Suggestion, gain: MemoryGain, alone: u64) -> Option<Finding> {
+        if !suggestion.action.is_against_pattern() {
+            return None;
+        }
         let waste = Waste {
             pattern: suggestion.pattern,
             largest: self.matches.get(&(suggestion.pattern, suggestion.object))?,
@@ -141,6 +145,9 @@ impl<'a> Teller<'a> {
         if suggestion.copy_ns > 0 {
             let name = if waste.objects > 1 { "one copy of each, together" } else { "one copy of it" };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
+        }
+        if let Some(ns) = suggestion.total_cost_ns().filter(|ns| *ns > 0) {
+            finding.facts.push(fact("adds to the run", ns as f64, Unit::Ns));
         }
         finding.memory = Some(gain);
         finding.method = REPLAY;
@@ -216,7 +223,8 @@ impl<'a> Teller<'a> {
     /// A device's highest peak, and how far it falls if all suggestions are followed that go together and are not ignored.
     fn device_peak(&self, peak: &NamedPeak, ignored: &BTreeSet<usize>) -> DevicePeak {
         let all = self.study.suggestions();
-        let followed: Vec<usize> = (0..all.len()).filter(|at| !ignored.contains(at)).collect();
+        let is_told = |at: &usize| !ignored.contains(at) && all[*at].action.is_against_pattern();
+        let followed: Vec<usize> = (0..all.len()).filter(is_told).collect();
         // As the table of suggestions: what saves less than a thousandth of the peak is not worth a line of code.
         let least = (peak.peak.bytes / 1000).max(1);
         let lower = || Replay::new(self.trace(), peak.device, &all).lower(&followed, least);

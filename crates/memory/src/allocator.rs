@@ -1,6 +1,6 @@
 //! A model of PyTorch's caching allocator: how much memory it holds for a sequence of allocations and frees.
 //!
-//! The rules are those of its public source with its default settings. Sizes are rounded up to 512 bytes. Up to 1 MiB,
+//! The rules are those of its public source with its default settings. Sizes are rounded up to 512 bytes, or as `roundup_power2_divisions` says. Up to 1 MiB,
 //! blocks come from segments of 2 MiB; larger ones, below 10 MiB, from segments of 20 MiB; the rest from segments of their
 //! own, rounded up to 2 MiB. A request takes the smallest free block of its pool and stream that is large enough (of
 //! equal ones, the one at the lowest address), and leaves what is over as a free block if that is at least 512 bytes (small
@@ -15,7 +15,7 @@
 //! Checked against traces worked out by hand from these rules; not yet against a GPU.
 
 use crate::curve::Span;
-use stackline_model::{MemoryObjectId, MemoryTrace};
+use stackline_model::{MemoryAllocatorSettings, MemoryDeviceId, MemoryObjectId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
 
 const MIN_BLOCK: u64 = 512;
@@ -41,6 +41,22 @@ pub struct AllocatorSettings {
     pub expandable: bool,
     /// Bytes of the device; `None`: no limit.
     pub capacity: Option<u64>,
+    /// `roundup_power2_divisions`: how sizes are rounded up.
+    pub rounding: MemoryAllocatorSettings,
+}
+
+impl AllocatorSettings {
+    /// The settings that a device's allocator had, as far as the trace tells.
+    pub fn of(trace: &MemoryTrace, device: MemoryDeviceId) -> Self {
+        let grows = trace.segments.iter().any(|segment| segment.device == device && segment.expandable);
+        let rounding = trace.allocator_settings;
+        Self { expandable: grows || rounding.expandable, capacity: None, rounding }
+    }
+}
+
+/// Whether a device's memory comes from PyTorch's caching allocator.
+pub(crate) fn caches(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
+    trace.devices.get(device.index()).is_some_and(|device| trace.strings.get(device.name).starts_with("cuda"))
 }
 
 /// A pool: small or large, of one stream.
@@ -112,7 +128,7 @@ impl Allocator {
     /// # Errors
     /// If the device has no room, also after all segments that are wholly free were given back.
     pub fn allocate(&mut self, bytes: u64, stream: u64) -> Result<u64, NoRoom> {
-        let bytes = round_up(bytes.max(1), MIN_BLOCK);
+        let bytes = self.settings.rounding.round(bytes);
         let pool = (bytes <= SMALL_REQUEST, stream);
         let address = match self.best_fit(pool, bytes) {
             Some(address) => address,

@@ -47,7 +47,8 @@ impl<'trace> Study<'trace> {
     /// match with the most bytes first.
     pub fn without_suggestion(&self) -> Vec<Vec<&PatternMatch>> {
         let mut sites = Sites::new(self.trace());
-        let members = self.ranked.iter().flat_map(|(suggestion, _)| suggestion.members());
+        let against = self.ranked.iter().filter(|(suggestion, _)| suggestion.action.is_against_pattern());
+        let members = against.flat_map(|(suggestion, _)| suggestion.members());
         let advised: BTreeSet<(Pattern, Site)> =
             members.map(|member| (member.pattern, sites.of(member.object))).collect();
         let mut groups: BTreeMap<(Pattern, Site), Vec<&PatternMatch>> = BTreeMap::new();
@@ -60,12 +61,13 @@ impl<'trace> Study<'trace> {
         groups
     }
 
-    /// Which of the suggestions together lower a device's peak furthest; what saves less than a thousandth of the peak
-    /// is not worth a line of code.
+    /// Which of the suggestions together lower a device's peak furthest, without those that change numbers; what saves less than a
+    /// thousandth of the peak is not worth a line of code.
     pub fn combination(&self, device: MemoryDeviceId) -> Option<Combination> {
         let peak = self.peaks.iter().find(|peak| peak.device == device)?;
         let suggestions = self.suggestions();
-        let every: Vec<usize> = (0..suggestions.len()).collect();
-        Some(Replay::new(self.trace(), device, &suggestions).lower(&every, (peak.peak.bytes / 1000).max(1)))
+        let among: Vec<usize> =
+            (0..suggestions.len()).filter(|at| !suggestions[*at].action.changes_numbers()).collect();
+        Some(Replay::new(self.trace(), device, &suggestions).lower(&among, (peak.peak.bytes / 1000).max(1)))
     }
 }

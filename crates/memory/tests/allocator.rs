@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 use proptest::prelude::*;
+use serde_json::json;
 use stackline_memory::allocator::{Allocator, AllocatorSettings, NoRoom, reserved};
 use stackline_memory::replay::Replay;
-use stackline_model::{MemoryDeviceId, MemoryTrace};
+use stackline_model::{MemoryAllocatorSettings, MemoryDeviceId, MemoryTrace};
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
@@ -14,7 +15,11 @@ fn plain() -> Allocator {
 }
 
 fn expandable() -> Allocator {
-    Allocator::new(AllocatorSettings { expandable: true, capacity: None })
+    Allocator::new(AllocatorSettings { expandable: true, ..AllocatorSettings::default() })
+}
+
+fn limited(bytes: u64) -> AllocatorSettings {
+    AllocatorSettings { capacity: Some(bytes), ..AllocatorSettings::default() }
 }
 
 /// Bytes in use, bytes held, segments.
@@ -77,7 +82,7 @@ fn streams_do_not_share() {
 
 #[test]
 fn free_segments_go_back_when_there_is_no_room() {
-    let mut allocator = Allocator::new(AllocatorSettings { expandable: false, capacity: Some(50 * MIB) });
+    let mut allocator = Allocator::new(limited(50 * MIB));
     let first = allocator.allocate(24 * MIB, 0).unwrap();
     let second = allocator.allocate(24 * MIB, 0).unwrap();
     allocator.free(first);
@@ -117,6 +122,43 @@ fn expandable_segments_grow_by_what_is_missing() {
 }
 
 #[test]
+fn sizes_are_rounded_as_the_settings_say() {
+    let rounding = MemoryAllocatorSettings { divisions: [2; 16], ..MemoryAllocatorSettings::default() };
+    let mut allocator = Allocator::new(AllocatorSettings { rounding, ..AllocatorSettings::default() });
+    // Between 8 and 16 MiB there is 12: three sizes are one, and its block serves them all.
+    let first = allocator.allocate(9 * MIB, 0).unwrap();
+    assert_eq!(state(&allocator), (12 * MIB, 12 * MIB, 1));
+    for size in [10, 12] {
+        allocator.free(first);
+        assert_eq!(allocator.allocate(size * MIB, 0).unwrap(), first);
+        assert_eq!(state(&allocator), (12 * MIB, 12 * MIB, 1));
+    }
+}
+
+/// What a snapshot says of them counts for its objects and for the model.
+#[test]
+fn settings_stand_in_the_snapshot() {
+    let event = |action: &str, size: u64, time: u64| json!({"action": action, "addr": 4096, "size": size, "stream": 0, "time_us": time});
+    let read = |settings: serde_json::Value| {
+        let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+        let events = [event("alloc", 9 * MIB, 1), event("free_requested", 9 * MIB, 2), event("alloc", 600, 3)];
+        let snapshot = json!({"segments": [], "device_traces": [events], "allocator_settings": settings});
+        std::fs::write(file.path(), snapshot.to_string()).unwrap();
+        stackline_ingest::memory::read_path(file.path()).unwrap()
+    };
+    let divisions = json!({"1": 0, "2": 0, "4": 0, "8": 2, "16": 4});
+    let told = read(json!({"expandable_segments": true, "max_split_size": -1, "roundup_power2_divisions": divisions}));
+    assert_eq!(told.allocator_settings.divisions[..6], [0, 0, 0, 2, 4, 0]);
+    assert_eq!(told.objects.bytes, [12 * MIB, 1024]);
+    let settings = AllocatorSettings::of(&told, MemoryDeviceId(0));
+    assert!(settings.expandable && settings.rounding.divisions[3] == 2);
+    for nothing in [json!(null), json!([1, 2]), json!({"roundup_power2_divisions": {"8": -2, "1": "two"}})] {
+        let plain = read(nothing);
+        assert_eq!((plain.objects.bytes[0], plain.allocator_settings), (9 * MIB, MemoryAllocatorSettings::default()));
+    }
+}
+
+#[test]
 fn a_trace_is_run_before_and_after_a_change() {
     let text = "a x 12582912; a y 12582912; k one x; k two y; f x; f y; end";
     let trace: MemoryTrace = stackline_ingest::memory::text::read("test", text).unwrap();
@@ -128,7 +170,7 @@ fn a_trace_is_run_before_and_after_a_change() {
     replay.lower(&among, 1);
     let after = reserved(&trace, AllocatorSettings::default(), replay.blocks());
     assert_eq!((replay.peak().bytes, after.peak, after.failed), (12 * MIB, 12 * MIB, None));
-    let tight = AllocatorSettings { expandable: false, capacity: Some(20 * MIB) };
+    let tight = limited(20 * MIB);
     let (position, failed) =
         reserved(&trace, tight, Replay::new(&trace, MemoryDeviceId(0), &all).blocks()).failed.unwrap();
     assert_eq!((position, failed.bytes), (1, 12 * MIB));
@@ -141,7 +183,7 @@ proptest! {
         expandable in any::<bool>(),
         capacity in proptest::option::of(20 * MIB..400 * MIB),
     ) {
-        let mut allocator = Allocator::new(AllocatorSettings { expandable, capacity });
+        let mut allocator = Allocator::new(AllocatorSettings { expandable, capacity, ..AllocatorSettings::default() });
         let mut live: Vec<(u64, u64)> = Vec::new();
         for (allocates, bytes, stream, pick) in steps {
             let bytes = if pick & 1 == 0 { bytes } else { bytes % (2 * MIB) };

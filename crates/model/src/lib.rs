@@ -51,10 +51,11 @@ pub use ids::{
 pub use kind::{EventKind, INFERRED, LINE, Level, OPENMP, Phase, RECORDED_DURATION, RECORDING, flags};
 pub use links::{LinkTable, StackTable};
 pub use memory::{
-    AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses, MemoryBlock,
-    MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame, MemoryLookup, MemoryObjectKind,
-    MemoryObjects, MemoryPhase, MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStacks, MemoryStream,
-    MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory, call_flags,
+    AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryAccess, MemoryAccesses,
+    MemoryAllocatorSettings, MemoryBlock, MemoryBlockState, MemoryCallKind, MemoryCalls, MemoryDevice, MemoryFrame,
+    MemoryLookup, MemoryObjectKind, MemoryObjects, MemoryPhase, MemorySegment, MemorySegmentEvent,
+    MemorySegmentEventKind, MemoryStacks, MemoryStream, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory,
+    call_flags,
 };
 pub use read_report::{MAX_OFFSETS, Problem, ReadReport, Severity};
 pub use strings::StringTable;

@@ -36,6 +36,8 @@ pub struct Combination {
     pub before: Peak,
     /// The peak after.
     pub after: Peak,
+    /// What they add to the run's time, ns (see [`Suggestion::cost_ns`]).
+    pub cost_ns: u64,
 }
 
 /// How many suggestions [`Replay::lower`] looks at, each as often as it does.
@@ -44,7 +46,8 @@ pub const MOST_LOOKS: usize = 100_000_000;
 /// Whether the members of a suggestion change their objects in one way, each without the others.
 fn are_apart(suggestion: &Suggestion) -> bool {
     let is_same = |member: &Suggestion| member.action.name() == suggestion.action.name();
-    !matches!(suggestion.action, Action::Reuse { .. }) && suggestion.members().all(is_same)
+    let leans = suggestion.action.giver().is_some() || matches!(suggestion.action, Action::Recompute { .. });
+    !leans && suggestion.members().all(is_same)
 }
 
 impl<'a> Replay<'a> {
@@ -137,9 +140,9 @@ impl<'a> Replay<'a> {
         };
         let (mut saved, mut tried) = (0i64, Vec::new());
         for member in self.members[suggestion].clone() {
-            // Only reuse changes anything where its object is not.
+            // Only who takes another one's memory changes anything where its object is not.
             let Suggestion { action, .. } = self.plan.suggestions[member];
-            let may = matches!(action, Action::Reuse { .. }) || self.plan.suggestions[member].reaches(position);
+            let may = action.giver().is_some() || self.plan.suggestions[member].reaches(position);
             if !may && self.apart[suggestion] || !self.is_here(member) || !self.plan.accepts(member) {
                 continue;
             }
@@ -205,7 +208,10 @@ impl<'a> Replay<'a> {
                 chosen.retain(|other| *other != at);
             }
         }
-        Combination { chosen, before, after: self.peak() }
+        let cost = |at: &usize| self.members[*at].clone().filter(|member| self.plan.is_applied(*member));
+        let costs = chosen.iter().flat_map(cost).map(|member| self.plan.suggestions[member].cost_ns);
+        let cost_ns = costs.fold(0, u64::saturating_add);
+        Combination { chosen, before, after: self.peak(), cost_ns }
     }
 
     /// The best of `left`, which stand by effort, then by falling bytes.

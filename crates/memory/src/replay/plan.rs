@@ -15,11 +15,14 @@ pub(super) struct Plan<'a> {
     /// Who takes whose memory, both ways.
     giver: BTreeMap<MemoryObjectId, MemoryObjectId>,
     taker: BTreeMap<MemoryObjectId, MemoryObjectId>,
+    /// Applied suggestions to make something again, by what they read.
+    needed_by: BTreeMap<MemoryObjectId, Vec<usize>>,
 }
 
 impl<'a> Plan<'a> {
     pub(super) fn new(trace: &'a MemoryTrace, suggestions: Vec<&'a Suggestion>) -> Self {
-        Self { trace, suggestions, applied: BTreeMap::new(), giver: BTreeMap::new(), taker: BTreeMap::new() }
+        let (giver, taker, needed_by) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { trace, suggestions, applied: BTreeMap::new(), giver, taker, needed_by }
     }
 
     pub(super) fn is_applied(&self, suggestion: usize) -> bool {
@@ -35,14 +38,34 @@ impl<'a> Plan<'a> {
             return false;
         }
         let shared = self.giver.contains_key(&new.object) || self.taker.contains_key(&new.object);
-        match &new.action {
-            Action::Reuse { of } => {
+        let fits = match new.action.giver() {
+            Some(of) => {
                 let whole = |at: &usize| self.suggestions[*at].action.keeps_whole();
-                let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(of);
-                free && mine.iter().all(whole) && self.applied_to(*of).iter().all(whole)
+                let free = !self.giver.contains_key(&new.object) && !self.taker.contains_key(&of);
+                free && mine.iter().all(whole) && self.applied_to(of).iter().all(whole)
             }
-            action => !shared || action.keeps_whole(),
+            None => !shared || new.action.keeps_whole(),
+        };
+        fits && self.can_be_made_again(new) && self.leaves_what_is_needed(new)
+    }
+
+    /// Whether all that a new suggestion reads to make its object again is there by then.
+    fn can_be_made_again(&self, new: &Suggestion) -> bool {
+        let Action::Recompute { before, needs, .. } = &new.action else { return true };
+        let leaves = |at: &usize| self.suggestions[*at].action.leaves(*before);
+        needs.iter().all(|need| !self.taker.contains_key(need) && self.applied_to(*need).iter().all(leaves))
+    }
+
+    /// Whether a new suggestion leaves alone what is read to make other objects again.
+    fn leaves_what_is_needed(&self, new: &Suggestion) -> bool {
+        if new.action.giver().is_some_and(|of| self.needed_by.contains_key(&of)) {
+            return false;
         }
+        let needing = self.needed_by.get(&new.object).into_iter().flatten();
+        needing.map(|at| &self.suggestions[*at].action).all(|action| match action {
+            Action::Recompute { before, .. } => new.action.leaves(*before),
+            _ => true,
+        })
     }
 
     fn applied_to(&self, object: MemoryObjectId) -> &[usize] {
@@ -57,14 +80,27 @@ impl<'a> Plan<'a> {
         if apply {
             applied.push(suggestion);
         }
-        if let Action::Reuse { of } = action {
+        if let Some(of) = action.giver() {
             if apply {
-                self.giver.insert(*object, *of);
-                self.taker.insert(*of, *object);
+                self.giver.insert(*object, of);
+                self.taker.insert(of, *object);
             } else {
                 self.giver.remove(object);
-                self.taker.remove(of);
+                self.taker.remove(&of);
             }
+        }
+        if let Action::Recompute { needs, .. } = action {
+            needs.iter().for_each(|need| self.note_need(*need, suggestion, apply));
+        }
+    }
+
+    fn note_need(&mut self, need: MemoryObjectId, suggestion: usize, apply: bool) {
+        let needing = self.needed_by.entry(need).or_default();
+        needing.retain(|other| *other != suggestion);
+        if apply {
+            needing.push(suggestion);
+        } else if needing.is_empty() {
+            self.needed_by.remove(&need);
         }
     }
 
@@ -72,9 +108,7 @@ impl<'a> Plan<'a> {
     pub(super) fn blocks_around(&self, suggestion: usize) -> Vec<Span> {
         let Suggestion { object, action, .. } = self.suggestions[suggestion];
         let mut roots = vec![self.root(*object)];
-        if let Action::Reuse { of } = action {
-            roots.push(self.root(*of));
-        }
+        roots.extend(action.giver().map(|of| self.root(of)));
         roots.sort_unstable();
         roots.dedup();
         roots.into_iter().flat_map(|root| self.block(root)).collect()
@@ -115,17 +149,20 @@ impl<'a> Plan<'a> {
     fn own(&self, object: MemoryObjectId) -> Vec<Span> {
         let mut span = span_of(self.trace, object);
         let mut away: Vec<(u32, u32)> = Vec::new();
+        let mut scratch = Vec::new();
         for at in self.applied_to(object) {
-            match &self.suggestions[*at].action {
+            let action = &self.suggestions[*at].action;
+            away.extend(action.away().map(|(after, before)| (after.0 + 1, before.0)));
+            match action {
                 Action::Remove => return Vec::new(),
                 Action::Split { slices } => return slices.clone(),
                 Action::MoveAllocation { before } => span.from = span.from.max(before.0),
                 Action::MoveFree { after } => span.to = span.to.min(after.0 + 1),
-                Action::Shrink { to } => span.bytes = span.bytes.min(*to),
-                Action::Offload { after, before }
-                | Action::FreeWhileIdle { after, before }
-                | Action::SetToNone { after, before } => away.push((after.0 + 1, before.0)),
-                Action::Reuse { .. } => {}
+                Action::Shrink { to } | Action::SmallerDtype { to } => span.bytes = span.bytes.min(*to),
+                Action::Recompute { before, scratch: bytes, .. } => {
+                    scratch.push(Span { from: before.0, to: before.0 + 1, bytes: *bytes });
+                }
+                _ => {}
             }
         }
         away.sort_unstable();
@@ -135,6 +172,7 @@ impl<'a> Plan<'a> {
             span.from = span.from.max(back);
         }
         spans.push(span);
+        spans.extend(scratch.into_iter().filter(|scratch| scratch.bytes > 0));
         spans.retain(|span| span.from < span.to);
         spans
     }

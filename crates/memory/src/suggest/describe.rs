@@ -1,5 +1,6 @@
 //! Suggestions in words.
 
+use super::smaller::half_of;
 use super::{Action, Suggestion};
 use crate::place::place_text;
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
@@ -46,6 +47,29 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         Action::Split { slices } => format!("allocate the {} slices of {object} one by one", slices.len()),
         Action::Offload { after, before } => {
             format!("move {object} to the host after {} and back before {}", call(trace, *after), call(trace, *before))
+        }
+        Action::InPlace { of } => {
+            let operator = trace.strings.get(trace.objects.operator[suggestion.object.index()]);
+            let by = if operator.is_empty() { "the operator that makes it" } else { operator };
+            format!("let {by} write {object} over {}: in place (inplace=True, +=, a name with _)", named(trace, *of))
+        }
+        Action::Recompute { after, before, by, first, .. } => {
+            let first = first.map_or(String::new(), |first| format!("{} and ", call(trace, first)));
+            let (after, before, by) = (call(trace, *after), call(trace, *before), call(trace, *by));
+            format!("free {object} after {after} and make it again before {before} (checkpoint): {first}{by}")
+        }
+        Action::SmallerDtype { .. } => {
+            let dtype = trace.strings.get(trace.objects.dtype[suggestion.object.index()]);
+            let half = half_of(dtype).unwrap_or("a type of half the size");
+            format!("keep {object} in {half} instead of {dtype}: changes numbers")
+        }
+        Action::ExpandableSegments => {
+            let device = trace.devices.get(trace.objects.device[suggestion.object.index()].index());
+            let device = device.map_or("the device", |device| trace.strings.get(device.name));
+            format!(
+                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: by the model of the allocator, {} bytes less are held of {device}",
+                suggestion.bytes
+            )
         }
     }
 }

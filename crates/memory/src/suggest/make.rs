@@ -1,19 +1,18 @@
 //! From patterns to suggestions.
 
-use super::{Action, Suggestion};
+use super::cost::{Times, copy_ns};
+use super::{Action, Suggestion, expandable, in_place, recompute, smaller};
 use crate::curve::{Span, device_of, span_of};
 use crate::patterns::{intra, overlapping};
 use crate::{Certainty, Facts, Gap, Measure, Pattern, PatternMatch};
 use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
 use std::collections::BTreeMap;
 
-/// Bytes per second that copies between host and device are assumed to reach (PCIe 4.0 with 16 lanes, in practice).
-const COPY_BANDWIDTH: u64 = 25_000_000_000;
-
 /// Most idle times that become suggestions of their own; the largest (by bytes, then kernels) are taken.
 const MOST_GAPS: usize = 20_000;
 
-/// What could be changed about these patterns, in their order; then idle times, in the order of objects and time.
+/// What could be changed about these patterns, in their order; then idle times, in the order of objects and time; then what no
+/// pattern calls for.
 pub fn suggestions(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     let within = [Pattern::Overallocation, Pattern::StructuredAccess];
     let any_within = matches.iter().any(|found| within.contains(&found.pattern));
@@ -22,12 +21,22 @@ pub fn suggestions(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestio
     for found in matches {
         let Some(action) = action(facts, found) else { continue };
         let reads = copied.get(&found.object).filter(|_| found.pattern == Pattern::Overallocation);
-        let suggestion = suggestion(facts, found.object, action, found.pattern, found.certainty);
-        made.extend(suggestion.and_then(|suggestion| shortened(suggestion, reads)));
+        let new = against(found, action);
+        made.extend(suggestion(facts, new).and_then(|suggestion| shortened(suggestion, reads)));
     }
     made.extend(splits(facts, matches, &copied));
     made.extend(idle_times(facts));
+    if facts.trace.has_accesses {
+        made.extend(in_place::in_place(facts));
+    }
+    made.extend(smaller::smaller(facts));
+    made.extend(expandable::expandable(facts));
     made
+}
+
+fn against(found: &PatternMatch, action: Action) -> NewSuggestion {
+    let PatternMatch { object, pattern, certainty, .. } = *found;
+    NewSuggestion { object, action, pattern, certainty, cost_ns: 0 }
 }
 
 fn action(facts: &Facts<'_>, found: &PatternMatch) -> Option<Action> {
@@ -49,33 +58,42 @@ fn action(facts: &Facts<'_>, found: &PatternMatch) -> Option<Action> {
     }
 }
 
+/// What a suggestion is made of.
+pub(super) struct NewSuggestion {
+    pub(super) object: MemoryObjectId,
+    pub(super) action: Action,
+    pub(super) pattern: Pattern,
+    pub(super) certainty: Certainty,
+    /// See [`Suggestion::cost_ns`].
+    pub(super) cost_ns: u64,
+}
+
 /// A suggestion, if it changes anything.
-fn suggestion(
-    facts: &Facts<'_>,
-    object: MemoryObjectId,
-    action: Action,
-    pattern: Pattern,
-    certainty: Certainty,
-) -> Option<Suggestion> {
+pub(super) fn suggestion(facts: &Facts<'_>, new: NewSuggestion) -> Option<Suggestion> {
+    let NewSuggestion { object, action, pattern, certainty, cost_ns } = new;
     let used = &facts.uses[object.index()];
     let life = span_of(facts.trace, object);
-    let (fills, span, bytes) = match &action {
-        Action::MoveAllocation { before } => (used.fills_before_needed, (life.from, before.0), life.bytes),
-        Action::MoveFree { after } => (used.fills_after_last_use, (after.0 + 1, life.to), life.bytes),
-        Action::Remove => (used.fills, (life.from, life.to), life.bytes),
-        Action::Shrink { to } => (used.fills, (life.from, life.to), life.bytes.saturating_sub(*to)),
-        Action::Offload { after, before }
-        | Action::FreeWhileIdle { after, before }
-        | Action::SetToNone { after, before } => (0, (after.0 + 1, before.0), life.bytes),
-        Action::Reuse { .. } => (used.fills_before_needed, (life.from, life.to), life.bytes),
-        Action::Split { .. } => (0, (life.from, life.to), life.bytes),
-    };
-    let copy_ns = match action {
-        Action::Offload { .. } => u64::try_from(u128::from(bytes) * 1_000_000_000 / u128::from(COPY_BANDWIDTH)).ok()?,
+    let fills = match &action {
+        Action::MoveAllocation { .. } | Action::Reuse { .. } => used.fills_before_needed,
+        Action::MoveFree { .. } => used.fills_after_last_use,
+        Action::Remove | Action::Shrink { .. } => used.fills,
         _ => 0,
     };
-    let changes = span.0 < span.1 && bytes > 0;
-    changes.then(|| Suggestion { object, action, pattern, certainty, fills, bytes, copy_ns, span, more: Vec::new() })
+    let bytes = match &action {
+        Action::Shrink { to } | Action::SmallerDtype { to } => life.bytes.saturating_sub(*to),
+        _ => life.bytes,
+    };
+    let span = match &action {
+        Action::MoveAllocation { before } => (life.from, before.0),
+        Action::MoveFree { after } => (after.0 + 1, life.to),
+        // At the call itself it takes more.
+        Action::Recompute { after, before, scratch, .. } => (after.0 + 1, before.0 + u32::from(*scratch > 0)),
+        action => action.away().map_or((life.from, life.to), |(after, before)| (after.0 + 1, before.0)),
+    };
+    let copy_ns = if matches!(action, Action::Offload { .. }) { copy_ns(bytes) } else { 0 };
+    let made =
+        Suggestion { object, action, pattern, certainty, fills, bytes, copy_ns, cost_ns, span, more: Vec::new() };
+    (span.0 < span.1 && bytes > 0).then_some(made)
 }
 
 fn splits(facts: &Facts<'_>, matches: &[PatternMatch], copied: &BTreeMap<MemoryObjectId, Reads>) -> Vec<Suggestion> {
@@ -102,7 +120,7 @@ fn splits(facts: &Facts<'_>, matches: &[PatternMatch], copied: &BTreeMap<MemoryO
             bytes: slice.end - slice.begin,
         });
         let action = Action::Split { slices: spans.collect() };
-        made.extend(suggestion(facts, object, action, found.pattern, found.certainty));
+        made.extend(suggestion(facts, against(found, action)));
     }
     made
 }
@@ -156,7 +174,8 @@ fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
         gaps.truncate(MOST_GAPS);
     }
     gaps.sort_by_key(|gap| (gap.object, gap.after));
-    let mut made = Vec::new();
+    let mut made = recompute::recomputations(facts, &gaps);
+    let times = Times::new(facts.trace);
     for gap in gaps {
         let (after, before) = (gap.after, gap.needed_again);
         let gradient = facts.trace.objects.kind[gap.object.index()] == MemoryObjectKind::Gradient;
@@ -168,8 +187,13 @@ fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
             (false, true) => Action::SetToNone { after, before },
             (false, false) => Action::FreeWhileIdle { after, before },
         };
-        let sure = Certainty::of(facts, gap.object, gap.after.index() + 1..gap.until.index());
-        made.extend(suggestion(facts, gap.object, action, Pattern::TemporaryIdleness, sure));
+        let cost_ns = match action {
+            Action::Offload { .. } => times.exposed(copy_ns(bytes(gap)), after, before),
+            _ => 0,
+        };
+        let certainty = Certainty::of(facts, gap.object, gap.after.index() + 1..gap.until.index());
+        let pattern = Pattern::TemporaryIdleness;
+        made.extend(suggestion(facts, NewSuggestion { object: gap.object, action, pattern, certainty, cost_ns }));
     }
     made
 }

@@ -1,9 +1,9 @@
 //! What to do against waste, and what it saves, as tables.
 
 use super::{NamedPeak, int, modules, places};
-use crate::allocator::{AllocatorSettings, reserved};
+use crate::allocator::{AllocatorSettings, caches, reserved};
 use crate::replay::{Combination, Replay};
-use crate::suggest::{Suggestion, describe, grouped, suggestions};
+use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
 use crate::{Facts, PatternMatch};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 
@@ -41,13 +41,19 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)],
     let table = table
         .i64("objects", Unit::None, all().map(|suggestion| int(suggestion.objects() as u64)))
         .i64("bytes", Unit::Bytes, all().map(|suggestion| int(suggestion.total_bytes())))
-        .text("code", all().map(|suggestion| Some(suggestion.pattern.code().to_owned())))
-        .text("against", all().map(|suggestion| Some(suggestion.pattern.name().to_owned())))
+        .text("code", all().map(|s| s.action.is_against_pattern().then(|| s.pattern.code().to_owned())))
+        .text("against", all().map(|s| s.action.is_against_pattern().then(|| s.pattern.name().to_owned())))
         .text("action", all().map(|suggestion| Some(suggestion.action.name().to_owned())))
+        .i64("cost", Unit::Ns, all().map(|s| s.total_cost_ns().map(int)))
         .i64("copy_time", Unit::Ns, all().map(|s| (s.copy_ns > 0).then(|| int(s.total_copy_ns()))))
         .text("certainty", all().map(|suggestion| Some(suggestion.weakest().name().to_owned())));
     let objects: Vec<MemoryObjectId> = all().map(|suggestion| suggestion.object).collect();
-    let stacks: Vec<MemoryStackId> = objects.iter().map(|object| trace.objects.stack[object.index()]).collect();
+    let stack = |suggestion: &Suggestion| match suggestion.action {
+        // A setting of the whole process.
+        Action::ExpandableSegments => MemoryStackId::NONE,
+        _ => trace.objects.stack[suggestion.object.index()],
+    };
+    let stacks: Vec<MemoryStackId> = all().map(stack).collect();
     modules(places(table, trace, &stacks), trace, &objects)
 }
 
@@ -64,9 +70,10 @@ pub fn apply(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)], numbers: &[
     for curve in crate::curve::curves(trace) {
         let mut replay = Replay::new(trace, curve.device, &suggestions);
         let before = replay.peak();
-        let held = caches(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay));
+        let held = caches(trace, curve.device).then(|| held_at_peak(trace, curve.device, &replay, false));
         let applied: Vec<usize> = numbers.iter().copied().filter(|number| replay.apply(number - 1)).collect();
-        let held = held.map(|held| (held, held_at_peak(trace, curve.device, &replay)));
+        let grow = applied.iter().any(|number| suggestions[number - 1].action == Action::ExpandableSegments);
+        let held = held.map(|held| (held, held_at_peak(trace, curve.device, &replay, grow)));
         rows.push((curve.device, before, replay.peak(), applied, held));
     }
     let device = |at: usize| trace.devices.get(rows[at].0.index()).map(|device| device.name).unwrap_or_default();
@@ -86,14 +93,11 @@ pub fn apply(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)], numbers: &[
     Ok(table.note("A suggestion that does not go together with an earlier one, or is of another device, is left out."))
 }
 
-/// Whether a device's memory comes from PyTorch's caching allocator.
-fn caches(trace: &MemoryTrace, device: MemoryDeviceId) -> bool {
-    trace.devices.get(device.index()).is_some_and(|device| trace.strings.get(device.name).starts_with("cuda"))
-}
-
-fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>) -> u64 {
-    let expandable = trace.segments.iter().any(|segment| segment.device == device && segment.expandable);
-    reserved(trace, AllocatorSettings { expandable, capacity: None }, replay.blocks()).peak
+/// The most that the allocator would hold of a device, in place of the trace's own settings perhaps with segments that grow.
+fn held_at_peak(trace: &MemoryTrace, device: MemoryDeviceId, replay: &Replay<'_>, expandable: bool) -> u64 {
+    let settings = AllocatorSettings::of(trace, device);
+    let settings = AllocatorSettings { expandable: settings.expandable || expandable, ..settings };
+    reserved(trace, settings, replay.blocks()).peak
 }
 
 /// So many suggestions of a combination are named.
@@ -115,5 +119,14 @@ pub fn combination_note(combination: &Combination) -> Option<String> {
         [one] => format!("Number {one} alone lowers"),
         several => format!("Together, {} lower", several.join(", ")),
     };
-    Some(format!("{who} the peak from {before} to {after} bytes ({saved:.1} % less)."))
+    let cost = match combination.cost_ns {
+        0 => String::new(),
+        cost => format!(", for {} ms more time", human_ms(cost)),
+    };
+    Some(format!("{who} the peak from {before} to {after} bytes ({saved:.1} % less){cost}."))
+}
+
+/// Milliseconds with three digits behind the point.
+fn human_ms(ns: u64) -> String {
+    format!("{:.3}", ns as f64 / 1e6)
 }

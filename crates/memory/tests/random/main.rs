@@ -6,3 +6,4 @@ mod order;
 mod patterns;
 mod program;
 mod replay;
+mod training;

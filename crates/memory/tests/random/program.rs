@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryObjectId, MemoryTrace, NewCall,
-    NewObject, call_flags,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryObjectKind,
+    MemoryStackId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
 };
 
 /// How much an access touches.
@@ -127,22 +127,30 @@ fn touch(program: &Program, object: usize, mode: AccessMode, draw: u8) -> Touch 
 }
 
 impl Program {
-    /// The program's trace. Objects have the numbers of the program, as each is allocated once and in order.
+    /// The program's trace. Objects have the numbers of the program, as each is allocated once and in order. All kernels are
+    /// operators that could write in place; in the second half, backward runs.
     pub(crate) fn trace(&self) -> MemoryTrace {
         let mut trace = MemoryTrace { saw_end: self.ends, ..MemoryTrace::default() };
         let device = trace.device("gpu:0");
+        let [relu, float, backward] = ["aten::relu", "f32", "backward"].map(|text| trace.strings.intern(text));
+        let backward = [MemoryFrame { function: backward, file: StrId::NONE, line: 0 }];
+        let backward = trace.stacks.intern_path(backward);
         for (position, (step, stream)) in self.steps.iter().enumerate() {
             let stream = trace.stream(device, *stream);
-            let call = NewCall { start_ns: position as i64, stream, ..NewCall::default() };
+            let stack = if 2 * position < self.steps.len() { MemoryStackId::NONE } else { backward };
+            let call = NewCall { start_ns: position as i64, stream, stack, ..NewCall::default() };
             match step {
                 Step::Allocate(object) => {
-                    trace.allocate(NewObject { bytes: self.sizes[*object], device, ..NewObject::default() }, call);
+                    let kinds = [MemoryObjectKind::Activation, MemoryObjectKind::Temporary];
+                    let (bytes, kind) = (self.sizes[*object], kinds[object % 2]);
+                    let object = NewObject { bytes, device, kind, dtype: float, ..NewObject::default() };
+                    trace.allocate(object, NewCall { stack: MemoryStackId::NONE, ..call });
                 }
                 Step::Free(object) => {
                     trace.release(MemoryObjectId::new(*object), call);
                 }
                 Step::Touch { kind, touches, flags } => {
-                    trace.calls.push(*kind, NewCall { flags: *flags, ..call });
+                    trace.calls.push(*kind, NewCall { flags: *flags, name: relu, duration_ns: 1, ..call });
                     for touch in touches {
                         push(&mut trace, touch);
                     }

@@ -1,12 +1,12 @@
 //! Replay truth: the program is changed as the suggestions say and run again; its peak is the predicted one to the byte,
 //! and it touches nothing that is not there.
 
-use crate::program::{Extent, Program, Step, programs};
+use crate::program::{Extent, Program, Step, Touch, programs};
 use proptest::prelude::*;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, suggestions};
 use stackline_memory::{Facts, Rules, patterns};
-use stackline_model::{MemoryCallKind, MemoryDeviceId};
+use stackline_model::{AccessMode, MemoryCallKind, MemoryDeviceId};
 
 /// A call of the changed program: its position in the original one if it was there.
 #[derive(Clone, Debug)]
@@ -87,14 +87,26 @@ impl Changed {
                 self.insert_after(after.index(), Step::Free(object));
                 self.insert_before(before.index(), Step::Allocate(object));
             }
-            Action::Shrink { to } => self.sizes[object] = *to,
+            Action::Shrink { to } => self.sizes[object] = self.sizes[object].min(*to),
             Action::Split { slices } => {
                 self.ops.retain(|op| op.step != Step::Allocate(object) && op.step != Step::Free(object));
                 let slice =
                     |slice: &stackline_memory::curve::Span| (slice.from as usize, slice.to as usize - 1, slice.bytes);
                 self.slices.extend(slices.iter().map(slice));
             }
-            Action::Reuse { .. } => {}
+            Action::Recompute { after, before, needs, scratch, .. } => {
+                let needs = needs.iter().map(|need| (need.index(), AccessMode::Read));
+                let touch = |(object, mode)| Touch { object, mode, extent: Extent::Whole };
+                let touches = needs.chain([(object, AccessMode::Write)]).map(touch).collect();
+                self.insert_after(after.index(), Step::Free(object));
+                self.insert_before(before.index(), Step::Allocate(object));
+                self.insert_before(before.index(), Step::Touch { kind: MemoryCallKind::Kernel, touches, flags: 0 });
+                self.sizes.push(*scratch);
+                self.insert_before(before.index(), Step::Allocate(self.sizes.len() - 1));
+                self.insert_after(before.index(), Step::Free(self.sizes.len() - 1));
+            }
+            Action::SmallerDtype { to } => self.sizes[object] = self.sizes[object].min(*to),
+            Action::Reuse { .. } | Action::InPlace { .. } | Action::ExpandableSegments => {}
         }
     }
 
@@ -171,7 +183,7 @@ fn changed(program: &Program, facts: &Facts<'_>, applied: &[&Suggestion]) -> Cha
     applied.iter().for_each(|suggestion| changed.apply(suggestion));
     let mut renamed: Vec<usize> = (0..program.sizes.len()).collect();
     for suggestion in applied {
-        if let Action::Reuse { of } = &suggestion.action {
+        if let Action::Reuse { of } | Action::InPlace { of } = &suggestion.action {
             let (object, of) = (suggestion.object.index(), of.index());
             let (needed, last) = (facts.uses[object].needed_from.index(), facts.uses[of].last_use.index());
             let (now, target) = (renamed[object], renamed[of]);

@@ -35,6 +35,7 @@ mod allocator;
 mod calls;
 mod lookup;
 mod objects;
+mod settings;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub use allocator::{
 pub use calls::{MemoryCallKind, MemoryCalls, NewCall, call_flags};
 pub use lookup::MemoryLookup;
 pub use objects::{MemoryObjectKind, MemoryObjects, NewObject};
+pub use settings::MemoryAllocatorSettings;
 pub use stacks::{MemoryFrame, MemoryStacks};
 
 use crate::{MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryStreamId, ReadReport, StrId, StringTable};
@@ -72,6 +74,8 @@ pub struct MemoryTrace {
     pub accesses: MemoryAccesses,
     /// Named spans of calls: steps, forward, backward; may nest.
     pub phases: Vec<MemoryPhase>,
+    /// How the caching allocator was set up, as far as the source tells.
+    pub allocator_settings: MemoryAllocatorSettings,
     /// When the caching allocator got memory from the device or gave it back, in the order of `calls`.
     pub segment_events: Vec<MemorySegmentEvent>,
     /// The caching allocator's segments at the moment of the snapshot (usually the end).

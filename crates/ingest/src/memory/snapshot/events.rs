@@ -1,12 +1,13 @@
 //! The events of the allocator, of all devices in the order of their times.
 
-use super::{GRANULE, Reader};
+use super::Reader;
 use crate::memory::values::NodeId;
 use crate::problems;
 use rustc_hash::FxHashSet;
 use stackline_model::{
-    AddressMap, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind, MemorySegmentEvent,
-    MemorySegmentEventKind, MemoryStackId, MemoryTrace, NewCall, NewObject, OutOfMemory, StrId, call_flags,
+    AddressMap, MemoryAllocatorSettings, MemoryCallId, MemoryDeviceId, MemoryObjectId, MemoryObjectKind,
+    MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryTrace, NewCall, NewObject, OutOfMemory, StrId,
+    call_flags,
 };
 
 /// What is alive after the events, by device.
@@ -169,7 +170,7 @@ impl Reader<'_> {
         let category = self.text(event.dict, self.keys.category);
         let object = NewObject {
             address: event.address,
-            bytes: event.size.checked_next_multiple_of(GRANULE).unwrap_or(event.size),
+            bytes: self.rounded(event),
             requested: event.size,
             device: event.device,
             stream: event.call.stream,
@@ -183,6 +184,14 @@ impl Reader<'_> {
         state.pending.remove(&event.address);
         state.used.insert(event.address);
         state.objects.insert(event.address, event.size.max(1), object);
+    }
+
+    /// What the allocator gives for a request. Its settings are those of the GPU's allocator, not of the host's.
+    fn rounded(&self, event: &Event) -> u64 {
+        let device = self.trace.devices.get(event.device.index());
+        let is_gpu = device.is_some_and(|device| self.trace.strings.get(device.name).starts_with("cuda"));
+        let settings = if is_gpu { self.trace.allocator_settings } else { MemoryAllocatorSettings::default() };
+        settings.round(event.size)
     }
 
     /// A text that is there and not `N/A`.
@@ -201,7 +210,7 @@ impl Reader<'_> {
             }
             None if state.used.insert(event.address) => self.trace.older(NewObject {
                 address: event.address,
-                bytes: event.size.checked_next_multiple_of(GRANULE).unwrap_or(event.size),
+                bytes: self.rounded(event),
                 requested: event.size,
                 device: event.device,
                 stream: event.call.stream,

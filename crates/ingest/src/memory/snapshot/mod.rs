@@ -3,11 +3,13 @@
 //! Two parts tell of one device: `device_traces`, the last events of the allocator (a ring: older ones are lost), and
 //! `segments`, its memory at the moment of the snapshot. Objects that the events free, or that the segments hold, without
 //! an allocation among the events are older than the trace. A request gives sizes as asked for; the allocator rounds
-//! them up to 512 bytes, which is what an object takes here unless the segments say more (blocks that were not split).
+//! them up (to 512 bytes, or as its settings say), which is what an object takes here unless the segments say more (blocks that were
+//! not split).
 
 mod events;
 mod frames;
 mod segments;
+mod settings;
 
 pub(super) use events::kind;
 
@@ -16,9 +18,6 @@ use crate::problems;
 use events::Live;
 use frames::Frames;
 use stackline_model::{MemoryDeviceId, MemoryTotals, MemoryTrace, StrId};
-
-/// PyTorch's allocator gives no block smaller than this, nor of a size that is no multiple of it.
-const GRANULE: u64 = 512;
 
 /// Whether a value is a snapshot: a dict with segments or traces, or (old versions) a list of segments.
 pub(super) fn is_snapshot(values: &Values, root: Value) -> bool {
@@ -33,7 +32,8 @@ pub(super) fn is_snapshot(values: &Values, root: Value) -> bool {
 /// Reads a snapshot. Anything odd in it is counted in the report of the trace.
 pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace {
     let keys = Keys::new(&mut values);
-    let mut trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
+    let allocator_settings = settings::read(&values, root);
+    let mut trace = MemoryTrace { label: label.to_owned(), allocator_settings, ..MemoryTrace::default() };
     // The trace takes over the table of texts; the values know texts by number only.
     trace.strings = std::mem::take(&mut values.strings);
     let mut reader = Reader { values: &values, keys, trace, frames: Frames::default() };

@@ -1,0 +1,114 @@
+//! Whose calls they are: of backward, of an optimizer, of an operator that calls others.
+
+use rustc_hash::FxHashMap;
+use stackline_model::{MemoryStackId, MemoryTrace, StrId};
+use std::cmp::Ordering;
+
+/// What PyTorch's operators are called.
+pub(super) const OPERATOR: &str = "aten::";
+
+/// What a call path lies in.
+#[derive(Clone, Copy, Debug, Default)]
+struct Within {
+    backward: bool,
+    optimizer: bool,
+    /// Whether its innermost frame is an operator.
+    operator: bool,
+}
+
+/// What each call path lies in. Paths are looked at once, callers before callees.
+pub(super) struct Callers<'a> {
+    trace: &'a MemoryTrace,
+    nodes: Vec<Within>,
+}
+
+impl<'a> Callers<'a> {
+    pub(super) fn new(trace: &'a MemoryTrace) -> Self {
+        let frames: Vec<Within> = trace
+            .stacks
+            .frames
+            .iter()
+            .map(|frame| of_frame(trace.strings.get(frame.function), trace.strings.get(frame.file)))
+            .collect();
+        let mut nodes: Vec<Within> = Vec::with_capacity(trace.stacks.frame.len());
+        for (parent, frame) in trace.stacks.parent.iter().zip(&trace.stacks.frame) {
+            let outer = parent.some().and_then(|parent| nodes.get(parent.index())).copied().unwrap_or_default();
+            let own = frames.get(frame.index()).copied().unwrap_or_default();
+            nodes.push(Within {
+                backward: outer.backward || own.backward,
+                optimizer: outer.optimizer || own.optimizer,
+                operator: own.operator,
+            });
+        }
+        Self { trace, nodes }
+    }
+
+    fn at(&self, stack: MemoryStackId) -> Within {
+        stack.some().and_then(|stack| self.nodes.get(stack.index())).copied().unwrap_or_default()
+    }
+
+    /// Whether a call path lies in a backward pass, as far as it says.
+    pub(super) fn in_backward(&self, stack: MemoryStackId) -> bool {
+        self.at(stack).backward
+    }
+
+    /// Whether a call path lies in backward or in an optimizer: what is done there is not the program's to write.
+    pub(super) fn in_library(&self, stack: MemoryStackId) -> bool {
+        let within = self.at(stack);
+        within.backward || within.optimizer
+    }
+
+    /// Whether an operator that called the one at `stack` also allocated what that reads: what lies between is its affair.
+    pub(super) fn share_operator(&self, allocated: MemoryStackId, stack: MemoryStackId) -> bool {
+        // The innermost frame is the reading operator's own: at the same line it may run again and again.
+        let (mut one, mut other) = (Some(allocated), stack.some().and_then(|own| self.parent(own)));
+        // Callers stand before callees: the later one of two different nodes is no common caller.
+        while let (Some(a), Some(b)) = (one, other) {
+            match a.cmp(&b) {
+                Ordering::Less => other = self.parent(b),
+                Ordering::Greater => one = self.parent(a),
+                Ordering::Equal => {
+                    return std::iter::successors(one, |node| self.parent(*node)).any(|n| self.at(n).operator);
+                }
+            }
+        }
+        false
+    }
+
+    fn parent(&self, node: MemoryStackId) -> Option<MemoryStackId> {
+        self.trace.stacks.parent.get(node.some()?.index())?.some()
+    }
+
+    /// The names of the operators that a call path lies in.
+    pub(super) fn operators(&self, stack: MemoryStackId) -> impl Iterator<Item = StrId> + '_ {
+        let frames = self.trace.stacks.frames_of(stack);
+        frames.map(|frame| frame.function).filter(|name| self.trace.strings.get(*name).starts_with(OPERATOR))
+    }
+}
+
+fn of_frame(function: &str, file: &str) -> Within {
+    let native = file.is_empty() && function.contains("Backward");
+    Within {
+        backward: function == "backward" || function.starts_with("autograd::engine::") || native,
+        optimizer: function.starts_with("Optimizer.step") || file.contains("torch/optim/"),
+        operator: function.starts_with(OPERATOR),
+    }
+}
+
+/// Whether each name is one of a kind; names are looked at once.
+pub(super) struct Names<'a> {
+    trace: &'a MemoryTrace,
+    is: fn(&str) -> bool,
+    known: FxHashMap<StrId, bool>,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(trace: &'a MemoryTrace, is: fn(&str) -> bool) -> Self {
+        Self { trace, is, known: FxHashMap::default() }
+    }
+
+    pub(super) fn are(&mut self, name: StrId) -> bool {
+        let (trace, is) = (self.trace, self.is);
+        *self.known.entry(name).or_insert_with(|| is(trace.strings.get(name)))
+    }
+}

@@ -1,0 +1,46 @@
+//! Whether PyTorch's allocator would hold less with segments that grow.
+
+use super::make::{NewSuggestion, suggestion};
+use super::{Action, Suggestion};
+use crate::allocator::{AllocatorSettings, caches, reserved};
+use crate::curve::{device_of, span_of};
+use crate::{Certainty, Facts, Pattern};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace};
+
+/// The model goes through so many objects, and no more: with more it would take longer than all other analysis.
+const MOST_OBJECTS: usize = 200_000;
+
+/// One suggestion for each device of which the model says that the allocator would hold at least 0.1 % less at its highest.
+pub(super) fn expandable(facts: &Facts<'_>) -> Vec<Suggestion> {
+    let trace = facts.trace;
+    if trace.objects.len() > MOST_OBJECTS {
+        return Vec::new();
+    }
+    (0..trace.devices.len()).map(MemoryDeviceId::new).filter_map(|device| of_device(facts, device)).collect()
+}
+
+fn of_device(facts: &Facts<'_>, device: MemoryDeviceId) -> Option<Suggestion> {
+    let trace = facts.trace;
+    let settings = AllocatorSettings::of(trace, device);
+    if settings.expandable || !caches(trace, device) {
+        return None;
+    }
+    let here = || trace.objects.ids().filter(|object| device_of(trace, *object) == device);
+    let largest = here().max_by_key(|object| (trace.objects.bytes[object.index()], std::cmp::Reverse(*object)))?;
+    let now = held(trace, settings, here());
+    let then = held(trace, AllocatorSettings { expandable: true, ..settings }, here());
+    let saved = now.saturating_sub(then);
+    let new = NewSuggestion {
+        object: largest,
+        action: Action::ExpandableSegments,
+        pattern: Pattern::Overallocation,
+        certainty: Certainty::Inferred,
+        cost_ns: 0,
+    };
+    let worth = saved > 0 && saved >= now / 1000;
+    suggestion(facts, new).filter(|_| worth).map(|suggestion| Suggestion { bytes: saved, ..suggestion })
+}
+
+fn held(trace: &MemoryTrace, settings: AllocatorSettings, objects: impl Iterator<Item = MemoryObjectId>) -> u64 {
+    reserved(trace, settings, objects.map(|object| (object, vec![span_of(trace, object)]))).peak
+}

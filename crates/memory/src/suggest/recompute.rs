@@ -1,0 +1,159 @@
+//! Activations that wait for backward and could be made again by the operator that made them.
+
+use super::callers::{Callers, Names, OPERATOR};
+use super::cost::Times;
+use super::make::{NewSuggestion, suggestion};
+use super::{Action, Suggestion};
+use crate::{Certainty, Facts, Gap, Pattern};
+use stackline_model::{AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
+
+/// Words in the names of operators whose results differ from run to run. Nothing else of PyTorch's own (`aten::`) does.
+const RANDOM: [&str; 7] = ["dropout", "rand", "bernoulli", "normal_", "multinomial", "uniform", "exponential"];
+
+/// Suggestions to make activations again, of these idle times. An activation is meant if nothing writes it but the operator that
+/// made it, whose result depends on its inputs alone, and if those are there and unchanged by then; one that is gone is made
+/// again, too, if the same holds of it (one level). Nothing is said where the times of the operators are not known.
+pub(super) fn recomputations(facts: &Facts<'_>, gaps: &[&Gap]) -> Vec<Suggestion> {
+    let trace = facts.trace;
+    let callers = Callers::new(trace);
+    let waits = |gap: &&&Gap| {
+        let stack = |call: MemoryCallId| trace.calls.stack[call.index()];
+        let is_activation = trace.objects.kind[gap.object.index()] == MemoryObjectKind::Activation;
+        let ends_forward = callers.in_backward(stack(gap.until)) && !callers.in_library(stack(gap.after));
+        is_activation && gap.content_needed && ends_forward
+    };
+    let waiting: Vec<&Gap> = gaps.iter().filter(waits).copied().collect();
+    if waiting.is_empty() {
+        return Vec::new();
+    }
+    let mut maker =
+        Maker { facts, times: Times::new(trace), writes: writes(trace), names: Names::new(trace, is_repeatable) };
+    waiting.into_iter().filter_map(|gap| maker.again(gap)).collect()
+}
+
+/// Whether an operator gives the same results for the same inputs.
+fn is_repeatable(name: &str) -> bool {
+    name.starts_with(OPERATOR) && !RANDOM.iter().any(|word| name.contains(word))
+}
+
+/// A write to an object.
+#[derive(Clone, Copy)]
+struct Write {
+    object: MemoryObjectId,
+    call: MemoryCallId,
+    mode: AccessMode,
+}
+
+/// All writes, by object and call.
+fn writes(trace: &MemoryTrace) -> Vec<Write> {
+    let mut writes = Vec::new();
+    for call in trace.calls.ids() {
+        let written = trace.accesses_of(call).filter(|access| access.mode.writes());
+        writes.extend(written.map(|access| Write { object: access.object, call, mode: access.mode }));
+    }
+    writes.sort_by_key(|write| (write.object, write.call));
+    writes
+}
+
+/// What runs again to make an object.
+#[derive(Default)]
+struct Again {
+    reads: Vec<MemoryObjectId>,
+    /// Bytes of what it makes besides.
+    besides: u64,
+    time_ns: u64,
+}
+
+struct Maker<'a> {
+    facts: &'a Facts<'a>,
+    times: Times<'a>,
+    writes: Vec<Write>,
+    names: Names<'a>,
+}
+
+impl Maker<'_> {
+    fn again(&mut self, gap: &Gap) -> Option<Suggestion> {
+        let (after, before) = (gap.after, gap.needed_again);
+        let by = self.maker(gap.object, before)?;
+        let mut again = self.run(gap.object, by, before)?;
+        let (mut first, mut scratch, mut cost_ns) = (None, again.besides, again.time_ns);
+        let gone = again.reads.iter().position(|read| !self.is_there(*read, by, before));
+        if let Some(gone) = gone {
+            let gone = again.reads.swap_remove(gone);
+            let earlier = self.maker(gone, by)?;
+            let more = self.run(gone, earlier, before)?;
+            again.reads.extend(&more.reads);
+            // More than one that is gone, or an input of it that is gone, too: that would be another level.
+            let all_there = again.reads.iter().all(|read| self.is_there(*read, earlier, before));
+            if !all_there || earlier >= by {
+                return None;
+            }
+            first = Some(earlier);
+            scratch = scratch.saturating_add(self.bytes(gone)).saturating_add(more.besides);
+            cost_ns = cost_ns.saturating_add(more.time_ns);
+        }
+        again.reads.sort_unstable();
+        again.reads.dedup();
+        let idle = Certainty::of(self.facts, gap.object, after.index() + 1..before.index());
+        let action = Action::Recompute { after, before, by, first, needs: again.reads, scratch };
+        let new = NewSuggestion {
+            object: gap.object,
+            action,
+            pattern: Pattern::TemporaryIdleness,
+            // What operators do to memory is known by their names at best.
+            certainty: idle.max(Certainty::Partial),
+            cost_ns,
+        };
+        suggestion(self.facts, new)
+    }
+
+    fn bytes(&self, object: MemoryObjectId) -> u64 {
+        self.facts.trace.objects.bytes[object.index()]
+    }
+
+    fn writes_of(&self, object: MemoryObjectId) -> &[Write] {
+        let first = self.writes.partition_point(|write| write.object < object);
+        let count = self.writes[first..].partition_point(|write| write.object == object);
+        &self.writes[first..first + count]
+    }
+
+    /// The call that wrote what is in an object before another call, if it alone did.
+    fn maker(&self, object: MemoryObjectId, before: MemoryCallId) -> Option<MemoryCallId> {
+        let writes = self.writes_of(object);
+        match &writes[..writes.partition_point(|write| write.call < before)] {
+            [Write { call, mode: AccessMode::Write, .. }] => Some(*call),
+            _ => None,
+        }
+    }
+
+    /// What it takes to run a call again just before another one, if that can be done: it changes nothing that it was given, and
+    /// nobody can have changed it unseen meanwhile.
+    fn run(&mut self, made: MemoryObjectId, by: MemoryCallId, before: MemoryCallId) -> Option<Again> {
+        let trace = self.facts.trace;
+        let is_kernel = trace.calls.kind[by.index()] == MemoryCallKind::Kernel;
+        if !is_kernel
+            || !self.names.are(trace.calls.name[by.index()])
+            || self.facts.opaque_in(by.index()..before.index())
+        {
+            return None;
+        }
+        let mut again = Again { time_ns: self.times.of(by)?, ..Again::default() };
+        for access in trace.accesses_of(by) {
+            match access.mode {
+                AccessMode::Read if access.object != made => again.reads.push(access.object),
+                AccessMode::Write if access.object == made => {}
+                AccessMode::Write => again.besides = again.besides.saturating_add(self.bytes(access.object)),
+                _ => return None,
+            }
+        }
+        Some(again)
+    }
+
+    /// Whether an object is alive just before a call, and holds what it held when an earlier call read it.
+    fn is_there(&self, object: MemoryObjectId, read_by: MemoryCallId, before: MemoryCallId) -> bool {
+        let is_alive = self.facts.trace.life(object).contains(&before.index());
+        let writes = self.writes_of(object);
+        let next = writes.partition_point(|write| write.call <= read_by);
+        is_alive && writes.get(next).is_none_or(|write| write.call >= before)
+    }
+}

@@ -1,0 +1,240 @@
+//! Actions beside DrGPUM's, each on a program worked out by hand, and on programs of which too little is known for it.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use stackline_memory::replay::Replay;
+use stackline_memory::suggest::{Action, Suggestion, describe, suggestions};
+use stackline_memory::{Certainty, Facts, Rules, Study, patterns, tables};
+use stackline_model::{MemoryDeviceId, MemoryTrace, Values};
+
+const MIB: u64 = 1 << 20;
+
+fn trace(text: &str) -> MemoryTrace {
+    stackline_ingest::memory::text::read("actions", text).unwrap()
+}
+
+/// The suggestions of one action.
+fn of(text: &str, action: &str) -> Vec<(String, Suggestion)> {
+    let trace = trace(text);
+    let facts = Facts::new(&trace, Rules::default());
+    let made = suggestions(&facts, &patterns::find(&facts)).into_iter();
+    made.filter(|one| one.action.name() == action).map(|one| (describe(&trace, &one), one)).collect()
+}
+
+/// The one suggestion of an action: in words, its bytes, its cost in ns, its certainty, and the peak before and after.
+fn one(text: &str, action: &str) -> (String, u64, u64, Certainty, [u64; 2]) {
+    let found = of(text, action);
+    assert_eq!(found.len(), 1, "{found:?}");
+    let (what, suggestion) = found.into_iter().next().unwrap();
+    let (trace, list) = (trace(text), [suggestion]);
+    let mut replay = Replay::new(&trace, MemoryDeviceId(0), &list);
+    let before = replay.peak().bytes;
+    assert!(replay.apply(0));
+    (what, list[0].bytes, list[0].cost_ns, list[0].certainty, [before, replay.peak().bytes])
+}
+
+/// Forward makes `h` from `x`, and `y` from it; backward reads `h`.
+fn step(relu: &str, meanwhile: &str) -> String {
+    format!(
+        "o x 1000 kind=input; o w 500 kind=parameter; a h 1000 kind=activation; k {relu} x[:]>h[:] t=0 dur=40 \
+         via=operator-level; a y 800; k \"aten::mm\" h[:],w[:]>y[:] t=50 dur=100; a g 700; k loss y[:]>g[:] t=150 dur=9; \
+         f y; {meanwhile}; k \"aten::mm\" g[:],h[:]>g[:] t=900 dur=80 at=train.py:30:backward; f h; f g"
+    )
+}
+
+#[test]
+fn an_activation_is_made_again_for_backward() {
+    let text = step("\"aten::relu\"", "");
+    let (what, bytes, cost, certainty, peaks) = one(&text, "recompute");
+    assert_eq!(
+        what,
+        "free h after kernel aten::mm (call 3) and make it again before kernel aten::mm (call 7, train.py:30 backward) \
+         (checkpoint): kernel aten::relu (call 1)"
+    );
+    assert_eq!((bytes, cost, certainty), (1000, 40, Certainty::Partial));
+    // x, w, h, y, g; without h while the loss is made. The peak is then that of mm: x, w, h, y.
+    assert_eq!(peaks, [4000, 3300]);
+}
+
+#[test]
+fn what_is_gone_is_made_again_first() {
+    // x is freed after relu; mm makes it of what is still there.
+    let text = "o i 300 kind=input; o w 500 kind=parameter; a x 1000; k \"aten::mm\" i[:],w[:]>x[:] t=0 dur=25; \
+                a h 1000 kind=activation; k \"aten::relu\" x[:]>h[:] t=30 dur=40; f x; a y 3000; k next h[:]>y[:] t=90 dur=9; \
+                k more y[:]>y[:]; f y; k back h[:] t=200 dur=5 at=train.py:30:backward; f h";
+    let (what, bytes, cost, _, peaks) = one(text, "recompute");
+    assert!(what.ends_with("(checkpoint): kernel aten::mm (call 1) and kernel aten::relu (call 3)"), "{what}");
+    assert_eq!((bytes, cost), (1000, 65));
+    // h is needed while y is made; at `back`, x lies there once more: i, w, h, x.
+    assert_eq!(peaks, [4800, 4800]);
+    let found = of(text, "recompute");
+    let Action::Recompute { scratch, needs, .. } = &found[0].1.action else { panic!("{found:?}") };
+    assert_eq!((*scratch, needs.len()), (1000, 2));
+    let trace = trace(text);
+    let list = [found[0].1.clone()];
+    let mut replay = Replay::new(&trace, MemoryDeviceId(0), &list);
+    assert!(replay.apply(0));
+    let back = trace.calls.len() as u32 - 2;
+    assert_eq!([back - 1, back].map(|at| replay.at(at)), [800, 2800]);
+    // Two levels are one too many: w is gone, too.
+    let gone = text.replace("o w 500 kind=parameter", "a w 500; k init >w[:]").replace("f x;", "f x; f w;");
+    assert!(of(&gone, "recompute").is_empty());
+}
+
+#[test]
+fn what_may_come_out_differently_is_not_made_again() {
+    let none = |relu: &str, meanwhile: &str| {
+        let text = step(relu, meanwhile);
+        assert!(of(&text, "recompute").is_empty(), "{text}");
+    };
+    none("relu", "");
+    none("\"mine::relu\"", "");
+    none("\"aten::native_dropout\"", "");
+    none("\"aten::relu\"", "k other x[:]>x[:]");
+    none("\"aten::relu\"", "h x");
+    none("\"aten::relu\"", "f x");
+    none("\"aten::relu\"", "k unknown opaque");
+    let sure = step("\"aten::relu\"", "");
+    for (from, to) in [
+        (" dur=40", ""),
+        (" at=train.py:30:backward", ""),
+        ("a h 1000 kind=activation", "a h 1000"),
+        ("x[:]>h[:]", "x[:],h[:]>h[:]"),
+        ("x[:]>h[:]", "x[:]>x[:],h[:]"),
+    ] {
+        let text = sure.replace(from, to);
+        assert!(text != sure && of(&text, "recompute").is_empty(), "{text}");
+    }
+}
+
+/// Of a chain, what is read to make something again is not given up itself.
+#[test]
+fn a_chain_is_not_made_again_from_nothing() {
+    let mut text = "o h0 100 kind=input; ".to_owned();
+    for layer in 1..=6 {
+        let before = layer - 1;
+        text += &format!(
+            "a h{layer} 100 kind=activation operator=relu at=model.py:5:forward; k \"aten::relu\" h{before}[:]>h{layer}[:] dur=10; "
+        );
+    }
+    text += "a t 1000; k loss h6[:]>t[:] dur=1; f t; ";
+    for layer in (1..=6).rev() {
+        text += &format!("k grad h{layer}[:] dur=1 at=train.py:9:backward; f h{layer}; ");
+    }
+    let trace = trace(&text);
+    let study = Study::new(&trace, 1);
+    let at = study.ranked.iter().position(|(one, _)| one.action.name() == "recompute").unwrap();
+    assert_eq!((study.ranked[at].0.objects(), study.ranked[at].0.total_cost_ns()), (5, Some(50)));
+    // h6 is needed for the loss. Of the others, every second one stays, as the next one is made of it.
+    assert_eq!(study.ranked[at].1, [300]);
+    let table = tables::apply(&trace, &study.ranked, &[at + 1]).unwrap();
+    assert_eq!(table.column("peak_after").unwrap().values, Values::I64(vec![Some(1700 - 300)]));
+}
+
+const IN_PLACE: &str = "o i 64; a x 64 kind=temporary dtype=f32 operator=mm; k \"aten::mm\" i[:]>x[:]; \
+                        a y 64 dtype=f32 operator=\"aten::relu\"; k \"aten::relu\" x[:]>y[:]; f x; k next y[:]; f y";
+
+#[test]
+fn an_operator_writes_over_its_input() {
+    let (what, bytes, cost, certainty, peaks) = one(IN_PLACE, "in place");
+    assert_eq!(what, "let aten::relu write y over x: in place (inplace=True, +=, a name with _)");
+    assert_eq!((bytes, cost, certainty, peaks), (64, 0, Certainty::Partial, [192, 128]));
+}
+
+#[test]
+fn an_input_that_is_needed_is_not_written_over() {
+    for (from, to) in [
+        // Another size, type, kind; unknown types; no form for it; read by another one, before and after; saved; in part.
+        ("a y 64", "a y 128"),
+        ("a y 64 dtype=f32", "a y 64 dtype=i32"),
+        ("a y 64 dtype=f32", "a y 64"),
+        ("x 64 kind=temporary", "x 64 kind=activation"),
+        ("x 64 kind=temporary", "x 64"),
+        ("k \"aten::relu\"", "k \"aten::softmax\""),
+        ("k \"aten::relu\"", "k relu"),
+        ("f x; k next y[:]", "k next x[:],y[:]; f x"),
+        ("a y 64", "k other x[:]; a y 64"),
+        ("x[:]>y[:]", "x[0:32]>y[:]"),
+        ("x[:]>y[:]", "i[:],x[:]>y[:]"),
+        ("k \"aten::relu\"", "s y; k \"aten::relu\""),
+        ("a y 64", "k unknown opaque; a y 64"),
+        ("x[:]>y[:]", "x[:]>y[:] at=train.py:9:backward"),
+        ("x[:]>y[:]", "x[:]>y[:] at=\"torch/optim/adam.py\":9:step"),
+        // Within an operator that has no such form, and that made the input, too.
+        ("x[:]>y[:]", "x[:]>y[:] at=c:1:\"aten::layer_norm\" at=c:1:\"aten::relu\""),
+    ] {
+        let text = IN_PLACE.replace(from, to);
+        assert!(text != IN_PLACE && of(&text, "in place").is_empty(), "{from} {to}");
+    }
+    let within = IN_PLACE.replace("operator=mm", "operator=mm at=c:1:\"aten::silu\" at=c:1:\"aten::mm\"");
+    assert_eq!(of(&within, "in place").len(), 1);
+    let own = within.replace("x[:]>y[:]", "x[:]>y[:] at=c:1:\"aten::silu\" at=c:1:\"aten::relu\"");
+    assert!(of(&own, "in place").is_empty(), "both are silu's own");
+}
+
+#[test]
+fn half_the_bits_are_a_hope() {
+    let text = "a h 4096 kind=activation dtype=f32; k one >h[:]; k two h[:]; f h";
+    let (what, bytes, _, certainty, peaks) = one(text, "smaller dtype");
+    assert_eq!(what, "keep h in bf16 instead of f32: changes numbers");
+    assert_eq!((bytes, certainty, peaks), (2048, Certainty::Inferred, [4096, 2048]));
+    let count = |kind: &str, dtype: &str, bytes: u64| {
+        of(&format!("a h {bytes} {kind} {dtype}; k one >h[:]; k two h[:]; f h"), "smaller dtype").len()
+    };
+    assert_eq!(count("kind=\"optimizer state\"", "dtype=float32", 4096), 1);
+    assert_eq!(count("kind=parameter", "dtype=f64", 4096), 1);
+    assert_eq!(count("kind=parameter", "dtype=f32", 4096), 0);
+    assert_eq!(count("kind=activation", "dtype=bf16", 4096), 0);
+    assert_eq!(count("kind=activation", "dtype=i64", 4096), 0);
+    assert_eq!(count("kind=activation", "", 4096), 0);
+    assert_eq!(count("", "dtype=f32", 4096), 0);
+    assert_eq!(count("kind=activation", "dtype=f32", 512), 0);
+    // It is against no pattern, and no combination is told that leans on it.
+    let trace = trace(text);
+    let study = Study::new(&trace, 1);
+    let table = tables::suggestions_table(&trace, &study.ranked, &study.peaks);
+    assert_eq!(table.column("against").unwrap().values, Values::Str(vec![None]));
+    assert_eq!(study.combination(MemoryDeviceId(0)).unwrap().chosen, Vec::<usize>::new());
+}
+
+/// 100 MB take 4 ms in each direction; between the uses lie 5 ms, or none that are known.
+#[test]
+fn copies_cost_what_idle_time_does_not_hide() {
+    let text = |middle: &str, dur: &str| {
+        format!(
+            "a x 100000000; a y 64; k one >x[:] t=0 {dur}; k two y[:] t=1000 {dur}; k three y[:] t={middle} {dur}; \
+             k four x[:] t={middle} {dur}; f x; f y"
+        )
+    };
+    let cost = |text: String| one(&text, "offload").2;
+    assert_eq!(cost(text("5000500", "dur=500")), 3_000_000);
+    assert_eq!(cost(text("9000500", "dur=500")), 0);
+    assert_eq!(cost(text("9000500", "")), 8_000_000, "without durations there are no times");
+}
+
+#[test]
+fn segments_that_grow_hold_less() {
+    let text = format!(
+        "device \"cuda:0\"; a x {0} at=train.py:3:step; a y {0}; f x; f y; a z {1}; f z; end",
+        15 * MIB,
+        45 * MIB
+    );
+    let found = of(&text, "expandable segments");
+    assert_eq!(found.len(), 1);
+    // Segments of 16, 16 and 46 MiB; or one that grows to 20, 40 and 60.
+    assert_eq!((found[0].1.bytes, found[0].1.certainty), (18 * MIB, Certainty::Inferred));
+    assert!(found[0].0.starts_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: "), "{}", found[0].0);
+    let trace = trace(&text);
+    let study = Study::new(&trace, 1);
+    let number = 1 + study.ranked.iter().position(|(one, _)| one.action == Action::ExpandableSegments).unwrap();
+    let table = tables::apply(&trace, &study.ranked, &[number]).unwrap();
+    let value = |name: &str| table.column(name).unwrap().values.clone();
+    let is = |mib: u64| Values::I64(vec![Some(i64::try_from(mib * MIB).unwrap())]);
+    assert_eq!(["peak_before", "peak_after", "reserved_before", "reserved_after"].map(value), [45, 45, 78, 60].map(is));
+    let table = tables::suggestions_table(&trace, &study.ranked, &study.peaks);
+    let Values::Str(places) = &table.column("place").unwrap().values else { panic!("{table:?}") };
+    assert_eq!(places[number - 1], None, "a setting has no line");
+    assert!(of(&text.replace("cuda:0", "cpu"), "expandable segments").is_empty());
+    let one = format!("device \"cuda:0\"; a x {0}; f x; a x {0}; f x; end", 20 * MIB);
+    assert!(of(&one, "expandable segments").is_empty(), "segments fit");
+}

@@ -1,0 +1,56 @@
+//! How a caching allocator (PyTorch's) was set up.
+
+/// No block is smaller than this, nor of a size that is no multiple of it.
+const GRANULE: u64 = 512;
+
+/// Sizes up to this share one number of divisions; from then on each doubling has its own.
+const FIRST_INTERVAL: u32 = 20;
+
+/// Settings, as a snapshot tells them; by default those that PyTorch has without `PYTORCH_CUDA_ALLOC_CONF`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryAllocatorSettings {
+    /// `expandable_segments`.
+    pub expandable: bool,
+    /// `roundup_power2_divisions`: into how many parts sizes between two powers of two are divided, below 2 MiB, below 4 MiB and so
+    /// on, the last one for all that is larger. 0 and 1: sizes are rounded to 512 bytes only.
+    pub divisions: [u32; 16],
+}
+
+impl MemoryAllocatorSettings {
+    /// The bytes that a request takes, if its block is split as small as can be.
+    pub fn round(&self, bytes: u64) -> u64 {
+        if bytes <= GRANULE {
+            return GRANULE;
+        }
+        let interval = bytes.ilog2().saturating_sub(FIRST_INTERVAL) as usize;
+        let divisions = self.divisions[interval.min(self.divisions.len() - 1)];
+        let step = if divisions > 1 && bytes > GRANULE * u64::from(divisions) {
+            (1 << bytes.ilog2()) >> divisions.ilog2()
+        } else {
+            GRANULE
+        };
+        bytes.div_ceil(step).saturating_mul(step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MemoryAllocatorSettings;
+
+    /// The example of PyTorch's documentation: 1200 with 4 divisions is 1280, as 1024, 1280, 1536, 1792 and 2048 are the sizes there. Sizes
+    /// of so few bytes are left alone, so it is in KiB here.
+    #[test]
+    fn sizes_between_powers_of_two_are_divided() {
+        let plain = MemoryAllocatorSettings::default();
+        let four = MemoryAllocatorSettings { divisions: [4; 16], ..plain };
+        assert_eq!(four.round(1200 << 10), 1280 << 10);
+        assert_eq!(four.round(1280 << 10), 1280 << 10);
+        assert_eq!(four.round((1792 << 10) + 1), 2048 << 10);
+        assert_eq!([four.round(1), four.round(513), four.round(2048), four.round(2049)], [512, 1024, 2048, 2560]);
+        assert_eq!([plain.round(0), plain.round(1200 << 10), plain.round(2049)], [512, 1200 << 10, 2560]);
+        let mut large = plain;
+        large.divisions[3] = 2;
+        assert_eq!([7 << 20, 9 << 20, 13 << 20, 17 << 20].map(|size| large.round(size) >> 20), [7, 12, 16, 17]);
+        assert!(four.round(u64::MAX) >= u64::MAX - 1);
+    }
+}
