@@ -5,7 +5,6 @@ use crate::failure::wrong_use;
 use crate::output::Answer;
 use crate::session::{Session, not_an_input};
 use anyhow::Result;
-use serde_json::{Value, json};
 use stackline_engine::OpenOptions;
 use stackline_memory::Study;
 use stackline_memory::tables::{self, NamedPeak};
@@ -36,7 +35,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<()> {
     session.set = TraceSet { traces: vec![described(&trace)] };
     let tables = session.pick(tables)?;
     let head = if common.format == Format::Table { head(&trace) } else { String::new() };
-    let extra = vec![("memory", Extra::Value(summary(&trace)))];
+    let extra = vec![("memory", Extra::Value(stackline_query::memory_summary(&trace)))];
     Answer { command: "memory", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
@@ -112,14 +111,4 @@ fn head(trace: &MemoryTrace) -> String {
         text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
     }
     text
-}
-
-/// The same for programs.
-fn summary(trace: &MemoryTrace) -> Value {
-    let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
-    json!({
-        "label": trace.label, "devices": devices, "calls": trace.calls.len(), "objects": trace.objects.len(),
-        "accesses": trace.accesses.len(), "segments": trace.segments.len(), "has_accesses": trace.has_accesses,
-        "saw_end": trace.saw_end,
-    })
 }

@@ -42,6 +42,7 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
             "steps": opened.set.traces.iter().any(|trace| !trace.steps.is_empty()),
             "gpu": opened.set.traces.iter().any(|trace| !trace.gpu.is_empty()),
             "python": has_python(opened),
+            "memory": opened.has_memory(),
         },
         "folder": std::env::current_dir().ok().map(|folder| folder.display().to_string()),
         "baseline": opened.baseline.as_ref().map(|baseline| baseline.name()),
