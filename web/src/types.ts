@@ -49,7 +49,7 @@ export interface Meta {
   readonly baseline: string | null;
   /** Where the server runs: paths that are relative count from there. */
   readonly folder: string | null;
-  readonly has: { timeline: boolean; events: boolean; steps: boolean; gpu: boolean; python: boolean };
+  readonly has: { timeline: boolean; events: boolean; steps: boolean; gpu: boolean; python: boolean; memory: boolean };
 }
 
 export type Row = Readonly<Record<string, string | number | boolean | null>>;

@@ -46,7 +46,9 @@ fn every_query_answers_a_whole_trace_or_says_what_it_lacks() {
         match answer(query.name, &[]) {
             Ok(answer) => assert!(!answer.to_bytes().is_empty() && document(&answer).is_object()),
             Err(QueryError::Argument { why, .. }) => assert_eq!(why, "is missing", "{}", query.name),
-            Err(QueryError::Unavailable { .. }) => assert_eq!(query.name, "compare", "there is no other run"),
+            Err(QueryError::Unavailable { .. }) => {
+                assert!(query.name == "compare" || query.name.starts_with("memory"), "{}", query.name);
+            }
             Err(error) => panic!("{}: {error}", query.name),
         }
     }
@@ -142,6 +144,121 @@ fn extreme() -> &'static Opened {
         std::fs::write(&path, format!(r#"{{"traceEvents":[{}]}}"#, events.join(","))).expect("written");
         Opened::open(&[path], &OpenOptions::default()).expect("opens")
     })
+}
+
+/// A file of memory alone: two devices, streams, waste of several kinds, accesses.
+fn memory() -> &'static Opened {
+    static OPENED: OnceLock<Opened> = OnceLock::new();
+    OPENED.get_or_init(|| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("program.memory");
+        std::fs::write(&path, PROGRAM).expect("written");
+        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    })
+}
+
+const PROGRAM: &str = "a weights 4194304 name=weights kind=parameter at=train.py:10:build
+a input 1048576 name=input at=train.py:20:step
+a output 1048576 name=output at=train.py:21:step
+a never 65536 at=train.py:22:step
+h weights at=train.py:11:build
+h input at=train.py:22:step
+k first weights,input>input at=train.py:23:step
+k second weights>output at=train.py:24:step
+k third output>output at=train.py:25:step
+k fourth output>output at=train.py:25:step
+d output at=train.py:26:step
+f input at=train.py:30:step
+f output at=train.py:31:step
+f never
+a leaked 4096 at=train.py:40:step
+k fifth leaked>leaked
+k sixth weights>weights
+end
+";
+
+fn of_memory(name: &str, arguments: &[(&str, &str)]) -> Answer {
+    ask(memory(), name, &Arguments::new(arguments.iter().copied())).expect("answered")
+}
+
+const WHOLE: [(&str, &str); 3] = [("level", "0"), ("first", "0"), ("last", "0")];
+
+#[test]
+fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
+    let meta = document(&of_memory("meta", &[]));
+    assert_eq!((&meta["has"]["memory"], &meta["has"]["timeline"]), (&Value::Bool(true), &Value::Bool(false)));
+    let refused = ask(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
+    assert!(refused.to_string().contains("memory alone"), "{refused}");
+    let names: Vec<_> = memory().first_questions().iter().map(|(name, _)| *name).collect();
+    assert!(names.starts_with(&["meta", "memory"]) && names.contains(&"memory-object"), "{names:?}");
+}
+
+#[test]
+fn calls_of_memory_stand_in_boxes_that_hold_each_once() {
+    let page = document(&of_memory("memory", &[]))["page"].clone();
+    let end = page["end"].as_f64().expect("calls");
+    for level in ["0", "1", "3", "53"] {
+        let all = of_memory("memory-calls", &[("level", level), ("first", "0"), ("last", "40")]);
+        assert_eq!(numbers(&all, "count").iter().sum::<f64>(), end, "level {level}");
+    }
+    let single = of_memory("memory-calls", &WHOLE);
+    assert_eq!(numbers(&single, "start").len() as f64, end);
+}
+
+#[test]
+fn waste_lies_within_the_lives_of_objects_and_ticks_too() {
+    let lanes = of_memory("memory-objects", &WHOLE);
+    let (from, to) = (numbers(&lanes, "from"), numbers(&lanes, "to"));
+    let (lane, begin, end) =
+        (numbers(&lanes, "waste_lane"), numbers(&lanes, "waste_from"), numbers(&lanes, "waste_to"));
+    assert!(!lane.is_empty());
+    for at in 0..lane.len() {
+        let of = lane[at] as usize;
+        assert!(from[of] <= begin[at] && begin[at] < end[at] && end[at] <= to[of]);
+    }
+    let (lane, at) = (numbers(&lanes, "tick_lane"), numbers(&lanes, "tick_at"));
+    assert!(!lane.is_empty() && lane.iter().zip(&at).all(|(&of, &at)| from[of as usize] <= at && at < to[of as usize]));
+    // Why the object that nobody touches is there for nothing: all its life; and it is no lane too few if one alone is asked for.
+    let why = numbers(&lanes, "waste_why");
+    assert!(why.contains(&3.0) && why.contains(&4.0) && why.contains(&0.0), "{why:?}");
+    let one = of_memory("memory-objects", &[&WHOLE[..], &[("most", "1")]].concat());
+    let folded = document(&one);
+    assert_eq!((numbers(&one, "object").len(), folded["folded"].as_u64()), (1, Some(4)));
+    let classes = folded["classes"].as_array().expect("classes");
+    assert_eq!(
+        classes.iter().filter_map(|class| class["bytes"].as_u64()).sum::<u64>(),
+        folded["folded_bytes"].as_u64().expect("a sum")
+    );
+}
+
+#[test]
+fn what_a_suggestion_saves_alone_is_what_it_saves_at_the_peak() {
+    let table = document(&of_memory("memory-suggestions", &[]))["tables"]["memory_suggestions"].clone();
+    let rows = table["rows"].as_array().expect("suggestions");
+    assert!(!rows.is_empty());
+    for row in rows {
+        let number = row["number"].to_string();
+        let applied = document(&of_memory("memory-apply", &[&WHOLE[..], &[("apply", &number)]].concat()));
+        let peak = &applied["page"]["peaks"][0];
+        let saved = peak["before"].as_i64().expect("bytes") - peak["after"].as_i64().expect("bytes");
+        assert_eq!(Some(saved), row["saved_at_p1"].as_i64(), "suggestion {number}");
+    }
+}
+
+#[test]
+fn an_object_names_the_calls_to_change_and_what_that_saves() {
+    let lanes = of_memory("memory-objects", &WHOLE);
+    let details: Vec<Value> = numbers(&lanes, "object")
+        .iter()
+        .map(|object| document(&of_memory("memory-object", &[("object", &object.to_string())])))
+        .collect();
+    let never = details.iter().find(|one| one["bytes"] == 65536).expect("the one that nobody touches");
+    assert_eq!(never["patterns"][0]["pattern"], "unused allocation");
+    assert_eq!(never["suggestions"][0]["action"], "remove");
+    assert_eq!(never["first_use"], Value::Null);
+    let output = details.iter().find(|one| one["name"] == "output").expect("output");
+    assert!(output["suggestions"].to_string().contains("just before kernel second"), "{}", output["suggestions"]);
+    assert_eq!(output["place"]["line"], 21);
 }
 
 #[test]
@@ -362,7 +479,10 @@ fn value(name: &'static str) -> BoxedStrategy<String> {
         "phase" => vec!["backward", "forward and other"],
         "merge" => vec!["name"],
         "recursion" => vec!["collapsed"],
-        "by" => vec!["thread", "phase", "operator", "module", "file"],
+        "by" => vec!["thread", "phase", "operator", "module", "file", "place", "path", "kind"],
+        "order" => vec!["size", "waste", "first"],
+        "alive" => vec!["P1", "p2", "P9"],
+        "apply" => vec!["1", "1,2,3", "2,2", "0", "99999"],
         "metric" => vec!["host_time", "gpu_time"],
         "file" => vec!["train.py", "/etc/passwd", ".."],
         "run" | "beside" => vec!["before"],
@@ -410,6 +530,16 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
     ("findings", &["rank"]),
     ("frame", &["rank", "shape", "metric", "of", "root", "steps", "recursion", "merge", "phase", "beside"]),
     ("lanes", &["rank", "run"]),
+    ("memory", &["rank"]),
+    ("memory-allocator", &["rank"]),
+    ("memory-apply", &["rank", "device", "apply", "level", "first", "last"]),
+    ("memory-call", &["rank", "call"]),
+    ("memory-calls", &["rank", "level", "first", "last"]),
+    ("memory-curve", &["rank", "device", "level", "first", "last"]),
+    ("memory-holders", &["rank", "by"]),
+    ("memory-object", &["rank", "object"]),
+    ("memory-objects", &["rank", "device", "order", "alive", "most", "level", "first", "last"]),
+    ("memory-suggestions", &["rank", "most"]),
     ("meta", &[]),
     ("overview", &["steps"]),
     ("path", &["rank", "steps"]),
@@ -438,7 +568,7 @@ proptest! {
     /// Whatever is asked of whatever run: an answer, or a refusal in words; never a panic.
     #[test]
     fn any_question((name, arguments) in question()) {
-        for run in [opened(), extreme()] {
+        for run in [opened(), extreme(), memory()] {
             match ask(run, name, &Arguments::new(arguments.clone())) {
                 Ok(answer) => prop_assert!(serde_json::from_str::<Value>(&answer.json).is_ok()),
                 Err(error) => prop_assert!(!error.to_string().is_empty()),
