@@ -183,9 +183,10 @@ test("a trace of the profiler with memory has both: its events, and its memory w
 });
 
 test("names are data; many objects are folded by size; an empty trace says that it is one", async () => {
-  const hostile = ["<script>globalThis.broken=true</script>", `"><img/src=x/onerror="globalThis.broken=true">`, "שלום‮evil", "模型/层", "x".repeat(400)].map((name) => name.replaceAll(/[ ,>]/g, "_").replaceAll("=", "-"));
+  const hostile = ["<script>globalThis.broken = true</script>", `"><img src=x onerror="globalThis.broken=true">`, "\u001b[31mred\u0007", "שלום ‮evil", "模型/层", "x".repeat(400), "</script><b>"];
+  const quoted = (name: string) => `"${name.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
   const many = Array.from({ length: 3000 }, (_, at) => `a o${at} ${512 * (1 + (at % 40))}`);
-  const lines = [...hostile.map((name, at) => `a h${at} ${1 << 20} name=${name} at=${name.slice(0, 50).replaceAll(":", "_")}.py:3:f`), ...many, ...hostile.map((_, at) => `k kernel${at} h${at}>h${at}`), ...many.map((_, at) => `f o${at}`), "end"];
+  const lines = [...hostile.map((name, at) => `a h${at} ${1 << 20} name=${quoted(name)} at=${quoted(`${name.slice(0, 50)}.py`)}:3:f`), ...many, ...hostile.map((_, at) => `k kernel${at} h${at}>h${at}`), ...many.map((_, at) => `f o${at}`), "end"];
   const file = join(here.folder.path, "hostile.memory");
   writeFileSync(file, `${lines.join("\n")}\n`);
   const empty = join(here.folder.path, "empty.memory");
@@ -213,6 +214,56 @@ test("names are data; many objects are folded by size; an empty trace says that 
   none(faults);
   await page.close();
   await nothing.stop();
+});
+
+const MIB = 1 << 20;
+
+/** A snapshot of a program that ran out of memory: 20 MiB held, of which 13 MiB lie free in two pieces. */
+function snapshot(): string {
+  const at = (mib: number) => 0x7f0000000000 + mib * MIB;
+  const event = (action: string, addr: number, size: number, time_us: number, line: number) => ({ action, addr, size, stream: 0, time_us, frames: [{ name: "step", filename: "train.py", line }] });
+  const block = (size: number, state: string) => ({ size, requested_size: size, state, frames: [] });
+  const document = {
+    device_traces: [[
+      event("segment_alloc", at(100), 20 * MIB, 1000, 40), event("alloc", at(100), 6 * MIB, 1001, 40), event("alloc", at(106), 5 * MIB, 1010, 41), event("alloc", at(111), 2 * MIB, 1020, 42),
+      event("free_requested", at(100), 6 * MIB, 1030, 50), event("free_completed", at(100), 6 * MIB, 1031, 50),
+      { action: "oom", size: 10 * MIB, device_free: MIB, stream: 0, time_us: 1040, frames: [{ name: "step", filename: "train.py", line: 43 }] },
+    ]],
+    segments: [{ device: 0, address: at(100), total_size: 20 * MIB, stream: 0, segment_type: "large", frames: [], blocks: [block(6 * MIB, "inactive"), block(5 * MIB, "active_allocated"), block(2 * MIB, "active_allocated"), block(7 * MIB, "inactive")] }],
+  };
+  const file = join(here.folder.path, "snapshot.json");
+  writeFileSync(file, JSON.stringify(document));
+  return file;
+}
+
+test("a snapshot: the allocator, what it held at the peak, and why a request failed", async () => {
+  const file = snapshot();
+  const served = await serve(file);
+  const report = join(here.folder.path, "snapshot.html");
+  stackline("report", file, "--html", report);
+  const all = told(file);
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=memory");
+    expect(await page.locator("main").innerText()).toContain("1 request failed for lack of memory");
+    const overview = (await ask(page, "memory")).document;
+    expect(overview.tables.memory_out_of_memory).toEqual(all.tables.memory_out_of_memory);
+    expect((await ask(page, "memory-allocator")).document.tables.memory_allocator).toEqual(all.tables.memory_allocator);
+    // What the allocator held stands in a curve, too.
+    const { columns } = await ask(page, "memory-curve", await whole(page));
+    const held = Array.from(columns.high as ArrayLike<number>).filter((_, at) => columns.curve![at] === 1);
+    expect(held.at(-1)).toBe(20 * MIB);
+    for (const view of ["memory&tab=allocator", "memory&tab=allocator&as=table"]) {
+      await open(page, url, `page=${view}`);
+      expect(await page.locator("main").innerText()).toContain("Held, not in use");
+      expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+      expect(await violations(page), view).toEqual([]);
+    }
+    expect(await page.locator("[aria-label='Segments as a table'] tbody").innerText()).toMatch(/20 MiB\s+4\s+7 MiB\s+13 MiB\s+7 MiB/);
+    none(faults);
+    await page.close();
+  }
+  await served.stop();
 });
 
 const torch = process.env.STACKLINE_TORCH;

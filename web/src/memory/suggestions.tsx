@@ -81,7 +81,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
               return (
                 <tr key={number}>
                   <td>
-                    <label>
+                    <label class="nowrap">
                       <input type="checkbox" checked={numbers.includes(number)} aria-label={`Apply suggestion ${number}`} onChange={() => change({ apply: toggled(numbers, number) })} /> {number}
                     </label>
                   </td>

@@ -1,7 +1,7 @@
 /** The drawing as tables, with the same actions: curves, calls, objects. */
 
 import { useState } from "preact/hooks";
-import { bytes, count, counted, significant } from "../format";
+import { bytes, count, counted } from "../format";
 import type { Stretch } from "../timeline/view";
 import type { Answer } from "../transport/decode";
 import { extent } from "./layout";
@@ -108,7 +108,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: Answer<Obje
           <tr>
             <th scope="col">Object</th><th scope="col" class="number">Bytes</th><th scope="col">From call</th><th scope="col">To call</th>
             {has_accesses && <th scope="col" class="number">Uses</th>}
-            <th scope="col">For nothing</th><th scope="col" class="number">In {wasted_in}</th><th scope="col">Allocated at</th>
+            <th scope="col">For nothing</th><th scope="col" class="number" title="Bytes times how long they are held for nothing">Bytes × {wasted_in === "byte-seconds" ? "s" : "calls"}</th><th scope="col">Allocated at</th>
           </tr>
         </thead>
         <tbody>
@@ -120,7 +120,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: Answer<Obje
               <td>{(open![at]! & 2) === 0 ? count(to![at]!) : "not freed"}</td>
               {has_accesses && <td class="number">{count(uses![at]!)}</td>}
               <td>{waste.get(at) ?? "–"}</td>
-              <td class="number">{wasted![at] === 0 ? "–" : significant(wasted![at]!)}</td>
+              <td class="number" title={`${wasted![at]}`}>{wasted![at] === 0 ? "–" : bytes(wasted![at]!)}</td>
               <td class="long">{texts[place![at]!]}</td>
             </tr>
           ))}

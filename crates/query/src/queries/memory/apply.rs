@@ -28,7 +28,7 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 }
 
 /// A device's memory with all of these suggestions that go together.
-pub(super) fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, wanted: &'a [Suggestion]) -> Replay<'a> {
+fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, wanted: &'a [Suggestion]) -> Replay<'a> {
     let mut replay = Replay::new(&memory.trace, device, wanted);
     for at in 0..wanted.len() {
         replay.apply(at);
@@ -37,7 +37,7 @@ pub(super) fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, wanted: &'
 }
 
 /// Bytes in use at each peak, before and after; the peak may be elsewhere afterwards.
-pub(super) fn at_peaks(memory: &Memory, wanted: &[Suggestion]) -> Vec<Value> {
+fn at_peaks(memory: &Memory, wanted: &[Suggestion]) -> Vec<Value> {
     let mut replays: Vec<(MemoryDeviceId, Replay<'_>)> = Vec::new();
     let mut rows = Vec::new();
     for peak in &memory.peaks {

@@ -1,8 +1,8 @@
 //! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
 
 use crate::memory::Memory;
-use crate::queries::Texts;
 use crate::queries::tiles::{LEVELS, window};
+use crate::queries::{Texts, shortened};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -94,11 +94,7 @@ pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
     let accesses = trace.accesses_of(call);
     let left_out = accesses.len().saturating_sub(ACCESSES);
     let object = trace.object_of(call).map(|object| {
-        json!([
-            object.index(),
-            super::super::shortened(&trace.object_name(object)),
-            trace.objects.bytes[object.index()]
-        ])
+        json!([object.index(), shortened(&trace.object_name(object)), trace.objects.bytes[object.index()]])
     });
     Ok(Answer::document(&json!({
         "call": super::brief(memory, call),
@@ -116,7 +112,7 @@ pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
 fn of_access(memory: &Memory, access: MemoryAccess) -> Value {
     let trace = &memory.trace;
     json!({
-        "object": access.object.index(), "name": super::super::shortened(&trace.object_name(access.object)),
+        "object": access.object.index(), "name": shortened(&trace.object_name(access.object)),
         "bytes": trace.objects.bytes[access.object.index()], "mode": access.mode.name(), "evidence": access.evidence.name(),
     })
 }

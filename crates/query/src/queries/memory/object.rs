@@ -1,8 +1,11 @@
 //! All that is known of one object: what made it, who touches it, what of its life is for nothing, what to change.
 
 use crate::memory::{Memory, Why};
+use crate::queries::shortened;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
+use stackline_memory::curve::device_of;
+use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Suggestion, describe};
 use stackline_memory::{Measure, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryObjectId};
@@ -26,9 +29,9 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let of_waste = |waste: &crate::memory::Waste| json!([Why::ALL[waste.why as usize], waste.from, waste.to]);
     let text = |id| super::text(trace, id);
     Ok(Answer::document(&json!({
-        "object": number, "name": super::super::shortened(&trace.object_name(object)),
+        "object": number, "name": shortened(&trace.object_name(object)),
         "bytes": objects.bytes[row], "requested": objects.requested[row],
-        "device": super::device_name(trace, stackline_memory::curve::device_of(trace, object)),
+        "device": super::device_name(trace, device_of(trace, object)),
         "stream": super::stream_name(trace, objects.stream[row]), "kind": objects.kind[row].name(),
         "module": text(objects.module[row]), "operator": text(objects.operator[row]),
         "dtype": text(objects.dtype[row]), "shape": text(objects.shape[row]), "pool": text(objects.pool[row]),
@@ -62,10 +65,7 @@ fn accesses(memory: &Memory, object: MemoryObjectId) -> (Vec<Value>, usize) {
 }
 
 fn pattern(memory: &Memory, found: &PatternMatch) -> Value {
-    let other = found
-        .other
-        .some()
-        .map(|other| json!([other.index(), super::super::shortened(&memory.trace.object_name(other))]));
+    let other = found.other.some().map(|other| json!([other.index(), shortened(&memory.trace.object_name(other))]));
     let measure = found.measure.as_ref().map(|measure| match measure {
         Measure::Touched { bytes, largest_hole, fragmentation } => {
             json!({"touched": bytes, "largest_hole": largest_hole, "fragmentation": fragmentation})
@@ -83,21 +83,35 @@ fn pattern(memory: &Memory, found: &PatternMatch) -> Value {
 
 /// What to change about this object alone, with the number of the suggestion that it belongs to.
 fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<Value> {
-    let all = memory.ranked.iter().zip(1..);
-    let own = all.flat_map(|((suggestion, _), number)| suggestion.members().map(move |member| (number, member)));
-    own.filter(|(_, member)| member.object == object)
-        .take(LISTED)
-        .map(|(number, member): (usize, _)| {
-            let mut alone: Suggestion = member.clone();
-            alone.more.clear();
-            let alone = [alone];
-            json!({
-                "number": number, "what": super::super::shortened(&describe(&memory.trace, &alone[0])),
-                "action": alone[0].action.name(), "against": alone[0].pattern.name(), "bytes": alone[0].bytes,
-                "certainty": alone[0].certainty.name(), "copy_ns": alone[0].copy_ns,
-                "peaks": super::apply::at_peaks(memory, &alone),
-                "shared": memory.ranked[number - 1].0.objects(),
-            })
-        })
-        .collect()
+    let all = memory.ranked.iter().zip(1_usize..);
+    let members = all.flat_map(|((suggestion, _), number)| suggestion.members().map(move |member| (number, member)));
+    let alone = |member: &Suggestion| {
+        let mut alone = member.clone();
+        alone.more.clear();
+        alone
+    };
+    let own = members.filter(|(_, member)| member.object == object).take(LISTED);
+    let (numbers, own): (Vec<usize>, Vec<Suggestion>) = own.map(|(number, member)| (number, alone(member))).unzip();
+    if own.is_empty() {
+        return Vec::new();
+    }
+    // On other devices nothing changes.
+    let device = device_of(&memory.trace, object);
+    let mut replay = Replay::new(&memory.trace, device, &own);
+    let peaks: Vec<_> = memory.peaks.iter().filter(|peak| peak.device == device).collect();
+    let mut rows = Vec::with_capacity(own.len());
+    for (at, (number, one)) in numbers.iter().zip(&own).enumerate() {
+        let mut at_peak = Vec::with_capacity(peaks.len());
+        for peak in &peaks {
+            let before = i64::try_from(peak.peak.bytes).unwrap_or(i64::MAX);
+            let after = before.saturating_sub(replay.saving_at(at, peak.peak.position.0));
+            at_peak.push(json!({"name": peak.name, "device": device.0, "before": before, "after": after}));
+        }
+        rows.push(json!({
+            "number": number, "what": shortened(&describe(&memory.trace, one)), "action": one.action.name(),
+            "against": one.pattern.name(), "bytes": one.bytes, "certainty": one.certainty.name(),
+            "copy_ns": one.copy_ns, "peaks": at_peak, "shared": memory.ranked[number - 1].0.objects(),
+        }));
+    }
+    rows
 }

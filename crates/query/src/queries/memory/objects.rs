@@ -2,8 +2,8 @@
 
 use super::calls::within;
 use crate::memory::{Memory, Waste};
-use crate::queries::Texts;
 use crate::queries::tiles::{LEVELS, window};
+use crate::queries::{Texts, shortened};
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
@@ -42,9 +42,7 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let order = arguments.choice("order", &orders)?.unwrap_or(Order::Size);
     let most = arguments.number("most")?.unwrap_or(LANES).min(MOST);
     let alive = arguments.text("alive")?.map(|name| {
-        memory
-            .peak(name)
-            .ok_or_else(|| QueryError::missing(format!("there is no peak {}", super::super::shortened(name))))
+        memory.peak(name).ok_or_else(|| QueryError::missing(format!("there is no peak {}", shortened(name))))
     });
     let position = alive.transpose()?.map(|peak| peak.peak.position.0);
     let is_alive = |object: MemoryObjectId| {
