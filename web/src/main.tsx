@@ -115,7 +115,7 @@ function Frame({ meta }: { meta: Meta }) {
 }
 
 /** Whether all that was opened is a file of memory: other pages have nothing to show. */
-const isMemoryAlone = (meta: Meta) => meta.has.memory && meta.traces.length === 0 && meta.recording === null;
+const isMemoryAlone = (meta: Meta) => meta.memory !== null;
 
 const MEMORY_ALONE = "This file is of memory alone, and holds no trace of what ran. For a trace: stackline record --mode trace --memory -- python train.py";
 

@@ -45,6 +45,8 @@ export interface Meta {
     readonly nodes: number;
     readonly report: ReadReport;
   };
+  /** A file of memory alone. */
+  readonly memory: null | { readonly label: string; readonly report: ReadReport };
   /** The run that it is compared with. */
   readonly baseline: string | null;
   /** Where the server runs: paths that are relative count from there. */

@@ -18,7 +18,7 @@ export function ObjectDetails({ object }: { object: string }) {
 const show = (sel: string) => change({ sel }, "replace");
 
 /** A call in words: `kernel gemm (call 12, train.py:9)`. */
-export const callWords = ({ call, kind, name, place }: CallBrief): string => `${kind}${name ? ` ${name}` : ""} (call ${call}${place.text ? `, ${place.text}` : ""})`;
+export const callWords = ({ call, kind, name, place }: CallBrief): string => `${kind}${name && name !== kind ? ` ${name}` : ""} (call ${call}${place.text ? `, ${place.text}` : ""})`;
 
 function Call({ title, call, none }: { title: string; call: CallBrief | null; none: string }) {
   return (
@@ -151,7 +151,7 @@ function KnownCall({ detail }: { detail: CallDetail }) {
   const { call, object, accesses, left_out } = detail;
   return (
     <>
-      <h3 class="long">{call.kind} {call.name}</h3>
+      <h3 class="long">{call.kind}{call.name && call.name !== call.kind && ` ${call.name}`}</h3>
       <p class="bar"><Copy text={() => `${callWords(call)} on ${detail.stream}`} /></p>
       <dl class="pairs">
         <div><dt>Call</dt><dd>{count(call.call)}</dd></div>

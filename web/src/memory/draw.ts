@@ -5,7 +5,7 @@ import { bytes, count } from "../format";
 import type { InkOf } from "../timeline/paint";
 import { type Stretch, ticks } from "../timeline/view";
 import type { Answer } from "../transport/decode";
-import { CURVE, HEAD, KIND, LANE, type Layout, PHASES, RULER, scaleOf } from "./layout";
+import { apart, calledBy, CURVE, HEAD, KIND, type Label, LABEL, LANE, type Layout, PHASES, RULER, scaleOf } from "./layout";
 import type { AppliedDocument, CallsDocument, CurveDocument, ObjectsDocument, Peak, Phase } from "./types";
 
 const FONT = "11px system-ui, sans-serif";
@@ -142,6 +142,7 @@ function drawPeaks(scene: Scene, peaks: readonly Peak[], yOf: (value: number) =>
   const { context, layout, width, ink } = scene;
   const place = xOf(scene);
   context.font = `bold ${FONT}`;
+  const taken: Label[] = [];
   for (const peak of peaks) {
     const x = place(peak.call);
     if (x < layout.gutter || x > width) continue;
@@ -149,12 +150,11 @@ function drawPeaks(scene: Scene, peaks: readonly Peak[], yOf: (value: number) =>
     context.fillRect(Math.round(x), layout.curve, 1.5, floor - layout.curve);
     const label = `${peak.name} ${bytes(peak.bytes)}`;
     const wide = context.measureText(label).width + 8;
-    const left = Math.min(x + 2, width - wide);
-    const top = Math.max(yOf(peak.bytes) - 14, layout.curve);
+    const { left, top } = apart({ left: Math.min(x + 2, width - wide), top: Math.max(yOf(peak.bytes) - LABEL, layout.curve), wide }, taken);
     context.fillStyle = ink.paper;
-    context.fillRect(left, top, wide, 14);
+    context.fillRect(left, top, wide, LABEL);
     context.fillStyle = ink.ink;
-    context.fillText(label, left + 4, top + 7);
+    context.fillText(label, left + 4, top + LABEL / 2);
   }
   context.font = FONT;
 }
@@ -196,7 +196,7 @@ function outline({ context, ink }: Scene, x: number, y: number, width: number, h
 export function drawObjects(scene: Scene, objects: Answer<ObjectsDocument>, selected: number | undefined, [first, last]: readonly [number, number]): void {
   const { context, layout, width, ink } = scene;
   const place = xOf(scene);
-  const { object, bytes: size, from, to, open, name: names } = objects.columns as Numbers;
+  const { object, bytes: size, from, to, open, name: names, place: places } = objects.columns as Numbers;
   const { texts } = objects.document;
   context.font = FONT;
   context.textBaseline = "middle";
@@ -204,7 +204,7 @@ export function drawObjects(scene: Scene, objects: Answer<ObjectsDocument>, sele
     const y = layout.objects + at * LANE;
     const isSelected = object![at] === selected;
     context.fillStyle = isSelected ? ink.ink : ink.quiet;
-    name(scene, `${bytes(size![at]!)}  ${texts[names![at]!] ?? ""}`, y + LANE / 2);
+    name(scene, `${bytes(size![at]!)}  ${calledBy(texts[names![at]!] ?? "", texts[places![at]!] ?? "")}`, y + LANE / 2);
     const [left, right] = [place(from![at]!), place(to![at]!)];
     clipped(scene, layout.height, () => {
       context.fillStyle = LIVE;

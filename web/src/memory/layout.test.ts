@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { CURVE, extent, hitAt, KIND, LANE, layoutOf, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
+import { apart, calledBy, CURVE, extent, hitAt, KIND, LANE, layoutOf, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
 
 const lane = (kinds: number[]) => ({ stream: 0, name: "stream 0", calls: 3, kinds });
 
@@ -40,4 +40,18 @@ test("a curve's least and highest value in a stretch: the one before it still ho
   expect(extent(columns, 0, { from: 5, to: 15 })).toEqual({ least: 4, most: 8 });
   expect(extent(columns, 0, { from: 30, to: 40 })).toEqual({ least: 2, most: 2 });
   expect(extent(columns, 2, { from: 0, to: 40 })).toBeUndefined();
+});
+
+test("names of peaks that stand close do not cover each other", () => {
+  const taken = [{ left: 0, top: 10, wide: 50 }];
+  expect(apart({ left: 40, top: 12, wide: 50 }, taken).top).toBe(24);
+  expect(apart({ left: 90, top: 12, wide: 50 }, taken).top).toBe(12);
+  expect(taken).toHaveLength(3);
+});
+
+test("an object without a name is told by its line", () => {
+  expect(calledBy("weights", "a/train.py:3 f")).toBe("weights");
+  expect(calledBy("object 7", "/a/b/train.py:3 Layer.forward")).toBe("object 7 · train.py:3 Layer.forward");
+  expect(calledBy("object 7", "train.py:3 f")).toBe("object 7 · train.py:3 f");
+  expect(calledBy("object 7", "")).toBe("object 7");
 });

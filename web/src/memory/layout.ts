@@ -98,6 +98,32 @@ export function peakAt(peaks: readonly Peak[], x: number, xOf: (position: number
   return near.toSorted((a, b) => a.far - b.far)[0]?.peak;
 }
 
+/** Where the name of a peak stands. */
+export interface Label {
+  readonly left: number;
+  readonly top: number;
+  readonly wide: number;
+}
+
+/** Pixels that such a name is high. */
+export const LABEL = 14;
+
+/** The place of a name, moved down until it is on none of those that are there already; it is one of them from then on. */
+export function apart(wanted: Label, taken: Label[]): Label {
+  let { top } = wanted;
+  const meets = (other: Label) => wanted.left < other.left + other.wide && other.left < wanted.left + wanted.wide && Math.abs(top - other.top) < LABEL;
+  while (taken.some(meets)) top += 1;
+  const placed = { ...wanted, top };
+  taken.push(placed);
+  return placed;
+}
+
+/** What an object is called in its lane: its name; one without a name by the line that allocated it. */
+export function calledBy(name: string, place: string): string {
+  const isNamed = !/^object \d+$/.test(name);
+  return isNamed || place === "" ? name : `${name} · ${place.slice(place.lastIndexOf("/", place.search(/:\d|$/)) + 1)}`;
+}
+
 /** Numbers of suggestions as the address has them: `1,3`. */
 export function numbersOf(text: string | undefined): number[] {
   const numbers = (text ?? "").split(",").map(Number).filter((number) => Number.isInteger(number) && number > 0);

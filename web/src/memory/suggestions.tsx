@@ -62,7 +62,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
           <button type="button" onClick={() => change({ apply: combination.join(",") })}>Apply {combination.length === 1 ? "it" : "these"}</button>
         </p>
       )}
-      <div class="scroll" tabIndex={0} role="region" aria-label="Suggestions">
+      <div class="scroll words" tabIndex={0} role="region" aria-label="Suggestions">
         <table>
           <caption>Each alone, replayed on the trace; check some to see them together</caption>
           <thead>

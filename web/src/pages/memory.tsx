@@ -100,8 +100,9 @@ function OutOfMemory({ overview }: { overview: MemoryOverview }) {
 function Repairs({ overview }: { overview: MemoryOverview }) {
   const problems = overview.read_report.flatMap((one) => one.report?.problems ?? one.problems ?? []);
   if (problems.length === 0) return null;
+  const lost = problems.find(({ severity }) => severity === "lost");
   return (
-    <details>
+    <details open={lost !== undefined}>
       <summary>Reading it: {counted(problems.length, "remark")}</summary>
       <ul class="events">{problems.map((one) => <li key={`${one.code} ${one.message}`}>{one.severity}, {counted(one.count, "time")}: {one.message}</li>)}</ul>
     </details>

@@ -122,3 +122,45 @@ pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
          requests of its pool and stream only. fragmentation: 100 % less the largest free block's share of what is free.",
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::{MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStreamId, MemoryTotals};
+
+    fn total(device: MemoryDeviceId, after: u32, reserved: u64) -> MemoryTotals {
+        MemoryTotals { after: MemoryCallId(after), time_ns: 0, device, allocated: 0, reserved }
+    }
+
+    #[test]
+    fn what_a_source_says_after_calls_holds_until_it_says_something_else() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        trace.totals = vec![total(device, 1, 100), total(device, 2, 100), total(device, 5, 300)];
+        assert_eq!(reserved_curve(&trace, device), [(1, 100), (5, 300)]);
+        let at = |position| reserved_at(&trace, device, MemoryCallId(position));
+        assert_eq!([at(0), at(4), at(5), at(9)], [100, 100, 300, 300].map(Some));
+        assert_eq!(reserved_at(&trace, MemoryDeviceId(7), MemoryCallId(0)), None);
+    }
+
+    #[test]
+    fn segments_are_followed_back_from_the_end() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        let event = |kind, before, bytes| MemorySegmentEvent {
+            kind,
+            before: MemoryCallId(before),
+            time_ns: 0,
+            device,
+            stream: MemoryStreamId::NONE,
+            address: 0,
+            bytes,
+            stack: MemoryStackId::NONE,
+        };
+        let (got, gave) = (MemorySegmentEventKind::Allocate, MemorySegmentEventKind::Free);
+        trace.segment_events = vec![event(got, 0, 20), event(got, 2, 20), event(gave, 3, 10)];
+        trace.totals = vec![total(device, 3, 35)];
+        assert_eq!(reserved_curve(&trace, device), [(0, 25), (2, 45), (3, 35)]);
+        assert_eq!(reserved_at(&trace, device, MemoryCallId(2)), Some(45));
+    }
+}
