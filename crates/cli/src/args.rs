@@ -111,7 +111,7 @@ pub(crate) enum Command {
     /// Tell what to change, where, and what it gains.
     #[command(after_help = FINDINGS_EXAMPLE)]
     Findings(Box<FindingsArgs>),
-    /// Open the page in the browser: steps, findings, flame graph, timeline, source.
+    /// Open the page in the browser: steps, findings, flame graph, timeline, memory, source.
     #[command(after_help = VIEW_EXAMPLE)]
     View(ViewArgs),
     /// Compare two runs, or several of each: what changed, and what of it is more than noise.

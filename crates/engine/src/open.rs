@@ -62,7 +62,7 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
 
 /// What to say where no trace is in a file: a file of memory is no broken trace.
 fn of_memory(paths: &[PathBuf], error: Error) -> Error {
-    let is_memory = |path: &&PathBuf| path.is_file() && is_memory_file(path).unwrap_or(false);
+    let is_memory = |path: &&PathBuf| is_memory_file(path).unwrap_or(false);
     match (&error, paths) {
         (Error::Cancelled, _) => error,
         (_, [path]) if is_memory(&path) => Error::OnlyMemory { path: path.clone() },

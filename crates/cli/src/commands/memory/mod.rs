@@ -10,7 +10,7 @@ use crate::output::Answer;
 use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use gate::Gate;
-use serde_json::{Value, json};
+use serde_json::Value;
 use stackline_engine::OpenOptions;
 use stackline_memory::Study;
 use stackline_memory::tables;
@@ -72,7 +72,7 @@ fn write(
     }
     let session = session(common, trace);
     let tables = session.pick(tables)?;
-    let own = [("memory", summary(trace))].into_iter().chain(keys);
+    let own = [("memory", stackline_query::memory_summary(trace))].into_iter().chain(keys);
     let extra = own.map(|(key, value)| (key, Extra::Value(value))).collect();
     Answer { command: "memory", session: &session, extra, tables, head, shown: None }.write(common)
 }
@@ -164,14 +164,4 @@ fn head(trace: &MemoryTrace) -> String {
         text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
     }
     text
-}
-
-/// The same for programs.
-fn summary(trace: &MemoryTrace) -> Value {
-    let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
-    json!({
-        "label": trace.label, "devices": devices, "calls": trace.calls.len(), "objects": trace.objects.len(),
-        "accesses": trace.accesses.len(), "segments": trace.segments.len(), "has_accesses": trace.has_accesses,
-        "saw_end": trace.saw_end,
-    })
 }
