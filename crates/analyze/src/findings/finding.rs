@@ -182,7 +182,7 @@ pub const REPLAY: &str = "replay";
 /// of those that a rule of the user's own states,
 pub const STATED: &str = "rule";
 /// and of those that are replayed of a hope.
-pub const HOPE: &str = "replay of half the time";
+pub const HOPE: &str = "replay of a hope";
 
 /// Edits as text without what was measured, which differs from run to run: factors and times, and lines, which move.
 pub fn lasting(edits: &str) -> String {
