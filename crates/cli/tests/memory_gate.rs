@@ -213,7 +213,7 @@ fn comments_ignore_findings() {
     let case = Case::new();
     let all = case.json(&["memory", "waste.memory"]);
     assert!(codes(&all).contains(&"SL050"), "{:?}", codes(&all));
-    let mut program = vec![""; 12];
+    let mut program = [""; 12];
     program[2] = "    mask = zeros(n)  # stackline: ignore[SL050]";
     program[3] = "    spare = empty(n)  # stackline: ignore[unused-allocation]";
     case.file("train.py", &program.join("\n"));
