@@ -168,6 +168,17 @@ fn planted_waste_is_told_by_line() {
         !rows("memory_waste").iter().any(|row| row["pattern"] == "early allocation" && row["place"] == kept["place"])
     );
 
+    // The same as a finding, beside those about time.
+    let found: Value = serde_json::from_str(&stdout(&["findings", &run, "--format", "json"])).unwrap();
+    let found = found["tables"]["findings"]["rows"].as_array().unwrap();
+    let leak = found.iter().find(|row| row["code"] == "SL055" && row["line"] == line_of("one line"));
+    assert!(
+        leak.is_some_and(|leak| leak["gain_bytes"] == kept["saved_at_p1"] && leak["gain_ns"].is_null()),
+        "{found:#?}"
+    );
+    let is_of_memory = |row: &Value| !row["gain_bytes"].is_null();
+    assert!(found.is_sorted_by_key(is_of_memory), "bytes behind times");
+
     // The repair that is advised, by its number, and by running the repaired program.
     let number = kept["number"].to_string();
     let applied: Value =

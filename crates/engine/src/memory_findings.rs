@@ -64,7 +64,7 @@ struct Waste<'a> {
     pattern: Pattern,
     /// The object with the most bytes, and what is known of it.
     largest: &'a PatternMatch,
-    objects: usize,
+    objects: BTreeSet<MemoryObjectId>,
     bytes: u64,
     certainty: Certainty,
 }
@@ -135,7 +135,7 @@ impl<'a> Teller<'a> {
         let waste = Waste {
             pattern: suggestion.pattern,
             largest: self.matches.get(&(suggestion.pattern, suggestion.object))?,
-            objects: suggestion.objects(),
+            objects: suggestion.members().map(|member| member.object).collect(),
             bytes: suggestion.total_bytes(),
             certainty: suggestion.weakest(),
         };
@@ -143,7 +143,7 @@ impl<'a> Teller<'a> {
         finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
         finding.facts.push(fact("lowers the peak alone by", alone as f64, Unit::Bytes));
         if suggestion.copy_ns > 0 {
-            let name = if waste.objects > 1 { "one copy of each, together" } else { "one copy of it" };
+            let name = if waste.objects.len() > 1 { "one copy of each, together" } else { "one copy of it" };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
         }
         if let Some(ns) = suggestion.total_cost_ns().filter(|ns| *ns > 0) {
@@ -177,7 +177,13 @@ impl<'a> Teller<'a> {
             let device = device_of(self.trace(), largest.object);
             if self.devices().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
                 let certainty = group.iter().map(|one| one.certainty).fold(largest.certainty, Certainty::max);
-                let waste = Waste { pattern: largest.pattern, largest, objects: group.len(), bytes, certainty };
+                let waste = Waste {
+                    pattern: largest.pattern,
+                    largest,
+                    objects: group.iter().map(|one| one.object).collect(),
+                    bytes,
+                    certainty,
+                };
                 found.extend(self.finding(&waste));
             }
         }
@@ -187,13 +193,15 @@ impl<'a> Teller<'a> {
     /// What is wrong, without what could be changed.
     fn finding(&self, waste: &Waste<'_>) -> Option<Finding> {
         let rule = rules::find(waste.pattern.code())?.info();
-        let mut facts =
-            vec![fact("objects", waste.objects as f64, Unit::None), fact("bytes", waste.bytes as f64, Unit::Bytes)];
+        let mut facts = vec![
+            fact("objects", waste.objects.len() as f64, Unit::None),
+            fact("bytes", waste.bytes as f64, Unit::Bytes),
+        ];
         facts.extend(words::facts(&self.study.facts, waste));
         Some(Finding {
             rule,
             title: words::title(&self.study.facts, waste),
-            place: self.place(waste.largest.object),
+            place: self.place(waste),
             events: Vec::new(),
             facts,
             support: support(waste.certainty),
@@ -207,15 +215,18 @@ impl<'a> Teller<'a> {
         })
     }
 
-    fn place(&self, object: MemoryObjectId) -> Place {
-        let (trace, row) = (self.trace(), object.index());
+    /// The line; of objects of several modules, such as a layer's that stands many times, no module.
+    fn place(&self, waste: &Waste<'_>) -> Place {
+        let (trace, row) = (self.trace(), waste.largest.object.index());
+        let module = trace.objects.module[row];
+        let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
         let text = |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
         let frame = frame_of(trace, trace.objects.stack[row]);
         Place {
             file: frame.and_then(|frame| text(frame.file)),
             line: frame.map(|frame| frame.line).filter(|line| *line > 0),
             function: frame.and_then(|frame| text(frame.function)),
-            module: text(trace.objects.module[row]),
+            module: text(module).filter(|_| is_one),
             operator: text(trace.objects.operator[row]),
         }
     }

@@ -133,6 +133,18 @@ fn what_one_line_makes_is_one_finding() {
     assert_eq!(told.peaks[0].mended_bytes, Some(65_536));
 }
 
+#[test]
+fn a_module_is_told_where_there_is_but_one() {
+    let module = |second: &str| {
+        let told = found(&format!(
+            "a one 4096 module=layers.0 at=net.py:3:forward; a two 4096 module={second} at=net.py:3:forward
+             a x 64; k first x>x; f one; f two; f x; end"
+        ));
+        told.findings[0].place.module.clone()
+    };
+    assert_eq!((module("layers.1"), module("layers.0")), (None, Some("layers.0".to_owned())));
+}
+
 /// A kernel of which not all is known may use what nobody is seen to use.
 #[test]
 fn what_is_a_guess_may_save_nothing() {

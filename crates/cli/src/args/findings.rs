@@ -28,7 +28,7 @@ pub(crate) struct FindingsArgs {
     /// How many to show, 0 for all [default: 10; all with --as].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
-    /// Leave out what gains less than this much of a step, in percent.
+    /// Leave out what gains less than this much of a step, or of the peak of memory, in percent.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
     pub(crate) min_gain: f64,
     /// Change when a rule fires, such as SL001.share=40; may be repeated. docs/findings lists the settings.

@@ -10,7 +10,7 @@ use stackline_model::{AccessEvidence, Unit};
 pub(super) fn title(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
     let name = facts.trace.object_name(waste.largest.object);
     let size = bytes(waste.bytes);
-    let which = match waste.objects {
+    let which = match waste.objects.len() {
         1 => format!("{name} ({size})"),
         several => format!("{several} objects ({size}), the largest {name}"),
     };
@@ -62,7 +62,7 @@ fn kernel(facts: &Facts<'_>, waste: &Waste<'_>) -> &'static str {
 pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
     let found = waste.largest;
     let mut told = Vec::new();
-    if waste.objects > 1 {
+    if waste.objects.len() > 1 {
         told.push(fact("bytes of the largest", facts.trace.objects.bytes[found.object.index()] as f64, Unit::Bytes));
     }
     if found.from.is_some() && found.to.is_some() && found.kernels > 0 {

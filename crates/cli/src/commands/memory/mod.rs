@@ -131,7 +131,8 @@ fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
 
 /// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
 fn for_people(table: &mut Table) {
-    let suggestions: &[&str] = &["place", "action", "bytes"];
+    // Waste tells the codes; here they would leave no room for what to do.
+    let suggestions: &[&str] = &["place", "action", "bytes", "code"];
     let own = if table.name == "memory_suggestions" { suggestions } else { &[] };
     let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
     let is_by = table.name == "memory_at_peak";
