@@ -76,6 +76,10 @@ fn what_is_gone_is_made_again_first() {
     assert!(replay.apply(0));
     let back = trace.calls.len() as u32 - 2;
     assert_eq!([back - 1, back].map(|at| replay.at(at)), [800, 2800]);
+    // Another input may be younger than the one that is gone.
+    let two =
+        text.replace("a h 1000", "a r 10; k \"aten::mm\" i[:]>r[:]; a h 1000").replace("x[:]>h[:]", "x[:],r[:]>h[:]");
+    assert_eq!(of(&two, "recompute").len(), 1);
     // Two levels are one too many: w is gone, too.
     let gone = text.replace("o w 500 kind=parameter", "a w 500; k init >w[:]").replace("f x;", "f x; f w;");
     assert!(of(&gone, "recompute").is_empty());

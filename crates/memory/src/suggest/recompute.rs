@@ -82,12 +82,12 @@ impl Maker<'_> {
             let gone = again.reads.swap_remove(gone);
             let earlier = self.maker(gone, by)?;
             let more = self.run(gone, earlier, before)?;
-            again.reads.extend(&more.reads);
             // More than one that is gone, or an input of it that is gone, too: that would be another level.
-            let all_there = again.reads.iter().all(|read| self.is_there(*read, earlier, before));
-            if !all_there || earlier >= by {
+            let mine = again.reads.iter().all(|read| self.is_there(*read, by, before));
+            if !mine || !more.reads.iter().all(|read| self.is_there(*read, earlier, before)) {
                 return None;
             }
+            again.reads.extend(more.reads);
             first = Some(earlier);
             scratch = scratch.saturating_add(self.bytes(gone)).saturating_add(more.besides);
             cost_ns = cost_ns.saturating_add(more.time_ns);
