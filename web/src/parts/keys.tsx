@@ -13,14 +13,17 @@ export function Keys() {
   return (
     <Dialog title="Keys">
       <h2>Keys</h2>
-      {KEYS.map(([where, keys]) => (
-        <section key={where}>
-          <h3>{where}</h3>
-          <dl class="pairs">
-            {keys.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}
-          </dl>
-        </section>
-      ))}
+      {/* What is too high for a small window can be scrolled by keyboard, too. */}
+      <div class="columns" tabIndex={0} role="group" aria-label="Keys by page">
+        {KEYS.map(([where, keys]) => (
+          <section key={where}>
+            <h3>{where}</h3>
+            <dl class="pairs">
+              {keys.map(([key, what]) => <div key={key}><dt><kbd>{key}</kbd></dt><dd>{what}</dd></div>)}
+            </dl>
+          </section>
+        ))}
+      </div>
       <p class="quiet">Keys of pictures work once the picture is clicked or reached with Tab.</p>
     </Dialog>
   );
