@@ -122,6 +122,9 @@ test("an object is selected by a click, by keys, and in the table; the details n
   await page.keyboard.press("w");
   await settled(page);
   expect(page.url()).toMatch(/from=\d+/);
+  await page.keyboard.press("f");
+  await settled(page);
+  expect(page.url()).toMatch(/from=0&/);
   await page.keyboard.press("0");
   await page.keyboard.press("t");
   await settled(page);

@@ -2,7 +2,7 @@
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";
-import { numbersOf, toggled } from "../memory/layout";
+import { around, numbersOf, toggled } from "../memory/layout";
 import { savedWords } from "../memory/suggestions";
 import type { CallBrief, CallDetail, ObjectDetail, PlaceOf } from "../memory/types";
 import { Copy } from "../parts/copy";
@@ -36,7 +36,7 @@ function Known({ detail }: { detail: ObjectDetail }) {
   return (
     <>
       <h3 class="long">{detail.name}</h3>
-      <p class="bar"><Copy text={() => objectText(detail)} /></p>
+      <p class="bar"><Copy text={() => objectText(detail)} /> <button type="button" onClick={() => change(lifeOf(detail), "replace")}>Zoom to its life</button></p>
       <dl class="pairs">
         <div><dt>Bytes</dt><dd title={`${detail.bytes}`}>{bytes(detail.bytes)}{detail.requested !== detail.bytes && `, ${bytes(detail.requested)} asked for`}</dd></div>
         <div><dt>Where</dt><dd>{detail.device}, {detail.stream}</dd></div>
@@ -126,6 +126,12 @@ function Accesses({ detail: { accesses, accesses_all } }: { detail: ObjectDetail
       {accesses_all > accesses.length && <p class="quiet">and {count(accesses_all - accesses.length)} more</p>}
     </details>
   );
+}
+
+/** Its life as parts of the address, with a tenth of it around it. */
+function lifeOf({ life: [from, to] }: ObjectDetail): Record<"from" | "to", string> {
+  const shown = around(from, to, { from: 0, to: Number.POSITIVE_INFINITY });
+  return { from: `${shown.from}`, to: `${shown.to}` };
 }
 
 export function objectText(detail: ObjectDetail): string {

@@ -206,6 +206,9 @@ export function drawObjects(scene: Scene, objects: Answer<ObjectsDocument>, sele
     context.fillStyle = isSelected ? ink.ink : ink.quiet;
     name(scene, `${bytes(size![at]!)}  ${calledBy(texts[names![at]!] ?? "", texts[places![at]!] ?? "")}`, y + LANE / 2);
     const [left, right] = [place(from![at]!), place(to![at]!)];
+    // Where it is, if it is out of sight.
+    if (right < layout.gutter) context.fillText("◂", layout.gutter + 2, y + LANE / 2);
+    if (left > width) context.fillText("▸", width - 12, y + LANE / 2);
     clipped(scene, layout.height, () => {
       context.fillStyle = LIVE;
       context.fillRect(left, y + 4, Math.max(right - left, 1), LANE - 7);

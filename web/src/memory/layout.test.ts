@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { apart, calledBy, CURVE, extent, hitAt, KIND, LANE, layoutOf, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
+import { apart, around, calledBy, CURVE, extent, hitAt, KIND, LANE, layoutOf, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
 
 const lane = (kinds: number[]) => ({ stream: 0, name: "stream 0", calls: 3, kinds });
 
@@ -54,4 +54,10 @@ test("an object without a name is told by its line", () => {
   expect(calledBy("object 7", "/a/b/train.py:3 Layer.forward")).toBe("object 7 · train.py:3 Layer.forward");
   expect(calledBy("object 7", "train.py:3 f")).toBe("object 7 · train.py:3 f");
   expect(calledBy("object 7", "")).toBe("object 7");
+});
+
+test("a life is shown with some room around it, within all there is", () => {
+  expect(around(100, 200, { from: 0, to: 1000 })).toEqual({ from: 90, to: 210 });
+  expect(around(0, 10, { from: 0, to: 1000 })).toEqual({ from: 0, to: 14 });
+  expect(around(0, 10, { from: 0, to: 10 })).toEqual({ from: 0, to: 10 });
 });

@@ -1,6 +1,6 @@
 /** Where things stand in the drawing of memory: a gutter with names at the left, the curve, streams, objects. Apart from drawing. */
 
-import type { Stretch } from "../timeline/view";
+import { type Stretch, within } from "../timeline/view";
 import type { Peak, Phase, StreamLane } from "./types";
 
 export const RULER = 22;
@@ -96,6 +96,12 @@ export function neighbour(objects: ArrayLike<number>, selected: number | undefin
 export function peakAt(peaks: readonly Peak[], x: number, xOf: (position: number) => number, reach = 8): Peak | undefined {
   const near = peaks.map((peak) => ({ peak, far: Math.abs(xOf(peak.call) - x) })).filter(({ far }) => far <= reach);
   return near.toSorted((a, b) => a.far - b.far)[0]?.peak;
+}
+
+/** A life with a tenth of it around it. */
+export function around(from: number, to: number, all: Stretch): Stretch {
+  const room = Math.max((to - from) / 10, 2);
+  return within({ from: Math.floor(from - room), to: Math.ceil(to + room) }, all);
 }
 
 /** Where the name of a peak stands. */

@@ -5,7 +5,7 @@ import { useAnswer, useLast } from "../answers";
 import { run } from "../filter";
 import { bytes, count, counted } from "../format";
 import { MemoryCanvas } from "../memory/canvas";
-import { gutterOf, neighbour, numbersOf } from "../memory/layout";
+import { around, gutterOf, neighbour, numbersOf } from "../memory/layout";
 import { MemoryLegend } from "../memory/legend";
 import { Applied, Suggestions } from "../memory/suggestions";
 import { Classes, MemoryTables } from "../memory/tables";
@@ -155,7 +155,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     const step = ({ ArrowDown: 1, ArrowUp: -1 } as const)[key];
     const next = step && shown.objects ? neighbour(shown.objects.columns.object!, object, step) : undefined;
     if (next !== undefined) selectObject(next);
-    const move = moved(key, stretch, all);
+    const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, stretch, all);
     if (move) show(move);
     return next !== undefined || move !== undefined;
   });
@@ -165,7 +165,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     <>
       <Bar overview={overview} device={device} all={all} stretch={stretch} />
       <Applied asked={applied} />
-      <p class="told" aria-live="polite">{toldOf(shown.objects, object)} {counted(Math.round(stretch.to - stretch.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, arrows up and down go along the objects once the picture is clicked.</p>
+      <p class="told" aria-live="polite">{toldOf(shown.objects, object)} {counted(Math.round(stretch.to - stretch.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, F the life of the object; arrows up and down go along the objects once the picture is clicked.</p>
       {shown.curve === undefined && asked.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Working it out …</p>}
       {refused?.state === "refused" && <p class="notice" role="alert">{refused.error.message}</p>}
       {isTable && <Measure setWidth={setWidth} />}
@@ -181,6 +181,12 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
       {overview.tables.memory_waste && <TableView table={overview.tables.memory_waste} columns={["pattern", "object", "objects", "bytes", "kernels", "certainty", "place"]} most={12} />}
     </>
   );
+}
+
+/** The life of the object that is selected, with some room around it. */
+function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined, all: Stretch): Stretch | undefined {
+  const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
+  return at < 0 || !objects ? undefined : around(objects.columns.from![at]!, objects.columns.to![at]!, all);
 }
 
 /** Tells how wide the tables are: without the drawing nobody else does. */
