@@ -165,7 +165,7 @@ impl Writer<'_> {
         let target = self.trace.calls.target[call.index()] as usize;
         let is_event = self.trace.calls.kind.get(target) == Some(&MemoryCallKind::EventRecord);
         let (statement, row) = if is_event { ('w', target) } else { ('e', call.index()) };
-        self.left_out += u64::from(!is_event && target != u32::MAX as usize);
+        self.left_out += u64::from(!is_event);
         self.put(format_args!("{statement} {}", event(row)));
     }
 
