@@ -73,7 +73,7 @@ fn described(memory: &[MemoryTrace]) -> TraceSet {
 }
 
 fn say_memory(memory: &[MemoryTrace], run: &Path) -> Result<()> {
-    let sum = |count: fn(&MemoryTrace) -> usize| human::count(memory.iter().map(count).sum());
+    let sum = |count: fn(&MemoryTrace) -> usize| human::count(memory.iter().map(count).sum::<usize>());
     say(&format!(
         "{}: memory of {} objects, {} calls. Next: stackline memory {}",
         run.display(),

@@ -4,7 +4,7 @@ mod attrs;
 mod calls;
 mod cells;
 mod events;
-mod memory;
+pub(crate) mod memory;
 mod small;
 pub(crate) mod table;
 

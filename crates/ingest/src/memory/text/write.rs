@@ -15,7 +15,7 @@ pub fn write(trace: &MemoryTrace) -> String {
     write_counted(trace).0
 }
 
-/// The same, and how many accesses, ranges and waits are left out: of what is not alive then, of bytes that the object
+/// The same, and how many accesses, ranges and waits are left out: of what touches nothing, of what is not alive then, of bytes that the object
 /// does not have, for what is no event.
 pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
     let (text, device) = (String::new(), "gpu:0".to_owned());
@@ -119,6 +119,10 @@ impl Writer<'_> {
     fn statement(&mut self, call: MemoryCallId) {
         let (trace, row) = (self.trace, call.index());
         let name = quoted(trace.strings.get(trace.calls.name[row]));
+        let touches = trace.calls.kind[row] == MemoryCallKind::Kernel
+            || trace.calls.kind[row] == MemoryCallKind::Set
+            || trace.calls.kind[row].is_copy();
+        self.left_out += if touches { 0 } else { trace.accesses_of(call).len() as u64 };
         match trace.calls.kind[row] {
             MemoryCallKind::Allocate => {
                 let object = trace.calls.target_object(call);
