@@ -378,6 +378,8 @@ pub(crate) enum Target {
     Firefox,
     /// Of a recording: a flame graph, as SVG that opens in a browser.
     Flamegraph,
+    /// Of memory: who allocates, touches and frees what, a line per call, for people and programs to read and change.
+    MemoryText,
 }
 
 /// Arguments of `doctor`.

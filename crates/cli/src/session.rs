@@ -20,6 +20,11 @@ pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
+/// How inputs are opened, as the user wants it.
+pub(crate) fn open_options(common: &Common) -> OpenOptions {
+    OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() }
+}
+
 /// Opened traces and the options that go with them.
 pub(crate) struct Session<'a> {
     pub(crate) set: TraceSet,
@@ -37,8 +42,7 @@ impl<'a> Session<'a> {
         }
         let watch = Watch::new();
         let progress = Progress::start(&watch);
-        let clip_overlaps = common.clip_overlaps;
-        let options = OpenOptions { threads: common.threads, clip_overlaps, watch: watch.clone() };
+        let options = OpenOptions { watch: watch.clone(), ..open_options(common) };
         let opened = stackline_engine::open(inputs, &options);
         drop(progress);
         let mut set = opened?;

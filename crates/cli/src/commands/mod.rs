@@ -7,6 +7,7 @@ mod doctor;
 mod doctor_calls;
 mod export;
 mod export_calls;
+mod export_memory;
 mod fail_on;
 mod findings;
 mod generate;
