@@ -101,6 +101,25 @@ fn json_has_the_findings_as_a_table() {
     assert_eq!(document["tables"], again["tables"], "threads never change the result");
 }
 
+#[test]
+fn json_has_the_events_behind_findings() {
+    let case = Case::new();
+    let document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
+    let rows = document["tables"]["findings"]["rows"].as_array().unwrap();
+    let evidence = document["evidence"].as_array().unwrap();
+    let codes = |of: &[Value]| of.iter().map(|one| one["code"].clone()).collect::<Vec<_>>();
+    assert_eq!(codes(rows), codes(evidence), "one for each row, in their order");
+    assert_eq!(evidence[0]["events_total"], rows[0]["events"]);
+    assert_eq!(evidence[0]["path"], json!(["ProfilerStep#0", "train.py(10): step"]), "{}", evidence[0]);
+    let first = &evidence[0]["events"][0];
+    assert_eq!(
+        (&first["name"], &first["start_ns"], &first["dur_ns"]),
+        (&json!("aten::item"), &json!(14_000), &json!(304_000))
+    );
+    assert!(evidence[0]["facts"].as_array().is_some_and(|facts| facts[0]["name"].is_string()), "{}", evidence[0]);
+    assert!(!stdout(&["findings", &case.waits, "--as", "sarif"]).contains("events_total"));
+}
+
 /// The types of the consumer's crate are made from the official schema: what comes back the same has no unknown property
 /// and no wrong type.
 #[test]
@@ -139,6 +158,25 @@ fn junit_has_a_test_per_rule() {
         "{xml}"
     );
     assert!(xml.contains("name=\"SL004 host-sync\""), "{xml}");
+}
+
+#[test]
+fn junit_and_csv_list_what_is_ignored() {
+    let case = Case::new();
+    // A file with a name that says comment is none.
+    let ignore = case.file("comments.txt", "SL004\n");
+    let xml = stdout(&["findings", &case.waits, "--as", "junit", "--ignore", &ignore]);
+    assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
+    assert!(xml.contains("name=\"SL004 host-sync\""), "{xml}");
+    let told = "<skipped message=\"ignored: aten::item waits for the GPU in each step at train.py:10 in step (";
+    assert!(xml.contains(told) && xml.contains("comments.txt:1)"), "{xml}");
+    let csv = stdout(&["findings", &case.waits, "--format", "csv", "--ignore", &ignore]);
+    assert!(csv.contains("code,title,place,by") && csv.contains("train.py:10 in step,"), "{csv}");
+    assert!(!stdout(&["findings", &case.waits, "--format", "csv"]).contains("title,place,by"));
+    let table = stdout(&["findings", &case.waits, "--table", "ignored", "--ignore", &ignore]);
+    assert!(table.contains("SL004"), "{table}");
+    let sarif = stdout(&["findings", &case.waits, "--as", "sarif", "--ignore", &ignore]);
+    assert!(sarif.contains("\"external\"") && !sarif.contains("inSource"), "{sarif}");
 }
 
 #[test]
@@ -241,6 +279,54 @@ fn conditions_decide_the_exit_code() {
 }
 
 #[test]
+fn what_was_cut_off_is_not_judged() {
+    let case = Case::new();
+    let whole = fs::read_to_string(&case.waits).unwrap();
+    let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
+    let output = run(&[&damaged, "--fail-on", "gain>99%"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("--fail-on cannot be judged: a part of damaged.json was lost"), "{said}");
+    assert!(text(&output.stdout).contains("SL004"), "what was found is shown all the same");
+    assert_eq!(run(&[&damaged, "--fail-on", "gain>99%", "--fail-on", "gain>5%"]).status.code(), Some(4));
+    assert_eq!(run(&[&damaged]).status.code(), Some(0));
+}
+
+/// Two lines of one function that wait: the first one gains more.
+fn two_waits(case: &Case, name: &str, lines: &[i64]) -> String {
+    let mut events = Vec::new();
+    let mut at = 1000;
+    for step in 0..3 {
+        let from = at;
+        for line in lines {
+            let us = if *line == 10 { 500 } else { 200 };
+            let mut span = |cat: &str, name: &str, ts: i64, dur: i64| {
+                events.push(json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}));
+            };
+            span("python_function", &format!("train.py({line}): step"), at, us);
+            span("python_function", "logging/__init__.py(1489): Logger.info", at + 1, us - 2);
+            span("cpu_op", "aten::mm", at + us + 10, 280);
+            at += us + 300;
+        }
+        let name = format!("ProfilerStep#{step}");
+        events.push(json!({"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": from, "dur": at - from}));
+    }
+    case.file(name, &json!({"schemaVersion": 1, "traceEvents": events}).to_string())
+}
+
+#[test]
+fn what_is_mended_is_gone_rather_than_what_is_not() {
+    let case = Case::new();
+    let (both, one) = (two_waits(&case, "both.json", &[10, 20]), two_waits(&case, "one.json", &[20]));
+    let before = case.file("before.txt", &stdout(&["findings", &both, "--format", "json"]));
+    let shown = stdout(&["findings", &one, "--baseline", &before]);
+    assert!(shown.contains(" 1. train.py:20 in step"), "{shown}");
+    let gone: Vec<&str> = shown.lines().filter(|line| line.starts_with("Gone: SL029")).collect();
+    assert!(gone.len() == 1 && gone[0].ends_with("at train.py:10 in step"), "{shown}");
+    assert!(!shown.contains(" before)") && !shown.contains("(new): SL029"), "{shown}");
+}
+
+#[test]
 fn what_is_ignored_is_listed() {
     let case = Case::new();
     let ignore = case.file("ignore", "SL004 train.py  # known\n");
@@ -264,6 +350,21 @@ fn what_is_ignored_is_listed() {
     let said = text(&output.stderr);
     assert_eq!(said.matches("SL998").count(), 1, "{said}");
     assert!(said.contains("train.py:9: there is no finding \"SL998\" to ignore"), "{said}");
+}
+
+#[test]
+fn comments_that_hide_nothing_are_told() {
+    let case = Case::new();
+    let mut program = [""; 12];
+    program[2] = "x = 1  # stackline: ignore[SL014]";
+    program[4] = "# stackline: ignore[SL977] nobody looks here";
+    program[9] = "def step():  # stackline: ignore[host-sync, SL005]";
+    case.file("train.py", &program.join("\n"));
+    case.file("other.py", "# stackline: ignore[SL004]");
+    let said = text(&run(&[&case.waits, "--source", case.folder.path().to_str().unwrap()]).stderr);
+    assert!(said.contains("train.py:3: # stackline: ignore[SL014]: no finding was hidden by it"), "{said}");
+    assert!(said.contains("train.py:5: there is no finding \"SL977\" to ignore"), "{said}");
+    assert!(!said.contains("train.py:10:") && !said.contains("other.py"), "{said}");
 }
 
 /// Six steps of some operators on the host, of which the one with this number takes longer.
