@@ -35,27 +35,12 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
         return explain(code, common).map(|()| false);
     }
-    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
-    if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
-        return Err(wrong_use(
-            "--fail-on new needs --baseline: findings of an earlier run, written with --format json",
-        ));
-    }
-    let mut settings = Settings::default();
-    for text in &args.set {
-        settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
-    }
+    let (conditions, options) = asked(args, common)?;
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let own = OwnRules::start(args, common)?;
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
     let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), rules)?;
     let keep = |finding: &Finding| suppressions.of(finding).is_none();
-    let options = Options {
-        scope: common.steps.map_or_else(Scope::default, |steps| Scope { steps: Some((steps.first, steps.last)) }),
-        settings,
-        least_percent: args.min_gain,
-        threads: common.threads,
-    };
     let mut evidence = Evidence::default();
     let mut see = |rank: i64, trace: &Trace, found: &Findings| {
         suppressions.note_files(findings::files_of(trace));
@@ -83,21 +68,34 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     };
     match write(args, common, &session, &view, (&listed, &held, &evidence)) {
         // The exit code answers the conditions even if nobody reads to the end.
-        Err(error) if !held.is_empty() && is_closed_pipe(&error) => {}
+        Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
-    for text in suppressions.told() {
-        say(&text)?;
-    }
-    for text in &held {
-        say(&format!("--fail-on: {text}"))?;
-    }
+    suppressions.told().iter().try_for_each(|text| say(text))?;
+    held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
     // What holds for a part is an answer; that nothing holds is none.
-    if held.is_empty() && !conditions.is_empty() {
-        lost_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report))
-            .map_or(Ok(()), |reason| Err(anyhow!("--fail-on cannot be judged: {reason}")))?;
+    let lost = lost_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));
+    match lost.filter(|_| held.is_empty() && !conditions.is_empty()) {
+        Some(reason) => Err(anyhow!("--fail-on cannot be judged: {reason}")),
+        None => Ok(!held.is_empty()),
     }
-    Ok(!held.is_empty())
+}
+
+/// What is asked for, as far as it can be read before the input.
+fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
+    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
+    if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
+        return Err(wrong_use(
+            "--fail-on new needs --baseline: findings of an earlier run, written with --format json",
+        ));
+    }
+    let mut settings = Settings::default();
+    for text in &args.set {
+        settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
+    }
+    let scope = common.steps.map_or_else(Scope::default, |steps| Scope { steps: Some((steps.first, steps.last)) });
+    let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads };
+    Ok((conditions, options))
 }
 
 /// Writes the page of a rule.

@@ -42,6 +42,11 @@ impl Rules {
         rules::find(code).map(|rule| rule.code).or_else(|| own.map(|rule| rule.code.as_str()))
     }
 
+    /// Whether a code may be that of a rule of the user's own, none of which was loaded.
+    fn is_of_users(&self, code: &str) -> bool {
+        self.own.is_empty() && !code.starts_with("SL")
+    }
+
     fn names(&self) -> impl Iterator<Item = &str> {
         let own = self.own.iter().flat_map(|rule| [rule.code.as_str(), rule.name.as_str()]);
         rules::ALL.iter().flat_map(|rule| [rule.code, rule.name]).chain(own)
@@ -124,7 +129,10 @@ impl Suppressions {
         for (number, line) in (1..).zip(text.lines()) {
             let Some(codes) = codes(line, &self.rules) else { continue };
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
-            let told = |code| format!("{file}:{number}: there is no finding {code:?} to ignore");
+            let told = |code: &String| {
+                let hint = if self.rules.is_of_users(code) { " (one of your own? --rules)" } else { "" };
+                format!("{file}:{number}: there is no finding {code:?} to ignore{hint}")
+            };
             unknown.extend(codes.iter().filter(is_unknown).map(told));
             if !used.contains(&(file.to_owned(), number)) {
                 let list = if codes.is_empty() { String::new() } else { format!("[{}]", codes.join(", ")) };
