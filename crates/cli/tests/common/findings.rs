@@ -1,7 +1,6 @@
 //! A trace with something to find, and what `findings` says of it.
 #![allow(dead_code, reason = "not every test file uses everything")]
 
-
 use crate::common::stackline;
 use serde_json::{Value, json};
 use std::fs;
