@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use anyhow::Result;
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch};
-use stackline_model::{ReadReport, Table, Trace, TraceSet};
+use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,13 @@ pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
 /// How inputs are opened, as the user wants it.
 pub(crate) fn open_options(common: &Common) -> OpenOptions {
     OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() }
+}
+
+/// Why what was read is too little to say that nothing is wrong; none if all of it was read.
+pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item = &'r ReadReport>) -> Option<String> {
+    let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
+    let at = reports.position(is_lost)?;
+    Some(format!("a part of {} was lost, as the read report says", infos.get(at)?.name))
 }
 
 /// Opened traces and the options that go with them.

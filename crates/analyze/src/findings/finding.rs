@@ -184,21 +184,6 @@ pub const STATED: &str = "rule";
 /// and of those that are replayed of a hope.
 pub const HOPE: &str = "replay of a hope";
 
-/// Edits as text without what was measured, which differs from run to run: factors and times, and lines, which move.
-pub fn lasting(edits: &str) -> String {
-    let one = |edit: &str| {
-        let measured = ["scale ", "set "].iter().any(|action| edit.starts_with(action));
-        let kept = if measured { edit.rsplit_once(' ').map_or(edit, |(kept, _)| kept) } else { edit };
-        let mut parts = kept.split(':');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |text, part| match part.trim_start_matches(|c: char| c.is_ascii_digit()) {
-            rest if rest.len() < part.len() => text + rest,
-            _ => text + ":" + part,
-        })
-    };
-    edits.split("; ").map(one).collect::<Vec<_>>().join("; ")
-}
-
 impl Finding {
     /// The predicted gain, in ns per step; 0 where there is none.
     pub fn gain_ns(&self) -> i64 {
@@ -222,24 +207,5 @@ impl Finding {
     /// Whether there is a repair whose gain it is, rather than a hope.
     pub fn is_repair(&self) -> bool {
         self.method != HOPE
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lasting;
-
-    #[test]
-    fn what_was_measured_is_no_part_of_what_lasts() {
-        assert_eq!(
-            lasting("scale operators of x.py:16 in Net.softmax 0.0158"),
-            "scale operators of x.py in Net.softmax"
-        );
-        assert_eq!(
-            lasting("remove sync:item(); set kernel:gemm_128x64 17"),
-            "remove sync:item(); set kernel:gemm_128x64"
-        );
-        assert_eq!(lasting("fuse module:Linear_3"), "fuse module:Linear_3");
-        assert_eq!(lasting(""), "");
     }
 }

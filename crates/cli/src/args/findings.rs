@@ -56,7 +56,7 @@ pub(crate) struct FindingsArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
     /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline; but not what
-    /// is of low confidence and perhaps nothing); may be repeated.
+    /// is of low confidence and perhaps nothing); may be repeated. That none holds is an error where a part of the input was lost.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }

@@ -17,6 +17,9 @@ use stackline_present::TraceInfo;
 /// How to look, and rules of the user's own that are being run.
 type How<'o> = (&'o Options, Option<OwnRules>);
 
+/// Sees each rank's trace while it is at hand, with what was found in it.
+type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
+
 fn others(own: Option<OwnRules>) -> Result<Others> {
     Ok(own.map(OwnRules::finish).transpose()?.unwrap_or_default())
 }
@@ -27,10 +30,12 @@ pub(super) fn of_one<'a>(
     common: &'a Common,
     (options, own): How<'_>,
     keep: &dyn Fn(&Finding) -> bool,
+    see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
     let session = Session::open(&args.inputs.inputs, common)?;
     let trace = one_trace(&session)?;
     let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
+    see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
     let found = memory::of_rank(found, (&args.inputs.inputs, trace), options, keep);
     Ok((session, found))
 }
@@ -53,6 +58,7 @@ pub(super) fn of_all<'a>(
     common: &'a Common,
     (options, mut own): How<'_>,
     keep: &dyn Fn(&Finding) -> bool,
+    see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
     if let Some(target) = &common.output {
         not_an_input(target, &args.inputs.inputs)?;
@@ -79,7 +85,10 @@ pub(super) fn of_all<'a>(
         looked.reports.push(trace.report.clone());
         looked.memory = looked.memory.take().or_else(|| stackline_engine::memory_within(&trace));
         match findings::find_with(&trace, options, &others(own.take())?, keep) {
-            Ok(found) => looked.found.push((rank, found)),
+            Ok(found) => {
+                see(rank, &trace, &found);
+                looked.found.push((rank, found));
+            }
             Err(error) => looked.failed.push((rank, error)),
         }
         Ok(())

@@ -14,7 +14,7 @@ use stackline_analyze::findings::{DevicePeak, Finding, Findings};
 use stackline_engine::memory_findings;
 use stackline_memory::Study;
 use stackline_model::{MemoryTrace, Table};
-use stackline_present::findings::{Change, Shown};
+use stackline_present::findings::{Change, Ignored, Shown};
 use stackline_present::human::bytes;
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ impl Judged {
         self.found.findings.iter().zip(self.changes.iter().copied()).collect()
     }
 
-    fn suppressed(&self) -> Vec<(&Finding, String)> {
+    fn suppressed(&self) -> Vec<(&Finding, Ignored)> {
         self.found.ignored.iter().filter_map(|finding| Some((finding, self.suppressions.of(finding)?))).collect()
     }
 
@@ -152,9 +152,7 @@ impl Judged {
             Err(error) if !self.held.is_empty() && is_closed_pipe(&error) => {}
             other => other?,
         }
-        for text in self.suppressions.unknown().into_iter().chain(self.suppressions.idle()) {
-            say(&text)?;
-        }
+        self.suppressions.told().iter().try_for_each(|text| say(text))?;
         self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
         Ok(!self.held.is_empty())
     }

@@ -35,7 +35,12 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&format!("- Gone: {}\n", escaped(title)));
     }
     for (finding, by) in shown.suppressed {
-        out.push_str(&format!("- Ignored ({}): {} {}\n", escaped(by), finding.rule.code, escaped(&finding.title)));
+        out.push_str(&format!(
+            "- Ignored ({}): {} {}\n",
+            escaped(&by.to_string()),
+            finding.rule.code,
+            escaped(&finding.title)
+        ));
     }
     out
 }

@@ -1,6 +1,7 @@
 //! Findings for people, pull requests, editors and test reports: one file per form.
 
 mod document;
+mod evidence;
 mod explained;
 mod junit;
 mod markdown;
@@ -9,6 +10,7 @@ mod sarif;
 mod text;
 
 pub use document::keys;
+pub use evidence::Evidence;
 pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
@@ -18,6 +20,7 @@ pub use text::text;
 use super::human::{self, signed_duration as signed};
 use stackline_analyze::findings::{Finding, Findings, Reason, UNCHECKED, Unchecked, ranges};
 use stackline_model::names::MODULE_PREFIX;
+use std::fmt;
 
 /// What is shown of findings.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +32,27 @@ pub struct Shown<'a> {
     /// Findings of an earlier run that are gone: their titles and places.
     pub gone: &'a [String],
     /// Findings that were asked not to be shown, with where that was asked.
-    pub suppressed: &'a [(&'a Finding, String)],
+    pub suppressed: &'a [(&'a Finding, Ignored)],
     /// Left out by `--top`.
     pub more: usize,
+}
+
+/// Where it was asked not to show a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// In a comment of the program: its file and line.
+    Comment(String),
+    /// In a file of what to ignore: its name and line.
+    File(String),
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Comment(at) => write!(f, "comment at {at}"),
+            Self::File(at) => f.write_str(at),
+        }
+    }
 }
 
 /// A finding beside an earlier run.
