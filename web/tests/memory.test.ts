@@ -219,6 +219,36 @@ test("names are data; many objects are folded by size; an empty trace says that 
   await nothing.stop();
 });
 
+test("two devices and many streams; nothing is called unused while a kernel ran of which not all is known", async () => {
+  const streams = Array.from({ length: 40 }, (_, at) => `k work${at} x>x @${at}`);
+  const text = ["a never 4096", "a x 65536", ...streams, "k closed x>x opaque", "f never", "f x", 'device "gpu:1"', "a big 131072", "a idle 4096", "k g big>big", "k h big>big", "f big", "f idle", "end"];
+  const file = join(here.folder.path, "devices.memory");
+  writeFileSync(file, text.join("\n"));
+  const served = await serve(file);
+  const report = join(here.folder.path, "devices.html");
+  stackline("report", file, "--html", report);
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=memory");
+    expect(await page.locator("main").innerText()).toContain("have no lane");
+    const lanes = async () => (await page.locator("[aria-label='Objects as a table'] tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
+    await open(page, url, "page=memory&as=table");
+    expect((await lanes()).find((row) => row.startsWith("never"))).not.toContain("never used");
+    await page.getByLabel("Device").selectOption({ label: "gpu:1" });
+    await settled(page);
+    expect((await lanes()).map((row) => row.split(" ")[0])).toEqual(["big", "idle"]);
+    expect((await lanes())[1]).toContain("never used");
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    await page.getByRole("button", { name: "Alive at P2" }).click();
+    await settled(page);
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+  }
+  await served.stop();
+});
+
 const MIB = 1 << 20;
 
 /** A snapshot of a program that ran out of memory: 20 MiB held, of which 13 MiB lie free in two pieces. */
