@@ -157,6 +157,22 @@ test("who is alive at a peak: as many objects, with as many bytes, as the comman
   await served.stop();
 });
 
+test("arrows lead to objects that are out of sight, and scroll there", async () => {
+  const file = join(here.folder.path, "hundred.memory");
+  writeFileSync(file, [...Array.from({ length: 100 }, (_, at) => `a o${at} ${4096 * (at + 1)}`), ...Array.from({ length: 100 }, (_, at) => `k k o${at}>o${at}; f o${at}`), "end"].join("\n"));
+  const served = await serve(file);
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  await page.locator("canvas").focus();
+  for (let at = 0; at < 70; at += 1) await page.keyboard.press("ArrowDown");
+  await settled(page);
+  expect(await page.locator(".told").innerText()).toContain("70 of 100");
+  expect(await page.locator(".canvas").evaluate((element) => element.scrollTop)).toBeGreaterThan(500);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
 test("a run without memory says how to get it, and the entry is grey", async () => {
   const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
