@@ -157,6 +157,22 @@ test("who is alive at a peak: as many objects, with as many bytes, as the comman
   await served.stop();
 });
 
+test("arrows lead to objects that are out of sight, and scroll there", async () => {
+  const file = join(here.folder.path, "hundred.memory");
+  writeFileSync(file, [...Array.from({ length: 100 }, (_, at) => `a o${at} ${4096 * (at + 1)}`), ...Array.from({ length: 100 }, (_, at) => `k k o${at}>o${at}; f o${at}`), "end"].join("\n"));
+  const served = await serve(file);
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  await page.locator("canvas").focus();
+  for (let at = 0; at < 70; at += 1) await page.keyboard.press("ArrowDown");
+  await settled(page);
+  expect(await page.locator(".told").innerText()).toContain("70 of 100");
+  expect(await page.locator(".canvas").evaluate((element) => element.scrollTop)).toBeGreaterThan(500);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
 test("a run without memory says how to get it, and the entry is grey", async () => {
   const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
   const { page, faults } = await watched(here.browser, served.url);
@@ -217,6 +233,36 @@ test("names are data; many objects are folded by size; an empty trace says that 
   none(faults);
   await page.close();
   await nothing.stop();
+});
+
+test("two devices and many streams; nothing is called unused while a kernel ran of which not all is known", async () => {
+  const streams = Array.from({ length: 40 }, (_, at) => `k work${at} x>x @${at}`);
+  const text = ["a never 4096", "a x 65536", ...streams, "k closed x>x opaque", "f never", "f x", 'device "gpu:1"', "a big 131072", "a idle 4096", "k g big>big", "k h big>big", "f big", "f idle", "end"];
+  const file = join(here.folder.path, "devices.memory");
+  writeFileSync(file, text.join("\n"));
+  const served = await serve(file);
+  const report = join(here.folder.path, "devices.html");
+  stackline("report", file, "--html", report);
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=memory");
+    expect(await page.locator("main").innerText()).toContain("have no lane");
+    const lanes = async () => (await page.locator("[aria-label='Objects as a table'] tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
+    await open(page, url, "page=memory&as=table");
+    expect((await lanes()).find((row) => row.startsWith("never"))).not.toContain("never used");
+    await page.getByLabel("Device").selectOption({ label: "gpu:1" });
+    await settled(page);
+    expect((await lanes()).map((row) => row.split(" ")[0])).toEqual(["big", "idle"]);
+    expect((await lanes())[1]).toContain("never used");
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    await page.getByRole("button", { name: "Alive at P2" }).click();
+    await settled(page);
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+  }
+  await served.stop();
 });
 
 const MIB = 1 << 20;

@@ -1,6 +1,6 @@
 /** The drawing of memory, and what pointer and keys do there. */
 
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { canvas } from "../colors";
 import { Canvas } from "../draw/canvas";
 import { bytes, count, counted } from "../format";
@@ -37,6 +37,12 @@ export function MemoryCanvas(props: Props) {
   const phases = useMemo(() => outermost(overview.page.phases), [overview]);
   const lanes = objects?.columns.object?.length ?? 0;
   const layout = useMemo(() => layoutOf(overview.page.lanes, phases, lanes, width), [overview, phases, lanes, width]);
+  const frame = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    const at = selectedObject === undefined ? -1 : Array.prototype.indexOf.call(objects?.columns.object ?? [], selectedObject);
+    if (frame.current && at >= 0) bringIntoSight(frame.current, layout.objects + at * LANE, layout.curve);
+    // Only then: whoever scrolls on stays where they are, though answers come.
+  }, [selectedObject, lanes]);
   const peaks = overview.page.peaks.filter((peak) => peak.device === device);
   const ink = canvas.value;
   const place = scaleOf(stretch, layout.gutter, width);
@@ -76,7 +82,7 @@ export function MemoryCanvas(props: Props) {
     props.onStretch(within({ from: Math.floor(a), to: Math.max(Math.ceil(b), Math.floor(a) + FEWEST) }, all));
   };
   return (
-    <div class="canvas tall">
+    <div class="canvas tall" ref={frame}>
       <Canvas
         label={`Memory: the curve, ${counted(overview.page.lanes.length, "stream")}, ${counted(lanes, "object")}; the button Table shows the same as tables`}
         height={layout.height}
@@ -104,6 +110,12 @@ export function MemoryCanvas(props: Props) {
       />
     </div>
   );
+}
+
+/** Scrolls as far as it takes to see a lane; the ruler stands over the uppermost ones. */
+function bringIntoSight(frame: HTMLElement, y: number, ruler: number): void {
+  const isSeen = y >= frame.scrollTop + ruler && y + LANE <= frame.scrollTop + frame.clientHeight;
+  if (!isSeen) frame.scrollTop = y - frame.clientHeight / 2;
 }
 
 /** An object in words, for whoever points at it. */
