@@ -21,6 +21,7 @@ from ._ctda_path import CtdaPath
 from ._diff import diff
 from ._errors import AnalysisError, ReadError, RecordError, StacklineError
 from ._exact_path import ExactPath
+from ._memory import Memory, open_memory
 from ._native import CallNode, CallNodes, CallPart, CallTotals, CallTree, __version__, bfs
 from ._page import Page, view
 from ._record import Recording, record
@@ -42,6 +43,7 @@ __all__ = [
     "CtdaPath",
     "ExactPath",
     "Finding",
+    "Memory",
     "OverlaySummary",
     "Page",
     "Prediction",
@@ -62,6 +64,7 @@ __all__ = [
     "load_ipython_extension",
     "load_rules",
     "open",
+    "open_memory",
     "record",
     "rule",
     "span",

@@ -204,7 +204,7 @@ def _findings(result: object) -> Iterator[Finding]:
         yield finding
 
 
-def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
+def to_message(code: str, finding: Finding) -> dict[str, Any]:
     """A finding as a message (see crates/analyze/src/findings/others.rs)."""
     _check(finding)
     node = finding.node
@@ -217,7 +217,7 @@ def to_message(code: str, finding: Finding, steps: int) -> dict[str, Any]:
     evidence: dict[str, float | tuple[float, str]] = {}
     if node is not None:
         what, time = ("GPU time", node.gpu_time) if node.gpu_time else ("CPU time", node.cpu_time)
-        evidence = {f"{what}, a step": (time / max(steps, 1) / 1e3, "µs"), "calls": node.calls}
+        evidence = {f"{what}, a step": (time / max(node.steps, 1) / 1e3, "µs"), "calls": node.calls}
     evidence.update(finding.evidence)
     return {
         "type": "found",

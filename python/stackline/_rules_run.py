@@ -106,7 +106,7 @@ def run_rules(
             given: dict[str, object] = {"run": run, "rank": rank, "steps": steps, "flag_issue": _rules.flag_issue}
             if "call_tree" in one.wants:
                 given["call_tree"] = tree()
-            _run_rule(one, given, tell, tree().steps if "call_tree" in one.wants else 0, timeout)
+            _run_rule(one, given, tell, timeout)
         tell({"type": "end", "code": one.code})
 
 
@@ -125,7 +125,7 @@ def own_findings(
     return [json.dumps(message, allow_nan=False) for message in messages]
 
 
-def _run_rule(one: Rule, given: dict[str, object], tell: Tell, steps: int, timeout: float) -> None:
+def _run_rule(one: Rule, given: dict[str, object], tell: Tell, timeout: float) -> None:
     found: list[Finding] = []
     failed: dict[str, Any] | None = None
     try:
@@ -144,7 +144,7 @@ def _run_rule(one: Rule, given: dict[str, object], tell: Tell, steps: int, timeo
         failed = failed or {"type": "failed", "code": one.code, "reason": reason, "traceback": None}
     try:
         for finding in found[:MOST]:
-            tell(_rules.to_message(one.code, finding, steps))
+            tell(_rules.to_message(one.code, finding))
     except Exception as error:
         failed = failed or failure(one.code, error)
     if failed is not None:

@@ -44,6 +44,21 @@ def test_the_rules_of_the_page_find_something(
     assert "Backward abnormality" in capsys.readouterr().out
 
 
+def test_the_rules_of_the_page_look_at_traces_without_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    trace = json.loads(training(tmp_path).read_text())
+    trace["traceEvents"] = [event for event in trace["traceEvents"] if not event["name"].startswith("ProfilerStep#")]
+    with gzip.open("trace.json.gz", "wt") as file:
+        json.dump(trace, file)
+    names = examples(REPOSITORY / "docs" / "findings" / "python-rules.md", 4)
+    run = names["run"]
+    assert isinstance(run, sl.Run) and run.call_tree().steps == 0
+    rules = [value for value in names.values() if hasattr(value, "__stackline_rule__")]
+    table = run.findings(rules=rules)  # type: ignore[arg-type]
+    assert "MY001" in set(table["code"])
+    assert not [note for note in table.notes if "raised" in note]
+
+
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with gzip.open("trace.json.gz", "wt") as file:

@@ -111,6 +111,21 @@ def test_findings_are_ranked_together(run: sl.Run) -> None:
     assert {row["code"] for row in rows} > {"MY001"}, "with the built-in ones"
 
 
+def test_evidence_is_by_the_steps_of_the_node(run: sl.Run) -> None:
+    def of(first: int, last: int) -> sl.CallNode:
+        return run.call_tree(steps=(first, last)).search("**/gemm")[0]
+
+    @sl.rule(code="MY020")
+    def asks_the_run(run: sl.Run) -> None:
+        flag_issue(run.call_tree().search("**/gemm")[0], "all")
+        flag_issue(of(1, 1), "one")
+
+    assert of(0, 2).steps == 3
+    table = run.findings(rules=[asks_the_run])
+    told = [evidence for code, evidence in zip(table["code"], table["evidence"], strict=True) if code == "MY020"]
+    assert len(told) == 2 and all("GPU time, a step 100.0 µs" in text for text in told), told
+
+
 def test_gains_by_what_if_are_replayed(run: sl.Run) -> None:
     @sl.rule(code="MY001")
     def faster(run: sl.Run, call_tree: sl.CallTree) -> None:

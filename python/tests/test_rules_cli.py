@@ -127,8 +127,10 @@ def test_rules_that_fail_stop_nothing_else(findings: Program) -> None:
     assert [one["associatedRule"]["id"] for one in told] == ["MY001", "MY002", "MY003", "MY004"]
     assert "rule MY001: it raised ZeroDivisionError" in sarif.stderr
     junit = ElementTree.fromstring(findings(*rules, "--as", "junit").stdout)
-    errors = {case.get("name"): case.find("error") for case in junit.iter("testcase")}
-    assert "Traceback" in (getattr(errors["MY001 raises"], "text", "") or "") and errors["MY006 works"] is None
+    cases = {case.get("name"): case for case in junit.iter("testcase")}
+    error, before = cases["MY001 raises: failed"].find("error"), cases["MY001 raises"].find("failure")
+    assert error is not None and "Traceback" in (error.text or "") and cases["MY006 works"].find("error") is None
+    assert before is not None and before.get("message") == "before", "what it had found"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import { setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
 import { Issues } from "./pages/issues";
+import { Memory } from "./pages/memory";
 import { Overview } from "./pages/overview";
 import { Run } from "./pages/run";
 import { Source } from "./pages/source";
@@ -21,7 +22,7 @@ import { Keys } from "./parts/keys";
 import { Losses } from "./parts/losses";
 import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
-import { change, chooseRank, follow, page, PAGES, type PageId, state, transport } from "./state";
+import { change, chooseRank, firstPage, follow, page, PAGES, type PageId, state, transport } from "./state";
 import type { Meta } from "./types";
 import "./style.css";
 
@@ -53,6 +54,7 @@ function App() {
   if (meta.state === "ok") {
     setFolder(meta.answer.document.folder);
     run.value = meta.answer.document;
+    firstPage.value = isMemoryAlone(meta.answer.document) ? "memory" : "overview";
   }
   return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
 }
@@ -87,7 +89,8 @@ function Frame({ meta }: { meta: Meta }) {
               <a
                 href={`#page=${id}`}
                 aria-current={page.value === id ? "page" : undefined}
-                class={lacks(meta, needs) ? "without" : undefined}
+                class={lacks(meta, id, needs) ? "without" : undefined}
+                title={lacks(meta, id, needs)}
                 onClick={(event) => {
                   event.preventDefault();
                   change({ page: id });
@@ -111,9 +114,18 @@ function Frame({ meta }: { meta: Meta }) {
   );
 }
 
-/** Whether a page has nothing to show: it stays listed, and says what it needs. */
-function lacks(meta: Meta, needs: string): boolean {
-  return (needs === "timeline" && !meta.has.timeline) || (needs === "baseline" && meta.baseline === null);
+/** Whether all that was opened is a file of memory: other pages have nothing to show. */
+const isMemoryAlone = (meta: Meta) => meta.memory !== null;
+
+const MEMORY_ALONE = "This file is of memory alone, and holds no trace of what ran. For a trace: stackline record --mode trace --memory -- python train.py";
+
+/** Why a page has nothing to show, if so: it stays listed, and says what it needs. */
+function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
+  if (isMemoryAlone(meta) && id !== "memory" && id !== "run") return MEMORY_ALONE;
+  if (needs === "timeline" && !meta.has.timeline) return "Needs single events: stackline record --mode trace -- python train.py";
+  if (needs === "memory" && !meta.has.memory) return "Needs allocations: stackline record --mode trace --memory -- python train.py, torch.profiler with profile_memory=True, or a memory snapshot";
+  if (needs === "baseline" && meta.baseline === null) return "Needs a run to compare with: stackline view RUN --baseline OTHER";
+  return undefined;
 }
 
 function RankChoice({ meta }: { meta: Meta }) {
@@ -131,7 +143,16 @@ function RankChoice({ meta }: { meta: Meta }) {
   );
 }
 
+/** In place of a page that is about what ran. */
+const MemoryAlone = ({ title }: { title: string }) => (
+  <section aria-labelledby="alone-title">
+    <h1 id="alone-title">{title}</h1>
+    <p class="notice">{MEMORY_ALONE} <button type="button" class="link" onClick={() => change({ page: "memory" })}>Memory</button></p>
+  </section>
+);
+
 function Page({ id, meta }: { id: PageId; meta: Meta }) {
+  if (isMemoryAlone(meta) && id !== "memory" && id !== "run") return <MemoryAlone title={PAGES.find((one) => one.id === id)!.title} />;
   switch (id) {
     case "overview":
       return <Overview meta={meta} />;
@@ -141,6 +162,8 @@ function Page({ id, meta }: { id: PageId; meta: Meta }) {
       return <Flame />;
     case "timeline":
       return <Timeline />;
+    case "memory":
+      return <Memory />;
     case "compare":
       return <Compare meta={meta} />;
     case "source":

@@ -11,6 +11,7 @@ export const PAGES = [
   { id: "issues", title: "Issues", needs: "timeline" },
   { id: "flame", title: "Flame graph", needs: "" },
   { id: "timeline", title: "Timeline", needs: "timeline" },
+  { id: "memory", title: "Memory", needs: "memory" },
   { id: "compare", title: "Compare", needs: "baseline" },
   { id: "source", title: "Source", needs: "" },
   { id: "run", title: "This run", needs: "" },
@@ -24,9 +25,12 @@ export const transport = connect();
 /** The parts of the address. */
 export const state = signal<State>(parse(location.hash));
 
+/** The page that is shown where the address names none. */
+export const firstPage = signal<PageId>("overview");
+
 export const page = computed<PageId>(() => {
   const wanted = state.value.page;
-  return PAGES.find(({ id }) => id === wanted)?.id ?? "overview";
+  return PAGES.find(({ id }) => id === wanted)?.id ?? firstPage.value;
 });
 
 /** What is selected, as `kind:number`: `event:12`, `finding:0`. */
@@ -72,7 +76,7 @@ export function lookAt(parts: State): void {
 
 /** Looks at another rank: what belongs to the one before goes. An empty text means all of them, and the first one's pictures. */
 export function chooseRank(rank: string): void {
-  change({ rank, sel: "", from: "", to: "", root: "", mark: "", steps: "", thread: "" });
+  change({ rank, sel: "", from: "", to: "", root: "", mark: "", steps: "", thread: "", device: "", alive: "", apply: "" });
 }
 
 function without(parts: State, names: readonly string[]): State {

@@ -45,11 +45,13 @@ export interface Meta {
     readonly nodes: number;
     readonly report: ReadReport;
   };
+  /** A file of memory alone. */
+  readonly memory: null | { readonly label: string; readonly report: ReadReport };
   /** The run that it is compared with. */
   readonly baseline: string | null;
   /** Where the server runs: paths that are relative count from there. */
   readonly folder: string | null;
-  readonly has: { timeline: boolean; events: boolean; steps: boolean; gpu: boolean; python: boolean };
+  readonly has: { timeline: boolean; events: boolean; steps: boolean; gpu: boolean; python: boolean; memory: boolean };
 }
 
 export type Row = Readonly<Record<string, string | number | boolean | null>>;

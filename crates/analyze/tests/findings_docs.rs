@@ -14,7 +14,9 @@ fn list() -> String {
                     shows a page in the terminal.\n\nThey stand in the order of what they likely gain. One whose lower bound is no gain at all says \
                     \"perhaps nothing\" and keeps its place: a recording often cannot tell work from waiting, and what gains most would come \
                     last. If its confidence is low, too, it stands behind the others, and `--fail-on new` leaves it alone. \
-                    Percentages are of a step without what it cost to record it.\n"
+                    Percentages are of a step without what it cost to record it.\n\nWhat is found in memory (SL050 to SL060) gains bytes at the \
+                    highest peak of a device, predicted by replaying its allocations ([memory](../memory.md#findings-and-gate)), and stands behind \
+                    what gains time: the one cannot be weighed against the other. Where a run does not tell of memory, these are not checked.\n"
         .to_owned();
     for area in Area::ALL {
         let of_area: Vec<&Rule> = rules::ALL.iter().filter(|rule| rule.area == area).collect();

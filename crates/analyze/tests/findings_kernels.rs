@@ -352,6 +352,19 @@ fn blocks_that_leave_lanes_idle() {
     assert_eq!(grid([1, 1, 1], [1, 1, 1], 400).of("SL035"), [], "one block does not fill the GPU anyway");
 }
 
+#[test]
+fn blocks_that_leave_multiprocessors_idle() {
+    // Of 108, on an A100.
+    let few = grid([27, 1, 1], [512, 1, 1], 400);
+    insta::assert_snapshot!(text(&few.of("SL041")));
+    assert_gain(&few, "SL041", &grid([108, 1, 1], [128, 1, 1], 100), 1);
+    // Blocks of one group cannot be divided further.
+    assert_eq!(gain(&grid([27, 1, 1], [64, 1, 1], 400), "SL041"), 200_000);
+    assert_eq!(grid([27, 1, 1], [32, 1, 1], 400).of("SL041"), []);
+    assert_eq!(grid([108, 1, 1], [512, 1, 1], 400).of("SL041"), [], "as many as there are multiprocessors");
+    assert_eq!(grid([27, 1, 1], [512, 1, 1], 10).of("SL041"), [], "mostly its launch");
+}
+
 fn partly_compiled(kernels: &[&str]) -> Program {
     steps(|p| {
         for _ in 0..5 {

@@ -15,7 +15,7 @@ pub(crate) use diff::{DiffArgs, DiffDocument, KernelsBy};
 use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{Document, FindingsArgs};
 use memory::MEMORY_EXAMPLE;
-pub(crate) use memory::{MemoryArgs, MemoryRules};
+pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
 use page::VIEW_EXAMPLE;
 pub(crate) use page::ViewArgs;
 pub(crate) use refused::{command, parse};
@@ -111,7 +111,7 @@ pub(crate) enum Command {
     /// Tell what to change, where, and what it gains.
     #[command(after_help = FINDINGS_EXAMPLE)]
     Findings(Box<FindingsArgs>),
-    /// Open the page in the browser: steps, findings, flame graph, timeline, source.
+    /// Open the page in the browser: steps, findings, flame graph, timeline, memory, source.
     #[command(after_help = VIEW_EXAMPLE)]
     View(ViewArgs),
     /// Compare two runs, or several of each: what changed, and what of it is more than noise.
@@ -378,6 +378,8 @@ pub(crate) enum Target {
     Firefox,
     /// Of a recording: a flame graph, as SVG that opens in a browser.
     Flamegraph,
+    /// Of memory: who allocates, touches and frees what, a line per call, for people and programs to read and change.
+    MemoryText,
 }
 
 /// Arguments of `doctor`.

@@ -5,7 +5,7 @@ use crate::args::{Common, Format};
 use crate::failure::wrong_use;
 use crate::session::Session;
 use anyhow::{Context, Result};
-use stackline_model::{Table, TraceSet};
+use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_present::json::{Extra, SCHEMA_VERSION};
 use stackline_present::terminal::{self, Style};
 use stackline_present::{csv, json, read_report_text};
@@ -147,9 +147,9 @@ pub(crate) fn may_become_run(run: &Path, force: bool) -> Result<()> {
 }
 
 /// Writes a run directory; with `force` it may replace a run of that name.
-pub(crate) fn save_run(set: &TraceSet, run: &Path, force: bool) -> Result<()> {
+pub(crate) fn save_run(set: &TraceSet, memory: &[MemoryTrace], run: &Path, force: bool) -> Result<()> {
     let options = stackline_engine::WriteOptions { overwrite: force, ..Default::default() };
-    Ok(stackline_engine::save(set, run, &options)?)
+    Ok(stackline_engine::save_with(set, memory, run, &options)?)
 }
 
 /// Tells the read report on standard error, if there is anything to tell.

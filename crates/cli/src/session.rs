@@ -7,7 +7,7 @@ use crate::progress::Progress;
 use anyhow::Result;
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch};
-use stackline_model::{ReadReport, Table, Trace, TraceSet};
+use stackline_model::{ReadReport, Severity, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,18 @@ pub(crate) fn not_an_input(target: &Path, inputs: &[PathBuf]) -> Result<()> {
         return Err(wrong_use(format!("{} is an input and would be replaced; give another name", target.display())));
     }
     Ok(())
+}
+
+/// How inputs are opened, as the user wants it.
+pub(crate) fn open_options(common: &Common) -> OpenOptions {
+    OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() }
+}
+
+/// Why what was read is too little to say that nothing is wrong; none if all of it was read.
+pub(crate) fn lost_part<'r>(infos: &[TraceInfo], mut reports: impl Iterator<Item = &'r ReadReport>) -> Option<String> {
+    let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
+    let at = reports.position(is_lost)?;
+    Some(format!("a part of {} was lost, as the read report says", infos.get(at)?.name))
 }
 
 /// Opened traces and the options that go with them.
@@ -37,8 +49,7 @@ impl<'a> Session<'a> {
         }
         let watch = Watch::new();
         let progress = Progress::start(&watch);
-        let clip_overlaps = common.clip_overlaps;
-        let options = OpenOptions { threads: common.threads, clip_overlaps, watch: watch.clone() };
+        let options = OpenOptions { watch: watch.clone(), ..open_options(common) };
         let opened = stackline_engine::open(inputs, &options);
         drop(progress);
         let mut set = opened?;

@@ -280,7 +280,7 @@ fn action(text: &str) -> (BTreeMap<String, String>, Vec<ActionStep>) {
 }
 
 /// Runs the scripts of the action one after the other, as the host of the code would: exit code of the first that fails,
-/// and the step summary. What is not tried: building from `source`, and the host's own reading of the file.
+/// and the step summary with what the steps say. What is not tried: building from `source`, and the host's own reading of the file.
 fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
     let text = fs::read_to_string(root().join(".github/actions/stackline-diff/action.yml")).unwrap();
     let (mut inputs, steps) = action(&text);
@@ -290,6 +290,7 @@ fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
     let (summary, output) = (case.path("summary.md"), case.path("output"));
     fs::write(&summary, "").unwrap();
     fs::write(&output, "").unwrap();
+    let mut said = String::new();
     for step in steps {
         let outputs = fs::read_to_string(&output).unwrap();
         let value = |text: &str| {
@@ -303,17 +304,18 @@ fn act(case: &Case, given: &[(&str, &str)]) -> (i32, String) {
             }
         };
         let environment = step.environment.iter().map(|(name, text)| (name.clone(), value(text)));
-        let status = Command::new("bash")
+        let done = Command::new("bash")
             .args(["--noprofile", "--norc", "-eo", "pipefail", "-c", &step.script])
             .envs(environment)
             .envs([("GITHUB_STEP_SUMMARY", &summary), ("GITHUB_OUTPUT", &output)])
-            .status()
+            .output()
             .unwrap();
-        if !status.success() {
-            return (status.code().unwrap(), fs::read_to_string(&summary).unwrap());
+        said.push_str(&String::from_utf8(done.stdout).unwrap());
+        if !done.status.success() {
+            return (done.status.code().unwrap(), fs::read_to_string(&summary).unwrap() + &said);
         }
     }
-    (0, fs::read_to_string(&summary).unwrap())
+    (0, fs::read_to_string(&summary).unwrap() + &said)
 }
 
 #[test]
@@ -331,8 +333,11 @@ fn the_action_writes_the_summary_and_fails() {
     let document: Value = serde_json::from_str(&fs::read_to_string(&sarif).unwrap()).unwrap();
     assert_eq!(document["version"], "2.1.0");
     let several = format!("{fast}\n{again}\n");
-    let (code, summary) = act(&case, &[("before", &several), ("after", &again), ("findings", "false")]);
+    assert!(!summary.contains("::warning::"), "{summary}");
+    let given = [("before", several.as_str()), ("after", &again), ("findings", "false"), ("sarif", &sarif)];
+    let (code, summary) = act(&case, &given);
     assert!(code == 0 && summary.contains("the same within noise"), "{summary}");
+    assert!(summary.contains("findings.sarif is not written: 'findings' is not true"), "{summary}");
     let (code, _) = act(&case, &[("before", &fast), ("after", "none.json")]);
     assert_eq!(code, 3, "what cannot be read is no pass");
     let (code, _) = act(&case, &[("before", &fast), ("after", &slow), ("fail-on", "")]);

@@ -3,79 +3,16 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
+#[path = "common/findings.rs"]
+mod findings;
 #[path = "common/junit.rs"]
 mod junit;
 
-use common::{stackline, stdout};
+use common::stdout;
+use findings::{Case, run, text, trace};
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Output;
-
-/// Three steps, each of which computes for `kernel_us`, waits for it on line 10 of train.py, and works on the host.
-fn trace(folder: &Path, name: &str, (waits, kernel_us): (bool, i64)) -> PathBuf {
-    let mut events = Vec::new();
-    let mut span = |cat: &str, name: &str, (ts, dur): (i64, i64), args: Value| {
-        let (pid, tid) = if cat == "kernel" { (0, 7) } else { (1, 1) };
-        events.push(
-            json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}),
-        );
-    };
-    let mut at = 1000;
-    for step in 0..3_i64 {
-        let length = if waits { kernel_us + 320 } else { kernel_us.max(340) };
-        span("user_annotation", &format!("ProfilerStep#{step}"), (at, length), json!({}));
-        span("python_function", "train.py(10): step", (at + 1, length - 2), json!({}));
-        let correlation = json!({"correlation": 2 * step + 1, "stream": 7, "device": 0});
-        span("cpu_op", "aten::mm", (at + 2, 10), json!({}));
-        span("cuda_runtime", "cudaLaunchKernel", (at + 4, 5), json!({"correlation": 2 * step + 1}));
-        span("kernel", "gemm", (at + 12, kernel_us), correlation);
-        if waits {
-            span("cpu_op", "aten::item", (at + 14, kernel_us + 4), json!({}));
-            span(
-                "cuda_runtime",
-                "cudaStreamSynchronize",
-                (at + 15, kernel_us + 2),
-                json!({"correlation": 2 * step + 2}),
-            );
-        }
-        at += length + 10;
-    }
-    let path = folder.join(name);
-    fs::write(&path, json!({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "traceEvents": events}).to_string())
-        .unwrap();
-    path
-}
-
-fn run(arguments: &[&str]) -> Output {
-    stackline(&[&["findings"], arguments].concat()).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
-struct Case {
-    folder: tempfile::TempDir,
-    waits: String,
-    repaired: String,
-}
-
-impl Case {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let path = |path: PathBuf| path.to_str().unwrap().to_owned();
-        let waits = path(trace(folder.path(), "waits.json", (true, 300)));
-        let repaired = path(trace(folder.path(), "repaired.json", (false, 300)));
-        Self { folder, waits, repaired }
-    }
-
-    fn file(&self, name: &str, content: &str) -> String {
-        let path = self.folder.path().join(name);
-        fs::write(&path, content).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-}
+use std::path::Path;
 
 #[test]
 fn people_see_the_place_first() {
@@ -99,6 +36,25 @@ fn json_has_the_findings_as_a_table() {
     let again: Value =
         serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json", "--threads", "1"])).unwrap();
     assert_eq!(document["tables"], again["tables"], "threads never change the result");
+}
+
+#[test]
+fn json_has_the_events_behind_findings() {
+    let case = Case::new();
+    let document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
+    let rows = document["tables"]["findings"]["rows"].as_array().unwrap();
+    let evidence = document["evidence"].as_array().unwrap();
+    let codes = |of: &[Value]| of.iter().map(|one| one["code"].clone()).collect::<Vec<_>>();
+    assert_eq!(codes(rows), codes(evidence), "one for each row, in their order");
+    assert_eq!(evidence[0]["events_total"], rows[0]["events"]);
+    assert_eq!(evidence[0]["path"], json!(["ProfilerStep#0", "train.py(10): step", "aten::item"]), "{}", evidence[0]);
+    let first = &evidence[0]["events"][0];
+    assert_eq!(
+        (&first["name"], &first["start_ns"], &first["dur_ns"]),
+        (&json!("cudaStreamSynchronize"), &json!(15_000), &json!(302_000))
+    );
+    assert!(evidence[0]["facts"].as_array().is_some_and(|facts| facts[0]["name"].is_string()), "{}", evidence[0]);
+    assert!(!stdout(&["findings", &case.waits, "--as", "sarif"]).contains("events_total"));
 }
 
 /// The types of the consumer's crate are made from the official schema: what comes back the same has no unknown property
@@ -212,58 +168,6 @@ fn markdown_for_a_pull_request() {
     let text = stdout(&["findings", &case.waits, "--as", "markdown"]);
     assert!(text.starts_with("### Stackline: "), "{text}");
     assert!(text.contains("| `train.py:10 in step` | SL004 aten::item waits for the GPU in each step |"), "{text}");
-}
-
-#[test]
-fn a_baseline_tells_new_and_gone() {
-    let case = Case::new();
-    let (before, after) = (case.file("before.json", ""), case.file("after.json", ""));
-    stdout(&["findings", &case.waits, "--format", "json", "-o", &before]);
-    stdout(&["findings", &case.repaired, "--format", "json", "-o", &after]);
-    let gone = run(&[&case.repaired, "--baseline", &before, "--fail-on", "new"]);
-    assert_eq!(gone.status.code(), Some(0), "{}", text(&gone.stderr));
-    let line = "Gone: SL004 aten::item waits for the GPU in each step at train.py:10 in step";
-    assert!(text(&gone.stdout).contains(line), "{}", text(&gone.stdout));
-    let new = run(&[&case.waits, "--baseline", &after, "--fail-on", "new"]);
-    assert_eq!(new.status.code(), Some(4));
-    assert!(text(&new.stdout).contains("SL004 host-sync (new)"), "{}", text(&new.stdout));
-    assert!(text(&new.stderr).contains("--fail-on: new: "), "{}", text(&new.stderr));
-    let same = run(&[&case.waits, "--baseline", &before, "--fail-on", "new"]);
-    assert_eq!(same.status.code(), Some(0));
-}
-
-#[test]
-fn conditions_decide_the_exit_code() {
-    let case = Case::new();
-    for (condition, code) in [("gain>5%", 4), ("gain>99%", 0), ("together>5%", 4), ("count>0", 4), ("count>50", 0)] {
-        assert_eq!(run(&[&case.waits, "--fail-on", condition]).status.code(), Some(code), "{condition}");
-    }
-}
-
-#[test]
-fn what_is_ignored_is_listed() {
-    let case = Case::new();
-    let ignore = case.file("ignore", "SL004 train.py  # known\n");
-    let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
-    assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
-    let idle = case.file("idle", "SL004\nSL014 model.py\n");
-    let said = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
-    assert!(said.contains("idle:2: SL014 model.py: no finding was hidden by it") && !said.contains("idle:1"), "{said}");
-    let mut program = [""; 12];
-    program[9] = "def step():  # stackline: ignore[SL004]";
-    case.file("train.py", &program.join("\n"));
-    let source = case.folder.path().to_str().unwrap();
-    let shown = stdout(&["findings", &case.waits, "--source", source]);
-    assert!(shown.contains("(comment at train.py:10)"), "{shown}");
-    // In the line above, with a code that no rule has, which several findings at the line meet.
-    program[8] = "# stackline: ignore[SL004, SL005, SL998]";
-    program[9] = "def step():";
-    case.file("train.py", &program.join("\n"));
-    let output = run(&[&case.waits, "--source", source]);
-    assert!(text(&output.stdout).contains("(comment at train.py:9)"), "{}", text(&output.stdout));
-    let said = text(&output.stderr);
-    assert_eq!(said.matches("SL998").count(), 1, "{said}");
-    assert!(said.contains("train.py:9: there is no finding \"SL998\" to ignore"), "{said}");
 }
 
 /// Six steps of some operators on the host, of which the one with this number takes longer.

@@ -168,6 +168,17 @@ fn planted_waste_is_told_by_line() {
         !rows("memory_waste").iter().any(|row| row["pattern"] == "early allocation" && row["place"] == kept["place"])
     );
 
+    // The same as a finding, beside those about time.
+    let found: Value = serde_json::from_str(&stdout(&["findings", &run, "--format", "json"])).unwrap();
+    let found = found["tables"]["findings"]["rows"].as_array().unwrap();
+    let leak = found.iter().find(|row| row["code"] == "SL055" && row["line"] == line_of("one line"));
+    assert!(
+        leak.is_some_and(|leak| leak["gain_bytes"] == kept["saved_at_p1"] && leak["gain_ns"].is_null()),
+        "{found:#?}"
+    );
+    let is_of_memory = |row: &Value| !row["gain_bytes"].is_null();
+    assert!(found.is_sorted_by_key(is_of_memory), "bytes behind times");
+
     // The repair that is advised, by its number, and by running the repaired program.
     let number = kept["number"].to_string();
     let applied: Value =
@@ -225,5 +236,73 @@ fn what_cannot_be_shown_is_said() {
         let (found, text) = failure(&args);
         assert_eq!(found, Some(code), "{args:?}: {text}");
         assert!(text.contains(words), "{args:?}: {text}");
+    }
+}
+
+/// What a run keeps of memory is what its source says, to the byte of each answer.
+#[track_caller]
+fn assert_kept(folder: &Path, source: &str, others: bool) {
+    let run = format!("{}.stackline", source.replace('/', "-"));
+    shown(folder, &["import", source, "-o", &run]);
+    for view in
+        [&[][..], &["--curve"], &["--objects"], &["--format", "json"], &["--by", "path"], &["--rules", "drgpum"]]
+    {
+        let of = |input: &str| shown(folder, &[&["memory", input], view].concat());
+        assert_eq!(of(&run), of(source), "{source} {view:?}");
+    }
+    let again = format!("again-{run}");
+    shown(folder, &["import", &run, "-o", &again]);
+    assert_eq!(shown(folder, &["memory", &again]), shown(folder, &["memory", source]));
+    if !others {
+        let (code, text) = failure(&["report", folder.join(&run).to_str().unwrap()]);
+        assert_eq!(code, Some(2), "{text}");
+        assert!(text.contains("holds no trace of what ran; look at it with `stackline memory"), "{text}");
+    }
+}
+
+#[test]
+fn runs_keep_memory() {
+    let folder = sample();
+    assert_kept(folder.path(), "oom.json", false);
+    assert_kept(folder.path(), "program.memory", false);
+    if let Some(trace) = corpus("kineto/nvidia-h100-bert-small.json.gz") {
+        std::fs::copy(trace, folder.path().join("bert.json.gz")).unwrap();
+        assert_kept(folder.path(), "bert.json.gz", true);
+    }
+    // With a trace beside it, in one run.
+    std::fs::write(
+        folder.path().join("plain.json"),
+        r#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}"#,
+    )
+    .unwrap();
+    shown(folder.path(), &["import", "plain.json", "oom.json", "-o", "both"]);
+    assert_eq!(shown(folder.path(), &["memory", "both"]), shown(folder.path(), &["memory", "oom.json"]));
+    assert!(!shown(folder.path(), &["operators", "both"]).is_empty());
+    std::fs::write(folder.path().join("both/memory=0/memory_calls.parquet"), "cut").unwrap();
+    let (code, text) = failure(&["memory", folder.path().join("both").to_str().unwrap()]);
+    assert_eq!(code, Some(3));
+    assert!(text.contains("memory_calls.parquet is damaged"), "{text}");
+}
+
+#[test]
+fn the_text_form_says_the_same() {
+    let folder = sample();
+    let text = shown(folder.path(), &["export", "program.memory", "--to", "memory-text"]);
+    std::fs::write(folder.path().join("again.memory"), &text).unwrap();
+    assert_eq!(shown(folder.path(), &["export", "again.memory", "--to", "memory-text"]), text);
+    let said = |input: &str| shown(folder.path(), &["memory", input, "--format", "csv"]);
+    assert_eq!(said("again.memory"), said("program.memory"));
+    // Of a snapshot, the objects and calls, but not the allocator.
+    shown(folder.path(), &["export", "oom.json", "--to", "memory-text", "-o", "oom.memory"]);
+    let peaks = |input: &str| shown(folder.path(), &["memory", input, "--at", "P1", "--format", "csv"]);
+    assert_eq!(peaks("oom.memory"), peaks("oom.json"));
+    for (args, words) in [
+        (&["program.memory", "--steps", "1"][..], "neither steps nor ranks"),
+        (&["program.memory", "program.memory"], "give one input"),
+    ] {
+        let args: Vec<&str> = ["export", "--to", "memory-text"].iter().chain(args).copied().collect();
+        let output = stackline(&args).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{args:?}");
     }
 }

@@ -5,6 +5,8 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
 mod common;
+#[path = "common/junit.rs"]
+mod junit;
 
 use common::{stackline, write_sample};
 use serde_json::Value;
@@ -29,12 +31,16 @@ fn with(lines: &[&str], then: &str) -> (Option<i32>, String, String) {
 }
 
 fn run(folder: &Path, trace: &str, script: &str) -> (Option<i32>, String, String) {
+    run_as(folder, trace, script, &["--format", "json"])
+}
+
+fn run_as(folder: &Path, trace: &str, script: &str, form: &[&str]) -> (Option<i32>, String, String) {
     let python = folder.join("python");
     fs::write(&python, script).unwrap();
     fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
     let rules = folder.join("r.py");
     fs::write(&rules, "").unwrap();
-    let mut command = stackline(&["findings", trace, "--format", "json", "--rule-timeout", "0.1"]);
+    let mut command = stackline(&[&["findings", trace, "--rule-timeout", "0.1"], form].concat());
     let done = command.arg("--rules").arg(&rules).arg("--python").arg(&python).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (done.status.code(), text(done.stdout), text(done.stderr))
@@ -56,6 +62,23 @@ fn what_rules_say_is_among_the_findings() {
         (Some("flagged"), Some(3), Some(1))
     );
     assert_eq!((mine["method"].as_str(), mine["evidence"].as_str()), (Some("rule"), Some("calls 2")));
+}
+
+#[test]
+fn what_a_rule_found_before_it_raised_stands_in_junit() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = write_sample(folder.path(), 0);
+    let failed = r#"{"type":"failed","code":"MY001","reason":"it raised KeyError","traceback":"r.py:7"}"#;
+    let lines = [HELLO, RULE, LOADED, BEGIN, FOUND, failed, END].map(|line| format!("printf '%s\\n' '{line}'\n"));
+    let script = format!("#!/bin/sh\ncat >/dev/null\n{}", lines.concat());
+    let (code, xml, err) = run_as(folder.path(), &trace, &script, &["--as", "junit"]);
+    assert_eq!(code, Some(0), "{err}");
+    assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
+    assert!(xml.contains("name=\"MY001 mine\"") && xml.contains("<failure message=\"flagged\""), "{xml}");
+    assert!(
+        xml.contains("name=\"MY001 mine: failed\"") && xml.contains("<error message=\"it raised KeyError\""),
+        "{xml}"
+    );
 }
 
 #[test]

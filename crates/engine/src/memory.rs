@@ -1,15 +1,15 @@
 //! Opens memory traces.
 
 use crate::open::read_options;
-use crate::{Error, OpenOptions, open};
+use crate::{Error, OpenOptions, is_run, open};
 use stackline_ingest::memory::{from_trace, is_memory_file, read_path};
 use stackline_ingest::recording::{has_streams, read_memory};
-use stackline_model::MemoryTrace;
-use std::path::Path;
+use stackline_model::{MemoryTrace, Trace, TraceSet};
+use std::path::{Path, PathBuf};
 
 /// Opens the memory trace of a file: a snapshot, a timeline, an execution trace, a recording (`record --mode trace --memory`;
-/// of several processes the busiest), or a trace of `torch.profiler` (also in a run directory or archive; of several ranks the
-/// first that tells of memory).
+/// of several processes the busiest), a run directory that keeps one, or a trace of `torch.profiler` (also in a run directory or
+/// archive; of several ranks the first that tells of memory).
 ///
 /// # Errors
 /// If nothing in it tells of memory.
@@ -17,12 +17,105 @@ pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Er
     if path == Path::new("-") || is_memory_file(path)? {
         return Ok(read_path(path)?);
     }
+    if let Some(beside) = memory_beside(path, options)? {
+        return Ok(beside);
+    }
     if has_streams(path) {
-        let processes = read_memory(path, &read_options(options))?;
-        // Of several processes the one with the most to tell: workers that load data allocate, too.
-        let busiest = processes.into_iter().rev().max_by_key(|trace| trace.calls.len());
-        return busiest.ok_or_else(|| Error::NoMemory { path: path.to_owned() });
+        return Err(none(path));
     }
     let set = open(&[path.to_owned()], options)?;
-    set.traces.iter().find_map(from_trace).ok_or_else(|| Error::NoMemory { path: path.to_owned() })
+    of_traces(path, &set.traces)
+}
+
+/// Whether an input is of memory alone, and holds no trace of what ran. Standard input is not looked at.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_memory_alone(path: &Path) -> Result<bool, Error> {
+    if path == Path::new("-") {
+        return Ok(false);
+    }
+    let is_run_without_traces = || {
+        let keeps = |run: stackline_store::Manifest| run.traces.is_empty() && !run.memory.is_empty();
+        is_run(path) && stackline_store::read_manifest(path).is_ok_and(keeps)
+    };
+    Ok(is_memory_file(path)? || is_run_without_traces())
+}
+
+/// The memory trace that a run holds beside its traces: that of a recording (of several processes the busiest), or the first
+/// that `import` kept.
+///
+/// # Errors
+/// If it is there and cannot be read.
+pub fn memory_beside(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
+    if has_streams(path) {
+        return Ok(of_recording(path, options)?.into_iter().next());
+    }
+    let kept = keeps_memory(path).then(|| stackline_store::read_memory_at(path, 0)).transpose()?;
+    Ok(kept)
+}
+
+/// The memory trace within a trace of `torch.profiler`; none if it does not tell of memory.
+pub fn memory_within(trace: &Trace) -> Option<MemoryTrace> {
+    from_trace(trace)
+}
+
+/// The memory trace of inputs whose traces were opened before: what one of them holds beside its traces, else that of the first
+/// of the traces that tells of memory. The same as [`open_memory`] gives of a single input.
+///
+/// # Errors
+/// If nothing in them tells of memory.
+pub fn memory_of(inputs: &[PathBuf], traces: &[Trace], options: &OpenOptions) -> Result<MemoryTrace, Error> {
+    let [path, others @ ..] = inputs else { return Err(Error::NoInput) };
+    let beside = if others.is_empty() { memory_beside(path, options)? } else { None };
+    beside.map_or_else(|| of_traces(path, traces), Ok)
+}
+
+/// The memory traces to keep with the traces of some inputs: what recordings and runs hold of it, and what the traces say
+/// themselves. The first is the one that [`open_memory`] gives.
+///
+/// # Errors
+/// If a run is damaged, or if the watch was cancelled.
+pub fn all_memory(inputs: &[PathBuf], set: &TraceSet, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+    let mut found = Vec::new();
+    for input in inputs {
+        if has_streams(input) {
+            match of_recording(input, options) {
+                Err(Error::Cancelled) => return Err(Error::Cancelled),
+                // A stream that cannot be read is in the read report of the traces.
+                of_processes => found.extend(of_processes.unwrap_or_default()),
+            }
+        } else if keeps_memory(input) {
+            found.extend(stackline_store::read_memory(input)?);
+        }
+    }
+    // What a run keeps was worked out of the traces beside it.
+    let is_new = |name: &str| found.iter().all(|known: &MemoryTrace| known.label != name);
+    let of_traces: Vec<MemoryTrace> =
+        set.traces.iter().filter(|trace| is_new(&trace.meta.name)).filter_map(from_trace).collect();
+    found.extend(of_traces);
+    Ok(found)
+}
+
+/// Whether a path is a run directory with a memory trace.
+pub(crate) fn keeps_memory(path: &Path) -> bool {
+    is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| !run.memory.is_empty())
+}
+
+/// The memory traces of a recording, the busiest process first: workers that load data allocate, too.
+fn of_recording(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+    let mut processes = match read_memory(path, &read_options(options)) {
+        Err(stackline_ingest::Error::Cancelled) => return Err(Error::Cancelled),
+        other => other?,
+    };
+    processes.sort_by_key(|trace| std::cmp::Reverse(trace.calls.len()));
+    Ok(processes)
+}
+
+fn of_traces(path: &Path, traces: &[Trace]) -> Result<MemoryTrace, Error> {
+    traces.iter().find_map(from_trace).ok_or_else(|| none(path))
+}
+
+fn none(path: &Path) -> Error {
+    Error::NoMemory { path: path.to_owned() }
 }

@@ -4,7 +4,7 @@ use crate::ranks::Job;
 use crate::{Error, Watch, ranks};
 use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, problems};
-use stackline_model::{ReadReport, Trace, TraceSet};
+use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<TraceSet, Error
 
 /// What to say where no trace is in a file: a file of memory is no broken trace.
 fn of_memory(paths: &[PathBuf], error: Error) -> Error {
-    let is_memory = |path: &&PathBuf| path.is_file() && is_memory_file(path).unwrap_or(false);
+    let is_memory = |path: &&PathBuf| is_memory_file(path).unwrap_or(false);
     match (&error, paths) {
         (Error::Cancelled, _) => error,
         (_, [path]) if is_memory(&path) => Error::OnlyMemory { path: path.clone() },
@@ -230,7 +230,15 @@ fn open_with_runs(directory: &Path, runs: &[PathBuf], options: &OpenOptions) -> 
 /// # Errors
 /// If the target exists and is no run, if the operating system refuses (disk full), or if `options.cancel` became true.
 pub fn save(set: &TraceSet, run: &Path, options: &WriteOptions) -> Result<(), Error> {
-    match stackline_store::write_run(set, run, options) {
+    save_with(set, &[], run, options)
+}
+
+/// The same with memory traces, the one that says most of the run first.
+///
+/// # Errors
+/// As [`save`].
+pub fn save_with(set: &TraceSet, memory: &[MemoryTrace], run: &Path, options: &WriteOptions) -> Result<(), Error> {
+    match stackline_store::write_run_with(set, memory, run, options) {
         Err(stackline_store::Error::Cancelled) => Err(Error::Cancelled),
         other => Ok(other?),
     }
@@ -260,6 +268,9 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
         return open_recording(path, options);
     }
     let set = stackline_store::read_run(path, &ReadSelection::all())?;
+    if set.traces.is_empty() && crate::memory::keeps_memory(path) {
+        return Err(Error::OnlyMemory { path: path.to_owned() });
+    }
     options.watch.add(size(path, 0));
     Ok(set)
 }

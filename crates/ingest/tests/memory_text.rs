@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a test: helpers may fail it, too")]
 
 use proptest::prelude::*;
-use stackline_ingest::memory::text::{read, write};
-use stackline_model::{AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, call_flags};
+use stackline_ingest::memory::text::{read, write, write_counted};
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallKind, MemoryDeviceId, MemoryFrame, MemoryObjectId,
+    MemoryTrace, NewCall, NewObject, call_flags,
+};
 
 fn error(text: &str) -> String {
     read("test", text).unwrap_err().to_string()
@@ -90,6 +93,127 @@ proptest! {
             let written = write(&trace);
             let again = read("test", &written);
             prop_assert_eq!(again.map(|again| write(&again)), Ok(written));
+        }
+    }
+}
+
+/// A trace that another source could make: every kind of call, access and name.
+fn traces() -> impl Strategy<Value = MemoryTrace> {
+    let step = (0..12_usize, any::<[u8; 4]>(), any::<u32>(), "[ao\"\\\\ \n=]{0,2}|opaque|sync|o1");
+    proptest::collection::vec(step, 0..60).prop_map(|steps| {
+        let mut trace = MemoryTrace::default();
+        for (kind, draws, number, name) in steps {
+            add(&mut trace, kind, draws, number, &name);
+        }
+        trace.check().unwrap();
+        trace
+    })
+}
+
+fn add(trace: &mut MemoryTrace, kind: usize, draws: [u8; 4], number: u32, name: &str) {
+    let device = trace.device(["cpu", "cuda:0"][usize::from(draws[0] & 1)]);
+    let stream = trace.stream(device, u64::from(draws[0] >> 6));
+    let name = trace.strings.intern(name);
+    let frame = MemoryFrame { function: name, file: name, line: number };
+    let stack = trace.stacks.intern_path([frame].into_iter().take(usize::from(draws[0] & 2)));
+    let call = NewCall {
+        start_ns: i64::from(number) - 99,
+        duration_ns: u64::from(number & 7),
+        stream,
+        name,
+        stack,
+        flags: draws[1] & 15,
+        target: u32::MAX,
+    };
+    let objects = trace.objects.len();
+    let target = MemoryObjectId::new(usize::from(draws[2]) % objects.max(1));
+    let bytes = u64::from(draws[3]);
+    let elsewhere = trace.device(["cpu", "gpu:0"][usize::from(draws[1] & 1)]);
+    let object =
+        NewObject { bytes, device: elsewhere, stream, name, pool: name, address: bytes, ..NewObject::default() };
+    match MemoryCallKind::ALL.get(kind) {
+        None => {
+            trace.older(NewObject { stack, ..object });
+        }
+        Some(MemoryCallKind::Allocate) => {
+            trace.allocate(object, call);
+        }
+        // Of what is alive, freed already, or not known at all.
+        Some(MemoryCallKind::Free) => {
+            let target = if objects > 0 && draws[3] > 9 { target } else { MemoryObjectId::NONE };
+            trace.release(target, call);
+        }
+        Some(&kind) => {
+            let waits = kind == MemoryCallKind::EventWait && !trace.calls.is_empty();
+            let target = if waits { number % trace.calls.len() as u32 } else { u32::MAX };
+            trace.calls.push(kind, NewCall { target, ..call });
+            for at in 0..usize::from(draws[2] % 4).min(objects) {
+                let object = MemoryObjectId::new((usize::from(draws[3]) + at) % objects);
+                let (mode, evidence) = (AccessMode::ALL[at], AccessEvidence::ALL[usize::from(draws[3] >> 6)]);
+                let begin = u64::from(draws[3] & 63);
+                let range = ByteRange { begin, end: begin + 9, times: number & 3 };
+                match AccessExtent::ALL[usize::from(draws[1] >> 4) % 3] {
+                    AccessExtent::Ranges => trace.accesses.push_ranges(object, mode, evidence, &[range]),
+                    extent => trace.accesses.push(object, mode, evidence, extent),
+                }
+            }
+            trace.seal_call();
+        }
+    }
+}
+
+/// What the text form says of each call, in words.
+fn told(trace: &MemoryTrace) -> Vec<String> {
+    let text = |id| trace.strings.get(id).to_owned();
+    let device = |id: MemoryDeviceId| trace.devices.get(id.index()).map(|device| text(device.name));
+    let name = |object: MemoryObjectId| {
+        let row = object.index();
+        let objects = &trace.objects;
+        let of_stack = trace.stacks.frames_of(objects.stack[row]).map(|frame| text(frame.file)).collect::<String>();
+        let (kind, bytes, address) = (objects.kind[row], objects.bytes[row], objects.address[row]);
+        format!("{:?} {kind:?} {bytes} {address} {of_stack} {:?}", text(objects.name[row]), device(objects.device[row]))
+    };
+    trace
+        .calls
+        .ids()
+        .map(|call| {
+            let row = call.index();
+            let mut accesses: Vec<String> = trace
+                .accesses_of(call)
+                .map(|access| {
+                    let ranges = trace.accesses.ranges_of(access.row);
+                    format!(
+                        "{} {:?} {:?} {:?} {ranges:?}",
+                        name(access.object),
+                        access.mode,
+                        access.evidence,
+                        access.extent
+                    )
+                })
+                .collect();
+            accesses.sort();
+            let calls = &trace.calls;
+            let frames: Vec<_> = trace.stacks.frames_of(calls.stack[row]).map(|frame| frame.line).collect();
+            let (kind, start, flags) = (calls.kind[row], calls.start_ns[row], calls.flags[row]);
+            format!("{kind:?} {start} {flags} {frames:?} {:?} {accesses:?}", trace.object_of(call).map(name))
+        })
+        .collect()
+}
+
+proptest! {
+    #[test]
+    fn what_any_source_says_can_be_written_and_read_again(trace in traces()) {
+        let (text, left_out) = write_counted(&trace);
+        let again = read("test", &text);
+        prop_assert!(again.is_ok(), "{:?}\n{}", again.err(), text);
+        let again = again.unwrap();
+        again.check().unwrap();
+        let (second, none) = write_counted(&again);
+        prop_assert_eq!((&second, none), (&text, 0));
+        prop_assert_eq!(again.calls.len(), trace.calls.len());
+        prop_assert_eq!(again.objects.len(), trace.objects.len());
+        if left_out == 0 && trace.calls.kind.iter().all(|kind| *kind != MemoryCallKind::Free) {
+            prop_assert_eq!(told(&again), told(&trace));
         }
     }
 }

@@ -2,10 +2,11 @@
 
 use crate::patterns::{Pattern, PatternMatch, find};
 use crate::replay::{Combination, Replay};
-use crate::suggest::Suggestion;
+use crate::suggest::{Site, Sites, Suggestion};
 use crate::tables::{NamedPeak, named_peaks, ranked_suggestions};
 use crate::{Facts, Rules};
 use stackline_model::{MemoryDeviceId, MemoryTrace};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Peaks, waste and what to do against it, of one trace.
 #[derive(Debug)]
@@ -40,6 +41,24 @@ impl<'trace> Study<'trace> {
     /// The suggestions in their order.
     pub fn suggestions(&self) -> Vec<Suggestion> {
         self.ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect()
+    }
+
+    /// What matches a pattern that no suggestion is against: by pattern and by the line that makes the objects, in each the
+    /// match with the most bytes first.
+    pub fn without_suggestion(&self) -> Vec<Vec<&PatternMatch>> {
+        let mut sites = Sites::new(self.trace());
+        let against = self.ranked.iter().filter(|(suggestion, _)| suggestion.action.is_against_pattern());
+        let members = against.flat_map(|(suggestion, _)| suggestion.members());
+        let advised: BTreeSet<(Pattern, Site)> =
+            members.map(|member| (member.pattern, sites.of(member.object))).collect();
+        let mut groups: BTreeMap<(Pattern, Site), Vec<&PatternMatch>> = BTreeMap::new();
+        for found in &self.matches {
+            groups.entry((found.pattern, sites.of(found.object))).or_default().push(found);
+        }
+        groups.retain(|key, _| !advised.contains(key));
+        let mut groups: Vec<Vec<&PatternMatch>> = groups.into_values().collect();
+        groups.iter_mut().for_each(|group| group.sort_by_key(|found| std::cmp::Reverse(found.bytes)));
+        groups
     }
 
     /// Which of the suggestions together lower a device's peak furthest, without those that change numbers; what saves less than a

@@ -6,6 +6,17 @@ pub const STEP_PREFIX: &str = "ProfilerStep#";
 /// What names of Python frames that are calls of modules begin with; the module's name follows, behind a space.
 pub const MODULE_PREFIX: &str = "nn.Module:";
 
+/// The class of a module as traces name it: `Linear` of `nn.Module: Linear_3` and of `nn.Module: Linear blocks.0.mlp`. None for
+/// what is no module.
+pub fn module_class(name: &str) -> Option<&str> {
+    let name = name.strip_prefix(MODULE_PREFIX)?.trim_start();
+    let class = name.split(' ').next().unwrap_or(name);
+    let instance = class.rsplit_once('_').filter(|(class, number)| {
+        !class.is_empty() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    Some(instance.map_or(class, |(class, _)| class))
+}
+
 /// What names of spans begin with in which `torch.compile` compiles: `Compile 0/0: function (file:line)`, with the number
 /// that Dynamo gives the function and how often it was compiled before.
 pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];

@@ -272,6 +272,12 @@ impl NativeCallNode {
         self.held.index.stalls(self.at)
     }
 
+    /// Steps that its times are sums over; 0 if the trace has none.
+    #[getter]
+    fn steps(&self) -> usize {
+        self.held.index.steps
+    }
+
     /// The node without what runs backward below it.
     #[getter]
     fn forward(&self) -> NativeCallPart {

@@ -11,6 +11,7 @@ mod diff;
 mod errors;
 mod exact;
 mod findings;
+mod memory;
 mod page;
 mod run;
 mod table;
@@ -35,6 +36,8 @@ mod _native {
     use crate::exact::{NativeExactPath, exact_path};
     #[pymodule_export]
     use crate::findings::{finding_words, findings, missing_needs, needs};
+    #[pymodule_export]
+    use crate::memory::{NativeMemory, memory_tables, open_memory};
     #[pymodule_export]
     use crate::page::{NativePage, view};
     #[pymodule_export]

@@ -97,6 +97,14 @@ impl Answer {
         Self { json: value.to_string(), columns: Vec::new() }
     }
 
+    /// The first values of a column of indices.
+    pub(crate) fn whole_numbers(&self, name: &str, most: usize) -> Vec<u32> {
+        match self.columns.iter().find(|(column, _)| *column == name) {
+            Some((_, Column::U32(values))) => values.iter().take(most).copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The answer as bytes; each column in the smallest type that holds its numbers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let columns: Vec<_> = self.columns.iter().map(|(name, column)| (*name, column.narrowed())).collect();

@@ -2,6 +2,7 @@
 
 use crate::{Arguments, Opened};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Events of a finding that the page lists.
 const EVENTS: usize = 12;
@@ -14,6 +15,9 @@ type Question = (&'static str, Arguments);
 pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     let steps = steps(opened);
     let plain = |name: &'static str| (name, with(&[]));
+    if opened.is_memory_alone() {
+        return [vec![plain("meta")], memory(opened)].concat();
+    }
     let mut all =
         vec![plain("meta"), ("overview", with(&steps)), plain("findings"), ("path", with(&steps)), plain("lanes")];
     let findings = opened.findings(None).map_or(0, |found| found.findings.len());
@@ -27,6 +31,9 @@ pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
         all.extend(whole_timeline(opened).map(|arguments| (name, arguments)));
     }
     all.extend(opened.before().into_iter().flat_map(|before| comparison(before, &steps)));
+    if opened.has_memory() {
+        all.extend(memory(opened));
+    }
     all.extend(details.iter().flat_map(|arguments| evidence(opened, arguments)));
     all.extend(excerpts(opened, &steps));
     all.extend([plain("overview"), plain("path")]);
@@ -68,6 +75,61 @@ fn whole_timeline(opened: &Opened) -> Option<Arguments> {
     let document = document(opened, "lanes", &with(&[]))?;
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     Some(Arguments::new(document["whole"].as_object()?.iter().map(|(name, value)| (name.clone(), text(value)))))
+}
+
+/// Suggestions whose effect alone is at hand, and objects of a list whose details are.
+const SUGGESTIONS: usize = 12;
+const OBJECTS: usize = 60;
+
+/// What the Memory page asks: of each device its curve, its calls and its objects, sorted in each way and alive at each peak.
+fn memory(opened: &Opened) -> Vec<Question> {
+    let overview: Question = ("memory", with(&[]));
+    let Some(document) = document(opened, overview.0, &overview.1) else { return vec![overview] };
+    let page = &document["page"];
+    let whole: Vec<(&'static str, String)> =
+        ["level", "first", "last"].into_iter().map(|name| (name, page["whole"][name].to_string())).collect();
+    let list = |of: &str| page[of].as_array().cloned().unwrap_or_default();
+    let mut all = vec![overview, ("memory-suggestions", with(&[])), ("memory-calls", with(&whole))];
+    let ways = ["size", "waste", "first"].map(|order| vec![("order", order.to_owned())]);
+    for device in list("devices").iter().map(|device| device["device"].clone()) {
+        let here = [&whole[..], &[("device", device.to_string())]].concat();
+        all.push(("memory-curve", with(&here)));
+        let alive = list("peaks").into_iter().filter(|peak| peak["device"] == device);
+        let alive = alive.map(|peak| vec![("order", "size".to_owned()), ("alive", texts(&peak["name"]))]);
+        all.extend(ways.iter().cloned().chain(alive).map(|way| ("memory-objects", with(&[&here[..], &way].concat()))));
+        all.extend(
+            applied(opened).into_iter().map(|apply| ("memory-apply", with(&[&here[..], &[("apply", apply)]].concat()))),
+        );
+    }
+    all.extend(
+        ["place", "kind", "operator", "module", "size"].map(|by| ("memory-holders", with(&[("by", by.to_owned())]))),
+    );
+    all.push(("memory-allocator", with(&[])));
+    let lanes = all
+        .iter()
+        .filter(|(name, _)| *name == "memory-objects")
+        .filter_map(|(name, of)| crate::ask(opened, name, of).ok());
+    let objects: BTreeSet<String> =
+        lanes.flat_map(|answer| answer.whole_numbers("object", OBJECTS)).map(|object| object.to_string()).collect();
+    all.extend(objects.into_iter().map(|object| ("memory-object", with(&[("object", object)]))));
+    all
+}
+
+/// The suggestions that are applied first: those that together lower the peak furthest, and the best ones alone.
+fn applied(opened: &Opened) -> Vec<String> {
+    let Some(document) = document(opened, "memory-suggestions", &with(&[])) else { return Vec::new() };
+    let numbers = |value: &Value| value.as_array().map_or(0, Vec::len);
+    let combination = document["page"]["combination"].as_array().cloned().unwrap_or_default();
+    let together: Vec<String> = combination.iter().map(Value::to_string).collect();
+    let alone =
+        (1..=numbers(&document["tables"]["memory_suggestions"]["rows"]).min(SUGGESTIONS)).map(|one| one.to_string());
+    let mut all: Vec<String> = [together.join(",")].into_iter().filter(|list| !list.is_empty()).collect();
+    all.extend(alone.filter(|one| together.len() != 1 || *one != together[0]));
+    all
+}
+
+fn texts(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// The events that a finding lists.

@@ -1,6 +1,7 @@
 //! An opened run: its traces, its calls, and what was worked out of them so far.
 
 use crate::counters::{self, Counters};
+use crate::memory::Memory;
 use crate::report::Content;
 use crate::rows::Rows;
 use crate::{Arguments, QueryError, source};
@@ -11,7 +12,9 @@ use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_engine::{Error, OpenOptions, RunOptions};
-use stackline_model::{CallFrameKind, CallNodeId, CallThreadId, CallTree, Trace, TraceSet};
+use stackline_model::{
+    CallFrameKind, CallMetric, CallNodeId, CallThreadId, CallTree, EventKind, MemoryTrace, Trace, TraceSet,
+};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -30,8 +33,11 @@ pub struct Opened {
     pub(crate) recording: Option<CallTree>,
     /// The run that it is compared with.
     pub(crate) baseline: Option<Box<Self>>,
+    inputs: Vec<PathBuf>,
+    opening: OpenOptions,
     options: RunOptions,
     hash: String,
+    memory: OnceLock<Result<Memory, String>>,
     derived: Vec<Derived>,
     content: OnceLock<Result<Content, String>>,
     merged: OnceLock<Result<Findings, String>>,
@@ -51,6 +57,7 @@ struct Derived {
     rows: OnceLock<Rows>,
     counters: OnceLock<Counters>,
     origin: OnceLock<i64>,
+    memory: OnceLock<Result<Memory, String>>,
 }
 
 /// Where the calls of a run come from.
@@ -97,17 +104,23 @@ impl Opened {
             [run] if stackline_engine::is_recording(run) => Some(stackline_engine::open_calls(run)?),
             _ => None,
         };
-        let set = match stackline_engine::open(inputs, options) {
-            // A tree alone can be looked at, too.
-            Err(Error::OnlyCalls { .. }) if recording.is_some() => TraceSet::default(),
-            other => other?,
+        let (set, memory) = match stackline_engine::open(inputs, options) {
+            // A tree alone can be looked at, too, and so can memory.
+            Err(Error::OnlyCalls { .. }) if recording.is_some() => (TraceSet::default(), None),
+            Err(Error::OnlyMemory { path }) => {
+                (TraceSet::default(), Some(stackline_engine::open_memory(&path, options)?))
+            }
+            other => (other?, None),
         };
         let ranks = stackline_engine::ranks(&set);
         let infos: Vec<_> = set.traces.iter().zip(ranks).map(|(trace, rank)| TraceInfo::new(trace, rank)).collect();
         let name = inputs.iter().map(|input| input.display().to_string()).collect::<Vec<_>>().join(", ");
         let opened = Self {
-            hash: hash(&name, &set, recording.as_ref()),
+            hash: hash(&name, &set, recording.as_ref(), memory.as_ref()),
             derived: set.traces.iter().map(|_| Derived::default()).collect(),
+            memory: memory.map_or_else(OnceLock::new, |trace| Ok(Memory::new(trace)).into()),
+            inputs: inputs.to_vec(),
+            opening: options.clone(),
             options: RunOptions { threads: options.threads, watch: options.watch.clone(), scope: Scope::default() },
             name,
             set,
@@ -138,6 +151,9 @@ impl Opened {
 
     /// The runs as comparisons see them: a profile of each rank, or of a recording.
     pub(crate) fn profiles(&self) -> Result<Vec<Profile>, QueryError> {
+        if self.is_memory_alone() {
+            return Err(self.no_trace());
+        }
         if let (true, Some(tree)) = (self.set.traces.is_empty(), &self.recording) {
             let none = |_| QueryError::unavailable("the recording has no times to compare");
             return Ok(vec![Profile::of_calls(tree, &self.name).map_err(none)?]);
@@ -166,12 +182,45 @@ impl Opened {
                 .position(|info| info.rank == rank)
                 .ok_or_else(|| QueryError::missing(format!("there is no rank {rank}")))?,
         };
-        let trace = self.set.traces.get(at).ok_or_else(|| {
-            QueryError::unavailable(
-                "this recording holds sums of calls and no single ones: record with --mode trace to see when they ran",
-            )
-        })?;
+        let trace = self.set.traces.get(at).ok_or_else(|| self.no_trace())?;
         Ok((at, trace))
+    }
+
+    fn no_trace(&self) -> QueryError {
+        QueryError::unavailable(if self.is_memory_alone() {
+            "this file is of memory alone, and holds no trace of what ran: only the page Memory has something to show"
+        } else {
+            "this recording holds sums of calls and no single ones: record with --mode trace to see when they ran"
+        })
+    }
+
+    /// Whether all that was opened is a file of memory.
+    pub(crate) fn is_memory_alone(&self) -> bool {
+        self.set.traces.is_empty() && self.recording.is_none()
+    }
+
+    /// Whether the run tells of memory, as far as can be said without reading it once more.
+    pub(crate) fn has_memory(&self) -> bool {
+        match &self.recording {
+            Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
+            None => self.is_memory_alone() || self.set.traces.iter().any(tells_of_memory),
+        }
+    }
+
+    /// What a rank says of memory; without one, what the first that says anything does. Of a recording, its busiest process.
+    pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
+        let read = |traces: &[Trace]| {
+            let trace = stackline_engine::memory_of(&self.inputs, traces, &self.opening);
+            trace.map(Memory::new).map_err(|error| error.to_string())
+        };
+        let kept = match (rank, &self.recording) {
+            (None, _) | (Some(_), Some(_)) => self.memory.get_or_init(|| read(&self.set.traces)),
+            (Some(_), None) => {
+                let (at, trace) = self.trace(rank)?;
+                self.derived[at].memory.get_or_init(|| read(std::slice::from_ref(trace)))
+            }
+        };
+        kept.as_ref().map_err(QueryError::unavailable)
     }
 
     /// The report of all traces, with what it says beside tables; of these steps alone, if any are named.
@@ -352,6 +401,10 @@ impl Opened {
                 let python = tree.frames.iter().filter(|frame| frame.kind() == CallFrameKind::Python);
                 files.extend(python.filter_map(|frame| Some(tree.strings.get(frame.file()?).to_owned())));
             }
+            if let (true, Some(Ok(memory))) = (self.is_memory_alone(), self.memory.get()) {
+                let names = memory.trace.stacks.frames.iter().map(|frame| memory.trace.strings.get(frame.file));
+                files.extend(names.filter(|name| source::is_source(name)).map(str::to_owned));
+            }
             for text in self.set.traces.iter().flat_map(|trace| trace.strings.iter()) {
                 files.extend(source::files_in(text).map(str::to_owned));
             }
@@ -360,8 +413,13 @@ impl Opened {
     }
 }
 
+/// Whether a trace has events of memory.
+fn tells_of_memory(trace: &Trace) -> bool {
+    trace.events.kind.contains(&EventKind::Memory)
+}
+
 /// Name, sizes and times: another run, or the same one recorded again, has another hash.
-fn hash(name: &str, set: &TraceSet, recording: Option<&CallTree>) -> String {
+fn hash(name: &str, set: &TraceSet, recording: Option<&CallTree>, memory: Option<&MemoryTrace>) -> String {
     let mut hasher = FxHasher::default();
     hasher.write(name.as_bytes());
     for trace in &set.traces {
@@ -377,6 +435,10 @@ fn hash(name: &str, set: &TraceSet, recording: Option<&CallTree>) -> String {
             hasher.write_u32(node.0);
             hasher.write_u64(stats.sum);
         });
+    }
+    if let Some(memory) = memory {
+        memory.calls.start_ns.iter().for_each(|&ns| hasher.write_i64(ns));
+        memory.objects.bytes.iter().chain(&memory.objects.address).for_each(|&number| hasher.write_u64(number));
     }
     format!("{:016x}", hasher.finish())
 }

@@ -20,7 +20,7 @@ pub(crate) fn files_in(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn is_source(file: &str) -> bool {
+pub(crate) fn is_source(file: &str) -> bool {
     Path::new(file).extension().is_some_and(|end| SUFFIXES.iter().any(|known| end == *known))
 }
 

@@ -1,10 +1,13 @@
 //! Any question has an answer or a refusal, and sums of answers are those of the trace.
 #![allow(clippy::expect_used, reason = "tests")]
 
+mod common;
+
+use common::{document, memory, numbers};
 use proptest::prelude::*;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{ALL, Answer, Arguments, Column, Opened, QueryError, ask};
+use stackline_query::{ALL, Answer, Arguments, Opened, QueryError, ask};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -27,26 +30,15 @@ fn answer(name: &str, arguments: &[(&str, &str)]) -> Result<Answer, QueryError> 
     ask(opened(), name, &Arguments::new(arguments.iter().copied()))
 }
 
-fn document(answer: &Answer) -> Value {
-    serde_json::from_str(&answer.json).expect("a document is JSON")
-}
-
-fn numbers(answer: &Answer, name: &str) -> Vec<f64> {
-    match &answer.columns.iter().find(|(column, _)| *column == name).expect("a column").1 {
-        Column::U8(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::U16(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::U32(values) => values.iter().map(|&value| f64::from(value)).collect(),
-        Column::F64(values) => values.clone(),
-    }
-}
-
 #[test]
 fn every_query_answers_a_whole_trace_or_says_what_it_lacks() {
     for query in ALL {
         match answer(query.name, &[]) {
             Ok(answer) => assert!(!answer.to_bytes().is_empty() && document(&answer).is_object()),
             Err(QueryError::Argument { why, .. }) => assert_eq!(why, "is missing", "{}", query.name),
-            Err(QueryError::Unavailable { .. }) => assert_eq!(query.name, "compare", "there is no other run"),
+            Err(QueryError::Unavailable { .. }) => {
+                assert!(query.name == "compare" || query.name.starts_with("memory"), "{}", query.name);
+            }
             Err(error) => panic!("{}: {error}", query.name),
         }
     }
@@ -362,7 +354,10 @@ fn value(name: &'static str) -> BoxedStrategy<String> {
         "phase" => vec!["backward", "forward and other"],
         "merge" => vec!["name"],
         "recursion" => vec!["collapsed"],
-        "by" => vec!["thread", "phase", "operator", "module", "file"],
+        "by" => vec!["thread", "phase", "operator", "module", "file", "place", "path", "kind"],
+        "order" => vec!["size", "waste", "first"],
+        "alive" => vec!["P1", "p2", "P9"],
+        "apply" => vec!["1", "1,2,3", "2,2", "0", "99999"],
         "metric" => vec!["host_time", "gpu_time"],
         "file" => vec!["train.py", "/etc/passwd", ".."],
         "run" | "beside" => vec!["before"],
@@ -410,6 +405,16 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
     ("findings", &["rank"]),
     ("frame", &["rank", "shape", "metric", "of", "root", "steps", "recursion", "merge", "phase", "beside"]),
     ("lanes", &["rank", "run"]),
+    ("memory", &["rank"]),
+    ("memory-allocator", &["rank"]),
+    ("memory-apply", &["rank", "device", "apply", "level", "first", "last"]),
+    ("memory-call", &["rank", "call"]),
+    ("memory-calls", &["rank", "level", "first", "last"]),
+    ("memory-curve", &["rank", "device", "level", "first", "last"]),
+    ("memory-holders", &["rank", "by"]),
+    ("memory-object", &["rank", "object"]),
+    ("memory-objects", &["rank", "device", "order", "alive", "most", "level", "first", "last"]),
+    ("memory-suggestions", &["rank", "most"]),
     ("meta", &[]),
     ("overview", &["steps"]),
     ("path", &["rank", "steps"]),
@@ -438,7 +443,7 @@ proptest! {
     /// Whatever is asked of whatever run: an answer, or a refusal in words; never a panic.
     #[test]
     fn any_question((name, arguments) in question()) {
-        for run in [opened(), extreme()] {
+        for run in [opened(), extreme(), memory()] {
             match ask(run, name, &Arguments::new(arguments.clone())) {
                 Ok(answer) => prop_assert!(serde_json::from_str::<Value>(&answer.json).is_ok()),
                 Err(error) => prop_assert!(!error.to_string().is_empty()),

@@ -4,12 +4,13 @@
 use crate::columns::Column;
 use crate::event_columns;
 use crate::plan::{Names, Plan};
+use crate::write::memory::tables;
 use crate::{Error, export, wide};
 use arrow_array::{ArrayRef, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader};
 use arrow_array::{UInt32Array, new_null_array};
 use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use rustc_hash::FxHashSet;
-use stackline_model::{AttrType, Table, Trace, TraceSet};
+use stackline_model::{AttrType, MemoryTrace, Table, Trace, TraceSet};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -29,6 +30,24 @@ pub fn table_batch(table: &Table) -> Result<RecordBatch, Error> {
     let schema = Arc::new(Schema::new_with_metadata(fields, metadata));
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     RecordBatch::try_new_with_options(schema, arrays, &options).map_err(|e| wrong(e.to_string()))
+}
+
+/// One table of a memory trace as a run directory has it (`memory_calls`, `memory_objects` …); `None` if there is no table of
+/// that name.
+pub fn memory_batch(trace: &MemoryTrace, name: &str) -> Option<Result<RecordBatch, Error>> {
+    let table = tables(trace).find(|table| table.name == name)?;
+    let wrong = |detail: String| Error::Table { name: name.to_owned(), detail };
+    let make = || {
+        let arrays = table.columns.iter().map(|column| (column.make)(0..table.rows)).collect::<Result<Vec<_>, _>>()?;
+        let fields: Vec<Field> = table.columns.iter().map(|column| column.field.clone()).collect();
+        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).map_err(|error| error.to_string())
+    };
+    Some(make().map_err(wrong))
+}
+
+/// Names of the tables that [`memory_batch`] makes.
+pub fn memory_tables() -> Vec<&'static str> {
+    tables(&MemoryTrace::default()).map(|table| table.name).collect()
 }
 
 /// A result table as a C stream, for `__arrow_c_stream__`.

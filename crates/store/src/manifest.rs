@@ -3,7 +3,7 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stackline_model::{DeviceClock, ReadReport, Trace, TraceMeta};
+use stackline_model::{DeviceClock, MemoryTrace, ReadReport, Trace, TraceMeta};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Marks a manifest as ours.
 pub(crate) const FORMAT: &str = "stackline-run";
 /// The version that is written. Older ones are upgraded when they are opened (see `upgrade.rs`).
-pub const FORMAT_VERSION: u32 = 4;
+pub const FORMAT_VERSION: u32 = 5;
 /// File name of the manifest.
 pub(crate) const FILE: &str = "manifest.json";
 
@@ -31,6 +31,9 @@ pub struct Manifest {
     /// The merged calling context tree of a recording, if the run is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calls: Option<CallsEntry>,
+    /// Memory traces: trace `i` lies in the folder `memory=i`. The first is the one that says most of the run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub memory: Vec<MemoryEntry>,
     /// CRC-32 of all of the above, so that a changed number does not pass unnoticed; absent in version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
@@ -77,6 +80,21 @@ pub struct CallsEntry {
     pub tables: BTreeMap<String, TableEntry>,
 }
 
+/// One memory trace of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct MemoryEntry {
+    /// What people know it by: file name of the source.
+    pub label: String,
+    /// See [`MemoryTrace::saw_end`].
+    pub saw_end: bool,
+    /// See [`MemoryTrace::has_accesses`].
+    pub has_accesses: bool,
+    /// What reading the source had to repair, skip or lose.
+    pub report: ReadReport,
+    /// Its tables: name to size. A table without rows has no file and no entry.
+    pub tables: BTreeMap<String, TableEntry>,
+}
+
 /// One table of a trace: `trace=i/NAME.parquet`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TableEntry {
@@ -106,6 +124,18 @@ impl TraceEntry {
             tables: BTreeMap::new(),
         }
     }
+}
+
+impl MemoryEntry {
+    pub(crate) fn new(trace: &MemoryTrace) -> Self {
+        let (label, report, tables) = (trace.label.clone(), trace.report.clone(), BTreeMap::new());
+        Self { label, saw_end: trace.saw_end, has_accesses: trace.has_accesses, report, tables }
+    }
+}
+
+/// Folder of a memory trace.
+pub(crate) fn memory_dir(run: &Path, index: usize) -> PathBuf {
+    run.join(format!("memory={index}"))
 }
 
 /// Folder of the calling context tree.
@@ -141,7 +171,11 @@ fn memmem(text: &[u8], word: &[u8]) -> bool {
 
 /// Whether a directory is a run and holds nothing else, so that replacing it loses nothing that is not ours.
 pub(crate) fn is_only_run(path: &Path) -> bool {
-    let ours = |name: &str| [FILE, "cache", "calls", "streams", "inject"].contains(&name) || name.starts_with("trace=");
+    let ours = |name: &str| {
+        [FILE, "cache", "calls", "streams", "inject"].contains(&name)
+            || name.starts_with("trace=")
+            || name.starts_with("memory=")
+    };
     let entries = || std::fs::read_dir(path).into_iter().flatten().flatten();
     is_run(path) && entries().all(|e| e.file_name().to_str().is_some_and(ours))
 }
@@ -149,19 +183,17 @@ pub(crate) fn is_only_run(path: &Path) -> bool {
 /// Whether every table that the manifest of a run lists is there and as long as it says. Contents are not looked at.
 pub fn is_complete(run: &Path) -> bool {
     let Ok(manifest) = read_manifest(run) else { return false };
-    let intact = |(index, trace): (usize, &TraceEntry)| {
-        trace.tables.iter().all(|(name, table)| {
-            let file = trace_dir(run, index).join(format!("{name}.parquet"));
+    let intact = |folder: &Path, tables: &BTreeMap<String, TableEntry>| {
+        tables.iter().all(|(name, table)| {
+            let file = folder.join(format!("{name}.parquet"));
             std::fs::metadata(file).is_ok_and(|m| table.bytes.is_none_or(|bytes| m.len() == bytes))
         })
     };
-    let calls = manifest.calls.as_ref().is_none_or(|calls| {
-        let file = |name: &str| calls_dir(run).join(format!("{name}.parquet"));
-        calls.tables.iter().all(|(name, table)| {
-            std::fs::metadata(file(name)).is_ok_and(|m| table.bytes.is_none_or(|bytes| m.len() == bytes))
-        })
-    });
-    calls && manifest.traces.iter().enumerate().all(intact)
+    let mut traces = manifest.traces.iter().enumerate();
+    let mut memory = manifest.memory.iter().enumerate();
+    traces.all(|(index, trace)| intact(&trace_dir(run, index), &trace.tables))
+        && memory.all(|(index, trace)| intact(&memory_dir(run, index), &trace.tables))
+        && manifest.calls.as_ref().is_none_or(|calls| intact(&calls_dir(run), &calls.tables))
 }
 
 /// Reads the manifest of a run, upgraded to the current version.

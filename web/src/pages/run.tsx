@@ -33,6 +33,12 @@ export function Run({ meta }: { meta: Meta }) {
           <Losses report={meta.recording.report} />
         </article>
       )}
+      {meta.memory && (
+        <article>
+          <h2>Memory {meta.memory.label}</h2>
+          <Losses report={meta.memory.report} />
+        </article>
+      )}
       <h2>Editor</h2>
       <label>
         Address of a line{" "}

@@ -2,21 +2,28 @@
 
 import { EventDetails } from "../details/event";
 import { FrameDetails } from "../details/frame";
+import { CallDetails, ObjectDetails } from "../details/object";
 import { change, page, selection } from "../state";
 
 export function Details() {
   const [kind, number] = selection.value.split(":");
   const isFlame = page.value === "flame";
   // Rows of the flame graph mean nothing elsewhere. Its panel stays: boxes that move when one is clicked are not hit again.
-  const shown = kind === "event" && number !== undefined ? <EventDetails event={number} /> : isFlame && kind === "node" ? <FrameDetails /> : undefined;
-  if (!shown && !isFlame) return null;
+  const isMemory = page.value === "memory";
+  const shown =
+    kind === "event" && number !== undefined && !isMemory ? <EventDetails event={number} />
+    : isFlame && kind === "node" ? <FrameDetails />
+    : isMemory && kind === "object" && number !== undefined ? <ObjectDetails object={number} />
+    : isMemory && kind === "call" && number !== undefined ? <CallDetails call={number} />
+    : undefined;
+  if (!shown && !isFlame && !isMemory) return null;
   return (
     <aside class="details" aria-label="Details">
       <div class="bar">
         <h2>Details</h2>
         {shown && <button type="button" onClick={() => change({ sel: "" }, "replace")}>Close</button>}
       </div>
-      {shown ?? <p class="quiet">Of the frame that is selected: all metrics, the call path, the source.</p>}
+      {shown ?? <p class="quiet">{isMemory ? "Of the object or the call that is selected: who made it, who touches it, what to change." : "Of the frame that is selected: all metrics, the call path, the source."}</p>}
     </aside>
   );
 }

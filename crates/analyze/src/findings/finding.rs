@@ -1,5 +1,6 @@
 //! What a rule found.
 
+use super::memory::MemoryGain;
 use super::place::Place;
 use super::rule::RuleInfo;
 use crate::critical_path::exact::what_if::{Edit, Gain};
@@ -154,7 +155,9 @@ pub struct Finding {
     pub confidence: Confidence,
     /// What the change alone gains per step, in ns; none where nothing is gained by it.
     pub gain: Option<Gain>,
-    /// The part of that which is left once all findings above it are mended, per step, in ns.
+    /// What the change alone saves of a device's memory; none where that is not what is gained by it.
+    pub memory: Option<MemoryGain>,
+    /// The part of the time which is left once all findings above it are mended, per step, in ns.
     pub on_top_ns: Option<i64>,
     /// How the gain was found: `replay`, `rule` where a rule of the user's own states it, or the model in a sentence.
     pub method: &'static str,
@@ -179,22 +182,7 @@ pub const REPLAY: &str = "replay";
 /// of those that a rule of the user's own states,
 pub const STATED: &str = "rule";
 /// and of those that are replayed of a hope.
-pub const HOPE: &str = "replay of half the time";
-
-/// Edits as text without what was measured, which differs from run to run: factors and times, and lines, which move.
-pub fn lasting(edits: &str) -> String {
-    let one = |edit: &str| {
-        let measured = ["scale ", "set "].iter().any(|action| edit.starts_with(action));
-        let kept = if measured { edit.rsplit_once(' ').map_or(edit, |(kept, _)| kept) } else { edit };
-        let mut parts = kept.split(':');
-        let first = parts.next().unwrap_or_default().to_owned();
-        parts.fold(first, |text, part| match part.trim_start_matches(|c: char| c.is_ascii_digit()) {
-            rest if rest.len() < part.len() => text + rest,
-            _ => text + ":" + part,
-        })
-    };
-    edits.split("; ").map(one).collect::<Vec<_>>().join("; ")
-}
+pub const HOPE: &str = "replay of a hope";
 
 impl Finding {
     /// The predicted gain, in ns per step; 0 where there is none.
@@ -209,30 +197,15 @@ impl Finding {
 
     /// Whether it may well be nothing: it is only worth a look, and perhaps nothing is gained by it.
     pub fn is_unsure(&self) -> bool {
-        self.confidence == Confidence::Low && self.gain.is_some_and(|gain| gain.low_ns <= 0)
+        let perhaps_nothing = match &self.memory {
+            Some(memory) => memory.low_bytes == 0,
+            None => self.gain.is_some_and(|gain| gain.low_ns <= 0),
+        };
+        self.confidence == Confidence::Low && perhaps_nothing
     }
 
     /// Whether there is a repair whose gain it is, rather than a hope.
     pub fn is_repair(&self) -> bool {
         self.method != HOPE
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::lasting;
-
-    #[test]
-    fn what_was_measured_is_no_part_of_what_lasts() {
-        assert_eq!(
-            lasting("scale operators of x.py:16 in Net.softmax 0.0158"),
-            "scale operators of x.py in Net.softmax"
-        );
-        assert_eq!(
-            lasting("remove sync:item(); set kernel:gemm_128x64 17"),
-            "remove sync:item(); set kernel:gemm_128x64"
-        );
-        assert_eq!(lasting("fuse module:Linear_3"), "fuse module:Linear_3");
-        assert_eq!(lasting(""), "");
     }
 }

@@ -6,9 +6,12 @@
 mod collectives;
 mod estimate;
 mod finding;
+mod identity;
 mod interludes;
+mod memory;
 mod others;
 mod page;
+mod path;
 mod place;
 mod price;
 mod rank;
@@ -22,8 +25,11 @@ mod subject;
 mod tables;
 mod work;
 
-pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth, lasting};
+pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth};
+pub use identity::{Identity, Mark, fingerprints, pair};
+pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
 pub use others::{Message, OtherFact, OtherFinding, OtherRule, Others};
+pub use path::{files_of, path_of};
 pub(crate) use place::frame as python_frame_parts;
 pub use place::{Place, place_of};
 pub(crate) use rank::choose as choose_steps;

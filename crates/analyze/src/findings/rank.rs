@@ -1,6 +1,7 @@
 //! Rules over a trace, gains by replay, the order of what was found.
 
 use super::finding::{Draft, Fact, Finding, HOPE, REPLAY, Support, Worth};
+use super::memory::DevicePeak;
 use super::others::Others;
 use super::price::{edits_of, gain_of, lists_of, recording_ns, repair, replayed, scaled, without};
 use super::ranks::{RankTimes, collectives_alone};
@@ -110,10 +111,14 @@ pub struct Findings {
     pub is_incomplete: bool,
     /// The ranks, ascending, if several were looked at; then a step is that of the slowest.
     pub ranks: Vec<RankTimes>,
+    /// The devices whose memory was looked at.
+    pub peaks: Vec<DevicePeak>,
 }
 
-/// So many findings are replayed together at most.
-const TOGETHER: usize = 12;
+/// What so many findings add to those above them is replayed one by one;
+const ONE_BY_ONE: usize = 12;
+/// the others follow in so many groups.
+const GROUPS: usize = 8;
 
 /// Runs all rules over a trace and ranks what they find by the gain that replay predicts.
 ///
@@ -206,7 +211,7 @@ pub fn find_with(
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
     let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
-    let rules = rules::ALL.iter().map(super::Rule::info).chain(others.rules().cloned()).collect();
+    let rules = rules::of_traces().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings {
         step_ns,
@@ -221,6 +226,7 @@ pub fn find_with(
         alone_ns,
         is_incomplete,
         ranks,
+        peaks: Vec::new(),
     })
 }
 
@@ -266,7 +272,7 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
     // What is missing is looked for among all events: once, not for each rule.
     let mut met: BTreeMap<Need, bool> = BTreeMap::new();
     let mut is_met = |need: &Need| *met.entry(*need).or_insert_with(|| need.is_met(ground.exact.trace()));
-    for rule in rules::ALL {
+    for rule in rules::of_traces() {
         let info = rule.info();
         if let Some(&need) = rule.needs.iter().find(|need| !is_met(need)) {
             unchecked.push(Unchecked { rule: info, reason: Reason::Missing(need) });
@@ -311,8 +317,8 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
     let [(first, length), rest @ ..] = timed.as_slice() else { return (WindowChoice::Whole, 0, Vec::new()) };
     let lengths: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
     let is_warm_up = rest.len() >= 2 && steps::is_warm_up(*length, &lengths);
-    let kept = if is_warm_up { rest } else { &timed };
-    let numbers = || kept.iter().map(|(s, _)| s.number);
+    // Other processes have a step of its number, too, while it warms up.
+    let numbers = || timed.iter().map(|(s, _)| s.number).filter(|&number| !is_warm_up || number != first.number);
     let (Some(from), Some(to)) = (numbers().min(), numbers().max()) else {
         return (WindowChoice::Whole, 0, Vec::new());
     };
@@ -332,23 +338,27 @@ struct Priced {
     edits: Vec<Edit>,
 }
 
-/// Most gain first, those that may well be nothing behind the others; ties by code, place and title.
+/// Most gain first, those that may well be nothing behind the others; ties by code, place and title. What saves memory stands
+/// behind what saves time: the one cannot be weighed against the other.
 pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
-    (gain, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
+    let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.bytes, m.low_bytes)));
+    (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 
-/// Notes what each finding adds to those above it; what all gain together, in ns of the whole window.
+/// Notes what each of the first findings adds to those above it; what all gain together, in ns of the whole window. Of those behind
+/// the first, a group that does not go together with what stands above it is left out.
 fn together(
     ground: &Ground<'_>,
     (gains, choice): (&Gains<'_, '_>, &WindowChoice),
     found: &mut [Priced],
     threads: usize,
 ) -> Result<Option<Gain>, CriticalPathError> {
-    let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).take(TOGETHER).collect();
+    let with_edits: Vec<usize> = (0..found.len()).filter(|&i| !found[i].edits.is_empty()).collect();
+    let (with_edits, others) = with_edits.split_at(with_edits.len().min(ONE_BY_ONE));
     let mut taken: Vec<usize> = Vec::new();
     let mut best: Option<Gain> = None;
-    let mut rest = with_edits.as_slice();
+    let mut rest = with_edits;
     while !rest.is_empty() {
         // All that follow are tried at once; behind one that contradicts those before it, again without it.
         let lists: Vec<Vec<Edit>> = (1..=rest.len())
@@ -365,6 +375,13 @@ fn together(
             taken.push(i);
         }
         rest = rest.get(fitting + 1..).unwrap_or(&[]);
+    }
+    for group in others.chunks(others.len().div_ceil(GROUPS).max(1)) {
+        let edits: Vec<Edit> = taken.iter().chain(group).flat_map(|&i| found[i].edits.iter().cloned()).collect();
+        let [gain] = gains.of(choice, &[&edits], threads)?[..] else { continue };
+        let Some(gain) = gain.map(|gain| without(gain, recording_ns(ground, &edits, gain.ns))) else { continue };
+        best = Some(gain);
+        taken.extend(group);
     }
     Ok(best)
 }
@@ -405,6 +422,7 @@ fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
         support,
         confidence,
         gain,
+        memory: None,
         on_top_ns: None,
         method,
         edits,

@@ -1,6 +1,7 @@
 //! What was found on several ranks of one job, as one list.
 
 use super::finding::{Finding, OfRank};
+use super::identity::on_ranks;
 use super::place::Place;
 use super::rank::{Findings, Options, Reason, Unchecked, order};
 use super::rule::Need;
@@ -77,9 +78,10 @@ fn on_hosts_alone(ground: &Ground<'_>) -> i64 {
     intervals::total(&alone) / ground.steps.max(1) as i64
 }
 
-/// What makes findings of two ranks the same: the rule, the place, the title but for its numbers, and which of those that have
-/// all of this in common.
-type Identity = (String, Place, String, usize);
+/// What findings of two ranks have in common if they are the same,
+type Common = (String, Place, String);
+/// and which of those that have all of it in common.
+type Identity = (Common, usize);
 
 /// Findings of ranks as one list: those of one rule at one place become one, which tells of the rank that gains most by it and
 /// names all that have it; and what only several ranks show, which is ignored if it does not pass the test. A single rank's come
@@ -144,13 +146,12 @@ fn not_compared(ranks: &[RankTimes]) -> Vec<String> {
 fn merged<'f>(all: impl Iterator<Item = (i64, &'f Vec<Finding>)>) -> Vec<Finding> {
     let mut by_identity: BTreeMap<Identity, Vec<(i64, &Finding)>> = BTreeMap::new();
     for (rank, findings) in all {
-        let mut seen: BTreeMap<(&str, &Place, String), usize> = BTreeMap::new();
+        let mut seen: BTreeMap<Common, usize> = BTreeMap::new();
         for finding in findings {
-            let title: String = finding.title.chars().filter(|c| !c.is_ascii_digit()).collect();
-            let nth = seen.entry((&finding.rule.code, &finding.place, title.clone())).or_default();
-            let identity = (finding.rule.code.clone(), finding.place.clone(), title, *nth);
+            let common = on_ranks(finding);
+            let nth = seen.entry(common.clone()).or_default();
+            by_identity.entry((common, *nth)).or_default().push((rank, finding));
             *nth += 1;
-            by_identity.entry(identity).or_default().push((rank, finding));
         }
     }
     let one = |of: Vec<(i64, &Finding)>| {

@@ -91,6 +91,16 @@ pub enum Need {
     Ranks,
     /// How many processors the program may use, and samples of its threads' CPU time.
     Processors,
+    /// What ran: a file of memory alone does not tell it.
+    Events,
+    /// Allocations of memory.
+    Memory,
+    /// Who touches memory.
+    MemoryAccesses,
+    /// Which bytes of objects are touched.
+    MemoryRanges,
+    /// The end of the program: what is alive when a trace breaks off may be freed yet.
+    MemoryEnd,
 }
 
 /// Whether a counter's name says that it is a clock's.
@@ -100,7 +110,7 @@ pub(super) fn is_clock(name: &str) -> bool {
 }
 
 impl Need {
-    /// Every need, in the order of lists.
+    /// Every need of rules that look at a [`Trace`], in the order of lists.
     pub const ALL: [Self; 14] = [
         Self::GpuWork,
         Self::RuntimeCalls,
@@ -135,6 +145,11 @@ impl Need {
             Self::GpuModel => "gpu_model",
             Self::Ranks => "ranks",
             Self::Processors => "processors",
+            Self::Events => "events",
+            Self::Memory => "memory",
+            Self::MemoryAccesses => "memory_accesses",
+            Self::MemoryRanges => "memory_ranges",
+            Self::MemoryEnd => "memory_end",
         }
     }
 
@@ -164,6 +179,11 @@ impl Need {
             Self::Processors => {
                 "no number of processors, or no samples of CPU time (`stackline record --mode trace` has both)"
             }
+            Self::Events => "no events but those of memory",
+            Self::Memory => "no allocations of memory (`stackline record --mode trace --memory`)",
+            Self::MemoryAccesses => "no records of who touches memory (`stackline record --mode trace --memory`)",
+            Self::MemoryRanges => "no records of which bytes are touched",
+            Self::MemoryEnd => "no end of the program in it: what is alive may be freed yet",
         }
     }
 
@@ -177,7 +197,9 @@ impl Need {
             Self::PythonFrames => any(&|kind| kind == EventKind::PythonFunction),
             Self::Step => !trace.steps.is_empty(),
             Self::Steps => trace.steps.len() >= 2,
-            Self::Ranks => false,
+            Self::Events => true,
+            // Only several traces, and memory traces, have these.
+            Self::Ranks | Self::Memory | Self::MemoryAccesses | Self::MemoryRanges | Self::MemoryEnd => false,
             Self::Shapes => trace.key("Input Dims").is_some(),
             Self::BackwardLinks => !trace.backward.is_empty(),
             Self::GpuModel => trace.meta.entry("deviceProperties").is_some_and(|text| text.contains("\"name\"")),
@@ -302,6 +324,11 @@ pub struct RuleInfo {
 }
 
 impl Rule {
+    /// Whether it looks at memory traces: what it finds gains bytes, and no time.
+    pub fn is_of_memory(&self) -> bool {
+        self.needs.contains(&Need::Memory)
+    }
+
     /// What people are told of it.
     pub fn info(&self) -> Arc<RuleInfo> {
         Arc::new(RuleInfo {

@@ -318,11 +318,14 @@ impl<'a> Subject<'a> {
         &steps[first..last]
     }
 
-    /// The number in a list of steps of the one in which an event starts.
+    /// The place in a list of steps of the one of its own process in which an event starts.
     pub fn step_of(&self, steps: &[Step], event: EventId) -> Option<usize> {
-        let start = self.trace().events.start[event.index()];
-        let step = steps.partition_point(|s| s.start <= start).checked_sub(1)?;
-        (start < steps[step].end).then_some(step)
+        let (trace, at) = (self.trace(), event.index());
+        let step = trace.step_at(trace.events.start[at], trace.tracks.pid(trace.events.track[at]))?;
+        let step = &trace.steps[step as usize];
+        let from = steps.partition_point(|s| s.start < step.start);
+        let together = steps[from..].iter().take_while(|s| s.start == step.start);
+        together.enumerate().find(|(_, s)| s.event == step.event).map(|(after, _)| from + after)
     }
 
     /// Events by name, most time first.
@@ -335,11 +338,6 @@ impl<'a> Subject<'a> {
         let mut groups: Vec<_> = groups.into_iter().map(|(name, events)| (trace.strings.get(name), events)).collect();
         groups.sort_by_key(|(name, events)| (std::cmp::Reverse(self.total(events)), *name));
         groups
-    }
-
-    /// So many more workers that load data.
-    pub fn more_workers(&self, more: u32) -> Option<Edit> {
-        Edit::more_workers(more).ok()
     }
 
     /// An edit of these events, under a text for people; none if it cannot be done to such events.

@@ -1,6 +1,7 @@
 //! Findings as tables.
 
 use super::finding::Finding;
+use super::memory::MemoryGain;
 use super::rank::{Findings, Unchecked};
 use crate::summary::percent;
 use stackline_model::words::{Scale, bytes, number, signed_duration};
@@ -49,6 +50,9 @@ pub fn findings_table(found: &Findings) -> Table {
         .text("advice", rows.iter().map(|f| f.rule.advice.clone()))
         .text("cost", rows.iter().map(|f| f.rule.cost.clone()))
         .text("page", text(|f| f.rule.page.clone()));
+    if rows.iter().any(|finding| finding.memory.is_some()) {
+        table = memory_columns(table, rows);
+    }
     if !found.ranks.is_empty() {
         let numbers = |f: &Finding| f.ranks.iter().map(|of| of.rank.to_string()).collect::<Vec<_>>().join(" ");
         let least = |f: &Finding| f.ranks.iter().filter_map(|of| of.gain_ns).min();
@@ -61,6 +65,19 @@ pub fn findings_table(found: &Findings) -> Table {
     let missing = |u: &Unchecked| format!("{} was not checked: {}", u.rule.code, u.reason.sentence());
     table.notes.extend(found.unchecked.iter().map(missing));
     table
+}
+
+/// What changes save of the memory of devices.
+fn memory_columns(table: Table, rows: &[Finding]) -> Table {
+    let of = |value: fn(&MemoryGain) -> u64| {
+        rows.iter().map(move |finding| finding.memory.as_ref().and_then(|memory| i64::try_from(value(memory)).ok()))
+    };
+    table
+        .i64("gain_bytes", Unit::Bytes, of(|memory| memory.bytes))
+        .i64("gain_low_bytes", Unit::Bytes, of(|memory| memory.low_bytes))
+        .i64("gain_high_bytes", Unit::Bytes, of(|memory| memory.high_bytes))
+        .f64("peak_percent", Unit::Percent, rows.iter().map(|finding| Some(finding.memory.as_ref()?.percent())))
+        .text("device", rows.iter().map(|finding| Some(finding.memory.as_ref()?.device.clone())))
 }
 
 /// The facts of a finding: `kernels 120; mean 3.10 µs`.

@@ -28,7 +28,7 @@ pub(crate) struct FindingsArgs {
     /// How many to show, 0 for all [default: 10; all with --as].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
-    /// Leave out what gains less than this much of a step, in percent.
+    /// Leave out what gains less than this much of a step, or of the peak of memory, in percent.
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
     pub(crate) min_gain: f64,
     /// Change when a rule fires, such as SL001.share=40; may be repeated. docs/findings lists the settings.
@@ -56,7 +56,7 @@ pub(crate) struct FindingsArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub(crate) python: Option<PathBuf>,
     /// Exit with code 4 if this holds: 'gain>5%' (of any finding), 'together>10%', 'count>3', or new (with --baseline; but not what
-    /// is of low confidence and perhaps nothing); may be repeated.
+    /// is of low confidence and perhaps nothing); may be repeated. That none holds is an error where a part of the input was lost.
     #[arg(long, value_name = "CONDITION")]
     pub(crate) fail_on: Vec<String>,
 }
@@ -79,7 +79,7 @@ fn parse_seconds(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("{text:?} is no time; write seconds, up to 86400"))
 }
 
-fn parse_percent(text: &str) -> Result<f64, String> {
+pub(super) fn parse_percent(text: &str) -> Result<f64, String> {
     let percent: Option<f64> = text.trim().trim_end_matches('%').trim_end().parse().ok();
     percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(|| format!("{text:?} is no share; write 0 to 100"))
 }

@@ -1,5 +1,6 @@
 //! What can be typed after `memory`.
 
+use super::findings::{Document, parse_percent};
 use clap::{Args, ValueEnum};
 use stackline_memory::tables::By;
 use std::path::PathBuf;
@@ -10,7 +11,10 @@ pub(crate) const MEMORY_EXAMPLE: &str = "Examples:
   stackline memory snapshot.pickle --at P2
   stackline memory snapshot.pickle --curve --format csv --output curve.csv
   stackline memory program.memory --apply 1,3
-  stackline memory program.memory --rules drgpum";
+  stackline memory program.memory --rules drgpum
+  stackline memory run.stackline --as sarif -o memory.sarif
+  stackline memory run.stackline --format json -o before.json
+  stackline memory new.stackline --baseline before.json --fail-on 'peak>+2%' --fail-on new";
 
 /// Arguments of `memory`.
 #[derive(Args, Debug)]
@@ -41,6 +45,33 @@ pub(crate) struct MemoryArgs {
     /// How many objects match each pattern by the rules of DrGPUM's artifact, beside ours.
     #[arg(long, value_enum, value_name = "RULES", conflicts_with_all = ["at", "curve", "objects", "apply"])]
     pub(crate) rules: Option<MemoryRules>,
+    #[command(flatten)]
+    pub(crate) gate: MemoryGateArgs,
+}
+
+/// Findings for other tools, beside those of an earlier run, and what fails a build.
+#[derive(Args, Debug)]
+pub(crate) struct MemoryGateArgs {
+    /// Write the findings (SL050 to SL060) as a document for other tools.
+    #[arg(long = "as", value_enum, conflicts_with_all = ["format", "at", "curve", "objects", "apply", "rules"])]
+    pub(crate) document: Option<Document>,
+    /// Leave out findings that save less than this much of the peak, in percent.
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent, default_value = "0.5", allow_negative_numbers = true)]
+    pub(crate) min_gain: f64,
+    /// The memory of an earlier run (--format json): what became of its peaks, which findings are new or gone.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
+    pub(crate) baseline: Option<PathBuf>,
+    /// Findings not to show, a line each: CODE, or CODE and a path where * stands for any text.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
+    pub(crate) ignore: Option<PathBuf>,
+    /// Where the program's files are, to look for comments in them [default: the current directory].
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) source: Option<PathBuf>,
+    /// Exit with code 4 if this holds: 'peak>8GB', 'waste>10%' (of the peak, that all findings together save), 'count>3'; with
+    /// --baseline 'peak>+2%' or 'peak>+100MiB' (above that of the earlier run), or new (but not what is of low confidence and
+    /// perhaps nothing); may be repeated.
+    #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
+    pub(crate) fail_on: Vec<String>,
 }
 
 /// Rules to compare ours with.

@@ -3,7 +3,7 @@
 use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
 use crate::output::{may_become_run, save_run, say, to_file, to_output};
-use crate::session::Session;
+use crate::session::{Session, open_options};
 use anyhow::{Context, Result};
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -17,6 +17,9 @@ use std::path::{Path, PathBuf};
 pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
     if let Some(write) = super::export_calls::writer(args.to) {
         return super::export_calls::run(args, common, write);
+    }
+    if args.to == Target::MemoryText {
+        return super::export_memory::run(args, common);
     }
     if args.metric.is_some() {
         return Err(wrong_use(
@@ -64,9 +67,13 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         (Target::Csv, Some(directory)) => write_csv(&session, directory, args.force)?,
         (Target::Parquet, Some(directory)) if args.redact => {
             let traces = session.set.traces.iter().map(redacted).collect();
-            save_run(&TraceSet { traces }, directory, args.force)?;
+            save_run(&TraceSet { traces }, &[], directory, args.force)?;
         }
-        (Target::Parquet, Some(directory)) => save_run(&session.set, directory, args.force)?,
+        (Target::Parquet, Some(directory)) => {
+            let whole = if common.rank.is_none() { &args.inputs.inputs[..] } else { &[] };
+            let memory = stackline_engine::all_memory(whole, &session.set, &open_options(common))?;
+            save_run(&session.set, &memory, directory, args.force)?;
+        }
         _ => {}
     }
     session.say_read_report()

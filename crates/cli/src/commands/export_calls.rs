@@ -23,7 +23,7 @@ pub(crate) fn writer(target: Target) -> Option<Writer> {
         Target::Pprof => Some(packed_pprof),
         Target::Firefox => Some(calls::write_firefox),
         Target::Flamegraph => Some(calls::write_flamegraph),
-        Target::Chrome | Target::Perfetto | Target::Csv | Target::Parquet => None,
+        Target::Chrome | Target::Perfetto | Target::Csv | Target::Parquet | Target::MemoryText => None,
     }
 }
 

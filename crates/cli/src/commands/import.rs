@@ -1,12 +1,14 @@
-//! `import`: traces to a run directory.
+//! `import`: traces and memory traces to a run directory.
 
 use crate::args::{Common, ImportArgs};
 use crate::failure::wrong_use;
-use crate::output::{may_become_run, save_run, say};
-use crate::session::Session;
+use crate::output::{may_become_run, save_run, say, say_read_report};
+use crate::session::{Session, open_options};
 use anyhow::Result;
+use stackline_model::{MemoryTrace, Trace, TraceSet};
 use stackline_present::human;
 use stackline_query::Content;
+use std::path::{Path, PathBuf};
 
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
@@ -17,12 +19,24 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("import takes traces whole: --steps is for the commands that look at them"));
     }
     may_become_run(run, args.force)?;
-    let session = Session::open(&args.inputs.inputs, common)?;
+    let (of_memory, traces) = parted(&args.inputs.inputs);
+    let options = open_options(common);
+    let opened = of_memory.iter().map(|path| stackline_engine::open_memory(path, &options));
+    let mut memory = opened.collect::<Result<Vec<MemoryTrace>, _>>()?;
+    if traces.is_empty() {
+        save_run(&TraceSet::default(), &memory, run, args.force)?;
+        say_memory(&memory, run)?;
+        return say_read_report(&described(&memory));
+    }
+    let session = Session::open(&traces, common)?;
+    // Which process of a recording a rank is, its memory does not say.
+    let whole = if common.rank.is_none() { &traces[..] } else { &[] };
+    memory.extend(stackline_engine::all_memory(whole, &session.set, &options)?);
     // Worked out before the run gets its name: what is kept there must be of this run and no other.
     let whole =
         common.rank.is_none().then(|| Content::compute(&session.set, &session.infos, &session.run_options(), true));
     let report = whole.transpose()?;
-    save_run(&session.set, run, args.force)?;
+    save_run(&session.set, &memory, run, args.force)?;
     if let Some(report) = report {
         report.keep(run);
     }
@@ -35,5 +49,36 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         if session.infos.len() == 1 { "trace" } else { "traces" },
         run.display()
     ))?;
+    if !memory.is_empty() {
+        say_memory(&memory, run)?;
+    }
     session.say_read_report()
+}
+
+/// Inputs that are of memory alone, and the others.
+fn parted(inputs: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    // What cannot be read at all is said where it is opened.
+    inputs.iter().cloned().partition(|input| stackline_engine::is_memory_alone(input).unwrap_or(false))
+}
+
+/// Traces that are nothing but the read reports of memory traces.
+fn described(memory: &[MemoryTrace]) -> TraceSet {
+    let describe = |memory: &MemoryTrace| {
+        let mut trace = Trace::default();
+        trace.meta.name.clone_from(&memory.label);
+        trace.report = memory.report.clone();
+        trace
+    };
+    TraceSet { traces: memory.iter().map(describe).collect() }
+}
+
+fn say_memory(memory: &[MemoryTrace], run: &Path) -> Result<()> {
+    let sum = |count: fn(&MemoryTrace) -> usize| human::count(memory.iter().map(count).sum::<usize>());
+    say(&format!(
+        "{}: memory of {} objects, {} calls. Next: stackline memory {}",
+        run.display(),
+        sum(|trace| trace.objects.len()),
+        sum(|trace| trace.calls.len()),
+        run.display()
+    ))
 }

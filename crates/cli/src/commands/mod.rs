@@ -7,6 +7,7 @@ mod doctor;
 mod doctor_calls;
 mod export;
 mod export_calls;
+mod export_memory;
 mod fail_on;
 mod findings;
 mod generate;
@@ -50,7 +51,10 @@ pub(crate) fn run(cli: &Cli) -> Result<u8> {
         #[cfg(not(target_os = "linux"))]
         Command::Record(_) => return Err(crate::failure::wrong_use("record works on Linux only")),
         Command::Calls(args) => calls::run(args, common)?,
-        Command::Memory(args) => memory::run(args, common)?,
+        Command::Memory(args) => {
+            let held = memory::run(args, common)?;
+            return Ok(if held { CONDITION_HELD } else { DONE });
+        }
         Command::Import(args) => import::run(args, common)?,
         Command::Steps(args) => tables::run(name, tables::STEPS, args, common)?,
         Command::Kernels(args) => tables::run(name, tables::KERNELS, args, common)?,

@@ -48,19 +48,19 @@ pub enum Pattern {
 type Detect = fn(&Facts<'_>, &mut Vec<PatternMatch>);
 
 impl Pattern {
-    /// All patterns, each with its name, DrGPUM's short name, and what finds it.
-    const ALL: [(Self, &'static str, &'static str, Detect); 11] = [
-        (Self::EarlyAllocation, "early allocation", "EA", early::detect),
-        (Self::LateDeallocation, "late deallocation", "LD", late::detect),
-        (Self::RedundantAllocation, "redundant allocation", "RA", redundant::detect),
-        (Self::UnusedAllocation, "unused allocation", "UA", unused::detect_untouched),
-        (Self::NeverRead, "written, never read", "NR", unused::detect_never_read),
-        (Self::MemoryLeak, "memory leak", "ML", leak::detect),
-        (Self::TemporaryIdleness, "temporary idleness", "TI", idle::detect),
-        (Self::DeadWrite, "dead write", "DW", dead_write::detect),
-        (Self::Overallocation, "overallocation", "OA", overallocation::detect),
-        (Self::NonUniformAccess, "non-uniform access frequency", "NUAF", frequency::detect),
-        (Self::StructuredAccess, "structured access", "SA", structured::detect),
+    /// All patterns, each with its name, DrGPUM's short name, the code of its finding, and what finds it.
+    const ALL: [(Self, &'static str, &'static str, &'static str, Detect); 11] = [
+        (Self::EarlyAllocation, "early allocation", "EA", "SL050", early::detect),
+        (Self::LateDeallocation, "late deallocation", "LD", "SL051", late::detect),
+        (Self::RedundantAllocation, "redundant allocation", "RA", "SL052", redundant::detect),
+        (Self::UnusedAllocation, "unused allocation", "UA", "SL053", unused::detect_untouched),
+        (Self::NeverRead, "written, never read", "NR", "SL054", unused::detect_never_read),
+        (Self::MemoryLeak, "memory leak", "ML", "SL055", leak::detect),
+        (Self::TemporaryIdleness, "temporary idleness", "TI", "SL056", idle::detect),
+        (Self::DeadWrite, "dead write", "DW", "SL057", dead_write::detect),
+        (Self::Overallocation, "overallocation", "OA", "SL058", overallocation::detect),
+        (Self::NonUniformAccess, "non-uniform access frequency", "NUAF", "SL059", frequency::detect),
+        (Self::StructuredAccess, "structured access", "SA", "SL060", structured::detect),
     ];
 
     /// All patterns, in their order.
@@ -76,6 +76,11 @@ impl Pattern {
     /// The letters that DrGPUM's paper uses; `NR` is ours.
     pub fn short(self) -> &'static str {
         Self::ALL[self as usize].2
+    }
+
+    /// The code of its finding (docs/findings).
+    pub fn code(self) -> &'static str {
+        Self::ALL[self as usize].3
     }
 }
 
@@ -211,7 +216,7 @@ fn is_kept(facts: &Facts<'_>, object: MemoryObjectId) -> bool {
 /// All patterns of a trace: by pattern, then in the order of their objects. A trace without accesses gives leaks only.
 pub fn find(facts: &Facts<'_>) -> Vec<PatternMatch> {
     let mut found = Vec::new();
-    for (pattern, _, _, detect) in Pattern::ALL {
+    for (pattern, .., detect) in Pattern::ALL {
         if facts.trace.has_accesses || pattern == Pattern::MemoryLeak {
             detect(facts, &mut found);
         }

@@ -254,6 +254,14 @@ impl Suggestion {
         self.members().map(|member| member.certainty).fold(self.certainty, Certainty::max)
     }
 
+    /// The same with those members alone that pass a test; none if there are none.
+    pub fn only(&self, keep: impl Fn(&Self) -> bool) -> Option<Self> {
+        let alone = |member: &Self| Self { more: Vec::new(), ..member.clone() };
+        let mut kept = self.members().filter(|member| keep(member)).map(alone);
+        let first = kept.next()?;
+        Some(Self { more: kept.collect(), ..first })
+    }
+
     /// Positions at which memory may change if this is applied, of the first member alone.
     pub(crate) fn positions(&self) -> Vec<u32> {
         match &self.action {

@@ -5,19 +5,43 @@ use stackline_model::{
     MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit,
 };
 
-/// Bytes that the allocator held on a device at a position, if the source tells: what the segments hold at the end, and
-/// back from there what segment events changed.
+/// Bytes that the allocator held on a device at a position, if the source tells.
 pub fn reserved_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Option<u64> {
-    let total = trace.totals.iter().rev().find(|total| total.device == device && total.reserved > 0)?;
-    let known_after = total.after.some().map_or(0, |call| call.0 + 1);
+    let points = reserved_curve(trace, device);
+    let after = points.partition_point(|(known, _)| *known <= position.0);
+    points.get(after.saturating_sub(1)).map(|(_, bytes)| *bytes)
+}
+
+/// Bytes that the allocator held on a device: from each of these positions on, so many; empty if the source does not tell.
+/// What the segments hold at the end, and back from there what segment events changed; where there are no such events, what the
+/// source itself said after each call.
+pub fn reserved_curve(trace: &MemoryTrace, device: MemoryDeviceId) -> Vec<(u32, u64)> {
+    let totals = || trace.totals.iter().filter(|total| total.device == device && total.reserved > 0);
     let events = || trace.segment_events.iter().filter(|event| event.device == device);
-    let sum = |events: &mut dyn Iterator<Item = &stackline_model::MemorySegmentEvent>| {
-        let signed = |bytes: u64| i128::from(bytes);
-        events.map(|event| if event.kind.grows() { signed(event.bytes) } else { -signed(event.bytes) }).sum::<i128>()
-    };
+    let position = |after: MemoryCallId| after.some().map_or(0, |call| call.0);
+    let Some(last) = totals().next_back() else { return Vec::new() };
+    if events().next().is_none() {
+        let mut points: Vec<(u32, u64)> = totals().map(|total| (position(total.after), total.reserved)).collect();
+        points.dedup_by_key(|(_, bytes)| *bytes);
+        return points;
+    }
     // An event belongs to the position of the call before which it happened.
-    let later = sum(&mut events().filter(|event| event.before > position && event.before.0 <= known_after));
-    u64::try_from(i128::from(total.reserved) - later).ok()
+    let known_after = last.after.some().map_or(0, |call| call.0 + 1);
+    let mut changes: Vec<(u32, i128)> = events()
+        .filter(|event| event.before.0 <= known_after)
+        .map(|event| (event.before.0, i128::from(event.bytes) * if event.kind.grows() { 1 } else { -1 }))
+        .collect();
+    changes.sort_by_key(|(position, _)| *position);
+    let mut held = i128::from(last.reserved) - changes.iter().map(|(_, change)| change).sum::<i128>();
+    let mut points = vec![(0, held)];
+    for (position, change) in changes {
+        held += change;
+        match points.last_mut() {
+            Some(last) if last.0 == position => last.1 = held,
+            _ => points.push((position, held)),
+        }
+    }
+    points.into_iter().filter_map(|(position, bytes)| Some((position, u64::try_from(bytes).ok()?))).collect()
 }
 
 /// What the segments of one kind hold.
@@ -97,4 +121,46 @@ pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
         "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can serve \
          requests of its pool and stream only. fragmentation: 100 % less the largest free block's share of what is free.",
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stackline_model::{MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStreamId, MemoryTotals};
+
+    fn total(device: MemoryDeviceId, after: u32, reserved: u64) -> MemoryTotals {
+        MemoryTotals { after: MemoryCallId(after), time_ns: 0, device, allocated: 0, reserved }
+    }
+
+    #[test]
+    fn what_a_source_says_after_calls_holds_until_it_says_something_else() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        trace.totals = vec![total(device, 1, 100), total(device, 2, 100), total(device, 5, 300)];
+        assert_eq!(reserved_curve(&trace, device), [(1, 100), (5, 300)]);
+        let at = |position| reserved_at(&trace, device, MemoryCallId(position));
+        assert_eq!([at(0), at(4), at(5), at(9)], [100, 100, 300, 300].map(Some));
+        assert_eq!(reserved_at(&trace, MemoryDeviceId(7), MemoryCallId(0)), None);
+    }
+
+    #[test]
+    fn segments_are_followed_back_from_the_end() {
+        let mut trace = MemoryTrace::default();
+        let device = trace.device("cuda:0");
+        let event = |kind, before, bytes| MemorySegmentEvent {
+            kind,
+            before: MemoryCallId(before),
+            time_ns: 0,
+            device,
+            stream: MemoryStreamId::NONE,
+            address: 0,
+            bytes,
+            stack: MemoryStackId::NONE,
+        };
+        let (got, gave) = (MemorySegmentEventKind::Allocate, MemorySegmentEventKind::Free);
+        trace.segment_events = vec![event(got, 0, 20), event(got, 2, 20), event(gave, 3, 10)];
+        trace.totals = vec![total(device, 3, 35)];
+        assert_eq!(reserved_curve(&trace, device), [(0, 25), (2, 45), (3, 35)]);
+        assert_eq!(reserved_at(&trace, device, MemoryCallId(2)), Some(45));
+    }
 }

@@ -41,6 +41,7 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)],
     let table = table
         .i64("objects", Unit::None, all().map(|suggestion| int(suggestion.objects() as u64)))
         .i64("bytes", Unit::Bytes, all().map(|suggestion| int(suggestion.total_bytes())))
+        .text("code", all().map(|s| s.action.is_against_pattern().then(|| s.pattern.code().to_owned())))
         .text("against", all().map(|s| s.action.is_against_pattern().then(|| s.pattern.name().to_owned())))
         .text("action", all().map(|suggestion| Some(suggestion.action.name().to_owned())))
         .i64("cost", Unit::Ns, all().map(|s| s.total_cost_ns().map(int)))

@@ -85,6 +85,15 @@ pub enum AccessExtent {
 impl AccessExtent {
     /// All extents, in their order.
     pub const ALL: [Self; 3] = [Self::Unknown, Self::Whole, Self::Ranges];
+
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Whole => "whole",
+            Self::Ranges => "ranges",
+        }
+    }
 }
 
 /// Bytes of an object, relative to its first one, and how often each was touched.
@@ -153,7 +162,14 @@ impl MemoryAccesses {
         }
     }
 
-    fn push_row(&mut self, object: MemoryObjectId, mode: AccessMode, evidence: AccessEvidence, extent: AccessExtent) {
+    /// Adds an access whose ranges, if it has any, the caller adds.
+    pub fn push_row(
+        &mut self,
+        object: MemoryObjectId,
+        mode: AccessMode,
+        evidence: AccessEvidence,
+        extent: AccessExtent,
+    ) {
         self.object.push(object);
         self.what.push(mode as u8 | (evidence as u8) << 2 | (extent as u8) << 4);
     }

@@ -16,6 +16,19 @@ pub enum MemorySegmentEventKind {
 }
 
 impl MemorySegmentEventKind {
+    /// All kinds, in their order.
+    pub const ALL: [Self; 4] = [Self::Allocate, Self::Free, Self::Map, Self::Unmap];
+
+    /// Stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allocate => "allocate",
+            Self::Free => "free",
+            Self::Map => "map",
+            Self::Unmap => "unmap",
+        }
+    }
+
     /// Whether reserved memory grows.
     pub fn grows(self) -> bool {
         matches!(self, Self::Allocate | Self::Map)
@@ -78,6 +91,9 @@ pub enum MemoryBlockState {
 }
 
 impl MemoryBlockState {
+    /// All states, in their order.
+    pub const ALL: [Self; 3] = [Self::Active, Self::AwaitingFree, Self::Inactive];
+
     /// Stable name.
     pub fn name(self) -> &'static str {
         match self {

@@ -239,8 +239,44 @@ impl MemoryTrace {
         ];
         match rules.iter().find(|(_, holds)| !holds) {
             Some((what, _)) => Err((*what).to_owned()),
-            None => self.check_targets(),
+            None => self.check_targets().and_then(|()| self.check_allocator()),
         }
+    }
+
+    /// What the caching allocator tells, and phases: places between calls may be the number of calls.
+    fn check_allocator(&self) -> Result<(), String> {
+        let (calls, objects) = (self.calls.len(), self.objects.len());
+        let in_range = |rows: usize, handle: u32| handle == u32::MAX || (handle as usize) < rows;
+        let place = |device: MemoryDeviceId, stream: MemoryStreamId| {
+            in_range(self.devices.len(), device.0) && in_range(self.streams.len(), stream.0)
+        };
+        let between = |call: MemoryCallId| in_range(calls + 1, call.0);
+        let on = MemoryStreamId::NONE;
+        let rules: [(&str, bool); 7] = [
+            (
+                "an object is on a stream that is not there",
+                self.objects.stream.iter().all(|s| place(MemoryDeviceId::NONE, *s)),
+            ),
+            ("a phase has calls that are not there", self.phases.iter().all(|p| between(p.first) && between(p.end))),
+            (
+                "an event of a segment is somewhere that is not there",
+                self.segment_events.iter().all(|e| between(e.before) && place(e.device, e.stream)),
+            ),
+            (
+                "a segment is on a device or stream that is not there",
+                self.segments.iter().all(|s| place(s.device, s.stream)),
+            ),
+            ("a block holds an object that is not there", self.blocks.iter().all(|b| in_range(objects, b.object.0))),
+            (
+                "a total is of a device or call that is not there",
+                self.totals.iter().all(|t| place(t.device, on) && in_range(calls, t.after.0)),
+            ),
+            (
+                "a failed request is somewhere that is not there",
+                self.out_of_memory.iter().all(|o| between(o.before) && place(o.device, o.stream)),
+            ),
+        ];
+        rules.iter().find(|(_, holds)| !holds).map_or(Ok(()), |(what, _)| Err((*what).to_owned()))
     }
 
     fn check_targets(&self) -> Result<(), String> {

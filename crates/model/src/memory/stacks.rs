@@ -28,6 +28,18 @@ pub struct MemoryStacks {
 }
 
 impl MemoryStacks {
+    /// Frames and call paths as they stood in another's columns, whose handles stay what they were.
+    pub fn from_columns(frames: Vec<MemoryFrame>, parent: Vec<MemoryStackId>, frame: Vec<MemoryFrameId>) -> Self {
+        let (mut frame_ids, mut node_ids) = (FxHashMap::default(), FxHashMap::default());
+        for (row, known) in frames.iter().enumerate() {
+            frame_ids.entry(*known).or_insert(MemoryFrameId::new(row));
+        }
+        for (row, node) in parent.iter().copied().zip(frame.iter().copied()).enumerate() {
+            node_ids.entry(node).or_insert(MemoryStackId::new(row));
+        }
+        Self { frames, parent, frame, frame_ids, node_ids }
+    }
+
     /// The handle of a frame, which is added if it is new.
     pub fn intern_frame(&mut self, frame: MemoryFrame) -> MemoryFrameId {
         *self.frame_ids.entry(frame).or_insert_with(|| {

@@ -10,13 +10,13 @@ const MOST: usize = 100_000;
 
 /// What is known of a counter in a bucket.
 #[derive(Clone, Copy, Debug)]
-struct Point {
-    counter: usize,
+pub(super) struct Point {
+    pub(super) counter: usize,
     /// When its first value was taken.
-    start: i64,
-    low: f64,
-    high: f64,
-    last: f64,
+    pub(super) start: i64,
+    pub(super) low: f64,
+    pub(super) high: f64,
+    pub(super) last: f64,
 }
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
@@ -26,7 +26,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let counters = opened.counters(rank)?;
     let mut points = Vec::new();
     for (at, counter) in counters.list.iter().enumerate() {
-        add(&mut points, at, counter, window, |ns| ns.saturating_sub(origin) >> level);
+        add(&mut points, at, &counter.values, window, |ns| ns.saturating_sub(origin) >> level);
     }
     let left_out = points.len().saturating_sub(MOST);
     points.truncate(MOST);
@@ -53,11 +53,17 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
 }
 
 /// The points of a counter in a window, and the one before it: a value holds until the next.
-fn add(points: &mut Vec<Point>, at: usize, counter: &Counter, (from, to): (i64, i64), bucket: impl Fn(i64) -> i64) {
-    let place = |ns: i64| counter.values.partition_point(|&(start, _)| start < ns);
+pub(super) fn add(
+    points: &mut Vec<Point>,
+    at: usize,
+    values: &[(i64, f64)],
+    (from, to): (i64, i64),
+    bucket: impl Fn(i64) -> i64,
+) {
+    let place = |ns: i64| values.partition_point(|&(start, _)| start < ns);
     let (begin, end) = (place(from).saturating_sub(1), place(to));
     let mut open: Option<Point> = None;
-    for &(start, value) in counter.values.get(begin..end).unwrap_or_default() {
+    for &(start, value) in values.get(begin..end).unwrap_or_default() {
         match &mut open {
             Some(point) if bucket(point.start) == bucket(start) => {
                 (point.low, point.high, point.last) = (point.low.min(value), point.high.max(value), value);

@@ -36,17 +36,25 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
             "nodes": tree.nodes.len(),
             "report": tree.report,
         })),
+        "memory": memory_alone(opened),
         "has": {
             "timeline": !opened.set.traces.is_empty(),
             "events": opened.set.traces.iter().any(has_events),
             "steps": opened.set.traces.iter().any(|trace| !trace.steps.is_empty()),
             "gpu": opened.set.traces.iter().any(|trace| !trace.gpu.is_empty()),
             "python": has_python(opened),
+            "memory": opened.has_memory(),
         },
         "folder": std::env::current_dir().ok().map(|folder| folder.display().to_string()),
         "baseline": opened.baseline.as_ref().map(|baseline| baseline.name()),
         "queries": super::ALL.iter().map(|query| json!({"name": query.name, "about": query.about})).collect::<Vec<_>>(),
     })))
+}
+
+/// What a file of memory alone is, and what of it was lost. Of other runs' memory the page says so where it shows it.
+fn memory_alone(opened: &Opened) -> Option<Value> {
+    let memory = opened.is_memory_alone().then(|| opened.memory(None).ok()).flatten()?;
+    Some(json!({"label": memory.trace.label, "report": memory.trace.report}))
 }
 
 /// Whether anything in a trace lasted: else there is nothing to find in it.

@@ -5,6 +5,7 @@ mod compare;
 mod counters;
 mod events;
 mod findings;
+mod memory;
 mod meta;
 mod overview;
 mod path;
@@ -51,6 +52,20 @@ pub const ALL: &[Query] = &[
     Query { name: "findings", about: "What `stackline findings --format json` says.", answer: findings::all },
     Query { name: "frame", about: "One node of a view of calls by all that was measured.", answer: calls::frame },
     Query { name: "lanes", about: "What the timeline has rows for.", answer: tiles::lanes },
+    Query { name: "memory", about: "Devices, peaks and waste of memory.", answer: memory::overview },
+    Query {
+        name: "memory-allocator",
+        about: "Segments and blocks of the caching allocator.",
+        answer: memory::allocator,
+    },
+    Query { name: "memory-apply", about: "Memory in use if suggestions were followed.", answer: memory::apply },
+    Query { name: "memory-call", about: "One call of memory, with what it touches.", answer: memory::call },
+    Query { name: "memory-calls", about: "Calls per stream, merged where they are narrow.", answer: memory::calls },
+    Query { name: "memory-curve", about: "Bytes in use and held, over the calls.", answer: memory::curve },
+    Query { name: "memory-holders", about: "Who holds memory at each peak.", answer: memory::holders },
+    Query { name: "memory-object", about: "One object, with patterns and suggestions.", answer: memory::object },
+    Query { name: "memory-objects", about: "Lives of objects; small ones by size.", answer: memory::objects },
+    Query { name: "memory-suggestions", about: "What to change, and what it saves.", answer: memory::suggestions },
     Query { name: "meta", about: "What the run is, and what of it was lost.", answer: meta::answer },
     Query { name: "overview", about: "What `stackline report --format json` says.", answer: overview::answer },
     Query { name: "path", about: "The critical path, hop by hop.", answer: path::answer },

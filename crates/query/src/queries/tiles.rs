@@ -16,11 +16,11 @@ use std::collections::BTreeSet;
 const COMMUNICATION: usize = EventKind::ALL.len();
 
 /// Buckets of a tile.
-const BUCKETS: i64 = 512;
+pub(super) const BUCKETS: i64 = 512;
 /// Tiles that hold the whole trace where it is asked for at once.
-const WHOLE: i64 = 4;
+pub(super) const WHOLE: i64 = 4;
 /// Highest level: a tile of it is as long as a trace can be.
-const LEVELS: u32 = 53;
+pub(super) const LEVELS: u32 = 53;
 /// Events of a row before a tile that may last into it: one, where spans nest as they should.
 const BACK: usize = 8;
 /// Most boxes in an answer; the deepest rows are left out first, and that is said.
@@ -65,7 +65,7 @@ fn lane(trace: &Trace, rows: &Rows, track: TrackId) -> Option<serde_json::Value>
 }
 
 /// The level at which [`WHOLE`] tiles hold so many ns.
-fn whole_level(ns: i64) -> u32 {
+pub(super) fn whole_level(ns: i64) -> u32 {
     let least = ns.max(1) as u64 / (WHOLE * BUCKETS) as u64 + 1;
     least.next_power_of_two().trailing_zeros().min(LEVELS)
 }

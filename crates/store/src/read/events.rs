@@ -6,16 +6,16 @@ use crate::Error;
 use crate::write::table::ROW_GROUP;
 use arrow_array::Array;
 use arrow_array::types::{Int64Type, UInt8Type, UInt32Type};
-use stackline_model::{EventId, EventKind, EventTable, Phase, ShapeId, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, EventTable, Phase, ShapeId, StrId, StringTable, Trace, TrackId};
 
 /// Reads the string table; the handles come out as they were.
-pub(super) fn strings(trace: &mut Trace, files: &Files<'_>) -> Result<(), Error> {
-    let Some(file) = files.required("strings")? else { return Ok(()) };
+pub(super) fn strings(table: &str, strings: &mut StringTable, files: &Files<'_>) -> Result<(), Error> {
+    let Some(file) = files.required(table)? else { return Ok(()) };
     let mut next = 0;
     file.read(&["text"], ROW_GROUP, |batch| {
         let texts = batch.plain_text(0)?;
         for row in 0..texts.len() {
-            if trace.strings.intern(texts.value(row)).0 != next {
+            if strings.intern(texts.value(row)).0 != next {
                 return Err(file.damaged(format!("text {next} occurs twice")));
             }
             next += 1;

@@ -3,6 +3,7 @@
 mod attrs;
 mod calls;
 mod events;
+mod memory;
 mod small;
 mod table;
 
@@ -14,6 +15,7 @@ use std::path::{Path, PathBuf};
 use table::TableFile;
 
 pub use calls::read_calls;
+pub use memory::{read_memory, read_memory_at};
 
 /// Which arguments of events to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,7 +92,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
         fractional_ts: entry.fractional_ts,
         clocks: entry.clocks.clone(),
     };
-    events::strings(&mut trace, &files)?;
+    events::strings("strings", &mut trace.strings, &files)?;
     small::tracks(&mut trace, &files)?;
     let shape = events::read(&mut trace, &files)?;
     trace.attrs = attrs::read(&trace, shape, &mut files, &selection.attributes)?;
@@ -110,7 +112,7 @@ fn read_trace(run: &Path, index: usize, entry: &TraceEntry, selection: &ReadSele
     Ok(trace)
 }
 
-/// The files of one trace, or of the calling context tree.
+/// The files of one trace, of the calling context tree, or of one memory trace.
 struct Files<'a> {
     folder: PathBuf,
     tables: &'a BTreeMap<String, TableEntry>,

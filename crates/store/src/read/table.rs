@@ -130,6 +130,11 @@ impl<'a> Batch<'a> {
         self.file.damaged(format!("column '{}' is of type {}", field.name(), field.data_type()))
     }
 
+    /// What to say of a column that must have a value in each row, and has not.
+    pub(crate) fn empty(&self, column: usize) -> Error {
+        self.file.damaged(format!("required column {column} has empty values"))
+    }
+
     /// A column of numbers.
     pub(crate) fn numbers<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a PrimitiveArray<T>, Error> {
         let array = self.batch.column(self.order[column]);
@@ -140,7 +145,7 @@ impl<'a> Batch<'a> {
     pub(crate) fn values<T: ArrowPrimitiveType>(&self, column: usize) -> Result<&'a [T::Native], Error> {
         let array = self.numbers::<T>(column)?;
         if array.null_count() > 0 {
-            return Err(self.file.damaged(format!("required column {column} has empty values")));
+            return Err(self.empty(column));
         }
         Ok(array.values())
     }

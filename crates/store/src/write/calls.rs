@@ -1,16 +1,15 @@
 //! The calling context tree of a recording, into a run directory that is there already and may be written to by
 //! processes that still run.
 
+use super::cells::{numbers32, numbers64, plain, rows, text, times, truths, words};
 use super::{Files, WriteOptions, write_manifest};
-use crate::columns::{Column, Packing, dictionary, handles, interned, text_type};
+use crate::columns::{Column, Packing};
 use crate::manifest::{self, CallsEntry, FILE, FORMAT, FORMAT_VERSION, Manifest};
 use crate::{Error, commit, read_manifest};
-use arrow_array::types::{UInt32Type, UInt64Type};
-use arrow_array::{ArrayRef, BooleanArray, Decimal128Array, Int64Array, PrimitiveArray, StringArray};
+use arrow_array::Decimal128Array;
 use arrow_schema::DataType;
-use stackline_model::{CallFrame, CallMetric, CallStats, CallTree, StrId};
+use stackline_model::{CallFrame, CallFrameKind, CallMetric, CallStats, CallTree, StrId};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -73,6 +72,7 @@ fn publish(run: &Path, folder: &Path, calls: CallsEntry, options: &WriteOptions)
             info: options.info.clone(),
             traces: Vec::new(),
             calls: None,
+            memory: Vec::new(),
             checksum: None,
         },
     };
@@ -83,38 +83,6 @@ fn publish(run: &Path, folder: &Path, calls: CallsEntry, options: &WriteOptions)
     }
     std::fs::rename(folder, &target).map_err(Error::io(&target, "create"))?;
     write_manifest(&manifest, run, options.sync)
-}
-
-type Make<'a, T> = Box<dyn Fn(usize) -> T + 'a>;
-
-fn numbers32<'a>(name: &str, value: impl Fn(usize) -> Option<u32> + 'a) -> Column<'a> {
-    Column::new(name, DataType::UInt32, true, Packing::Dictionary, move |rows| {
-        Ok(Arc::new(PrimitiveArray::<UInt32Type>::from_iter(rows.map(&value))))
-    })
-}
-
-fn numbers64<'a>(name: &str, value: impl Fn(usize) -> Option<u64> + 'a) -> Column<'a> {
-    Column::new(name, DataType::UInt64, true, Packing::Delta, move |rows| {
-        Ok(Arc::new(PrimitiveArray::<UInt64Type>::from_iter(rows.map(&value))))
-    })
-}
-
-/// Row numbers of a table; `u32::MAX` is null.
-fn rows<'a>(name: &str, value: impl Fn(usize) -> u32 + 'a) -> Column<'a> {
-    Column::new(name, DataType::UInt32, true, Packing::Delta, move |rows: Range<usize>| Ok(handles(rows.map(&value))))
-}
-
-fn text<'a>(name: &str, tree: &'a CallTree, value: impl Fn(usize) -> StrId + 'a) -> Column<'a> {
-    Column::new(name, text_type(), true, Packing::Dictionary, move |rows: Range<usize>| {
-        interned(rows.map(|row| value(row).0), &tree.strings)
-    })
-}
-
-fn plain<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
-    let value: Make<'a, String> = Box::new(value);
-    Column::new(name, DataType::Utf8, false, Packing::Dictionary, move |rows| {
-        Ok(Arc::new(StringArray::from_iter_values(rows.map(&value))) as ArrayRef)
-    })
 }
 
 /// What the columns of `call_frames` hold of a frame.
@@ -164,20 +132,19 @@ fn frames(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
     let of = |at: usize| row(&tree.frames[at]);
     let columns = [
         rows("frame", |at| at as u32),
-        Column::new("kind", text_type(), true, Packing::Dictionary, |range: Range<usize>| {
-            let kinds = stackline_model::CallFrameKind::ALL;
-            dictionary(range.map(|at| tree.frames[at].kind() as u32), move |kind| {
-                kinds.get(kind as usize).map(|kind| kind.name())
-            })
-        }),
-        text("name", tree, move |at| of(at).name),
-        text("file", tree, move |at| of(at).file),
+        words(
+            "kind",
+            |at| tree.frames[at].kind() as u32,
+            |kind| CallFrameKind::ALL.get(kind as usize).map(|kind| kind.name()),
+        ),
+        text("name", &tree.strings, move |at| of(at).name),
+        text("file", &tree.strings, move |at| of(at).file),
         numbers32("line", move |at| of(at).line),
         numbers32("first_line", move |at| of(at).first_line),
         numbers64("offset", move |at| of(at).offset),
-        text("detail", tree, move |at| of(at).detail),
+        text("detail", &tree.strings, move |at| of(at).detail),
         numbers32("process", move |at| of(at).process),
-        text("source", tree, move |at| of(at).source),
+        text("source", &tree.strings, move |at| of(at).source),
         numbers32("inlined", move |at| of(at).inlined),
     ];
     files.put("call_frames", tree.frames.len(), &columns)
@@ -222,7 +189,7 @@ fn threads(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
         rows("process", |at| threads[at].process.0),
         numbers32("tid", |at| Some(threads[at].tid)),
         numbers64("torch_id", |at| Some(threads[at].torch_id)),
-        text("name", tree, |at| threads[at].name),
+        text("name", &tree.strings, |at| threads[at].name),
     ];
     files.put("call_threads", threads.len(), &columns)
 }
@@ -235,9 +202,7 @@ fn processes(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
         numbers32("parent_pid", |at| Some(processes[at].parent_pid)),
         plain("role", |at| processes[at].role.name().to_owned()),
         numbers32("rank", |at| processes[at].rank),
-        Column::new("start_unix_ns", DataType::Int64, false, Packing::Delta, |range: Range<usize>| {
-            Ok(Arc::new(Int64Array::from_iter_values(range.map(|at| processes[at].start_unix_ns))))
-        }),
+        times("start_unix_ns", |at| processes[at].start_unix_ns),
         numbers64("lasted_ns", |at| processes[at].lasted_ns),
         plain("command", |at| serde_json::to_string(&processes[at].command).unwrap_or_default()),
         plain("python", |at| processes[at].python.clone()),
@@ -254,9 +219,7 @@ fn sources(tree: &CallTree, files: &mut Files<'_>) -> Result<(), Error> {
     let columns = [
         rows("process", |at| sources[at].0),
         plain("name", |at| sources[at].1.name.clone()),
-        Column::new("on", DataType::Boolean, false, Packing::Dictionary, |range: Range<usize>| {
-            Ok(Arc::new(BooleanArray::from_iter(range.map(|at| Some(sources[at].1.on)))))
-        }),
+        truths("on", |at| sources[at].1.on),
         plain("detail", |at| sources[at].1.detail.clone()),
     ];
     files.put("call_sources", sources.len(), &columns)?;

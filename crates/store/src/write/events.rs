@@ -6,7 +6,7 @@ use crate::plan::{Names, Plan};
 use crate::{Error, event_columns};
 use arrow_array::{StringArray, UInt32Array};
 use arrow_schema::DataType;
-use stackline_model::Trace;
+use stackline_model::{StringTable, Trace};
 use std::sync::Arc;
 
 pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files) -> Result<(), Error> {
@@ -18,13 +18,18 @@ pub(super) fn write(trace: &Trace, plan: &Plan, names: &Names, files: &mut Files
     columns.extend(super::attrs::wide_columns(trace, plan, names));
     files.put("events", trace.events.len(), &columns)?;
     write_order(trace, files)?;
-    let strings: Vec<&str> = trace.strings.iter().collect();
+    strings("strings", &trace.strings, files)
+}
+
+/// All texts, in the order of their handles.
+pub(super) fn strings(table: &str, strings: &StringTable, files: &mut Files) -> Result<(), Error> {
+    let strings: Vec<&str> = strings.iter().collect();
     let text = Column::new("text", DataType::Utf8, false, Packing::Delta, |r| {
         let bytes: usize = strings[r.clone()].iter().map(|s| s.len()).sum();
         i32::try_from(bytes).map_err(|_| "more than 2 GiB of text in one row group".to_owned())?;
         Ok(Arc::new(StringArray::from_iter_values(&strings[r])))
     });
-    files.put("strings", strings.len(), &[text])
+    files.put(table, strings.len(), &[text])
 }
 
 /// The time order, so that opening a run does not sort. A trace that was never indexed has none to store.

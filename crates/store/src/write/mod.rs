@@ -2,7 +2,9 @@
 
 mod attrs;
 mod calls;
+mod cells;
 mod events;
+pub(crate) mod memory;
 mod small;
 pub(crate) mod table;
 
@@ -11,7 +13,7 @@ use crate::commit::Partial;
 use crate::manifest::{self, FORMAT, FORMAT_VERSION, Manifest, TableEntry, TraceEntry};
 use crate::plan::{Names, Plan};
 use crate::{Error, check};
-use stackline_model::{Trace, TraceSet};
+use stackline_model::{MemoryTrace, Trace, TraceSet};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
@@ -51,6 +53,17 @@ impl Default for WriteOptions {
 /// Writes all traces of `set` to the run directory `dir` (by habit `NAME.stackline`). Either the whole run is there
 /// when this returns, or nothing has that name that was not there before.
 pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(), Error> {
+    write_run_with(set, &[], dir, options)
+}
+
+/// The same with memory traces beside the traces: the one that says most of the run first.
+///
+/// # Errors
+/// As [`write_run`].
+pub fn write_run_with(set: &TraceSet, memory: &[MemoryTrace], dir: &Path, options: &WriteOptions) -> Result<(), Error> {
+    for trace in memory {
+        trace.check().map_err(|detail| Error::Invalid { trace: trace.label.clone(), detail })?;
+    }
     for trace in &set.traces {
         check::trace(trace).map_err(|detail| invalid(trace, detail))?;
     }
@@ -61,6 +74,10 @@ pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(
         let folder = manifest::trace_dir(partial.path(), index);
         traces.push(write_trace(trace, &names, folder, options)?);
     }
+    let mut entries = Vec::with_capacity(memory.len());
+    for (index, trace) in memory.iter().enumerate() {
+        entries.push(memory::write(trace, manifest::memory_dir(partial.path(), index), options)?);
+    }
     let manifest = Manifest {
         format: FORMAT.to_owned(),
         version: FORMAT_VERSION,
@@ -68,6 +85,7 @@ pub fn write_run(set: &TraceSet, dir: &Path, options: &WriteOptions) -> Result<(
         info: options.info.clone(),
         traces,
         calls: None,
+        memory: entries,
         checksum: None,
     };
     write_manifest(&manifest, partial.path(), options.sync)?;

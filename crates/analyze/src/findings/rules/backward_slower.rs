@@ -5,6 +5,7 @@ use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting,
 use crate::kernel_type::KernelType;
 use rustc_hash::FxHashSet;
 use stackline_model::EventId;
+use stackline_model::names::module_class;
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -44,6 +45,8 @@ const USUAL: f64 = 2.0;
 
 #[derive(Default)]
 struct Group {
+    /// The first of them.
+    place: Option<Place>,
     forward: Vec<EventId>,
     backward: Vec<EventId>,
 }
@@ -52,6 +55,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
     let mut types = subject.kernel_types();
     let mut seen = FxHashSet::default();
+    // The same module many times over is one line of the program.
     let mut groups: BTreeMap<(Place, &str), Group> = BTreeMap::new();
     for (from, to, _) in trace.backward.iter().filter(|(from, to, _)| subject.counts(*from) && subject.counts(*to)) {
         let name = trace.name(from);
@@ -62,14 +66,17 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let mut computes = |work: &EventId| types.of_event(*work) == KernelType::Computation && seen.insert(*work);
         let forward: Vec<EventId> = subject.launched_in(from).filter(&mut computes).collect();
         let backward: Vec<EventId> = subject.launched_in(to).filter(&mut computes).collect();
-        let group = groups.entry((subject.place(from), name)).or_default();
+        let mut place = subject.place(from);
+        place.module = place.module.and_then(|module| module_class(&module).map(str::to_owned));
+        let group = groups.entry((place, name)).or_default();
+        group.place.get_or_insert_with(|| subject.place(from));
         group.forward.extend(forward);
         group.backward.extend(backward);
     }
-    groups.into_iter().filter_map(|((place, name), group)| draft(subject, place, name, group)).collect()
+    groups.into_iter().filter_map(|((_, name), group)| draft(subject, name, group)).collect()
 }
 
-fn draft(subject: &Subject<'_>, place: Place, name: &str, Group { forward, backward }: Group) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, name: &str, Group { place, forward, backward }: Group) -> Option<Draft> {
     let (forward_ns, backward_ns) = (subject.total(&forward), subject.total(&backward));
     let times = backward_ns as f64 / forward_ns.max(1) as f64;
     let share = subject.percent_of_gpu(backward_ns);
@@ -83,7 +90,7 @@ fn draft(subject: &Subject<'_>, place: Place, name: &str, Group { forward, backw
             "the backward of {} takes {times:.1} times its forward, {share:.0} % of the GPU's time; if it took twice",
             super::short(name)
         ),
-        place,
+        place: place?,
         facts: vec![
             Fact::time("forward, a step", subject.per_step(forward_ns)),
             Fact::time("backward, a step", subject.per_step(backward_ns)),
@@ -92,6 +99,6 @@ fn draft(subject: &Subject<'_>, place: Place, name: &str, Group { forward, backw
         events: backward,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
+        worth: Worth::Hope(vec![edit]),
     })
 }

@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
     example: ("kernel<<<n / 48, 48>>>(x)", "kernel<<<n / 64, 64>>>(x)"),
     cost: "one number, and a measurement",
     wrong_when: "The kernel is bound by memory or runs few blocks. The gain supposes that idle lanes are put to use.",
-    source: "DeepContext table 3 (U-Net on MI250 and A100: threads per block)",
+    source: "vendors' programming guides; DeepContext table 3 (threads per block)",
     needs: &[Need::GpuWork, Need::GpuModel],
     settings: &[
         Setting {
@@ -61,21 +61,25 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     .collect()
 }
 
-/// Threads that run as one, where all GPUs of the trace have the same.
-fn group_size(gpus: &[Value]) -> Option<i64> {
-    let of = |gpu: &Value| match (gpu["warpSize"].as_i64(), gpu["name"].as_str()) {
+/// What is said of a GPU, where all GPUs of the trace have the same.
+pub(super) fn of_all<T: PartialEq>(gpus: &[Value], said: impl Fn(&Value) -> Option<T>) -> Option<T> {
+    let mut all: Vec<Option<T>> = gpus.iter().map(said).collect();
+    all.dedup();
+    if all.len() == 1 { all.pop()? } else { None }
+}
+
+/// Threads that run as one.
+pub(super) fn group_size(gpus: &[Value]) -> Option<i64> {
+    of_all(gpus, |gpu| match (gpu["warpSize"].as_i64(), gpu["name"].as_str()) {
         (Some(size), _) if size > 0 => Some(size),
         (_, Some(name)) if name.contains("NVIDIA") || name.contains("Tesla") => Some(32),
         (_, Some(name)) if name.contains("Instinct") => Some(64),
         _ => None,
-    };
-    let mut sizes: Vec<Option<i64>> = gpus.iter().map(of).collect();
-    sizes.dedup();
-    if let [size] = sizes[..] { size } else { None }
+    })
 }
 
 /// Threads of a block, or blocks of a grid.
-fn product(subject: &Subject<'_>, key: &str, kernel: EventId) -> Option<i64> {
+pub(super) fn product(subject: &Subject<'_>, key: &str, kernel: EventId) -> Option<i64> {
     let sizes = subject.json(key, kernel)?;
     sizes.as_array()?.iter().map(Value::as_i64).try_fold(1_i64, |product, n| product.checked_mul(n?))
 }

@@ -117,5 +117,5 @@ fn edit(subject: &Subject<'_>, loads_itself: bool, workers: u32, takes: &[EventI
     if loads_itself {
         return subject.edit(Action::Remove, "frame:DataLoader.__next__", takes);
     }
-    subject.more_workers(workers)
+    Edit::more_workers(workers).ok()
 }

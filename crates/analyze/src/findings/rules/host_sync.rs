@@ -4,6 +4,7 @@ use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind};
+use std::collections::BTreeSet;
 
 pub(super) const RULE: Rule = Rule {
     code: "SL004",
@@ -40,9 +41,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         .filter_map(|(place, of)| {
             let what = place.operator.clone().unwrap_or_else(|| trace.name(of[0]).to_owned());
             let edit = subject.edit(Action::Remove, format!("wait:{what}"), &with_reading(subject, &of))?;
-            let per_step = of.len() as f64 / subject.steps() as f64;
             Some(Draft {
-                title: format!("{} waits for the GPU {}", super::short(&what), times(per_step)),
+                title: format!("{} waits for the GPU {}", super::short(&what), times(subject, &of)),
                 place,
                 facts: vec![
                     Fact::count("waits", of.len()),
@@ -79,9 +79,14 @@ fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
     gone
 }
 
-fn times(per_step: f64) -> String {
+/// How often calls occur, and whether each step has some.
+fn times(subject: &Subject<'_>, calls: &[EventId]) -> String {
+    let (per_step, steps) = (calls.len() as f64 / subject.steps() as f64, &subject.trace().steps);
+    let with_calls: BTreeSet<usize> = calls.iter().filter_map(|&call| subject.step_of(steps, call)).collect();
     match per_step {
-        n if n < 0.95 => "in some steps".to_owned(),
+        _ if !with_calls.is_empty() && with_calls.len() < subject.steps() => {
+            format!("in {} of {} steps", with_calls.len(), subject.steps())
+        }
         n if n < 1.5 => "in each step".to_owned(),
         n => format!("{n:.0} times a step"),
     }

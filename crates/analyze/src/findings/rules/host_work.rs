@@ -131,6 +131,6 @@ fn draft(subject: &Subject<'_>, name: &str, Group { spans, on_path_ns }: Group) 
         events: spans,
         support: Support::Inferred,
         confidence: Confidence::Medium,
-        worth: Worth::Edits(vec![edit]),
+        worth: Worth::Hope(vec![edit]),
     })
 }

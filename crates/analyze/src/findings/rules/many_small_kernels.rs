@@ -3,9 +3,9 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
-use stackline_model::names::MODULE_PREFIX;
+use stackline_model::names::module_class;
 use stackline_model::{EventId, StrId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL002",
@@ -58,16 +58,25 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     }
     // What also launches through others within it would fuse theirs, too.
     let outer: FxHashSet<EventId> = by_span.keys().flat_map(|&span| trace.ancestors(span)).collect();
-    let mut by_name: BTreeMap<StrId, Launched> = BTreeMap::new();
+    // The same module many times over is one line of the program.
+    let mut by_code: BTreeMap<&str, Launched> = BTreeMap::new();
     for (span, kernels) in by_span.into_iter().filter(|(span, _)| !outer.contains(span)) {
-        let group = by_name.entry(trace.events.name[span.index()]).or_default();
+        let name = trace.name(span);
+        let group = by_code.entry(module_class(name).unwrap_or(name)).or_default();
         group.kernels.extend(kernels);
         group.spans.push(span);
     }
-    by_name.into_iter().filter_map(|(name, of)| draft(subject, trace.strings.get(name), of)).collect()
+    by_code.into_values().filter_map(|of| draft(subject, of)).collect()
 }
 
-fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }: Launched) -> Option<Draft> {
+fn draft(subject: &Subject<'_>, Launched { mut kernels, mut spans }: Launched) -> Option<Draft> {
+    let (trace, first) = (subject.trace(), *spans.first()?);
+    let names: BTreeSet<StrId> = spans.iter().map(|span| trace.events.name[span.index()]).collect();
+    let (kind, name) = match module_class(trace.name(first)) {
+        Some(class) if names.len() > 1 => ("modules", class),
+        Some(_) => ("module", trace.name(first)),
+        None => ("operator", trace.name(first)),
+    };
     kernels.sort_unstable();
     // What a first call does once is nothing that fusing would spare.
     let lengths = subject.lengths(&spans);
@@ -78,7 +87,6 @@ fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }:
     if per_call < subject.setting("kernels") || mean as f64 > subject.setting("mean_us") * 1e3 {
         return None;
     }
-    let kind = if name.starts_with(MODULE_PREFIX) { "module" } else { "operator" };
     let fuse = subject.edit(Action::Fuse, format!("{kind}:{name}"), &spans)?;
     // One operator of each call stays: that which launches the one kernel.
     let inside = |&span: &EventId| super::unfused_optimizer::operators(subject, span).into_iter().skip(1);
@@ -89,8 +97,9 @@ fn draft(subject: &Subject<'_>, name: &str, Launched { mut kernels, mut spans }:
     let worth = Worth::Range(std::iter::once(fuse).chain(remove).collect(), least);
     Some(Draft {
         title: format!(
-            "{} launches {per_call:.0} kernels a call that take {:.1} µs each",
+            "{}{} launches {per_call:.0} kernels a call that take {:.1} µs each",
             super::short(name),
+            if names.len() > 1 { format!(" ({} modules)", names.len()) } else { String::new() },
             mean as f64 / 1e3
         ),
         place: subject.place(spans[0]),

@@ -8,6 +8,7 @@ mod collective_waits;
 mod copy_chains;
 mod dataloader_starved;
 mod eager_not_compiled;
+mod few_blocks;
 mod find_unused_parameters;
 mod garbage_collection;
 mod graph_breaks;
@@ -21,6 +22,7 @@ mod launch_bound;
 mod layout_conversion;
 mod logging_in_step;
 mod many_small_kernels;
+mod memory;
 mod needless_gradient_sync;
 mod no_tensor_cores;
 mod operators_in_loops;
@@ -87,7 +89,29 @@ pub const ALL: &[Rule] = &[
     operators_in_loops::RULE,
     host_waits::RULE,
     straggler::RULE,
+    few_blocks::RULE,
+    memory::EARLY_ALLOCATION,
+    memory::LATE_DEALLOCATION,
+    memory::REDUNDANT_ALLOCATION,
+    memory::UNUSED_ALLOCATION,
+    memory::NEVER_READ,
+    memory::MEMORY_LEAK,
+    memory::TEMPORARY_IDLENESS,
+    memory::DEAD_WRITE,
+    memory::OVERALLOCATION,
+    memory::NON_UNIFORM_ACCESS,
+    memory::STRUCTURED_ACCESS,
 ];
+
+/// Those that look at traces of what ran.
+pub(super) fn of_traces() -> impl Iterator<Item = &'static Rule> {
+    ALL.iter().filter(|rule| !rule.is_of_memory())
+}
+
+/// Those that look at traces of memory.
+pub fn of_memory() -> impl Iterator<Item = &'static Rule> {
+    ALL.iter().filter(|rule| rule.is_of_memory())
+}
 
 /// The rule of a code or name.
 pub fn find(code: &str) -> Option<&'static Rule> {

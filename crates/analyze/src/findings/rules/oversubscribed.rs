@@ -21,7 +21,7 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "Other programs take the processors: their threads are not seen here. Each process is looked at alone: that several \
                  of them, each with as many threads as it may use, share their processors is not seen. The gain is a model: the time of samples \
                  in OpenMP's library would be gone, and what threads compute would be divided evenly among processors.",
-    source: "DeepContext, 6.2 (DataLoader workers against cores); field practice",
+    source: "field practice; DeepContext 6.2 has the like case of more DataLoader workers than processors, which is not seen here",
     needs: &[Need::Processors],
     settings: &[
         Setting {

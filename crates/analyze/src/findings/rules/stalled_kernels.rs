@@ -83,6 +83,6 @@ fn draft(subject: &Subject<'_>, name: &str, kernels: Vec<EventId>) -> Option<Dra
         events: kernels,
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Edits(vec![edit]),
+        worth: Worth::Hope(vec![edit]),
     })
 }

@@ -76,6 +76,7 @@ pub(in crate::findings) fn find(ranks: &[RankTimes], settings: &Settings) -> Opt
         support: Support::Inferred,
         confidence: Confidence::Medium,
         gain: Some(Gain { ns: next, low_ns: 0, high_ns: usual.max(next) }),
+        memory: None,
         on_top_ns: None,
         method: MODEL,
         edits: Vec::new(),

@@ -3,7 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::rule::is_clock;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{AttrValue, EventId, EventKind, StrId, Unit};
+use stackline_model::{AttrValue, EventId, EventKind, Key, StrId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -49,20 +49,28 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     found.max_by(|a, b| a.facts[1].value.total_cmp(&b.facts[1].value)).into_iter().collect()
 }
 
-/// Values of clocks by counter and key, in time order.
-fn clocks<'a>(subject: &Subject<'a>) -> BTreeMap<&'a str, Series> {
+/// Arguments of counters that say whose clock it is.
+const WHOSE: &[&str] = &["device", "gpu", "index", "id"];
+
+/// Values of clocks in time order, by process, counter, whose clock it is, and argument.
+fn clocks<'a>(subject: &Subject<'a>) -> Vec<(&'a str, Series)> {
     let trace = subject.trace();
-    let mut found: BTreeMap<&str, Series> = BTreeMap::new();
+    let mut found: BTreeMap<(Key, &str, Option<u64>, StrId), Series> = BTreeMap::new();
     for event in trace.events.ids().filter(|&e| trace.kind(e) == EventKind::Counter && is_clock(trace.name(e))) {
-        let value = trace.attrs.of(event).find_map(|(_, value)| AttrValue::as_f64(value));
-        if let Some(value) = value.filter(|v| v.is_finite() && *v > 0.0) {
-            found.entry(trace.name(event)).or_default().push((trace.events.start[event.index()], value));
+        let process = trace.tracks.pid(trace.events.track[event.index()]);
+        let is_whose = |key: StrId| WHOSE.contains(&trace.strings.get(key).to_ascii_lowercase().as_str());
+        let values = || trace.attrs.of(event).filter_map(|(key, value)| Some((key, AttrValue::as_f64(value)?)));
+        let whose = values().find(|&(key, _)| is_whose(key)).map(|(_, value)| value.to_bits());
+        for (key, value) in values().filter(|&(key, value)| !is_whose(key) && value.is_finite() && value > 0.0) {
+            let series = found.entry((process, trace.name(event), whose, key)).or_default();
+            series.push((trace.events.start[event.index()], value));
         }
     }
-    for series in found.values_mut() {
+    let sorted = |((_, name, ..), mut series): ((Key, &'a str, Option<u64>, StrId), Series)| {
         series.sort_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-    }
-    found
+        (name, series)
+    };
+    found.into_iter().map(sorted).collect()
 }
 
 fn draft(subject: &Subject<'_>, name: &str, series: &Series) -> Option<Draft> {

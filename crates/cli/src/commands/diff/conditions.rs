@@ -92,8 +92,8 @@ impl Condition {
         match &self.subject {
             Subject::Step(measure) => table == ChangeTable::Steps && change.measure == *measure,
             _ if change.measure == Measure::CpuTotal => false,
-            // New names are often old ones renamed; the step as a whole says what they cost.
-            Subject::Any(of) => table == *of && change.verdict != Verdict::OnlyAfter,
+            // New names are often old ones renamed; the step as a whole says what they cost. Of no time there are no percents.
+            Subject::Any(of) => table == *of && change.percent().is_some(),
             Subject::Named(of, name) => {
                 let operator = change.operator.as_ref().is_some_and(|operator| matches(name, operator));
                 table == *of && (operator || matches(name, &change.name))
@@ -157,7 +157,10 @@ impl Condition {
             (None, name) => name.to_owned(),
         };
         let what = if what == "step of the step" { "the step".to_owned() } else { what };
-        let Some(percent) = change.percent() else { return format!("{}: {what} is new", self.text) };
+        let Some(percent) = change.percent() else {
+            let why = if change.verdict == Verdict::OnlyAfter { "is new" } else { "took no such time before" };
+            return format!("{}: {what} {why}", self.text);
+        };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
         let ends = match (change.verdict, ends) {
             (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),

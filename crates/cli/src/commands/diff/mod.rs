@@ -6,14 +6,14 @@ use crate::args::{Common, DiffArgs, DiffDocument, Format, KernelsBy};
 use crate::failure::{is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
 use crate::progress::Progress;
-use crate::session::{Session, not_an_input};
+use crate::session::{Session, lost_part, not_an_input};
 use anyhow::{Result, anyhow};
 use conditions::{Condition, Outcome};
 use serde_json::json;
 use stackline_analyze::Scope;
 use stackline_analyze::diff::{self, Diff, Options, Profile, Side};
 use stackline_engine::{OpenOptions, Watch};
-use stackline_model::{ReadReport, Severity};
+use stackline_model::ReadReport;
 use stackline_present::TraceInfo;
 use stackline_present::diff::{Shown, markdown, text};
 use std::path::{Path, PathBuf};
@@ -83,9 +83,7 @@ fn incomplete(opened: &Opened) -> Option<String> {
     if let Some(empty) = runs.into_iter().find(|profile| profile.units() == 0) {
         return Some(format!("{} has no events with a duration", empty.name));
     }
-    let is_lost = |report: &ReadReport| report.problems.iter().any(|problem| problem.severity == Severity::Lost);
-    let at = opened.reports.iter().position(is_lost)?;
-    Some(format!("a part of {} was lost, as the read report says", opened.infos.get(at)?.name))
+    lost_part(&opened.infos, opened.reports.iter())
 }
 
 /// The runs before and after.

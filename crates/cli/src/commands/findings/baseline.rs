@@ -3,37 +3,37 @@
 use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
-use stackline_analyze::findings::{Finding, Place, lasting};
+use stackline_analyze::findings::{Finding, Identity, Mark, Place, pair};
 use stackline_present::findings::Change;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What makes two findings the same: lines move; code, place and what is to be changed stay.
-type Identity = (String, [Option<String>; 5]);
-
 /// Gains that differ by less are the same, in percent of the larger.
 const SAME: u64 = 20;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Earlier {
-    gain_ns: i64,
-    title: String,
-    place: String,
+    /// What tells them apart, of each.
+    marks: Vec<Mark>,
+    /// In ns per step or, of memory, bytes.
+    gains: Vec<i64>,
+    /// Title and place of each.
+    titles: Vec<String>,
 }
 
 /// Findings of an earlier run, by identity.
-#[derive(Debug)]
-pub(super) struct Baseline(BTreeMap<Identity, Vec<Earlier>>);
+#[derive(Debug, Default)]
+pub(crate) struct Baseline(BTreeMap<Identity, Earlier>);
 
 #[derive(Deserialize)]
 struct Document {
-    schema: Option<String>,
     tables: BTreeMap<String, TableOfRows>,
 }
 
+/// Rows of other tables are of other kinds.
 #[derive(Deserialize)]
 struct TableOfRows {
-    rows: Vec<Row>,
+    rows: serde_json::Value,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +47,13 @@ struct Row {
     operator: Option<String>,
     edits: Option<String>,
     gain_ns: Option<i64>,
+    gain_bytes: Option<i64>,
+}
+
+/// What a finding gains, in ns per step or, of memory, bytes.
+fn gained(finding: &Finding) -> i64 {
+    let bytes = finding.memory.as_ref().map(|saved| i64::try_from(saved.bytes).unwrap_or(i64::MAX));
+    bytes.unwrap_or_else(|| finding.gain_ns())
 }
 
 impl Baseline {
@@ -64,61 +71,57 @@ impl Baseline {
         if !schema.contains("findings") {
             return Err(other.to_owned());
         }
-        let document: Document = serde_json::from_value(value).map_err(|e| format!("{other} ({e})"))?;
-        debug_assert_eq!(document.schema.as_deref(), Some(schema.as_str()));
-        let mut by_identity: BTreeMap<Identity, Vec<Earlier>> = BTreeMap::new();
+        Self::of_document(value, other)
+    }
+
+    /// The findings of a JSON document; if it has none, an error that begins with `other`.
+    pub(crate) fn of_document(document: serde_json::Value, other: &str) -> Result<Self, String> {
+        let document: Document = serde_json::from_value(document).map_err(|e| format!("{other} ({e})"))?;
+        let mut by_identity: BTreeMap<Identity, Earlier> = BTreeMap::new();
         let table = document.tables.into_iter().find(|(name, _)| name == "findings").ok_or(other)?.1;
-        for row in table.rows {
+        let rows = Vec::<Row>::deserialize(table.rows).map_err(|e| format!("{other} ({e})"))?;
+        for row in rows {
             let place = Place {
-                file: row.file.clone(),
+                file: row.file,
                 line: row.line,
-                function: row.function.clone(),
-                module: row.module.clone(),
-                operator: row.operator.clone(),
+                function: row.function,
+                module: row.module,
+                operator: row.operator,
             };
-            let identity = (
-                row.code,
-                [
-                    row.file,
-                    row.function,
-                    row.module,
-                    row.operator,
-                    row.edits.filter(|edits| !edits.is_empty()).map(|edits| lasting(&edits)),
-                ],
-            );
-            let (gain_ns, title) = (row.gain_ns.unwrap_or(0), row.title.unwrap_or_default());
-            let earlier = Earlier { gain_ns, title, place: place.text() };
-            by_identity.entry(identity).or_default().push(earlier);
+            let (title, at) = (row.title.unwrap_or_default(), place.text());
+            let identity = Identity::new(&row.code, &place, &row.edits.unwrap_or_default());
+            let earlier = by_identity.entry(identity).or_default();
+            earlier.marks.push(Mark::new(&place, &title));
+            earlier.gains.push(row.gain_ns.or(row.gain_bytes).unwrap_or(0));
+            earlier.titles.push(if at.is_empty() { title } else { format!("{title} at {at}") });
         }
         Ok(Self(by_identity))
     }
 
     /// What findings are beside this, and the titles of those that are gone, with their places.
-    pub(super) fn compare<'f>(&self, findings: &[&'f Finding]) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
-        let mut taken: BTreeMap<&Identity, usize> = BTreeMap::new();
-        let listed = findings.iter().map(|finding| {
-            let place = &finding.place;
-            let edits = Some(lasting(&finding.edits.join("; "))).filter(|edits| !edits.is_empty());
-            let [file, function, module, operator] =
-                [&place.file, &place.function, &place.module, &place.operator].map(Clone::clone);
-            let parts = [file, function, module, operator, edits];
-            let Some((identity, earlier)) = self.0.get_key_value(&(finding.rule.code.clone(), parts)) else {
-                return (*finding, Some(Change::New));
-            };
-            let nth = taken.entry(identity).or_default();
-            let Some(before) = earlier.get(*nth) else { return (*finding, Some(Change::New)) };
-            *nth += 1;
-            let (before, now) = (before.gain_ns, finding.gain_ns());
-            let (difference, larger) = (before.abs_diff(now), before.unsigned_abs().max(now.unsigned_abs()));
-            let is_same = difference.saturating_mul(100) <= larger.saturating_mul(SAME);
-            (*finding, Some(if is_same { Change::Same } else { Change::Changed(before) }))
-        });
-        let listed = listed.collect();
-        let left = self.0.iter().flat_map(|(identity, earlier)| {
-            earlier.iter().skip(taken.get(identity).copied().unwrap_or(0)).map(move |e| (identity, e))
-        });
-        let at = |place: &str| if place.is_empty() { String::new() } else { format!(" at {place}") };
-        let gone = left.map(|((code, _), earlier)| format!("{code} {}{}", earlier.title, at(&earlier.place))).collect();
-        (listed, gone)
+    pub(crate) fn compare<'f>(&self, findings: &[&'f Finding]) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
+        let mut now: BTreeMap<Identity, Vec<usize>> = BTreeMap::new();
+        for (at, finding) in findings.iter().enumerate() {
+            now.entry(Identity::of(finding)).or_default().push(at);
+        }
+        let mut changes = vec![Change::New; findings.len()];
+        let mut gone = Vec::new();
+        for (identity, earlier) in &self.0 {
+            let at = now.get(identity).map_or(&[][..], Vec::as_slice);
+            let marks: Vec<Mark> = at.iter().map(|&at| Mark::of(findings[at])).collect();
+            let pairs = pair(&earlier.marks, &marks);
+            for (&at, then) in at.iter().zip(&pairs).filter_map(|(at, then)| Some((at, (*then)?))) {
+                changes[at] = change(earlier.gains[then], gained(findings[at]));
+            }
+            let left = earlier.titles.iter().enumerate().filter(|(then, _)| !pairs.contains(&Some(*then)));
+            gone.extend(left.map(|(_, title)| format!("{} {title}", identity.code())));
+        }
+        (findings.iter().copied().zip(changes.into_iter().map(Some)).collect(), gone)
     }
+}
+
+fn change(before: i64, now: i64) -> Change {
+    let (difference, larger) = (before.abs_diff(now), before.unsigned_abs().max(now.unsigned_abs()));
+    let is_same = difference.saturating_mul(100) <= larger.saturating_mul(SAME);
+    if is_same { Change::Same } else { Change::Changed(before) }
 }

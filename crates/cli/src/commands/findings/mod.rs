@@ -1,62 +1,61 @@
 //! `findings`: what to change, where, and what it gains.
 
-mod baseline;
+pub(super) mod baseline;
 mod conditions;
+mod memory;
 mod own;
 mod ranks;
-mod suppress;
+pub(super) mod suppress;
 mod worker;
 
 use crate::args::{Common, Document, FindingsArgs, Format};
 use crate::failure::{did_you_mean, is_closed_pipe, wrong_use};
 use crate::output::{Answer, say, say_read_report, style, to_output};
-use crate::session::Session;
-use anyhow::{Context, Result};
+use crate::session::{Session, lost_part};
+use anyhow::{Context, Result, anyhow};
 use baseline::Baseline;
 use conditions::Condition;
 use own::OwnRules;
 use serde_json::{Value, json};
 use stackline_analyze::Scope;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Reason, Settings, Unchecked};
-use stackline_model::Table;
-use stackline_present::findings::{Change, Shown, Tool, explained, junit, keys, markdown, sarif, text};
+use stackline_model::{Table, Trace};
+use stackline_present::findings::{
+    Change, Evidence, Ignored, Shown, Tool, explained, junit, keys, markdown, sarif, text,
+};
+use std::path::{Path, PathBuf};
 use suppress::Suppressions;
 
 /// How many are shown to people who do not say.
 const TOP: usize = 10;
+
+/// Name of the table of findings that are not to be shown.
+const IGNORED: &str = "ignored";
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     if let Some(code) = &args.explain {
         return explain(code, common).map(|()| false);
     }
-    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
-    if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
-        return Err(wrong_use(
-            "--fail-on new needs --baseline: findings of an earlier run, written with --format json",
-        ));
-    }
-    let mut settings = Settings::default();
-    for text in &args.set {
-        settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
-    }
+    let (conditions, options) = asked(args, common)?;
     let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
     let own = OwnRules::start(args, common)?;
     let rules = own.as_ref().map(OwnRules::rules).unwrap_or_default();
     let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), rules)?;
     let keep = |finding: &Finding| suppressions.of(finding).is_none();
-    let options = Options {
-        scope: common.steps.map_or_else(Scope::default, |steps| Scope { steps: Some((steps.first, steps.last)) }),
-        settings,
-        least_percent: args.min_gain,
-        threads: common.threads,
+    let mut evidence = Evidence::default();
+    let mut see = |rank: i64, trace: &Trace, found: &Findings| {
+        suppressions.note_files(findings::files_of(trace));
+        if common.format == Format::Json {
+            evidence.gather(rank, trace, found);
+        }
     };
     let (session, found) = match common.rank {
-        Some(_) => ranks::of_one(args, common, (&options, own), &keep)?,
-        None => ranks::of_all(args, common, (&options, own), &keep)?,
+        Some(_) => ranks::of_one(args, common, (&options, own), &keep, &mut see)?,
+        None => ranks::of_all(args, common, (&options, own), &keep, &mut see)?,
     };
     let by = |finding| Some((finding, suppressions.of(finding)?));
-    let suppressed: Vec<(&Finding, String)> = found.ignored.iter().filter_map(by).collect();
+    let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();
     let (listed, gone) = compared(found.findings.iter().collect(), baseline.as_ref());
     let held: Vec<String> = conditions.iter().filter_map(|c| c.holds(&found, &listed)).collect();
     // Other tools count what they do not see as repaired.
@@ -69,18 +68,36 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
         suppressed: &suppressed,
         more: listed.len() - shown,
     };
-    match write(args, common, &session, &view, (&listed, &held)) {
+    match write(args, common, &session, &view, (&listed, &held, &evidence)) {
         // The exit code answers the conditions even if nobody reads to the end.
-        Err(error) if !held.is_empty() && is_closed_pipe(&error) => {}
+        Err(error) if !conditions.is_empty() && is_closed_pipe(&error) => {}
         other => other?,
     }
-    for text in suppressions.unknown().into_iter().chain(suppressions.idle()) {
-        say(&text)?;
+    suppressions.told().iter().try_for_each(|text| say(text))?;
+    held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
+    // What holds for a part is an answer; that nothing holds is none.
+    let lost = lost_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));
+    match lost.filter(|_| held.is_empty() && !conditions.is_empty()) {
+        Some(reason) => Err(anyhow!("--fail-on cannot be judged: {reason}")),
+        None => Ok(!held.is_empty()),
     }
-    for text in &held {
-        say(&format!("--fail-on: {text}"))?;
+}
+
+/// What is asked for, as far as it can be read before the input.
+fn asked(args: &FindingsArgs, common: &Common) -> Result<(Vec<Condition>, Options)> {
+    let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
+    if args.baseline.is_none() && conditions.iter().any(Condition::needs_baseline) {
+        return Err(wrong_use(
+            "--fail-on new needs --baseline: findings of an earlier run, written with --format json",
+        ));
     }
-    Ok(!held.is_empty())
+    let mut settings = Settings::default();
+    for text in &args.set {
+        settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
+    }
+    let scope = common.steps.map_or_else(Scope::default, |steps| Scope { steps: Some((steps.first, steps.last)) });
+    let options = Options { scope, settings, least_percent: args.min_gain, threads: common.threads };
+    Ok((conditions, options))
 }
 
 /// Writes the page of a rule.
@@ -92,7 +109,7 @@ fn explain(code: &str, common: &Common) -> Result<()> {
 }
 
 /// Findings with what they are beside the baseline, and the titles of those that are gone.
-fn compared<'f>(
+pub(super) fn compared<'f>(
     kept: Vec<&'f Finding>,
     baseline: Option<&Baseline>,
 ) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
@@ -102,28 +119,18 @@ fn compared<'f>(
     }
 }
 
-type Listed<'f> = (&'f [(&'f Finding, Option<Change>)], &'f [String]);
+/// What is listed, conditions that held, and what is known of events.
+type Listed<'f> = (&'f [(&'f Finding, Option<Change>)], &'f [String], &'f Evidence);
 
 fn write(
     args: &FindingsArgs,
     common: &Common,
     session: &Session<'_>,
     view: &Shown<'_>,
-    (listed, held): Listed<'_>,
+    (listed, held, evidence): Listed<'_>,
 ) -> Result<()> {
     if let Some(document) = args.document {
-        let text = match document {
-            Document::Markdown => markdown(view),
-            Document::Sarif => {
-                let run = args.inputs.inputs.first().map(|path| path.display().to_string()).unwrap_or_default();
-                // Pages are linked once Cargo.toml names a repository.
-                let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
-                let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
-                let value = sarif(view, &Tool { version, repository, run: &run, folder: &folder });
-                serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
-            }
-            Document::Junit => junit(view).context("cannot write JUnit")? + "\n",
-        };
+        let text = for_tools(document, view, args.inputs.inputs.first().map(PathBuf::as_path))?;
         to_output(common, |out| out.write_all(text.as_bytes()))?;
         say_failed(view.found)?;
         return say_read_report(&session.set);
@@ -133,11 +140,32 @@ fn write(
     }
     let people = common.format == Format::Table && common.tables.is_empty();
     let head = if people { text(view, &style(common)) } else { String::new() };
-    let tables = session.pick(tables(view.found, listed))?;
+    let mut tables = tables(view.found, listed);
+    // JSON has a key for it, people and documents a list.
+    if common.tables.iter().any(|name| name == IGNORED) || common.format == Format::Csv && !view.suppressed.is_empty() {
+        tables.push(ignored(view));
+    }
+    let tables = session.pick_or(tables, &[IGNORED])?;
     let tables = if people { Vec::new() } else { tables };
-    let extra = if common.format == Format::Json { extra(view, held) } else { Vec::new() };
+    let extra = if common.format == Format::Json { extra(view, (listed, held, evidence)) } else { Vec::new() };
     let extra = extra.into_iter().map(|(key, value)| (key, value.into())).collect();
     Answer { command: "findings", session, extra, tables, head, shown: None }.write(common)
+}
+
+/// Findings in a form for other tools; `input` is where findings are that have no other place.
+pub(super) fn for_tools(document: Document, view: &Shown<'_>, input: Option<&Path>) -> Result<String> {
+    Ok(match document {
+        Document::Markdown => markdown(view),
+        Document::Sarif => {
+            let run = input.map(|path| path.display().to_string()).unwrap_or_default();
+            // Pages are linked once Cargo.toml names a repository.
+            let (version, repository) = (env!("CARGO_PKG_VERSION"), env!("CARGO_PKG_REPOSITORY"));
+            let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+            let value = sarif(view, &Tool { version, repository, run: &run, folder: &folder });
+            serde_json::to_string_pretty(&value).context("cannot write SARIF")? + "\n"
+        }
+        Document::Junit => junit(view).context("cannot write JUnit")? + "\n",
+    })
 }
 
 /// Rules of the user's own that failed, for output that has little or no place for it.
@@ -152,7 +180,7 @@ fn say_failed(found: &Findings) -> Result<()> {
 }
 
 /// The tables, with only those findings that are not ignored.
-fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table> {
+pub(super) fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table> {
     let kept = Findings { findings: listed.iter().map(|(finding, _)| (*finding).clone()).collect(), ..found.clone() };
     let mut tables = findings::tables(&kept);
     if let Some(table) = tables.first_mut().filter(|_| listed.iter().any(|(_, change)| change.is_some())) {
@@ -162,12 +190,28 @@ fn tables(found: &Findings, listed: &[(&Finding, Option<Change>)]) -> Vec<Table>
     tables
 }
 
-fn extra(view: &Shown<'_>, held: &[String]) -> Vec<(&'static str, Value)> {
+/// Findings that were asked not to be shown, as a table.
+fn ignored(view: &Shown<'_>) -> Table {
+    let rows = view.suppressed;
+    let text = |of: fn(&Finding) -> Option<String>| rows.iter().map(move |(finding, _)| of(finding));
+    Table::new(IGNORED, "Findings that were asked not to be shown")
+        .text("code", text(|f| Some(f.rule.code.clone())))
+        .text("title", text(|f| Some(f.title.clone())))
+        .text("place", text(|f| Some(f.place.text())))
+        .text("by", rows.iter().map(|(_, by)| by.to_string()))
+}
+
+fn extra(view: &Shown<'_>, (listed, held, evidence): Listed<'_>) -> Vec<(&'static str, Value)> {
+    let evidence: Vec<Value> = listed.iter().map(|(finding, _)| evidence.of(finding)).collect();
+    keys(view.found).into_iter().chain([("evidence", json!(evidence))]).chain(outcome(view, held)).collect()
+}
+
+/// What became of findings: those that are ignored, or gone, and the conditions that hold.
+pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 3] {
     let ignored: Vec<Value> = view
         .suppressed
         .iter()
-        .map(|(f, by)| json!({"code": f.rule.code, "title": f.title, "place": f.place.text(), "by": by}))
+        .map(|(f, by)| json!({"code": f.rule.code, "title": f.title, "place": f.place.text(), "by": by.to_string()}))
         .collect();
-    let own = [("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))];
-    keys(view.found).into_iter().chain(own).collect()
+    [("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))]
 }

@@ -1,5 +1,6 @@
 //! Findings of one rank, and of all ranks of a job: these are read one after another.
 
+use super::memory;
 use super::own::OwnRules;
 use crate::args::{Common, FindingsArgs};
 use crate::commands::critical_path::{one_trace, refuse};
@@ -10,11 +11,14 @@ use anyhow::{Context, Result};
 use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{self, Finding, Findings, Options, Others};
 use stackline_engine::{OpenOptions, Watch, check_steps};
-use stackline_model::{ReadReport, Trace};
+use stackline_model::{MemoryTrace, ReadReport, Trace};
 use stackline_present::TraceInfo;
 
 /// How to look, and rules of the user's own that are being run.
 type How<'o> = (&'o Options, Option<OwnRules>);
+
+/// Sees each rank's trace while it is at hand, with what was found in it.
+type See<'s> = &'s mut dyn FnMut(i64, &Trace, &Findings);
 
 fn others(own: Option<OwnRules>) -> Result<Others> {
     Ok(own.map(OwnRules::finish).transpose()?.unwrap_or_default())
@@ -26,9 +30,13 @@ pub(super) fn of_one<'a>(
     common: &'a Common,
     (options, own): How<'_>,
     keep: &dyn Fn(&Finding) -> bool,
+    see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
     let session = Session::open(&args.inputs.inputs, common)?;
-    let found = findings::find_with(one_trace(&session)?, options, &others(own)?, keep).map_err(refuse)?;
+    let trace = one_trace(&session)?;
+    let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
+    see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
+    let found = memory::of_rank(found, (&args.inputs.inputs, trace), options, keep);
     Ok((session, found))
 }
 
@@ -40,6 +48,8 @@ struct Looked {
     found: Vec<(i64, Findings)>,
     /// Ranks in which nothing can be looked for, and why.
     failed: Vec<(i64, CriticalPathError)>,
+    /// The first memory trace within them.
+    memory: Option<MemoryTrace>,
 }
 
 /// Of all ranks, merged; of one trace as it is.
@@ -48,9 +58,15 @@ pub(super) fn of_all<'a>(
     common: &'a Common,
     (options, mut own): How<'_>,
     keep: &dyn Fn(&Finding) -> bool,
+    see: See<'_>,
 ) -> Result<(Session<'a>, Findings)> {
     if let Some(target) = &common.output {
         not_an_input(target, &args.inputs.inputs)?;
+    }
+    if let [path] = &args.inputs.inputs[..]
+        && stackline_engine::is_memory_alone(path).unwrap_or(false)
+    {
+        return memory::alone(path, common, (options, own.is_some()), keep);
     }
     let watch = Watch::new();
     let progress = Progress::start(&watch);
@@ -67,22 +83,28 @@ pub(super) fn of_all<'a>(
         let rank = trace.meta.rank.unwrap_or(0);
         looked.infos.push(TraceInfo::new(&trace, rank));
         looked.reports.push(trace.report.clone());
+        looked.memory = looked.memory.take().or_else(|| stackline_engine::memory_within(&trace));
         match findings::find_with(&trace, options, &others(own.take())?, keep) {
-            Ok(found) => looked.found.push((rank, found)),
+            Ok(found) => {
+                see(rank, &trace, &found);
+                looked.found.push((rank, found));
+            }
             Err(error) => looked.failed.push((rank, error)),
         }
         Ok(())
     })?;
+    let memory = memory::beside(&args.inputs.inputs, &open)?;
     drop(progress);
-    let Looked { infos, mut reports, found, failed } = looked;
+    let Looked { infos, mut reports, found, failed, memory: within } = looked;
     if let Some(first) = reports.first_mut() {
         stackline_engine::note_skipped(first, &skipped);
     }
     let merged = findings::merge(found, options, keep);
-    let Some(mut merged) = merged else {
+    let Some(merged) = merged else {
         let (_, error) = failed.into_iter().next().context("no trace was read")?;
         return Err(refuse(error));
     };
+    let mut merged = memory::added(merged, memory.or(within).as_ref(), options, keep);
     merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
     Ok((Session::described(&infos, &reports, common), merged))
 }

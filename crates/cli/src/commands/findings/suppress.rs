@@ -4,6 +4,7 @@ use crate::failure::{did_you_mean, unreadable, wrong_use};
 use anyhow::Result;
 use stackline_analyze::critical_path;
 use stackline_analyze::findings::{Finding, RuleInfo, rules};
+use stackline_present::findings::Ignored;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 
 /// What is not to be shown.
 #[derive(Debug, Default)]
-pub(super) struct Suppressions {
+pub(crate) struct Suppressions {
     lines: Vec<Line>,
     /// Numbers of those that a finding fitted.
     used: RefCell<BTreeSet<usize>>,
@@ -21,8 +22,10 @@ pub(super) struct Suppressions {
     /// Lines of the program's files, those that could be read.
     files: RefCell<BTreeMap<String, Option<Vec<String>>>>,
     rules: Rules,
-    /// Codes of comments that no rule has, with their place.
-    unknown: RefCell<BTreeSet<String>>,
+    /// Files that the run names.
+    named: RefCell<BTreeSet<String>>,
+    /// Files and lines of comments that a finding fitted.
+    used_comments: RefCell<BTreeSet<(String, usize)>>,
 }
 
 /// The rules that there are.
@@ -37,6 +40,11 @@ impl Rules {
     fn find(&self, code: &str) -> Option<&str> {
         let own = self.own.iter().find(|rule| rule.code.eq_ignore_ascii_case(code) || rule.name == code);
         rules::find(code).map(|rule| rule.code).or_else(|| own.map(|rule| rule.code.as_str()))
+    }
+
+    /// Whether a code may be that of a rule of the user's own, none of which was loaded.
+    fn is_of_users(&self, code: &str) -> bool {
+        self.own.is_empty() && !code.starts_with("SL")
     }
 
     fn names(&self) -> impl Iterator<Item = &str> {
@@ -59,7 +67,7 @@ impl Suppressions {
     /// # Errors
     /// If it cannot be read, or names a code that no rule has: such a line would never do anything; if the folder of the
     /// program's files is none.
-    pub(super) fn read(file: Option<&Path>, source: Option<&Path>, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
+    pub(crate) fn read(file: Option<&Path>, source: Option<&Path>, own: Vec<Arc<RuleInfo>>) -> Result<Self> {
         if let Some(missing) = source.filter(|source| !source.is_dir()) {
             return Err(wrong_use(format!("--source {}: there is no such directory", missing.display())));
         }
@@ -73,34 +81,68 @@ impl Suppressions {
     }
 
     /// Where it was asked not to show a finding; none if it was not.
-    pub(super) fn of(&self, finding: &Finding) -> Option<String> {
+    pub(crate) fn of(&self, finding: &Finding) -> Option<Ignored> {
         let code = &finding.rule.code;
         let file = finding.place.file.as_deref().unwrap_or_default();
         let fits = |line: &&Line| line.code == *code && line.path.as_deref().is_none_or(|path| matches(path, file));
         let fitting: Vec<&Line> = self.lines.iter().filter(fits).collect();
         self.used.borrow_mut().extend(fitting.iter().map(|line| line.number));
         if let Some(line) = fitting.first() {
-            return Some(format!("{}:{}", self.file, line.number));
+            return Some(Ignored::File(format!("{}:{}", self.file, line.number)));
         }
         let line = finding.place.line? as usize;
         let mut files = self.files.borrow_mut();
         let text = files.entry(file.to_owned()).or_insert_with(|| lines_of(&self.source, file)).as_ref()?;
+        self.named.borrow_mut().insert(file.to_owned());
         // The line itself, or a line above it that is nothing but the comment.
         let at = |line: usize| text.get(line.checked_sub(1)?).map(|text| (line, text));
         let above = at(line.wrapping_sub(1)).filter(|(_, text)| text.trim_start().starts_with('#'));
         let mut codes_here =
             at(line).into_iter().chain(above).filter_map(|(line, text)| Some((line, codes(text, &self.rules)?)));
-        let found = codes_here.find(|(line, codes)| {
-            for code in codes.iter().filter(|code| self.rules.find(code).is_none()) {
-                self.unknown.borrow_mut().insert(format!("{file}:{line}: there is no finding {code:?} to ignore"));
+        let (line, _) = codes_here.find(|(_, codes)| codes.is_empty() || codes.iter().any(|c| c == code))?;
+        self.used_comments.borrow_mut().insert((file.to_owned(), line));
+        Some(Ignored::Comment(format!("{file}:{line}")))
+    }
+
+    /// Notes files that a trace names: comments in them are looked for.
+    pub(crate) fn note_files(&self, files: BTreeSet<&str>) {
+        self.named.borrow_mut().extend(files.into_iter().map(str::to_owned));
+    }
+
+    /// What is said once all was looked for: codes that no rule has, comments and lines of the file that hid nothing.
+    pub(crate) fn told(&self) -> Vec<String> {
+        let (mut unknown, mut idle) = (Vec::new(), Vec::new());
+        let mut room = MOST_BYTES;
+        for file in self.named.borrow().iter() {
+            let Some(text) = text_of(&self.source, file, room) else { continue };
+            room -= text.len() as u64;
+            if text.contains(MARK) {
+                self.comments(file, &text, (&mut unknown, &mut idle));
             }
-            codes.is_empty() || codes.iter().any(|c| c == code)
-        });
-        found.map(|(line, _)| format!("comment at {file}:{line}"))
+        }
+        [unknown, idle, self.idle()].concat()
+    }
+
+    /// What is said of the comments of a file.
+    fn comments(&self, file: &str, text: &str, (unknown, idle): (&mut Vec<String>, &mut Vec<String>)) {
+        let used = self.used_comments.borrow();
+        for (number, line) in (1..).zip(text.lines()) {
+            let Some(codes) = codes(line, &self.rules) else { continue };
+            let is_unknown = |code: &&String| self.rules.find(code).is_none();
+            let told = |code: &String| {
+                let hint = if self.rules.is_of_users(code) { " (one of your own? --rules)" } else { "" };
+                format!("{file}:{number}: there is no finding {code:?} to ignore{hint}")
+            };
+            unknown.extend(codes.iter().filter(is_unknown).map(told));
+            if !used.contains(&(file.to_owned(), number)) {
+                let list = if codes.is_empty() { String::new() } else { format!("[{}]", codes.join(", ")) };
+                idle.push(format!("{file}:{number}: # {MARK} ignore{list}: no finding was hidden by it"));
+            }
+        }
     }
 
     /// What is said of lines of the file that no finding fitted: what they were written for may be mended, or spelled otherwise.
-    pub(super) fn idle(&self) -> Vec<String> {
+    fn idle(&self) -> Vec<String> {
         let used = self.used.borrow();
         let idle = self.lines.iter().filter(|line| !used.contains(&line.number));
         let text = |line: &Line| {
@@ -109,25 +151,29 @@ impl Suppressions {
         };
         idle.map(text).collect()
     }
-
-    /// What is said of comments that name codes that no rule has.
-    pub(super) fn unknown(&self) -> BTreeSet<String> {
-        self.unknown.borrow().clone()
-    }
 }
 
 /// No file of a program is longer, in bytes.
 const LONGEST: u64 = 1 << 24;
 
-/// The lines of a file below a folder: a trace may name any other file of the machine, and it is not read.
+/// Comments are looked for in so many bytes of files.
+const MOST_BYTES: u64 = 1 << 26;
+/// What comments about findings begin with.
+const MARK: &str = "stackline:";
+
+/// The lines of a file below a folder.
 fn lines_of(source: &Path, file: &str) -> Option<Vec<String>> {
+    Some(text_of(source, file, LONGEST)?.lines().map(str::to_owned).collect())
+}
+
+/// What is in a file below a folder if it is no longer than this: a trace may name any other file of the machine, and it is not read.
+fn text_of(source: &Path, file: &str, longest: u64) -> Option<String> {
     let (source, path) = (source.canonicalize().ok()?, source.join(file).canonicalize().ok()?);
     let about = path.metadata().ok()?;
-    if !path.starts_with(source) || !about.is_file() || about.len() > LONGEST {
+    if !path.starts_with(source) || !about.is_file() || about.len() > LONGEST.min(longest) {
         return None;
     }
-    let text = std::fs::read_to_string(path).ok()?;
-    Some(text.lines().map(str::to_owned).collect())
+    std::fs::read_to_string(path).ok()
 }
 
 fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
@@ -148,7 +194,7 @@ fn parse(text: &str, rules: &Rules) -> Result<Vec<Line>, String> {
 /// Codes of a comment `# stackline: ignore[SL004, SL012]`; empty for all (`ignore` alone), none if there is no such comment.
 fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
     let (_, comment) = line.split_once('#')?;
-    let rest = comment.split_once("stackline:")?.1.trim_start().strip_prefix("ignore")?;
+    let rest = comment.split_once(MARK)?.1.trim_start().strip_prefix("ignore")?;
     let Some(list) = rest.strip_prefix('[') else {
         return (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(Vec::new);
     };

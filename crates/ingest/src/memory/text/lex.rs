@@ -5,8 +5,10 @@ use super::TextError;
 /// A piece of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Token {
-    /// A bare or quoted word.
+    /// A bare word.
     Word(String),
+    /// A word in quotes, which is never an option.
+    Quoted(String),
     /// One of `, > [ ] @ = + * :`.
     Mark(char),
     /// The end of a statement.
@@ -17,7 +19,7 @@ impl Token {
     /// For messages.
     pub(super) fn shown(&self) -> String {
         match self {
-            Self::Word(word) => format!("`{word}`"),
+            Self::Word(word) | Self::Quoted(word) => format!("`{word}`"),
             Self::Mark(mark) => format!("`{mark}`"),
             Self::End => "the end of the statement".to_owned(),
         }
@@ -51,7 +53,7 @@ pub(super) fn lex(text: &str) -> Result<Vec<Placed>, TextError> {
             let token = match character {
                 '#' => break,
                 ';' => Token::End,
-                '"' => Token::Word(quoted(&mut characters).ok_or_else(|| TextError {
+                '"' => Token::Quoted(quoted(&mut characters).ok_or_else(|| TextError {
                     line,
                     column,
                     what: "a quoted name has no end; close it with \" on the same line".to_owned(),

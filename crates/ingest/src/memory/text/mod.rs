@@ -19,14 +19,17 @@
 //! | `device NAME` | what follows is on this device (first: `gpu:0`) |
 //! | `end` | the program ended here: what is alive now is a leak |
 //!
-//! In lists, names are separated by commas. Behind a name, `[0:64]` says which bytes, `[0:64+128:256*3]` several ranges
-//! and how often each of their bytes was touched, `[:]` all of them. Without it, sets and copies touch everything; of
-//! kernels it is not known how much they touch.
+//! In lists, names are separated by commas. A third list, behind a second `>`, holds what a kernel touches in a direction that
+//! is not known; sets and copies may have the same lists (`h >x,y`) in place of their names. `f` without a name frees
+//! something that nobody knows. Behind a name, `[0:64]` says which bytes, `[0:64+128:256*3]` several ranges
+//! and how often each of their bytes was touched, `[:]` all of them, `[some]` some that are not known. Without it, sets and copies touch everything; of
+//! kernels it is not known how much they touch. `x:may-access` says of one name how its access is known, where that is not
+//! as for the others of the call.
 //!
 //! Behind any statement: `@N` the stream, `t=NS` when, `dur=NS` how long, `sync` (the host waits for it),
 //! `at=FILE:LINE:FUNCTION` a frame of the call path (outermost first, as often as needed); behind kernels `opaque` (they
-//! may touch more than is said) and `via=operator-level` or `via=may-access` (how the accesses are known); behind `a`
-//! `within` (the operator that allocates uses the object first or frees it); behind objects `name=`, `address=`, `requested=`,
+//! may touch more than is said), `inferred` behind what no source recorded, `call=` the name of what is no kernel, `via=operator-level` or `via=may-access` (how the accesses are known); behind `a`
+//! `within` (the operator that allocates uses the object first or frees it); behind objects `name=`, `on=DEVICE`, `address=`, `requested=`,
 //! `pool=`, `dtype=`, `shape=`, `kind=`, `module=`, `operator=`.
 //!
 //! ```
@@ -43,7 +46,17 @@ mod read;
 mod write;
 
 pub use read::read;
-pub use write::write;
+pub use write::{write, write_counted};
+
+use stackline_model::call_flags;
+
+/// Words behind a statement that stand for a flag of the call.
+const FLAGS: [(&str, u8); 4] = [
+    ("opaque", call_flags::OPAQUE),
+    ("sync", call_flags::SYNCHRONOUS),
+    ("within", call_flags::WITHIN_OPERATOR),
+    ("inferred", call_flags::INFERRED),
+];
 
 /// Why a text is no memory trace, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,11 +1,11 @@
 //! From text to a memory trace.
 
-use super::TextError;
 use super::lex::{Placed, Token, lex};
+use super::{FLAGS, TextError};
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryFrame,
-    MemoryObjectId, MemoryObjectKind, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    MemoryObjectId, MemoryObjectKind, MemoryTrace, NewCall, NewObject, StrId,
 };
 
 /// Reads a memory trace from its text form; `label` is what people know it by.
@@ -24,10 +24,14 @@ pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
 }
 
 /// What a name in a list stands for, with the bytes that are meant.
+#[derive(PartialEq)]
 struct Part {
     object: MemoryObjectId,
-    /// `None`: not said; empty: all.
-    ranges: Option<Vec<ByteRange>>,
+    /// How much of it, if that is said.
+    extent: Option<AccessExtent>,
+    ranges: Vec<ByteRange>,
+    /// How it is known, if not as the rest of the call.
+    evidence: Option<AccessEvidence>,
 }
 
 /// What stands behind a statement.
@@ -35,6 +39,8 @@ struct Options {
     call: NewCall,
     object: NewObject,
     evidence: AccessEvidence,
+    /// Where an object lies.
+    device: MemoryDeviceId,
     has_stream: bool,
 }
 
@@ -72,7 +78,7 @@ impl Reader {
     }
 
     fn word(&mut self, meaning: &str) -> Result<String, TextError> {
-        if let Token::Word(word) = self.peek() {
+        if let Token::Word(word) | Token::Quoted(word) = self.peek() {
             let word = word.clone();
             self.at += 1;
             return Ok(word);
@@ -100,8 +106,7 @@ impl Reader {
         match first.as_str() {
             "a" | "o" => self.object(first == "a")?,
             "f" => {
-                let name = self.word("the object to free")?;
-                let Some(object) = self.live.remove(&name) else { return self.not_alive(&name) };
+                let object = if self.is_name() { self.freed()? } else { MemoryObjectId::NONE };
                 let call = self.options()?.call;
                 self.trace.release(object, call);
             }
@@ -127,6 +132,14 @@ impl Reader {
         self.wrong(0, format!("expected the end of the statement, found {}", self.peek().shown()))
     }
 
+    fn freed(&mut self) -> Result<MemoryObjectId, TextError> {
+        let name = self.word("the object to free")?;
+        match self.live.remove(&name) {
+            Some(object) => Ok(object),
+            None => self.not_alive(&name),
+        }
+    }
+
     fn not_alive<T>(&self, name: &str) -> Result<T, TextError> {
         self.wrong(1, format!("`{name}` is not alive here; allocate it first with: a {name} BYTES"))
     }
@@ -138,7 +151,8 @@ impl Reader {
         }
         let bytes = self.number("its bytes")?;
         let known = self.trace.strings.intern(&name);
-        let Options { call, mut object, .. } = self.options()?;
+        let Options { call, mut object, device, .. } = self.options()?;
+        object.device = device;
         object.bytes = bytes;
         if object.name.is_none() {
             object.name = known;
@@ -155,13 +169,24 @@ impl Reader {
 
     fn copy(&mut self, kind: MemoryCallKind, modes: &[AccessMode]) -> Result<(), TextError> {
         let mut parts = Vec::new();
-        for mode in modes {
-            parts.push((*mode, self.part()?));
+        if self.peek() != &Token::Mark('>') {
+            parts.push(self.part()?);
+        }
+        if parts.is_empty() || matches!(self.peek(), Token::Mark(',' | '>')) {
+            parts.extend(if self.take(&Token::Mark(',')) { self.list()? } else { Vec::new() });
+            let lists = self.lists_after(parts)?;
+            let options = self.options()?;
+            self.trace.calls.push(kind, options.call);
+            self.touch(&lists, options.evidence, AccessExtent::Whole);
+            return Ok(());
+        }
+        for _ in 1..modes.len() {
+            parts.push(self.part()?);
         }
         let options = self.options()?;
         self.trace.calls.push(kind, options.call);
-        for (mode, part) in parts {
-            self.access(&part, mode, options.evidence, AccessExtent::Whole);
+        for (mode, part) in modes.iter().zip(&parts) {
+            self.access(part, *mode, options.evidence, AccessExtent::Whole);
         }
         self.trace.seal_call();
         Ok(())
@@ -170,37 +195,53 @@ impl Reader {
     fn kernel(&mut self) -> Result<(), TextError> {
         let name = self.word("the name of the kernel")?;
         let name = self.trace.strings.intern(&name);
-        let (reads, writes) = (self.list()?, if self.take(&Token::Mark('>')) { self.list()? } else { Vec::new() });
+        let reads = self.list()?;
+        let lists = self.lists_after(reads)?;
         let options = self.options()?;
         self.trace.calls.push(MemoryCallKind::Kernel, NewCall { name, ..options.call });
-        for part in &reads {
-            let written = writes.iter().any(|other| other.object == part.object && other.ranges == part.ranges);
-            let mode = if written { AccessMode::Both } else { AccessMode::Read };
-            self.access(part, mode, options.evidence, AccessExtent::Unknown);
-        }
-        for part in &writes {
-            if !reads.iter().any(|other| other.object == part.object && other.ranges == part.ranges) {
-                self.access(part, AccessMode::Write, options.evidence, AccessExtent::Unknown);
-            }
-        }
-        self.trace.seal_call();
+        self.touch(&lists, options.evidence, AccessExtent::Unknown);
         Ok(())
     }
 
+    /// What is read, written, and touched in a direction that is not known, of which the first is there already.
+    fn lists_after(&mut self, reads: Vec<Part>) -> Result<[Vec<Part>; 3], TextError> {
+        let mut lists = [reads, Vec::new(), Vec::new()];
+        for list in &mut lists[1..] {
+            if self.take(&Token::Mark('>')) {
+                *list = self.list()?;
+            }
+        }
+        Ok(lists)
+    }
+
+    /// The accesses of the call that was just made: what is in the first two lists is read and written.
+    fn touch(&mut self, [reads, writes, others]: &[Vec<Part>; 3], evidence: AccessEvidence, unsaid: AccessExtent) {
+        for part in reads {
+            let mode = if writes.contains(part) { AccessMode::Both } else { AccessMode::Read };
+            self.access(part, mode, evidence, unsaid);
+        }
+        for part in writes.iter().filter(|part| !reads.contains(part)) {
+            self.access(part, AccessMode::Write, evidence, unsaid);
+        }
+        for part in others {
+            self.access(part, AccessMode::Unknown, evidence, unsaid);
+        }
+        self.trace.seal_call();
+    }
+
     fn access(&mut self, part: &Part, mode: AccessMode, evidence: AccessEvidence, unsaid: AccessExtent) {
+        let evidence = part.evidence.unwrap_or(evidence);
         let accesses = &mut self.trace.accesses;
-        match &part.ranges {
-            None => accesses.push(part.object, mode, evidence, unsaid),
-            Some(ranges) if ranges.is_empty() => accesses.push(part.object, mode, evidence, AccessExtent::Whole),
-            Some(ranges) => accesses.push_ranges(part.object, mode, evidence, ranges),
+        match part.extent.unwrap_or(unsaid) {
+            AccessExtent::Ranges => accesses.push_ranges(part.object, mode, evidence, &part.ranges),
+            extent => accesses.push(part.object, mode, evidence, extent),
         }
     }
 
     /// Names with ranges; ends where no name stands, or where a word begins an option.
     fn list(&mut self) -> Result<Vec<Part>, TextError> {
         let mut parts = Vec::new();
-        let names = matches!(self.peek(), Token::Word(_)) && !self.is_option();
-        if names {
+        if self.is_name() {
             parts.push(self.part()?);
             while self.take(&Token::Mark(',')) {
                 parts.push(self.part()?);
@@ -209,19 +250,37 @@ impl Reader {
         Ok(parts)
     }
 
-    /// Whether the next word is an option and no name: `opaque`, `sync`, `within`, or a word before `=`.
+    /// Whether a name comes next, and no option.
+    fn is_name(&self) -> bool {
+        match self.peek() {
+            Token::Quoted(_) => true,
+            Token::Word(_) => !self.is_option(),
+            _ => false,
+        }
+    }
+
+    /// Whether the next word is an option and no name: `opaque`, `sync` and the like, or a word before `=`.
     fn is_option(&self) -> bool {
         let after = self.tokens.get(self.at + 1).map(|placed| &placed.token);
-        let flag = matches!(self.peek(), Token::Word(word) if ["opaque", "sync", "within"].contains(&word.as_str()));
+        let flag = matches!(self.peek(), Token::Word(word) if FLAGS.iter().any(|(name, _)| name == word));
         flag && !matches!(after, Some(Token::Mark(',' | '>' | '['))) || after == Some(&Token::Mark('='))
     }
 
     fn part(&mut self) -> Result<Part, TextError> {
         let name = self.word("the name of an object")?;
         let Some(object) = self.live.get(&name).copied() else { return self.not_alive(&name) };
-        let mut part = Part { object, ranges: None };
+        let mut part = Part { object, extent: None, ranges: Vec::new(), evidence: None };
         if self.take(&Token::Mark('[')) {
-            part.ranges = Some(self.ranges(object)?);
+            if self.take(&Token::Word("some".to_owned())) {
+                self.mark(']')?;
+                part.extent = Some(AccessExtent::Unknown);
+            } else {
+                part.ranges = self.ranges(object)?;
+                part.extent = Some(if part.ranges.is_empty() { AccessExtent::Whole } else { AccessExtent::Ranges });
+            }
+        }
+        if self.take(&Token::Mark(':')) {
+            part.evidence = Some(self.evidence()?);
         }
         Ok(part)
     }
@@ -277,7 +336,8 @@ impl Reader {
         let start_ns = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
         let call = NewCall { start_ns, stream, ..NewCall::default() };
         let object = NewObject { device: self.device, ..NewObject::default() };
-        let mut options = Options { call, object, evidence: AccessEvidence::Instrumented, has_stream: false };
+        let (evidence, device) = (AccessEvidence::Instrumented, self.device);
+        let mut options = Options { call, object, evidence, device, has_stream: false };
         loop {
             if self.take(&Token::Mark('@')) {
                 let key = self.number("the number of a stream")?;
@@ -287,11 +347,9 @@ impl Reader {
             }
             let Token::Word(key) = self.peek().clone() else { return Ok(options) };
             self.at += 1;
-            match key.as_str() {
-                "opaque" => options.call.flags |= call_flags::OPAQUE,
-                "sync" => options.call.flags |= call_flags::SYNCHRONOUS,
-                "within" => options.call.flags |= call_flags::WITHIN_OPERATOR,
-                _ => self.option(&key, &mut options)?,
+            match FLAGS.iter().find(|(name, _)| *name == key) {
+                Some((_, flag)) => options.call.flags |= flag,
+                None => self.option(&key, &mut options)?,
             }
         }
     }
@@ -307,17 +365,14 @@ impl Reader {
             "address" => object.address = self.number("an address")?,
             "requested" => object.requested = self.number("the bytes asked for")?,
             "at" => options.call.stack = self.frame(options)?,
-            "via" => {
-                let name = self.word("how the accesses are known")?;
-                match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
-                    Some(evidence) => options.evidence = evidence,
-                    None => {
-                        return self.wrong(
-                            1,
-                            format!("`{name}` is no evidence; one of instrumented, operator-level, may-access, opaque"),
-                        );
-                    }
-                }
+            "via" => options.evidence = self.evidence()?,
+            "on" => {
+                let name = self.word("the name of a device")?;
+                options.device = self.trace.device(&name);
+            }
+            "call" => {
+                let name = self.word("the name of the call")?;
+                options.call.name = self.trace.strings.intern(&name);
             }
             "kind" => {
                 let name = self.word("the kind of the object")?;
@@ -332,6 +387,15 @@ impl Reader {
             _ => self.text_option(key, options)?,
         }
         Ok(())
+    }
+
+    fn evidence(&mut self) -> Result<AccessEvidence, TextError> {
+        let name = self.word("how the accesses are known")?;
+        match AccessEvidence::ALL.into_iter().find(|known| known.name() == name) {
+            Some(evidence) => Ok(evidence),
+            None => self
+                .wrong(1, format!("`{name}` is no evidence; one of instrumented, operator-level, may-access, opaque")),
+        }
     }
 
     fn text_option(&mut self, key: &str, options: &mut Options) -> Result<(), TextError> {

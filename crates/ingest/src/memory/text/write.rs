@@ -1,20 +1,32 @@
 //! From a memory trace to text.
 
+use super::FLAGS;
 use super::lex::is_bare;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryDeviceId,
-    MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId, call_flags,
+    MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId,
 };
 use std::fmt::Write;
 
-/// The text form of a trace: calls, objects and accesses. The caching allocator's side, phases and the read report have
-/// no text form and are left out.
+/// The text form of a trace: calls, objects and accesses. The caching allocator's side, phases, names of events and the read
+/// report have no text form and are left out.
 pub fn write(trace: &MemoryTrace) -> String {
-    let mut writer = Writer { trace, text: String::new(), labels: labels(trace), device: "gpu:0".to_owned() };
+    write_counted(trace).0
+}
+
+/// The same, and how many accesses, ranges and waits are left out: of what touches nothing, of what is not alive then, of bytes that the object
+/// does not have, for what is no event.
+pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
+    let (text, device) = (String::new(), "gpu:0".to_owned());
+    let mut writer = Writer { trace, text, labels: labels(trace), device, left_out: 0 };
     for object in trace.objects.ids().filter(|object| trace.objects.allocated_by[object.index()].is_none()) {
         writer.on_device(trace.objects.device[object.index()]);
         writer.object("o", object);
+        let stream = trace.streams.get(trace.objects.stream[object.index()].index());
+        if let Some(stream) = stream.filter(|stream| stream.key != 0) {
+            writer.put(format_args!(" @{}", stream.key));
+        }
         writer.frames(trace.objects.stack[object.index()]);
         writer.text.push('\n');
     }
@@ -24,7 +36,7 @@ pub fn write(trace: &MemoryTrace) -> String {
     if trace.saw_end {
         writer.text.push_str("end\n");
     }
-    writer.text
+    (writer.text, writer.left_out)
 }
 
 /// What each object is called in the text: its name if no other has it, else a number.
@@ -48,7 +60,7 @@ fn labels(trace: &MemoryTrace) -> Vec<String> {
 
 /// A name as it stands in the text.
 fn quoted(name: &str) -> String {
-    if !name.is_empty() && name.chars().all(is_bare) && !["opaque", "sync", "within"].contains(&name) {
+    if !name.is_empty() && name.chars().all(is_bare) && !FLAGS.iter().any(|(word, _)| *word == name) {
         return name.to_owned();
     }
     let escaped = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n").replace('\r', "\\r");
@@ -60,6 +72,7 @@ struct Writer<'a> {
     text: String,
     labels: Vec<String>,
     device: String,
+    left_out: u64,
 }
 
 impl Writer<'_> {
@@ -79,8 +92,9 @@ impl Writer<'_> {
     fn call(&mut self, call: MemoryCallId) {
         let (trace, row) = (self.trace, call.index());
         let stream = trace.streams.get(trace.calls.stream[row].index());
-        if let Some(stream) = stream {
-            self.on_device(stream.device);
+        let object = trace.object_of(call).map(|object| trace.objects.device[object.index()]);
+        if let Some(device) = stream.map(|stream| stream.device).or(object) {
+            self.on_device(device);
         }
         self.statement(call);
         let default = trace.calls.kind[row] == MemoryCallKind::HostSync && trace.calls.target[row] == u32::MAX;
@@ -95,15 +109,8 @@ impl Writer<'_> {
         if trace.calls.duration_ns[row] != 0 {
             self.put(format_args!(" dur={}", trace.calls.duration_ns[row]));
         }
-        let words = [
-            (call_flags::OPAQUE, " opaque"),
-            (call_flags::SYNCHRONOUS, " sync"),
-            (call_flags::WITHIN_OPERATOR, " within"),
-        ];
-        for (flag, word) in words {
-            if trace.calls.flags[row] & flag != 0 {
-                self.text.push_str(word);
-            }
+        for (word, _) in FLAGS.iter().filter(|(_, flag)| trace.calls.flags[row] & flag != 0) {
+            self.put(format_args!(" {word}"));
         }
         self.frames(trace.calls.stack[row]);
         self.text.push('\n');
@@ -112,22 +119,58 @@ impl Writer<'_> {
     fn statement(&mut self, call: MemoryCallId) {
         let (trace, row) = (self.trace, call.index());
         let name = quoted(trace.strings.get(trace.calls.name[row]));
+        let touches = trace.calls.kind[row] == MemoryCallKind::Kernel
+            || trace.calls.kind[row] == MemoryCallKind::Set
+            || trace.calls.kind[row].is_copy();
+        self.left_out += if touches { 0 } else { trace.accesses_of(call).len() as u64 };
         match trace.calls.kind[row] {
-            MemoryCallKind::Allocate => self.object("a", trace.calls.target_object(call)),
+            MemoryCallKind::Allocate => {
+                let object = trace.calls.target_object(call);
+                if trace.objects.allocated_by.get(object.index()) == Some(&call) {
+                    self.object("a", object);
+                } else {
+                    // The allocation of nothing is an event that nobody waits for.
+                    self.put(format_args!("e {}", event(row)));
+                }
+            }
             MemoryCallKind::Free => {
                 let object = trace.calls.target_object(call);
-                let label = self.labels.get(object.index()).map_or_else(|| quoted(""), |label| quoted(label));
-                self.put(format_args!("f {label}"));
+                self.text.push('f');
+                // Freed once more, it is something that nobody knows.
+                let is_alive = object.is_some() && trace.life(object).end == row;
+                if is_alive && trace.objects.freed_by[object.index()] == call {
+                    let label = quoted(&self.labels[object.index()]);
+                    self.put(format_args!(" {label}"));
+                }
             }
-            MemoryCallKind::Set => self.parts("s", call),
-            MemoryCallKind::CopyToDevice => self.parts("h", call),
-            MemoryCallKind::CopyToHost => self.parts("d", call),
-            MemoryCallKind::CopyOnDevice => self.parts("c", call),
-            MemoryCallKind::Kernel => self.kernel(call, &name),
+            MemoryCallKind::Set => self.copy("s", &[AccessMode::Write], call),
+            MemoryCallKind::CopyToDevice => self.copy("h", &[AccessMode::Write], call),
+            MemoryCallKind::CopyToHost => self.copy("d", &[AccessMode::Read], call),
+            MemoryCallKind::CopyOnDevice => self.copy("c", &[AccessMode::Write, AccessMode::Read], call),
+            MemoryCallKind::Kernel => {
+                self.put(format_args!("k {name} "));
+                self.lists(call, AccessExtent::Unknown);
+            }
             MemoryCallKind::EventRecord => self.put(format_args!("e {}", event(row))),
-            MemoryCallKind::EventWait => self.put(format_args!("w {}", event(trace.calls.target[row] as usize))),
+            MemoryCallKind::EventWait => self.wait(call),
             MemoryCallKind::HostSync => self.text.push('y'),
         }
+        let is_named = matches!(
+            trace.calls.kind[row],
+            MemoryCallKind::Kernel | MemoryCallKind::EventRecord | MemoryCallKind::EventWait | MemoryCallKind::HostSync
+        );
+        if !is_named && trace.calls.name[row].is_some() {
+            self.put(format_args!(" call={name}"));
+        }
+    }
+
+    /// A wait for what is no event record of the text is an event of its own: it orders nothing.
+    fn wait(&mut self, call: MemoryCallId) {
+        let target = self.trace.calls.target[call.index()] as usize;
+        let is_event = self.trace.calls.kind.get(target) == Some(&MemoryCallKind::EventRecord);
+        let (statement, row) = if is_event { ('w', target) } else { ('e', call.index()) };
+        self.left_out += u64::from(!is_event);
+        self.put(format_args!("{statement} {}", event(row)));
     }
 
     fn object(&mut self, statement: &str, object: MemoryObjectId) {
@@ -135,6 +178,11 @@ impl Writer<'_> {
         let label = self.labels[row].clone();
         self.put(format_args!("{statement} {} {}", quoted(&label), objects.bytes[row]));
         let name = self.trace.strings.get(objects.name[row]);
+        let device = self.trace.devices.get(objects.device[row].index());
+        let device = device.map_or("", |device| self.trace.strings.get(device.name));
+        if !device.is_empty() && device != self.device {
+            self.put(format_args!(" on={}", quoted(device)));
+        }
         if name != label {
             self.put(format_args!(" name={}", quoted(name)));
         }
@@ -159,46 +207,83 @@ impl Writer<'_> {
         }
     }
 
-    fn parts(&mut self, statement: &str, call: MemoryCallId) {
-        self.text.push_str(statement);
-        for access in self.trace.accesses_of(call) {
-            self.text.push(' ');
-            self.part(access, AccessExtent::Whole);
-        }
+    /// The accesses of a call to what is alive then; others are counted.
+    fn accesses(&mut self, call: MemoryCallId) -> Vec<MemoryAccess> {
+        let (trace, row) = (self.trace, call.index());
+        let all = trace.accesses_of(call);
+        let count = all.len();
+        let alive: Vec<MemoryAccess> = all.filter(|access| trace.life(access.object).contains(&row)).collect();
+        self.left_out += (count - alive.len()) as u64;
+        alive
     }
 
-    fn kernel(&mut self, call: MemoryCallId, name: &str) {
-        self.put(format_args!("k {name} "));
-        let sides: [fn(AccessMode) -> bool; 2] = [AccessMode::reads, AccessMode::writes];
-        for (side, belongs) in sides.into_iter().enumerate() {
-            self.text.push_str(if side == 0 { "" } else { ">" });
-            for (at, access) in self.trace.accesses_of(call).filter(|access| belongs(access.mode)).enumerate() {
+    /// With the names that the statement is for, or with lists.
+    fn copy(&mut self, statement: &str, modes: &[AccessMode], call: MemoryCallId) {
+        let accesses = self.accesses(call);
+        self.text.push_str(statement);
+        self.text.push(' ');
+        if !accesses.iter().map(|access| access.mode).eq(modes.iter().copied()) {
+            return self.lists_of(&accesses, AccessExtent::Whole);
+        }
+        let evidence = accesses[0].evidence;
+        for (at, access) in accesses.iter().enumerate() {
+            self.text.push_str(if at == 0 { "" } else { " " });
+            self.part(*access, AccessExtent::Whole, evidence);
+        }
+        self.via(evidence);
+    }
+
+    fn lists(&mut self, call: MemoryCallId, unsaid: AccessExtent) {
+        let accesses = self.accesses(call);
+        self.lists_of(&accesses, unsaid);
+    }
+
+    fn lists_of(&mut self, accesses: &[MemoryAccess], unsaid: AccessExtent) {
+        let evidence = accesses.first().map_or(AccessEvidence::Instrumented, |access| access.evidence);
+        let is_known = |mode: AccessMode| mode != AccessMode::Unknown;
+        let lists: [&dyn Fn(AccessMode) -> bool; 3] =
+            [&|mode| is_known(mode) && mode.reads(), &|mode| is_known(mode) && mode.writes(), &|mode| !is_known(mode)];
+        let others = accesses.iter().any(|access| !is_known(access.mode));
+        for (number, belongs) in lists.into_iter().take(if others { 3 } else { 2 }).enumerate() {
+            self.text.push_str(if number == 0 { "" } else { ">" });
+            for (at, access) in accesses.iter().filter(|access| belongs(access.mode)).enumerate() {
                 self.text.push_str(if at == 0 { "" } else { "," });
-                self.part(access, AccessExtent::Unknown);
+                self.part(*access, unsaid, evidence);
             }
         }
-        let evidence = self.trace.accesses_of(call).next().map(|access| access.evidence);
-        if let Some(evidence) = evidence.filter(|evidence| *evidence != AccessEvidence::Instrumented) {
+        self.via(evidence);
+    }
+
+    fn via(&mut self, evidence: AccessEvidence) {
+        if evidence != AccessEvidence::Instrumented {
             self.put(format_args!(" via={}", evidence.name()));
         }
     }
 
-    fn part(&mut self, access: MemoryAccess, unsaid: AccessExtent) {
-        let label = quoted(&self.labels[access.object.index()]);
+    fn part(&mut self, access: MemoryAccess, unsaid: AccessExtent, evidence: AccessEvidence) {
+        let (trace, object) = (self.trace, access.object.index());
+        let label = quoted(&self.labels[object]);
         self.text.push_str(&label);
-        if access.extent == AccessExtent::Whole && unsaid != AccessExtent::Whole {
-            self.text.push_str("[:]");
+        match access.extent {
+            AccessExtent::Whole if unsaid != AccessExtent::Whole => self.text.push_str("[:]"),
+            AccessExtent::Unknown if unsaid != AccessExtent::Unknown => self.text.push_str("[some]"),
+            _ => {}
         }
-        let trace = self.trace;
-        for (at, range) in trace.accesses.ranges_of(access.row).iter().enumerate() {
-            let before = if at == 0 { '[' } else { '+' };
-            self.put(format_args!("{before}{}:{}", range.begin, range.end));
-            if range.times != 1 {
-                self.put(format_args!("*{}", range.times));
+        let (ranges, bytes) = (trace.accesses.ranges_of(access.row), trace.objects.bytes[object]);
+        if ranges.iter().all(|range| range.end <= bytes && range.times > 0) {
+            for (at, range) in ranges.iter().enumerate() {
+                let before = if at == 0 { '[' } else { '+' };
+                self.put(format_args!("{before}{}:{}", range.begin, range.end));
+                if range.times != 1 {
+                    self.put(format_args!("*{}", range.times));
+                }
             }
+            self.text.push_str(if ranges.is_empty() { "" } else { "]" });
+        } else {
+            self.left_out += 1;
         }
-        if access.extent == AccessExtent::Ranges {
-            self.text.push(']');
+        if access.evidence != evidence {
+            self.put(format_args!(":{}", access.evidence.name()));
         }
     }
 

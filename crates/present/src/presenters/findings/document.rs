@@ -2,17 +2,19 @@
 
 use serde_json::{Value, json};
 use stackline_analyze::critical_path::exact::what_if::Gain;
-use stackline_analyze::findings::{Findings, RankTimes};
+use stackline_analyze::findings::{DevicePeak, Findings, RankTimes};
 
 /// Keys with their values, in the order of documents.
 pub fn keys(found: &Findings) -> Vec<(&'static str, Value)> {
     let gain = |gain: &Gain| json!({"ns": gain.ns, "low_ns": gain.low_ns, "high_ns": gain.high_ns});
     let rank = |of: &RankTimes| json!({"rank": of.rank, "step_ns": of.step_ns, "steps": of.steps, "collectives_alone_ns": of.alone_ns});
+    let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes});
     vec![
         ("step_ns", json!(found.step_ns)),
         ("steps", json!(found.steps)),
         ("together", json!(found.together.as_ref().map(gain))),
         ("ranks", json!(found.ranks.iter().map(rank).collect::<Vec<_>>())),
+        ("peaks", json!(found.peaks.iter().map(peak).collect::<Vec<_>>())),
         ("left_out", json!(found.small)),
         ("notes", json!(found.notes)),
     ]

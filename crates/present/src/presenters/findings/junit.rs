@@ -3,64 +3,108 @@
 use super::{Shown, gain, on_ranks, place};
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
-use stackline_analyze::findings::{Finding, Reason, Unchecked, evidence};
+use stackline_analyze::findings::{Finding, Reason, RuleInfo, Unchecked, evidence};
 use std::io;
 
-/// Findings as JUnit XML: a test per rule, failed if it found something; skipped if it could not look.
+/// What a test says.
+enum Outcome<'f> {
+    Passed,
+    Found(Vec<&'f Finding>),
+    /// The rule failed; what it found before is a test of its own.
+    Failed(&'f Unchecked),
+    Skipped(String),
+}
+
+impl Outcome<'_> {
+    /// What the test is called behind the name of its rule, where that has another test.
+    fn suffix(&self) -> &'static str {
+        match self {
+            Self::Passed | Self::Found(_) => "",
+            Self::Failed(_) => ": failed",
+            Self::Skipped(_) => ": ignored",
+        }
+    }
+}
+
+/// A rule, and how one of its tests ended.
+type Case<'f> = (&'f RuleInfo, String, Outcome<'f>);
+
+/// Findings as JUnit XML: a test per rule, failed if it found something; skipped if it could not look. A rule that found something and
+/// then failed, or of whose findings some are ignored, has a test for that, too.
 ///
 /// # Errors
 /// None: memory takes everything.
 pub fn junit(shown: &Shown<'_>) -> io::Result<String> {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)))?;
-    let of = |code: &str| -> Vec<&Finding> {
-        shown.listed.iter().map(|(finding, _)| *finding).filter(|finding| finding.rule.code == code).collect()
-    };
-    let rules = &shown.found.rules;
-    let unchecked = |code: &str| shown.found.unchecked.iter().find(|u| u.rule.code == code);
-    let failed = |u: &&Unchecked| matches!(u.reason, Reason::Failed(..));
-    let errors = shown.found.unchecked.iter().filter(failed).count();
-    let failures = rules.iter().filter(|rule| !of(&rule.code).is_empty() && unchecked(&rule.code).is_none()).count();
+    let cases: Vec<Case<'_>> = shown.found.rules.iter().flat_map(|rule| cases(shown, rule)).collect();
+    let count = |is: fn(&Outcome<'_>) -> bool| cases.iter().filter(|case| is(&case.2)).count().to_string();
     let counts = [
-        ("tests", rules.len().to_string()),
-        ("failures", failures.to_string()),
-        ("skipped", (shown.found.unchecked.len() - errors).to_string()),
-        ("errors", errors.to_string()),
+        ("tests", cases.len().to_string()),
+        ("failures", count(|outcome| matches!(outcome, Outcome::Found(_)))),
+        ("skipped", count(|outcome| matches!(outcome, Outcome::Skipped(_)))),
+        ("errors", count(|outcome| matches!(outcome, Outcome::Failed(_)))),
     ];
     writer.create_element("testsuites").write_inner_content(|writer| {
         let suite = writer.create_element("testsuite").with_attribute(("name", "stackline findings"));
-        suite.with_attributes(counts.iter().map(|(key, count)| (*key, count.as_str()))).write_inner_content(
-            |writer| {
-                for rule in rules {
-                    let case = writer
-                        .create_element("testcase")
-                        .with_attribute(("classname", format!("stackline.{}", rule.area.name()).as_str()))
-                        .with_attribute(("name", format!("{} {}", rule.code, rule.name).as_str()))
-                        .with_attribute(("time", "0"));
-                    let (found, unchecked) = (of(&rule.code), unchecked(&rule.code));
-                    if found.is_empty() && unchecked.is_none() {
-                        case.write_empty()?;
-                        continue;
-                    }
-                    case.write_inner_content(|writer| match unchecked {
-                        Some(unchecked) => not_checked(writer, unchecked),
-                        None => failure(writer, shown, &found),
-                    })?;
-                }
-                Ok(())
-            },
-        )?;
+        let suite = suite.with_attributes(counts.iter().map(|(key, count)| (*key, count.as_str())));
+        suite.write_inner_content(|writer| cases.iter().try_for_each(|case| test(writer, shown, case)))?;
         Ok(())
     })?;
     String::from_utf8(writer.into_inner()).map_err(io::Error::other)
 }
 
-fn not_checked(writer: &mut Writer<Vec<u8>>, unchecked: &Unchecked) -> io::Result<()> {
-    let message = clean(&unchecked.reason.sentence());
-    if let Reason::Missing(_) = unchecked.reason {
-        writer.create_element("skipped").with_attribute(("message", message.as_str())).write_empty()?;
-        return Ok(());
+/// The tests of a rule: the first one bears its name alone.
+fn cases<'f>(shown: &Shown<'f>, rule: &'f RuleInfo) -> Vec<Case<'f>> {
+    let is_of = |finding: &&Finding| finding.rule.code == rule.code;
+    let found: Vec<&Finding> = shown.listed.iter().map(|(finding, _)| *finding).filter(is_of).collect();
+    let mut outcomes = Vec::new();
+    if !found.is_empty() {
+        outcomes.push(Outcome::Found(found));
     }
+    if let Some(unchecked) = shown.found.unchecked.iter().find(|unchecked| unchecked.rule.code == rule.code) {
+        outcomes.push(match unchecked.reason {
+            Reason::Missing(_) => Outcome::Skipped(unchecked.reason.sentence()),
+            Reason::Failed(..) => Outcome::Failed(unchecked),
+        });
+    }
+    let ignored = shown.suppressed.iter().filter(|(finding, _)| is_of(finding));
+    let ignored: Vec<String> =
+        ignored.map(|(finding, by)| format!("{} at {} ({by})", finding.title, place(finding))).collect();
+    if !ignored.is_empty() {
+        outcomes.push(Outcome::Skipped(format!("ignored: {}", ignored.join("; "))));
+    }
+    if outcomes.is_empty() {
+        outcomes.push(Outcome::Passed);
+    }
+    let name = |nth: usize, outcome: &Outcome<'_>| {
+        let suffix = if nth == 0 { "" } else { outcome.suffix() };
+        format!("{} {}{suffix}", rule.code, rule.name)
+    };
+    outcomes.into_iter().enumerate().map(|(nth, outcome)| (rule, name(nth, &outcome), outcome)).collect()
+}
+
+fn test(writer: &mut Writer<Vec<u8>>, shown: &Shown<'_>, (rule, name, outcome): &Case<'_>) -> io::Result<()> {
+    let case = writer
+        .create_element("testcase")
+        .with_attribute(("classname", format!("stackline.{}", rule.area.name()).as_str()))
+        .with_attribute(("name", name.as_str()))
+        .with_attribute(("time", "0"));
+    match outcome {
+        Outcome::Passed => case.write_empty()?,
+        Outcome::Found(found) => case.write_inner_content(|writer| failure(writer, shown, found))?,
+        Outcome::Failed(unchecked) => case.write_inner_content(|writer| error(writer, unchecked))?,
+        Outcome::Skipped(why) => case.write_inner_content(|writer| {
+            let message = clean(why);
+            writer.create_element("skipped").with_attribute(("message", message.as_str())).write_empty()?;
+            Ok(())
+        })?,
+    };
+    Ok(())
+}
+
+fn error(writer: &mut Writer<Vec<u8>>, unchecked: &Unchecked) -> io::Result<()> {
+    let message = clean(&unchecked.reason.sentence());
     let error =
         writer.create_element("error").with_attributes([("message", message.as_str()), ("type", "rule failed")]);
     let text = clean(unchecked.reason.traceback().unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Findings as Markdown, for a pull request.
 
-use super::{Change, Shown, gain, length, missing, on_ranks, place, together};
-use crate::presenters::human::{capital, signed_duration as signed};
+use super::{Change, Shown, before, gain, memory, missing, on_ranks, place, size, together};
+use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::findings::{Finding, Reason, evidence};
 
@@ -10,8 +10,8 @@ pub fn markdown(shown: &Shown<'_>) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
     let mut out = format!("### Stackline: {count} finding{}\n\n", if count == 1 { "" } else { "s" });
-    out.push_str(&format!("{}.", capital(&length(found))));
-    if let Some(all) = together(found).filter(|_| count > 1) {
+    out.push_str(&format!("{}.", capital(&size(found))));
+    for all in together(found).filter(|_| count > 1).into_iter().chain(memory::together(found)) {
         out.push(' ');
         out.push_str(&all);
     }
@@ -35,7 +35,12 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&format!("- Gone: {}\n", escaped(title)));
     }
     for (finding, by) in shown.suppressed {
-        out.push_str(&format!("- Ignored ({}): {} {}\n", escaped(by), finding.rule.code, escaped(&finding.title)));
+        out.push_str(&format!(
+            "- Ignored ({}): {} {}\n",
+            escaped(&by.to_string()),
+            finding.rule.code,
+            escaped(&finding.title)
+        ));
     }
     out
 }
@@ -43,7 +48,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
 fn row(shown: &Shown<'_>, finding: &Finding, change: Option<Change>) -> String {
     let change = match change {
         Some(Change::New) => "**new** ".to_owned(),
-        Some(Change::Changed(before)) => format!("(before: {}) ", signed(before)),
+        Some(Change::Changed(gained)) => format!("(before: {}) ", before(finding, gained)),
         _ => String::new(),
     };
     let gain = gain(shown.found, finding).unwrap_or_else(|| "-".to_owned());

@@ -1,13 +1,16 @@
 //! Findings for people, pull requests, editors and test reports: one file per form.
 
 mod document;
+mod evidence;
 mod explained;
 mod junit;
 mod markdown;
+mod memory;
 mod sarif;
 mod text;
 
 pub use document::keys;
+pub use evidence::Evidence;
 pub use explained::explained;
 pub use junit::junit;
 pub use markdown::markdown;
@@ -17,6 +20,7 @@ pub use text::text;
 use super::human::{self, signed_duration as signed};
 use stackline_analyze::findings::{Finding, Findings, Reason, UNCHECKED, Unchecked, ranges};
 use stackline_model::names::MODULE_PREFIX;
+use std::fmt;
 
 /// What is shown of findings.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +32,27 @@ pub struct Shown<'a> {
     /// Findings of an earlier run that are gone: their titles and places.
     pub gone: &'a [String],
     /// Findings that were asked not to be shown, with where that was asked.
-    pub suppressed: &'a [(&'a Finding, String)],
+    pub suppressed: &'a [(&'a Finding, Ignored)],
     /// Left out by `--top`.
     pub more: usize,
+}
+
+/// Where it was asked not to show a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ignored {
+    /// In a comment of the program: its file and line.
+    Comment(String),
+    /// In a file of what to ignore: its name and line.
+    File(String),
+}
+
+impl fmt::Display for Ignored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Comment(at) => write!(f, "comment at {at}"),
+            Self::File(at) => f.write_str(at),
+        }
+    }
 }
 
 /// A finding beside an earlier run.
@@ -40,7 +62,7 @@ pub enum Change {
     New,
     /// It was there, and gained about the same.
     Same,
-    /// It was there, and gained another amount: then, in ns per step.
+    /// It was there, and gained another amount: then, in ns per step or, of memory, bytes.
     Changed(i64),
 }
 
@@ -66,6 +88,9 @@ fn percent(found: &Findings, ns: i64) -> String {
 /// likely gain, sure or not: a recording often cannot tell work from waiting, and would put what gains most last. So what may gain
 /// nothing is said to.
 fn gain(found: &Findings, finding: &Finding) -> Option<String> {
+    if let Some(saved) = &finding.memory {
+        return Some(memory::gain(saved));
+    }
     let gain = finding.gain?;
     let per = if found.steps > 0 { " a step" } else { "" };
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
@@ -76,7 +101,23 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     Some(format!("{}{per} ({likely}; {bounds})", signed(gain.ns)))
 }
 
-/// How long what was looked at takes.
+/// What a finding gained in an earlier run, in its unit.
+fn before(finding: &Finding, gained: i64) -> String {
+    match finding.memory {
+        Some(_) => human::bytes(u64::try_from(gained).unwrap_or(0)),
+        None => signed(gained),
+    }
+}
+
+/// How long what was looked at takes, and how much memory it needs, as far as that is known.
+fn size(found: &Findings) -> String {
+    match memory::peaks(found) {
+        None => length(found),
+        Some(peaks) if found.step_ns == 0 => peaks,
+        Some(peaks) => format!("{}; {peaks}", length(found)),
+    }
+}
+
 fn length(found: &Findings) -> String {
     let slowest = found.ranks.iter().max_by_key(|of| (of.step_ns, std::cmp::Reverse(of.rank)));
     if let Some(slowest) = slowest {

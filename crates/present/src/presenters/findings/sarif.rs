@@ -1,9 +1,13 @@
 //! Findings as SARIF 2.1.0, which editors and code hosts show at their lines.
 
-use super::{Change, Shown, gain, on_ranks};
+use super::{Change, Ignored, Shown, gain, on_ranks};
 use crate::presenters::human::capital;
 use serde_json::{Value, json};
-use stackline_analyze::findings::{Finding, Findings, Reason, Rule, RuleInfo, Unchecked, evidence, lasting, rules};
+use stackline_analyze::findings::{
+    Finding, Findings, Reason, Rule, RuleInfo, Unchecked, evidence, fingerprints, rules,
+};
+use std::collections::BTreeMap;
+use std::ptr;
 use std::sync::Arc;
 
 /// The program that writes a document.
@@ -35,8 +39,13 @@ impl Tool<'_> {
 
 /// Findings as a SARIF document.
 pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
-    let listed = shown.listed.iter().map(|(finding, change)| result(shown, tool, (finding, *change, None)));
-    let suppressed = shown.suppressed.iter().map(|(finding, by)| result(shown, tool, (finding, None, Some(by))));
+    // Those that are not shown count, too: what is left out must not change what the others are called.
+    let all: Vec<&Finding> = shown.found.findings.iter().chain(&shown.found.ignored).collect();
+    let names: BTreeMap<*const Finding, String> =
+        all.iter().map(|finding| ptr::from_ref(*finding)).zip(fingerprints(&all)).collect();
+    let of = |told: Told<'_>| result(shown, tool, told, names.get(&ptr::from_ref(told.0)));
+    let listed = shown.listed.iter().map(|(finding, change)| of((finding, *change, None)));
+    let suppressed = shown.suppressed.iter().map(|(finding, by)| of((finding, None, Some(by))));
     json!({
         "$schema": "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json",
         "version": "2.1.0",
@@ -103,9 +112,14 @@ fn descriptor(rule: &Arc<RuleInfo>, tool: &Tool<'_>) -> Value {
     descriptor
 }
 
-type Told<'f> = (&'f Finding, Option<Change>, Option<&'f String>);
+type Told<'f> = (&'f Finding, Option<Change>, Option<&'f Ignored>);
 
-fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Told<'_>) -> Value {
+fn result(
+    shown: &Shown<'_>,
+    tool: &Tool<'_>,
+    (finding, change, suppressed): Told<'_>,
+    fingerprint: Option<&String>,
+) -> Value {
     let gain = gain(shown.found, finding).map_or_else(String::new, |gain| format!(" Gains {gain}."));
     let mut result = json!({
         "ruleId": finding.rule.code,
@@ -113,7 +127,7 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
         "level": level(shown, finding),
         "message": {"text": format!("{}.{gain} {}", finding.title, finding.rule.advice).trim_end()},
         "locations": locations(finding, tool),
-        "partialFingerprints": {"stackline/v1": fingerprint(shown.found, finding)},
+        "partialFingerprints": {"stackline/v1": fingerprint},
         "properties": {
             "gainNs": finding.gain.map(|gain| gain.ns),
             "gainLowNs": finding.gain.map(|gain| gain.low_ns),
@@ -122,6 +136,14 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
             "confidence": finding.confidence.name(),
         },
     });
+    if let Some(saved) = &finding.memory {
+        for (key, bytes) in
+            [("gainBytes", saved.bytes), ("gainLowBytes", saved.low_bytes), ("gainHighBytes", saved.high_bytes)]
+        {
+            result["properties"][key] = json!(bytes);
+        }
+        result["properties"]["device"] = json!(saved.device);
+    }
     if let Some(on) = on_ranks(shown.found, finding) {
         let text = format!("{}.{gain} {} {}", finding.title, capital(&format!("{on}.")), finding.rule.advice);
         result["message"]["text"] = json!(text.trim_end());
@@ -136,14 +158,20 @@ fn result(shown: &Shown<'_>, tool: &Tool<'_>, (finding, change, suppressed): Tol
         });
     }
     if let Some(by) = suppressed {
-        let kind = if by.contains("comment") { "inSource" } else { "external" };
-        result["suppressions"] = json!([{"kind": kind, "justification": by}]);
+        let kind = match by {
+            Ignored::Comment(_) => "inSource",
+            Ignored::File(_) => "external",
+        };
+        result["suppressions"] = json!([{"kind": kind, "justification": by.to_string()}]);
     }
     result
 }
 
-/// A warning if it gains 5 % of a step or more.
+/// A warning if it gains 5 % of a step, or of a device's peak, or more.
 fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
+    if let Some(saved) = &finding.memory {
+        return if saved.percent() >= 5.0 { "warning" } else { "note" };
+    }
     if finding.gain_ns() * 20 >= shown.found.step_ns.max(1) { "warning" } else { "note" }
 }
 
@@ -165,27 +193,6 @@ fn locations(finding: &Finding, tool: &Tool<'_>) -> Value {
         location["logicalLocations"] = json!(logical);
     }
     json!([location])
-}
-
-/// The same for the same finding of another run: lines move; code, place and what is to be changed stay. Of those that have all of
-/// this in common the second in the order of lines ends in `:2`, and so on.
-fn fingerprint(found: &Findings, finding: &Finding) -> String {
-    let identity = identity(finding);
-    let key = |other: &Finding| (other.place.line, other.title.clone());
-    let all = found.findings.iter().chain(&found.ignored);
-    let mut alike: Vec<&Finding> = all.filter(|other| self::identity(other) == identity).collect();
-    alike.sort_by_key(|other| key(other));
-    match alike.iter().position(|other| std::ptr::eq(*other, finding)) {
-        Some(nth) if nth > 0 => format!("{identity}:{}", nth + 1),
-        _ => identity,
-    }
-}
-
-fn identity(finding: &Finding) -> String {
-    let place = &finding.place;
-    let parts = [&place.file, &place.function, &place.module, &place.operator];
-    let parts: Vec<&str> = parts.into_iter().map(|part| part.as_deref().unwrap_or("")).collect();
-    format!("{}:{}:{}", finding.rule.code, parts.join(":"), lasting(&finding.edits.join("; ")))
 }
 
 /// A path as a reference that may stand in a document (RFC 3986): all but what is allowed in paths is escaped.

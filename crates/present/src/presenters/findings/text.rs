@@ -1,6 +1,6 @@
 //! Findings for a terminal: the place first.
 
-use super::{Change, Shown, gain, length, missing, on_ranks, place, together};
+use super::{Change, Shown, before, gain, memory, missing, on_ranks, place, size, together};
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::findings::{Finding, HOPE, REPLAY, Reason, STATED, Unchecked, evidence};
@@ -10,14 +10,15 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
     let mut out = match count {
-        0 => format!("Nothing found that would gain much; {}.\n", length(found)),
-        1 => format!("1 finding; {}.\n", length(found)),
-        n => format!("{n} findings; {}.\n", length(found)),
+        0 => format!("Nothing found that would gain much; {}.\n", size(found)),
+        1 => format!("1 finding; {}.\n", size(found)),
+        n => format!("{n} findings; {}.\n", size(found)),
     };
     if let Some(all) = together(found).filter(|_| count > 1) {
         out.push_str(&all);
         out.push('\n');
     }
+    memory::together(found).iter().for_each(|line| out.push_str(&format!("{line}\n")));
     for (number, (finding, change)) in (1..).zip(shown.listed) {
         out.push('\n');
         one(&mut out, shown, (number, finding, *change), style);
@@ -46,7 +47,7 @@ fn one(
     let code = format!("{} {}", finding.rule.code, finding.rule.name);
     let change = match change {
         Some(Change::New) => " (new)".to_owned(),
-        Some(Change::Changed(before)) => format!(" (gained {} before)", signed(before)),
+        Some(Change::Changed(gained)) => format!(" (gained {} before)", before(finding, gained)),
         _ => String::new(),
     };
     line(&format!("{code}{change}: {}", finding.title));

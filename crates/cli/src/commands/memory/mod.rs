@@ -1,14 +1,19 @@
 //! `memory`: who holds memory at its peaks, what of it is for nothing, what a change would save.
 
+mod baseline;
+mod conditions;
+mod gate;
+
 use crate::args::{Common, Format, MemoryArgs, MemoryRules};
 use crate::failure::wrong_use;
 use crate::output::Answer;
 use crate::session::{Session, not_an_input};
 use anyhow::Result;
-use serde_json::{Value, json};
+use gate::Gate;
+use serde_json::Value;
 use stackline_engine::OpenOptions;
 use stackline_memory::Study;
-use stackline_memory::tables::{self, NamedPeak};
+use stackline_memory::tables;
 use stackline_model::{MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::human;
 use stackline_present::json::Extra;
@@ -16,52 +21,99 @@ use stackline_present::json::Extra;
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
 
-/// Runs the command.
-pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<()> {
+/// Runs the command; tells whether a `--fail-on` condition held.
+pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if common.steps.is_some() || common.rank.is_some() {
         return Err(wrong_use("a memory trace has neither steps nor ranks to choose from"));
     }
     if let Some(target) = &common.output {
         not_an_input(target, std::slice::from_ref(&args.input))?;
     }
+    let gate = Gate::read(&args.gate)?;
     let options =
         OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
     let trace = stackline_engine::open_memory(&args.input, &options)?;
-    let peaks = tables::named_peaks(&trace, usize::from(args.peaks));
-    let mut tables = tables_of(args, common, &trace, &peaks)?;
+    if let Some(tables) = view(args, common, &trace)? {
+        let head = if common.format == Format::Table { head(&trace) } else { String::new() };
+        write(common, &trace, (tables, head), Vec::new())?;
+        return Ok(false);
+    }
+    let study = Study::new(&trace, usize::from(args.peaks));
+    let people = common.format == Format::Table && common.tables.is_empty();
+    if people && !gate.is_asked(&args.gate) {
+        write(common, &trace, (overview(args, &study), head(&trace)), Vec::new())?;
+        return Ok(false);
+    }
+    let judged = gate.judge(args, &study)?;
+    let written = match args.gate.document {
+        Some(document) => judged.write(document, args, common, &trace),
+        None => {
+            let mut tables = overview(args, &study);
+            // People are told of them as waste and suggestions.
+            let told = if people { judged.text() } else { String::new() };
+            if !people {
+                tables.extend(judged.tables());
+            }
+            let head = if common.format == Format::Table { head(&trace) + &told } else { String::new() };
+            write(common, &trace, (tables, head), judged.keys())
+        }
+    };
+    judged.end(written)
+}
+
+fn write(
+    common: &Common,
+    trace: &MemoryTrace,
+    (mut tables, head): (Vec<Table>, String),
+    keys: Vec<(&'static str, Value)>,
+) -> Result<()> {
     if common.format == Format::Table {
         tables.iter_mut().for_each(for_people);
     }
-    let mut session = Session::empty(common);
-    session.set = TraceSet { traces: vec![described(&trace)] };
+    let session = session(common, trace);
     let tables = session.pick(tables)?;
-    let head = if common.format == Format::Table { head(&trace) } else { String::new() };
-    let extra = vec![("memory", Extra::Value(summary(&trace)))];
+    let own = [("memory", stackline_query::memory_summary(trace))].into_iter().chain(keys);
+    let extra = own.map(|(key, value)| (key, Extra::Value(value))).collect();
     Answer { command: "memory", session: &session, extra, tables, head, shown: None }.write(common)
 }
 
-fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[NamedPeak]) -> Result<Vec<Table>> {
+/// A session that has nothing but the read report.
+fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
+    let mut session = Session::empty(common);
+    session.set = TraceSet { traces: vec![described(trace)] };
+    session
+}
+
+/// The tables of a view other than the usual one.
+fn view(args: &MemoryArgs, common: &Common, trace: &MemoryTrace) -> Result<Option<Vec<Table>>> {
     if let Some(name) = &args.at {
+        let peaks = tables::named_peaks(trace, usize::from(args.peaks));
         let peak = peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name));
         let names: Vec<&str> = peaks.iter().map(|peak| peak.name.as_str()).collect();
         let none = || wrong_use(format!("no peak {name:?}; there are: {} (--peaks N gives more)", names.join(", ")));
-        return Ok(vec![tables::alive_table(trace, peak.ok_or_else(none)?)]);
+        return Ok(Some(vec![tables::alive_table(trace, peak.ok_or_else(none)?)]));
     }
     if args.curve {
         let most = if common.format == Format::Table { common.limit.unwrap_or(CURVE_POINTS) } else { 0 };
-        return Ok(vec![tables::curve_table(trace, most)]);
+        return Ok(Some(vec![tables::curve_table(trace, most)]));
     }
     if args.objects {
-        return Ok(vec![tables::objects_table(trace)]);
+        return Ok(Some(vec![tables::objects_table(trace)]));
+    }
+    if args.rules != Some(MemoryRules::Drgpum) && args.apply.is_empty() {
+        return Ok(None);
     }
     let study = Study::new(trace, usize::from(args.peaks));
     if args.rules == Some(MemoryRules::Drgpum) {
-        return Ok(vec![tables::rules_table(&study.facts, &study.matches)]);
+        return Ok(Some(vec![tables::rules_table(&study.facts, &study.matches)]));
     }
-    if !args.apply.is_empty() {
-        let none = |number| wrong_use(format!("no suggestion {number}; there are {}", study.ranked.len()));
-        return Ok(vec![tables::apply(trace, &study.ranked, &args.apply).map_err(none)?]);
-    }
+    let none = |number| wrong_use(format!("no suggestion {number}; there are {}", study.ranked.len()));
+    Ok(Some(vec![tables::apply(trace, &study.ranked, &args.apply).map_err(none)?]))
+}
+
+/// The tables of the usual view.
+fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
+    let (trace, peaks) = (study.trace(), &study.peaks[..]);
     let mut all = vec![tables::peaks_table(trace, peaks), tables::at_peak_table(trace, peaks, args.by.into())];
     all.extend(tables::out_of_memory_table(trace));
     all.extend(tables::allocator_table(trace));
@@ -74,12 +126,13 @@ fn tables_of(args: &MemoryArgs, common: &Common, trace: &MemoryTrace, peaks: &[N
         let note = first.and_then(|combination| tables::combination_note(&combination));
         all.push(note.into_iter().fold(table, Table::note));
     }
-    Ok(all)
+    all
 }
 
 /// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
 fn for_people(table: &mut Table) {
-    let suggestions: &[&str] = &["place", "action", "bytes"];
+    // Waste tells the codes; here they would leave no room for what to do.
+    let suggestions: &[&str] = &["place", "action", "bytes", "code"];
     let own = if table.name == "memory_suggestions" { suggestions } else { &[] };
     let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
     let is_by = table.name == "memory_at_peak";
@@ -87,7 +140,7 @@ fn for_people(table: &mut Table) {
 }
 
 /// A trace that is nothing but the read report, which every answer shows.
-fn described(memory: &MemoryTrace) -> Trace {
+pub(super) fn described(memory: &MemoryTrace) -> Trace {
     let mut trace = Trace::default();
     trace.meta.name.clone_from(&memory.label);
     trace.report = memory.report.clone();
@@ -112,14 +165,4 @@ fn head(trace: &MemoryTrace) -> String {
         text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
     }
     text
-}
-
-/// The same for programs.
-fn summary(trace: &MemoryTrace) -> Value {
-    let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
-    json!({
-        "label": trace.label, "devices": devices, "calls": trace.calls.len(), "objects": trace.objects.len(),
-        "accesses": trace.accesses.len(), "segments": trace.segments.len(), "has_accesses": trace.has_accesses,
-        "saw_end": trace.saw_end,
-    })
 }

@@ -1,0 +1,127 @@
+//! Findings about memory: bytes at a device's peak instead of time.
+//!
+//! They are made of memory traces elsewhere (`engine`), and stand in one list with the others, behind what saves time.
+
+use super::finding::Finding;
+use super::rank::{Findings, Reason, Unchecked, order};
+use super::rule::Need;
+use super::rules;
+
+/// What a change saves at the highest peak of a device, by replay of its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryGain {
+    /// Likely, in bytes.
+    pub bytes: u64,
+    /// At least: by what is sure not to be needed.
+    pub low_bytes: u64,
+    /// At most.
+    pub high_bytes: u64,
+    /// The peak as it is, in bytes.
+    pub peak_bytes: u64,
+    /// Name of the device, such as `cuda:0`.
+    pub device: String,
+}
+
+impl MemoryGain {
+    /// A part of the peak, in percent.
+    pub fn percent_of(&self, bytes: u64) -> f64 {
+        100.0 * bytes as f64 / self.peak_bytes.max(1) as f64
+    }
+
+    /// What is likely saved, in percent of the peak.
+    pub fn percent(&self) -> f64 {
+        self.percent_of(self.bytes)
+    }
+}
+
+/// The highest peak of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DevicePeak {
+    /// Name of the device.
+    pub device: String,
+    /// Its bytes.
+    pub bytes: u64,
+    /// Its bytes once all suggestions are followed that go together and are not ignored, by replay; none where it is not known who
+    /// touches memory.
+    pub mended_bytes: Option<u64>,
+}
+
+impl DevicePeak {
+    /// What of it is for nothing, in percent.
+    pub fn waste_percent(&self) -> Option<f64> {
+        let wasted = self.bytes.saturating_sub(self.mended_bytes?);
+        Some(100.0 * wasted as f64 / self.bytes.max(1) as f64)
+    }
+}
+
+/// All that was found in a memory trace.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MemoryFindings {
+    /// What was found.
+    pub findings: Vec<Finding>,
+    /// Findings that were asked not to be shown.
+    pub ignored: Vec<Finding>,
+    /// Rules that could not look.
+    pub unchecked: Vec<Unchecked>,
+    /// Findings left out because they save too little.
+    pub small: usize,
+    /// The highest peak of each device.
+    pub peaks: Vec<DevicePeak>,
+}
+
+impl MemoryFindings {
+    /// Of a run that tells nothing of memory.
+    pub fn unchecked() -> Self {
+        let reason = Reason::Missing(Need::Memory);
+        let unchecked = |rule: &super::Rule| Unchecked { rule: rule.info(), reason: reason.clone() };
+        Self { unchecked: rules::of_memory().map(unchecked).collect(), ..Self::default() }
+    }
+}
+
+impl Findings {
+    /// Of a memory trace alone: steps have no length, and the rules are those that look at memory.
+    pub fn of_memory(memory: MemoryFindings) -> Self {
+        let none = Self {
+            step_ns: 0,
+            steps: 0,
+            findings: Vec::new(),
+            together: None,
+            ignored: Vec::new(),
+            rules: Vec::new(),
+            unchecked: Vec::new(),
+            small: 0,
+            notes: Vec::new(),
+            alone_ns: None,
+            is_incomplete: false,
+            ranks: Vec::new(),
+            peaks: Vec::new(),
+        };
+        none.with_memory(memory)
+    }
+
+    /// The same, and names all other rules as those that could not look.
+    pub fn of_memory_alone(memory: MemoryFindings) -> Self {
+        let mut found = Self::of_memory(memory);
+        let others = || rules::of_traces().map(super::Rule::info);
+        found.rules.splice(0..0, others());
+        let reason = Reason::Missing(Need::Events);
+        found.unchecked.splice(0..0, others().map(|rule| Unchecked { rule, reason: reason.clone() }));
+        found
+    }
+
+    /// Together with what was found in the memory of the same run.
+    #[must_use]
+    pub fn with_memory(mut self, memory: MemoryFindings) -> Self {
+        let MemoryFindings { findings, ignored, unchecked, small, peaks } = memory;
+        self.findings.extend(findings);
+        self.findings.sort_by(|a, b| order(a).cmp(&order(b)));
+        self.ignored.extend(ignored);
+        self.unchecked.extend(unchecked);
+        // Rules of the user's own stay the last ones.
+        let own = self.rules.iter().position(|rule| rules::find(&rule.code).is_none()).unwrap_or(self.rules.len());
+        self.rules.splice(own..own, rules::of_memory().map(super::Rule::info));
+        self.small += small;
+        self.peaks = peaks;
+        self
+    }
+}

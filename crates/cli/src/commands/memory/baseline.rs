@@ -1,0 +1,65 @@
+//! The memory of an earlier run.
+
+use crate::commands::findings::baseline::Baseline as Findings;
+use crate::failure::unreadable;
+use anyhow::Result;
+use serde::Deserialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// What `memory --format json` wrote of an earlier run.
+#[derive(Debug)]
+pub(super) struct Baseline {
+    pub(super) findings: Findings,
+    /// The highest peak of each device, in bytes.
+    pub(super) peaks: BTreeMap<String, u64>,
+}
+
+#[derive(Deserialize)]
+struct Peak {
+    device: String,
+    bytes: u64,
+}
+
+impl Baseline {
+    /// Reads it.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let fail = |reason: String| unreadable(format!("{}: {reason}", path.display()));
+        let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot read the baseline: {error}")))?;
+        Self::parse(&text).map_err(fail)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let other = "no memory of an earlier run in it; write it with `stackline memory INPUT --format json -o FILE`";
+        let document: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
+        let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
+        if !schema.starts_with("stackline/memory/") {
+            return Err(other.to_owned());
+        }
+        let peaks = document.get("peaks").cloned().unwrap_or_default();
+        let peaks: Vec<Peak> = serde_json::from_value(peaks).map_err(|error| format!("{other} ({error})"))?;
+        let peaks = peaks.into_iter().map(|peak| (peak.device, peak.bytes)).collect();
+        Ok(Self { findings: Findings::of_document(document, other)?, peaks })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Baseline;
+
+    #[test]
+    fn what_is_no_memory_is_refused() {
+        let read = |text: &str| Baseline::parse(text);
+        let whole = r#"{"schema": "stackline/memory/1", "peaks": [{"device": "cpu", "bytes": 7, "mended_bytes": null}],
+                        "tables": {"findings": {"rows": []}, "memory_peaks": {"rows": [{"peak": "P1"}]}}}"#;
+        assert_eq!(read(whole).unwrap().peaks["cpu"], 7);
+        assert!(read("{").unwrap_err().contains("not JSON"));
+        for bad in ["{}", "[]", r#"{"schema": "stackline/findings/1"}"#, r#"{"schema": "stackline/memory/1"}"#] {
+            assert!(read(bad).unwrap_err().contains("stackline memory INPUT --format json"), "{bad}");
+        }
+        // Written of another view, such as --curve.
+        let view = r#"{"schema": "stackline/memory/1", "peaks": [], "tables": {"memory_curve": {"rows": []}}}"#;
+        assert!(read(view).is_err());
+    }
+}

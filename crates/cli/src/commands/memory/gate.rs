@@ -1,0 +1,168 @@
+//! Findings of memory for other tools, beside those of an earlier run, and what fails a build.
+
+use super::baseline::Baseline;
+use super::conditions::{Condition, Judged as Looked};
+use super::session;
+use crate::args::{Common, Document, MemoryArgs, MemoryGateArgs};
+use crate::commands::findings::suppress::Suppressions;
+use crate::commands::findings::{compared, for_tools, outcome, tables};
+use crate::failure::{is_closed_pipe, wrong_use};
+use crate::output::{say, say_read_report, to_output};
+use anyhow::Result;
+use serde_json::{Value, json};
+use stackline_analyze::findings::{DevicePeak, Finding, Findings};
+use stackline_engine::memory_findings;
+use stackline_memory::Study;
+use stackline_model::{MemoryTrace, Table};
+use stackline_present::findings::{Change, Ignored, Shown};
+use stackline_present::human::bytes;
+use std::collections::BTreeMap;
+
+/// What findings are held against.
+pub(super) struct Gate {
+    conditions: Vec<Condition>,
+    baseline: Option<Baseline>,
+    suppressions: Suppressions,
+}
+
+impl Gate {
+    /// Reads what was asked for: wrong use is said before minutes of reading.
+    pub(super) fn read(args: &MemoryGateArgs) -> Result<Self> {
+        let conditions = args.fail_on.iter().map(|c| Condition::parse(c)).collect::<Result<Vec<_>>>()?;
+        if let Some(at) = conditions.iter().position(Condition::needs_baseline).filter(|_| args.baseline.is_none()) {
+            return Err(wrong_use(format!(
+                "--fail-on {:?} needs --baseline: the memory of an earlier run, written with --format json",
+                args.fail_on[at]
+            )));
+        }
+        let baseline = args.baseline.as_deref().map(Baseline::read).transpose()?;
+        let suppressions = Suppressions::read(args.ignore.as_deref(), args.source.as_deref(), Vec::new())?;
+        Ok(Self { conditions, baseline, suppressions })
+    }
+
+    /// Whether anything is to be told that people do not see in the tables of waste and suggestions.
+    pub(super) fn is_asked(&self, args: &MemoryGateArgs) -> bool {
+        args.document.is_some() || args.ignore.is_some() || self.baseline.is_some() || !self.conditions.is_empty()
+    }
+
+    /// Looks at a memory trace.
+    pub(super) fn judge(self, args: &MemoryArgs, study: &Study<'_>) -> Result<Judged> {
+        let keep = |finding: &Finding| self.suppressions.of(finding).is_none();
+        let found = Findings::of_memory(memory_findings(study, args.gate.min_gain, &keep));
+        let (listed, gone) = {
+            let before = self.baseline.as_ref().map(|baseline| &baseline.findings);
+            let (listed, gone) = compared(found.findings.iter().collect(), before);
+            (listed.into_iter().map(|(_, change)| change).collect::<Vec<_>>(), gone)
+        };
+        let mut judged = Judged {
+            changes: listed,
+            gone,
+            held: Vec::new(),
+            before: self.baseline.map(|b| b.peaks),
+            suppressions: self.suppressions,
+            found,
+        };
+        let held = {
+            let listed = judged.listed();
+            let looked = Looked { peaks: &judged.found.peaks, listed: &listed, before: judged.before.as_ref() };
+            self.conditions.iter().map(|condition| condition.holds(&looked)).collect::<Result<Vec<_>>>()?
+        };
+        judged.held = held.into_iter().flatten().collect();
+        Ok(judged)
+    }
+}
+
+/// What was found, and which conditions hold.
+pub(super) struct Judged {
+    found: Findings,
+    /// What each finding is beside the baseline.
+    changes: Vec<Option<Change>>,
+    gone: Vec<String>,
+    held: Vec<String>,
+    /// The baseline's peaks by device.
+    before: Option<BTreeMap<String, u64>>,
+    suppressions: Suppressions,
+}
+
+impl Judged {
+    fn listed(&self) -> Vec<(&Finding, Option<Change>)> {
+        self.found.findings.iter().zip(self.changes.iter().copied()).collect()
+    }
+
+    fn suppressed(&self) -> Vec<(&Finding, Ignored)> {
+        self.found.ignored.iter().filter_map(|finding| Some((finding, self.suppressions.of(finding)?))).collect()
+    }
+
+    /// The findings, and what was not looked for.
+    pub(super) fn tables(&self) -> Vec<Table> {
+        tables(&self.found, &self.listed())
+    }
+
+    fn shown<T>(&self, with: impl FnOnce(&Shown<'_>) -> T) -> T {
+        let (listed, suppressed) = (self.listed(), self.suppressed());
+        with(&Shown { found: &self.found, listed: &listed, gone: &self.gone, suppressed: &suppressed, more: 0 })
+    }
+
+    /// What JSON documents say beside the tables.
+    pub(super) fn keys(&self) -> Vec<(&'static str, Value)> {
+        let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
+        let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)});
+        let peaks = json!(self.found.peaks.iter().map(peak).collect::<Vec<_>>());
+        let keys = [("peaks", peaks), ("left_out", json!(self.found.small))];
+        keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()
+    }
+
+    /// What people are told besides the tables: what became of things since the baseline, and what is ignored.
+    pub(super) fn text(&self) -> String {
+        let mut lines = Vec::new();
+        for peak in self.found.peaks.iter().filter(|_| self.before.is_some()) {
+            lines.push(beside(peak, self.before.as_ref().and_then(|before| before.get(&peak.device)).copied()));
+        }
+        let at = |finding: &Finding| Some(finding.place.text()).filter(|place| !place.is_empty());
+        let at = |finding: &Finding| at(finding).map_or_else(String::new, |place| format!(" at {place}"));
+        for (finding, change) in self.listed() {
+            if change == Some(Change::New) {
+                lines.push(format!("New: {} {}{}", finding.rule.code, finding.title, at(finding)));
+            }
+        }
+        lines.extend(self.gone.iter().map(|title| format!("Gone: {title}")));
+        for (finding, by) in self.suppressed() {
+            lines.push(format!("Ignored: {} {}{} ({by})", finding.rule.code, finding.title, at(finding)));
+        }
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Writes the findings for other tools.
+    pub(super) fn write(
+        &self,
+        document: Document,
+        args: &MemoryArgs,
+        common: &Common,
+        trace: &MemoryTrace,
+    ) -> Result<()> {
+        let text = self.shown(|shown| for_tools(document, shown, Some(&args.input)))?;
+        to_output(common, |out| out.write_all(text.as_bytes()))?;
+        say_read_report(&session(common, trace).set)
+    }
+
+    /// Tells which conditions hold, once all is written.
+    pub(super) fn end(&self, written: Result<()>) -> Result<bool> {
+        match written {
+            // The exit code answers the conditions even if nobody reads to the end.
+            Err(error) if !self.held.is_empty() && is_closed_pipe(&error) => {}
+            other => other?,
+        }
+        self.suppressions.told().iter().try_for_each(|text| say(text))?;
+        self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
+        Ok(!self.held.is_empty())
+    }
+}
+
+fn beside(peak: &DevicePeak, before: Option<u64>) -> String {
+    let (device, now) = (&peak.device, bytes(peak.bytes));
+    let Some(before) = before else {
+        return format!("The peak of {device} is {now}; the baseline has no memory there.");
+    };
+    let more = 100.0 * (peak.bytes as f64 - before as f64) / before.max(1) as f64;
+    format!("The peak of {device} is {now}, {more:+.1} % beside the baseline's {}.", bytes(before))
+}

@@ -1,0 +1,148 @@
+//! `findings`: baselines, what is ignored, conditions of `--fail-on`.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+mod common;
+#[path = "common/findings.rs"]
+mod findings;
+#[path = "common/junit.rs"]
+mod junit;
+
+use common::stdout;
+use findings::{Case, run, text};
+use serde_json::json;
+use std::fs;
+
+#[test]
+fn junit_and_csv_list_what_is_ignored() {
+    let case = Case::new();
+    // A file with a name that says comment is none.
+    let ignore = case.file("comments.txt", "SL004\n");
+    let xml = stdout(&["findings", &case.waits, "--as", "junit", "--ignore", &ignore]);
+    assert_eq!(junit::faults(&xml), Vec::<String>::new(), "{xml}");
+    assert!(xml.contains("name=\"SL004 host-sync\""), "{xml}");
+    let told = "<skipped message=\"ignored: aten::item waits for the GPU in each step at train.py:10 in step (";
+    assert!(xml.contains(told) && xml.contains("comments.txt:1)"), "{xml}");
+    let csv = stdout(&["findings", &case.waits, "--format", "csv", "--ignore", &ignore]);
+    assert!(csv.contains("code,title,place,by") && csv.contains("train.py:10 in step,"), "{csv}");
+    assert!(!stdout(&["findings", &case.waits, "--format", "csv"]).contains("title,place,by"));
+    let table = stdout(&["findings", &case.waits, "--table", "ignored", "--ignore", &ignore]);
+    assert!(table.contains("SL004"), "{table}");
+    let sarif = stdout(&["findings", &case.waits, "--as", "sarif", "--ignore", &ignore]);
+    assert!(sarif.contains("\"external\"") && !sarif.contains("inSource"), "{sarif}");
+}
+
+#[test]
+fn a_baseline_tells_new_and_gone() {
+    let case = Case::new();
+    let (before, after) = (case.file("before.json", ""), case.file("after.json", ""));
+    stdout(&["findings", &case.waits, "--format", "json", "-o", &before]);
+    stdout(&["findings", &case.repaired, "--format", "json", "-o", &after]);
+    let gone = run(&[&case.repaired, "--baseline", &before, "--fail-on", "new"]);
+    assert_eq!(gone.status.code(), Some(0), "{}", text(&gone.stderr));
+    let line = "Gone: SL004 aten::item waits for the GPU in each step at train.py:10 in step";
+    assert!(text(&gone.stdout).contains(line), "{}", text(&gone.stdout));
+    let new = run(&[&case.waits, "--baseline", &after, "--fail-on", "new"]);
+    assert_eq!(new.status.code(), Some(4));
+    assert!(text(&new.stdout).contains("SL004 host-sync (new)"), "{}", text(&new.stdout));
+    assert!(text(&new.stderr).contains("--fail-on: new: "), "{}", text(&new.stderr));
+    let same = run(&[&case.waits, "--baseline", &before, "--fail-on", "new"]);
+    assert_eq!(same.status.code(), Some(0));
+}
+
+#[test]
+fn conditions_decide_the_exit_code() {
+    let case = Case::new();
+    for (condition, code) in [("gain>5%", 4), ("gain>99%", 0), ("together>5%", 4), ("count>0", 4), ("count>50", 0)] {
+        assert_eq!(run(&[&case.waits, "--fail-on", condition]).status.code(), Some(code), "{condition}");
+    }
+}
+
+#[test]
+fn what_was_cut_off_is_not_judged() {
+    let case = Case::new();
+    let whole = fs::read_to_string(&case.waits).unwrap();
+    let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
+    let output = run(&[&damaged, "--fail-on", "gain>99%"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("--fail-on cannot be judged: a part of damaged.json was lost"), "{said}");
+    assert!(text(&output.stdout).contains("SL004"), "what was found is shown all the same");
+    assert_eq!(run(&[&damaged, "--fail-on", "gain>99%", "--fail-on", "gain>5%"]).status.code(), Some(4));
+    assert_eq!(run(&[&damaged]).status.code(), Some(0));
+}
+
+/// Two lines of one function that wait: the first one gains more.
+fn two_waits(case: &Case, name: &str, lines: &[i64]) -> String {
+    let mut events = Vec::new();
+    let mut at = 1000;
+    for step in 0..3 {
+        let from = at;
+        for line in lines {
+            let us = if *line == 10 { 500 } else { 200 };
+            let mut span = |cat: &str, name: &str, ts: i64, dur: i64| {
+                events.push(json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}));
+            };
+            span("python_function", &format!("train.py({line}): step"), at, us);
+            span("python_function", "logging/__init__.py(1489): Logger.info", at + 1, us - 2);
+            span("cpu_op", "aten::mm", at + us + 10, 280);
+            at += us + 300;
+        }
+        let name = format!("ProfilerStep#{step}");
+        events.push(json!({"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1, "ts": from, "dur": at - from}));
+    }
+    case.file(name, &json!({"schemaVersion": 1, "traceEvents": events}).to_string())
+}
+
+#[test]
+fn what_is_mended_is_gone_rather_than_what_is_not() {
+    let case = Case::new();
+    let (both, one) = (two_waits(&case, "both.json", &[10, 20]), two_waits(&case, "one.json", &[20]));
+    let before = case.file("before.txt", &stdout(&["findings", &both, "--format", "json"]));
+    let shown = stdout(&["findings", &one, "--baseline", &before]);
+    assert!(shown.contains(" 1. train.py:20 in step"), "{shown}");
+    let gone: Vec<&str> = shown.lines().filter(|line| line.starts_with("Gone: SL029")).collect();
+    assert!(gone.len() == 1 && gone[0].ends_with("at train.py:10 in step"), "{shown}");
+    assert!(!shown.contains(" before)") && !shown.contains("(new): SL029"), "{shown}");
+}
+
+#[test]
+fn what_is_ignored_is_listed() {
+    let case = Case::new();
+    let ignore = case.file("ignore", "SL004 train.py  # known\n");
+    let shown = stdout(&["findings", &case.waits, "--ignore", &ignore]);
+    assert!(shown.contains("Ignored: SL004 ") && !shown.contains("SL004 host-sync:"), "{shown}");
+    let idle = case.file("idle", "SL004\nSL014 model.py\n");
+    let said = text(&run(&[&case.waits, "--ignore", &idle]).stderr);
+    assert!(said.contains("idle:2: SL014 model.py: no finding was hidden by it") && !said.contains("idle:1"), "{said}");
+    let mut program = [""; 12];
+    program[9] = "def step():  # stackline: ignore[SL004]";
+    case.file("train.py", &program.join("\n"));
+    let source = case.folder.path().to_str().unwrap();
+    let shown = stdout(&["findings", &case.waits, "--source", source]);
+    assert!(shown.contains("(comment at train.py:10)"), "{shown}");
+    // In the line above, with a code that no rule has, which several findings at the line meet.
+    program[8] = "# stackline: ignore[SL004, SL005, SL998]";
+    program[9] = "def step():";
+    case.file("train.py", &program.join("\n"));
+    let output = run(&[&case.waits, "--source", source]);
+    assert!(text(&output.stdout).contains("(comment at train.py:9)"), "{}", text(&output.stdout));
+    let said = text(&output.stderr);
+    assert_eq!(said.matches("SL998").count(), 1, "{said}");
+    assert!(said.contains("train.py:9: there is no finding \"SL998\" to ignore"), "{said}");
+}
+
+#[test]
+fn comments_that_hide_nothing_are_told() {
+    let case = Case::new();
+    let mut program = [""; 12];
+    program[2] = "x = 1  # stackline: ignore[SL014]";
+    program[4] = "# stackline: ignore[SL977] nobody looks here";
+    program[9] = "def step():  # stackline: ignore[host-sync, SL005]";
+    case.file("train.py", &program.join("\n"));
+    case.file("other.py", "# stackline: ignore[SL004]");
+    let said = text(&run(&[&case.waits, "--source", case.folder.path().to_str().unwrap()]).stderr);
+    assert!(said.contains("train.py:3: # stackline: ignore[SL014]: no finding was hidden by it"), "{said}");
+    assert!(said.contains("train.py:5: there is no finding \"SL977\" to ignore"), "{said}");
+    assert!(!said.contains("train.py:10:") && !said.contains("other.py"), "{said}");
+}

@@ -1,0 +1,281 @@
+//! Findings of memory traces: what was found out about waste, told as all other findings are.
+
+mod words;
+
+use stackline_analyze::findings::{
+    Confidence, DevicePeak, Fact, Finding, MemoryFindings, MemoryGain, Need, Place, REPLAY, Reason, Rule, Support,
+    Unchecked, rules,
+};
+use stackline_memory::curve::device_of;
+use stackline_memory::replay::Replay;
+use stackline_memory::suggest::{Suggestion, describe};
+use stackline_memory::tables::NamedPeak;
+use stackline_memory::{Certainty, Pattern, PatternMatch, Study, frame_of};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What is told although no change of the objects' memory is known: what costs time, or is too scattered to shrink.
+const WITHOUT_CHANGE: [Pattern; 4] =
+    [Pattern::DeadWrite, Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess];
+
+/// The findings of a memory trace: one for each suggestion, which stands for a line and a kind of change, with the bytes that it
+/// saves at the highest peak of its device; then what no change is known against. Left out is what saves (or, without a change,
+/// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
+pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
+    let teller = Teller { study, matches: study.matches.iter().map(|m| ((m.pattern, m.object), m)).collect() };
+    let mut told = MemoryFindings { unchecked: unchecked(study.trace()), ..MemoryFindings::default() };
+    let mut ignored: BTreeSet<usize> = BTreeSet::new();
+    for device in teller.devices() {
+        for (at, finding) in teller.advised_on(device) {
+            let is_kept = keep(&finding);
+            ignored.extend((!is_kept).then_some(at));
+            let saved = finding.memory.as_ref().map_or(0, |saved| saved.bytes);
+            match is_enough(saved, device, least_percent) {
+                true if is_kept => told.findings.push(finding),
+                true => told.ignored.push(finding),
+                false => told.small += usize::from(is_kept),
+            }
+        }
+        told.peaks.push(teller.device_peak(device, &ignored));
+    }
+    let (others, also_ignored): (Vec<_>, Vec<_>) = teller.without_change(least_percent).into_iter().partition(keep);
+    told.findings.extend(others);
+    told.ignored.extend(also_ignored);
+    told
+}
+
+/// Rules that cannot look at a memory trace, and what they miss.
+fn unchecked(trace: &MemoryTrace) -> Vec<Unchecked> {
+    let is_met = |need: &Need| match need {
+        Need::MemoryAccesses => trace.has_accesses,
+        Need::MemoryRanges => !trace.accesses.range.is_empty(),
+        Need::MemoryEnd => trace.saw_end,
+        _ => true,
+    };
+    let told = |rule: &Rule| {
+        let need = rule.needs.iter().copied().find(|need| !is_met(need))?;
+        Some(Unchecked { rule: rule.info(), reason: Reason::Missing(need) })
+    };
+    rules::of_memory().filter_map(told).collect()
+}
+
+/// What is wrong with objects of one line.
+struct Waste<'a> {
+    pattern: Pattern,
+    /// The object with the most bytes, and what is known of it.
+    largest: &'a PatternMatch,
+    objects: BTreeSet<MemoryObjectId>,
+    bytes: u64,
+    certainty: Certainty,
+}
+
+struct Teller<'a> {
+    study: &'a Study<'a>,
+    matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
+}
+
+impl<'a> Teller<'a> {
+    fn trace(&self) -> &'a MemoryTrace {
+        self.study.trace()
+    }
+
+    /// The highest peak of each device.
+    fn devices(&self) -> impl Iterator<Item = &'a NamedPeak> {
+        let peaks = &self.study.peaks;
+        let is_first = |(at, peak): &(usize, &NamedPeak)| peaks[..*at].iter().all(|other| other.device != peak.device);
+        peaks.iter().enumerate().filter(is_first).map(|(_, peak)| peak)
+    }
+
+    fn device_name(&self, device: MemoryDeviceId) -> String {
+        let name = self.trace().devices.get(device.index()).map(|device| device.name).unwrap_or_default();
+        self.trace().strings.get(name).to_owned()
+    }
+
+    /// The findings of a device, each with the number of its suggestion.
+    fn advised_on(&self, peak: &NamedPeak) -> Vec<(usize, Finding)> {
+        let at_peak = self.study.peaks.iter().position(|other| other.name == peak.name).unwrap_or(0);
+        let all = self.study.suggestions();
+        let mut replay = Replay::new(self.trace(), peak.device, &all);
+        let mut advised = Vec::new();
+        let least = self.sure_savings(&all, peak);
+        for (at, (suggestion, savings)) in self.study.ranked.iter().enumerate() {
+            if device_of(self.trace(), suggestion.object) != peak.device {
+                continue;
+            }
+            let saved = savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
+            let alone = if replay.apply(at) { peak.peak.bytes.saturating_sub(replay.peak().bytes) } else { 0 };
+            replay.undo(at);
+            let gain = MemoryGain {
+                bytes: saved,
+                low_bytes: least[at].min(saved),
+                high_bytes: saved,
+                peak_bytes: peak.peak.bytes,
+                device: self.device_name(peak.device),
+            };
+            advised.extend(self.advised(suggestion, gain, alone).map(|finding| (at, finding)));
+        }
+        advised
+    }
+
+    /// What each suggestion saves at a peak by those members alone that are more than a guess.
+    fn sure_savings(&self, all: &[Suggestion], peak: &NamedPeak) -> Vec<u64> {
+        let sure: Vec<Option<Suggestion>> = all.iter().map(|suggestion| suggestion.only(is_sure)).collect();
+        let known: Vec<Suggestion> = sure.iter().flatten().cloned().collect();
+        let mut replay = Replay::new(self.trace(), peak.device, &known);
+        let position = peak.peak.position.0;
+        let mut savings = (0..known.len()).map(|at| u64::try_from(replay.saving_at(at, position)).unwrap_or(0));
+        sure.iter().map(|known| known.as_ref().and_then(|_| savings.next()).unwrap_or(0)).collect()
+    }
+
+    /// None of general means: they are no sign that anything is wrong.
+    fn advised(&self, suggestion: &Suggestion, gain: MemoryGain, alone: u64) -> Option<Finding> {
+        if !suggestion.action.is_against_pattern() {
+            return None;
+        }
+        let waste = Waste {
+            pattern: suggestion.pattern,
+            largest: self.matches.get(&(suggestion.pattern, suggestion.object))?,
+            objects: suggestion.members().map(|member| member.object).collect(),
+            bytes: suggestion.total_bytes(),
+            certainty: suggestion.weakest(),
+        };
+        let mut finding = self.finding(&waste)?;
+        finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
+        finding.facts.push(fact("lowers the peak alone by", alone as f64, Unit::Bytes));
+        if suggestion.copy_ns > 0 {
+            let name = if waste.objects.len() > 1 { "one copy of each, together" } else { "one copy of it" };
+            finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
+        }
+        if let Some(ns) = suggestion.total_cost_ns().filter(|ns| *ns > 0) {
+            finding.facts.push(fact("adds to the run", ns as f64, Unit::Ns));
+        }
+        finding.memory = Some(gain);
+        finding.method = REPLAY;
+        finding.edits = vec![self.edit(suggestion)];
+        finding.confidence = confidence(waste.certainty, suggestion.action.effort());
+        Some(finding)
+    }
+
+    /// The change as text that stays the same from run to run.
+    fn edit(&self, suggestion: &Suggestion) -> String {
+        let (trace, row) = (self.trace(), suggestion.object.index());
+        let name = trace.strings.get(trace.objects.name[row]);
+        match frame_of(trace, trace.objects.stack[row]) {
+            None if !name.is_empty() => format!("{} of {name}", suggestion.action.name()),
+            _ => suggestion.action.name().to_owned(),
+        }
+    }
+
+    /// What no change is known against, by pattern and line.
+    fn without_change(&self, least_percent: f64) -> Vec<Finding> {
+        let mut found = Vec::new();
+        for group in self.study.without_suggestion() {
+            let Some(largest) = group.first().copied().filter(|first| WITHOUT_CHANGE.contains(&first.pattern)) else {
+                continue;
+            };
+            let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
+            let device = device_of(self.trace(), largest.object);
+            if self.devices().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
+                let certainty = group.iter().map(|one| one.certainty).fold(largest.certainty, Certainty::max);
+                let waste = Waste {
+                    pattern: largest.pattern,
+                    largest,
+                    objects: group.iter().map(|one| one.object).collect(),
+                    bytes,
+                    certainty,
+                };
+                found.extend(self.finding(&waste));
+            }
+        }
+        found
+    }
+
+    /// What is wrong, without what could be changed.
+    fn finding(&self, waste: &Waste<'_>) -> Option<Finding> {
+        let rule = rules::find(waste.pattern.code())?.info();
+        let mut facts = vec![
+            fact("objects", waste.objects.len() as f64, Unit::None),
+            fact("bytes", waste.bytes as f64, Unit::Bytes),
+        ];
+        facts.extend(words::facts(&self.study.facts, waste));
+        Some(Finding {
+            rule,
+            title: words::title(&self.study.facts, waste),
+            place: self.place(waste),
+            events: Vec::new(),
+            facts,
+            support: support(waste.certainty),
+            confidence: confidence(waste.certainty, 0),
+            gain: None,
+            memory: None,
+            on_top_ns: None,
+            method: "",
+            edits: Vec::new(),
+            ranks: Vec::new(),
+        })
+    }
+
+    /// The line; of objects of several modules, such as a layer's that stands many times, no module.
+    fn place(&self, waste: &Waste<'_>) -> Place {
+        let (trace, row) = (self.trace(), waste.largest.object.index());
+        let module = trace.objects.module[row];
+        let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
+        let text = |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
+        let frame = frame_of(trace, trace.objects.stack[row]);
+        Place {
+            file: frame.and_then(|frame| text(frame.file)),
+            line: frame.map(|frame| frame.line).filter(|line| *line > 0),
+            function: frame.and_then(|frame| text(frame.function)),
+            module: text(module).filter(|_| is_one),
+            operator: text(trace.objects.operator[row]),
+        }
+    }
+
+    /// A device's highest peak, and how far it falls if all suggestions are followed that go together and are not ignored.
+    fn device_peak(&self, peak: &NamedPeak, ignored: &BTreeSet<usize>) -> DevicePeak {
+        let all = self.study.suggestions();
+        let is_told = |at: &usize| !ignored.contains(at) && all[*at].action.is_against_pattern();
+        let followed: Vec<usize> = (0..all.len()).filter(is_told).collect();
+        // As the table of suggestions: what saves less than a thousandth of the peak is not worth a line of code.
+        let least = (peak.peak.bytes / 1000).max(1);
+        let lower = || Replay::new(self.trace(), peak.device, &all).lower(&followed, least);
+        DevicePeak {
+            device: self.device_name(peak.device),
+            bytes: peak.peak.bytes,
+            mended_bytes: self.trace().has_accesses.then(|| lower().after.bytes),
+        }
+    }
+}
+
+/// Whether it is more than a guess that nobody needs the object.
+fn is_sure(member: &Suggestion) -> bool {
+    member.certainty < Certainty::Inferred
+}
+
+fn is_enough(bytes: u64, peak: &NamedPeak, least_percent: f64) -> bool {
+    bytes > 0 && bytes as f64 >= peak.peak.bytes as f64 * least_percent / 100.0
+}
+
+fn fact(name: &str, value: f64, unit: Unit) -> Fact<String> {
+    Fact { name: name.to_owned(), value, unit }
+}
+
+fn support(certainty: Certainty) -> Support {
+    match certainty {
+        Certainty::Exact => Support::Exact,
+        Certainty::Partial => Support::Partial,
+        Certainty::Inferred => Support::Inferred,
+    }
+}
+
+/// From this effort on a change may not be worth it, however sure the waste is: reuse, slices, copies to the host.
+const GREAT_EFFORT: u8 = 3;
+
+fn confidence(certainty: Certainty, effort: u8) -> Confidence {
+    match certainty {
+        Certainty::Exact if effort < GREAT_EFFORT => Confidence::High,
+        Certainty::Exact => Confidence::Medium,
+        Certainty::Partial if effort < GREAT_EFFORT => Confidence::Medium,
+        Certainty::Partial | Certainty::Inferred => Confidence::Low,
+    }
+}

@@ -1,0 +1,88 @@
+//! What is wrong with memory, in words and numbers.
+
+use super::{Waste, fact};
+use stackline_analyze::findings::Fact;
+use stackline_memory::{Facts, Measure, Pattern};
+use stackline_model::words::bytes;
+use stackline_model::{AccessEvidence, Unit};
+
+/// One line: which object, how large, what is wrong with it; of several the largest one is told of.
+pub(super) fn title(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
+    let name = facts.trace.object_name(waste.largest.object);
+    let size = bytes(waste.bytes);
+    let which = match waste.objects.len() {
+        1 => format!("{name} ({size})"),
+        several => format!("{several} objects ({size}), the largest {name}"),
+    };
+    format!("{which}: {}", wrong(facts, waste))
+}
+
+fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
+    let found = waste.largest;
+    let kernels = kernels(facts, waste);
+    match (waste.pattern, &found.measure) {
+        (Pattern::EarlyAllocation, _) => format!("allocated {kernels} before its first use"),
+        (Pattern::LateDeallocation, _) => format!("freed {kernels} after its last use"),
+        (Pattern::RedundantAllocation, _) => {
+            format!("could be the memory of {}, whose last use is over", facts.trace.object_name(found.other))
+        }
+        (Pattern::UnusedAllocation, _) => "never touched".to_owned(),
+        (Pattern::NeverRead, _) => "filled, but never used".to_owned(),
+        (Pattern::MemoryLeak, _) => "never freed".to_owned(),
+        (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
+        (Pattern::DeadWrite, _) if found.times > 1 => {
+            format!("filled {} times without being read before it is filled again", found.times)
+        }
+        (Pattern::DeadWrite, _) => "filled again before anybody reads it".to_owned(),
+        (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
+            format!("kernels touch but {} of it", bytes(*touched))
+        }
+        (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, .. })) => {
+            format!("some bytes are touched much more often than others (variation {:.0} %)", variation * 100.0)
+        }
+        (Pattern::StructuredAccess, Some(Measure::Slices { count, .. })) => {
+            format!("of its {count} slices each is used on its own")
+        }
+        (pattern, _) => pattern.name().to_owned(),
+    }
+}
+
+/// `3 kernels`; where the source sees operators, `3 operators`.
+fn kernels(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
+    let count = waste.largest.kernels;
+    format!("{count} {}{}", kernel(facts, waste), if count == 1 { "" } else { "s" })
+}
+
+fn kernel(facts: &Facts<'_>, waste: &Waste<'_>) -> &'static str {
+    let evidence = facts.uses[waste.largest.object.index()].evidence;
+    if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }
+}
+
+/// The figures of a pattern, of the largest object.
+pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
+    let found = waste.largest;
+    let mut told = Vec::new();
+    if waste.objects.len() > 1 {
+        told.push(fact("bytes of the largest", facts.trace.objects.bytes[found.object.index()] as f64, Unit::Bytes));
+    }
+    if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
+        let name = format!("{}s in between", kernel(facts, waste));
+        told.push(fact(&name, f64::from(found.kernels), Unit::None));
+    }
+    match &found.measure {
+        Some(Measure::Touched { bytes, largest_hole, fragmentation }) => {
+            told.push(fact("bytes touched", *bytes as f64, Unit::Bytes));
+            told.push(fact("largest piece not touched", *largest_hole as f64, Unit::Bytes));
+            told.push(fact("fragmentation of what is not touched", fragmentation * 100.0, Unit::Percent));
+        }
+        Some(Measure::Frequency { variation, .. }) => {
+            told.push(fact("variation of how often bytes are touched", variation * 100.0, Unit::Percent));
+        }
+        Some(Measure::Slices { count, largest }) => {
+            told.push(fact("slices", f64::from(*count), Unit::None));
+            told.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
+        }
+        None => {}
+    }
+    told
+}

@@ -1,0 +1,209 @@
+//! Findings of memory traces: a program for each code that it is told of, and one nearly the same that it is not.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use stackline_analyze::findings::{Confidence, Finding, Findings, MemoryFindings, Reason, Support, rules};
+use stackline_engine::memory_findings;
+use stackline_memory::{Pattern, Study};
+use stackline_model::MemoryTrace;
+
+fn read(text: &str) -> MemoryTrace {
+    let trace = stackline_ingest::memory::text::read("program", text).unwrap();
+    trace.check().unwrap();
+    trace
+}
+
+fn found(text: &str) -> MemoryFindings {
+    let trace = read(text);
+    memory_findings(&Study::new(&trace, 1), 0.5, &|_| true)
+}
+
+/// Each code, with a program that it is told of, the bytes that are saved at the first peak, and a program that it is not told
+/// of.
+const CASES: [(&str, &str, Option<u64>, &str); 11] = [
+    (
+        "SL050",
+        "a big 4096; a early 1024; k one big>big; k two early>early; f big; f early; end",
+        Some(1024),
+        "a big 4096; k one big>big; a early 1024; k two early>early; f big; f early; end",
+    ),
+    (
+        "SL051",
+        "a x 1024; k one x>x; a big 4096; k two big>big; f x; f big; end",
+        Some(1024),
+        "a x 1024; k one x>x; f x; a big 4096; k two big>big; f big; end",
+    ),
+    (
+        "SL052",
+        "a one 4096; k first one>one; a two 4096; k second two>two; f one; f two; end",
+        Some(4096),
+        "a one 4096; k first one>one; a two 4096; k second one,two>two; f one; f two; end",
+    ),
+    (
+        "SL053",
+        "a unused 4096; a x 64; k one x>x; f unused; f x; end",
+        Some(4096),
+        "a used 4096; a x 64; k one x,used>x; f used; f x; end",
+    ),
+    (
+        "SL054",
+        "a filled 4096; s filled; a x 64; k one x>x; f filled; f x; end",
+        Some(4096),
+        "a filled 4096; s filled; a x 64; k one x,filled>x; f filled; f x; end",
+    ),
+    (
+        "SL055",
+        "a kept 4096; k one kept>kept; a x 64; k two x>x; f x; end",
+        Some(4096),
+        "a kept 4096; k one kept>kept; a x 64; k two x>x; f x; f kept; end",
+    ),
+    (
+        "SL056",
+        "a idle 4096; k one idle>idle; a x 64; k two x>x; k three idle>x; f idle; f x; end",
+        Some(4096),
+        "a busy 4096; k one busy>busy; a x 64; k two busy>x; k three busy>x; f busy; f x; end",
+    ),
+    (
+        "SL057",
+        "a twice 4096; s twice; h twice; k one twice>twice; d twice; f twice; end",
+        None,
+        "a once 4096; h once; k one once>once; d once; f once; end",
+    ),
+    (
+        "SL058",
+        "a padded 4096; a x 64; k one padded[0:1024]>x; f padded; f x; end",
+        Some(3072),
+        "a full 4096; a x 64; k one full[0:4000]>x; f full; f x; end",
+    ),
+    (
+        "SL059",
+        "a table 4096; a x 64; k one table[0:64*9+64:4096]>x; f table; f x; end",
+        None,
+        "a table 4096; a x 64; k one table[0:64*2+64:4096*2]>x; f table; f x; end",
+    ),
+    (
+        "SL060",
+        "a parts 4096; a x 64; k part parts[0:2048]>x; k part parts[2048:4096]>x; f parts; f x; end",
+        Some(4096),
+        "a parts 4096; a x 64; k part parts[0:3000]>x; k part parts[1000:4096]>x; f parts; f x; end",
+    ),
+];
+
+#[test]
+fn each_code_is_told_where_it_should_be_and_nowhere_else() {
+    for (code, fires, saved, quiet) in CASES {
+        let told = found(fires);
+        let mine: Vec<&Finding> = told.findings.iter().filter(|finding| finding.rule.code == code).collect();
+        let [finding] = mine[..] else { panic!("{code}: {:?}", titles(&told)) };
+        assert_eq!(finding.memory.as_ref().map(|saved| saved.bytes), saved, "{code}: {}", finding.title);
+        assert!(finding.gain.is_none() && finding.support == Support::Exact, "{code}");
+        let told = found(quiet);
+        assert!(told.findings.iter().all(|finding| finding.rule.code != code), "{code}: {:?}", titles(&told));
+    }
+}
+
+fn titles(told: &MemoryFindings) -> Vec<String> {
+    told.findings.iter().map(|finding| format!("{} {}", finding.rule.code, finding.title)).collect()
+}
+
+#[test]
+fn patterns_and_rules_have_the_same_codes() {
+    let codes: Vec<&str> = rules::of_memory().map(|rule| rule.code).collect();
+    assert_eq!(codes, Pattern::all().map(Pattern::code).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_one_line_makes_is_one_finding() {
+    let told = found(
+        "a big 65536 at=train.py:9:build
+         a one 4096 at=train.py:20:step; a two 4096 at=train.py:20:step; a three 8192 at=train.py:20:step
+         k first big>big at=train.py:30:step
+         f one; f two; f three; f big; end",
+    );
+    let [finding] = &told.findings[..] else { panic!("{:?}", titles(&told)) };
+    assert_eq!(finding.place.text(), "train.py:20 in step");
+    assert!(
+        finding.title.starts_with("3 objects (16.00 KiB), the largest three: never touched; leave out three"),
+        "{}",
+        finding.title
+    );
+    let saved = finding.memory.as_ref().unwrap();
+    assert_eq!((saved.bytes, saved.low_bytes, saved.high_bytes, saved.peak_bytes), (16_384, 16_384, 16_384, 81_920));
+    assert_eq!((saved.device.as_str(), finding.confidence), ("gpu:0", Confidence::High));
+    assert_eq!(finding.edits, ["remove"]);
+    assert_eq!(told.peaks[0].mended_bytes, Some(65_536));
+}
+
+#[test]
+fn a_module_is_told_where_there_is_but_one() {
+    let module = |second: &str| {
+        let told = found(&format!(
+            "a one 4096 module=layers.0 at=net.py:3:forward; a two 4096 module={second} at=net.py:3:forward
+             a x 64; k first x>x; f one; f two; f x; end"
+        ));
+        told.findings[0].place.module.clone()
+    };
+    assert_eq!((module("layers.1"), module("layers.0")), (None, Some("layers.0".to_owned())));
+}
+
+/// A kernel of which not all is known may use what nobody is seen to use.
+#[test]
+fn what_is_a_guess_may_save_nothing() {
+    let told = found("a x 1024; k one x>x; a big 4096; k two big>big opaque; f x; f big; end");
+    let finding = told.findings.iter().find(|finding| finding.rule.code == "SL051").unwrap();
+    let saved = finding.memory.as_ref().unwrap();
+    assert_eq!((saved.bytes, saved.low_bytes, saved.high_bytes), (1024, 0, 1024));
+    assert!(finding.is_unsure() && finding.support == Support::Inferred);
+}
+
+/// Bytes are ranked by bytes, and stand behind what saves time.
+#[test]
+fn more_bytes_come_first() {
+    let found = Findings::of_memory(found("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end"));
+    let bytes: Vec<u64> = found.findings.iter().map(|finding| finding.memory.as_ref().unwrap().bytes).collect();
+    assert_eq!(bytes, [4096, 1024]);
+    assert_eq!((found.step_ns, found.together), (0, None));
+}
+
+#[test]
+fn what_is_ignored_is_no_part_of_what_all_save() {
+    let trace = read("a small 1024; a large 4096; a x 64; k one x>x; f small; f large; f x; end");
+    let study = Study::new(&trace, 1);
+    let told = memory_findings(&study, 0.5, &|finding| !finding.title.contains("large"));
+    assert_eq!((told.findings.len(), told.ignored.len()), (1, 1));
+    assert_eq!((told.peaks[0].bytes, told.peaks[0].mended_bytes), (5184, Some(4160)));
+    let little = memory_findings(&study, 50.0, &|_| true);
+    assert_eq!((little.findings.len(), little.small), (1, 1));
+}
+
+#[test]
+fn each_device_has_its_own_peak() {
+    let told = found(
+        "a x 64; a one 1024; device \"gpu:1\"; a two 4096; a y 64; k first x>x; k second y>y; f one; f two; f x; f y; end",
+    );
+    let saved: Vec<(&str, u64, u64)> = told
+        .findings
+        .iter()
+        .filter_map(|finding| finding.memory.as_ref())
+        .map(|saved| (saved.device.as_str(), saved.bytes, saved.peak_bytes))
+        .collect();
+    assert_eq!(saved, [("gpu:0", 1024, 1088), ("gpu:1", 4096, 4160), ("gpu:1", 64, 4160)]);
+}
+
+#[test]
+fn what_the_source_does_not_tell_is_not_looked_for() {
+    let missing = |text: &str| {
+        let told = found(text);
+        let short = |reason: &Reason| reason.short().to_owned();
+        told.unchecked.iter().map(|one| (one.rule.code.clone(), short(&one.reason))).collect::<Vec<_>>()
+    };
+    // Who touches memory is not told at all.
+    let snapshot = missing("a x 64; f x");
+    assert_eq!(snapshot.len(), 11);
+    assert!(snapshot[0].1.contains("who touches memory"), "{snapshot:?}");
+    // Which bytes are touched is not told; the program did not end.
+    let open: Vec<String> = missing("a x 64; k one x>x; f x").into_iter().map(|(code, _)| code).collect();
+    assert_eq!(open, ["SL055", "SL058", "SL059", "SL060"]);
+    let alone = Findings::of_memory_alone(found("a x 64; k one x[0:60]>x[0:60]; f x; end"));
+    assert_eq!(alone.rules.len(), rules::ALL.len());
+    assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has no events but those of memory"));
+}

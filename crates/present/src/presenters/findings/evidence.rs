@@ -1,0 +1,70 @@
+//! The events behind findings, for documents: gathered while the trace is at hand.
+
+use serde_json::{Value, json};
+use stackline_analyze::findings::{Finding, Findings, path_of};
+use stackline_model::{EventId, Trace};
+use std::collections::BTreeMap;
+
+/// So many events of a finding are told one by one.
+const EVENTS: usize = 100;
+/// Names are no longer, in characters: those of kernels can be thousands.
+const LONGEST: usize = 300;
+
+/// What is known of the events behind findings, by rank.
+#[derive(Debug, Default)]
+pub struct Evidence(BTreeMap<i64, OfTrace>);
+
+#[derive(Debug, Default)]
+struct OfTrace {
+    events: BTreeMap<EventId, Value>,
+    /// The call paths of those that stand first.
+    paths: BTreeMap<EventId, Vec<String>>,
+}
+
+impl Evidence {
+    /// Keeps what a trace says of the events of what was found in it.
+    pub fn gather(&mut self, rank: i64, trace: &Trace, found: &Findings) {
+        let origin = trace.span().map_or(0, |(start, _)| start);
+        let kept = self.0.entry(rank).or_default();
+        for finding in &found.findings {
+            for &event in finding.events.iter().take(EVENTS) {
+                kept.events.entry(event).or_insert_with(|| told(trace, event, origin));
+            }
+            if let Some(&first) = finding.events.first() {
+                let path = || path_of(trace, first).into_iter().map(shortened).collect();
+                kept.paths.entry(first).or_insert_with(path);
+            }
+        }
+    }
+
+    /// What a finding rests on: facts, events, and the call path of the first of them.
+    pub fn of(&self, finding: &Finding) -> Value {
+        let trace = match finding.told_of() {
+            Some(rank) => self.0.get(&rank),
+            None => self.0.values().next(),
+        };
+        let facts = finding.facts.iter().map(|f| json!({"name": f.name, "value": f.value, "unit": f.unit}));
+        let events = finding.events.iter().take(EVENTS).filter_map(|event| trace?.events.get(event));
+        let path = finding.events.first().and_then(|first| trace?.paths.get(first));
+        json!({
+            "code": finding.rule.code,
+            "facts": facts.collect::<Vec<_>>(),
+            "events": events.collect::<Vec<_>>(),
+            "events_total": finding.events.len(),
+            "path": path.map_or(&[][..], Vec::as_slice),
+        })
+    }
+}
+
+fn told(trace: &Trace, event: EventId, origin: i64) -> Value {
+    let start = trace.events.start[event.index()].saturating_sub(origin);
+    let dur = trace.events.dur[event.index()];
+    json!({"event": event.0, "name": shortened(trace.name(event)), "start_ns": start, "dur_ns": dur})
+}
+
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}

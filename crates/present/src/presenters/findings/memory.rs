@@ -1,0 +1,41 @@
+//! What findings save of the memory of devices, in words.
+
+use crate::presenters::human::bytes;
+use stackline_analyze::findings::{DevicePeak, Findings, MemoryGain};
+
+/// `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`.
+pub(super) fn gain(saved: &MemoryGain) -> String {
+    let percent = |bytes: u64| format!("{:.1} %", saved.percent_of(bytes));
+    let bounds = match saved.low_bytes {
+        low if low == saved.high_bytes => String::new(),
+        0 => format!("; perhaps nothing, at most {}", percent(saved.high_bytes)),
+        low => format!("; {} to {}", percent(low), percent(saved.high_bytes)),
+    };
+    format!("{} of the peak of {} ({}{bounds})", bytes(saved.bytes), device(&saved.device), percent(saved.bytes))
+}
+
+fn device(name: &str) -> &str {
+    if name.is_empty() { "the device" } else { name }
+}
+
+/// `memory peaks at 12.0 MiB on cuda:0`; none where no memory was looked at.
+pub(super) fn peaks(found: &Findings) -> Option<String> {
+    let one = |peak: &DevicePeak| format!("{} on {}", bytes(peak.bytes), device(&peak.device));
+    let all: Vec<String> = found.peaks.iter().map(one).collect();
+    (!all.is_empty()).then(|| format!("memory peaks at {}", all.join(", ")))
+}
+
+/// What changes of memory do together, a sentence for each device that they help.
+pub(super) fn together(found: &Findings) -> Vec<String> {
+    let helped = found.peaks.iter().filter_map(|peak| {
+        let (after, share) = (peak.mended_bytes?, peak.waste_percent()?);
+        (after < peak.bytes).then(|| {
+            let (before, device) = (bytes(peak.bytes), device(&peak.device));
+            format!(
+                "All that saves memory lowers the peak of {device} from {before} to {} ({share:.1} % less).",
+                bytes(after)
+            )
+        })
+    });
+    helped.collect()
+}

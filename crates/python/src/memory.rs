@@ -1,0 +1,223 @@
+//! Memory traces for Python.
+
+use crate::errors::{analysis_error, engine_error, save_error};
+use crate::table::NativeTable;
+use crate::worker::{interruptible, quiet, settled};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use stackline_engine::{OpenOptions, Watch, WriteOptions};
+use stackline_ingest::memory::text;
+use stackline_memory::suggest::Suggestion;
+use stackline_memory::tables::{self, By, NamedPeak};
+use stackline_memory::{PatternMatch, Study};
+use stackline_model::{MemoryTrace, Table, TraceSet};
+use stackline_store::arrow;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// What is worked out of a trace when it is first asked for.
+struct Studied {
+    matches: Vec<PatternMatch>,
+    ranked: Vec<(Suggestion, Vec<i64>)>,
+    /// What the best suggestions save together, as a sentence.
+    note: Option<String>,
+}
+
+struct Opened {
+    trace: MemoryTrace,
+    peaks: Vec<NamedPeak>,
+    per_device: usize,
+    studied: OnceLock<Studied>,
+}
+
+impl Opened {
+    fn studied(&self) -> &Studied {
+        self.studied.get_or_init(|| {
+            let study = Study::new(&self.trace, self.per_device);
+            let first = study.peaks.first().and_then(|peak| study.combination(peak.device));
+            let note = first.and_then(|combination| tables::combination_note(&combination));
+            Studied { matches: study.matches, ranked: study.ranked, note }
+        })
+    }
+}
+
+/// The memory of one process over time. Immutable.
+#[pyclass(frozen, name = "Memory", module = "stackline._native")]
+pub(crate) struct NativeMemory(Arc<Opened>);
+
+/// Opens whatever tells of memory; at most `peaks` peaks of each device get a name.
+#[pyfunction]
+pub(crate) fn open_memory(py: Python<'_>, path: PathBuf, peaks: usize) -> PyResult<NativeMemory> {
+    let watch = Watch::new();
+    let options = OpenOptions { watch: watch.clone(), ..OpenOptions::default() };
+    let place = path.clone();
+    let opened = interruptible(
+        py,
+        &watch,
+        |_| Ok(()),
+        move || {
+            let trace = stackline_engine::open_memory(&path, &options)?;
+            let named = tables::named_peaks(&trace, peaks);
+            Ok(Opened { trace, peaks: named, per_device: peaks, studied: OnceLock::new() })
+        },
+    )?;
+    opened.map(|opened| NativeMemory(Arc::new(opened))).map_err(|e| engine_error(py, &e, &place))
+}
+
+/// Names of the tables that [`NativeMemory::raw`] gives.
+#[pyfunction]
+pub(crate) fn memory_tables() -> Vec<&'static str> {
+    arrow::memory_tables()
+}
+
+#[pymethods]
+impl NativeMemory {
+    /// What was read: a dictionary, see the package's `Memory`.
+    fn summary<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (trace, dict) = (&self.0.trace, PyDict::new(py));
+        let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
+        dict.set_item("name", &trace.label)?;
+        dict.set_item("devices", devices)?;
+        dict.set_item("has_accesses", trace.has_accesses)?;
+        dict.set_item("saw_end", trace.saw_end)?;
+        Ok(dict)
+    }
+
+    /// What reading had to repair, skip or lose.
+    fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let one = |problem: &stackline_model::Problem| {
+            let dict = PyDict::new(py);
+            dict.set_item("code", &problem.code)?;
+            dict.set_item("severity", problem.severity.name())?;
+            dict.set_item("message", &problem.message)?;
+            dict.set_item("count", problem.count)?;
+            dict.set_item("offsets", problem.offsets.clone())?;
+            dict.set_item("example", &problem.example)?;
+            dict.set_item("trace", &self.0.trace.label)?;
+            dict.set_item("rank", 0)?;
+            Ok(dict)
+        };
+        self.0.trace.report.problems.iter().map(one).collect()
+    }
+
+    /// The peaks of each device.
+    fn peaks(&self) -> PyResult<NativeTable> {
+        NativeTable::from_model(&tables::peaks_table(&self.0.trace, &self.0.peaks))
+    }
+
+    /// Who is in use at each peak.
+    fn at_peak(&self, py: Python<'_>, by: &str) -> PyResult<NativeTable> {
+        let known = By::ALL.into_iter().find(|known| known.name() == by);
+        let names: Vec<&str> = By::ALL.into_iter().map(By::name).collect();
+        let none = || analysis_error(py, &format!("nothing is summed by {by:?}; there are: {}", names.join(", ")));
+        let by = known.ok_or_else(none)?;
+        NativeTable::from_model(&tables::at_peak_table(&self.0.trace, &self.0.peaks, by))
+    }
+
+    /// The objects in use at one peak.
+    fn alive(&self, py: Python<'_>, peak: &str) -> PyResult<NativeTable> {
+        let found = self.0.peaks.iter().find(|known| known.name.eq_ignore_ascii_case(peak));
+        let names: Vec<&str> = self.0.peaks.iter().map(|known| known.name.as_str()).collect();
+        let none = || analysis_error(py, &format!("there is no peak {peak:?}; there are: {}", names.join(", ")));
+        NativeTable::from_model(&tables::alive_table(&self.0.trace, found.ok_or_else(none)?))
+    }
+
+    /// Memory in use over time.
+    fn curve(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        self.made(py, |opened| Some(tables::curve_table(&opened.trace, 0)))?.ok_or_else(no_table)
+    }
+
+    /// All objects, largest first.
+    fn objects(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        self.made(py, |opened| Some(tables::objects_table(&opened.trace)))?.ok_or_else(no_table)
+    }
+
+    /// What matches a pattern of waste.
+    fn waste(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        self.made(py, |opened| Some(tables::waste_table(&opened.trace, &opened.studied().matches)))?
+            .ok_or_else(no_table)
+    }
+
+    /// What to change, best first.
+    fn suggestions(&self, py: Python<'_>) -> PyResult<NativeTable> {
+        let make = |opened: &Opened| {
+            let studied = opened.studied();
+            let table = tables::suggestions_table(&opened.trace, &studied.ranked, &opened.peaks);
+            Some(studied.note.clone().into_iter().fold(table, Table::note))
+        };
+        self.made(py, make)?.ok_or_else(no_table)
+    }
+
+    /// Segments and blocks of the caching allocator, if the source tells of them.
+    fn allocator(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
+        self.made(py, |opened| tables::allocator_table(&opened.trace))
+    }
+
+    /// Requests that failed, and why, if there are any.
+    fn out_of_memory(&self, py: Python<'_>) -> PyResult<Option<NativeTable>> {
+        self.made(py, |opened| tables::out_of_memory_table(&opened.trace))
+    }
+
+    /// The peaks if these suggestions were followed, by their numbers.
+    fn apply(&self, py: Python<'_>, numbers: Vec<usize>) -> PyResult<NativeTable> {
+        let opened = Arc::clone(&self.0);
+        let applied = quiet(py, &Watch::new(), move || {
+            let ranked = &opened.studied().ranked;
+            tables::apply(&opened.trace, ranked, &numbers).map_err(|wrong| (wrong, ranked.len()))
+        })?;
+        match applied {
+            Ok(table) => NativeTable::from_model(&table),
+            Err((wrong, count)) => {
+                Err(analysis_error(py, &format!("there is no suggestion {wrong}; there are {count}, from 1")))
+            }
+        }
+    }
+
+    /// A table of the model, as a run directory has it.
+    fn raw(&self, name: &str) -> PyResult<NativeTable> {
+        let batch = arrow::memory_batch(&self.0.trace, name).ok_or_else(no_table)?;
+        let batch = batch.map_err(|e| PyRuntimeError::new_err(format!("internal error: {e}")))?;
+        Ok(NativeTable::from_batches(name, "", (batch.schema(), vec![batch])))
+    }
+
+    /// The text form.
+    fn to_text(&self, py: Python<'_>) -> PyResult<String> {
+        let opened = Arc::clone(&self.0);
+        quiet(py, &Watch::new(), move || text::write(&opened.trace))
+    }
+
+    /// Writes the trace to a run directory.
+    fn save(&self, py: Python<'_>, path: PathBuf, overwrite: bool) -> PyResult<()> {
+        let watch = Watch::new();
+        let options = WriteOptions { overwrite, cancel: Some(watch.flag()), ..WriteOptions::default() };
+        let opened = Arc::clone(&self.0);
+        let saved = settled(py, &watch, move || {
+            stackline_engine::save_with(
+                &TraceSet::default(),
+                std::slice::from_ref(&opened.trace),
+                Path::new(&path),
+                &options,
+            )
+        })?;
+        saved.map_err(|e| save_error(&e))
+    }
+}
+
+/// Every name that the package asks for has its table.
+fn no_table() -> PyErr {
+    PyRuntimeError::new_err("internal error: no such table")
+}
+
+impl NativeMemory {
+    /// Works a table out beside the interpreter.
+    fn made(
+        &self,
+        py: Python<'_>,
+        make: impl FnOnce(&Opened) -> Option<Table> + Send + 'static,
+    ) -> PyResult<Option<NativeTable>> {
+        let opened = Arc::clone(&self.0);
+        let table = quiet(py, &Watch::new(), move || make(&opened))?;
+        table.as_ref().map(NativeTable::from_model).transpose()
+    }
+}

@@ -1,0 +1,211 @@
+//! What a run says of memory: its trace, and what was worked out of it once.
+
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use stackline_memory::curve::{Curve, curves};
+use stackline_memory::replay::Combination;
+use stackline_memory::suggest::Suggestion;
+use stackline_memory::tables::NamedPeak;
+use stackline_memory::{Gap, ObjectUse, Pattern, PatternMatch, Study};
+use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStreamId, MemoryTrace};
+use std::ops::Range;
+
+/// Peaks of each device, as many as the command line has without being asked for more.
+const PEAKS: usize = 2;
+/// Streams that have a lane of their own; those with most calls.
+const LANES: usize = 32;
+
+/// Why memory is held for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Why {
+    /// It is not used yet.
+    BeforeFirstUse,
+    /// It is not used any more, and freed later.
+    AfterLastUse,
+    /// Long between two uses.
+    Idle,
+    /// It is never used at all.
+    NeverUsed,
+    /// It is not used any more, and never freed.
+    NeverFreed,
+}
+
+impl Why {
+    /// All, in their order.
+    pub(crate) const ALL: [&'static str; 5] =
+        ["before first use", "after last use", "idle", "never used", "never freed"];
+}
+
+/// A stretch of calls in which an object is there for nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Waste {
+    pub(crate) object: MemoryObjectId,
+    /// First call of it, and the one after the last.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) why: Why,
+}
+
+/// The calls of one stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct StreamLane {
+    pub(crate) stream: MemoryStreamId,
+    pub(crate) calls: u32,
+    /// How many of each kind.
+    pub(crate) kinds: [u32; 10],
+}
+
+/// A memory trace with its study.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub(crate) trace: MemoryTrace,
+    pub(crate) curves: Vec<Curve>,
+    pub(crate) peaks: Vec<NamedPeak>,
+    pub(crate) matches: Vec<PatternMatch>,
+    /// Suggestions with what each saves at each peak.
+    pub(crate) ranked: Vec<(Suggestion, Vec<i64>)>,
+    /// Of them those that together lower the peak of the first device furthest.
+    pub(crate) combination: Option<Combination>,
+    pub(crate) uses: Vec<ObjectUse>,
+    /// By object and time.
+    pub(crate) waste: Vec<Waste>,
+    pub(crate) lanes: Vec<StreamLane>,
+    /// Streams without a lane, and their calls.
+    pub(crate) without_lane: (usize, u64),
+    /// Whether calls have times; otherwise their positions stand for them.
+    pub(crate) has_times: bool,
+}
+
+impl Memory {
+    /// Studies a trace.
+    pub(crate) fn new(trace: MemoryTrace) -> Self {
+        let study = Study::new(&trace, PEAKS);
+        let combination = study.peaks.first().and_then(|peak| study.combination(peak.device));
+        let waste = waste(&study);
+        let Study { facts, peaks, matches, ranked } = study;
+        let uses = facts.uses;
+        let (lanes, without_lane) = stream_lanes(&trace);
+        let times = &trace.calls.start_ns;
+        let has_times =
+            times.iter().enumerate().any(|(at, &ns)| i64::try_from(at) != Ok(ns)) && times.first() != times.last();
+        Self {
+            curves: curves(&trace),
+            trace,
+            peaks,
+            matches,
+            ranked,
+            combination,
+            uses,
+            waste,
+            lanes,
+            without_lane,
+            has_times,
+        }
+    }
+
+    /// Number of calls: where curves and lives end.
+    pub(crate) fn end(&self) -> u32 {
+        u32::try_from(self.trace.calls.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The positions in which an object is alive.
+    pub(crate) fn life(&self, object: MemoryObjectId) -> (u32, u32) {
+        let life: Range<usize> = self.trace.life(object);
+        let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        (position(life.start), position(life.end))
+    }
+
+    /// Where an object is held for nothing, in the order of time.
+    pub(crate) fn waste_of(&self, object: MemoryObjectId) -> &[Waste] {
+        let from = self.waste.partition_point(|waste| waste.object < object);
+        let count = self.waste[from..].iter().take_while(|waste| waste.object == object).count();
+        &self.waste[from..from + count]
+    }
+
+    /// Bytes times how long they are held for nothing: in seconds, or in calls where the source has no times.
+    pub(crate) fn wasted(&self, object: MemoryObjectId) -> f64 {
+        let long: f64 = self.waste_of(object).iter().map(|waste| self.between(waste.from, waste.to)).sum();
+        self.trace.objects.bytes[object.index()] as f64 * long
+    }
+
+    /// How far two positions are apart: in seconds, or in calls.
+    fn between(&self, from: u32, to: u32) -> f64 {
+        if !self.has_times {
+            return f64::from(to.saturating_sub(from));
+        }
+        let times = &self.trace.calls.start_ns;
+        let at = |position: u32| times.get(position as usize).or(times.last()).copied().unwrap_or(0);
+        at(to).saturating_sub(at(from)).max(0) as f64 / 1e9
+    }
+
+    /// The peak of this name.
+    pub(crate) fn peak(&self, name: &str) -> Option<&NamedPeak> {
+        self.peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name))
+    }
+}
+
+/// What is in the trace, as `stackline memory --format json` says it.
+pub fn memory_summary(trace: &MemoryTrace) -> Value {
+    let devices: Vec<&str> = trace.devices.iter().map(|device| trace.strings.get(device.name)).collect();
+    json!({
+        "label": trace.label, "devices": devices, "calls": trace.calls.len(), "objects": trace.objects.len(),
+        "accesses": trace.accesses.len(), "segments": trace.segments.len(), "has_accesses": trace.has_accesses,
+        "saw_end": trace.saw_end,
+    })
+}
+
+/// Where objects are held for nothing, by what matches a pattern. What is never used is not told of in parts.
+fn waste(study: &Study<'_>) -> Vec<Waste> {
+    let (trace, uses) = (study.trace(), &study.facts.uses);
+    let mut found: Vec<Waste> = study.matches.iter().filter_map(|found| waste_of(trace, uses, found)).collect();
+    found.extend(study.facts.gaps.iter().map(gap));
+    found.sort_unstable();
+    let mut kept: Vec<Waste> = Vec::with_capacity(found.len());
+    for waste in found.into_iter().filter(|waste| waste.from < waste.to) {
+        match kept.last_mut().filter(|last| last.object == waste.object && last.to > waste.from) {
+            // The longer one says more; of equal ones the first: that nobody uses it more than that nobody frees it.
+            Some(last) if waste.to > last.to => *last = Waste { from: last.from, ..waste },
+            Some(_) => {}
+            None => kept.push(waste),
+        }
+    }
+    kept
+}
+
+fn waste_of(trace: &MemoryTrace, uses: &[ObjectUse], found: &PatternMatch) -> Option<Waste> {
+    let object = found.object;
+    let life = trace.life(object);
+    let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+    let (begin, end) = (position(life.start), position(life.end));
+    let after = |call: MemoryCallId| call.some().map_or(begin, |call| call.0.saturating_add(1));
+    let (from, to, why) = match found.pattern {
+        Pattern::EarlyAllocation => (begin, found.to.some()?.0, Why::BeforeFirstUse),
+        Pattern::LateDeallocation => (after(found.from), end, Why::AfterLastUse),
+        Pattern::UnusedAllocation | Pattern::NeverRead => (begin, end, Why::NeverUsed),
+        Pattern::MemoryLeak => (after(uses[object.index()].last_use), end, Why::NeverFreed),
+        _ => return None,
+    };
+    Some(Waste { object, from, to, why })
+}
+
+fn gap(gap: &Gap) -> Waste {
+    Waste { object: gap.object, from: gap.after.0.saturating_add(1), to: gap.needed_again.0, why: Why::Idle }
+}
+
+/// The streams with most calls, by device and key; and how many others there are, with their calls.
+fn stream_lanes(trace: &MemoryTrace) -> (Vec<StreamLane>, (usize, u64)) {
+    let mut by_stream: FxHashMap<MemoryStreamId, StreamLane> = FxHashMap::default();
+    for call in trace.calls.ids() {
+        let (stream, kind) = (trace.calls.stream[call.index()], trace.calls.kind[call.index()]);
+        let lane = by_stream.entry(stream).or_insert(StreamLane { stream, calls: 0, kinds: [0; 10] });
+        lane.calls += 1;
+        lane.kinds[kind as usize] += 1;
+    }
+    let mut lanes: Vec<StreamLane> = by_stream.into_values().collect();
+    lanes.sort_unstable_by_key(|lane| (std::cmp::Reverse(lane.calls), lane.stream));
+    let others = lanes.split_off(lanes.len().min(LANES));
+    lanes.sort_unstable_by_key(|lane| lane.stream);
+    let calls = others.iter().map(|lane| u64::from(lane.calls)).sum();
+    (lanes, (others.len(), calls))
+}

@@ -1,0 +1,60 @@
+//! The caching allocator: its segments and blocks at the moment of the snapshot, and how fragmented they are.
+
+use crate::{Answer, Arguments, Column, Opened, QueryError};
+use serde_json::{Value, json};
+use stackline_memory::tables;
+use stackline_model::{MemoryBlock, MemoryBlockState, MemorySegment, MemoryTrace};
+
+/// Most segments that are drawn: the largest; and most of their blocks.
+const SEGMENTS: usize = 400;
+const BLOCKS: usize = 100_000;
+/// What a block is doing, by number.
+const STATES: [MemoryBlockState; 3] =
+    [MemoryBlockState::Active, MemoryBlockState::AwaitingFree, MemoryBlockState::Inactive];
+
+pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let memory = super::memory(opened, arguments)?;
+    let trace = &memory.trace;
+    let Some(table) = tables::allocator_table(trace) else {
+        return Err(QueryError::unavailable(
+            "the source tells nothing of the allocator's segments: a memory snapshot does \
+             (torch.cuda.memory._record_memory_history(), then torch.cuda.memory._dump_snapshot(FILE))",
+        ));
+    };
+    let mut largest: Vec<&MemorySegment> = trace.segments.iter().collect();
+    largest.sort_by_key(|segment| (std::cmp::Reverse(segment.bytes), segment.address));
+    largest.truncate(SEGMENTS);
+    let blocks: Vec<(usize, u64, &MemoryBlock)> = largest
+        .iter()
+        .enumerate()
+        .flat_map(|(at, segment)| {
+            trace.blocks[segment.blocks.clone()].iter().map(move |block| (at, segment.address, block))
+        })
+        .take(BLOCKS)
+        .collect();
+    let page = json!({
+        "segments": largest.iter().map(|segment| of_segment(trace, segment)).collect::<Vec<_>>(),
+        "left_out": trace.segments.len() - largest.len(),
+        "states": STATES.map(MemoryBlockState::name),
+    });
+    let state = |block: &MemoryBlock| STATES.iter().position(|state| *state == block.state).unwrap_or(0) as u8;
+    let columns = vec![
+        ("segment", Column::U32(blocks.iter().map(|(at, ..)| *at as u32).collect())),
+        (
+            "offset",
+            Column::F64(blocks.iter().map(|(_, from, block)| block.address.saturating_sub(*from) as f64).collect()),
+        ),
+        ("bytes", Column::F64(blocks.iter().map(|(.., block)| block.bytes as f64).collect())),
+        ("state", Column::U8(blocks.iter().map(|(.., block)| state(block)).collect())),
+        ("object", Column::U32(blocks.iter().map(|(.., block)| block.object.0).collect())),
+    ];
+    Ok(Answer { columns, ..super::printed(memory, &[super::cut(table, SEGMENTS)], page)? })
+}
+
+fn of_segment(trace: &MemoryTrace, segment: &MemorySegment) -> Value {
+    json!({
+        "address": format!("{:#x}", segment.address), "bytes": segment.bytes, "small": segment.small,
+        "expandable": segment.expandable, "stream": super::stream_name(trace, segment.stream),
+        "pool": super::text(trace, segment.pool), "device": segment.device.0,
+    })
+}

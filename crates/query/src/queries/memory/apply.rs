@@ -1,0 +1,52 @@
+//! What memory would be in use if suggestions were followed.
+
+use crate::memory::Memory;
+use crate::{Answer, Arguments, Opened, QueryError};
+use serde_json::{Value, json};
+use stackline_memory::replay::Replay;
+use stackline_memory::suggest::Suggestion;
+use stackline_memory::tables;
+use stackline_model::MemoryDeviceId;
+
+pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let memory = super::memory(opened, arguments)?;
+    let device = super::device(memory, arguments)?;
+    let mut numbers: Vec<usize> = Vec::new();
+    for number in arguments.numbers("apply")? {
+        if !numbers.contains(&number) {
+            numbers.push(number);
+        }
+    }
+    let none = |number| QueryError::missing(format!("no suggestion {number}; there are {}", memory.ranked.len()));
+    let table = tables::apply(&memory.trace, &memory.ranked, &numbers).map_err(none)?;
+    let wanted: Vec<Suggestion> =
+        numbers.iter().filter_map(|number| Some(memory.ranked.get(number - 1)?.0.clone())).collect();
+    let curve = super::curve::values(&applied(memory, device, &wanted).curve());
+    let page = json!({"device": device.0, "numbers": numbers, "peaks": at_peaks(memory, &wanted)});
+    let columns = super::curve::columns(&[&curve], arguments)?;
+    Ok(Answer { columns, ..super::printed(memory, &[table], page)? })
+}
+
+/// A device's memory with all of these suggestions that go together.
+fn applied<'a>(memory: &'a Memory, device: MemoryDeviceId, wanted: &'a [Suggestion]) -> Replay<'a> {
+    let mut replay = Replay::new(&memory.trace, device, wanted);
+    for at in 0..wanted.len() {
+        replay.apply(at);
+    }
+    replay
+}
+
+/// Bytes in use at each peak, before and after; the peak may be elsewhere afterwards.
+fn at_peaks(memory: &Memory, wanted: &[Suggestion]) -> Vec<Value> {
+    let mut replays: Vec<(MemoryDeviceId, Replay<'_>)> = Vec::new();
+    let mut rows = Vec::new();
+    for peak in &memory.peaks {
+        let at = replays.iter().position(|(device, _)| *device == peak.device).unwrap_or_else(|| {
+            replays.push((peak.device, applied(memory, peak.device, wanted)));
+            replays.len() - 1
+        });
+        let after = replays[at].1.at(peak.peak.position.0);
+        rows.push(json!({"name": peak.name, "device": peak.device.0, "before": peak.peak.bytes, "after": after}));
+    }
+    rows
+}

@@ -1,0 +1,118 @@
+//! Calls per stream: boxes by kind, merged where they are narrow; and one of them with all that is known.
+
+use crate::memory::Memory;
+use crate::queries::tiles::{LEVELS, window};
+use crate::queries::{Texts, shortened};
+use crate::{Answer, Arguments, Column, Opened, QueryError};
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use stackline_model::{MemoryAccess, MemoryCallId, MemoryCallKind};
+
+/// Most boxes in an answer: what would be more is merged further.
+const MOST: usize = 20_000;
+/// Most accesses of a call that are listed.
+const ACCESSES: usize = 200;
+
+/// Calls of one kind on one stream that begin in one bucket.
+#[derive(Clone, Copy, Debug)]
+struct Box {
+    lane: u32,
+    kind: MemoryCallKind,
+    first: u32,
+    last: u32,
+    count: u32,
+}
+
+pub(crate) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let memory = super::memory(opened, arguments)?;
+    let (mut level, window) = window(arguments, 0)?;
+    let span = within(memory, window);
+    let boxes = loop {
+        match boxes(memory, span.clone(), level) {
+            Some(boxes) => break boxes,
+            None => level = (level + 1).min(LEVELS),
+        }
+    };
+    let mut texts = Texts::default();
+    let name = |of: &Box| texts.index(memory.trace.strings.get(memory.trace.calls.name[of.first as usize]));
+    let names: Vec<u32> = boxes.iter().map(name).collect();
+    let numbers = |of: fn(&Box) -> u32| Column::U32(boxes.iter().map(of).collect());
+    let columns = vec![
+        ("lane", numbers(|of| of.lane)),
+        ("kind", Column::U8(boxes.iter().map(|of| of.kind as u8).collect())),
+        ("start", numbers(|of| of.first)),
+        ("length", numbers(|of| of.last - of.first + 1)),
+        ("count", numbers(|of| of.count)),
+        ("name", Column::U32(names)),
+    ];
+    Ok(Answer { json: json!({"level": level, "texts": texts.list()}).to_string(), columns })
+}
+
+/// The calls that lie in a window.
+pub(super) fn within(memory: &Memory, (from, to): (i64, i64)) -> std::ops::Range<u32> {
+    let end = i64::from(memory.end());
+    let clamped = |at: i64| at.clamp(0, end) as u32;
+    clamped(from)..clamped(to).max(clamped(from))
+}
+
+/// The boxes at a level; none if there are too many.
+fn boxes(memory: &Memory, span: std::ops::Range<u32>, level: u32) -> Option<Vec<Box>> {
+    let calls = &memory.trace.calls;
+    let lanes: FxHashMap<_, u32> = memory.lanes.iter().zip(0..).map(|(lane, at)| (lane.stream, at)).collect();
+    let bucket = |at: u32| u64::from(at) >> level;
+    let mut open: FxHashMap<(u32, MemoryCallKind), usize> = FxHashMap::default();
+    let mut boxes: Vec<Box> = Vec::new();
+    for at in span {
+        let Some(&lane) = lanes.get(&calls.stream[at as usize]) else { continue };
+        let kind = calls.kind[at as usize];
+        let is_full = boxes.len() >= MOST && level < LEVELS;
+        match open.get(&(lane, kind)).map(|&known| &mut boxes[known]) {
+            Some(last) if bucket(last.first) == bucket(at) => {
+                last.last = at;
+                last.count += 1;
+            }
+            _ if is_full => return None,
+            _ => {
+                open.insert((lane, kind), boxes.len());
+                boxes.push(Box { lane, kind, first: at, last: at, count: 1 });
+            }
+        }
+    }
+    Some(boxes)
+}
+
+/// All that is known of one call.
+pub(crate) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let memory = super::memory(opened, arguments)?;
+    let trace = &memory.trace;
+    let number: u32 = arguments.needed("call")?;
+    if number as usize >= trace.calls.len() {
+        return Err(QueryError::missing(format!("there is no call {number}; there are {}", trace.calls.len())));
+    }
+    let (call, row) = (MemoryCallId(number), number as usize);
+    let begin = trace.calls.start_ns.first().copied().unwrap_or(0);
+    let accesses = trace.accesses_of(call);
+    let left_out = accesses.len().saturating_sub(ACCESSES);
+    let object = trace.object_of(call).map(|object| {
+        json!([object.index(), shortened(&trace.object_name(object)), trace.objects.bytes[object.index()]])
+    });
+    Ok(Answer::document(&json!({
+        "call": super::brief(memory, call),
+        "stream": super::stream_name(trace, trace.calls.stream[row]),
+        "start": memory.has_times.then(|| trace.calls.start_ns[row].saturating_sub(begin)),
+        "duration": trace.calls.duration_ns[row],
+        "is_opaque": trace.calls.is_opaque(call),
+        "object": object,
+        "accesses": accesses.take(ACCESSES).map(|access| of_access(memory, access)).collect::<Vec<_>>(),
+        "left_out": left_out,
+        "path": super::path(trace, trace.calls.stack[row]),
+    })))
+}
+
+fn of_access(memory: &Memory, access: MemoryAccess) -> Value {
+    let trace = &memory.trace;
+    json!({
+        "object": access.object.index(), "name": shortened(&trace.object_name(access.object)),
+        "bytes": trace.objects.bytes[access.object.index()], "mode": access.mode.name(), "evidence": access.evidence.name(),
+    })
+}

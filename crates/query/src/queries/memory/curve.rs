@@ -1,0 +1,50 @@
+//! Bytes in use and bytes held over the calls, for each bucket the least, the highest and the last value in it.
+
+use crate::queries::counters::{Point, add};
+use crate::queries::tiles::window;
+use crate::{Answer, Arguments, Column, Opened, QueryError};
+use serde_json::json;
+use stackline_memory::curve::Curve;
+use stackline_memory::tables::reserved_curve;
+
+/// What the curves are, by number.
+const CURVES: [&str; 2] = ["allocated", "reserved"];
+
+pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let memory = super::memory(opened, arguments)?;
+    let device = super::device(memory, arguments)?;
+    let allocated = memory.curves.iter().find(|curve| curve.device == device).map(values).unwrap_or_default();
+    let reserved: Vec<_> =
+        reserved_curve(&memory.trace, device).into_iter().map(|(at, bytes)| (i64::from(at), bytes as f64)).collect();
+    let series = [&allocated[..], &reserved[..]];
+    let most = |values: &[(i64, f64)]| values.iter().map(|&(_, bytes)| bytes).fold(0.0, f64::max);
+    let document = json!({
+        "device": device.0, "curves": CURVES, "most": series.map(most), "has_reserved": !reserved.is_empty(),
+    });
+    Ok(Answer { json: document.to_string(), columns: columns(&series, arguments)? })
+}
+
+/// The points of a curve, as counters have theirs.
+pub(super) fn values(curve: &Curve) -> Vec<(i64, f64)> {
+    curve.points.iter().map(|&(at, bytes)| (i64::from(at), bytes as f64)).collect()
+}
+
+/// The buckets of some curves in the window that is asked for.
+pub(super) fn columns(
+    series: &[&[(i64, f64)]],
+    arguments: &Arguments,
+) -> Result<Vec<(&'static str, Column)>, QueryError> {
+    let (level, window) = window(arguments, 0)?;
+    let mut points: Vec<Point> = Vec::new();
+    for (at, values) in series.iter().enumerate() {
+        add(&mut points, at, values, window, |position| position >> level);
+    }
+    let numbers = |of: fn(&Point) -> f64| Column::F64(points.iter().map(of).collect());
+    Ok(vec![
+        ("curve", Column::U32(points.iter().map(|point| point.counter as u32).collect())),
+        ("start", numbers(|point| point.start as f64)),
+        ("low", numbers(|point| point.low)),
+        ("high", numbers(|point| point.high)),
+        ("last", numbers(|point| point.last)),
+    ])
+}

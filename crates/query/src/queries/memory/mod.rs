@@ -1,0 +1,128 @@
+//! What the Memory page asks. Positions are numbers of calls, from 0, in the order in which the host made them.
+
+mod allocator;
+mod apply;
+mod calls;
+mod curve;
+mod holders;
+mod object;
+mod objects;
+mod overview;
+mod suggestions;
+
+pub(super) use allocator::answer as allocator;
+pub(super) use apply::answer as apply;
+pub(super) use calls::{one as call, tiles as calls};
+pub(super) use curve::answer as curve;
+pub(super) use holders::answer as holders;
+pub(super) use object::answer as object;
+pub(super) use objects::answer as objects;
+pub(super) use overview::answer as overview;
+pub(super) use suggestions::answer as suggestions;
+
+use crate::memory::Memory;
+use crate::{Answer, Arguments, Opened, QueryError};
+use serde_json::{Value, json};
+use stackline_memory::place_text;
+use stackline_model::{
+    MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryStackId, MemoryStreamId, MemoryTrace, StrId, Table, Trace,
+    TraceSet, Values,
+};
+use stackline_present::json::{Document, Extra, SCHEMA_VERSION};
+
+/// The memory of the rank that is asked for.
+fn memory<'a>(opened: &'a Opened, arguments: &Arguments) -> Result<&'a Memory, QueryError> {
+    opened.memory(arguments.number("rank")?)
+}
+
+/// The device that is asked for; without one, that of the first peak.
+fn device(memory: &Memory, arguments: &Arguments) -> Result<MemoryDeviceId, QueryError> {
+    let first = || memory.peaks.first().map_or(MemoryDeviceId(0), |peak| peak.device);
+    let Some(wanted) = arguments.number::<u32>("device")? else { return Ok(first()) };
+    if wanted as usize >= memory.trace.devices.len().max(1) {
+        return Err(QueryError::missing(format!("there is no device {wanted}")));
+    }
+    Ok(MemoryDeviceId(wanted))
+}
+
+/// A document with tables as `stackline memory --format json` prints them, and what the page needs beside them.
+fn printed(memory: &Memory, tables: &[Table], page: Value) -> Result<Answer, QueryError> {
+    let mut described = Trace::default();
+    described.meta.name.clone_from(&memory.trace.label);
+    described.report = memory.trace.report.clone();
+    let extra = [("memory", Extra::Value(crate::memory::memory_summary(&memory.trace))), ("page", Extra::Value(page))];
+    super::printed(&Document {
+        command: "memory",
+        version: SCHEMA_VERSION,
+        traces: &[],
+        set: &TraceSet { traces: vec![described] },
+        extra: &extra,
+        tables,
+    })
+}
+
+/// The first rows of a table, which says how many more there are.
+fn cut(table: Table, most: usize) -> Table {
+    let more = table.rows().saturating_sub(most);
+    if more == 0 {
+        return table;
+    }
+    let mut table = table.note(format!("{more} more rows: `stackline memory --format csv` gives all."));
+    for column in &mut table.columns {
+        match &mut column.values {
+            Values::I64(values) => values.truncate(most),
+            Values::F64(values) => values.truncate(most),
+            Values::Str(values) => values.truncate(most),
+            Values::Bool(values) => values.truncate(most),
+        }
+    }
+    table
+}
+
+/// A text of the trace, or nothing if it is empty.
+fn text(trace: &MemoryTrace, id: StrId) -> Option<String> {
+    Some(trace.strings.get(id)).filter(|text| !text.is_empty()).map(super::shortened)
+}
+
+fn device_name(trace: &MemoryTrace, device: MemoryDeviceId) -> String {
+    let name = trace.devices.get(device.index()).and_then(|device| text(trace, device.name));
+    name.unwrap_or_else(|| format!("device {}", device.0))
+}
+
+/// A stream in words: `stream 7 · cuda:0`.
+fn stream_name(trace: &MemoryTrace, stream: MemoryStreamId) -> String {
+    match trace.streams.get(stream.index()) {
+        None => "no stream".to_owned(),
+        Some(known) => {
+            let device = device_name(trace, known.device);
+            let noun = if device.starts_with("cpu") { "thread" } else { "stream" };
+            format!("{noun} {} · {device}", known.key)
+        }
+    }
+}
+
+/// Most frames of a call path in an answer.
+const FRAMES: usize = 100;
+
+/// A call path, innermost frame first; each with its function, file and line.
+fn path(trace: &MemoryTrace, stack: MemoryStackId) -> Vec<Value> {
+    let frame = |frame: MemoryFrame| json!([text(trace, frame.function), text(trace, frame.file), frame.line]);
+    trace.stacks.frames_of(stack).take(FRAMES).map(frame).collect()
+}
+
+/// Where in the program: the frame that says most, as text and as file and line.
+fn place(trace: &MemoryTrace, stack: MemoryStackId) -> Value {
+    let shown = super::shortened(&place_text(trace, stack));
+    let frame = stackline_memory::frame_of(trace, stack);
+    let file = frame.and_then(|frame| text(trace, frame.file)).filter(|file| file != "??");
+    json!({"text": shown, "file": file, "line": frame.map(|frame| frame.line).filter(|&line| line > 0)})
+}
+
+/// What a call is, in short.
+fn brief(memory: &Memory, call: MemoryCallId) -> Value {
+    let (trace, row) = (&memory.trace, call.index());
+    json!({
+        "call": row, "kind": trace.calls.kind[row].name(), "name": text(trace, trace.calls.name[row]),
+        "place": place(trace, trace.calls.stack[row]),
+    })
+}

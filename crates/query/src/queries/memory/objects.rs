@@ -1,0 +1,212 @@
+//! Objects as lanes: those that matter most one by one, with their accesses and their waste; the others by size.
+
+use super::calls::within;
+use crate::memory::{Memory, Waste};
+use crate::queries::tiles::{LEVELS, window};
+use crate::queries::{Texts, shortened};
+use crate::{Answer, Arguments, Column, Opened, QueryError};
+use rustc_hash::FxHashMap;
+use serde_json::{Value, json};
+use stackline_memory::curve::device_of;
+use stackline_model::{AccessMode, MemoryObjectId};
+use std::collections::BTreeMap;
+
+/// Lanes, unless more or fewer are asked for; and in any case.
+const LANES: usize = 150;
+const MOST: usize = 2000;
+/// Most ticks in an answer: what would be more is merged further.
+const TICKS: usize = 30_000;
+
+/// What comes first.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Size,
+    Waste,
+    FirstUse,
+}
+
+/// Accesses of one object in one bucket.
+#[derive(Clone, Copy, Debug)]
+struct Tick {
+    lane: u32,
+    at: u32,
+    mode: AccessMode,
+    count: u32,
+}
+
+pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let memory = super::memory(opened, arguments)?;
+    let device = super::device(memory, arguments)?;
+    let (level, window) = window(arguments, 0)?;
+    let orders = [("size", Order::Size), ("waste", Order::Waste), ("first", Order::FirstUse)];
+    let order = arguments.choice("order", &orders)?.unwrap_or(Order::Size);
+    let most = arguments.number("most")?.unwrap_or(LANES).min(MOST);
+    let alive = arguments.text("alive")?.map(|name| {
+        memory.peak(name).ok_or_else(|| QueryError::missing(format!("there is no peak {}", shortened(name))))
+    });
+    let position = alive.transpose()?.map(|peak| peak.peak.position.0);
+    let is_alive = |object: MemoryObjectId| {
+        let (from, to) = memory.life(object);
+        position.is_none_or(|at| from <= at && at < to)
+    };
+    let trace = &memory.trace;
+    let all = trace.objects.ids().filter(|object| device_of(trace, *object) == device && is_alive(*object));
+    let mut all: Vec<MemoryObjectId> = all.collect();
+    sort(memory, &mut all, order);
+    let folded = all.split_off(all.len().min(most));
+    let lanes: FxHashMap<MemoryObjectId, u32> = all.iter().copied().zip(0..).collect();
+    let ticks = ticks(memory, &lanes, within(memory, window), level);
+    let waste: Vec<(u32, &Waste)> = all
+        .iter()
+        .zip(0..)
+        .flat_map(|(object, lane)| memory.waste_of(*object).iter().map(move |waste| (lane, waste)))
+        .collect();
+    let bytes = |objects: &[MemoryObjectId]| {
+        objects.iter().map(|object| trace.objects.bytes[object.index()]).fold(0, u64::saturating_add)
+    };
+    let (texts, mut columns) = of_lanes(memory, &all);
+    columns.extend(of_ticks(&ticks));
+    columns.extend(of_waste(&waste));
+    let document = json!({
+        "device": device.0, "texts": texts, "objects": all.len() + folded.len(),
+        "bytes": bytes(&all).saturating_add(bytes(&folded)), "folded": folded.len(), "folded_bytes": bytes(&folded),
+        "classes": classes(memory, &folded), "has_accesses": trace.has_accesses,
+        "wasted_in": if memory.has_times { "byte-seconds" } else { "byte-calls" },
+    });
+    Ok(Answer { json: document.to_string(), columns })
+}
+
+fn sort(memory: &Memory, objects: &mut [MemoryObjectId], order: Order) {
+    let bytes = |object: &MemoryObjectId| std::cmp::Reverse(memory.trace.objects.bytes[object.index()]);
+    match order {
+        Order::Size => objects.sort_by_key(bytes),
+        // What is never used comes last.
+        Order::FirstUse => objects.sort_by_key(|object| (memory.uses[object.index()].first_use, bytes(object))),
+        Order::Waste => {
+            let wasted: FxHashMap<_, f64> = objects.iter().map(|object| (*object, memory.wasted(*object))).collect();
+            objects.sort_by(|a, b| wasted[b].total_cmp(&wasted[a]).then_with(|| bytes(a).cmp(&bytes(b))));
+        }
+    }
+}
+
+type Columns = Vec<(&'static str, Column)>;
+
+/// The lanes, and the texts that they name.
+fn of_lanes(memory: &Memory, shown: &[MemoryObjectId]) -> (Vec<String>, Columns) {
+    let trace = &memory.trace;
+    let named: Vec<[String; 2]> = shown
+        .iter()
+        .map(|object| {
+            let place = stackline_memory::place_text(trace, trace.objects.stack[object.index()]);
+            [trace.object_name(*object), place]
+        })
+        .collect();
+    let mut texts = Texts::default();
+    let indices: Vec<[u32; 2]> = named.iter().map(|names| names.each_ref().map(|name| texts.index(name))).collect();
+    let numbers = |of: &dyn Fn(MemoryObjectId) -> f64| Column::F64(shown.iter().map(|object| of(*object)).collect());
+    let row = |object: MemoryObjectId| object.index();
+    let columns = vec![
+        ("object", Column::U32(shown.iter().map(|object| object.0).collect())),
+        ("bytes", numbers(&|object| trace.objects.bytes[row(object)] as f64)),
+        ("from", numbers(&|object| f64::from(memory.life(object).0))),
+        ("to", numbers(&|object| f64::from(memory.life(object).1))),
+        // Bit 0: its allocation is older than the records; bit 1: it is alive at their end.
+        ("open", Column::U8(shown.iter().map(|object| open(memory, *object)).collect())),
+        ("kind", Column::U8(shown.iter().map(|object| trace.objects.kind[object.index()] as u8).collect())),
+        ("uses", numbers(&|object| f64::from(memory.uses[row(object)].uses))),
+        ("wasted", numbers(&|object| memory.wasted(object))),
+        ("name", Column::U32(indices.iter().map(|index| index[0]).collect())),
+        ("place", Column::U32(indices.iter().map(|index| index[1]).collect())),
+    ];
+    (texts.list(), columns)
+}
+
+fn open(memory: &Memory, object: MemoryObjectId) -> u8 {
+    let objects = &memory.trace.objects;
+    u8::from(objects.allocated_by[object.index()].is_none()) | u8::from(objects.freed_by[object.index()].is_none()) << 1
+}
+
+fn of_ticks(ticks: &[Tick]) -> Columns {
+    vec![
+        ("tick_lane", Column::U32(ticks.iter().map(|tick| tick.lane).collect())),
+        ("tick_at", Column::U32(ticks.iter().map(|tick| tick.at).collect())),
+        ("tick_mode", Column::U8(ticks.iter().map(|tick| tick.mode as u8).collect())),
+        ("tick_count", Column::U32(ticks.iter().map(|tick| tick.count).collect())),
+    ]
+}
+
+fn of_waste(waste: &[(u32, &Waste)]) -> Columns {
+    vec![
+        ("waste_lane", Column::U32(waste.iter().map(|(lane, _)| *lane).collect())),
+        ("waste_from", Column::U32(waste.iter().map(|(_, waste)| waste.from).collect())),
+        ("waste_to", Column::U32(waste.iter().map(|(_, waste)| waste.to).collect())),
+        ("waste_why", Column::U8(waste.iter().map(|(_, waste)| waste.why as u8).collect())),
+    ]
+}
+
+/// The accesses of some objects in a window, as fine as they fit.
+fn ticks(
+    memory: &Memory,
+    lanes: &FxHashMap<MemoryObjectId, u32>,
+    span: std::ops::Range<u32>,
+    mut level: u32,
+) -> Vec<Tick> {
+    loop {
+        match ticks_at(memory, lanes, span.clone(), level) {
+            Some(ticks) => return ticks,
+            None => level = (level + 1).min(LEVELS),
+        }
+    }
+}
+
+/// The accesses at a level; none if there are too many.
+fn ticks_at(
+    memory: &Memory,
+    lanes: &FxHashMap<MemoryObjectId, u32>,
+    span: std::ops::Range<u32>,
+    level: u32,
+) -> Option<Vec<Tick>> {
+    let bucket = |at: u32| u64::from(at) >> level;
+    let mut ticks: Vec<Tick> = Vec::new();
+    let mut last: Vec<Option<usize>> = vec![None; lanes.len()];
+    for at in span {
+        for access in memory.trace.accesses_of(stackline_model::MemoryCallId(at)) {
+            let Some(&lane) = lanes.get(&access.object) else { continue };
+            let is_full = ticks.len() >= TICKS && level < LEVELS;
+            match last[lane as usize].map(|known| &mut ticks[known]) {
+                Some(tick) if bucket(tick.at) == bucket(at) => {
+                    tick.mode = both(tick.mode, access.mode);
+                    tick.count += 1;
+                }
+                _ if is_full => return None,
+                _ => {
+                    last[lane as usize] = Some(ticks.len());
+                    ticks.push(Tick { lane, at, mode: access.mode, count: 1 });
+                }
+            }
+        }
+    }
+    Some(ticks)
+}
+
+fn both(one: AccessMode, other: AccessMode) -> AccessMode {
+    match (one == other, one == AccessMode::Unknown || other == AccessMode::Unknown) {
+        (true, _) => one,
+        (false, true) => AccessMode::Unknown,
+        (false, false) => AccessMode::Both,
+    }
+}
+
+/// What has no lane of its own: by powers of two of the size, the largest first.
+fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<Value> {
+    let mut sums: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
+    for object in folded {
+        let bytes = memory.trace.objects.bytes[object.index()];
+        let sum = sums.entry(bytes.checked_ilog2().map_or(0, |power| power + 1)).or_default();
+        *sum = (sum.0 + 1, sum.1.saturating_add(bytes));
+    }
+    let from = |power: u32| if power == 0 { 0 } else { 1_u64 << (power - 1) };
+    let class =
+        |(power, (objects, bytes)): (u32, (u64, u64))| json!({"from": from(power), "objects": objects, "bytes": bytes});
+    sums.into_iter().rev().map(class).collect()
+}

@@ -1,0 +1,92 @@
+//! Queries about memory, over a small program written by hand.
+#![allow(clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{document, memory, numbers};
+use serde_json::Value;
+use stackline_query::{Answer, Arguments, ask};
+
+fn of_memory(name: &str, arguments: &[(&str, &str)]) -> Answer {
+    ask(memory(), name, &Arguments::new(arguments.iter().copied())).expect("answered")
+}
+
+const WHOLE: [(&str, &str); 3] = [("level", "0"), ("first", "0"), ("last", "0")];
+
+#[test]
+fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
+    let meta = document(&of_memory("meta", &[]));
+    assert_eq!((&meta["has"]["memory"], &meta["has"]["timeline"]), (&Value::Bool(true), &Value::Bool(false)));
+    let refused = ask(memory(), "overview", &Arguments::default()).expect_err("there is no trace");
+    assert!(refused.to_string().contains("memory alone"), "{refused}");
+    let names: Vec<_> = memory().first_questions().iter().map(|(name, _)| *name).collect();
+    assert!(names.starts_with(&["meta", "memory"]) && names.contains(&"memory-object"), "{names:?}");
+}
+
+#[test]
+fn calls_of_memory_stand_in_boxes_that_hold_each_once() {
+    let page = document(&of_memory("memory", &[]))["page"].clone();
+    let end = page["end"].as_f64().expect("calls");
+    for level in ["0", "1", "3", "53"] {
+        let all = of_memory("memory-calls", &[("level", level), ("first", "0"), ("last", "40")]);
+        assert_eq!(numbers(&all, "count").iter().sum::<f64>(), end, "level {level}");
+    }
+    let single = of_memory("memory-calls", &WHOLE);
+    assert_eq!(numbers(&single, "start").len() as f64, end);
+}
+
+#[test]
+fn waste_lies_within_the_lives_of_objects_and_ticks_too() {
+    let lanes = of_memory("memory-objects", &WHOLE);
+    let (from, to) = (numbers(&lanes, "from"), numbers(&lanes, "to"));
+    let (lane, begin, end) =
+        (numbers(&lanes, "waste_lane"), numbers(&lanes, "waste_from"), numbers(&lanes, "waste_to"));
+    assert!(!lane.is_empty());
+    for at in 0..lane.len() {
+        let of = lane[at] as usize;
+        assert!(from[of] <= begin[at] && begin[at] < end[at] && end[at] <= to[of]);
+    }
+    let (lane, at) = (numbers(&lanes, "tick_lane"), numbers(&lanes, "tick_at"));
+    assert!(!lane.is_empty() && lane.iter().zip(&at).all(|(&of, &at)| from[of as usize] <= at && at < to[of as usize]));
+    // Why the object that nobody touches is there for nothing: all its life; and it is no lane too few if one alone is asked for.
+    let why = numbers(&lanes, "waste_why");
+    assert!(why.contains(&3.0) && why.contains(&4.0) && why.contains(&0.0), "{why:?}");
+    let one = of_memory("memory-objects", &[&WHOLE[..], &[("most", "1")]].concat());
+    let folded = document(&one);
+    assert_eq!((numbers(&one, "object").len(), folded["folded"].as_u64()), (1, Some(4)));
+    let classes = folded["classes"].as_array().expect("classes");
+    assert_eq!(
+        classes.iter().filter_map(|class| class["bytes"].as_u64()).sum::<u64>(),
+        folded["folded_bytes"].as_u64().expect("a sum")
+    );
+}
+
+#[test]
+fn what_a_suggestion_saves_alone_is_what_it_saves_at_the_peak() {
+    let table = document(&of_memory("memory-suggestions", &[]))["tables"]["memory_suggestions"].clone();
+    let rows = table["rows"].as_array().expect("suggestions");
+    assert!(!rows.is_empty());
+    for row in rows {
+        let number = row["number"].to_string();
+        let applied = document(&of_memory("memory-apply", &[&WHOLE[..], &[("apply", &number)]].concat()));
+        let peak = &applied["page"]["peaks"][0];
+        let saved = peak["before"].as_i64().expect("bytes") - peak["after"].as_i64().expect("bytes");
+        assert_eq!(Some(saved), row["saved_at_p1"].as_i64(), "suggestion {number}");
+    }
+}
+
+#[test]
+fn an_object_names_the_calls_to_change_and_what_that_saves() {
+    let lanes = of_memory("memory-objects", &WHOLE);
+    let details: Vec<Value> = numbers(&lanes, "object")
+        .iter()
+        .map(|object| document(&of_memory("memory-object", &[("object", &object.to_string())])))
+        .collect();
+    let never = details.iter().find(|one| one["bytes"] == 65536).expect("the one that nobody touches");
+    assert_eq!(never["patterns"][0]["pattern"], "unused allocation");
+    assert_eq!(never["suggestions"][0]["action"], "remove");
+    assert_eq!(never["first_use"], Value::Null);
+    let output = details.iter().find(|one| one["name"] == "output").expect("output");
+    assert!(output["suggestions"].to_string().contains("just before kernel second"), "{}", output["suggestions"]);
+    assert_eq!(output["place"]["line"], 21);
+}

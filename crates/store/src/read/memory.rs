@@ -1,0 +1,324 @@
+//! Memory traces, from their tables.
+
+use super::table::{Batch, Meanings, TableFile};
+use super::{Files, events};
+use crate::manifest::MemoryEntry;
+use crate::write::table::ROW_GROUP;
+use crate::{Error, manifest, read_manifest};
+use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryBlock, MemoryBlockState, MemoryCallId, MemoryCallKind,
+    MemoryDevice, MemoryDeviceId, MemoryFrame, MemoryFrameId, MemoryObjectId, MemoryObjectKind, MemoryPhase,
+    MemorySegment, MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryStacks, MemoryStream,
+    MemoryStreamId, MemoryTotals, MemoryTrace, OutOfMemory, StrId, StringTable,
+};
+use std::path::Path;
+
+/// Reads the memory traces of a run; none if it holds none.
+///
+/// # Errors
+/// If the run or one of the tables is damaged.
+pub fn read_memory(run: &Path) -> Result<Vec<MemoryTrace>, Error> {
+    let manifest = read_manifest(run)?;
+    (0..manifest.memory.len()).map(|index| read_memory_at(run, index)).collect()
+}
+
+/// Reads one memory trace of a run: the first is the one that says most of the run.
+///
+/// # Errors
+/// If the run or one of the tables is damaged, or if it does not hold so many.
+pub fn read_memory_at(run: &Path, index: usize) -> Result<MemoryTrace, Error> {
+    let manifest = read_manifest(run)?;
+    let count = manifest.memory.len();
+    let entry = manifest.memory.get(index).ok_or(Error::NoSuchTrace { index, count })?;
+    read(run, index, entry)
+}
+
+fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Error> {
+    let (folder, tables) = (manifest::memory_dir(run, index), &entry.tables);
+    let files = Files { folder, tables, long_arguments: false, missing: Vec::new() };
+    let mut trace = MemoryTrace {
+        label: entry.label.clone(),
+        saw_end: entry.saw_end,
+        has_accesses: entry.has_accesses,
+        report: entry.report.clone(),
+        ..MemoryTrace::default()
+    };
+    events::strings("memory_strings", &mut trace.strings, &files)?;
+    places(&mut trace, &files)?;
+    stacks(&mut trace, &files)?;
+    calls(&mut trace, &files)?;
+    objects(&mut trace, &files)?;
+    accesses(&mut trace, &files)?;
+    segments(&mut trace, &files)?;
+    said(&mut trace, &files)?;
+    trace.check().map_err(|detail| Error::damaged(&files.folder, detail))?;
+    Ok(trace)
+}
+
+/// Hands all rows of a table to `each`, in batches.
+fn read_table(
+    files: &Files<'_>,
+    table: &str,
+    columns: &[&str],
+    mut each: impl FnMut(&TableFile, &Batch<'_>) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Some(file) = files.required(table)? else { return Ok(()) };
+    file.read(columns, ROW_GROUP, |batch| each(&file, batch))
+}
+
+fn texts(batch: &Batch<'_>, column: usize, strings: &StringTable) -> Result<Vec<StrId>, Error> {
+    let mut out = Vec::with_capacity(batch.rows());
+    batch.text(column)?.push_interned(&mut out, &mut Meanings::default(), strings)?;
+    Ok(out)
+}
+
+fn handles<H: Copy>(batch: &Batch<'_>, column: usize, make: impl Fn(u32) -> H) -> Result<Vec<H>, Error> {
+    let mut out = Vec::with_capacity(batch.rows());
+    batch.push_handles(column, &mut out, make)?;
+    Ok(out)
+}
+
+/// One of a few words per row; none may be missing.
+fn words<T: Copy + PartialEq>(
+    batch: &Batch<'_>,
+    column: usize,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<Vec<T>, Error> {
+    let mut out = Vec::with_capacity(batch.rows());
+    let find = |text: &str| all.iter().position(|known| name(*known) == text);
+    batch.text(column)?.push_mapped(&mut out, usize::MAX, &mut Meanings::default(), find)?;
+    let known = |at: usize| all.get(at).copied().ok_or_else(|| batch.empty(column));
+    out.into_iter().map(known).collect()
+}
+
+fn places(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    read_table(files, "memory_devices", &["name", "total_bytes"], |_, batch| {
+        let (names, bytes) = (texts(batch, 0, &trace.strings)?, batch.values::<UInt64Type>(1)?);
+        let rows = names.into_iter().zip(bytes);
+        trace.devices.extend(rows.map(|(name, &total_bytes)| MemoryDevice { name, total_bytes }));
+        Ok(())
+    })?;
+    read_table(files, "memory_streams", &["device", "key"], |_, batch| {
+        let (devices, keys) = (handles(batch, 0, MemoryDeviceId)?, batch.values::<UInt64Type>(1)?);
+        trace.streams.extend(devices.into_iter().zip(keys).map(|(device, &key)| MemoryStream { device, key }));
+        Ok(())
+    })?;
+    read_table(files, "memory_phases", &["name", "first_call", "end_call"], |_, batch| {
+        let names = texts(batch, 0, &trace.strings)?;
+        let (first, end) = (handles(batch, 1, MemoryCallId)?, handles(batch, 2, MemoryCallId)?);
+        let phase = |row: usize| MemoryPhase { name: names[row], first: first[row], end: end[row] };
+        trace.phases.extend((0..batch.rows()).map(phase));
+        Ok(())
+    })
+}
+
+fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let mut frames = Vec::new();
+    read_table(files, "memory_frames", &["function", "file", "line"], |_, batch| {
+        let (function, file) = (texts(batch, 0, &trace.strings)?, texts(batch, 1, &trace.strings)?);
+        let line = batch.values::<UInt32Type>(2)?;
+        let frame = |row: usize| MemoryFrame { function: function[row], file: file[row], line: line[row] };
+        frames.extend((0..batch.rows()).map(frame));
+        Ok(())
+    })?;
+    let (mut parent, mut frame) = (Vec::new(), Vec::new());
+    read_table(files, "memory_stacks", &["parent", "frame"], |_, batch| {
+        batch.push_handles(0, &mut parent, MemoryStackId)?;
+        batch.push_handles(1, &mut frame, MemoryFrameId)
+    })?;
+    trace.stacks = MemoryStacks::from_columns(frames, parent, frame);
+    Ok(())
+}
+
+fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let columns = ["kind", "start_ns", "duration_ns", "stream", "name", "stack", "flags", "target"];
+    let (calls, strings) = (&mut trace.calls, &trace.strings);
+    read_table(files, "memory_calls", &columns, |file, batch| {
+        calls.kind.extend(words(batch, 0, &MemoryCallKind::ALL, MemoryCallKind::name)?);
+        calls.start_ns.extend_from_slice(batch.values::<Int64Type>(1)?);
+        calls.duration_ns.extend_from_slice(batch.values::<UInt64Type>(2)?);
+        batch.push_handles(3, &mut calls.stream, MemoryStreamId)?;
+        calls.name.extend(texts(batch, 4, strings)?);
+        batch.push_handles(5, &mut calls.stack, MemoryStackId)?;
+        for &flags in batch.values::<UInt32Type>(6)? {
+            let flags = u8::try_from(flags).map_err(|_| file.damaged(format!("{flags} are no flags of a call")))?;
+            calls.flags.push(flags);
+        }
+        batch.push_handles(7, &mut calls.target, |target| target)
+    })
+}
+
+fn objects(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let columns = [
+        "address",
+        "bytes",
+        "requested",
+        "device",
+        "stream",
+        "pool",
+        "stack",
+        "name",
+        "module",
+        "operator",
+        "dtype",
+        "shape",
+        "kind",
+        "allocated_by",
+        "freed_by",
+    ];
+    let (objects, strings) = (&mut trace.objects, &trace.strings);
+    read_table(files, "memory_objects", &columns, |_, batch| {
+        let numbers = [&mut objects.address, &mut objects.bytes, &mut objects.requested];
+        for (column, numbers) in numbers.into_iter().enumerate() {
+            numbers.extend_from_slice(batch.values::<UInt64Type>(column)?);
+        }
+        batch.push_handles(3, &mut objects.device, MemoryDeviceId)?;
+        batch.push_handles(4, &mut objects.stream, MemoryStreamId)?;
+        objects.pool.extend(texts(batch, 5, strings)?);
+        batch.push_handles(6, &mut objects.stack, MemoryStackId)?;
+        let named =
+            [&mut objects.name, &mut objects.module, &mut objects.operator, &mut objects.dtype, &mut objects.shape];
+        for (column, named) in (7..).zip(named) {
+            named.extend(texts(batch, column, strings)?);
+        }
+        objects.kind.extend(words(batch, 12, &MemoryObjectKind::ALL, MemoryObjectKind::name)?);
+        batch.push_handles(13, &mut objects.allocated_by, MemoryCallId)?;
+        batch.push_handles(14, &mut objects.freed_by, MemoryCallId)
+    })
+}
+
+fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    // How many accesses each call has, then where they end.
+    let mut ends = vec![0_u32; trace.calls.len()];
+    let (accesses, mut last) = (&mut trace.accesses, 0);
+    let columns = ["call", "object", "mode", "evidence", "extent"];
+    read_table(files, "memory_accesses", &columns, |file, batch| {
+        for &call in batch.values::<UInt32Type>(0)? {
+            let count = ends.get_mut(call as usize).filter(|_| call >= last);
+            *count.ok_or_else(|| file.damaged("its calls are out of order, or not there"))? += 1;
+            last = call;
+        }
+        let object = handles(batch, 1, MemoryObjectId)?;
+        let mode = words(batch, 2, &AccessMode::ALL, AccessMode::name)?;
+        let evidence = words(batch, 3, &AccessEvidence::ALL, AccessEvidence::name)?;
+        let extent = words(batch, 4, &AccessExtent::ALL, AccessExtent::name)?;
+        for row in 0..batch.rows() {
+            accesses.push_row(object[row], mode[row], evidence[row], extent[row]);
+        }
+        Ok(())
+    })?;
+    let mut end = 0;
+    for count in &mut ends {
+        end += *count;
+        *count = end;
+    }
+    trace.calls.access_end = ends;
+    read_table(files, "memory_ranges", &["access", "begin", "end", "times"], |_, batch| {
+        let (begin, end) = (batch.values::<UInt64Type>(1)?, batch.values::<UInt64Type>(2)?);
+        let times = batch.values::<UInt32Type>(3)?;
+        accesses.range_row.extend_from_slice(batch.values::<UInt32Type>(0)?);
+        let range = |row: usize| ByteRange { begin: begin[row], end: end[row], times: times[row] };
+        accesses.range.extend((0..batch.rows()).map(range));
+        Ok(())
+    })
+}
+
+fn segments(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let columns = ["kind", "before_call", "time_ns", "device", "stream", "address", "bytes", "stack"];
+    read_table(files, "memory_segment_events", &columns, |_, batch| {
+        let kind = words(batch, 0, &MemorySegmentEventKind::ALL, MemorySegmentEventKind::name)?;
+        let (before, time_ns) = (handles(batch, 1, MemoryCallId)?, batch.values::<Int64Type>(2)?);
+        let (device, stream) = (handles(batch, 3, MemoryDeviceId)?, handles(batch, 4, MemoryStreamId)?);
+        let (address, bytes) = (batch.values::<UInt64Type>(5)?, batch.values::<UInt64Type>(6)?);
+        let stack = handles(batch, 7, MemoryStackId)?;
+        trace.segment_events.extend((0..batch.rows()).map(|row| MemorySegmentEvent {
+            kind: kind[row],
+            before: before[row],
+            time_ns: time_ns[row],
+            device: device[row],
+            stream: stream[row],
+            address: address[row],
+            bytes: bytes[row],
+            stack: stack[row],
+        }));
+        Ok(())
+    })?;
+    let columns =
+        ["device", "stream", "address", "bytes", "small", "expandable", "pool", "stack", "first_block", "end_block"];
+    read_table(files, "memory_segments", &columns, |_, batch| {
+        let (device, stream) = (handles(batch, 0, MemoryDeviceId)?, handles(batch, 1, MemoryStreamId)?);
+        let (address, bytes) = (batch.values::<UInt64Type>(2)?, batch.values::<UInt64Type>(3)?);
+        let (small, expandable) = (batch.bools(4)?, batch.bools(5)?);
+        let (pool, stack) = (texts(batch, 6, &trace.strings)?, handles(batch, 7, MemoryStackId)?);
+        let (first, end) = (batch.values::<UInt64Type>(8)?, batch.values::<UInt64Type>(9)?);
+        let block = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        trace.segments.extend((0..batch.rows()).map(|row| MemorySegment {
+            device: device[row],
+            stream: stream[row],
+            address: address[row],
+            bytes: bytes[row],
+            small: small.value(row),
+            expandable: expandable.value(row),
+            pool: pool[row],
+            stack: stack[row],
+            blocks: block(first[row])..block(end[row]),
+        }));
+        Ok(())
+    })?;
+    blocks(trace, files)
+}
+
+fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let columns = ["address", "bytes", "requested", "state", "object", "stack"];
+    read_table(files, "memory_blocks", &columns, |_, batch| {
+        let (address, bytes) = (batch.values::<UInt64Type>(0)?, batch.values::<UInt64Type>(1)?);
+        let requested = batch.values::<UInt64Type>(2)?;
+        let state = words(batch, 3, &MemoryBlockState::ALL, MemoryBlockState::name)?;
+        let (object, stack) = (handles(batch, 4, MemoryObjectId)?, handles(batch, 5, MemoryStackId)?);
+        trace.blocks.extend((0..batch.rows()).map(|row| MemoryBlock {
+            address: address[row],
+            bytes: bytes[row],
+            requested: requested[row],
+            state: state[row],
+            object: object[row],
+            stack: stack[row],
+        }));
+        Ok(())
+    })
+}
+
+fn said(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
+    let columns = ["after_call", "time_ns", "device", "allocated", "reserved"];
+    read_table(files, "memory_totals", &columns, |_, batch| {
+        let (after, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);
+        let device = handles(batch, 2, MemoryDeviceId)?;
+        let (allocated, reserved) = (batch.values::<UInt64Type>(3)?, batch.values::<UInt64Type>(4)?);
+        trace.totals.extend((0..batch.rows()).map(|row| MemoryTotals {
+            after: after[row],
+            time_ns: time_ns[row],
+            device: device[row],
+            allocated: allocated[row],
+            reserved: reserved[row],
+        }));
+        Ok(())
+    })?;
+    let columns = ["before_call", "time_ns", "device", "stream", "requested", "device_free", "stack"];
+    read_table(files, "memory_out_of_memory", &columns, |_, batch| {
+        let (before, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);
+        let (device, stream) = (handles(batch, 2, MemoryDeviceId)?, handles(batch, 3, MemoryStreamId)?);
+        let (requested, free) = (batch.values::<UInt64Type>(4)?, batch.numbers::<UInt64Type>(5)?);
+        let (stack, free) = (handles(batch, 6, MemoryStackId)?, free.iter().collect::<Vec<_>>());
+        trace.out_of_memory.extend((0..batch.rows()).map(|row| OutOfMemory {
+            before: before[row],
+            time_ns: time_ns[row],
+            device: device[row],
+            stream: stream[row],
+            requested: requested[row],
+            device_free: free[row],
+            stack: stack[row],
+        }));
+        Ok(())
+    })
+}

@@ -1,0 +1,67 @@
+//! Columns by what a function tells of each row: for tables whose rows are no slices of numbers.
+
+use crate::columns::{Column, Packing, dictionary, handles, interned, text_type};
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{ArrayRef, BooleanArray, Int64Array, PrimitiveArray, StringArray};
+use arrow_schema::DataType;
+use stackline_model::{StrId, StringTable};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Small numbers that repeat.
+pub(super) fn numbers32<'a>(name: &str, value: impl Fn(usize) -> Option<u32> + 'a) -> Column<'a> {
+    Column::new(name, DataType::UInt32, true, Packing::Dictionary, move |rows| {
+        Ok(Arc::new(PrimitiveArray::<UInt32Type>::from_iter(rows.map(&value))))
+    })
+}
+
+/// Large numbers.
+pub(super) fn numbers64<'a>(name: &str, value: impl Fn(usize) -> Option<u64> + 'a) -> Column<'a> {
+    Column::new(name, DataType::UInt64, true, Packing::Delta, move |rows| {
+        Ok(Arc::new(PrimitiveArray::<UInt64Type>::from_iter(rows.map(&value))))
+    })
+}
+
+/// Times in ns.
+pub(super) fn times<'a>(name: &str, value: impl Fn(usize) -> i64 + 'a) -> Column<'a> {
+    Column::new(name, DataType::Int64, false, Packing::Delta, move |rows: Range<usize>| {
+        Ok(Arc::new(Int64Array::from_iter_values(rows.map(&value))))
+    })
+}
+
+/// Truth values.
+pub(super) fn truths<'a>(name: &str, value: impl Fn(usize) -> bool + 'a) -> Column<'a> {
+    Column::new(name, DataType::Boolean, false, Packing::Dictionary, move |rows: Range<usize>| {
+        Ok(Arc::new(BooleanArray::from_iter(rows.map(|row| Some(value(row))))))
+    })
+}
+
+/// Row numbers of a table; `u32::MAX` is null.
+pub(super) fn rows<'a>(name: &str, value: impl Fn(usize) -> u32 + 'a) -> Column<'a> {
+    Column::new(name, DataType::UInt32, true, Packing::Delta, move |rows: Range<usize>| Ok(handles(rows.map(&value))))
+}
+
+/// Interned text.
+pub(super) fn text<'a>(name: &str, strings: &'a StringTable, value: impl Fn(usize) -> StrId + 'a) -> Column<'a> {
+    Column::new(name, text_type(), true, Packing::Dictionary, move |rows: Range<usize>| {
+        interned(rows.map(|row| value(row).0), strings)
+    })
+}
+
+/// One of a few words: `word` tells what each number stands for.
+pub(super) fn words<'a>(
+    name: &str,
+    value: impl Fn(usize) -> u32 + 'a,
+    word: impl Fn(u32) -> Option<&'static str> + Copy + 'a,
+) -> Column<'a> {
+    Column::new(name, text_type(), true, Packing::Dictionary, move |rows: Range<usize>| {
+        dictionary(rows.map(&value), word)
+    })
+}
+
+/// Text that is not interned.
+pub(super) fn plain<'a>(name: &str, value: impl Fn(usize) -> String + 'a) -> Column<'a> {
+    Column::new(name, DataType::Utf8, false, Packing::Dictionary, move |rows| {
+        Ok(Arc::new(StringArray::from_iter_values(rows.map(&value))) as ArrayRef)
+    })
+}

@@ -1,0 +1,307 @@
+//! Memory traces come back from their tables as they were, or not at all.
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
+use proptest::prelude::*;
+use stackline_ingest::memory::text;
+use stackline_model::{
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryBlock, MemoryBlockState, MemoryCallId, MemoryCallKind,
+    MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryPhase, MemorySegment, MemorySegmentEvent,
+    MemorySegmentEventKind, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory, Severity, StrId,
+    Trace, TraceSet,
+};
+use stackline_store::{Error, WriteOptions, is_complete, is_run, read_memory, read_run, write_run, write_run_with};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+fn quick() -> WriteOptions {
+    WriteOptions { sync: false, overwrite: true, ..WriteOptions::default() }
+}
+
+#[track_caller]
+fn assert_same(a: &MemoryTrace, b: &MemoryTrace) {
+    assert_eq!((&a.label, a.saw_end, a.has_accesses, &a.report), (&b.label, b.saw_end, b.has_accesses, &b.report));
+    assert!(a.strings.iter().eq(b.strings.iter()), "strings differ");
+    assert_eq!(a.stacks.frames, b.stacks.frames);
+    assert_eq!((&a.stacks.parent, &a.stacks.frame), (&b.stacks.parent, &b.stacks.frame));
+    assert_eq!((&a.devices, &a.streams, &a.phases), (&b.devices, &b.streams, &b.phases));
+    assert_eq!(a.calls, b.calls);
+    assert_eq!(a.objects, b.objects);
+    assert_eq!(a.accesses, b.accesses);
+    assert_eq!((&a.segment_events, &a.segments, &a.blocks), (&b.segment_events, &b.segments, &b.blocks));
+    assert_eq!((&a.totals, &a.out_of_memory), (&b.totals, &b.out_of_memory));
+}
+
+fn through_a_run(traces: &[MemoryTrace]) -> Vec<MemoryTrace> {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    write_run_with(&TraceSet::default(), traces, &run, &quick()).unwrap();
+    assert!(is_run(&run) && is_complete(&run));
+    read_memory(&run).unwrap()
+}
+
+#[track_caller]
+fn assert_comes_back(trace: &MemoryTrace) {
+    let read = through_a_run(std::slice::from_ref(trace));
+    assert_eq!(read.len(), 1);
+    assert_same(&read[0], trace);
+}
+
+/// Something of everything.
+fn sample() -> MemoryTrace {
+    let mut trace = MemoryTrace { label: "sample".to_owned(), saw_end: true, ..MemoryTrace::default() };
+    let (gpu, cpu) = (trace.device("cuda:0"), trace.device("cpu"));
+    trace.devices[0].total_bytes = 80 << 30;
+    let (stream, other) = (trace.stream(gpu, 7), trace.stream(cpu, u64::MAX));
+    let mut text = |text: &str| trace.strings.intern(text);
+    let (name, empty, file) = (text("weight \"é\"\n"), text(""), text("train.py"));
+    let stack = trace.stacks.intern_path([1, 2].map(|line| MemoryFrame { function: name, file, line }));
+    let call = |start_ns| NewCall { start_ns, stream, name: empty, stack, ..NewCall::default() };
+    let object = NewObject { bytes: u64::MAX, address: 1 << 63, device: gpu, pool: empty, ..NewObject::default() };
+    let old = trace.older(NewObject { stream: other, device: cpu, bytes: 0, ..object });
+    let new = trace
+        .allocate(NewObject { name, stack, kind: MemoryObjectKind::Foreign, requested: 3, ..object }, call(i64::MIN));
+    trace.calls.push(MemoryCallKind::Kernel, NewCall { flags: 15, duration_ns: u64::MAX, ..call(i64::MAX) });
+    trace.accesses.push(old, AccessMode::Unknown, AccessEvidence::Opaque, AccessExtent::Whole);
+    let ranges = [ByteRange { begin: 0, end: 1, times: u32::MAX }, ByteRange { begin: 1, end: u64::MAX, times: 1 }];
+    trace.accesses.push_ranges(new, AccessMode::Both, AccessEvidence::Instrumented, &ranges);
+    trace.seal_call();
+    trace.release(new, NewCall::default());
+    trace.release(MemoryObjectId::NONE, NewCall::default());
+    trace.phases.push(MemoryPhase { name, first: MemoryCallId(0), end: MemoryCallId(4) });
+    for kind in MemorySegmentEventKind::ALL {
+        let (before, address, bytes) = (MemoryCallId(4), 2 << 20, 4 << 20);
+        trace.segment_events.push(MemorySegmentEvent {
+            kind,
+            before,
+            time_ns: -1,
+            device: gpu,
+            stream,
+            address,
+            bytes,
+            stack,
+        });
+    }
+    for state in MemoryBlockState::ALL {
+        let (object, stack) = (if state == MemoryBlockState::Active { old } else { MemoryObjectId::NONE }, stack);
+        trace.blocks.push(MemoryBlock { address: 5, bytes: 6, requested: 7, state, object, stack });
+    }
+    let segment = |small, blocks| MemorySegment {
+        device: gpu,
+        stream,
+        address: 5,
+        bytes: 18,
+        small,
+        expandable: !small,
+        pool: StrId::NONE,
+        stack: MemoryStackId::NONE,
+        blocks,
+    };
+    trace.segments = vec![segment(true, 0..2), segment(false, 2..3)];
+    let after = MemoryCallId::NONE;
+    trace.totals.push(MemoryTotals { after, time_ns: 3, device: gpu, allocated: 4, reserved: 5 });
+    for device_free in [None, Some(0)] {
+        let before = MemoryCallId(2);
+        trace.out_of_memory.push(OutOfMemory {
+            before,
+            time_ns: 8,
+            device: gpu,
+            stream,
+            requested: 9,
+            device_free,
+            stack,
+        });
+    }
+    trace.report.count("code", Severity::Repaired, "Something.", Some(7), "example");
+    trace.check().unwrap();
+    trace
+}
+
+fn fixtures() -> Vec<MemoryTrace> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory");
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files.iter().map(|file| text::read("fixture", &fs::read_to_string(file).unwrap()).unwrap()).collect()
+}
+
+#[test]
+fn everything_comes_back() {
+    assert_comes_back(&sample());
+    assert_comes_back(&MemoryTrace::default());
+    let fixtures = fixtures();
+    assert!(fixtures.len() >= 10);
+    for (read, trace) in through_a_run(&fixtures).iter().zip(&fixtures) {
+        assert_same(read, trace);
+    }
+}
+
+#[test]
+fn what_was_read_can_be_added_to() {
+    let trace = sample();
+    let mut read = through_a_run(std::slice::from_ref(&trace)).remove(0);
+    let (name, file) = (read.strings.find("weight \"é\"\n").unwrap(), read.strings.find("train.py").unwrap());
+    let stack = read.stacks.intern_path([1, 2].map(|line| MemoryFrame { function: name, file, line }));
+    assert_eq!(stack, trace.calls.stack[0]);
+    assert_eq!((read.device("cpu").index(), read.devices.len()), (1, 2));
+}
+
+#[test]
+fn traces_and_memory_stand_side_by_side() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    let set = TraceSet { traces: vec![Trace::default()] };
+    write_run(&set, &run, &quick()).unwrap();
+    assert!(read_memory(&run).unwrap().is_empty());
+    // Replaces its own kind.
+    for _ in 0..2 {
+        write_run_with(&set, &[sample(), MemoryTrace::default()], &run, &quick()).unwrap();
+    }
+    assert_eq!((read_memory(&run).unwrap().len(), read_run(&run, &Default::default()).unwrap().traces.len()), (2, 1));
+    fs::remove_file(run.join("memory=0/memory_calls.parquet")).unwrap();
+    assert!(!is_complete(&run));
+}
+
+#[test]
+fn every_damage_is_an_error_that_names_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
+    let files: Vec<PathBuf> = fs::read_dir(run.join("memory=0")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 15);
+    let said = || read_memory(&run).unwrap_err();
+    for file in files {
+        let good = fs::read(&file).unwrap();
+        let name = file.file_name().unwrap().to_str().unwrap();
+        for at in (0..good.len()).step_by(61) {
+            let mut bad = good.clone();
+            bad[at] ^= 0x10;
+            fs::write(&file, &bad).unwrap();
+            assert!(matches!(said(), Error::Damaged { .. }) && said().to_string().contains(name), "{}", said());
+        }
+        for length in [0, 1, good.len() / 2, good.len() - 1] {
+            fs::write(&file, &good[..length]).unwrap();
+            assert!(matches!(said(), Error::Damaged { .. }));
+        }
+        fs::remove_file(&file).unwrap();
+        assert!(said().to_string().contains(&format!("{name} is damaged: the file is missing")), "{}", said());
+        fs::write(&file, &good).unwrap();
+    }
+    assert_same(&read_memory(&run).unwrap()[0], &sample());
+}
+
+/// Whoever makes files to deceive gives them checksums that fit, or none: then the decoder meets the damage itself.
+#[test]
+fn damage_that_no_checksum_tells_ends_in_an_error_or_a_sound_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    write_run_with(&TraceSet::default(), &[sample()], &run, &quick()).unwrap();
+    let path = run.join("manifest.json");
+    let mut manifest: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    for table in manifest["memory"][0]["tables"].as_object_mut().unwrap().values_mut() {
+        let table = table.as_object_mut().unwrap();
+        table.remove("bytes");
+        table.remove("crc32");
+    }
+    // A later version may do without the checksum of the manifest; here the first one does.
+    manifest["version"] = 1.into();
+    manifest.as_object_mut().unwrap().remove("checksum");
+    fs::write(&path, manifest.to_string()).unwrap();
+    assert_same(&read_memory(&run).unwrap()[0], &sample());
+    let mut failed = 0;
+    for file in fs::read_dir(run.join("memory=0")).unwrap().map(|entry| entry.unwrap().path()) {
+        let good = fs::read(&file).unwrap();
+        for at in (0..good.len()).step_by(13) {
+            let mut bad = good.clone();
+            bad[at] = bad[at].wrapping_mul(31).wrapping_add(97).wrapping_add(at as u8);
+            fs::write(&file, &bad).unwrap();
+            match read_memory(&run) {
+                Ok(traces) => traces[0].check().unwrap(),
+                Err(Error::Damaged { .. }) => failed += 1,
+                Err(other) => panic!("{other:?}"),
+            }
+        }
+        fs::write(&file, &good).unwrap();
+    }
+    assert!(failed > 200, "{failed}");
+}
+
+/// Handles that lead nowhere are refused when writing, so no run that we write is refused when reading.
+#[test]
+fn traces_that_contradict_themselves_are_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("a.stackline");
+    let mut trace = sample();
+    trace.blocks[0].object = MemoryObjectId(99);
+    let error = write_run_with(&TraceSet::default(), &[trace], &run, &quick()).unwrap_err();
+    assert!(error.to_string().contains("trace sample cannot be written: a block holds an object"), "{error}");
+    assert!(!run.exists());
+}
+
+/// A trace of random calls: everything that the model can hold of them, in any order.
+fn traces() -> impl Strategy<Value = MemoryTrace> {
+    let step = (0..10_usize, any::<u8>(), any::<u64>(), any::<i64>(), "[a-zé \"]{0,3}");
+    proptest::collection::vec(step, 0..60).prop_map(|steps| {
+        let mut trace = MemoryTrace::default();
+        for (kind, small, large, time, name) in steps {
+            let device = trace.device(if small & 1 == 0 { "cpu" } else { "cuda:0" });
+            let stream = trace.stream(device, u64::from(small >> 6));
+            let name = trace.strings.intern(&name);
+            let frame = MemoryFrame { function: name, file: StrId::NONE, line: u32::from(small) };
+            let stack = trace.stacks.intern_path([frame].into_iter().take(usize::from(small & 2)));
+            let call = NewCall {
+                start_ns: time,
+                duration_ns: large,
+                stream,
+                name,
+                stack,
+                flags: small & 15,
+                target: u32::MAX,
+            };
+            let pick = |count: usize| MemoryObjectId::new(large as usize % count.max(1));
+            let (kind, objects) = (MemoryCallKind::ALL[kind], trace.objects.len());
+            match kind {
+                MemoryCallKind::Allocate => {
+                    let object = NewObject {
+                        address: large,
+                        bytes: large >> 7,
+                        device,
+                        stream,
+                        shape: name,
+                        ..NewObject::default()
+                    };
+                    trace.allocate(object, call);
+                }
+                MemoryCallKind::Free if objects > 0 => {
+                    trace.release(pick(objects), call);
+                }
+                _ => {
+                    trace.calls.push(kind, call);
+                    for at in 0..if objects > 0 { small % 4 } else { 0 } {
+                        let (object, mode) = (pick(objects), AccessMode::ALL[usize::from(at)]);
+                        let evidence = AccessEvidence::ALL[usize::from(small >> 2 & 3)];
+                        let begin = large >> 1;
+                        let range = ByteRange { begin, end: begin + 1 + u64::from(at), times: u32::from(small) };
+                        match small & 16 {
+                            0 => trace.accesses.push_ranges(object, mode, evidence, &[range]),
+                            _ => trace.accesses.push(
+                                object,
+                                mode,
+                                evidence,
+                                AccessExtent::ALL[usize::from(small >> 5 & 1)],
+                            ),
+                        }
+                    }
+                    trace.seal_call();
+                }
+            }
+        }
+        trace
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn random_traces_come_back(trace in traces()) {
+        assert_comes_back(&trace);
+    }
+}

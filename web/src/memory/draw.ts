@@ -1,0 +1,285 @@
+/** Draws memory: curves with their peaks, calls per stream, and lives of objects, hatched where they are waste. */
+
+import { fitted } from "../draw/boxes";
+import { bytes, count } from "../format";
+import type { InkOf } from "../timeline/paint";
+import { type Stretch, ticks } from "../timeline/view";
+import type { Answer } from "../transport/decode";
+import { apart, calledBy, CURVE, HEAD, KIND, type Label, LABEL, LANE, type Layout, PHASES, RULER, scaleOf } from "./layout";
+import type { AppliedDocument, CallsDocument, CurveDocument, ObjectsDocument, Peak, Phase } from "./types";
+
+const FONT = "11px system-ui, sans-serif";
+/** Fills of bars: dark hatching and ticks stand out on each of them, in either theme. */
+const LIVE = "#8cc4ee";
+const WASTED = "#f7c59f";
+/** Calls by their kind: see `MemoryCallKind`. */
+export const KINDS = ["#6fcfae", "#b7d8f0", "#e9c46a", "#e08bb8", "#c48be0", "#d6a4c4", "#f0925b", "#d7d7df", "#d7d7df", "#c9c2b4"] as const;
+
+/** What a part of the drawing is drawn with. */
+export interface Scene {
+  readonly context: CanvasRenderingContext2D;
+  readonly layout: Layout;
+  readonly stretch: Stretch;
+  readonly width: number;
+  readonly ink: InkOf;
+}
+
+type Numbers = Readonly<Record<string, ArrayLike<number>>>;
+
+const xOf = ({ stretch, layout, width }: Scene) => scaleOf(stretch, layout.gutter, width);
+
+/** Keeps what is drawn right of the gutter. */
+function clipped(scene: Scene, height: number, draw: () => void): void {
+  const { context, layout, width } = scene;
+  context.save();
+  context.beginPath();
+  context.rect(layout.gutter, 0, width - layout.gutter, height);
+  context.clip();
+  draw();
+  context.restore();
+}
+
+function name(scene: Scene, text: string, y: number): void {
+  scene.context.fillText(fitted(scene.context, text, scene.layout.gutter - 8), 4, y);
+}
+
+export function drawRuler(scene: Scene, phases: readonly Phase[]): void {
+  const { context, layout, stretch, width, ink } = scene;
+  const place = xOf(scene);
+  context.fillStyle = ink.paper;
+  context.fillRect(0, 0, width, layout.curve);
+  context.font = FONT;
+  context.textBaseline = "middle";
+  context.fillStyle = ink.quiet;
+  name(scene, "call", RULER / 2);
+  for (const at of ticks(stretch, (width - layout.gutter) / 110).at) {
+    context.fillStyle = ink.line;
+    context.fillRect(Math.round(place(at)), 0, 1, RULER);
+    context.fillStyle = ink.quiet;
+    context.fillText(count(at), place(at) + 4, RULER / 2);
+  }
+  clipped(scene, layout.curve, () => {
+    for (const phase of phases) {
+      const [from, to] = [Math.max(place(phase.first), layout.gutter), Math.min(place(phase.end), width)];
+      if (to <= from) continue;
+      context.strokeStyle = ink.quiet;
+      context.lineWidth = 1;
+      context.strokeRect(from + 0.5, RULER + 1.5, Math.max(to - from - 1, 1), PHASES - 4);
+      context.fillStyle = ink.ink;
+      if (to - from > 14) context.fillText(fitted(context, phase.name ?? "", to - from - 8), from + 4, RULER + PHASES / 2);
+    }
+  });
+}
+
+/** The curves: in use (filled), held (dashed), in use if suggestions were followed (a thick line). */
+export function drawCurves(scene: Scene, curve: Answer<CurveDocument>, applied: Answer<AppliedDocument> | undefined, peaks: readonly Peak[]): void {
+  const { context, layout, ink } = scene;
+  const { most, has_reserved } = curve.document;
+  const highest = Math.max(...most, 1);
+  const floor = layout.curve + CURVE;
+  const yOf = (value: number) => floor - ((CURVE - 16) * value) / highest;
+  context.font = FONT;
+  context.textBaseline = "middle";
+  context.fillStyle = ink.quiet;
+  name(scene, bytes(highest), yOf(highest));
+  name(scene, "in use ▆", floor - 44);
+  if (has_reserved) name(scene, "held by the allocator ┄", floor - 30);
+  if (applied) name(scene, "with suggestions ━", floor - 16);
+  clipped(scene, floor + 1, () => {
+    fillCurve(scene, curve.columns, yOf, floor);
+    if (has_reserved) strokeCurve(scene, curve.columns, 1, yOf, () => {
+      context.strokeStyle = ink.quiet;
+      context.lineWidth = 1;
+      context.setLineDash([5, 4]);
+    });
+    if (applied) strokeCurve(scene, applied.columns, 0, yOf, () => {
+      context.strokeStyle = ink.mark;
+      context.lineWidth = 2.5;
+      context.setLineDash([]);
+    });
+    context.setLineDash([]);
+    drawPeaks(scene, peaks, yOf, floor);
+  });
+  context.fillStyle = ink.line;
+  context.fillRect(0, floor, scene.width, 1);
+}
+
+function fillCurve(scene: Scene, { curve: of, start, high, last }: Numbers, yOf: (value: number) => number, floor: number): void {
+  const { context, width } = scene;
+  const place = xOf(scene);
+  context.fillStyle = LIVE;
+  context.beginPath();
+  for (let at = 0; at < of!.length && of![at] === 0; at += 1) {
+    const [from, to] = [place(start![at]!), of![at + 1] === 0 ? place(start![at + 1]!) : width];
+    if (to < 0 || from > width) continue;
+    // The highest value of a bucket stands for a pixel at least, then the last one holds.
+    const peak = Math.min(from + 1, to);
+    context.rect(from, yOf(high![at]!), Math.max(peak - from, 0.5), floor - yOf(high![at]!));
+    context.rect(peak, yOf(last![at]!), to - peak, floor - yOf(last![at]!));
+  }
+  context.fill();
+}
+
+function strokeCurve(scene: Scene, { curve: of, start, high, last }: Numbers, wanted: number, yOf: (value: number) => number, style: () => void): void {
+  const { context, width } = scene;
+  const place = xOf(scene);
+  style();
+  context.beginPath();
+  let isFirst = true;
+  for (let at = 0; at < of!.length; at += 1) {
+    if (of![at] !== wanted) continue;
+    const [from, to] = [place(start![at]!), of![at + 1] === wanted ? place(start![at + 1]!) : width];
+    if (isFirst) context.moveTo(from, yOf(high![at]!));
+    isFirst = false;
+    context.lineTo(from, yOf(high![at]!));
+    context.lineTo(Math.min(from + 1, to), yOf(last![at]!));
+    context.lineTo(to, yOf(last![at]!));
+  }
+  context.stroke();
+}
+
+function drawPeaks(scene: Scene, peaks: readonly Peak[], yOf: (value: number) => number, floor: number): void {
+  const { context, layout, width, ink } = scene;
+  const place = xOf(scene);
+  context.font = `bold ${FONT}`;
+  const taken: Label[] = [];
+  for (const peak of peaks) {
+    const x = place(peak.call);
+    if (x < layout.gutter || x > width) continue;
+    context.fillStyle = ink.mark;
+    context.fillRect(Math.round(x), layout.curve, 1.5, floor - layout.curve);
+    const label = `${peak.name} ${bytes(peak.bytes)}`;
+    const wide = context.measureText(label).width + 8;
+    const { left, top } = apart({ left: Math.min(x + 2, width - wide), top: Math.max(yOf(peak.bytes) - LABEL, layout.curve), wide }, taken);
+    context.fillStyle = ink.paper;
+    context.fillRect(left, top, wide, LABEL);
+    context.fillStyle = ink.ink;
+    context.fillText(label, left + 4, top + LABEL / 2);
+  }
+  context.font = FONT;
+}
+
+/** Calls of each stream, a row for each kind. */
+export function drawCalls(scene: Scene, calls: Answer<CallsDocument>, kinds: readonly string[], selected: number | undefined): void {
+  const { context, layout, width, ink } = scene;
+  const place = xOf(scene);
+  const { lane, kind, start, length } = calls.columns as Numbers;
+  const rows = new Map(layout.rows.map((row) => [row.lane * KINDS.length + row.kind, row]));
+  context.font = FONT;
+  context.textBaseline = "middle";
+  for (const head of layout.heads) {
+    context.fillStyle = ink.ink;
+    context.fillText(fitted(context, head.title, width - 8), 4, head.y + HEAD / 2);
+  }
+  context.fillStyle = ink.quiet;
+  for (const row of layout.rows) name(scene, `  ${kinds[row.kind]}`, row.y + KIND / 2);
+  clipped(scene, layout.height, () => {
+    for (let at = 0; at < lane!.length; at += 1) {
+      const row = rows.get(lane![at]! * KINDS.length + kind![at]!);
+      const [from, to] = [place(start![at]!), place(start![at]! + length![at]!)];
+      if (!row || to < layout.gutter || from > width) continue;
+      context.fillStyle = KINDS[kind![at]!]!;
+      const wide = Math.max(to - from - (to - from > 3 ? 1 : 0), 1);
+      context.fillRect(from, row.y + 1, wide, KIND - 3);
+      if (selected !== undefined && selected >= start![at]! && selected < start![at]! + length![at]!) outline(scene, from, row.y, wide, KIND - 1);
+    }
+  });
+}
+
+function outline({ context, ink }: Scene, x: number, y: number, width: number, height: number): void {
+  context.strokeStyle = ink.mark;
+  context.lineWidth = 2;
+  context.strokeRect(x, y, Math.max(width, 2), height);
+}
+
+/** The lanes of objects that are seen. */
+export function drawObjects(scene: Scene, objects: Answer<ObjectsDocument>, selected: number | undefined, [first, last]: readonly [number, number]): void {
+  const { context, layout, width, ink } = scene;
+  const place = xOf(scene);
+  const { object, bytes: size, from, to, open, name: names, place: places } = objects.columns as Numbers;
+  const { texts } = objects.document;
+  context.font = FONT;
+  context.textBaseline = "middle";
+  for (let at = first; at < Math.min(last, object!.length); at += 1) {
+    const y = layout.objects + at * LANE;
+    const isSelected = object![at] === selected;
+    context.fillStyle = isSelected ? ink.ink : ink.quiet;
+    name(scene, `${bytes(size![at]!)}  ${calledBy(texts[names![at]!] ?? "", texts[places![at]!] ?? "")}`, y + LANE / 2);
+    const [left, right] = [place(from![at]!), place(to![at]!)];
+    // Where it is, if it is out of sight.
+    if (right < layout.gutter) context.fillText("◂", layout.gutter + 2, y + LANE / 2);
+    if (left > width) context.fillText("▸", width - 12, y + LANE / 2);
+    clipped(scene, layout.height, () => {
+      context.fillStyle = LIVE;
+      context.fillRect(left, y + 4, Math.max(right - left, 1), LANE - 7);
+      context.fillStyle = ink.ink;
+      // A life that is cut by the records has no end there.
+      if ((open![at]! & 1) === 0) context.fillRect(left, y + 2, 1.5, LANE - 3);
+      if ((open![at]! & 2) === 0) context.fillRect(right - 1, y + 2, 1.5, LANE - 3);
+      if (isSelected) outline(scene, Math.max(left, layout.gutter), y + 1, Math.min(right, width) - Math.max(left, layout.gutter), LANE - 2);
+    });
+  }
+  clipped(scene, layout.height, () => {
+    drawWaste(scene, objects.columns as Numbers, [first, last]);
+    drawTicks(scene, objects.columns as Numbers, [first, last]);
+  });
+}
+
+function drawWaste(scene: Scene, { waste_lane, waste_from, waste_to, waste_why }: Numbers, [first, last]: readonly [number, number]): void {
+  const { context, layout, width } = scene;
+  const place = xOf(scene);
+  for (let at = 0; at < waste_lane!.length; at += 1) {
+    const lane = waste_lane![at]!;
+    if (lane < first || lane >= last) continue;
+    const [left, right] = [Math.max(place(waste_from![at]!), layout.gutter), Math.min(place(waste_to![at]!), width)];
+    if (right <= left) continue;
+    const y = layout.objects + lane * LANE + 4;
+    context.fillStyle = WASTED;
+    context.fillRect(left, y, right - left, LANE - 7);
+    hatch(context, left, y, right - left, LANE - 7, waste_why![at]!);
+  }
+}
+
+/** Lines of a direction that says why: see `Why` of crates/query. Lines stand at fixed places, so that they do not run as one moves. */
+export function hatch(context: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, why: number): void {
+  context.save();
+  context.beginPath();
+  context.rect(x, y, width, height);
+  context.clip();
+  context.strokeStyle = "#14171b";
+  context.lineWidth = 1;
+  context.beginPath();
+  const [isRising, isFalling] = [why === 0 || why === 2, why === 1 || why === 2];
+  for (let at = Math.floor((x - height) / APART) * APART; at < x + width + height; at += APART) {
+    if (isRising) line(context, at, y + height, at + height, y);
+    if (isFalling) line(context, at, y, at + height, y + height);
+    if (why === 4) line(context, at + 0.5, y, at + 0.5, y + height);
+  }
+  if (why === 3) for (let at = 2; at < height; at += 3) line(context, x, y + at + 0.5, x + width, y + at + 0.5);
+  context.stroke();
+  context.restore();
+}
+
+/** Pixels between lines. */
+const APART = 6;
+
+function line(context: CanvasRenderingContext2D, x: number, y: number, toX: number, toY: number): void {
+  context.moveTo(x, y);
+  context.lineTo(toX, toY);
+}
+
+/** Accesses: reads below, writes above, both over all of the bar. */
+function drawTicks(scene: Scene, { tick_lane, tick_at, tick_mode }: Numbers, [first, last]: readonly [number, number]): void {
+  const { context, layout, width } = scene;
+  const place = xOf(scene);
+  const high = LANE - 7;
+  context.fillStyle = "#14171b";
+  for (let at = 0; at < tick_lane!.length; at += 1) {
+    const lane = tick_lane![at]!;
+    const x = place(tick_at![at]! + 0.5);
+    if (lane < first || lane >= last || x < layout.gutter || x > width) continue;
+    const y = layout.objects + lane * LANE + 4;
+    const [top, tall] = [[high / 2, high / 2], [0, high / 2], [0, high], [0, high]][tick_mode![at]!] ?? [0, high];
+    context.fillRect(x - 1, y + top!, 2, tall!);
+  }
+}

@@ -1,0 +1,160 @@
+/** Where things stand in the drawing of memory: a gutter with names at the left, the curve, streams, objects. Apart from drawing. */
+
+import { type Stretch, within } from "../timeline/view";
+import type { Peak, Phase, StreamLane } from "./types";
+
+export const RULER = 22;
+export const PHASES = 16;
+export const CURVE = 120;
+export const HEAD = 18;
+export const KIND = 14;
+export const LANE = 18;
+const GAP = 6;
+
+/** A row of boxes: the calls of one kind on one stream. */
+export interface KindRow {
+  readonly lane: number;
+  readonly kind: number;
+  readonly y: number;
+}
+
+export interface Layout {
+  readonly gutter: number;
+  readonly curve: number;
+  /** Heads of streams. */
+  readonly heads: ReadonlyArray<{ readonly title: string; readonly y: number }>;
+  readonly rows: readonly KindRow[];
+  /** The head of the objects, and the first of their lanes. */
+  readonly objectsHead: number;
+  readonly objects: number;
+  readonly height: number;
+}
+
+/** Names take a part of the room, but never most of it. */
+export const gutterOf = (width: number) => Math.round(Math.min(190, width * 0.3));
+
+export function layoutOf(lanes: readonly StreamLane[], phases: readonly Phase[], objects: number, width: number): Layout {
+  const curve = RULER + (phases.length > 0 ? PHASES : 0);
+  let y = curve + CURVE + GAP;
+  const heads: Array<{ title: string; y: number }> = [];
+  const rows: KindRow[] = [];
+  lanes.forEach((lane, at) => {
+    heads.push({ title: lane.name, y });
+    y += HEAD;
+    lane.kinds.forEach((calls, kind) => {
+      if (calls === 0) return;
+      rows.push({ lane: at, kind, y });
+      y += KIND;
+    });
+    y += GAP;
+  });
+  return { gutter: gutterOf(width), curve, heads, rows, objectsHead: y, objects: y + HEAD, height: y + HEAD + objects * LANE + GAP };
+}
+
+/** The place of a position, right of the gutter. */
+export function scaleOf({ from, to }: Stretch, gutter: number, width: number): (position: number) => number {
+  const room = Math.max(width - gutter, 1);
+  return (position) => gutter + ((position - from) / Math.max(to - from, 1e-9)) * room;
+}
+
+/** The position at a place. */
+export function positionAt(x: number, { from, to }: Stretch, gutter: number, width: number): number {
+  return from + ((x - gutter) / Math.max(width - gutter, 1)) * (to - from);
+}
+
+/** What is at a place of the drawing. */
+export type Hit = { readonly kind: "curve" } | { readonly kind: "row"; readonly row: KindRow } | { readonly kind: "object"; readonly at: number } | undefined;
+
+export function hitAt(layout: Layout, objects: number, y: number): Hit {
+  if (y >= layout.curve && y < layout.curve + CURVE) return { kind: "curve" };
+  const row = layout.rows.find((one) => y >= one.y && y < one.y + KIND);
+  if (row) return { kind: "row", row };
+  const at = Math.floor((y - layout.objects) / LANE);
+  return y >= layout.objects && at < objects ? { kind: "object", at } : undefined;
+}
+
+/** Phases that do not lie within another one: nested names would stand over each other. */
+export function outermost(phases: readonly Phase[]): Phase[] {
+  const sorted = phases.toSorted((a, b) => a.first - b.first || b.end - a.end);
+  const taken: Phase[] = [];
+  for (const phase of sorted) {
+    const last = taken.at(-1);
+    if (!last || phase.first >= last.end) taken.push(phase);
+  }
+  return taken;
+}
+
+/** The next or the previous of the lanes; the first or the last of them where none is selected. */
+export function neighbour(objects: ArrayLike<number>, selected: number | undefined, step: 1 | -1): number | undefined {
+  if (objects.length === 0) return undefined;
+  const at = selected === undefined ? -1 : Array.prototype.indexOf.call(objects, selected);
+  if (at < 0) return objects[step === 1 ? 0 : objects.length - 1];
+  return objects[Math.min(Math.max(at + step, 0), objects.length - 1)];
+}
+
+/** The peak whose mark is within some pixels of a place. */
+export function peakAt(peaks: readonly Peak[], x: number, xOf: (position: number) => number, reach = 8): Peak | undefined {
+  const near = peaks.map((peak) => ({ peak, far: Math.abs(xOf(peak.call) - x) })).filter(({ far }) => far <= reach);
+  return near.toSorted((a, b) => a.far - b.far)[0]?.peak;
+}
+
+/** A life with a tenth of it around it. */
+export function around(from: number, to: number, all: Stretch): Stretch {
+  const room = Math.max((to - from) / 10, 2);
+  return within({ from: Math.floor(from - room), to: Math.ceil(to + room) }, all);
+}
+
+/** Where the name of a peak stands. */
+export interface Label {
+  readonly left: number;
+  readonly top: number;
+  readonly wide: number;
+}
+
+/** Pixels that such a name is high. */
+export const LABEL = 14;
+
+/** The place of a name, moved down until it is on none of those that are there already; it is one of them from then on. */
+export function apart(wanted: Label, taken: Label[]): Label {
+  let { top } = wanted;
+  const meets = (other: Label) => wanted.left < other.left + other.wide && other.left < wanted.left + wanted.wide && Math.abs(top - other.top) < LABEL;
+  while (taken.some(meets)) top += 1;
+  const placed = { ...wanted, top };
+  taken.push(placed);
+  return placed;
+}
+
+/** What an object is called in its lane: its name; one without a name by the line that allocated it. */
+export function calledBy(name: string, place: string): string {
+  const isNamed = !/^object \d+$/.test(name);
+  return isNamed || place === "" ? name : `${name} · ${place.slice(place.lastIndexOf("/", place.search(/:\d|$/)) + 1)}`;
+}
+
+/** Numbers of suggestions as the address has them: `1,3`. */
+export function numbersOf(text: string | undefined): number[] {
+  const numbers = (text ?? "").split(",").map(Number).filter((number) => Number.isInteger(number) && number > 0);
+  return [...new Set(numbers)];
+}
+
+/** The same with one put in, or taken out. */
+export function toggled(numbers: readonly number[], number: number): string {
+  const kept = numbers.includes(number) ? numbers.filter((other) => other !== number) : [...numbers, number].toSorted((a, b) => a - b);
+  return kept.join(",");
+}
+
+/** What a stretch of positions holds of a curve: its least and its highest value. */
+export function extent(columns: Readonly<Record<string, ArrayLike<number>>>, curve: number, stretch: Stretch): { least: number; most: number } | undefined {
+  const { curve: of, start, low, high, last } = columns;
+  let found: { least: number; most: number } | undefined;
+  const add = (least: number, most: number) => {
+    found = { least: Math.min(found?.least ?? least, least), most: Math.max(found?.most ?? most, most) };
+  };
+  for (let at = 0; at < of!.length; at += 1) {
+    if (of![at] !== curve || start![at]! > stretch.to) continue;
+    const until = of![at + 1] === curve ? start![at + 1]! : Number.POSITIVE_INFINITY;
+    if (until <= stretch.from) continue;
+    if (start![at]! >= stretch.from) add(low![at]!, high![at]!);
+    else add(last![at]!, last![at]!);
+  }
+  return found;
+}

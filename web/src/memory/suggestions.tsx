@@ -1,0 +1,109 @@
+/** What to change: check boxes put suggestions into the what-if curve. */
+
+import type { Asked } from "../answers";
+import { amount, bytes, counted, percent } from "../format";
+import { Shown } from "../parts/notice";
+import { change, state } from "../state";
+import type { Answer } from "../transport/decode";
+import type { Row } from "../types";
+import { numbersOf, toggled } from "./layout";
+import type { AppliedDocument, AtPeak, SuggestionsDocument } from "./types";
+
+/** A peak before and after, in words. */
+export function savedWords({ name, before, after }: AtPeak): string {
+  if (after >= before) return `${name} ${bytes(before)}, ${after === before ? "no less" : `${bytes(after - before)} more`}`;
+  return `${name} ${bytes(before)} → ${bytes(after)} (${percent(before - after, before)} less)`;
+}
+
+/** What the suggestions that are checked save together. */
+export function Applied({ asked }: { asked: Asked<AppliedDocument> }) {
+  const numbers = numbersOf(state.value.apply);
+  if (numbers.length === 0) return null;
+  return (
+    <Shown asked={asked}>
+      {({ document }: Answer<AppliedDocument>) => (
+        <p class="notice applied" aria-live="polite">
+          With {numbers.length === 1 ? "suggestion" : "suggestions"} {numbers.join(", ")}: {document.page.peaks.map(savedWords).join("; ")}.{" "}
+          {document.tables.memory_applied.rows.map((row) => highest(row)).join(" ")}{" "}
+          <button type="button" class="link" onClick={() => change({ apply: "" })}>Take all back</button>
+        </p>
+      )}
+    </Shown>
+  );
+}
+
+/** The highest point of a device afterwards, which may be elsewhere; and what of the list could not be applied. */
+function highest(row: Row): string {
+  const reserved = typeof row.reserved_before === "number" ? `; held at most, by the model of the allocator: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
+  const which = row.applied === "" ? "none of them is of this device" : `applied ${row.applied}`;
+  return `Highest point on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call} (${which})${reserved}.`;
+}
+
+export function Suggestions({ asked, onObject }: { asked: Asked<SuggestionsDocument>; onObject: (object: number) => void }) {
+  return (
+    <>
+      <h2>What to change</h2>
+      <Shown asked={asked}>{({ document }) => <List document={document} onObject={onObject} />}</Shown>
+    </>
+  );
+}
+
+function List({ document, onObject }: { document: SuggestionsDocument; onObject: (object: number) => void }) {
+  const table = document.tables.memory_suggestions;
+  const numbers = numbersOf(state.value.apply);
+  const { combination, all, objects } = document.page;
+  if (table.rows.length === 0) return <p>Nothing was found that would make a peak lower.</p>;
+  const peaks = table.columns.filter(({ name }) => name.startsWith("saved_at_")).map(({ name }) => name);
+  return (
+    <>
+      {combination.length > 0 && (
+        <p>
+          {table.notes[0]}{" "}
+          <button type="button" onClick={() => change({ apply: combination.join(",") })}>Apply {combination.length === 1 ? "it" : "these"}</button>
+        </p>
+      )}
+      <div class="scroll words" tabIndex={0} role="region" aria-label="Suggestions">
+        <table>
+          <caption>Each alone, replayed on the trace; check some to see them together</caption>
+          <thead>
+            <tr>
+              <th scope="col">Apply</th>
+              <th scope="col">What</th>
+              {peaks.map((peak) => <th scope="col" class="number" key={peak}>Saved at {peak.slice("saved_at_".length).toUpperCase()}</th>)}
+              <th scope="col">Against</th>
+              <th scope="col">Certainty</th>
+              <th scope="col">Objects</th>
+            </tr>
+          </thead>
+          <tbody>
+            {table.rows.map((row, at) => {
+              const number = Number(row.number);
+              return (
+                <tr key={number}>
+                  <td>
+                    <label class="nowrap">
+                      <input type="checkbox" checked={numbers.includes(number)} aria-label={`Apply suggestion ${number}`} onChange={() => change({ apply: toggled(numbers, number) })} /> {number}
+                    </label>
+                  </td>
+                  <td class="long">
+                    {row.what}
+                    {typeof row.copy_time === "number" && <span class="quiet"> (one copy: {amount(row.copy_time, "ns")} at an assumed 25 GB/s)</span>}
+                  </td>
+                  {peaks.map((peak) => <td class="number" key={peak} title={`${row[peak]}`}>{bytes(Number(row[peak]))}</td>)}
+                  <td>{row.against}</td>
+                  <td>{row.certainty}</td>
+                  <td>
+                    {(objects[at] ?? []).slice(0, 1).map((object) => (
+                      <button type="button" class="link" key={object} onClick={() => onObject(object)}>{counted(Number(row.objects), "object")}</button>
+                    ))}
+                  </td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+      {all > table.rows.length && <p class="quiet">{counted(all - table.rows.length, "more suggestion")}, which save less: <code>stackline memory --format csv</code> gives all.</p>}
+    </>
+  );
+}

@@ -1,0 +1,151 @@
+/** The drawing as tables, with the same actions: curves, calls, objects. */
+
+import { useState } from "preact/hooks";
+import { bytes, count, counted } from "../format";
+import type { Stretch } from "../timeline/view";
+import type { Answer } from "../transport/decode";
+import { extent } from "./layout";
+import type { ObjectsDocument, Shown } from "./types";
+
+const MOST = 100;
+
+interface Props {
+  readonly shown: Shown;
+  readonly stretch: Stretch;
+  readonly selectedObject: number | undefined;
+  readonly selectedCall: number | undefined;
+  readonly onObject: (object: number) => void;
+  readonly onCall: (call: number) => void;
+  readonly onStretch: (stretch: Stretch) => void;
+}
+
+export function MemoryTables(props: Props) {
+  return (
+    <>
+      <CurveRows {...props} />
+      <CallRows {...props} />
+      {props.shown.objects && <ObjectRows objects={props.shown.objects} why={props.shown.overview.page.why} selected={props.selectedObject} onObject={props.onObject} />}
+    </>
+  );
+}
+
+function CurveRows({ shown: { curve, applied }, stretch }: Props) {
+  if (!curve) return null;
+  const rows = [
+    { title: "In use", seen: extent(curve.columns, 0, stretch) },
+    ...(curve.document.has_reserved ? [{ title: "Held by the allocator", seen: extent(curve.columns, 1, stretch) }] : []),
+    ...(applied ? [{ title: "In use with suggestions", seen: extent(applied.columns, 0, stretch) }] : []),
+  ];
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Curves as a table">
+      <table>
+        <caption>Curves, in the calls that are seen</caption>
+        <thead><tr><th scope="col">Curve</th><th scope="col" class="number">Least here</th><th scope="col" class="number">Highest here</th></tr></thead>
+        <tbody>
+          {rows.map(({ title, seen }) => (
+            <tr key={title}><td>{title}</td><td class="number">{seen ? bytes(seen.least) : "–"}</td><td class="number">{seen ? bytes(seen.most) : "–"}</td></tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, onStretch }: Props) {
+  const [most, setMost] = useState(MOST);
+  if (!calls) return null;
+  const { lane, kind, start, length, count: counts, name } = calls.columns as Record<string, ArrayLike<number>>;
+  const seen = Array.from({ length: start!.length }, (_, at) => at).filter((at) => start![at]! <= stretch.to && start![at]! + length![at]! > stretch.from);
+  const order = seen.toSorted((a, b) => start![a]! - start![b]!);
+  const open = (at: number) => (counts![at] === 1 ? onCall(start![at]!) : onStretch({ from: start![at]!, to: start![at]! + Math.max(length![at]!, 4) }));
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Calls that are seen">
+      <table>
+        <caption>Calls that are seen</caption>
+        <thead><tr><th scope="col">Call</th><th scope="col">What</th><th scope="col">Stream</th></tr></thead>
+        <tbody>
+          {order.slice(0, most).map((at) => (
+            <tr key={at} aria-selected={selectedCall === start![at]}>
+              <td class="number">{count(start![at]!)}</td>
+              <td>
+                <button type="button" class="link" onClick={() => open(at)}>
+                  {counts![at]! > 1 ? `${counts![at]} × ` : ""}
+                  {overview.page.kinds[kind![at]!]} {calls.document.texts[name![at]!]}
+                </button>
+              </td>
+              <td>{overview.page.lanes[lane![at]!]?.name}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {order.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(order.length - most, "more row")}</button>}
+    </div>
+  );
+}
+
+/** What of each lane's life is for nothing, in words. */
+export function wasteOf({ columns }: Answer<ObjectsDocument>, why: readonly string[]): Map<number, string> {
+  const { waste_lane: lanes, waste_from: from, waste_to: to, waste_why: reasons } = columns as Record<string, ArrayLike<number>>;
+  const found = new Map<number, string[]>();
+  for (let at = 0; at < lanes!.length; at += 1) {
+    const words = found.get(lanes![at]!) ?? [];
+    words.push(`${why[reasons![at]!]} (calls ${count(from![at]!)} to ${count(to![at]!)})`);
+    found.set(lanes![at]!, words);
+  }
+  return new Map([...found].map(([lane, words]) => [lane, words.length > 3 ? `${words.slice(0, 3).join(", ")} and ${words.length - 3} more` : words.join(", ")]));
+}
+
+function ObjectRows({ objects, why, selected, onObject }: { objects: Answer<ObjectsDocument>; why: readonly string[]; selected: number | undefined; onObject: (object: number) => void }) {
+  const [most, setMost] = useState(MOST);
+  const { object, bytes: size, from, to, open, uses, wasted, name, place } = objects.columns as Record<string, ArrayLike<number>>;
+  const { texts, has_accesses, wasted_in } = objects.document;
+  const waste = wasteOf(objects, why);
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Objects as a table">
+      <table>
+        <caption>Objects</caption>
+        <thead>
+          <tr>
+            <th scope="col">Object</th><th scope="col" class="number">Bytes</th><th scope="col">From call</th><th scope="col">To call</th>
+            {has_accesses && <th scope="col" class="number">Uses</th>}
+            <th scope="col">For nothing</th><th scope="col" class="number" title="Bytes times how long they are held for nothing">Bytes × {wasted_in === "byte-seconds" ? "s" : "calls"}</th><th scope="col">Allocated at</th>
+          </tr>
+        </thead>
+        <tbody>
+          {Array.from({ length: Math.min(most, object!.length) }, (_, at) => (
+            <tr key={object![at]} aria-selected={selected === object![at]}>
+              <td><button type="button" class="link" onClick={() => onObject(object![at]!)}>{texts[name![at]!]}</button></td>
+              <td class="number" title={`${size![at]}`}>{bytes(size![at]!)}</td>
+              <td>{(open![at]! & 1) === 0 ? count(from![at]!) : "before the records"}</td>
+              <td>{(open![at]! & 2) === 0 ? count(to![at]!) : "not freed"}</td>
+              {has_accesses && <td class="number">{count(uses![at]!)}</td>}
+              <td>{waste.get(at) ?? "–"}</td>
+              <td class="number" title={`${wasted![at]}`}>{wasted![at] === 0 ? "–" : bytes(wasted![at]!)}</td>
+              <td class="long">{texts[place![at]!]}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+      {object!.length > most && <button type="button" onClick={() => setMost(most * 4)}>{counted(object!.length - most, "more object")}</button>}
+    </div>
+  );
+}
+
+/** What has no lane of its own, by size. */
+export function Classes({ document }: { document: ObjectsDocument }) {
+  if (document.folded === 0) return null;
+  return (
+    <details>
+      <summary>{counted(document.folded, "more object")} without a lane: {bytes(document.folded_bytes)} in {counted(document.classes.length, "size class", "size classes")}</summary>
+      <table>
+        <caption>By size</caption>
+        <thead><tr><th scope="col">Bytes each</th><th scope="col" class="number">Objects</th><th scope="col" class="number">Bytes together</th></tr></thead>
+        <tbody>
+          {document.classes.map(({ from, objects, bytes: sum }) => (
+            <tr key={from}><td>{from === 0 ? "none" : `${bytes(from)} and more, below ${bytes(from * 2)}`}</td><td class="number">{count(objects)}</td><td class="number">{bytes(sum)}</td></tr>
+          ))}
+        </tbody>
+      </table>
+    </details>
+  );
+}

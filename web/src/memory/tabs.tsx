@@ -1,0 +1,154 @@
+/** Beside the objects: who holds memory at the peaks, and the caching allocator. */
+
+import { useRef } from "preact/hooks";
+import { useAnswer } from "../answers";
+import { canvas } from "../colors";
+import { Canvas } from "../draw/canvas";
+import { fitted } from "../draw/boxes";
+import { bytes, counted } from "../format";
+import { Shown } from "../parts/notice";
+import { TableView } from "../parts/table";
+import { change, rank, state } from "../state";
+import type { Answer } from "../transport/decode";
+import { hatch } from "./draw";
+import type { AllocatorDocument, HoldersDocument, MemoryOverview } from "./types";
+
+/** Who holds memory at each peak, summed by something. */
+export function Holders() {
+  const by = state.value.held ?? "place";
+  const asked = useAnswer<HoldersDocument>("memory-holders", { by, rank: rank.value });
+  return (
+    <Shown asked={asked}>
+      {({ document }) => (
+        <>
+          <label>
+            Sum up by{" "}
+            <select value={by} onChange={(event) => change({ held: event.currentTarget.value }, "replace")}>
+              {document.page.by.map((name) => <option key={name} value={name}>{name}</option>)}
+            </select>
+          </label>
+          <TableView table={document.tables.memory_at_peak} columns={document.tables.memory_at_peak.columns.map(({ name }) => name)} most={40} />
+        </>
+      )}
+    </Shown>
+  );
+}
+
+export function Allocator({ overview }: { overview: MemoryOverview }) {
+  const asked = useAnswer<AllocatorDocument>(overview.page.has_segments ? "memory-allocator" : undefined, { rank: rank.value });
+  const peaks = overview.tables.memory_peaks;
+  const hasReserved = peaks.rows.some((row) => typeof row.reserved === "number");
+  return (
+    <>
+      {hasReserved && (
+        <table>
+          <caption>At the peaks</caption>
+          <thead><tr><th scope="col">Peak</th><th scope="col" class="number">In use</th><th scope="col" class="number">Held by the allocator</th><th scope="col" class="number">Held, not in use</th></tr></thead>
+          <tbody>
+            {peaks.rows.map((row) => (
+              <tr key={`${row.peak}`}>
+                <td>{row.peak} on {row.device}</td><td class="number">{bytes(Number(row.bytes))}</td>
+                <td class="number">{typeof row.reserved === "number" ? bytes(row.reserved) : "–"}</td>
+                <td class="number">{typeof row.reserved === "number" ? bytes(Math.max(row.reserved - Number(row.bytes), 0)) : "–"}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      )}
+      {overview.page.has_segments ? <Shown asked={asked}>{(answer) => <Segments answer={answer} />}</Shown> : (
+        <p class="notice">
+          The source tells nothing of the allocator's segments. A memory snapshot does: call <code>torch.cuda.memory._record_memory_history()</code> first, then{" "}
+          <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, and open that file.
+        </p>
+      )}
+    </>
+  );
+}
+
+/** Pixels of a segment, and of the names at the left. */
+const HIGH = 20;
+const GUTTER = 150;
+
+function Segments({ answer }: { answer: Answer<AllocatorDocument> }) {
+  const { page, tables } = answer.document;
+  const scroll = useRef(0);
+  const ink = canvas.value;
+  const largest = Math.max(...page.segments.map((segment) => segment.bytes), 1);
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
+    context.fillStyle = ink.paper;
+    context.fillRect(0, 0, wide, high);
+    context.translate(0, -top);
+    context.font = "11px system-ui, sans-serif";
+    context.textBaseline = "middle";
+    context.fillStyle = ink.quiet;
+    page.segments.forEach((segment, at) => context.fillText(fitted(context, `${bytes(segment.bytes)} ${segment.stream}`, GUTTER - 8), 4, at * HIGH + HIGH / 2));
+    drawBlocks(context, answer, wide, largest, ink.mark);
+    context.translate(0, top);
+  };
+  return (
+    <>
+      <TableView table={tables.memory_allocator} columns={tables.memory_allocator.columns.map(({ name }) => name)} most={20} />
+      {tables.memory_allocator.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
+      {state.value.as === "table" ? <SegmentRows answer={answer} /> : (
+        <>
+          <p class="quiet">The {counted(page.segments.length, "largest segment")} at the moment of the snapshot, as long as they are large: blocks in use are filled, those that wait for another stream crossed, free ones empty.</p>
+          <div class="canvas">
+            <Canvas label={`${counted(page.segments.length, "segment")} of the allocator; the button Table shows them as a table`} height={page.segments.length * HIGH + 4} scroll={scroll} draw={draw} />
+          </div>
+        </>
+      )}
+      {page.left_out > 0 && <p class="quiet">{counted(page.left_out, "smaller segment")} {page.left_out === 1 ? "is" : "are"} left out.</p>}
+    </>
+  );
+}
+
+function drawBlocks(context: CanvasRenderingContext2D, { columns }: Answer<AllocatorDocument>, wide: number, largest: number, mark: string): void {
+  const { segment, offset, bytes: sizes, state: states } = columns;
+  const scale = (wide - GUTTER - 4) / largest;
+  for (let at = 0; at < segment!.length; at += 1) {
+    const [x, y, width] = [GUTTER + offset![at]! * scale, segment![at]! * HIGH + 3, Math.max(sizes![at]! * scale, 0.5)];
+    if (states![at] !== 2) {
+      context.fillStyle = "#8cc4ee";
+      context.fillRect(x, y, width, HIGH - 6);
+    }
+    if (states![at] === 1) hatch(context, x, y, width, HIGH - 6, 2);
+    context.strokeStyle = mark;
+    context.lineWidth = 0.5;
+    if (width > 2) context.strokeRect(x, y, width, HIGH - 6);
+  }
+}
+
+/** The segments as a table: how much of each is in use, and its largest free block. */
+function SegmentRows({ answer: { document, columns } }: { answer: Answer<AllocatorDocument> }) {
+  const { segment, bytes: sizes, state: states } = columns;
+  const sums = document.page.segments.map(() => ({ used: 0, free: 0, largest: 0, blocks: 0 }));
+  for (let at = 0; at < segment!.length; at += 1) {
+    const sum = sums[segment![at]!]!;
+    sum.blocks += 1;
+    if (states![at] === 2) {
+      sum.free += sizes![at]!;
+      sum.largest = Math.max(sum.largest, sizes![at]!);
+    } else sum.used += sizes![at]!;
+  }
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Segments as a table">
+      <table>
+        <caption>The largest segments at the moment of the snapshot</caption>
+        <thead>
+          <tr>
+            <th scope="col">Address</th><th scope="col">Stream</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">Blocks</th>
+            <th scope="col" class="number">Not free</th><th scope="col" class="number">Free</th><th scope="col" class="number">Largest free block</th>
+          </tr>
+        </thead>
+        <tbody>
+          {document.page.segments.map((one, at) => (
+            <tr key={at}>
+              <td>{one.address}</td><td>{one.stream}</td><td class="number">{bytes(one.bytes)}</td><td class="number">{sums[at]!.blocks}</td>
+              <td class="number">{bytes(sums[at]!.used)}</td><td class="number">{bytes(sums[at]!.free)}</td><td class="number">{bytes(sums[at]!.largest)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}

@@ -1,0 +1,241 @@
+/** Memory: how much is in use when, who touches it, what of it is for nothing, and what a change would save. */
+
+import { useState } from "preact/hooks";
+import { useAnswer, useLast } from "../answers";
+import { run } from "../filter";
+import { bytes, count, counted } from "../format";
+import { MemoryCanvas } from "../memory/canvas";
+import { around, gutterOf, neighbour, numbersOf } from "../memory/layout";
+import { MemoryLegend } from "../memory/legend";
+import { Applied, Suggestions } from "../memory/suggestions";
+import { Classes, MemoryTables } from "../memory/tables";
+import { Allocator, Holders } from "../memory/tabs";
+import type { AppliedDocument, CallsDocument, CurveDocument, MemoryOverview, ObjectsDocument, SuggestionsDocument } from "../memory/types";
+import { Shown } from "../parts/notice";
+import { TableView } from "../parts/table";
+import { change, rank, selection, state, transport } from "../state";
+import { useKeys } from "../timeline/keys";
+import { moved, type Stretch, tilesOf, within, zoomed } from "../timeline/view";
+
+export function Memory() {
+  const hasMemory = run.value?.has.memory === true;
+  const asked = useAnswer<MemoryOverview>(hasMemory ? "memory" : undefined, { rank: rank.value });
+  return (
+    <section aria-labelledby="memory-title">
+      <h1 id="memory-title">Memory</h1>
+      {hasMemory ? <Shown asked={asked}>{({ document }) => <Body overview={document} />}</Shown> : <NoMemory />}
+    </section>
+  );
+}
+
+/** Why there is nothing, and how to get it. */
+const NoMemory = () => (
+  <div class="notice">
+    <p>Nothing in this run tells of memory: it was recorded without allocations.</p>
+    <ul>
+      <li>Tensors of the CPU: <code>stackline record --mode trace --memory -- python train.py</code></li>
+      <li>With torch.profiler: <code>profile(profile_memory=True, with_stack=True)</code></li>
+      <li>A GPU's caching allocator: <code>torch.cuda.memory._record_memory_history()</code>, later <code>torch.cuda.memory._dump_snapshot("snapshot.pickle")</code>, then <code>stackline view snapshot.pickle</code></li>
+    </ul>
+  </div>
+);
+
+const TABS = [["objects", "Objects"], ["holders", "Who holds it"], ["allocator", "Allocator"]] as const;
+
+function Body({ overview }: { overview: MemoryOverview }) {
+  const { memory, page } = overview;
+  const device = page.devices.find(({ device }) => `${device}` === state.value.device) ?? page.devices[0];
+  const tab = TABS.find(([id]) => id === state.value.tab)?.[0] ?? "objects";
+  return (
+    <>
+      <p class="quiet">
+        {memory.label}: {counted(memory.calls, "call")}, {counted(memory.objects, "object")}, {memory.has_accesses ? counted(memory.accesses, "access", "accesses") : "no accesses"}
+        {memory.devices.length > 0 && ` on ${memory.devices.join(", ")}`}
+      </p>
+      <Peaks overview={overview} />
+      {!memory.has_accesses && <p class="notice">The source does not say who touches memory: unused, early and late memory cannot be told, and lives of objects have no marks. <code>stackline record --mode trace --memory</code> says so of tensors.</p>}
+      {overview.tables.memory_out_of_memory && <OutOfMemory overview={overview} />}
+      <Repairs overview={overview} />
+      {device === undefined ? <p class="notice">No object in it takes any bytes: there is no curve to draw.</p> : (
+        <>
+          <div class="bar" role="group" aria-label="What is shown">
+            {TABS.map(([id, title]) => <button type="button" key={id} aria-pressed={tab === id} onClick={() => change({ tab: id === "objects" ? "" : id })}>{title}</button>)}
+          </div>
+          {tab === "objects" && <Objects overview={overview} device={device.device} key={device.device} />}
+          {tab === "holders" && <Holders />}
+          {tab === "allocator" && <Allocator overview={overview} />}
+        </>
+      )}
+    </>
+  );
+}
+
+function Peaks({ overview }: { overview: MemoryOverview }) {
+  const { rows } = overview.tables.memory_peaks;
+  if (rows.length === 0) return null;
+  return (
+    <dl class="numbers">
+      {rows.map((row) => (
+        <div key={`${row.peak}`}>
+          <dt>{row.peak} on {row.device}</dt>
+          <dd title={`${row.bytes} bytes`}>{bytes(Number(row.bytes))}</dd>
+          <dd class="quiet">{counted(Number(row.objects), "object")}, call {count(Number(row.call))}{typeof row.reserved === "number" && `, ${bytes(row.reserved)} held`}{row.place ? `, ${row.place}` : ""}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function OutOfMemory({ overview }: { overview: MemoryOverview }) {
+  const table = overview.tables.memory_out_of_memory!;
+  return (
+    <div class="notice">
+      <p><strong>{counted(table.rows.length, "request")} failed for lack of memory.</strong></p>
+      {table.notes.map((note) => <p key={note}>{note}</p>)}
+    </div>
+  );
+}
+
+/** What reading had to repair or to leave out. */
+function Repairs({ overview }: { overview: MemoryOverview }) {
+  const problems = overview.read_report.flatMap((one) => one.report?.problems ?? one.problems ?? []);
+  if (problems.length === 0) return null;
+  const lost = problems.find(({ severity }) => severity === "lost");
+  return (
+    <details open={lost !== undefined}>
+      <summary>Reading it: {counted(problems.length, "remark")}</summary>
+      <ul class="events">{problems.map((one) => <li key={`${one.code} ${one.message}`}>{one.severity}, {counted(one.count, "time")}: {one.message}</li>)}</ul>
+    </details>
+  );
+}
+
+const address = ({ from, to }: Stretch) => ({ from: `${Math.floor(from)}`, to: `${Math.ceil(to)}` });
+const show = (stretch: Stretch) => change(address(stretch), "replace");
+const selectObject = (object: number) => change({ sel: `object:${object}` }, "replace");
+const selectCall = (call: number) => change({ sel: `call:${call}` }, "replace");
+const aliveAt = (name: string) => change({ alive: state.value.alive === name ? "" : name });
+
+function seen(all: Stretch): Stretch {
+  const [from, to] = [Number(state.value.from), Number(state.value.to)];
+  const isGiven = state.value.from !== undefined && Number.isFinite(from) && Number.isFinite(to) && to > from;
+  return isGiven ? within({ from, to }, all) : all;
+}
+
+/** The number of what is selected, if it is of this kind. */
+function selected(kind: string): number | undefined {
+  const [of, number] = selection.value.split(":");
+  return of === kind && number !== undefined ? Number(number) : undefined;
+}
+
+/** The answers about a stretch that is seen so wide. */
+function useMemory(overview: MemoryOverview, device: number, stretch: Stretch, width: number) {
+  const { whole, buckets } = overview.page;
+  const room = Math.max(width - gutterOf(width), 1);
+  const question = { ...(transport.kind === "report" ? whole : tilesOf(stretch, room, buckets)), rank: rank.value };
+  const ready = (name: string) => (width > 0 ? name : undefined);
+  const { order = "size", alive, apply } = state.value;
+  const curve = useAnswer<CurveDocument>(ready("memory-curve"), { ...question, device });
+  const calls = useAnswer<CallsDocument>(ready("memory-calls"), question);
+  const objects = useAnswer<ObjectsDocument>(ready("memory-objects"), { ...question, device, order, alive: alive === "" ? undefined : alive });
+  const numbers = numbersOf(apply);
+  const applied = useAnswer<AppliedDocument>(numbers.length > 0 ? ready("memory-apply") : undefined, { ...question, device, apply: numbers.join(",") });
+  const lastApplied = useLast(applied);
+  const shown = { overview, curve: useLast(curve), calls: useLast(calls), objects: useLast(objects), applied: numbers.length > 0 && applied.state !== "refused" ? lastApplied : undefined };
+  return { shown, applied, asked: [curve, calls, objects] };
+}
+
+function Objects({ overview, device }: { overview: MemoryOverview; device: number }) {
+  const [width, setWidth] = useState(0);
+  const all = { from: 0, to: Math.max(overview.page.end, 1) };
+  const stretch = seen(all);
+  const { shown, applied, asked } = useMemory(overview, device, stretch, width);
+  const suggestions = useAnswer<SuggestionsDocument>("memory-suggestions", { rank: rank.value });
+  const [object, call] = [selected("object"), selected("call")];
+  useKeys((key) => {
+    const step = ({ ArrowDown: 1, ArrowUp: -1 } as const)[key];
+    const next = step && shown.objects ? neighbour(shown.objects.columns.object!, object, step) : undefined;
+    if (next !== undefined) selectObject(next);
+    const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, stretch, all);
+    if (move) show(move);
+    return next !== undefined || move !== undefined;
+  });
+  const refused = asked.find((one) => one.state === "refused");
+  const isTable = state.value.as === "table";
+  return (
+    <>
+      <Bar overview={overview} device={device} all={all} stretch={stretch} />
+      <Applied asked={applied} />
+      <p class="told" aria-live="polite">{toldOf(shown.objects, object)} {counted(Math.round(stretch.to - stretch.from), "call")} of {count(all.to)}. Keys: W and S zoom, A and D pan, 0 shows all, F the life of the object; arrows up and down go along the objects once the picture is clicked.</p>
+      {shown.curve === undefined && asked.some((one) => one.state === "loading") && width > 0 && <p class="quiet" role="status">Working it out …</p>}
+      {refused?.state === "refused" && <p class="notice" role="alert">{refused.error.message}</p>}
+      {isTable && <Measure setWidth={setWidth} />}
+      {isTable ? (
+        <MemoryTables {...{ shown, stretch }} selectedObject={object} selectedCall={call} onObject={selectObject} onCall={selectCall} onStretch={show} />
+      ) : (
+        <MemoryCanvas {...{ shown, device, stretch, all, width, setWidth }} selectedObject={object} selectedCall={call} onStretch={show} onObject={selectObject} onCall={selectCall} onPeak={aliveAt} />
+      )}
+      {!isTable && <MemoryLegend overview={overview} hasAccesses={overview.memory.has_accesses} />}
+      {overview.page.streams_left_out > 0 && <p class="quiet">{counted(overview.page.streams_left_out, "stream")} with {counted(overview.page.calls_left_out, "call")} {overview.page.streams_left_out === 1 ? "has" : "have"} no lane.</p>}
+      {shown.objects && <Classes document={shown.objects.document} />}
+      <Suggestions asked={suggestions} onObject={selectObject} />
+      {overview.tables.memory_waste && <TableView table={overview.tables.memory_waste} columns={["pattern", "object", "objects", "bytes", "kernels", "certainty", "place"]} most={12} />}
+    </>
+  );
+}
+
+/** The life of the object that is selected, with some room around it. */
+function lifeOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined, all: Stretch): Stretch | undefined {
+  const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
+  return at < 0 || !objects ? undefined : around(objects.columns.from![at]!, objects.columns.to![at]!, all);
+}
+
+/** Tells how wide the tables are: without the drawing nobody else does. */
+function Measure({ setWidth }: { setWidth: (width: number) => void }) {
+  return <div ref={(element) => { if (element) setWidth(element.clientWidth); }} />;
+}
+
+/** The object that is selected, in words. */
+function toldOf(objects: ReturnType<typeof useMemory>["shown"]["objects"], selected: number | undefined): string {
+  const at = selected === undefined || !objects ? -1 : Array.prototype.indexOf.call(objects.columns.object, selected);
+  if (at < 0 || !objects) return "";
+  return `${objects.document.texts[objects.columns.name![at]!]}, ${bytes(objects.columns.bytes![at]!)}, ${at + 1} of ${objects.columns.object!.length}.`;
+}
+
+interface BarProps {
+  readonly overview: MemoryOverview;
+  readonly device: number;
+  readonly all: Stretch;
+  readonly stretch: Stretch;
+}
+
+function Bar({ overview, device, all, stretch }: BarProps) {
+  const { devices, peaks } = overview.page;
+  const { order = "size", alive = "", as } = state.value;
+  return (
+    <div class="bar" role="toolbar" aria-label="Memory">
+      {devices.length > 1 && (
+        <label>
+          Device{" "}
+          <select value={`${device}`} onChange={(event) => change({ device: event.currentTarget.value, alive: "", from: "", to: "" })}>
+            {devices.map((one) => <option key={one.device} value={`${one.device}`}>{one.name}</option>)}
+          </select>
+        </label>
+      )}
+      <button type="button" onClick={() => show(zoomed(stretch, 0.5, 0.5, all))}>Zoom in</button>
+      <button type="button" onClick={() => show(zoomed(stretch, 2, 0.5, all))}>Zoom out</button>
+      <button type="button" onClick={() => show(all)}>All</button>
+      <label>
+        Objects by{" "}
+        <select value={order} data-field="order" onChange={(event) => change({ order: event.currentTarget.value === "size" ? "" : event.currentTarget.value })}>
+          <option value="size">size</option>
+          <option value="waste">waste (bytes times how long)</option>
+          <option value="first">first use</option>
+        </select>
+      </label>
+      {peaks.filter((peak) => peak.device === device).map(({ name }) => (
+        <button type="button" key={name} aria-pressed={alive === name} onClick={() => aliveAt(name)}>Alive at {name}</button>
+      ))}
+      <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>Table</button>
+    </div>
+  );
+}

@@ -1,0 +1,339 @@
+/** The Memory page: its numbers are those of the command line, what it draws can be reached by keys and in tables, and applied. */
+
+import { execFileSync } from "node:child_process";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { beyond, binary, none, open, PAGES, serve, type Served, settled, stackline, suite, trace, violations, watched } from "./harness";
+
+const here = suite();
+const fixture = (name: string): string => new URL(`../../fixtures/memory/${name}`, import.meta.url).pathname;
+
+type Answered = { document: Record<string, unknown> & { tables: Record<string, unknown>; page: Record<string, unknown> }; columns: Record<string, Record<number, number> & { length: number }> };
+
+const ask = (page: Page, name: string, args: object = {}) =>
+  page.evaluate(([query, given]) => (globalThis as unknown as { stackline: { ask(q: string, a: object): Promise<unknown> } }).stackline.ask(query as string, given as object), [name, args] as const) as Promise<Answered>;
+
+/** Wherever the whole is asked for: of the first device. */
+async function whole(page: Page): Promise<Record<string, unknown>> {
+  const { document } = await ask(page, "memory");
+  return { ...(document.page.whole as object), device: (document.page.devices as Array<{ device: number }>)[0]!.device };
+}
+
+const told = (file: string, ...more: string[]) => JSON.parse(stackline("memory", file, ...more, "--format", "json")) as { memory: unknown; tables: Record<string, { rows: Array<Record<string, unknown>> }> };
+
+describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"])("%s", (name) => {
+  let served: Served;
+  const file = fixture(name);
+  const report = join(here.folder.path, `${name}.html`);
+  beforeAll(async () => {
+    served = await serve(file);
+    stackline("report", file, "--html", report);
+  });
+  afterAll(async () => {
+    await served.stop();
+  });
+
+  test("numbers are those of the command line, in the server and in the report", async () => {
+    const all = told(file);
+    for (const url of [served.url, `file://${report}`]) {
+      const { page, faults } = await watched(here.browser, url);
+      await page.goto(url);
+      await settled(page);
+      const overview = (await ask(page, "memory")).document;
+      expect(overview.memory).toEqual(all.memory);
+      expect(overview.tables.memory_peaks).toEqual(all.tables.memory_peaks);
+      expect(overview.tables.memory_waste).toEqual(all.tables.memory_waste);
+      const suggested = (await ask(page, "memory-suggestions")).document;
+      expect(suggested.tables.memory_suggestions).toEqual(all.tables.memory_suggestions);
+      expect((await ask(page, "memory-holders", { by: "place" })).document.tables.memory_at_peak).toEqual(all.tables.memory_at_peak);
+      const question = await whole(page);
+      const combination = suggested.page.combination as number[];
+      const apply = combination.join(",");
+      const applied = (await ask(page, "memory-apply", { ...question, apply })).document;
+      expect(applied.tables).toEqual(told(file, "--apply", apply).tables);
+      // The curve is that of the table: the highest value of each is the same.
+      const { columns } = await ask(page, "memory-curve", question);
+      const rows = told(file, "--curve").tables.memory_curve!.rows;
+      const highest = Math.max(...Array.from(columns.high as ArrayLike<number>));
+      expect(highest).toBe(Math.max(...rows.map((row) => Number(row.bytes))));
+      none(faults);
+      await page.close();
+    }
+  });
+
+  test("it opens with the Memory page, in both themes, as a drawing and as tables, and other pages say so", async () => {
+    for (const colorScheme of ["light", "dark"] as const) {
+      const { page, faults } = await watched(here.browser, served.url, { colorScheme });
+      await page.goto(served.url);
+      await settled(page);
+      expect(await page.locator("h1").innerText()).toBe("Memory");
+      expect(Number(await page.locator("canvas").getAttribute("data-objects"))).toBeGreaterThan(2);
+      for (const id of [...PAGES, "memory&as=table", "memory&tab=holders", "memory&tab=allocator", "memory&apply=1", "memory&sel=object:0", "memory&sel=call:1", "memory&order=waste&alive=P1"]) {
+        await open(page, served.url, `page=${id}`);
+        expect(await page.locator("[role=alert]").allTextContents(), id).toEqual([]);
+        expect(await violations(page), `${id}, ${colorScheme}`).toEqual([]);
+        expect(await beyond(page), id).toEqual([]);
+      }
+      none(faults);
+      await page.close();
+    }
+  });
+});
+
+test("suggestions are checked, and the peaks change by what the command line says", async () => {
+  const served = await serve(fixture("darknet.txt"));
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  await page.getByLabel("Apply suggestion 1", { exact: true }).check();
+  await settled(page);
+  await page.getByLabel("Apply suggestion 2", { exact: true }).check();
+  await settled(page);
+  expect(page.url()).toContain("apply=1%2C2");
+  const row = told(fixture("darknet.txt"), "--apply", "1,2").tables.memory_applied!.rows[0]!;
+  const applied = await ask(page, "memory-apply", { ...(await whole(page)), apply: "1,2" });
+  expect((applied.document.tables.memory_applied as { rows: unknown[] }).rows[0]).toEqual(row);
+  expect(await page.locator(".applied").innerText()).toContain("With suggestions 1, 2: P1");
+  await page.goBack();
+  await settled(page);
+  expect(page.url()).toMatch(/apply=1(&|$)/);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
+test("an object is selected by a click, by keys, and in the table; the details name the call and the line", async () => {
+  const served = await serve(fixture("2mm.txt"));
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  const canvas = page.locator("canvas");
+  const top = Number(await canvas.getAttribute("data-top"));
+  await canvas.click({ position: { x: 300, y: top + 4 } });
+  await settled(page);
+  expect(page.url()).toContain("sel=object%3A");
+  const first = await page.locator(".details h3").first().innerText();
+  await canvas.focus();
+  await page.keyboard.press("ArrowDown");
+  await settled(page);
+  const second = await page.locator(".details h3").first().innerText();
+  expect(second).not.toBe(first);
+  expect(await page.locator(".told").innerText()).toContain(second);
+  await page.keyboard.press("w");
+  await settled(page);
+  expect(page.url()).toMatch(/from=\d+/);
+  await page.keyboard.press("f");
+  await settled(page);
+  expect(page.url()).toMatch(/from=0&/);
+  await page.keyboard.press("0");
+  await page.keyboard.press("t");
+  await settled(page);
+  await page.locator("[aria-label='Objects as a table'] button", { hasText: /^C$/ }).click();
+  await settled(page);
+  const details = await page.locator(".details").innerText();
+  expect(details).toContain("Allocated by");
+  expect(details).toMatch(/allocate/);
+  await page.locator("[aria-label='Calls that are seen'] button", { hasText: "kernel mm1" }).click();
+  await settled(page);
+  expect(await page.locator(".details").innerText()).toContain("Touches");
+  expect(await violations(page)).toEqual([]);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
+test("who is alive at a peak: as many objects, with as many bytes, as the command line lists", async () => {
+  const served = await serve(fixture("darknet.txt"));
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  await page.getByRole("button", { name: "Alive at P1" }).click();
+  await settled(page);
+  const alive = told(fixture("darknet.txt"), "--at", "P1").tables.memory_alive!.rows;
+  expect(Number(await page.locator("canvas").getAttribute("data-objects"))).toBe(alive.length);
+  const { document } = await ask(page, "memory-objects", { ...(await whole(page)), order: "size", alive: "P1" });
+  expect(document.bytes).toBe(alive.reduce((sum, row) => sum + Number(row.bytes), 0));
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
+test("arrows lead to objects that are out of sight, and scroll there", async () => {
+  const file = join(here.folder.path, "hundred.memory");
+  writeFileSync(file, [...Array.from({ length: 100 }, (_, at) => `a o${at} ${4096 * (at + 1)}`), ...Array.from({ length: 100 }, (_, at) => `k k o${at}>o${at}; f o${at}`), "end"].join("\n"));
+  const served = await serve(file);
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  await page.locator("canvas").focus();
+  for (let at = 0; at < 70; at += 1) await page.keyboard.press("ArrowDown");
+  await settled(page);
+  expect(await page.locator(".told").innerText()).toContain("70 of 100");
+  expect(await page.locator(".canvas").evaluate((element) => element.scrollTop)).toBeGreaterThan(500);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
+test("a run without memory says how to get it, and the entry is grey", async () => {
+  const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  expect(await page.locator("main").innerText()).toContain("stackline record --mode trace --memory");
+  expect(await page.locator("nav a", { hasText: "Memory" }).getAttribute("class")).toBe("without");
+  expect(await page.locator("nav a", { hasText: "Memory" }).getAttribute("title")).toContain("--memory");
+  expect(await violations(page)).toEqual([]);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
+test("a trace of the profiler with memory has both: its events, and its memory without accesses", async () => {
+  const file = trace("nvidia-h100-qwen1.5-0.5b.json.gz");
+  const served = await serve(file);
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  const overview = (await ask(page, "memory")).document;
+  expect(overview.tables.memory_peaks).toEqual(told(file).tables.memory_peaks);
+  expect(await page.locator("main").innerText()).toContain("does not say who touches memory");
+  expect(await page.locator("main").innerText()).not.toMatch(/\bunused allocation\b/);
+  expect(await violations(page)).toEqual([]);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
+test("names are data; many objects are folded by size; an empty trace says that it is one", async () => {
+  const hostile = ["<script>globalThis.broken = true</script>", `"><img src=x onerror="globalThis.broken=true">`, "\u001b[31mred\u0007", "שלום ‮evil", "模型/层", "x".repeat(400), "</script><b>"];
+  const quoted = (name: string) => `"${name.replaceAll("\\", "\\\\").replaceAll('"', '\\"')}"`;
+  const many = Array.from({ length: 3000 }, (_, at) => `a o${at} ${512 * (1 + (at % 40))}`);
+  const lines = [...hostile.map((name, at) => `a h${at} ${1 << 20} name=${quoted(name)} at=${quoted(`${name.slice(0, 50)}.py`)}:3:f`), ...many, ...hostile.map((_, at) => `k kernel${at} h${at}>h${at}`), ...many.map((_, at) => `f o${at}`), "end"];
+  const file = join(here.folder.path, "hostile.memory");
+  writeFileSync(file, `${lines.join("\n")}\n`);
+  const empty = join(here.folder.path, "empty.memory");
+  writeFileSync(empty, "a x 0\nf x\nend\n");
+  const served = await serve(file);
+  const report = join(here.folder.path, "hostile.html");
+  stackline("report", file, "--html", report);
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    for (const id of ["memory", "memory&as=table", "memory&sel=object:0", "memory&tab=holders"]) {
+      await open(page, url, `page=${id}`);
+      expect(await beyond(page), id).toEqual([]);
+    }
+    expect(await page.evaluate("globalThis.broken")).toBeUndefined();
+    await open(page, url, "page=memory");
+    expect(await page.locator("main").innerText()).toContain("objects without a lane");
+    none(faults);
+    await page.close();
+  }
+  await served.stop();
+  const nothing = await serve(empty);
+  const { page, faults } = await watched(here.browser, nothing.url);
+  await open(page, nothing.url, "page=memory");
+  expect(await page.locator("main").innerText()).toContain("No object in it takes any bytes");
+  none(faults);
+  await page.close();
+  await nothing.stop();
+});
+
+test("two devices and many streams; nothing is called unused while a kernel ran of which not all is known", async () => {
+  const streams = Array.from({ length: 40 }, (_, at) => `k work${at} x>x @${at}`);
+  const text = ["a never 4096", "a x 65536", ...streams, "k closed x>x opaque", "f never", "f x", 'device "gpu:1"', "a big 131072", "a idle 4096", "k g big>big", "k h big>big", "f big", "f idle", "end"];
+  const file = join(here.folder.path, "devices.memory");
+  writeFileSync(file, text.join("\n"));
+  const served = await serve(file);
+  const report = join(here.folder.path, "devices.html");
+  stackline("report", file, "--html", report);
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=memory");
+    expect(await page.locator("main").innerText()).toContain("have no lane");
+    const lanes = async () => (await page.locator("[aria-label='Objects as a table'] tbody tr").allInnerTexts()).map((row) => row.replace(/\s+/g, " "));
+    await open(page, url, "page=memory&as=table");
+    expect((await lanes()).find((row) => row.startsWith("never"))).not.toContain("never used");
+    await page.getByLabel("Device").selectOption({ label: "gpu:1" });
+    await settled(page);
+    expect((await lanes()).map((row) => row.split(" ")[0])).toEqual(["big", "idle"]);
+    expect((await lanes())[1]).toContain("never used");
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    await page.getByRole("button", { name: "Alive at P2" }).click();
+    await settled(page);
+    expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+  }
+  await served.stop();
+});
+
+const MIB = 1 << 20;
+
+/** A snapshot of a program that ran out of memory: 20 MiB held, of which 13 MiB lie free in two pieces. */
+function snapshot(): string {
+  const at = (mib: number) => 0x7f0000000000 + mib * MIB;
+  const event = (action: string, addr: number, size: number, time_us: number, line: number) => ({ action, addr, size, stream: 0, time_us, frames: [{ name: "step", filename: "train.py", line }] });
+  const block = (size: number, state: string) => ({ size, requested_size: size, state, frames: [] });
+  const document = {
+    device_traces: [[
+      event("segment_alloc", at(100), 20 * MIB, 1000, 40), event("alloc", at(100), 6 * MIB, 1001, 40), event("alloc", at(106), 5 * MIB, 1010, 41), event("alloc", at(111), 2 * MIB, 1020, 42),
+      event("free_requested", at(100), 6 * MIB, 1030, 50), event("free_completed", at(100), 6 * MIB, 1031, 50),
+      { action: "oom", size: 10 * MIB, device_free: MIB, stream: 0, time_us: 1040, frames: [{ name: "step", filename: "train.py", line: 43 }] },
+    ]],
+    segments: [{ device: 0, address: at(100), total_size: 20 * MIB, stream: 0, segment_type: "large", frames: [], blocks: [block(6 * MIB, "inactive"), block(5 * MIB, "active_allocated"), block(2 * MIB, "active_allocated"), block(7 * MIB, "inactive")] }],
+  };
+  const file = join(here.folder.path, "snapshot.json");
+  writeFileSync(file, JSON.stringify(document));
+  return file;
+}
+
+test("a snapshot: the allocator, what it held at the peak, and why a request failed", async () => {
+  const file = snapshot();
+  const served = await serve(file);
+  const report = join(here.folder.path, "snapshot.html");
+  stackline("report", file, "--html", report);
+  const all = told(file);
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=memory");
+    expect(await page.locator("main").innerText()).toContain("1 request failed for lack of memory");
+    const overview = (await ask(page, "memory")).document;
+    expect(overview.tables.memory_out_of_memory).toEqual(all.tables.memory_out_of_memory);
+    expect((await ask(page, "memory-allocator")).document.tables.memory_allocator).toEqual(all.tables.memory_allocator);
+    // What the allocator held stands in a curve, too.
+    const { columns } = await ask(page, "memory-curve", await whole(page));
+    const held = Array.from(columns.high as ArrayLike<number>).filter((_, at) => columns.curve![at] === 1);
+    expect(held.at(-1)).toBe(20 * MIB);
+    for (const view of ["memory&tab=allocator", "memory&tab=allocator&as=table"]) {
+      await open(page, url, `page=${view}`);
+      expect(await page.locator("main").innerText()).toContain("Held, not in use");
+      expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
+      expect(await violations(page), view).toEqual([]);
+    }
+    expect(await page.locator("[aria-label='Segments as a table'] tbody").innerText()).toMatch(/20 MiB\s+4\s+7 MiB\s+13 MiB\s+7 MiB/);
+    none(faults);
+    await page.close();
+  }
+  await served.stop();
+});
+
+const torch = process.env.STACKLINE_TORCH;
+const isThere = torch !== undefined && existsSync(join(binary, "../libstackline_record.so"));
+
+test.skipIf(!isThere)("a program that was recorded with its memory: waste stands at its line", { timeout: 300_000 }, async () => {
+  const program = new URL("../../crates/cli/tests/programs/waste.py", import.meta.url).pathname;
+  const recording = join(here.folder.path, "waste.stackline");
+  execFileSync(binary, ["record", "--mode", "trace", "--memory", "--shapes", "-o", recording, "--", torch!, program], { stdio: "ignore" });
+  const served = await serve(recording);
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=memory");
+  const overview = (await ask(page, "memory")).document;
+  const all = told(recording);
+  expect(overview.tables.memory_peaks).toEqual(all.tables.memory_peaks);
+  expect(await page.locator("[aria-label=Suggestions]").innerText()).toContain("waste.py");
+  await page.locator("[aria-label=Suggestions] tbody button").first().click();
+  await settled(page);
+  expect(await page.locator(".details a", { hasText: "Open in editor" }).first().getAttribute("href")).toMatch(/^vscode:\/\/file.*\.py:\d+$/);
+  expect(await violations(page)).toEqual([]);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
