@@ -16,8 +16,8 @@ use findings::FINDINGS_EXAMPLE;
 pub(crate) use findings::{Document, FindingsArgs};
 use memory::MEMORY_EXAMPLE;
 pub(crate) use memory::{MemoryArgs, MemoryGateArgs, MemoryRules};
-use page::VIEW_EXAMPLE;
-pub(crate) use page::ViewArgs;
+use page::{REPORT_EXAMPLE, VIEW_EXAMPLE};
+pub(crate) use page::{ReportArgs, ViewArgs};
 pub(crate) use refused::{command, parse};
 use stackline_analyze::critical_path::exact::what_if::Edit;
 use std::path::PathBuf;
@@ -170,11 +170,6 @@ pub(crate) enum Command {
     Man,
 }
 
-const REPORT_EXAMPLE: &str = "Examples:
-  stackline report trace.json.gz --fail-on 'idle>30%'
-  stackline report trace.json.gz --html report.html
-  stackline report after.json.gz --baseline before.json.gz --html report.html";
-
 const EXPORT_EXAMPLE: &str = "Examples:
   stackline export trace.json.gz --to perfetto -o trace.pftrace --redact
   stackline export train.stackline --to flamegraph -o train.svg
@@ -238,26 +233,6 @@ pub(crate) struct WhatIfArgs {
     /// Which of these events, from 0 in the order of the source: N, or A..B with both ends included [default: 0].
     #[arg(long, value_name = "N|A..B", value_parser = parse_instances, allow_hyphen_values = true)]
     pub(crate) instance: Option<Range>,
-}
-
-/// Arguments of `report`.
-#[derive(Args, Debug)]
-pub(crate) struct ReportArgs {
-    #[command(flatten)]
-    pub(crate) inputs: Inputs,
-    /// Exit with code 4 if this holds for any rank: a share of the GPU's window, such as 'idle>30%' or 'busy<90'; may
-    /// be repeated.
-    #[arg(long, value_name = "CONDITION", conflicts_with = "html")]
-    pub(crate) fail_on: Vec<String>,
-    /// Write the page with what it shows into one file that opens anywhere, without a server or a network.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) html: Option<PathBuf>,
-    /// Compare with this run or trace, from before a change: the file holds the comparison, too.
-    #[arg(long, value_name = "TRACE", requires = "html")]
-    pub(crate) baseline: Option<PathBuf>,
-    /// How large that file may become, in MB: what matters least is left out first.
-    #[arg(long, value_name = "MB", default_value_t = 10, requires = "html")]
-    pub(crate) max_size: u32,
 }
 
 /// Arguments of `critical-path`.

@@ -22,21 +22,21 @@ const WITHOUT_CHANGE: [Pattern; 4] =
 /// saves at the highest peak of its device; then what no change is known against. Left out is what saves (or, without a change,
 /// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
 pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
-    let teller = Teller { study, matches: study.matches.iter().map(|m| ((m.pattern, m.object), m)).collect() };
+    let teller = Teller::new(study);
     let mut told = MemoryFindings { unchecked: unchecked(study.trace()), ..MemoryFindings::default() };
-    let mut ignored: BTreeSet<usize> = BTreeSet::new();
-    for device in teller.devices() {
-        for (at, finding) in teller.advised_on(device) {
+    for peak in teller.devices() {
+        let mut replay = Replay::new(study.trace(), peak.device, &teller.suggestions);
+        let mut followed: Vec<usize> = Vec::new();
+        for (at, finding, is_enough) in teller.advised_on(peak, &mut replay, least_percent) {
             let is_kept = keep(&finding);
-            ignored.extend((!is_kept).then_some(at));
-            let saved = finding.memory.as_ref().map_or(0, |saved| saved.bytes);
-            match is_enough(saved, device, least_percent) {
-                true if is_kept => told.findings.push(finding),
-                true => told.ignored.push(finding),
-                false => told.small += usize::from(is_kept),
+            followed.extend(is_kept.then_some(at));
+            match (is_enough, is_kept) {
+                (true, true) => told.findings.push(finding),
+                (true, false) => told.ignored.push(finding),
+                (false, _) => told.small += usize::from(is_kept),
             }
         }
-        told.peaks.push(teller.device_peak(device, &ignored));
+        told.peaks.push(teller.device_peak(peak, replay, &followed));
     }
     let (others, also_ignored): (Vec<_>, Vec<_>) = teller.without_change(least_percent).into_iter().partition(keep);
     told.findings.extend(others);
@@ -71,10 +71,16 @@ struct Waste<'a> {
 
 struct Teller<'a> {
     study: &'a Study<'a>,
+    suggestions: Vec<Suggestion>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
 
 impl<'a> Teller<'a> {
+    fn new(study: &'a Study<'a>) -> Self {
+        let matches = study.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
+        Self { study, suggestions: study.suggestions(), matches }
+    }
+
     fn trace(&self) -> &'a MemoryTrace {
         self.study.trace()
     }
@@ -91,55 +97,73 @@ impl<'a> Teller<'a> {
         self.trace().strings.get(name).to_owned()
     }
 
-    /// The findings of a device, each with the number of its suggestion.
-    fn advised_on(&self, peak: &NamedPeak) -> Vec<(usize, Finding)> {
+    /// The findings of a device, each with the number of its suggestion and whether it saves enough; those that do not are not told
+    /// of at length.
+    fn advised_on(&self, peak: &NamedPeak, replay: &mut Replay<'_>, least_percent: f64) -> Vec<(usize, Finding, bool)> {
         let at_peak = self.study.peaks.iter().position(|other| other.name == peak.name).unwrap_or(0);
-        let all = self.study.suggestions();
-        let mut replay = Replay::new(self.trace(), peak.device, &all);
-        let mut advised = Vec::new();
-        let least = self.sure_savings(&all, peak);
+        let mut candidates = Vec::new();
         for (at, (suggestion, savings)) in self.study.ranked.iter().enumerate() {
-            if device_of(self.trace(), suggestion.object) != peak.device {
-                continue;
+            if device_of(self.trace(), suggestion.object) == peak.device {
+                let saved = savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
+                candidates.push((at, saved, is_enough(saved, peak, least_percent)));
             }
-            let saved = savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
-            let alone = if replay.apply(at) { peak.peak.bytes.saturating_sub(replay.peak().bytes) } else { 0 };
-            replay.undo(at);
-            let gain = MemoryGain {
-                bytes: saved,
-                low_bytes: least[at].min(saved),
-                high_bytes: saved,
-                peak_bytes: peak.peak.bytes,
-                device: self.device_name(peak.device),
-            };
-            advised.extend(self.advised(suggestion, gain, alone).map(|finding| (at, finding)));
+        }
+        let worth = candidates.iter().filter(|(.., is_enough)| *is_enough);
+        let guesses = worth.map(|(at, ..)| *at).filter(|at| !self.suggestions[*at].members().all(is_sure));
+        let sure = self.sure_savings(guesses, peak);
+        let mut advised = Vec::new();
+        for (at, saved, is_enough) in candidates {
+            let Some(waste) = self.waste_of(at) else { continue };
+            let Some(mut finding) = self.finding(&waste) else { continue };
+            if is_enough {
+                let alone = if replay.apply(at) { peak.peak.bytes.saturating_sub(replay.peak().bytes) } else { 0 };
+                replay.undo(at);
+                let low_bytes = sure.get(&at).map_or(saved, |sure| saved.min(*sure));
+                let device = self.device_name(peak.device);
+                let peak_bytes = peak.peak.bytes;
+                let gain = MemoryGain { bytes: saved, low_bytes, high_bytes: saved, peak_bytes, device };
+                self.advise(&mut finding, (&self.suggestions[at], &waste), gain, alone);
+            }
+            advised.push((at, finding, is_enough));
         }
         advised
     }
 
-    /// What each suggestion saves at a peak by those members alone that are more than a guess.
-    fn sure_savings(&self, all: &[Suggestion], peak: &NamedPeak) -> Vec<u64> {
-        let sure: Vec<Option<Suggestion>> = all.iter().map(|suggestion| suggestion.only(is_sure)).collect();
-        let known: Vec<Suggestion> = sure.iter().flatten().cloned().collect();
+    /// What suggestions save at a peak by those members alone that are more than a guess.
+    fn sure_savings(&self, numbers: impl Iterator<Item = usize>, peak: &NamedPeak) -> BTreeMap<usize, u64> {
+        let sure = numbers.map(|at| (at, self.suggestions[at].only(is_sure)));
+        let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
+        let mut savings: BTreeMap<usize, u64> = none.into_iter().map(|(at, _)| (at, 0)).collect();
+        let (numbers, known): (Vec<usize>, Vec<Suggestion>) =
+            some.into_iter().filter_map(|(at, sure)| Some((at, sure?))).unzip();
         let mut replay = Replay::new(self.trace(), peak.device, &known);
-        let position = peak.peak.position.0;
-        let mut savings = (0..known.len()).map(|at| u64::try_from(replay.saving_at(at, position)).unwrap_or(0));
-        sure.iter().map(|known| known.as_ref().and_then(|_| savings.next()).unwrap_or(0)).collect()
+        for (which, at) in numbers.into_iter().enumerate() {
+            let saved = replay.saving_at(which, peak.peak.position.0);
+            savings.insert(at, u64::try_from(saved).unwrap_or(0));
+        }
+        savings
     }
 
-    /// None of general means: they are no sign that anything is wrong.
-    fn advised(&self, suggestion: &Suggestion, gain: MemoryGain, alone: u64) -> Option<Finding> {
-        if !suggestion.action.is_against_pattern() {
-            return None;
-        }
-        let waste = Waste {
+    /// What is wrong that a suggestion is against; nothing where it is of general means.
+    fn waste_of(&self, at: usize) -> Option<Waste<'a>> {
+        let suggestion = Some(&self.suggestions[at]).filter(|suggestion| suggestion.action.is_against_pattern())?;
+        Some(Waste {
             pattern: suggestion.pattern,
             largest: self.matches.get(&(suggestion.pattern, suggestion.object))?,
             objects: suggestion.members().map(|member| member.object).collect(),
             bytes: suggestion.total_bytes(),
             certainty: suggestion.weakest(),
-        };
-        let mut finding = self.finding(&waste)?;
+        })
+    }
+
+    /// Adds to what is wrong what can be done, and what that saves.
+    fn advise(
+        &self,
+        finding: &mut Finding,
+        (suggestion, waste): (&Suggestion, &Waste<'_>),
+        gain: MemoryGain,
+        alone: u64,
+    ) {
         finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
         finding.facts.push(fact("lowers the peak alone by", alone as f64, Unit::Bytes));
         if suggestion.copy_ns > 0 {
@@ -153,7 +177,6 @@ impl<'a> Teller<'a> {
         finding.method = REPLAY;
         finding.edits = vec![self.edit(suggestion)];
         finding.confidence = confidence(waste.certainty, suggestion.action.effort());
-        Some(finding)
     }
 
     /// The change as text that stays the same from run to run.
@@ -231,18 +254,14 @@ impl<'a> Teller<'a> {
         }
     }
 
-    /// A device's highest peak, and how far it falls if all suggestions are followed that go together and are not ignored.
-    fn device_peak(&self, peak: &NamedPeak, ignored: &BTreeSet<usize>) -> DevicePeak {
-        let all = self.study.suggestions();
-        let is_told = |at: &usize| !ignored.contains(at) && all[*at].action.is_against_pattern();
-        let followed: Vec<usize> = (0..all.len()).filter(is_told).collect();
+    /// A device's highest peak, and how far it falls if these suggestions are followed as far as they go together.
+    fn device_peak(&self, peak: &NamedPeak, mut replay: Replay<'_>, followed: &[usize]) -> DevicePeak {
         // As the table of suggestions: what saves less than a thousandth of the peak is not worth a line of code.
         let least = (peak.peak.bytes / 1000).max(1);
-        let lower = || Replay::new(self.trace(), peak.device, &all).lower(&followed, least);
         DevicePeak {
             device: self.device_name(peak.device),
             bytes: peak.peak.bytes,
-            mended_bytes: self.trace().has_accesses.then(|| lower().after.bytes),
+            mended_bytes: self.trace().has_accesses.then(|| replay.lower(followed, least).after.bytes),
         }
     }
 }

@@ -481,7 +481,11 @@ fn slow_steps(profile: &Profile) -> Option<String> {
         format!(
             "{slow} of {} steps of {} take more than {SLOW} times as long as the others and hardly count in what is \
              compared, the mean without the slowest and fastest {:.0} %: {:.3} ms, of all steps {:.3} ms.",
-            lengths.len(), profile.name, 100.0 * TRIM, usual / 1e6, mean / 1e6
+            lengths.len(),
+            profile.name,
+            100.0 * TRIM,
+            usual / 1e6,
+            mean / 1e6
         )
     })
 }

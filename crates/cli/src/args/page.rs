@@ -13,6 +13,11 @@ pub(crate) const VIEW_EXAMPLE: &str = "Examples:
 The address holds a random token, and the server answers this machine alone. On another machine: forward the port
 (ssh -L 8123:127.0.0.1:8123 HOST), then open the printed address. Ctrl-C ends it.";
 
+pub(crate) const REPORT_EXAMPLE: &str = "Examples:
+  stackline report trace.json.gz --fail-on 'idle>30%'
+  stackline report trace.json.gz --html report.html
+  stackline report after.json.gz --baseline before.json.gz --html report.html";
+
 /// Arguments of `view`.
 #[derive(Args, Debug)]
 pub(crate) struct ViewArgs {
@@ -30,4 +35,24 @@ pub(crate) struct ViewArgs {
     /// Name that a proxy in front asks by (jupyter-server-proxy, an editor); may be repeated.
     #[arg(long, value_name = "NAME")]
     pub(crate) host: Vec<String>,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Debug)]
+pub(crate) struct ReportArgs {
+    #[command(flatten)]
+    pub(crate) inputs: Inputs,
+    /// Exit with code 4 if this holds for any rank: a share of the GPU's window, such as 'idle>30%' or 'busy<90'; may
+    /// be repeated.
+    #[arg(long, value_name = "CONDITION", conflicts_with = "html")]
+    pub(crate) fail_on: Vec<String>,
+    /// Write the page with what it shows into one file that opens anywhere, without a server or a network.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Compare with this run or trace, from before a change: the file holds the comparison, too.
+    #[arg(long, value_name = "TRACE", requires = "html")]
+    pub(crate) baseline: Option<PathBuf>,
+    /// How large that file may become, in MB: what matters least is left out first.
+    #[arg(long, value_name = "MB", default_value_t = 10, requires = "html")]
+    pub(crate) max_size: u32,
 }

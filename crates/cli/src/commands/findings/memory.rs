@@ -8,7 +8,7 @@ use anyhow::Result;
 use stackline_analyze::findings::{Finding, Findings, MemoryFindings, Options};
 use stackline_engine::{OpenOptions, is_recording, memory_findings};
 use stackline_memory::Study;
-use stackline_model::{MemoryTrace, Trace, TraceSet};
+use stackline_model::{MemoryTrace, Severity, Trace, TraceSet};
 use std::path::{Path, PathBuf};
 
 /// Findings are told of the highest peak of each device.
@@ -69,7 +69,7 @@ pub(super) fn added(found: Findings, memory: Option<&MemoryTrace>, options: &Opt
     if options.scope.steps.is_some() {
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
     }
-    if !trace.report.problems.is_empty() {
+    if trace.report.problems.iter().any(|problem| problem.severity != Severity::Note) {
         found.notes.push("not all of the memory could be read as it stands: `stackline memory` tells what".to_owned());
     }
     found
