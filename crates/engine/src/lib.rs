@@ -29,7 +29,7 @@ pub use calls::{is_recording, merge_calls, open_calls};
 pub use clocks::{RankClock, rank_clock_table, rank_clocks};
 pub use diff::profiles;
 pub use error::Error;
-pub use memory::{is_memory, memory_of, open_memory};
+pub use memory::{memory_of, only_memory, open_memory};
 pub use merge::concatenate;
 pub use names::nearest;
 pub use open::{OpenOptions, is_complete, is_run, note_skipped, open, open_ranks, save, save_with};

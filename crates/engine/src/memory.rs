@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// If nothing in it tells of memory.
 pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Error> {
-    if path == Path::new("-") || is_memory(path)? {
+    if path == Path::new("-") || is_memory_file(path)? {
         return Ok(read_path(path)?);
     }
     let none = || Error::NoMemory { path: path.to_owned() };
@@ -28,12 +28,17 @@ pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Er
     set.traces.iter().find_map(from_trace).ok_or_else(none)
 }
 
-/// Whether a file is of memory alone, and holds no trace of what ran.
+/// The memory traces of a file or run that is of memory alone; `None` if it holds traces of what ran, too, or nothing of memory.
 ///
 /// # Errors
-/// If it cannot be read.
-pub fn is_memory(path: &Path) -> Result<bool, Error> {
-    Ok(path != Path::new("-") && is_memory_file(path)?)
+/// If it is damaged.
+pub fn only_memory(path: &Path) -> Result<Option<Vec<MemoryTrace>>, Error> {
+    // What cannot be read at all is said where it is opened.
+    if path != Path::new("-") && is_memory_file(path).unwrap_or(false) {
+        return Ok(Some(vec![read_path(path)?]));
+    }
+    let is_run = is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| run.traces.is_empty());
+    Ok(if is_run && keeps_memory(path) { Some(stackline_store::read_memory(path)?) } else { None })
 }
 
 /// The memory traces to keep with the traces of some inputs: what recordings and runs hold of it, and what the traces say
