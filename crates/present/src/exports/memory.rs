@@ -64,10 +64,13 @@ impl<'a> Writer<'a> {
     fn track(&mut self, device: MemoryDeviceId, kind: TrackKind, number: usize, name: &str) -> TrackId {
         let known = self.memory.devices.get(device.index());
         let device = known.map_or("no device", |known| self.memory.strings.get(known.name));
-        let pid = Key::Str(self.trace.strings.intern(&format!("memory of {device}")));
+        let process = self.trace.strings.intern(&format!("memory of {device}"));
+        let pid = Key::Str(process);
         let tid = Key::Int(i64::try_from(number).unwrap_or(i64::MAX));
         let id = self.trace.tracks.track(pid, tid, kind);
         let name = self.trace.strings.intern(name);
+        let at = self.trace.tracks.get(id).process.index();
+        self.trace.tracks.processes[at].name = process;
         let track = &mut self.trace.tracks.tracks[id.index()];
         (track.name, track.sort_index) = (name, tid.as_int());
         id

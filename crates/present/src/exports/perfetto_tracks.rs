@@ -106,7 +106,8 @@ fn process(trace: &Trace, id: ProcessId, uuid: u64) -> proto::TrackDescriptor {
         },
         None => {
             let parts = [text(process.labels), text(process.name), Some(trace.key_text(process.pid))];
-            let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
+            let mut parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
+            parts.dedup();
             proto::TrackDescriptor {
                 uuid,
                 name: Some(parts.join(" ")),
