@@ -306,3 +306,20 @@ fn the_text_form_says_the_same() {
         assert!(String::from_utf8_lossy(&output.stderr).contains(words), "{args:?}");
     }
 }
+
+#[test]
+fn viewers_get_a_lane_per_object_with_its_waste() {
+    let folder = sample();
+    let lanes: Value =
+        serde_json::from_str(&shown(folder.path(), &["export", "program.memory", "--to", "chrome"])).unwrap();
+    let events = lanes["traceEvents"].as_array().unwrap();
+    let has = |name: &str| events.iter().any(|event| event["name"] == name && event["pid"] == "memory of gpu:0");
+    for name in ["in use", "allocate weights", "first", "weights", "input", "early allocation", "late deallocation"] {
+        assert!(has(name), "{name}: {events:#?}");
+    }
+    shown(folder.path(), &["export", "oom.json", "--to", "perfetto", "-o", "oom.pftrace"]);
+    assert!(std::fs::metadata(folder.path().join("oom.pftrace")).unwrap().len() > 100);
+    let (code, text) = failure(&["export", folder.path().join("oom.json").to_str().unwrap(), "--to", "csv", "-o", "x"]);
+    assert_eq!(code, Some(2));
+    assert!(text.contains("memory alone can be exported to perfetto, chrome"), "{text}");
+}

@@ -32,14 +32,19 @@ pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Er
 /// # Errors
 /// If it cannot be read.
 pub fn is_memory_alone(path: &Path) -> Result<bool, Error> {
-    if path == Path::new("-") {
-        return Ok(false);
+    Ok(path != Path::new("-") && (is_memory_file(path)? || is_run_of_memory(path)))
+}
+
+/// The memory traces of a file or run that is of memory alone; `None` if it holds traces of what ran, too, or nothing of memory.
+///
+/// # Errors
+/// If it is damaged.
+pub fn only_memory(path: &Path) -> Result<Option<Vec<MemoryTrace>>, Error> {
+    // What cannot be read at all is said where it is opened.
+    if path != Path::new("-") && is_memory_file(path).unwrap_or(false) {
+        return Ok(Some(vec![read_path(path)?]));
     }
-    let is_run_without_traces = || {
-        let keeps = |run: stackline_store::Manifest| run.traces.is_empty() && !run.memory.is_empty();
-        is_run(path) && stackline_store::read_manifest(path).is_ok_and(keeps)
-    };
-    Ok(is_memory_file(path)? || is_run_without_traces())
+    Ok(if is_run_of_memory(path) { Some(stackline_store::read_memory(path)?) } else { None })
 }
 
 /// The memory trace that a run holds beside its traces: that of a recording (of several processes the busiest), or the first
@@ -95,6 +100,12 @@ pub fn all_memory(inputs: &[PathBuf], set: &TraceSet, options: &OpenOptions) -> 
         set.traces.iter().filter(|trace| is_new(&trace.meta.name)).filter_map(from_trace).collect();
     found.extend(of_traces);
     Ok(found)
+}
+
+/// Whether a path is a run directory with memory traces alone.
+fn is_run_of_memory(path: &Path) -> bool {
+    let is_alone = |run: stackline_store::Manifest| run.traces.is_empty() && !run.memory.is_empty();
+    is_run(path) && stackline_store::read_manifest(path).is_ok_and(is_alone)
 }
 
 /// Whether a path is a run directory with a memory trace.

@@ -215,7 +215,7 @@ fn perfetto_leaves_out_only_what_has_no_time() {
     let set = read_paths(&[path], &ReadOptions::default()).unwrap();
     let trace = &set.traces[0];
     let mut bytes = Vec::new();
-    let left_out = perfetto::write(trace, &mut bytes).unwrap();
+    let left_out = perfetto::write(&[trace], &mut bytes).unwrap();
     let implausible = trace.events.ids().filter(|e| !trace.events.is_plausible(*e)).count();
     assert_eq!(left_out, implausible as u64);
     assert_eq!(bytes[0], 0x0a);

@@ -3,7 +3,7 @@
 use crate::Error;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use stackline_model::{DeviceClock, MemoryTrace, ReadReport, Trace, TraceMeta};
+use stackline_model::{DeviceClock, MemoryAllocatorSettings, MemoryTrace, ReadReport, Trace, TraceMeta};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,9 @@ pub struct MemoryEntry {
     pub saw_end: bool,
     /// See [`MemoryTrace::has_accesses`].
     pub has_accesses: bool,
+    /// See [`MemoryTrace::allocator_settings`].
+    #[serde(default)]
+    pub allocator_settings: MemoryAllocatorSettings,
     /// What reading the source had to repair, skip or lose.
     pub report: ReadReport,
     /// Its tables: name to size. A table without rows has no file and no entry.
@@ -129,7 +132,14 @@ impl TraceEntry {
 impl MemoryEntry {
     pub(crate) fn new(trace: &MemoryTrace) -> Self {
         let (label, report, tables) = (trace.label.clone(), trace.report.clone(), BTreeMap::new());
-        Self { label, saw_end: trace.saw_end, has_accesses: trace.has_accesses, report, tables }
+        Self {
+            label,
+            saw_end: trace.saw_end,
+            has_accesses: trace.has_accesses,
+            allocator_settings: trace.allocator_settings,
+            report,
+            tables,
+        }
     }
 }
 

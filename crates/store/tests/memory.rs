@@ -4,10 +4,10 @@
 use proptest::prelude::*;
 use stackline_ingest::memory::text;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryBlock, MemoryBlockState, MemoryCallId, MemoryCallKind,
-    MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryPhase, MemorySegment, MemorySegmentEvent,
-    MemorySegmentEventKind, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, OutOfMemory, Severity, StrId,
-    Trace, TraceSet,
+    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryAllocatorSettings, MemoryBlock, MemoryBlockState,
+    MemoryCallId, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryPhase, MemorySegment,
+    MemorySegmentEvent, MemorySegmentEventKind, MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject,
+    OutOfMemory, Severity, StrId, Trace, TraceSet,
 };
 use stackline_store::{Error, WriteOptions, is_complete, is_run, read_memory, read_run, write_run, write_run_with};
 use std::fs;
@@ -19,6 +19,7 @@ fn quick() -> WriteOptions {
 
 #[track_caller]
 fn assert_same(a: &MemoryTrace, b: &MemoryTrace) {
+    assert_eq!(a.allocator_settings, b.allocator_settings);
     assert_eq!((&a.label, a.saw_end, a.has_accesses, &a.report), (&b.label, b.saw_end, b.has_accesses, &b.report));
     assert!(a.strings.iter().eq(b.strings.iter()), "strings differ");
     assert_eq!(a.stacks.frames, b.stacks.frames);
@@ -48,7 +49,9 @@ fn assert_comes_back(trace: &MemoryTrace) {
 
 /// Something of everything.
 fn sample() -> MemoryTrace {
-    let mut trace = MemoryTrace { label: "sample".to_owned(), saw_end: true, ..MemoryTrace::default() };
+    let allocator_settings = MemoryAllocatorSettings { expandable: true, ..MemoryAllocatorSettings::default() };
+    let mut trace =
+        MemoryTrace { label: "sample".to_owned(), saw_end: true, allocator_settings, ..MemoryTrace::default() };
     let (gpu, cpu) = (trace.device("cuda:0"), trace.device("cpu"));
     trace.devices[0].total_bytes = 80 << 30;
     let (stream, other) = (trace.stream(gpu, 7), trace.stream(cpu, u64::MAX));

@@ -40,6 +40,11 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
         _ => {}
     }
+    if let [input] = &args.inputs.inputs[..]
+        && let Some(memory) = stackline_engine::only_memory(input)?
+    {
+        return super::export_memory::lanes(args, common, memory);
+    }
     let session = Session::open(&args.inputs.inputs, common)?;
     let one = || match &session.set.traces[..] {
         [trace] => Ok(trace),
@@ -53,9 +58,11 @@ pub(crate) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         }
         (Target::Perfetto, _) => {
             let trace = one()?;
+            let memory = super::export_memory::beside(&args.inputs.inputs, &session.set, trace, common)?;
+            let traces: Vec<&Trace> = std::iter::once(trace).chain(&memory).collect();
             let mut left_out = 0;
             to_output(common, |out| {
-                left_out = perfetto::write(trace, out)?;
+                left_out = perfetto::write(&traces, out)?;
                 Ok(())
             })?;
             if left_out > 0 {

@@ -1,11 +1,15 @@
-//! `export`: memory traces in their text form.
+//! `export`: memory traces in their text form, and as lanes for viewers of time lines.
 
-use crate::args::{Common, ExportArgs};
+use crate::args::{Common, ExportArgs, Target};
 use crate::failure::wrong_use;
-use crate::output::{say, to_output};
+use crate::output::{may_become_run, save_run, say, to_output};
 use crate::session::{not_an_input, open_options};
 use anyhow::Result;
 use stackline_ingest::memory::text;
+use stackline_memory::Study;
+use stackline_model::{MemoryTrace, Trace, TraceSet};
+use stackline_present::exports::memory::{self, Waste};
+use stackline_present::exports::{chrome, perfetto};
 use stackline_present::human;
 
 /// Writes the text form of the memory trace of one input.
@@ -33,4 +37,57 @@ pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
         ))?;
     }
     Ok(())
+}
+
+/// Writes what is of memory alone: lanes for viewers, or a run directory.
+pub(super) fn lanes(args: &ExportArgs, common: &Common, traces: Vec<MemoryTrace>) -> Result<()> {
+    if let Some(target) = &common.output {
+        not_an_input(target, &args.inputs.inputs)?;
+    }
+    let lanes = || traces.first().map(drawn).unwrap_or_default();
+    match (args.to, &common.output) {
+        (Target::Perfetto, _) => {
+            let lanes = lanes();
+            to_output(common, |out| perfetto::write(&[&lanes], out).map(|_| ()))
+        }
+        (Target::Chrome, _) => {
+            let lanes = lanes();
+            to_output(common, |out| chrome::write(&lanes, false, out))
+        }
+        (Target::Parquet, Some(run)) if !args.redact => {
+            may_become_run(run, args.force)?;
+            save_run(&TraceSet::default(), &traces, run, args.force)
+        }
+        _ => Err(wrong_use("memory alone can be exported to perfetto, chrome, memory-text and (whole) to parquet")),
+    }
+}
+
+/// The memory of a trace that is exported, as lanes beside it; `None` if nothing is known of it.
+pub(super) fn beside(
+    inputs: &[std::path::PathBuf],
+    set: &TraceSet,
+    trace: &Trace,
+    common: &Common,
+) -> Result<Option<Trace>> {
+    let known = stackline_engine::all_memory(inputs, set, &open_options(common))?;
+    // Only what came from the trace itself, or from its one process, has its clock.
+    let memory = known.iter().find(|memory| memory.label == trace.meta.name);
+    Ok(memory.map(|memory| {
+        let mut lanes = drawn(memory);
+        lanes.meta.base_ns = trace.meta.base_ns;
+        lanes
+    }))
+}
+
+/// The lanes of a memory trace, with what is waste.
+fn drawn(trace: &MemoryTrace) -> Trace {
+    let study = Study::new(trace, 2);
+    let waste = study.matches.iter().map(|found| Waste {
+        object: found.object,
+        name: found.pattern.name(),
+        from: found.from,
+        to: found.to,
+        bytes: found.bytes,
+    });
+    memory::lanes(trace, &waste.collect::<Vec<_>>())
 }

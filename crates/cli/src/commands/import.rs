@@ -8,7 +8,7 @@ use anyhow::Result;
 use stackline_model::{MemoryTrace, Trace, TraceSet};
 use stackline_present::human;
 use stackline_query::Content;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Runs the command.
 pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
@@ -19,10 +19,14 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         return Err(wrong_use("import takes traces whole: --steps is for the commands that look at them"));
     }
     may_become_run(run, args.force)?;
-    let (of_memory, traces) = parted(&args.inputs.inputs);
     let options = open_options(common);
-    let opened = of_memory.iter().map(|path| stackline_engine::open_memory(path, &options));
-    let mut memory = opened.collect::<Result<Vec<MemoryTrace>, _>>()?;
+    let (mut memory, mut traces) = (Vec::new(), Vec::new());
+    for input in &args.inputs.inputs {
+        match stackline_engine::only_memory(input)? {
+            Some(of_memory) => memory.extend(of_memory),
+            None => traces.push(input.clone()),
+        }
+    }
     if traces.is_empty() {
         save_run(&TraceSet::default(), &memory, run, args.force)?;
         say_memory(&memory, run)?;
@@ -53,12 +57,6 @@ pub(crate) fn run(args: &ImportArgs, common: &Common) -> Result<()> {
         say_memory(&memory, run)?;
     }
     session.say_read_report()
-}
-
-/// Inputs that are of memory alone, and the others.
-fn parted(inputs: &[PathBuf]) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    // What cannot be read at all is said where it is opened.
-    inputs.iter().cloned().partition(|input| stackline_engine::is_memory_alone(input).unwrap_or(false))
 }
 
 /// Traces that are nothing but the read reports of memory traces.

@@ -1,5 +1,7 @@
 //! How a caching allocator (PyTorch's) was set up.
 
+use serde::{Deserialize, Serialize};
+
 /// No block is smaller than this, nor of a size that is no multiple of it.
 const GRANULE: u64 = 512;
 
@@ -7,7 +9,7 @@ const GRANULE: u64 = 512;
 const FIRST_INTERVAL: u32 = 20;
 
 /// Settings, as a snapshot tells them; by default those that PyTorch has without `PYTORCH_CUDA_ALLOC_CONF`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryAllocatorSettings {
     /// `expandable_segments`.
     pub expandable: bool,

@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod chrome;
 pub mod csv;
+pub mod memory;
 pub mod overlay;
 pub mod perfetto;
 mod perfetto_proto;

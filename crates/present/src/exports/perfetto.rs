@@ -11,19 +11,27 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{AttrValue, EventId, LinkTable, Phase, StrId, Trace, TrackId, flags};
 use std::io::{self, Write};
 
-/// Writes one trace. Returns how many events were left out because their times are unknown or implausible.
-pub fn write(trace: &Trace, out: &mut dyn Write) -> io::Result<u64> {
-    let mut writer = Writer::new(trace, out);
+/// Writes traces of one clock side by side. Returns how many events were left out because their times are unknown or
+/// implausible.
+pub fn write(traces: &[&Trace], out: &mut dyn Write) -> io::Result<u64> {
+    let base = traces.iter().map(|trace| base(trace)).max().unwrap_or(0);
     let mut left_out = 0;
-    for track in trace.tracks.ids() {
-        writer.track(track)?;
-        left_out += writer.events(track)?;
+    for (number, trace) in (0..).zip(traces) {
+        let mut writer = Writer::new(trace, number, base, out);
+        for track in trace.tracks.ids() {
+            writer.track(track)?;
+            left_out += writer.events(track)?;
+        }
     }
     Ok(left_out)
 }
 
-/// The sequence that all packets belong to.
-const SEQUENCE: u32 = 1;
+/// What is added to event times: the trace's base, or what makes the earliest time 0 where that would be negative.
+fn base(trace: &Trace) -> i128 {
+    let timed = trace.events.ids().filter(|e| trace.events.is_plausible(*e));
+    let earliest = timed.map(|e| i128::from(trace.events.start[e.index()])).min().unwrap_or(0);
+    i128::from(trace.meta.base_ns).max(-earliest)
+}
 
 /// Kinds of interned text, each with ids of its own.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,7 +45,9 @@ enum Interned {
 struct Writer<'a> {
     trace: &'a Trace,
     out: &'a mut dyn Write,
-    /// Added to event times: the base, or what makes the earliest time 0 where that would be negative.
+    /// The sequence that all packets of the trace belong to.
+    sequence: u32,
+    /// Added to event times.
     base: i128,
     tracks: Tracks,
     flows: Flows,
@@ -48,15 +58,14 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(trace: &'a Trace, out: &'a mut dyn Write) -> Self {
-        let timed = trace.events.ids().filter(|e| trace.events.is_plausible(*e));
-        let earliest = timed.map(|e| i128::from(trace.events.start[e.index()])).min().unwrap_or(0);
+    fn new(trace: &'a Trace, number: u32, base: i128, out: &'a mut dyn Write) -> Self {
         Self {
             trace,
             out,
-            base: i128::from(trace.meta.base_ns).max(-earliest),
-            tracks: Tracks::default(),
-            flows: Flows::of(trace),
+            sequence: number + 1,
+            base,
+            tracks: Tracks::of_trace(number),
+            flows: Flows::of(trace, number),
             known: FxHashSet::default(),
             fresh: proto::InternedData::default(),
             started: false,
@@ -65,7 +74,7 @@ impl<'a> Writer<'a> {
     }
 
     fn packet(&mut self, mut packet: proto::TracePacket) -> io::Result<()> {
-        packet.trusted_packet_sequence_id = SEQUENCE;
+        packet.trusted_packet_sequence_id = self.sequence;
         packet.sequence_flags = Some(if std::mem::replace(&mut self.started, true) { 2 } else { 3 });
         if self.fresh != proto::InternedData::default() {
             packet.interned_data = Some(std::mem::take(&mut self.fresh));
@@ -222,9 +231,9 @@ struct Flows {
 
 impl Flows {
     /// The source's arrows, launches, and forward to backward.
-    fn of(trace: &Trace) -> Self {
+    fn of(trace: &Trace, number: u32) -> Self {
         let mut flows = Self { from: FxHashMap::default(), to: FxHashMap::default() };
-        let mut id = 0;
+        let mut id = u64::from(number) << 32;
         let pairs = |links: &LinkTable| links.iter().map(|(from, to, _)| (from, to)).collect::<Vec<_>>();
         let launches = trace.gpu.ids().map(|g| (trace.gpu.launch[g.index()], trace.gpu.event[g.index()]));
         let mut seen = FxHashSet::default();
@@ -267,7 +276,7 @@ mod tests {
     fn what_is_written_decodes_nests_and_links() {
         let trace = read_bytes("t", TRACE, &ReadOptions::default()).unwrap();
         let mut bytes = Vec::new();
-        assert_eq!(write(&trace, &mut bytes).unwrap(), 1);
+        assert_eq!(write(&[&trace], &mut bytes).unwrap(), 1);
         let packets = File::decode(&bytes[..]).unwrap().packet;
         assert_eq!(packets[0].sequence_flags, Some(3));
         let of_type = |kind: EventType| {
@@ -286,5 +295,18 @@ mod tests {
         let names: Vec<String> =
             packets.iter().filter_map(|p| p.track_descriptor.as_ref().and_then(|d| d.name.clone())).collect();
         assert!(names.iter().any(|n| n.contains("overlap 1")), "{names:?}");
+    }
+
+    #[test]
+    fn traces_side_by_side_share_no_ids() {
+        let trace = read_bytes("t", TRACE, &ReadOptions::default()).unwrap();
+        let mut bytes = Vec::new();
+        assert_eq!(write(&[&trace, &trace], &mut bytes).unwrap(), 2);
+        let packets = File::decode(&bytes[..]).unwrap().packet;
+        let ids = |sequence: u32| {
+            let own = packets.iter().filter(move |packet| packet.trusted_packet_sequence_id == sequence);
+            own.filter_map(|packet| packet.track_descriptor.as_ref()).map(|track| track.uuid).collect::<FxHashSet<_>>()
+        };
+        assert!(ids(1).is_disjoint(&ids(2)) && ids(1).len() == ids(2).len() && !ids(1).is_empty());
     }
 }

@@ -5,8 +5,9 @@ use rustc_hash::FxHashMap;
 use stackline_model::{Key, ProcessId, StrId, Trace, TrackId, TrackKind};
 
 /// Ids of tracks that were described so far.
-#[derive(Default)]
 pub(super) struct Tracks {
+    /// Bits that all ids of this trace have.
+    trace: u64,
     counters: FxHashMap<(TrackId, StrId, StrId), u64>,
     processes: Vec<ProcessId>,
 }
@@ -16,13 +17,22 @@ const PROCESS: u64 = 1 << 60;
 const COUNTER: u64 = 2 << 60;
 
 impl Tracks {
+    /// Of the trace with this number in the file.
+    pub(super) fn of_trace(number: u32) -> Self {
+        Self { trace: u64::from(number) << 52, counters: FxHashMap::default(), processes: Vec::new() }
+    }
+
+    fn process(&self, process: ProcessId) -> u64 {
+        PROCESS | self.trace | u64::from(process.0)
+    }
+
     /// Descriptors to write before the events of a track: its process where that is new, and itself.
     pub(super) fn describe(&mut self, trace: &Trace, id: TrackId) -> Vec<proto::TrackDescriptor> {
         let track = trace.tracks.get(id);
         let mut out = Vec::new();
         if !self.processes.contains(&track.process) {
             self.processes.push(track.process);
-            out.push(process(trace, track.process));
+            out.push(process(trace, track.process, self.process(track.process)));
         }
         let thread = match (system_pid(trace, track.process), track.tid, track.kind) {
             (Some(pid), Key::Int(tid), TrackKind::Thread) => Some(proto::ThreadDescriptor {
@@ -36,7 +46,7 @@ impl Tracks {
             uuid: self.lane(id, 0),
             name: thread.is_none().then(|| name(trace, id)),
             thread,
-            parent_uuid: Some(PROCESS | u64::from(track.process.0)),
+            parent_uuid: Some(self.process(track.process)),
             sibling_order_rank: track.sort_index.and_then(|s| i32::try_from(s).ok()),
             ..Default::default()
         });
@@ -45,7 +55,7 @@ impl Tracks {
 
     /// The id of a lane of a track; lane 0 is the track itself.
     pub(super) fn lane(&self, track: TrackId, lane: usize) -> u64 {
-        (lane as u64 + 1) << 32 | u64::from(track.0)
+        (lane as u64 + 1) << 32 | self.trace | u64::from(track.0)
     }
 
     /// The descriptor of a lane for events that cross those of the lanes before it.
@@ -53,7 +63,7 @@ impl Tracks {
         proto::TrackDescriptor {
             uuid: self.lane(track, lane),
             name: Some(format!("{} (overlap {lane})", name(trace, track))),
-            parent_uuid: Some(PROCESS | u64::from(trace.tracks.get(track).process.0)),
+            parent_uuid: Some(self.process(trace.tracks.get(track).process)),
             ..Default::default()
         }
     }
@@ -66,12 +76,12 @@ impl Tracks {
         name: StrId,
         key: StrId,
     ) -> (u64, Option<proto::TrackDescriptor>) {
-        let next = COUNTER | self.counters.len() as u64;
+        let next = COUNTER | self.trace | self.counters.len() as u64;
         let uuid = *self.counters.entry((track, name, key)).or_insert(next);
         let descriptor = (uuid == next).then(|| proto::TrackDescriptor {
             uuid,
             name: Some(format!("{} {}", trace.strings.get(name), trace.strings.get(key))),
-            parent_uuid: Some(PROCESS | u64::from(trace.tracks.get(track).process.0)),
+            parent_uuid: Some(self.process(trace.tracks.get(track).process)),
             counter: Some(proto::CounterDescriptor {}),
             ..Default::default()
         });
@@ -79,11 +89,10 @@ impl Tracks {
     }
 }
 
-fn process(trace: &Trace, id: ProcessId) -> proto::TrackDescriptor {
+fn process(trace: &Trace, id: ProcessId, uuid: u64) -> proto::TrackDescriptor {
     let process = &trace.tracks.processes[id.index()];
     let text = |s: StrId| s.some().map(|s| trace.strings.get(s).to_owned());
     let order = process.sort_index.and_then(|s| i32::try_from(s).ok());
-    let uuid = PROCESS | u64::from(id.0);
     match system_pid(trace, id) {
         Some(pid) => proto::TrackDescriptor {
             uuid,
@@ -97,7 +106,8 @@ fn process(trace: &Trace, id: ProcessId) -> proto::TrackDescriptor {
         },
         None => {
             let parts = [text(process.labels), text(process.name), Some(trace.key_text(process.pid))];
-            let parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
+            let mut parts: Vec<String> = parts.into_iter().flatten().filter(|p| !p.is_empty()).collect();
+            parts.dedup();
             proto::TrackDescriptor {
                 uuid,
                 name: Some(parts.join(" ")),

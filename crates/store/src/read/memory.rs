@@ -41,6 +41,7 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
         label: entry.label.clone(),
         saw_end: entry.saw_end,
         has_accesses: entry.has_accesses,
+        allocator_settings: entry.allocator_settings,
         report: entry.report.clone(),
         ..MemoryTrace::default()
     };

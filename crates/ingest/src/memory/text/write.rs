@@ -19,24 +19,35 @@ pub fn write(trace: &MemoryTrace) -> String {
 /// does not have, for what is no event.
 pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
     let (text, device) = (String::new(), "gpu:0".to_owned());
-    let mut writer = Writer { trace, text, labels: labels(trace), device, left_out: 0 };
-    for object in trace.objects.ids().filter(|object| trace.objects.allocated_by[object.index()].is_none()) {
-        writer.on_device(trace.objects.device[object.index()]);
-        writer.object("o", object);
-        let stream = trace.streams.get(trace.objects.stream[object.index()].index());
-        if let Some(stream) = stream.filter(|stream| stream.key != 0) {
-            writer.put(format_args!(" @{}", stream.key));
-        }
-        writer.frames(trace.objects.stack[object.index()]);
-        writer.text.push('\n');
-    }
+    let mut writer = Writer { trace, text, labels: labels(trace), device, older: 0, left_out: 0 };
     for call in trace.calls.ids() {
+        // Objects keep their order: older ones come before the younger ones, and before they are used.
+        let last = named(trace, call).map(MemoryObjectId::index).max();
+        writer.older_up_to(last.map_or(0, |last| last + 1));
         writer.call(call);
     }
+    writer.older_up_to(trace.objects.len());
     if trace.saw_end {
         writer.text.push_str("end\n");
     }
     (writer.text, writer.left_out)
+}
+
+/// Whether the statement of a call lists what it touches.
+fn touches(trace: &MemoryTrace, call: MemoryCallId) -> bool {
+    let kind = trace.calls.kind[call.index()];
+    kind.is_copy() || matches!(kind, MemoryCallKind::Kernel | MemoryCallKind::Set)
+}
+
+/// The objects that the statement of a call names: those that are alive, and the one that it allocates or frees.
+fn named(trace: &MemoryTrace, call: MemoryCallId) -> impl Iterator<Item = MemoryObjectId> {
+    let lists = touches(trace, call);
+    let alive = move |access: &MemoryAccess| lists && trace.life(access.object).contains(&call.index());
+    let about = trace.object_of(call).filter(move |object| {
+        let row = object.index();
+        trace.objects.allocated_by[row] == call || trace.objects.freed_by[row] == call
+    });
+    trace.accesses_of(call).filter(alive).map(|access| access.object).chain(about)
 }
 
 /// What each object is called in the text: its name if no other has it, else a number.
@@ -72,6 +83,8 @@ struct Writer<'a> {
     text: String,
     labels: Vec<String>,
     device: String,
+    /// Objects before this one that are older than the trace are written.
+    older: usize,
     left_out: u64,
 }
 
@@ -79,6 +92,25 @@ impl Writer<'_> {
     /// Formatting into a string cannot fail.
     fn put(&mut self, words: std::fmt::Arguments<'_>) {
         let _ = self.text.write_fmt(words);
+    }
+
+    /// Objects older than the trace, up to one and without it.
+    fn older_up_to(&mut self, end: usize) {
+        let trace = self.trace;
+        for object in (self.older..end).map(MemoryObjectId::new) {
+            if trace.objects.allocated_by[object.index()].is_some() {
+                continue;
+            }
+            self.on_device(trace.objects.device[object.index()]);
+            self.object("o", object);
+            let stream = trace.streams.get(trace.objects.stream[object.index()].index());
+            if let Some(stream) = stream.filter(|stream| stream.key != 0) {
+                self.put(format_args!(" @{}", stream.key));
+            }
+            self.frames(trace.objects.stack[object.index()]);
+            self.text.push('\n');
+        }
+        self.older = self.older.max(end);
     }
 
     fn on_device(&mut self, device: MemoryDeviceId) {
@@ -119,10 +151,7 @@ impl Writer<'_> {
     fn statement(&mut self, call: MemoryCallId) {
         let (trace, row) = (self.trace, call.index());
         let name = quoted(trace.strings.get(trace.calls.name[row]));
-        let touches = trace.calls.kind[row] == MemoryCallKind::Kernel
-            || trace.calls.kind[row] == MemoryCallKind::Set
-            || trace.calls.kind[row].is_copy();
-        self.left_out += if touches { 0 } else { trace.accesses_of(call).len() as u64 };
+        self.left_out += if touches(trace, call) { 0 } else { trace.accesses_of(call).len() as u64 };
         match trace.calls.kind[row] {
             MemoryCallKind::Allocate => {
                 let object = trace.calls.target_object(call);
@@ -239,6 +268,9 @@ impl Writer<'_> {
     }
 
     fn lists_of(&mut self, accesses: &[MemoryAccess], unsaid: AccessExtent) {
+        // As they are read: what is read first, then what is only written.
+        let mut accesses = accesses.to_vec();
+        accesses.sort_by_key(|access| access.mode == AccessMode::Write);
         let evidence = accesses.first().map_or(AccessEvidence::Instrumented, |access| access.evidence);
         let is_known = |mode: AccessMode| mode != AccessMode::Unknown;
         let lists: [&dyn Fn(AccessMode) -> bool; 3] =
