@@ -5,5 +5,5 @@ import { run } from "./filter";
 import type { Findings } from "./types";
 
 export function useFindings(rank?: string): Asked<Findings> {
-  return useAnswer<Findings>(run.value?.has.events ? "findings" : undefined, { rank });
+  return useAnswer<Findings>(run.value?.has.events || run.value?.has.memory ? "findings" : undefined, { rank });
 }

@@ -48,6 +48,13 @@ describe.each(["darknet.txt", "2mm.txt", "simple-multi-copy.txt", "huffman.txt"]
       const suggested = (await ask(page, "memory-suggestions")).document;
       expect(suggested.tables.memory_suggestions).toEqual(all.tables.memory_suggestions);
       expect((await ask(page, "memory-holders", { by: "place" })).document.tables.memory_at_peak).toEqual(all.tables.memory_at_peak);
+      const findings = (await ask(page, "findings")).document;
+      expect(findings.tables).toEqual((JSON.parse(stackline("findings", file, "--top", "0", "--format", "json")) as typeof findings).tables);
+      await open(page, url, "page=issues");
+      expect(await page.locator(".card .gain").first().innerText()).toContain("of the peak of");
+      await page.locator(".card").first().click();
+      await settled(page);
+      await open(page, url, "page=memory");
       const question = await whole(page);
       const combination = suggested.page.combination as number[];
       const apply = combination.join(",");

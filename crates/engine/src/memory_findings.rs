@@ -2,17 +2,19 @@
 
 mod words;
 
+use crate::{is_recording, memory_within};
 use stackline_analyze::findings::{
-    Confidence, DevicePeak, Fact, Finding, MemoryFindings, MemoryGain, Need, Place, REPLAY, Reason, Rule, Support,
-    Unchecked, rules,
+    Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
+    Rule, Support, Unchecked, rules,
 };
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Suggestion, describe};
 use stackline_memory::tables::NamedPeak;
 use stackline_memory::{Certainty, Pattern, PatternMatch, Study, frame_of};
-use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// What is told although no change of the objects' memory is known: what costs time, or is too scattered to shrink.
 const WITHOUT_CHANGE: [Pattern; 4] =
@@ -42,6 +44,49 @@ pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Fin
     told.findings.extend(others);
     told.ignored.extend(also_ignored);
     told
+}
+
+/// Findings are told of the highest peak of each device.
+const PEAKS: usize = 1;
+
+/// Findings of a file of memory alone.
+pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
+    Findings::of_memory_alone(memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep))
+}
+
+/// Adds what is found in the memory of a run, or that it tells nothing of memory.
+#[must_use]
+pub fn findings_with_memory(
+    found: Findings,
+    memory: Option<&MemoryTrace>,
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Findings {
+    let Some(trace) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
+    let of_memory = memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep);
+    let mut found = found.with_memory(of_memory);
+    if options.scope.steps.is_some() {
+        found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
+    }
+    if !trace.report.problems.is_empty() {
+        found.notes.push("not all of the memory could be read as it stands: `stackline memory` tells what".to_owned());
+    }
+    found
+}
+
+/// The same of one rank that was chosen: the memory of a recording is that of a process, and not known to be this rank's.
+#[must_use]
+pub fn findings_with_memory_of_rank(
+    mut found: Findings,
+    (inputs, trace): (&[PathBuf], &Trace),
+    options: &Options,
+    keep: &dyn Fn(&Finding) -> bool,
+) -> Findings {
+    if !inputs.iter().any(|path| is_recording(path)) {
+        return findings_with_memory(found, memory_within(trace).as_ref(), options, keep);
+    }
+    found.notes.push("memory is looked at only without --rank".to_owned());
+    found
 }
 
 /// Rules that cannot look at a memory trace, and what they miss.

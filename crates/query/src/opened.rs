@@ -40,7 +40,7 @@ pub struct Opened {
     memory: OnceLock<Result<Memory, String>>,
     derived: Vec<Derived>,
     content: OnceLock<Result<Content, String>>,
-    merged: OnceLock<Result<Findings, String>>,
+    all_findings: OnceLock<Result<Findings, String>>,
     files: OnceLock<BTreeSet<String>>,
     views: Mutex<Vec<(String, BeingMade)>>,
 }
@@ -51,7 +51,10 @@ type BeingMade = Arc<OnceLock<Arc<CallView>>>;
 /// What was worked out of one trace.
 #[derive(Debug, Default)]
 struct Derived {
+    /// Of what ran alone.
     findings: OnceLock<Result<Findings, String>>,
+    /// With those of its memory.
+    with_memory: OnceLock<Result<Findings, String>>,
     path: OnceLock<Result<ExactPath, String>>,
     calls: Mutex<Vec<(Stretch, Arc<TraceCalls>)>>,
     rows: OnceLock<Rows>,
@@ -128,7 +131,7 @@ impl Opened {
             recording,
             baseline: None,
             content: OnceLock::new(),
-            merged: OnceLock::new(),
+            all_findings: OnceLock::new(),
             files: OnceLock::new(),
             views: Mutex::default(),
         };
@@ -244,17 +247,37 @@ impl Opened {
 
     /// The findings of a rank; of all ranks of the job, merged, where none is named.
     pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
-        if rank.is_none() && self.is_job() {
-            let merged = self.merged.get_or_init(|| self.merge_findings());
-            return merged.as_ref().map_err(QueryError::unavailable);
-        }
-        let (at, _) = self.trace(rank)?;
-        self.findings_of(at).map_err(QueryError::unavailable)
+        let keep = |_: &findings::Finding| true;
+        let Some(rank) = rank else {
+            return self.all_findings.get_or_init(|| self.find_all()).as_ref().map_err(QueryError::unavailable);
+        };
+        let (at, trace) = self.trace(Some(rank))?;
+        let add = || {
+            let found = self.findings_of(at)?.clone();
+            Ok(stackline_engine::findings_with_memory_of_rank(found, (&self.inputs, trace), &self.how(), &keep))
+        };
+        self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
     }
 
-    fn findings_of(&self, at: usize) -> Result<&Findings, &String> {
+    /// Of all ranks and their memory, as the command line finds them without `--rank`.
+    fn find_all(&self) -> Result<Findings, String> {
+        let memory = if self.has_memory() { self.memory(None).ok() } else { None };
+        let memory = memory.map(|memory| &memory.trace);
+        if let (true, Some(memory)) = (self.is_memory_alone(), memory) {
+            return Ok(stackline_engine::findings_of_memory(memory, &self.how(), &|_| true));
+        }
+        let found = if self.is_job() {
+            self.merge_findings()?
+        } else {
+            let (at, _) = self.trace(None).map_err(|error| error.to_string())?;
+            self.findings_of(at)?.clone()
+        };
+        Ok(stackline_engine::findings_with_memory(found, memory, &self.how(), &|_| true))
+    }
+
+    fn findings_of(&self, at: usize) -> Result<&Findings, String> {
         let find = || findings::find(&self.set.traces[at], &self.how()).map_err(|error| error.to_string());
-        self.derived[at].findings.get_or_init(find).as_ref()
+        self.derived[at].findings.get_or_init(find).as_ref().map_err(String::clone)
     }
 
     fn how(&self) -> findings::Options {
@@ -272,7 +295,7 @@ impl Opened {
         for (at, info) in self.infos.iter().enumerate() {
             match self.findings_of(at) {
                 Ok(of_rank) => found.push((info.rank, of_rank.clone())),
-                Err(error) => failed.push((info.rank, error.clone())),
+                Err(error) => failed.push((info.rank, error)),
             }
         }
         let merged = findings::merge(found, &self.how(), &|_| true);

@@ -2,7 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { count, counted, duration, percent } from "../format";
+import { bytes, count, counted, duration, percent } from "../format";
 import { area } from "../colors";
 import { useFindings } from "../findings";
 import { factsOf, findingText } from "../details/text";
@@ -18,7 +18,7 @@ export function Issues({ meta }: { meta: Meta }) {
   return (
     <section aria-labelledby="issues-title">
       <h1 id="issues-title">Issues</h1>
-      {meta.has.events ? (
+      {meta.has.events || meta.has.memory ? (
         <Shown asked={asked}>{({ document }) => <List found={document} />}</Shown>
       ) : meta.has.timeline ? (
         <NoEvents />
@@ -29,13 +29,18 @@ export function Issues({ meta }: { meta: Meta }) {
   );
 }
 
+function lengthOf({ steps, step_ns }: Findings): string {
+  if (steps > 0) return `a step takes ${duration(step_ns)} in the mean of ${counted(steps, "step")}`;
+  return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "of memory alone";
+}
+
 function List({ found }: { found: Findings }) {
   const rows = found.tables.findings.rows;
   const chosen = selection.value.startsWith("finding:") ? Number(selection.value.slice(8)) : undefined;
   return (
     <>
       <p class="quiet">
-        {counted(rows.length, "finding")}; {found.steps > 0 ? `a step takes ${duration(found.step_ns)} in the mean of ${counted(found.steps, "step")}` : `the run takes ${duration(found.step_ns)}`}.
+        {counted(rows.length, "finding")}; {lengthOf(found)}.
         {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}).`}
         {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
       </p>
@@ -68,16 +73,29 @@ function NotChecked({ rows }: { rows: readonly Row[] }) {
   );
 }
 
+/** What a finding gains, in words: time of a step, or bytes at a device's peak. */
+function gainOf(row: Row, step: number): { likely: string; share: string; low: string | undefined; high: string } | undefined {
+  const number = (name: string) => (typeof row[name] === "number" ? (row[name] as number) : undefined);
+  const words = (unit: "ns" | "bytes", say: (value: number) => string, share: (likely: number) => string) => {
+    const likely = number(`gain_${unit}`);
+    if (likely === undefined) return undefined;
+    const low = number(`gain_low_${unit}`) ?? 0;
+    return { likely: say(likely), share: share(likely), low: low > 0 ? say(low) : undefined, high: say(number(`gain_high_${unit}`) ?? likely) };
+  };
+  const ofPeak = () => `${(number("peak_percent") ?? 0).toFixed(1)} % of the peak of ${row.device}`;
+  return words("ns", duration, (likely) => percent(likely, step)) ?? words("bytes", bytes, ofPeak);
+}
+
 /** A finding in a few lines; a click shows the rest. */
 export function IssueCard({ row, at, step }: { row: Row; at: number; step: number }) {
-  const gain = row.gain_ns === null || row.gain_ns === undefined ? undefined : Number(row.gain_ns);
+  const gain = gainOf(row, step);
   const isHere = page.value === "issues";
   const isChosen = isHere && selection.value === `finding:${at}`;
   return (
     <button type="button" class="card" aria-expanded={isHere ? isChosen : undefined} onClick={() => change({ page: "issues", sel: isChosen ? "" : `finding:${at}` })}>
       <span class="gain">
-        {gain === undefined ? "–" : duration(gain)}
-        {gain !== undefined && <small> {percent(gain, step)}</small>}
+        {gain === undefined ? "–" : gain.likely}
+        {gain !== undefined && <small> {gain.share}</small>}
       </span>
       <span class="what">
         <strong>{placeOf(row)}</strong>
@@ -85,7 +103,7 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
         <small>
           <span aria-hidden="true">{area(`${row.area}`).icon} </span>
           {row.code} {row.name} · {row.area} · {row.confidence} confidence{row.ranks && ` · on rank ${`${row.ranks}`.replaceAll(" ", ", ")}`}
-          {gain !== undefined && <> · {Number(row.gain_low_ns) > 0 ? `between ${duration(Number(row.gain_low_ns))} and` : "perhaps nothing, at most"} {duration(Number(row.gain_high_ns))}</>}
+          {gain !== undefined && <> · {gain.low === undefined ? "perhaps nothing, at most" : `between ${gain.low} and`} {gain.high}</>}
         </small>
       </span>
     </button>

@@ -37,8 +37,13 @@ pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         .ok_or_else(|| QueryError::missing(format!("there is no finding {at}: there are {}", found.findings.len())))?;
     // Of several ranks its events are those of the one that it is told of.
     let rank = rank.or_else(|| finding.told_of());
-    let (_, trace) = opened.trace(rank)?;
-    let origin = opened.origin(rank)?;
+    // What is found in memory has no events, and a file of memory alone no trace.
+    let events = if finding.events.is_empty() {
+        Vec::new()
+    } else {
+        let ((_, trace), origin) = (opened.trace(rank)?, opened.origin(rank)?);
+        finding.events.iter().take(SHOWN).map(|&event| event_row(trace, event, origin)).collect()
+    };
     Ok(Answer::document(&json!({
         "at": at,
         "rank": rank,
@@ -47,7 +52,7 @@ pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         "why": finding.rule.why,
         "example": finding.rule.example.as_ref().map(|(before, after)| json!({"before": before, "after": after})),
         "facts": finding.facts.iter().map(|fact| json!([fact.name, fact.value, fact.unit])).collect::<Vec<_>>(),
-        "events": finding.events.iter().take(SHOWN).map(|&event| event_row(trace, event, origin)).collect::<Vec<_>>(),
+        "events": events,
         "events_total": finding.events.len(),
         "excerpt": excerpt(opened, finding),
     })))

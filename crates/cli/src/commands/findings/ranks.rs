@@ -36,7 +36,7 @@ pub(super) fn of_one<'a>(
     let trace = one_trace(&session)?;
     let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
     see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
-    let found = memory::of_rank(found, (&args.inputs.inputs, trace), options, keep);
+    let found = stackline_engine::findings_with_memory_of_rank(found, (&args.inputs.inputs, trace), options, keep);
     Ok((session, found))
 }
 
@@ -104,7 +104,7 @@ pub(super) fn of_all<'a>(
         let (_, error) = failed.into_iter().next().context("no trace was read")?;
         return Err(refuse(error));
     };
-    let mut merged = memory::added(merged, memory.or(within).as_ref(), options, keep);
+    let mut merged = stackline_engine::findings_with_memory(merged, memory.or(within).as_ref(), options, keep);
     merged.notes.extend(failed.into_iter().map(|(rank, error)| format!("rank {rank} is left out: {error}")));
     Ok((Session::described(&infos, &reports, common), merged))
 }
