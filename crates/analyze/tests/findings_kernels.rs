@@ -363,6 +363,11 @@ fn blocks_that_leave_multiprocessors_idle() {
     assert_eq!(grid([27, 1, 1], [32, 1, 1], 400).of("SL041"), []);
     assert_eq!(grid([108, 1, 1], [512, 1, 1], 400).of("SL041"), [], "as many as there are multiprocessors");
     assert_eq!(grid([27, 1, 1], [512, 1, 1], 10).of("SL041"), [], "mostly its launch");
+    let collective = steps(|p| {
+        let args = json!({"grid": [16, 1, 1], "block": [544, 1, 1]});
+        p.op("aten::mul", |p| p.launch(("cudaLaunchKernel", "kernel"), "ncclKernel_SendRecv(x)", 400, 7, args.clone()));
+    });
+    assert_eq!(collective.of("SL041"), [], "it takes few on purpose");
 }
 
 fn partly_compiled(kernels: &[&str]) -> Program {

@@ -3,6 +3,7 @@
 use super::block_size::{group_size, of_all, product};
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
+use crate::kernel_type::KernelType;
 use serde_json::Value;
 use stackline_model::EventId;
 use std::collections::BTreeMap;
@@ -54,7 +55,10 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let gpus = subject.gpus();
     let units = of_all(&gpus, |gpu: &Value| gpu["numSms"].as_i64().filter(|&units| units > 0));
     let Some((group, units)) = group_size(&gpus).zip(units) else { return Vec::new() };
-    let kernels = subject.kernels();
+    // Collectives take few multiprocessors on purpose: they wait for other ranks.
+    let mut types = subject.kernel_types();
+    let computes = |kernel: &EventId| types.of_event(*kernel) == KernelType::Computation;
+    let kernels: Vec<EventId> = subject.kernels().into_iter().filter(computes).collect();
     let hot = subject.by_name(&kernels).into_iter();
     let hot = hot.filter(|(_, of)| subject.percent_of_gpu(subject.total(of)) >= subject.setting("share"));
     hot.flat_map(|(name, of)| {
