@@ -125,3 +125,24 @@ fn a_thread_without_operators_has_the_functions_that_samples_saw() {
     let trace = one(&script.end());
     assert_eq!(outline(&trace, 1), ["train.py(1): read* 1075..1125"]);
 }
+
+#[test]
+fn a_sample_that_cannot_tell_which_module_is_of_the_one_that_is_open() {
+    let mut watched = Watched::new();
+    watched.sample("def:step:4 mod: def:forward:7", 1_950);
+    watched.script.call(0, "def:step:4 mod:blocks.0 def:forward:8 aten::add", 2_000, 2_010);
+    watched.sample("def:step:4 mod: def:forward:8", 2_100);
+    watched.script.call(0, "def:step:4 mod:blocks.0 def:forward:9 aten::mul", 2_200, 2_210);
+    watched.script.call(0, "def:step:4 mod:blocks.1 def:forward:8 aten::add", 2_300, 2_310);
+    let expected = [
+        "train.py(1): step* 900..1310",
+        "  nn.Module: Linear blocks.0* 900..1210",
+        "    train.py(1): forward* 900..1210",
+        "      aten::add 1000..1010",
+        "      aten::mul 1200..1210",
+        "  nn.Module: Linear blocks.1* 1300..1310",
+        "    train.py(1): forward* 1300..1310",
+        "      aten::add 1300..1310",
+    ];
+    assert_eq!(watched.outline(), expected);
+}

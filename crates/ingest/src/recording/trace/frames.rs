@@ -3,7 +3,8 @@
 //!
 //! A frame lasts from the first to the last of neighbouring operators and samples below it. Two are below the same call of
 //! a function if all frames above are the same, and its callers are at the same line. So a function that is called
-//! twice from one line, with nothing in between, is one span. Frames end where training steps do.
+//! twice from one line, with nothing in between, is one span. Frames end where training steps do. A sample that came before
+//! it was known where in the model a module stands is taken to be of the one of its class that is open.
 
 use super::calls::{Call, Calls, ThreadCalls};
 use super::glimpses::Glimpse;
@@ -32,7 +33,31 @@ enum Element {
     /// A call, by its place among the calls.
     Call(usize),
     /// A function or module that runs: its frame, and that frame at any line.
-    Frame { frame: u32, identity: (u32, u32, u32, bool), at: Place },
+    Frame { frame: u32, identity: Identity, at: Place },
+}
+
+/// A function at any line, or a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Identity {
+    Function { function: u32, file: u32, first_line: u32 },
+    /// The place in the model is none where a sample could not tell it.
+    Module { class: u32, path: Option<u32> },
+}
+
+impl Identity {
+    /// Whether both may be one call.
+    fn may_be(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Module { class: a, path }, Self::Module { class: b, path: of }) => {
+                a == b && (path == of || path.is_none() || of.is_none())
+            }
+            _ => self == other,
+        }
+    }
+
+    fn lacks_path(self) -> bool {
+        matches!(self, Self::Module { path: None, .. })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -188,8 +213,10 @@ impl Inference<'_> {
     fn frame(&self, (tree, node): Place) -> Option<Element> {
         let frame = self.calls.threads[tree].nodes.get(node as usize)?.1;
         let identity = match *self.calls.frames.get(frame as usize)? {
-            FrameKey::Python { function, file, first_line, .. } => (function, file, first_line, false),
-            FrameKey::Module { path, class } => (path, class, 0, true),
+            FrameKey::Python { function, file, first_line, .. } => Identity::Function { function, file, first_line },
+            FrameKey::Module { path, class } => {
+                Identity::Module { class, path: Some(path).filter(|&path| !self.calls.text(path).is_empty()) }
+            }
             _ => return None,
         };
         Some(Element::Frame { frame, identity, at: (tree, node) })
@@ -246,11 +273,14 @@ impl Inference<'_> {
         for (open, element) in self.open.iter_mut().zip(elements) {
             let goes_on = match (&mut open.element, element) {
                 (Element::Call(open), Element::Call(now)) => open == now,
-                (Element::Frame { frame, identity, .. }, Element::Frame { frame: now, identity: wanted, .. }) => {
+                (Element::Frame { frame, identity, at }, Element::Frame { frame: now, identity: wanted, at: place }) => {
+                    if identity.lacks_path() && identity.may_be(*wanted) {
+                        (*frame, *identity, *at) = (*now, *wanted, *place);
+                    }
                     // Another line of the same function: what it called before is over.
                     moved = frame != now && identity == wanted;
                     *frame = if moved { *now } else { *frame };
-                    identity == wanted
+                    identity.may_be(*wanted)
                 }
                 _ => false,
             };
