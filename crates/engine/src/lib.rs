@@ -30,7 +30,10 @@ pub use calls::{is_recording, merge_calls, open_calls};
 pub use clocks::{RankClock, rank_clock_table, rank_clocks};
 pub use diff::profiles;
 pub use error::Error;
-pub use memory::{all_memory, is_memory_alone, memory_beside, memory_of, memory_within, only_memory, open_memory};
+pub use memory::{
+    all_memory, is_memory_alone, keeps_memory, memory_beside, memory_of, memory_of_rank, memory_within, only_memory,
+    open_memory,
+};
 pub use memory_findings::{findings_of_memory, findings_with_memory, findings_with_memory_of_rank, memory_findings};
 pub use merge::concatenate;
 pub use names::nearest;

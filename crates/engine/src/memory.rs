@@ -76,6 +76,20 @@ pub fn memory_of(inputs: &[PathBuf], traces: &[Trace], options: &OpenOptions) ->
     beside.map_or_else(|| of_traces(path, traces), Ok)
 }
 
+/// The memory trace of one of several ranks: what a run keeps under the name of its trace, else what the trace tells itself.
+///
+/// # Errors
+/// If a run is damaged, or nothing tells of this rank's memory.
+pub fn memory_of_rank(inputs: &[PathBuf], trace: &Trace) -> Result<MemoryTrace, Error> {
+    for path in inputs.iter().filter(|path| keeps_memory(path)) {
+        let kept = stackline_store::read_memory(path)?;
+        if let Some(own) = kept.into_iter().find(|kept| kept.label == trace.meta.name) {
+            return Ok(own);
+        }
+    }
+    from_trace(trace).ok_or_else(|| none(Path::new(&trace.meta.name)))
+}
+
 /// The memory traces to keep with the traces of some inputs: what recordings and runs hold of it, and what the traces say
 /// themselves. The first is the one that [`open_memory`] gives.
 ///
@@ -109,7 +123,7 @@ fn is_run_of_memory(path: &Path) -> bool {
 }
 
 /// Whether a path is a run directory with a memory trace.
-pub(crate) fn keeps_memory(path: &Path) -> bool {
+pub fn keeps_memory(path: &Path) -> bool {
     is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| !run.memory.is_empty())
 }
 

@@ -206,22 +206,23 @@ impl Opened {
     pub(crate) fn has_memory(&self) -> bool {
         match &self.recording {
             Some(tree) => !self.set.traces.is_empty() && tree.measured().contains(&CallMetric::Allocated),
-            None => self.is_memory_alone() || self.set.traces.iter().any(tells_of_memory),
+            None => {
+                let is_kept = || matches!(&self.inputs[..], [path] if stackline_engine::keeps_memory(path));
+                self.is_memory_alone() || self.set.traces.iter().any(tells_of_memory) || is_kept()
+            }
         }
     }
 
     /// What a rank says of memory; without one, what the first that says anything does. Of a recording, its busiest process.
     pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
-        let read = |traces: &[Trace]| {
-            let trace = stackline_engine::memory_of(&self.inputs, traces, &self.opening);
-            trace.map(Memory::new).map_err(|error| error.to_string())
-        };
-        let kept = match (rank, &self.recording) {
-            (None, _) | (Some(_), Some(_)) => self.memory.get_or_init(|| read(&self.set.traces)),
-            (Some(_), None) => {
-                let (at, trace) = self.trace(rank)?;
-                self.derived[at].memory.get_or_init(|| read(std::slice::from_ref(trace)))
-            }
+        let study = |trace: Result<MemoryTrace, Error>| trace.map(Memory::new).map_err(|error| error.to_string());
+        let all = || study(stackline_engine::memory_of(&self.inputs, &self.set.traces, &self.opening));
+        let kept = if rank.is_none() || self.recording.is_some() || self.set.traces.len() < 2 {
+            self.memory.get_or_init(all)
+        } else {
+            let (at, trace) = self.trace(rank)?;
+            let own = || study(stackline_engine::memory_of_rank(&self.inputs, trace));
+            self.derived[at].memory.get_or_init(own)
         };
         kept.as_ref().map_err(QueryError::unavailable)
     }

@@ -4,8 +4,10 @@
 mod common;
 
 use common::{document, memory, numbers};
-use serde_json::Value;
-use stackline_query::{Answer, Arguments, ask};
+use serde_json::{Value, json};
+use stackline_engine::{OpenOptions, WriteOptions};
+use stackline_query::{Answer, Arguments, Opened, ask};
+use std::path::{Path, PathBuf};
 
 fn of_memory(name: &str, arguments: &[(&str, &str)]) -> Answer {
     ask(memory(), name, &Arguments::new(arguments.iter().copied())).expect("answered")
@@ -89,4 +91,52 @@ fn an_object_names_the_calls_to_change_and_what_that_saves() {
     let output = details.iter().find(|one| one["name"] == "output").expect("output");
     assert!(output["suggestions"].to_string().contains("just before kernel second"), "{}", output["suggestions"]);
     assert_eq!(output["place"]["line"], 21);
+}
+
+/// A rank that allocates so many bytes.
+fn rank(folder: &Path, rank: u32, bytes: u64) -> PathBuf {
+    let path = folder.join(format!("rank{rank}.json"));
+    let operator = json!({"ph": "X", "cat": "cpu_op", "name": "aten::empty", "pid": 1, "tid": 1, "ts": 10, "dur": 5});
+    let told = json!({"Total Allocated": bytes, "Bytes": bytes, "Addr": 4096, "Device Id": -1, "Device Type": 0});
+    let memory = json!({"ph": "i", "s": "t", "name": "[memory]", "pid": 1, "tid": 1, "ts": 12, "args": told});
+    let trace = json!({"distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": [operator, memory]});
+    std::fs::write(&path, trace.to_string()).expect("written");
+    path
+}
+
+#[test]
+fn each_rank_has_its_own_memory_also_once_it_is_imported() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let inputs = [rank(folder.path(), 0, 1024), rank(folder.path(), 1, 2048)];
+    let options = OpenOptions::default();
+    let set = stackline_engine::open(&inputs, &options).expect("opens");
+    let kept = stackline_engine::all_memory(&inputs, &set, &options).expect("memory");
+    let run = folder.path().join("job.stackline");
+    stackline_engine::save_with(&set, &kept, &run, &WriteOptions::default()).expect("saved");
+    for opened in [Opened::open(&inputs, &options), Opened::open(&[run], &options)] {
+        let opened = opened.expect("opens");
+        for (rank, bytes) in [("0", 1024), ("1", 2048)] {
+            let answer = ask(&opened, "memory", &Arguments::new([("rank", rank)])).expect("answered");
+            assert_eq!(document(&answer)["tables"]["memory_peaks"]["rows"][0]["bytes"], bytes, "rank {rank}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_a_run_keeps_beside_a_trace_that_tells_of_none_is_there() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("trace.json");
+    let operator = json!({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 10, "dur": 5});
+    std::fs::write(&trace, json!({"traceEvents": [operator]}).to_string()).expect("written");
+    let program = folder.path().join("program.memory");
+    std::fs::write(&program, "a x 4096\nk one x\nf x\nend\n").expect("written");
+    let options = OpenOptions::default();
+    let set = stackline_engine::open(&[trace], &options).expect("opens");
+    let kept = stackline_engine::open_memory(&program, &options).expect("memory");
+    let run = folder.path().join("run.stackline");
+    stackline_engine::save_with(&set, &[kept], &run, &WriteOptions::default()).expect("saved");
+    let opened = Opened::open(&[run], &options).expect("opens");
+    let of = |name| document(&ask(&opened, name, &Arguments::default()).expect("answered"));
+    assert_eq!(of("meta")["has"]["memory"], true);
+    assert_eq!(of("memory")["tables"]["memory_peaks"]["rows"][0]["bytes"], 4096);
 }

@@ -87,7 +87,8 @@ function Advice({ detail: { suggestions } }: { detail: ObjectDetail }) {
         {suggestions.map((one, at) => (
           <li key={at}>
             {one.what}: {one.peaks.map(savedWords).join("; ")} ({one.certainty}
-            {one.copy_ns > 0 && `, one copy ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s`}){" "}
+            {one.copy_ns > 0 && `, one copy ${amount(one.copy_ns, "ns")} at an assumed 25 GB/s`}
+            {one.cost_ns !== null && `, adds ${amount(one.cost_ns, "ns")} to the run`}){" "}
             <label>
               <input type="checkbox" checked={numbers.includes(one.number)} onChange={() => change({ apply: toggled(numbers, one.number) })} /> apply {one.number}
               {one.shared > 1 && ` (all ${one.shared} objects of this line)`}

@@ -70,6 +70,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
               <th scope="col">Apply</th>
               <th scope="col">What</th>
               {peaks.map((peak) => <th scope="col" class="number" key={peak}>Saved at {peak.slice("saved_at_".length).toUpperCase()}</th>)}
+              <th scope="col" class="number">Adds to the run</th>
               <th scope="col">Against</th>
               <th scope="col">Certainty</th>
               <th scope="col">Objects</th>
@@ -90,7 +91,8 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
                     {typeof row.copy_time === "number" && <span class="quiet"> (one copy: {amount(row.copy_time, "ns")} at an assumed 25 GB/s)</span>}
                   </td>
                   {peaks.map((peak) => <td class="number" key={peak} title={`${row[peak]}`}>{bytes(Number(row[peak]))}</td>)}
-                  <td>{row.against}</td>
+                  <td class="number">{typeof row.cost === "number" ? amount(row.cost, "ns") : ""}</td>
+                  <td>{row.against ?? "no pattern"}</td>
                   <td>{row.certainty}</td>
                   <td>
                     {(objects[at] ?? []).slice(0, 1).map((object) => (

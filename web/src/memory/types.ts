@@ -165,7 +165,7 @@ export interface ObjectDetail {
   }>;
   readonly waste: ReadonlyArray<readonly [why: string, from: number, to: number]>;
   readonly waste_all: number;
-  readonly suggestions: ReadonlyArray<{ number: number; what: string; action: string; bytes: number; certainty: string; copy_ns: number; peaks: readonly AtPeak[]; shared: number }>;
+  readonly suggestions: ReadonlyArray<{ number: number; what: string; action: string; bytes: number; certainty: string; copy_ns: number; cost_ns: number | null; peaks: readonly AtPeak[]; shared: number }>;
   readonly accesses: ReadonlyArray<{ call: CallBrief; mode: string; evidence: string }>;
   readonly accesses_all: number;
 }

@@ -39,9 +39,16 @@ enum Element {
 /// A function at any line, or a module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
-    Function { function: u32, file: u32, first_line: u32 },
+    Function {
+        function: u32,
+        file: u32,
+        first_line: u32,
+    },
     /// The place in the model is none where a sample could not tell it.
-    Module { class: u32, path: Option<u32> },
+    Module {
+        class: u32,
+        path: Option<u32>,
+    },
 }
 
 impl Identity {
@@ -273,7 +280,10 @@ impl Inference<'_> {
         for (open, element) in self.open.iter_mut().zip(elements) {
             let goes_on = match (&mut open.element, element) {
                 (Element::Call(open), Element::Call(now)) => open == now,
-                (Element::Frame { frame, identity, at }, Element::Frame { frame: now, identity: wanted, at: place }) => {
+                (
+                    Element::Frame { frame, identity, at },
+                    Element::Frame { frame: now, identity: wanted, at: place },
+                ) => {
                     if identity.lacks_path() && identity.may_be(*wanted) {
                         (*frame, *identity, *at) = (*now, *wanted, *place);
                     }

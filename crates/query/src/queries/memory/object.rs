@@ -109,8 +109,8 @@ fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<Value> {
         }
         rows.push(json!({
             "number": number, "what": shortened(&describe(&memory.trace, one)), "action": one.action.name(),
-            "against": one.pattern.name(), "bytes": one.bytes, "certainty": one.certainty.name(),
-            "copy_ns": one.copy_ns, "peaks": at_peak, "shared": memory.ranked[number - 1].0.objects(),
+            "against": one.action.is_against_pattern().then(|| one.pattern.name()), "bytes": one.bytes, "certainty": one.certainty.name(),
+            "copy_ns": one.copy_ns, "cost_ns": one.total_cost_ns(), "peaks": at_peak, "shared": memory.ranked[number - 1].0.objects(),
         }));
     }
     rows
