@@ -119,9 +119,12 @@ const isMemoryAlone = (meta: Meta) => meta.memory !== null;
 
 const MEMORY_ALONE = "This file is of memory alone, and holds no trace of what ran. For a trace: stackline record --mode trace --memory -- python train.py";
 
+/** Pages that show files of memory, too. */
+const OF_MEMORY: readonly PageId[] = ["memory", "issues", "run"];
+
 /** Why a page has nothing to show, if so: it stays listed, and says what it needs. */
 function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
-  if (isMemoryAlone(meta) && id !== "memory" && id !== "run") return MEMORY_ALONE;
+  if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
   if (needs === "timeline" && !meta.has.timeline) return "Needs single events: stackline record --mode trace -- python train.py";
   if (needs === "memory" && !meta.has.memory) return "Needs allocations: stackline record --mode trace --memory -- python train.py, torch.profiler with profile_memory=True, or a memory snapshot";
   if (needs === "baseline" && meta.baseline === null) return "Needs a run to compare with: stackline view RUN --baseline OTHER";
@@ -152,7 +155,7 @@ const MemoryAlone = ({ title }: { title: string }) => (
 );
 
 function Page({ id, meta }: { id: PageId; meta: Meta }) {
-  if (isMemoryAlone(meta) && id !== "memory" && id !== "run") return <MemoryAlone title={PAGES.find((one) => one.id === id)!.title} />;
+  if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return <MemoryAlone title={PAGES.find((one) => one.id === id)!.title} />;
   switch (id) {
     case "overview":
       return <Overview meta={meta} />;

@@ -16,7 +16,8 @@ pub use redundant::paper_one_pass;
 pub(crate) use structured::overlapping;
 
 use crate::Facts;
-use stackline_model::{AccessEvidence, MemoryCallId, MemoryObjectId};
+use crate::curve::device_of;
+use stackline_model::{AccessEvidence, MemoryCallId, MemoryObjectId, MemoryTrace};
 
 /// A kind of waste.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +44,12 @@ pub enum Pattern {
     NonUniformAccess,
     /// Each kernel touches another slice.
     StructuredAccess,
+}
+
+/// Whether an object lies in the host's memory.
+pub(crate) fn is_of_host(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
+    let device = trace.devices.get(device_of(trace, object).index());
+    device.is_some_and(|device| trace.strings.get(device.name).starts_with("cpu"))
 }
 
 type Detect = fn(&Facts<'_>, &mut Vec<PatternMatch>);
@@ -105,10 +112,12 @@ impl Certainty {
         }
     }
 
-    /// How sure it is that an object is not needed in a span of positions: by its accesses, and by what else ran then.
+    /// How sure it is that an object is not needed in a span of positions: by its accesses, and by what else ran then. The
+    /// host's memory is read without operators, too: by NumPy, by what is saved, by workers that were forked.
     pub(crate) fn of(facts: &Facts<'_>, object: MemoryObjectId, span: std::ops::Range<usize>) -> Self {
         let known = match facts.uses[object.index()].evidence {
             AccessEvidence::Instrumented => Self::Exact,
+            AccessEvidence::OperatorLevel if is_of_host(facts.trace, object) => Self::Inferred,
             AccessEvidence::OperatorLevel => Self::Partial,
             AccessEvidence::MayAccess | AccessEvidence::Opaque => Self::Inferred,
         };

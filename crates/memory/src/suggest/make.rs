@@ -2,10 +2,10 @@
 
 use super::cost::{Times, copy_ns};
 use super::{Action, Suggestion, expandable, in_place, recompute, smaller};
-use crate::curve::{Span, device_of, span_of};
-use crate::patterns::{intra, overlapping};
+use crate::curve::{Span, span_of};
+use crate::patterns::{intra, is_of_host, overlapping};
 use crate::{Certainty, Facts, Gap, Measure, Pattern, PatternMatch};
-use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
+use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind};
 use std::collections::BTreeMap;
 
 /// Most idle times that become suggestions of their own; the largest (by bytes, then kernels) are taken.
@@ -196,10 +196,4 @@ fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
         made.extend(suggestion(facts, NewSuggestion { object: gap.object, action, pattern, certainty, cost_ns }));
     }
     made
-}
-
-/// Whether an object lies in the host's memory, where offloading would move it to.
-fn is_of_host(trace: &MemoryTrace, object: MemoryObjectId) -> bool {
-    let device = trace.devices.get(device_of(trace, object).index());
-    device.is_some_and(|device| trace.strings.get(device.name).starts_with("cpu"))
 }

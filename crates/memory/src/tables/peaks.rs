@@ -7,7 +7,7 @@ use stackline_model::{MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
 /// A peak that can be asked for by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedPeak {
-    /// `P1`, `P2` and so on: by device, the highest first.
+    /// `P1`, `P2` and so on: by device, the highest first, and of devices that with the highest peak.
     pub name: String,
     /// The device.
     pub device: MemoryDeviceId,
@@ -17,10 +17,12 @@ pub struct NamedPeak {
 
 /// The highest peaks of each device, at most `most` of one.
 pub fn named_peaks(trace: &MemoryTrace, most: usize) -> Vec<NamedPeak> {
-    let of_curve = |curve: &Curve| curve.peaks(most).into_iter().map(|peak| (curve.device, peak)).collect::<Vec<_>>();
-    let peaks = curves(trace).iter().flat_map(of_curve).collect::<Vec<_>>();
+    let of_curve = |curve: &Curve| (curve.device, curve.peaks(most));
+    let mut devices: Vec<(MemoryDeviceId, Vec<Peak>)> = curves(trace).iter().map(of_curve).collect();
+    devices.sort_by_key(|(_, peaks)| std::cmp::Reverse(peaks.first().map(|peak| peak.bytes)));
+    let peaks = devices.into_iter().flat_map(|(device, peaks)| peaks.into_iter().map(move |peak| (device, peak)));
     let named = |(at, (device, peak))| NamedPeak { name: format!("P{}", at + 1), device, peak };
-    peaks.into_iter().enumerate().map(named).collect()
+    peaks.enumerate().map(named).collect()
 }
 
 /// One row per peak: how high, when, and which call made it so.
