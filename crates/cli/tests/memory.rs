@@ -151,7 +151,7 @@ fn planted_waste_is_told_by_line() {
     let unused = at("memory_waste", "written, never read");
     assert_eq!(unused.len(), 1, "{unused:?}");
     let told = [&unused[0]["pattern"], &unused[0]["objects"], &unused[0]["bytes"], &unused[0]["certainty"]];
-    assert_eq!(told, [&json!("written, never read"), &json!(4), &json!(4 * 1_600_000), &json!("partial")]);
+    assert_eq!(told, [&json!("written, never read"), &json!(4), &json!(4 * 1_600_000), &json!("inferred")]);
 
     // What the kept graphs hold: an activation of each layer and step, one suggestion among the first.
     let suggestions = rows("memory_suggestions");

@@ -14,7 +14,7 @@ use serde_json::Value;
 use stackline_engine::OpenOptions;
 use stackline_memory::Study;
 use stackline_memory::tables;
-use stackline_model::{MemoryTrace, Table, Trace, TraceSet};
+use stackline_model::{Column, MemoryTrace, Table, Trace, TraceSet, Values};
 use stackline_present::human;
 use stackline_present::json::Extra;
 
@@ -131,12 +131,18 @@ fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
 
 /// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
 fn for_people(table: &mut Table) {
-    // Waste tells the codes; here they would leave no room for what to do.
-    let suggestions: &[&str] = &["place", "action", "bytes", "code"];
+    // What to do has the room; the rest is in the table of waste, or for programs.
+    let suggestions: &[&str] = &["place", "action", "bytes", "code", "against", "objects"];
     let own = if table.name == "memory_suggestions" { suggestions } else { &[] };
     let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
     let is_by = table.name == "memory_at_peak";
-    table.columns.retain(|column| is_by || !is_part(&column.name));
+    let says_nothing = |column: &Column| match &column.values {
+        Values::I64(values) => values.iter().all(Option::is_none),
+        _ => false,
+    };
+    table.columns.retain(|column| {
+        is_by || !is_part(&column.name) && !(table.name == "memory_suggestions" && says_nothing(column))
+    });
 }
 
 /// A trace that is nothing but the read report, which every answer shows.
