@@ -19,7 +19,8 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
     ),
     cost: "one line; each worker takes a core and holds a few batches in memory",
-    wrong_when: "There are no cores left for more workers, or the disk is what is slow. With workers that the trace does \
+    wrong_when: "There are no cores left for more workers (a recording knows how many the program may use, and no more are advised; how \
+                 many workers there are it does not), or the disk is what is slow. With workers that the trace does \
                  not show it is assumed that there is one: the number of workers told is for each that there is. The lower \
                  bound leaves 0.1 ms for taking a batch from a worker, and what it took to put it together (aten::stack, aten::cat; at most \
                  half of all): so long can it take to read it from a worker's memory.",
@@ -57,20 +58,28 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let loads_itself = has_workers.is_empty() && !takes.iter().any(|&e| waits_inside(subject, e));
     let rest = (subject.window().1 - subject.window().0 - on_path).max(1);
     // So many times as fast that nothing waits.
-    let workers = (on_path as f64 / rest as f64).ceil().clamp(1.0, MOST_WORKERS) as u32;
+    let own = subject.recording().into_iter().flat_map(|recording| recording.own());
+    let usable = own.filter_map(|process| process.usable).max_by(f64::total_cmp);
+    // Each takes a processor.
+    let most = usable.map_or(MOST_WORKERS, |processors| processors.clamp(1.0, MOST_WORKERS));
+    let workers = (on_path as f64 / rest as f64).ceil().clamp(1.0, most) as u32;
     let Some(edit) = edit(subject, loads_itself, workers, &takes) else { return Vec::new() };
     let others = if loads_itself { ready(subject, &takes) } else { Vec::new() };
     let how = if loads_itself { "its loading runs in the program itself" } else { "its workers are too slow" };
     let place = subject.by_place(&takes).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
+    let usable = usable.map(|value| Fact { name: "usable processors", value, unit: Unit::None });
     vec![Draft {
         title: format!("the program waits for data {share:.0} % of the time: {how}"),
         place: place.unwrap_or_default(),
-        facts: vec![
+        facts: [
             Fact::count("batches", takes.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
             Fact::time("waiting, a step", subject.per_step(on_path)),
             Fact::count("workers to add", workers as usize),
-        ],
+        ]
+        .into_iter()
+        .chain(usable)
+        .collect(),
         events: takes,
         support: Support::Exact,
         confidence: if loads_itself { Confidence::High } else { Confidence::Medium },
