@@ -9,7 +9,7 @@ use stackline_analyze::findings::{
 };
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
-use stackline_memory::suggest::{Suggestion, describe};
+use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::NamedPeak;
 use stackline_memory::{Certainty, Pattern, PatternMatch, Study, frame_of};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Trace, Unit};
@@ -104,11 +104,21 @@ fn unchecked(trace: &MemoryTrace) -> Vec<Unchecked> {
     rules::of_memory().filter_map(told).collect()
 }
 
+/// What tells of waste.
+#[derive(Clone, Copy)]
+enum Known<'a> {
+    Match(&'a PatternMatch),
+    /// The operator that makes it could write over this input. No pattern says so: an output's match may be with another object.
+    InPlace(MemoryObjectId),
+}
+
 /// What is wrong with objects of one line.
 struct Waste<'a> {
     pattern: Pattern,
-    /// The object with the most bytes, and what is known of it.
-    largest: &'a PatternMatch,
+    /// The object with the most bytes.
+    largest: MemoryObjectId,
+    /// What is known of it.
+    known: Known<'a>,
     objects: BTreeSet<MemoryObjectId>,
     bytes: u64,
     certainty: Certainty,
@@ -194,7 +204,11 @@ impl<'a> Teller<'a> {
         let suggestion = Some(&self.suggestions[at]).filter(|suggestion| suggestion.action.is_against_pattern())?;
         Some(Waste {
             pattern: suggestion.pattern,
-            largest: self.matches.get(&(suggestion.pattern, suggestion.object))?,
+            largest: suggestion.object,
+            known: match suggestion.action {
+                Action::InPlace { of } => Known::InPlace(of),
+                _ => Known::Match(self.matches.get(&(suggestion.pattern, suggestion.object))?),
+            },
             objects: suggestion.members().map(|member| member.object).collect(),
             bytes: suggestion.total_bytes(),
             certainty: suggestion.weakest(),
@@ -247,7 +261,8 @@ impl<'a> Teller<'a> {
                 let certainty = group.iter().map(|one| one.certainty).fold(largest.certainty, Certainty::max);
                 let waste = Waste {
                     pattern: largest.pattern,
-                    largest,
+                    largest: largest.object,
+                    known: Known::Match(largest),
                     objects: group.iter().map(|one| one.object).collect(),
                     bytes,
                     certainty,
@@ -285,7 +300,7 @@ impl<'a> Teller<'a> {
 
     /// The line; of objects of several modules, such as a layer's that stands many times, no module.
     fn place(&self, waste: &Waste<'_>) -> Place {
-        let (trace, row) = (self.trace(), waste.largest.object.index());
+        let (trace, row) = (self.trace(), waste.largest.index());
         let module = trace.objects.module[row];
         let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
         let text = |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
@@ -303,11 +318,22 @@ impl<'a> Teller<'a> {
     fn device_peak(&self, peak: &NamedPeak, mut replay: Replay<'_>, followed: &[usize]) -> DevicePeak {
         // As the table of suggestions: what saves less than a thousandth of the peak is not worth a line of code.
         let least = (peak.peak.bytes / 1000).max(1);
+        let knows = self.trace().has_accesses;
         DevicePeak {
             device: self.device_name(peak.device),
             bytes: peak.peak.bytes,
-            mended_bytes: self.trace().has_accesses.then(|| replay.lower(followed, least).after.bytes),
+            mended_bytes: knows.then(|| replay.lower(followed, least).after.bytes),
+            needed_bytes: knows.then(|| self.needed(peak, followed, least)),
         }
+    }
+
+    /// A device's highest peak without what is surely for nothing.
+    fn needed(&self, peak: &NamedPeak, followed: &[usize], least: u64) -> u64 {
+        let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
+        let of_waste = followed.iter().map(|at| &self.suggestions[*at]).filter(|one| is_waste(&one.action));
+        let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.only(is_sure)).collect();
+        let all: Vec<usize> = (0..sure.len()).collect();
+        Replay::new(self.trace(), peak.device, &sure).lower(&all, least).after.bytes
     }
 }
 

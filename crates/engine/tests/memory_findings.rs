@@ -111,6 +111,21 @@ fn patterns_and_rules_have_the_same_codes() {
     assert_eq!(codes, Pattern::all().map(Pattern::code).collect::<Vec<_>>());
 }
 
+/// `y` has no match of its own, or one with another object: both times it is told what it could be written over.
+#[test]
+fn what_could_be_written_over_its_input_says_so() {
+    let text = "o i 4096; a x 4096 kind=temporary dtype=f32; k \"aten::mm\" i[:]>x[:]; a y 4096 dtype=f32; \
+                k \"aten::relu\" x[:]>y[:]; f x; k next y[:]; f y; end";
+    let earlier = "a z 4096 dtype=f32; k make i[:]>z[:]; k last z[:]; ";
+    let with_other = text.replace("a x 4096", &format!("{earlier}a x 4096")).replace("f y;", "f y; f z;");
+    for text in [text, &with_other] {
+        let told = found(text);
+        let title = titles(&told).into_iter().find(|title| title.contains("in place")).unwrap();
+        let start = "SL052 y (4096 B): could be written over x, which nobody reads after; let ";
+        assert!(title.starts_with(start), "{title}");
+    }
+}
+
 #[test]
 fn what_one_line_makes_is_one_finding() {
     let told = found(
@@ -162,6 +177,21 @@ fn more_bytes_come_first() {
     let bytes: Vec<u64> = found.findings.iter().map(|finding| finding.memory.as_ref().unwrap().bytes).collect();
     assert_eq!(bytes, [4096, 1024]);
     assert_eq!((found.step_ns, found.together), (0, None));
+}
+
+/// What is moved to the host and back is needed, and of what an opaque kernel may use nobody knows: neither is for nothing.
+#[test]
+fn what_is_needed_or_a_guess_is_not_for_nothing() {
+    let percents = |text: &str| {
+        let told = found(text);
+        (told.peaks[0].saved_percent().unwrap(), told.peaks[0].waste_percent().unwrap())
+    };
+    let unused = "a big 4096; a x 4096; k one x>x; f big; f x; end";
+    assert_eq!(percents(unused), (50.0, 50.0));
+    let idle = "a kept 4096; k one >kept; a x 4096; k two x>x; f x; k three kept; f kept; end";
+    assert_eq!(percents(idle), (50.0, 0.0));
+    let guess = "a x 4096; k one x>x; a big 4096; k two big>big opaque; f x; f big; end";
+    assert_eq!(percents(guess), (50.0, 0.0));
 }
 
 #[test]

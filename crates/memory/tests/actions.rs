@@ -93,7 +93,27 @@ fn what_may_come_out_differently_is_not_made_again() {
     };
     none("relu", "");
     none("\"mine::relu\"", "");
-    none("\"aten::native_dropout\"", "");
+    for random in [
+        "native_dropout",
+        "_standard_gamma",
+        "_sample_dirichlet",
+        "poisson",
+        "binomial",
+        "rrelu_with_noise",
+        "_cudnn_rnn",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_cudnn_attention",
+        "_flash_attention_forward",
+        "multinomial",
+        "exponential",
+        "geometric",
+        "cauchy",
+        "log_normal",
+        "normal",
+    ] {
+        none(&format!("\"aten::{random}\""), "");
+    }
     none("\"aten::relu\"", "k other x[:]>x[:]");
     none("\"aten::relu\"", "h x");
     none("\"aten::relu\"", "f x");
@@ -176,6 +196,30 @@ fn an_input_that_is_needed_is_not_written_over() {
     assert_eq!(of(&within, "in place").len(), 1);
     let own = within.replace("x[:]>y[:]", "x[:]>y[:] at=c:1:\"aten::silu\" at=c:1:\"aten::relu\"");
     assert!(of(&own, "in place").is_empty(), "both are silu's own");
+}
+
+#[test]
+fn an_object_that_may_be_handed_twice_is_not_written_over() {
+    let with = |operator: &str, reads: &str| {
+        let text = IN_PLACE.replace("aten::relu", operator).replace("x[:]>y[:]", &format!("{reads}>y[:]"));
+        of(&text, "in place").len()
+    };
+    // Two objects are two arguments; one may be both, `x + x.t()`.
+    for operator in ["aten::add", "aten::sub", "aten::mul", "aten::div"] {
+        assert_eq!([with(operator, "x[:],i[:]"), with(operator, "x[:]"), with(operator, "i[:],x[:]")], [1, 0, 0]);
+    }
+    assert_eq!([with("aten::relu", "x[:]"), with("aten::relu", "x[:],i[:]")], [1, 0]);
+    // 2 ** x; of more tensors than two, which one is which is not known.
+    for operator in ["aten::pow", "aten::addcmul", "aten::lerp", "aten::clamp", "aten::masked_fill"] {
+        assert_eq!([with(operator, "x[:]"), with(operator, "x[:],i[:]")], [0, 0], "{operator}");
+    }
+}
+
+#[test]
+fn what_may_be_read_after_the_trace_breaks_off_is_not_written_over() {
+    let broken = IN_PLACE.replace("f x; ", "");
+    assert!(of(&broken, "in place").is_empty());
+    assert_eq!(of(&format!("{broken}; end"), "in place").len(), 1);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn check_end(trace: &MemoryTrace, expected: &Json) {
         assert_eq!(total.allocated, expected["allocated"].as_u64().unwrap());
         assert_eq!(total.reserved, expected["reserved"].as_u64().unwrap());
         let last = MemoryCallId::new(trace.calls.len() - 1);
-        assert_eq!(tables::reserved_at(trace, total.device, last), Some(total.reserved));
+        assert_eq!(tables::Reserved::of(trace).at(total.device, last), Some(total.reserved));
         let segments = trace.segments.iter().filter(|segment| segment.device.index() == device);
         assert_eq!(segments.count() as u64, expected["segments"].as_u64().unwrap());
     }
@@ -297,6 +297,8 @@ fn odd_events_are_counted() {
     let text = format!(r#"{{"device_traces":[[{}],[]],"segments":[5,{{"address":1}}]}}"#, events.join(","));
     let trace = read_bytes("odd", text.as_bytes()).unwrap();
     trace.check().unwrap();
+    let nothing = trace.objects.requested.iter().zip(&trace.objects.address).position(|it| it == (&0, &8192)).unwrap();
+    assert_eq!(trace.objects.bytes[nothing], 0, "no bytes were asked for, none are in use");
     let codes: Vec<(&str, u64)> = trace.report.problems.iter().map(|p| (p.code.as_str(), p.count)).collect();
     let expected = [
         ("damaged_memory_event", 2),

@@ -44,13 +44,24 @@ pub struct DevicePeak {
     /// Its bytes once all suggestions are followed that go together and are not ignored, by replay; none where it is not known who
     /// touches memory.
     pub mended_bytes: Option<u64>,
+    /// Its bytes if of these only those are followed that are against waste, and surely so: what is made again or moved to the host
+    /// is needed, and of a guess nobody knows. None as above.
+    pub needed_bytes: Option<u64>,
 }
 
 impl DevicePeak {
+    /// What all suggestions save of it, in percent.
+    pub fn saved_percent(&self) -> Option<f64> {
+        Some(self.percent_above(self.mended_bytes?))
+    }
+
     /// What of it is for nothing, in percent.
     pub fn waste_percent(&self) -> Option<f64> {
-        let wasted = self.bytes.saturating_sub(self.mended_bytes?);
-        Some(100.0 * wasted as f64 / self.bytes.max(1) as f64)
+        Some(self.percent_above(self.needed_bytes?))
+    }
+
+    fn percent_above(&self, left: u64) -> f64 {
+        100.0 * self.bytes.saturating_sub(left) as f64 / self.bytes.max(1) as f64
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) struct MemoryGateArgs {
     /// Where the program's files are, to look for comments in them [default: the current directory].
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) source: Option<PathBuf>,
-    /// Exit with code 4 if this holds: 'peak>8GB', 'waste>10%' (of the peak, that all findings together save), 'count>3'; with
+    /// Exit with code 4 if this holds: 'peak>8GB', 'waste>10%' (of the peak, that is surely for nothing), 'count>3'; with
     /// --baseline 'peak>+2%' or 'peak>+100MiB' (above that of the earlier run), or new (but not what is of low confidence and
     /// perhaps nothing); may be repeated.
     #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]

@@ -1,14 +1,14 @@
 //! What is wrong with memory, in words and numbers.
 
-use super::{Waste, fact};
+use super::{Known, Waste, fact};
 use stackline_analyze::findings::Fact;
-use stackline_memory::{Facts, Measure, Pattern};
+use stackline_memory::{Facts, Measure, Pattern, PatternMatch};
 use stackline_model::words::bytes;
 use stackline_model::{AccessEvidence, Unit};
 
 /// One line: which object, how large, what is wrong with it; of several the largest one is told of.
 pub(super) fn title(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
-    let name = facts.trace.object_name(waste.largest.object);
+    let name = facts.trace.object_name(waste.largest);
     let size = bytes(waste.bytes);
     let which = match waste.objects.len() {
         1 => format!("{name} ({size})"),
@@ -18,8 +18,13 @@ pub(super) fn title(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
 }
 
 fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
-    let found = waste.largest;
-    let kernels = kernels(facts, waste);
+    let found = match waste.known {
+        Known::Match(found) => found,
+        Known::InPlace(input) => {
+            return format!("could be written over {}, which nobody reads after", facts.trace.object_name(input));
+        }
+    };
+    let kernels = kernels(facts, found);
     match (waste.pattern, &found.measure) {
         (Pattern::EarlyAllocation, _) => format!("allocated {kernels} before its first use"),
         (Pattern::LateDeallocation, _) => format!("freed {kernels} after its last use"),
@@ -48,25 +53,25 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
 }
 
 /// `3 kernels`; where the source sees operators, `3 operators`.
-fn kernels(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
-    let count = waste.largest.kernels;
-    format!("{count} {}{}", kernel(facts, waste), if count == 1 { "" } else { "s" })
+fn kernels(facts: &Facts<'_>, found: &PatternMatch) -> String {
+    let count = found.kernels;
+    format!("{count} {}{}", kernel(facts, found), if count == 1 { "" } else { "s" })
 }
 
-fn kernel(facts: &Facts<'_>, waste: &Waste<'_>) -> &'static str {
-    let evidence = facts.uses[waste.largest.object.index()].evidence;
+fn kernel(facts: &Facts<'_>, found: &PatternMatch) -> &'static str {
+    let evidence = facts.uses[found.object.index()].evidence;
     if evidence == AccessEvidence::OperatorLevel { "operator" } else { "kernel" }
 }
 
 /// The figures of a pattern, of the largest object.
 pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
-    let found = waste.largest;
     let mut told = Vec::new();
     if waste.objects.len() > 1 {
-        told.push(fact("bytes of the largest", facts.trace.objects.bytes[found.object.index()] as f64, Unit::Bytes));
+        told.push(fact("bytes of the largest", facts.trace.objects.bytes[waste.largest.index()] as f64, Unit::Bytes));
     }
+    let Known::Match(found) = waste.known else { return told };
     if found.from.is_some() && found.to.is_some() && found.kernels > 0 {
-        let name = format!("{}s in between", kernel(facts, waste));
+        let name = format!("{}s in between", kernel(facts, found));
         told.push(fact(&name, f64::from(found.kernels), Unit::None));
     }
     match &found.measure {

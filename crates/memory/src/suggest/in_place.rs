@@ -7,20 +7,14 @@ use crate::{Certainty, Facts, Pattern};
 use stackline_model::{
     AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace,
 };
+use std::collections::BTreeSet;
 
-/// Operators that have a form for this, element by element: `relu_`, `inplace=True`, `x += y`.
-const HAVE_FORM: &[&str] = &[
+/// Operators of one tensor that have a form for this, element by element: `relu_`, `inplace=True`.
+const OF_ONE: &[&str] = &[
     "abs",
-    "add",
-    "addcdiv",
-    "addcmul",
     "ceil",
     "celu",
-    "clamp",
-    "clamp_max",
-    "clamp_min",
     "cos",
-    "div",
     "dropout",
     "elu",
     "erf",
@@ -31,13 +25,9 @@ const HAVE_FORM: &[&str] = &[
     "hardswish",
     "hardtanh",
     "leaky_relu",
-    "lerp",
     "log",
-    "masked_fill",
     "mish",
-    "mul",
     "neg",
-    "pow",
     "reciprocal",
     "relu",
     "relu6",
@@ -48,12 +38,15 @@ const HAVE_FORM: &[&str] = &[
     "silu",
     "sin",
     "sqrt",
-    "sub",
     "tanh",
     "threshold",
     "tril",
     "triu",
 ];
+
+/// The same of two tensors, of which the first one is written: `x += y`. Not `pow`, whose first argument may be a number, nor what
+/// may take more tensors than two: which of them an access means is not known.
+const OF_TWO: &[&str] = &["add", "div", "mul", "sub"];
 
 /// Suggestions to let an operator's result take the memory of its first input: of the same size and type, a temporary object that
 /// this operator alone reads, and that is not kept for backward.
@@ -81,15 +74,29 @@ pub(super) fn in_place(facts: &Facts<'_>) -> Vec<Suggestion> {
 }
 
 fn has_form(name: &str) -> bool {
-    name.strip_prefix(OPERATOR).is_some_and(|name| HAVE_FORM.contains(&name))
+    tensors(name).is_some()
 }
 
-/// The first object that a call reads, and the only one that it writes, if it touches both wholly.
+/// How many tensors an operator takes that has a form for this.
+fn tensors(name: &str) -> Option<usize> {
+    let name = name.strip_prefix(OPERATOR)?;
+    OF_ONE.contains(&name).then_some(1).or_else(|| OF_TWO.contains(&name).then_some(2))
+}
+
+/// The first object that a call reads, and the only one that it writes, if it touches both wholly and reads as many objects as its
+/// operator takes tensors. With fewer, one object was handed twice (`s + s.t()`: written over, it would be read as it is no more),
+/// or another operator within this one read an argument, perhaps the first.
 fn in_and_out(trace: &MemoryTrace, call: MemoryCallId) -> Option<(MemoryObjectId, MemoryObjectId)> {
     let is = |access: &MemoryAccess, mode: AccessMode| access.mode == mode && access.extent == AccessExtent::Whole;
     let mut written = trace.accesses_of(call).filter(|access| access.mode.writes());
     let output = written.next().filter(|access| is(access, AccessMode::Write) && written.next().is_none())?;
+    let read = trace.accesses_of(call).filter(|access| access.object != output.object);
+    let objects: BTreeSet<MemoryObjectId> = read.map(|access| access.object).collect();
+    let name = trace.strings.get(trace.calls.name[call.index()]);
     let input = trace.accesses_of(call).next().filter(|access| is(access, AccessMode::Read))?;
+    if tensors(name)? != objects.len() {
+        return None;
+    }
     Some((input.object, output.object))
 }
 
@@ -101,8 +108,15 @@ fn fits(facts: &Facts<'_>, call: MemoryCallId, input: MemoryObjectId, output: Me
         && objects.dtype[a] == objects.dtype[b]
         && objects.dtype[a].is_some();
     let is_known = objects.kind[a] == MemoryObjectKind::Temporary && objects.allocated_by[b].is_some();
+    // What is alive when the trace breaks off may be read yet.
+    let is_over = facts.trace.saw_end || objects.freed_by[a].is_some();
     let is_new = facts.uses[b].first_touch == call;
-    is_same && is_known && is_new && is_read_once(facts, input, call) && !facts.opaque_in(facts.trace.life(input))
+    is_same
+        && is_known
+        && is_over
+        && is_new
+        && is_read_once(facts, input, call)
+        && !facts.opaque_in(facts.trace.life(input))
 }
 
 /// Whether a call is the only one that reads an object that others made, and the last one that touches it.

@@ -7,8 +7,30 @@ use super::{Action, Suggestion};
 use crate::{Certainty, Facts, Gap, Pattern};
 use stackline_model::{AccessMode, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryObjectKind, MemoryTrace};
 
-/// Words in the names of operators whose results differ from run to run. Nothing else of PyTorch's own (`aten::`) does.
-const RANDOM: [&str; 7] = ["dropout", "rand", "bernoulli", "normal_", "multinomial", "uniform", "exponential"];
+/// Words in the names of operators of PyTorch's own (`aten::`) whose results may differ from run to run: those that draw numbers,
+/// and those that drop some at random if they are told to (attention, recurrent layers).
+const RANDOM: [&str; 20] = [
+    "bernoulli",
+    "binomial",
+    "cauchy",
+    "dirichlet",
+    "dropout",
+    "efficient_attention",
+    "exponential",
+    "flash_attention",
+    "geometric",
+    "gru",
+    "lstm",
+    "multinomial",
+    "normal",
+    "poisson",
+    "rand",
+    "rnn",
+    "rrelu",
+    "scaled_dot_product",
+    "standard_gamma",
+    "uniform",
+];
 
 /// Suggestions to make activations again, of these idle times. An activation is meant if nothing writes it but the operator that
 /// made it, whose result depends on its inputs alone, and if those are there and unchanged by then; one that is gone is made

@@ -4,12 +4,26 @@ use super::{int, percent};
 use stackline_model::{
     MemoryBlock, MemoryBlockState, MemoryCallId, MemoryDeviceId, MemorySegment, MemoryTrace, Table, Unit,
 };
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Bytes that the allocator held on a device at a position, if the source tells.
-pub fn reserved_at(trace: &MemoryTrace, device: MemoryDeviceId, position: MemoryCallId) -> Option<u64> {
-    let points = reserved_curve(trace, device);
-    let after = points.partition_point(|(known, _)| *known <= position.0);
-    points.get(after.saturating_sub(1)).map(|(_, bytes)| *bytes)
+/// Bytes that the allocator held, of all devices.
+pub struct Reserved {
+    curves: BTreeMap<MemoryDeviceId, Vec<(u32, u64)>>,
+}
+
+impl Reserved {
+    /// What a source tells of it.
+    pub fn of(trace: &MemoryTrace) -> Self {
+        let devices: BTreeSet<MemoryDeviceId> = trace.totals.iter().map(|total| total.device).collect();
+        Self { curves: devices.into_iter().map(|device| (device, reserved_curve(trace, device))).collect() }
+    }
+
+    /// Bytes held on a device at a position, if the source tells; of what was before its first word it tells nothing.
+    pub fn at(&self, device: MemoryDeviceId, position: MemoryCallId) -> Option<u64> {
+        let points = self.curves.get(&device)?;
+        let known = points.partition_point(|(from, _)| *from <= position.0);
+        points[..known].last().map(|(_, bytes)| *bytes)
+    }
 }
 
 /// Bytes that the allocator held on a device: from each of these positions on, so many; empty if the source does not tell.
@@ -96,7 +110,7 @@ pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
     if trace.segments.is_empty() {
         return None;
     }
-    let mut groups = std::collections::BTreeMap::<_, Sums>::new();
+    let mut groups = BTreeMap::<_, Sums>::new();
     for segment in &trace.segments {
         let size = if segment.small { "small blocks" } else { "large blocks" };
         let pool = trace.strings.get(segment.pool);
@@ -138,9 +152,10 @@ mod tests {
         let device = trace.device("cuda:0");
         trace.totals = vec![total(device, 1, 100), total(device, 2, 100), total(device, 5, 300)];
         assert_eq!(reserved_curve(&trace, device), [(1, 100), (5, 300)]);
-        let at = |position| reserved_at(&trace, device, MemoryCallId(position));
-        assert_eq!([at(0), at(4), at(5), at(9)], [100, 100, 300, 300].map(Some));
-        assert_eq!(reserved_at(&trace, MemoryDeviceId(7), MemoryCallId(0)), None);
+        let reserved = Reserved::of(&trace);
+        let at = |position| reserved.at(device, MemoryCallId(position));
+        assert_eq!([at(0), at(1), at(4), at(5), at(9)], [None, Some(100), Some(100), Some(300), Some(300)]);
+        assert_eq!(reserved.at(MemoryDeviceId(7), MemoryCallId(0)), None);
     }
 
     #[test]
@@ -161,6 +176,6 @@ mod tests {
         trace.segment_events = vec![event(got, 0, 20), event(got, 2, 20), event(gave, 3, 10)];
         trace.totals = vec![total(device, 3, 35)];
         assert_eq!(reserved_curve(&trace, device), [(0, 25), (2, 45), (3, 35)]);
-        assert_eq!(reserved_at(&trace, device, MemoryCallId(2)), Some(45));
+        assert_eq!(Reserved::of(&trace).at(device, MemoryCallId(2)), Some(45));
     }
 }

@@ -1,6 +1,6 @@
 //! Requests that failed, explained.
 
-use super::{allocator::reserved_at, int};
+use super::{allocator::Reserved, int};
 use crate::curve::{Curve, curves};
 use crate::place::place_text;
 use stackline_model::{MemoryBlockState, MemoryTrace, OutOfMemory, Table, Unit};
@@ -22,8 +22,8 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
         return None;
     }
     let curves = curves(trace);
-    let failed = &trace.out_of_memory;
-    let situations: Vec<Situation> = failed.iter().map(|oom| situation(trace, &curves, oom)).collect();
+    let (failed, reserved) = (&trace.out_of_memory, Reserved::of(trace));
+    let situations: Vec<Situation> = failed.iter().map(|oom| situation(trace, (&curves[..], &reserved), oom)).collect();
     let device =
         |oom: &OutOfMemory| trace.devices.get(oom.device.index()).map(|device| device.name).unwrap_or_default();
     let pairs = || failed.iter().zip(&situations);
@@ -47,14 +47,14 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     Some(pairs().take(TOLD).map(told).fold(table, Table::note))
 }
 
-fn situation(trace: &MemoryTrace, curves: &[Curve], oom: &OutOfMemory) -> Situation {
+fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> Situation {
     let curve = curves.iter().find(|curve| curve.device == oom.device);
     // The failed request stands before a call: what was in use is what the call before it left.
     let allocated = match oom.before.0.checked_sub(1) {
         Some(before) => curve.map_or(0, |curve| curve.at(before)),
         None => 0,
     };
-    let reserved = reserved_at(trace, oom.device, oom.before);
+    let reserved = reserved.at(oom.device, oom.before);
     // The snapshot is of this moment if nothing came after.
     let now = oom.before.index() >= trace.calls.len() && !trace.segments.is_empty();
     let of_stream = trace.segments.iter().filter(|s| s.device == oom.device && s.stream == oom.stream);

@@ -1,6 +1,6 @@
 //! The peaks, with names.
 
-use super::{allocator::reserved_at, int};
+use super::{allocator::Reserved, int};
 use crate::curve::{Curve, Peak, alive_at, curves};
 use stackline_model::{MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
 
@@ -37,12 +37,13 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let device =
         |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
     let stacks: Vec<MemoryStackId> = peaks.iter().map(stack).collect();
+    let reserved = Reserved::of(trace);
     let table = Table::new("memory_peaks", "Peaks: most memory in use at once")
         .text("peak", text(&|peak| peak.name.clone()))
         .text("device", text(&|peak| trace.strings.get(device(peak)).to_owned()))
         .i64("bytes", Unit::Bytes, peaks.iter().map(|peak| int(peak.peak.bytes)))
         .i64("requested", Unit::Bytes, (0..peaks.len()).map(|at| int(requested(at))))
-        .i64("reserved", Unit::Bytes, peaks.iter().map(|p| reserved_at(trace, p.device, p.peak.position).map(int)))
+        .i64("reserved", Unit::Bytes, peaks.iter().map(|p| reserved.at(p.device, p.peak.position).map(int)))
         .i64("objects", Unit::None, alive.iter().map(|alive| int(alive.len() as u64)))
         .i64("call", Unit::None, peaks.iter().map(|peak| int(row(peak) as u64)))
         .i64("time", Unit::Ns, peaks.iter().map(|p| trace.calls.start_ns.get(row(p)).map(|t| t.saturating_sub(begin))));

@@ -27,7 +27,8 @@ pub struct Waste {
     pub bytes: u64,
 }
 
-/// The lanes of a memory trace. Times are those of its calls, made to never go back.
+/// The lanes of a memory trace. Times are those of its calls, made to never go back but for calls that take time: an operator stands
+/// among the calls where it ended, and is drawn from its begin.
 pub fn lanes(memory: &MemoryTrace, waste: &[Waste]) -> Trace {
     let mut writer = Writer::new(memory);
     writer.counters();
@@ -52,7 +53,7 @@ impl<'a> Writer<'a> {
             now = now.max(*start);
             clock.push(now);
         }
-        let ends = (0..calls.len()).map(|row| clock[row].saturating_add_unsigned(calls.duration_ns[row]));
+        let ends = (0..calls.len()).map(|row| calls.start_ns[row].saturating_add_unsigned(calls.duration_ns[row]));
         let end = ends.fold(now.saturating_add(1), i64::max);
         clock.push(end);
         let mut trace = Trace::default();
@@ -133,23 +134,49 @@ impl<'a> Writer<'a> {
         }
     }
 
+    /// The time of each call: its own if it takes some, but not beyond a call of its stream in which it begins, so that they nest.
+    fn spans(&self) -> Vec<(i64, Option<i64>)> {
+        let calls = &self.memory.calls;
+        let mut spans: Vec<(i64, Option<i64>)> = self.clock.iter().take(calls.len()).map(|at| (*at, None)).collect();
+        let ended = |row: usize| calls.start_ns[row].saturating_add_unsigned(calls.duration_ns[row]);
+        let mut lasting: Vec<usize> = (0..calls.len()).filter(|row| calls.duration_ns[*row] > 0).collect();
+        lasting.sort_by_key(|row| (calls.start_ns[*row], Reverse(ended(*row)), *row));
+        let mut open: FxHashMap<_, Vec<i64>> = FxHashMap::default();
+        for row in lasting {
+            let (start, around) = (calls.start_ns[row], open.entry(self.lane(row)).or_default());
+            while around.last().is_some_and(|end| *end <= start) {
+                around.pop();
+            }
+            let end = around.last().map_or(i64::MAX, |end| *end).min(ended(row));
+            around.push(end);
+            spans[row] = (start, Some(end));
+        }
+        spans
+    }
+
+    /// Where a call is drawn: its device, and the number of its stream.
+    fn lane(&self, row: usize) -> (MemoryDeviceId, usize) {
+        let (memory, stream) = (self.memory, self.memory.calls.stream[row]);
+        let device = match (memory.streams.get(stream.index()), memory.object_of(MemoryCallId::new(row))) {
+            (Some(stream), _) => stream.device,
+            (None, Some(object)) => memory.objects.device[object.index()],
+            _ => MemoryDeviceId::NONE,
+        };
+        (device, stream.some().map_or(0, |stream| stream.index() + 1))
+    }
+
     fn calls(&mut self) {
         let memory = self.memory;
         let calls = &memory.calls;
+        let spans = self.spans();
         for call in calls.ids() {
             let row = call.index();
             let stream = memory.streams.get(calls.stream[row].index());
             let object = memory.object_of(call);
-            let device = match (stream, object) {
-                (Some(stream), _) => stream.device,
-                (None, Some(object)) => memory.objects.device[object.index()],
-                _ => MemoryDeviceId::NONE,
-            };
             let lane = stream.map_or_else(|| "calls".to_owned(), |stream| format!("calls of stream {}", stream.key));
-            let number = calls.stream[row].some().map_or(0, |stream| stream.index() + 1);
+            let (device, number) = self.lane(row);
             let track = self.track(device, TrackKind::Stream, number, &lane);
-            let (start, duration) = (self.clock[row], calls.duration_ns[row]);
-            let end = (duration > 0).then(|| start.saturating_add_unsigned(duration));
+            let (start, end) = spans[row];
             let phase = if end.is_some() { Phase::Complete } else { Phase::Instant };
             let name = match (object, memory.strings.get(calls.name[row])) {
                 (Some(object), _) => format!("{} {}", calls.kind[row].name(), memory.object_name(object)),

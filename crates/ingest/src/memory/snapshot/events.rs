@@ -186,12 +186,12 @@ impl Reader<'_> {
         state.objects.insert(event.address, event.size.max(1), object);
     }
 
-    /// What the allocator gives for a request. Its settings are those of the GPU's allocator, not of the host's.
+    /// What the allocator gives for a request, nothing for one of nothing. Its settings are those of the GPU's allocator, not of the host's.
     fn rounded(&self, event: &Event) -> u64 {
         let device = self.trace.devices.get(event.device.index());
         let is_gpu = device.is_some_and(|device| self.trace.strings.get(device.name).starts_with("cuda"));
         let settings = if is_gpu { self.trace.allocator_settings } else { MemoryAllocatorSettings::default() };
-        settings.round(event.size)
+        if event.size == 0 { 0 } else { settings.round(event.size) }
     }
 
     /// A text that is there and not `N/A`.

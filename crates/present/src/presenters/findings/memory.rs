@@ -28,7 +28,7 @@ pub(super) fn peaks(found: &Findings) -> Option<String> {
 /// What changes of memory do together, a sentence for each device that they help.
 pub(super) fn together(found: &Findings) -> Vec<String> {
     let helped = found.peaks.iter().filter_map(|peak| {
-        let (after, share) = (peak.mended_bytes?, peak.waste_percent()?);
+        let (after, share) = (peak.mended_bytes?, peak.saved_percent()?);
         (after < peak.bytes).then(|| {
             let (before, device) = (bytes(peak.bytes), device(&peak.device));
             format!(

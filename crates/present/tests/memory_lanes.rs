@@ -1,0 +1,32 @@
+//! Lanes of memory traces whose calls do not stand in the order of their times.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use stackline_ingest::memory::text;
+use stackline_model::Trace;
+use stackline_present::exports::memory::lanes;
+
+fn spans(trace: &Trace) -> Vec<String> {
+    let one = |event: stackline_model::EventId| {
+        let row = event.index();
+        let lane = trace.strings.get(trace.tracks.get(trace.events.track[row]).name);
+        format!("{lane}: {} {} {}", trace.name(event), trace.events.start[row], trace.events.dur[row])
+    };
+    trace.events.ids().map(one).collect()
+}
+
+/// A recording tells of an operator when it ends: after what it allocates, and after the operators that it called.
+#[test]
+fn operators_are_drawn_from_their_begin_and_nest() {
+    let text =
+        "a x 100 t=5\na y 50 t=9\nk inner x>y t=8 dur=3\nk outer x>y t=2 dur=10\nk late y t=10 dur=20\nf x t=40\n";
+    let found = spans(&lanes(&text::read("m", text).unwrap(), &[]));
+    for expected in [
+        "calls of stream 0: inner 8 3",
+        "calls of stream 0: outer 2 10",
+        // It cannot end after the one in which it begins.
+        "calls of stream 0: late 10 1",
+        "x: x 5 35",
+    ] {
+        assert!(found.iter().any(|span| span == expected), "{expected}: {found:#?}");
+    }
+}
