@@ -131,18 +131,17 @@ fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
 
 /// Leaves out columns that say for programs what others say for people: parts of places, and of what to change.
 fn for_people(table: &mut Table) {
+    if table.name == "memory_at_peak" {
+        return;
+    }
     // What to do has the room; the rest is in the table of waste, or for programs.
     let suggestions: &[&str] = &["place", "action", "bytes", "code", "against", "objects"];
-    let own = if table.name == "memory_suggestions" { suggestions } else { &[] };
+    let are_suggestions = table.name == "memory_suggestions";
+    let own = if are_suggestions { suggestions } else { &[] };
     let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
-    let is_by = table.name == "memory_at_peak";
-    let says_nothing = |column: &Column| match &column.values {
-        Values::I64(values) => values.iter().all(Option::is_none),
-        _ => false,
-    };
-    table.columns.retain(|column| {
-        is_by || !is_part(&column.name) && !(table.name == "memory_suggestions" && says_nothing(column))
-    });
+    let says_nothing = |values: &Values| matches!(values, Values::I64(values) if values.iter().all(Option::is_none));
+    let is_idle = |column: &Column| are_suggestions && says_nothing(&column.values);
+    table.columns.retain(|column| !is_part(&column.name) && !is_idle(column));
 }
 
 /// A trace that is nothing but the read report, which every answer shows.
