@@ -15,13 +15,14 @@ type Question = (&'static str, Arguments);
 pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     let steps = steps(opened);
     let plain = |name: &'static str| (name, with(&[]));
+    let findings = opened.findings(None).map_or(0, |found| found.findings.len());
+    let details: Vec<Arguments> = (0..findings).map(|at| with(&[("at", at.to_string())])).collect();
     if opened.is_memory_alone() {
-        return [vec![plain("meta")], memory(opened)].concat();
+        let found = details.into_iter().map(|arguments| ("finding", arguments));
+        return [vec![plain("meta")], memory(opened), vec![plain("findings")], found.collect()].concat();
     }
     let mut all =
         vec![plain("meta"), ("overview", with(&steps)), plain("findings"), ("path", with(&steps)), plain("lanes")];
-    let findings = opened.findings(None).map_or(0, |found| found.findings.len());
-    let details: Vec<Arguments> = (0..findings).map(|at| with(&[("at", at.to_string())])).collect();
     all.extend(details.iter().map(|arguments| ("finding", arguments.clone())));
     for shape in ["top-down", "bottom-up", "flat"] {
         all.push(("calls", with(&[&steps[..], &[("shape", shape.to_owned())]].concat())));

@@ -44,11 +44,14 @@ fn page(memory: &Memory) -> Value {
     })
 }
 
-/// The devices that have a curve.
+/// The devices that have a curve, that with the highest peak first.
 fn devices(memory: &Memory) -> Vec<Value> {
     let total = |device: MemoryDeviceId| memory.trace.devices.get(device.index()).map_or(0, |known| known.total_bytes);
     let device = |device: MemoryDeviceId| json!({"device": device.0, "name": super::device_name(&memory.trace, device), "total_bytes": total(device)});
-    memory.curves.iter().map(|curve| device(curve.device)).collect()
+    let place = |device: MemoryDeviceId| memory.peaks.iter().position(|peak| peak.device == device);
+    let mut devices: Vec<MemoryDeviceId> = memory.curves.iter().map(|curve| curve.device).collect();
+    devices.sort_by_key(|&device| place(device).unwrap_or(usize::MAX));
+    devices.into_iter().map(device).collect()
 }
 
 fn of_lane(memory: &Memory, lane: &StreamLane) -> Value {
