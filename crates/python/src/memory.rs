@@ -1,6 +1,7 @@
 //! Memory traces for Python.
 
 use crate::errors::{analysis_error, engine_error, save_error};
+use crate::run::told;
 use crate::table::NativeTable;
 use crate::worker::{interruptible, quiet, settled};
 use pyo3::exceptions::PyRuntimeError;
@@ -86,19 +87,8 @@ impl NativeMemory {
 
     /// What reading had to repair, skip or lose.
     fn problems<'py>(&self, py: Python<'py>) -> PyResult<Vec<Bound<'py, PyDict>>> {
-        let one = |problem: &stackline_model::Problem| {
-            let dict = PyDict::new(py);
-            dict.set_item("code", &problem.code)?;
-            dict.set_item("severity", problem.severity.name())?;
-            dict.set_item("message", &problem.message)?;
-            dict.set_item("count", problem.count)?;
-            dict.set_item("offsets", problem.offsets.clone())?;
-            dict.set_item("example", &problem.example)?;
-            dict.set_item("trace", &self.0.trace.label)?;
-            dict.set_item("rank", 0)?;
-            Ok(dict)
-        };
-        self.0.trace.report.problems.iter().map(one).collect()
+        let trace = &self.0.trace;
+        trace.report.problems.iter().map(|problem| told(py, problem, &trace.label, 0)).collect()
     }
 
     /// The peaks of each device.

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use stackline_analyze::analyses;
 use stackline_analyze::{Analysis, Scope};
 use stackline_engine::{OpenOptions, RunOptions, Watch, WriteOptions};
-use stackline_model::TraceSet;
+use stackline_model::{Problem, TraceSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -19,6 +19,20 @@ pub(crate) struct NativeRun {
     pub(crate) set: Arc<TraceSet>,
     pub(crate) ranks: Vec<i64>,
     pub(crate) threads: usize,
+}
+
+/// A problem of the read report, with the trace and rank that it is of.
+pub(crate) fn told<'py>(py: Python<'py>, problem: &Problem, trace: &str, rank: i64) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("code", &problem.code)?;
+    dict.set_item("severity", problem.severity.name())?;
+    dict.set_item("message", &problem.message)?;
+    dict.set_item("count", problem.count)?;
+    dict.set_item("offsets", problem.offsets.clone())?;
+    dict.set_item("example", &problem.example)?;
+    dict.set_item("trace", trace)?;
+    dict.set_item("rank", rank)?;
+    Ok(dict)
 }
 
 /// Opens files, directories, archives and run directories. `on_progress(done, total)` is called with bytes.
@@ -86,16 +100,7 @@ impl NativeRun {
         let mut problems = Vec::new();
         for (trace, rank) in self.set.traces.iter().zip(&self.ranks) {
             for problem in &trace.report.problems {
-                let dict = PyDict::new(py);
-                dict.set_item("code", &problem.code)?;
-                dict.set_item("severity", problem.severity.name())?;
-                dict.set_item("message", &problem.message)?;
-                dict.set_item("count", problem.count)?;
-                dict.set_item("offsets", problem.offsets.clone())?;
-                dict.set_item("example", &problem.example)?;
-                dict.set_item("trace", &trace.meta.name)?;
-                dict.set_item("rank", rank)?;
-                problems.push(dict);
+                problems.push(told(py, problem, &trace.meta.name, *rank)?);
             }
         }
         Ok(problems)

@@ -1,8 +1,7 @@
 //! The calling context tree of a recording, from its tables.
 
 use super::Files;
-use super::table::{Batch, TableFile};
-use crate::write::table::ROW_GROUP;
+use super::table::Batch;
 use crate::{Error, manifest, read_manifest};
 use arrow_array::Array;
 use arrow_array::types::{Decimal128Type, Int64Type, UInt32Type, UInt64Type};
@@ -32,17 +31,6 @@ pub fn read_calls(run: &Path) -> Result<Option<CallTree>, Error> {
     Ok(Some(tree))
 }
 
-/// Hands all rows of a table to `each`, in batches.
-fn read(
-    files: &Files<'_>,
-    table: &str,
-    columns: &[&str],
-    mut each: impl FnMut(&TableFile, &Batch<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let Some(file) = files.required(table)? else { return Ok(()) };
-    file.read(columns, ROW_GROUP, |batch| each(&file, batch))
-}
-
 /// Interned texts of a column, null as none.
 fn texts(batch: &Batch<'_>, column: usize, strings: &mut StringTable) -> Result<Vec<StrId>, Error> {
     let column = batch.text(column)?;
@@ -61,7 +49,7 @@ fn optional64(batch: &Batch<'_>, column: usize) -> Result<Vec<Option<u64>>, Erro
 fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), Error> {
     let columns = ["kind", "name", "file", "line", "first_line", "offset", "detail", "process", "source", "inlined"];
     let columns = if unnamed { &columns[..8] } else { &columns };
-    read(files, "call_frames", columns, |file, batch| {
+    files.read("call_frames", columns, |file, batch| {
         let kinds = batch.text(0)?;
         let (name, path) = (texts(batch, 1, &mut tree.strings)?, texts(batch, 2, &mut tree.strings)?);
         let (line, first_line) = (optional32(batch, 3)?, optional32(batch, 4)?);
@@ -110,7 +98,7 @@ fn frames(tree: &mut CallTree, files: &Files<'_>, unnamed: bool) -> Result<(), E
 
 fn nodes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     let nodes = &mut tree.nodes;
-    read(files, "call_nodes", &["parent", "frame"], |_, batch| {
+    files.read("call_nodes", &["parent", "frame"], |_, batch| {
         batch.push_handles(0, &mut nodes.parent, CallNodeId)?;
         batch.push_handles(1, &mut nodes.frame, CallFrameId)
     })
@@ -118,7 +106,7 @@ fn nodes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
 
 fn metrics(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["node", "thread", "metric", "count", "sum", "min", "max", "sum_of_squares"];
-    read(files, "call_metrics", &columns, |file, batch| {
+    files.read("call_metrics", &columns, |file, batch| {
         let CallTree { metrics, strings, .. } = tree;
         batch.push_handles(0, &mut metrics.node, CallNodeId)?;
         batch.push_handles(1, &mut metrics.thread, CallThreadId)?;
@@ -149,7 +137,7 @@ fn metric(name: &str, strings: &mut StringTable) -> Option<CallMetric> {
 }
 
 fn threads(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
-    read(files, "call_threads", &["process", "tid", "torch_id", "name"], |_, batch| {
+    files.read("call_threads", &["process", "tid", "torch_id", "name"], |_, batch| {
         let (process, tid) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt32Type>(1)?);
         let torch_id = batch.values::<UInt64Type>(2)?;
         let name = texts(batch, 3, &mut tree.strings)?;
@@ -166,7 +154,7 @@ fn threads(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
 fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     let columns =
         ["pid", "parent_pid", "role", "rank", "start_unix_ns", "lasted_ns", "command", "python", "torch", "recorder"];
-    read(files, "call_processes", &columns, |file, batch| {
+    files.read("call_processes", &columns, |file, batch| {
         let (pid, parent_pid) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt32Type>(1)?);
         let (role, rank) = (batch.plain_text(2)?, optional32(batch, 3)?);
         let (start, lasted) = (batch.values::<Int64Type>(4)?, optional64(batch, 5)?);
@@ -195,7 +183,7 @@ fn processes(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
 
 fn sources(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
     let processes = &mut tree.processes;
-    read(files, "call_sources", &["process", "name", "on", "detail"], |file, batch| {
+    files.read("call_sources", &["process", "name", "on", "detail"], |file, batch| {
         let (process, on) = (batch.values::<UInt32Type>(0)?, batch.bools(2)?);
         let (name, detail) = (batch.plain_text(1)?, batch.plain_text(3)?);
         for (row, &process) in process.iter().enumerate() {
@@ -209,7 +197,7 @@ fn sources(tree: &mut CallTree, files: &Files<'_>) -> Result<(), Error> {
         }
         Ok(())
     })?;
-    read(files, "call_losses", &["process", "what", "count"], |file, batch| {
+    files.read("call_losses", &["process", "what", "count"], |file, batch| {
         let (process, count) = (batch.values::<UInt32Type>(0)?, batch.values::<UInt64Type>(2)?);
         let what = batch.plain_text(1)?;
         for (row, &process) in process.iter().enumerate() {

@@ -1,9 +1,8 @@
 //! Memory traces, from their tables.
 
-use super::table::{Batch, Meanings, TableFile};
+use super::table::{Batch, Meanings};
 use super::{Files, events};
 use crate::manifest::MemoryEntry;
-use crate::write::table::ROW_GROUP;
 use crate::{Error, manifest, read_manifest};
 use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
 use stackline_model::{
@@ -57,17 +56,6 @@ fn read(run: &Path, index: usize, entry: &MemoryEntry) -> Result<MemoryTrace, Er
     Ok(trace)
 }
 
-/// Hands all rows of a table to `each`, in batches.
-fn read_table(
-    files: &Files<'_>,
-    table: &str,
-    columns: &[&str],
-    mut each: impl FnMut(&TableFile, &Batch<'_>) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let Some(file) = files.required(table)? else { return Ok(()) };
-    file.read(columns, ROW_GROUP, |batch| each(&file, batch))
-}
-
 fn texts(batch: &Batch<'_>, column: usize, strings: &StringTable) -> Result<Vec<StrId>, Error> {
     let mut out = Vec::with_capacity(batch.rows());
     batch.text(column)?.push_interned(&mut out, &mut Meanings::default(), strings)?;
@@ -95,18 +83,18 @@ fn words<T: Copy + PartialEq>(
 }
 
 fn places(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
-    read_table(files, "memory_devices", &["name", "total_bytes"], |_, batch| {
+    files.read("memory_devices", &["name", "total_bytes"], |_, batch| {
         let (names, bytes) = (texts(batch, 0, &trace.strings)?, batch.values::<UInt64Type>(1)?);
         let rows = names.into_iter().zip(bytes);
         trace.devices.extend(rows.map(|(name, &total_bytes)| MemoryDevice { name, total_bytes }));
         Ok(())
     })?;
-    read_table(files, "memory_streams", &["device", "key"], |_, batch| {
+    files.read("memory_streams", &["device", "key"], |_, batch| {
         let (devices, keys) = (handles(batch, 0, MemoryDeviceId)?, batch.values::<UInt64Type>(1)?);
         trace.streams.extend(devices.into_iter().zip(keys).map(|(device, &key)| MemoryStream { device, key }));
         Ok(())
     })?;
-    read_table(files, "memory_phases", &["name", "first_call", "end_call"], |_, batch| {
+    files.read("memory_phases", &["name", "first_call", "end_call"], |_, batch| {
         let names = texts(batch, 0, &trace.strings)?;
         let (first, end) = (handles(batch, 1, MemoryCallId)?, handles(batch, 2, MemoryCallId)?);
         let phase = |row: usize| MemoryPhase { name: names[row], first: first[row], end: end[row] };
@@ -117,7 +105,7 @@ fn places(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
 
 fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let mut frames = Vec::new();
-    read_table(files, "memory_frames", &["function", "file", "line"], |_, batch| {
+    files.read("memory_frames", &["function", "file", "line"], |_, batch| {
         let (function, file) = (texts(batch, 0, &trace.strings)?, texts(batch, 1, &trace.strings)?);
         let line = batch.values::<UInt32Type>(2)?;
         let frame = |row: usize| MemoryFrame { function: function[row], file: file[row], line: line[row] };
@@ -125,7 +113,7 @@ fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         Ok(())
     })?;
     let (mut parent, mut frame) = (Vec::new(), Vec::new());
-    read_table(files, "memory_stacks", &["parent", "frame"], |_, batch| {
+    files.read("memory_stacks", &["parent", "frame"], |_, batch| {
         batch.push_handles(0, &mut parent, MemoryStackId)?;
         batch.push_handles(1, &mut frame, MemoryFrameId)
     })?;
@@ -136,7 +124,7 @@ fn stacks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
 fn calls(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["kind", "start_ns", "duration_ns", "stream", "name", "stack", "flags", "target"];
     let (calls, strings) = (&mut trace.calls, &trace.strings);
-    read_table(files, "memory_calls", &columns, |file, batch| {
+    files.read("memory_calls", &columns, |file, batch| {
         calls.kind.extend(words(batch, 0, &MemoryCallKind::ALL, MemoryCallKind::name)?);
         calls.start_ns.extend_from_slice(batch.values::<Int64Type>(1)?);
         calls.duration_ns.extend_from_slice(batch.values::<UInt64Type>(2)?);
@@ -170,7 +158,7 @@ fn objects(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         "freed_by",
     ];
     let (objects, strings) = (&mut trace.objects, &trace.strings);
-    read_table(files, "memory_objects", &columns, |_, batch| {
+    files.read("memory_objects", &columns, |_, batch| {
         let numbers = [&mut objects.address, &mut objects.bytes, &mut objects.requested];
         for (column, numbers) in numbers.into_iter().enumerate() {
             numbers.extend_from_slice(batch.values::<UInt64Type>(column)?);
@@ -195,7 +183,7 @@ fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let mut ends = vec![0_u32; trace.calls.len()];
     let (accesses, mut last) = (&mut trace.accesses, 0);
     let columns = ["call", "object", "mode", "evidence", "extent"];
-    read_table(files, "memory_accesses", &columns, |file, batch| {
+    files.read("memory_accesses", &columns, |file, batch| {
         for &call in batch.values::<UInt32Type>(0)? {
             let count = ends.get_mut(call as usize).filter(|_| call >= last);
             *count.ok_or_else(|| file.damaged("its calls are out of order, or not there"))? += 1;
@@ -216,7 +204,7 @@ fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         *count = end;
     }
     trace.calls.access_end = ends;
-    read_table(files, "memory_ranges", &["access", "begin", "end", "times"], |_, batch| {
+    files.read("memory_ranges", &["access", "begin", "end", "times"], |_, batch| {
         let (begin, end) = (batch.values::<UInt64Type>(1)?, batch.values::<UInt64Type>(2)?);
         let times = batch.values::<UInt32Type>(3)?;
         accesses.range_row.extend_from_slice(batch.values::<UInt32Type>(0)?);
@@ -228,7 +216,7 @@ fn accesses(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
 
 fn segments(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["kind", "before_call", "time_ns", "device", "stream", "address", "bytes", "stack"];
-    read_table(files, "memory_segment_events", &columns, |_, batch| {
+    files.read("memory_segment_events", &columns, |_, batch| {
         let kind = words(batch, 0, &MemorySegmentEventKind::ALL, MemorySegmentEventKind::name)?;
         let (before, time_ns) = (handles(batch, 1, MemoryCallId)?, batch.values::<Int64Type>(2)?);
         let (device, stream) = (handles(batch, 3, MemoryDeviceId)?, handles(batch, 4, MemoryStreamId)?);
@@ -248,7 +236,7 @@ fn segments(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     })?;
     let columns =
         ["device", "stream", "address", "bytes", "small", "expandable", "pool", "stack", "first_block", "end_block"];
-    read_table(files, "memory_segments", &columns, |_, batch| {
+    files.read("memory_segments", &columns, |_, batch| {
         let (device, stream) = (handles(batch, 0, MemoryDeviceId)?, handles(batch, 1, MemoryStreamId)?);
         let (address, bytes) = (batch.values::<UInt64Type>(2)?, batch.values::<UInt64Type>(3)?);
         let (small, expandable) = (batch.bools(4)?, batch.bools(5)?);
@@ -273,7 +261,7 @@ fn segments(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
 
 fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["address", "bytes", "requested", "state", "object", "stack"];
-    read_table(files, "memory_blocks", &columns, |_, batch| {
+    files.read("memory_blocks", &columns, |_, batch| {
         let (address, bytes) = (batch.values::<UInt64Type>(0)?, batch.values::<UInt64Type>(1)?);
         let requested = batch.values::<UInt64Type>(2)?;
         let state = words(batch, 3, &MemoryBlockState::ALL, MemoryBlockState::name)?;
@@ -292,7 +280,7 @@ fn blocks(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
 
 fn said(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
     let columns = ["after_call", "time_ns", "device", "allocated", "reserved"];
-    read_table(files, "memory_totals", &columns, |_, batch| {
+    files.read("memory_totals", &columns, |_, batch| {
         let (after, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);
         let device = handles(batch, 2, MemoryDeviceId)?;
         let (allocated, reserved) = (batch.values::<UInt64Type>(3)?, batch.values::<UInt64Type>(4)?);
@@ -306,7 +294,7 @@ fn said(trace: &mut MemoryTrace, files: &Files<'_>) -> Result<(), Error> {
         Ok(())
     })?;
     let columns = ["before_call", "time_ns", "device", "stream", "requested", "device_free", "stack"];
-    read_table(files, "memory_out_of_memory", &columns, |_, batch| {
+    files.read("memory_out_of_memory", &columns, |_, batch| {
         let (before, time_ns) = (handles(batch, 0, MemoryCallId)?, batch.values::<Int64Type>(1)?);
         let (device, stream) = (handles(batch, 2, MemoryDeviceId)?, handles(batch, 3, MemoryStreamId)?);
         let (requested, free) = (batch.values::<UInt64Type>(4)?, batch.numbers::<UInt64Type>(5)?);

@@ -8,11 +8,12 @@ mod small;
 mod table;
 
 use crate::manifest::{self, TableEntry, TraceEntry};
+use crate::write::table::ROW_GROUP;
 use crate::{Error, check, read_manifest};
 use stackline_model::{Severity, Trace, TraceMeta, TraceSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use table::TableFile;
+use table::{Batch, TableFile};
 
 pub use calls::read_calls;
 pub use memory::{read_memory, read_memory_at};
@@ -129,6 +130,17 @@ impl Files<'_> {
         let file = TableFile::open(&self.folder, name, entry)?;
         let missing = || Error::damaged(&self.folder.join(format!("{name}.parquet")), "the file is missing");
         file.ok_or_else(missing).map(Some)
+    }
+
+    /// Hands all rows of a table without which there is no trace to `each`, in batches.
+    fn read(
+        &self,
+        table: &str,
+        columns: &[&str],
+        mut each: impl FnMut(&TableFile, &Batch<'_>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Some(file) = self.required(table)? else { return Ok(()) };
+        file.read(columns, ROW_GROUP, |batch| each(&file, batch))
     }
 
     /// Opens a table that only adds to the trace; if it is missing, that is noted.

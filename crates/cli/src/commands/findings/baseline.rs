@@ -3,6 +3,7 @@
 use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
+use serde_json::Value;
 use stackline_analyze::findings::{Finding, Identity, Mark, Place, pair};
 use stackline_present::findings::Change;
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ struct Document {
 /// Rows of other tables are of other kinds.
 #[derive(Deserialize)]
 struct TableOfRows {
-    rows: serde_json::Value,
+    rows: Value,
 }
 
 #[derive(Deserialize)]
@@ -56,26 +57,35 @@ fn gained(finding: &Finding) -> i64 {
     bytes.unwrap_or_else(|| finding.gain_ns())
 }
 
+/// What `parse` makes of the JSON document of an earlier run.
+pub(crate) fn read_document<T>(path: &Path, parse: impl FnOnce(Value) -> Result<T, String>) -> Result<T> {
+    let fail = |reason: String| unreadable(format!("{}: {reason}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot read the baseline: {error}")))?;
+    parse_document(&text, parse).map_err(fail)
+}
+
+/// The same of its text.
+pub(crate) fn parse_document<T>(text: &str, parse: impl FnOnce(Value) -> Result<T, String>) -> Result<T, String> {
+    parse(serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?)
+}
+
 impl Baseline {
     /// Reads what `findings --format json` wrote.
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let fail = |reason: String| unreadable(format!("{}: {reason}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot read the baseline: {error}")))?;
-        Self::parse(&text).map_err(fail)
+        read_document(path, Self::of_findings)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn of_findings(document: Value) -> Result<Self, String> {
         let other = "no findings in it; write them with `stackline findings TRACE --format json -o FILE`";
-        let value: serde_json::Value = serde_json::from_str(text).map_err(|e| format!("not JSON: {e}"))?;
-        let schema = value.get("schema").and_then(|s| s.as_str()).unwrap_or_default().to_owned();
+        let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
         if !schema.contains("findings") {
             return Err(other.to_owned());
         }
-        Self::of_document(value, other)
+        Self::of_document(document, other)
     }
 
     /// The findings of a JSON document; if it has none, an error that begins with `other`.
-    pub(crate) fn of_document(document: serde_json::Value, other: &str) -> Result<Self, String> {
+    pub(crate) fn of_document(document: Value, other: &str) -> Result<Self, String> {
         let document: Document = serde_json::from_value(document).map_err(|e| format!("{other} ({e})"))?;
         let mut by_identity: BTreeMap<Identity, Earlier> = BTreeMap::new();
         let table = document.tables.into_iter().find(|(name, _)| name == "findings").ok_or(other)?.1;

@@ -1,7 +1,6 @@
 //! The memory of an earlier run.
 
-use crate::commands::findings::baseline::Baseline as Findings;
-use crate::failure::unreadable;
+use crate::commands::findings::baseline::{Baseline as Findings, read_document};
 use anyhow::Result;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,14 +24,11 @@ struct Peak {
 impl Baseline {
     /// Reads it.
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let fail = |reason: String| unreadable(format!("{}: {reason}", path.display()));
-        let text = std::fs::read_to_string(path).map_err(|error| fail(format!("cannot read the baseline: {error}")))?;
-        Self::parse(&text).map_err(fail)
+        read_document(path, Self::of_document)
     }
 
-    fn parse(text: &str) -> Result<Self, String> {
+    fn of_document(document: Value) -> Result<Self, String> {
         let other = "no memory of an earlier run in it; write it with `stackline memory INPUT --format json -o FILE`";
-        let document: Value = serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?;
         let schema = document.get("schema").and_then(Value::as_str).unwrap_or_default();
         if !schema.starts_with("stackline/memory/") {
             return Err(other.to_owned());
@@ -47,10 +43,11 @@ impl Baseline {
 #[cfg(test)]
 mod tests {
     use super::Baseline;
+    use crate::commands::findings::baseline::parse_document;
 
     #[test]
     fn what_is_no_memory_is_refused() {
-        let read = |text: &str| Baseline::parse(text);
+        let read = |text: &str| parse_document(text, Baseline::of_document);
         let whole = r#"{"schema": "stackline/memory/1", "peaks": [{"device": "cpu", "bytes": 7, "mended_bytes": null}],
                         "tables": {"findings": {"rows": []}, "memory_peaks": {"rows": [{"peak": "P1"}]}}}"#;
         assert_eq!(read(whole).unwrap().peaks["cpu"], 7);
