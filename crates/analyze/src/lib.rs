@@ -17,6 +17,7 @@ pub mod intervals;
 pub mod kernel_type;
 mod op_groups;
 pub mod op_tree;
+mod recording;
 mod scope;
 pub mod stats;
 mod steps;

@@ -8,7 +8,7 @@ use findings_support::{Program, find, text};
 use insta::assert_snapshot;
 use serde_json::json;
 use stackline_analyze::findings::{Finding, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with};
-use stackline_model::OPENMP;
+use stackline_model::{INFERRED, OPENMP};
 
 /// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.
 struct Team {
@@ -188,4 +188,65 @@ fn what_recording_cost_is_no_gain() {
     assert!(note.contains("(250 ns of them PyTorch's), 5 % of the recorded step"), "{note}");
     let together = findings.together.unwrap();
     assert!(together.ns <= plain.gain_ns() - taken, "{together:?}");
+}
+
+/// Steps of 100 µs that wait 900 µs for their batch, as samples of CPU time see it: no frame that waits.
+fn waiting_for(workers: i64) -> Program {
+    let mut program = Program::new();
+    for number in 0..6 {
+        program.step(number, |p| {
+            let take = "torch/utils/data/dataloader.py(720): _BaseDataLoaderIter.__next__";
+            p.span("python_function", take, p.now, 900, json!({(INFERRED): "samples"}));
+            p.now += 900;
+            p.op("aten::mm", |p| p.work(98));
+        });
+    }
+    for worker in 1..=workers {
+        program.sampled_beside(7 + worker, "torch/utils/data/_utils/worker.py(244): _worker_loop");
+    }
+    program
+}
+
+#[test]
+fn workers_that_samples_show_are_counted() {
+    let one = waiting_for(1).of("SL009");
+    let two = waiting_for(2).of("SL009");
+    let added = |found: &[Finding]| found[0].edits.clone();
+    // Nine times as many would be ready in time.
+    assert_eq!([added(&one), added(&two)], [["more-workers 9"], ["more-workers 18"]], "{}", text(&two));
+    let gain = one[0].gain.unwrap();
+    assert!((880_000..=900_000).contains(&gain.ns), "{}", text(&one));
+    assert_snapshot!(text(&one));
+}
+
+#[test]
+fn workers_need_processors() {
+    let with_load = |threads: i64| {
+        let mut program = waiting_for(1);
+        let busy = threads * 500_000_000;
+        program.recorded(json!({"usable_milli": 2000, "loads": [[0, 0, 0], [1_000_000_000, busy, busy]]}));
+        program.of("SL009")
+    };
+    // All are busy: workers gain nothing.
+    let full = with_load(2);
+    assert!(full[0].gain.is_none() && full[0].title.ends_with("all processors are busy: make loading cheaper"));
+    // One thread of two: so twice as fast at best.
+    let half = with_load(1);
+    assert_eq!(half[0].edits, ["more-workers 1"]);
+    let gain = half[0].gain.unwrap();
+    assert!((480_000..=520_000).contains(&gain.ns), "{}", text(&half));
+}
+
+#[test]
+fn workers_may_be_made_long_before() {
+    let mut program = Program::new();
+    program.python("torch/utils/data/dataloader.py(1101): _MultiProcessingDataLoaderIter.__init__", |p| p.work(50));
+    program.now += 10_000;
+    for number in 0..6 {
+        program.step(number, |p| {
+            p.python("torch/utils/data/dataloader.py(720): _BaseDataLoaderIter.__next__", |p| p.work(900));
+            p.op("aten::mm", |p| p.work(98));
+        });
+    }
+    assert_eq!(program.of("SL009")[0].edits, ["more-workers 9"]);
 }

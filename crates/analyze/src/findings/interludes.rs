@@ -8,9 +8,9 @@
 use super::estimate::{Estimate, counted, shared};
 use super::finding::{Confidence, Fact, Worth};
 use super::place::Place;
-use super::recording::Recording;
 use super::subject::Subject;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit};
+use crate::recording::Recording;
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Key, StrId, Trace, TrackId};
 use std::collections::BTreeMap;

@@ -25,6 +25,7 @@ mod subject;
 mod tables;
 mod work;
 
+pub use crate::recording::{OperatorCost, RecordedProcess, Recording};
 pub use finding::{Confidence, Draft, Fact, Finding, HOPE, OfRank, REPLAY, STATED, Support, Worth};
 pub use identity::{Identity, Mark, fingerprints, pair};
 pub use memory::{DevicePeak, MemoryFindings, MemoryGain};
@@ -35,7 +36,6 @@ pub use place::{Place, place_of};
 pub(crate) use rank::choose as choose_steps;
 pub use rank::{Findings, Options, Reason, Unchecked, find, find_kept, find_with};
 pub use ranks::{RankTimes, merge, ranges};
-pub use recording::{OperatorCost, RecordedProcess, Recording};
 pub(crate) use rule::STALL_REASON;
 pub use rule::{Area, Elsewhere, Need, Rule, RuleInfo, Setting};
 pub use settings::{Settings, SettingsError};

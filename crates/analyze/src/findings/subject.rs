@@ -2,14 +2,15 @@
 
 use super::interludes::Interludes;
 use super::place::{Place, PlaceKey, Places};
-use super::recording::{RecordedOperators, Recording};
+use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
 use super::work::Launches;
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
-use crate::critical_path::exact::{Category, Exact, ExactPath, Window};
+use crate::critical_path::exact::{Category, Exact, ExactPath, LoaderWorkers, Window};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::kernel_type::{NameTypes, RULES};
+use crate::recording::Recording;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{EventId, EventKind, Step, StrId, Trace};
 use std::collections::BTreeMap;
@@ -118,6 +119,11 @@ impl<'a> Subject<'a> {
     /// A time of the whole window per step, in ns.
     pub fn per_step(&self, ns: i64) -> i64 {
         ns / self.ground.steps.max(1) as i64
+    }
+
+    /// Worker processes of loaders of data, as far as the trace shows them.
+    pub fn loader_workers(&self) -> &'a LoaderWorkers {
+        self.ground.exact.loader_workers()
     }
 
     /// The critical path through the window.

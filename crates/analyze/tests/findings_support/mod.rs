@@ -5,7 +5,7 @@
 use serde_json::{Value, json};
 use stackline_analyze::findings::{self, Finding, Findings, Options, Settings};
 use stackline_ingest::{ReadOptions, read_bytes};
-use stackline_model::{RECORDING, Trace};
+use stackline_model::{INFERRED, RECORDING, Trace};
 
 /// A trace in the making: one process, thread 1, device 0; times in µs.
 #[derive(Default)]
@@ -34,6 +34,14 @@ impl Program {
     pub(crate) fn thread_span(&mut self, tid: i64, (cat, name): (&str, &str), (ts, dur): (i64, i64), args: Value) {
         self.events.push(
             json!({"ph": "X", "cat": cat, "name": name, "pid": 7, "tid": tid, "ts": ts, "dur": dur, "args": args}),
+        );
+    }
+
+    /// A function of another process, from the beginning until now, as samples tell it.
+    pub(crate) fn sampled_beside(&mut self, pid: i64, name: &str) {
+        let args = json!({(INFERRED): "samples"});
+        self.events.push(
+            json!({"ph": "X", "cat": "python_function", "name": name, "pid": pid, "tid": pid, "ts": 0, "dur": self.now, "args": args}),
         );
     }
 

@@ -6,16 +6,22 @@ import threading
 import torch
 
 
-def at_work(stop):
+def at_work(stop, begun):
+    torch.ones(3)
+    begun.wait()
     while not stop.is_set():
         torch.ones(3).mul_(2)
 
 
 def main():
     stop = threading.Event()
-    threads = [threading.Thread(target=at_work, args=(stop,)) for _ in range(3)]
+    # With its first operator a thread takes a lock of PyTorch's, which a child that is forked meanwhile finds locked for ever,
+    # recorded or not.
+    begun = threading.Barrier(4)
+    threads = [threading.Thread(target=at_work, args=(stop, begun)) for _ in range(3)]
     for thread in threads:
         thread.start()
+    begun.wait()
     codes = []
     for number in range(10):
         child = os.fork()

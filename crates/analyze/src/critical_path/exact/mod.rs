@@ -23,6 +23,7 @@ mod threads;
 mod walk;
 pub mod what_if;
 mod window;
+mod workers;
 
 pub use category::Category;
 pub use graph::{ActivityGraph, Dependency, InEdge, NONE, NodeKind};
@@ -36,6 +37,7 @@ pub use tables::{HOPS, HOPS_TITLE, ON_DEMAND, SLACK, hops_table, hops_tables, sl
 pub use threads::ThreadRule;
 pub use walk::{ExactPath, Hop};
 pub use window::{Window, WindowChoice};
+pub use workers::{LoaderWorker, LoaderWorkers};
 
 use super::CriticalPathError;
 use super::gpu_calls::CallKinds;
@@ -82,6 +84,7 @@ pub struct Exact<'a> {
     left_out: u64,
     kinds: CallKinds,
     enclosing: OnceLock<Enclosing>,
+    loader_workers: OnceLock<LoaderWorkers>,
 }
 
 impl<'a> Exact<'a> {
@@ -116,12 +119,18 @@ impl<'a> Exact<'a> {
             left_out,
             kinds,
             enclosing: OnceLock::new(),
+            loader_workers: OnceLock::new(),
         }
     }
 
     /// What encloses each event.
     fn enclosing(&self) -> &Enclosing {
         self.enclosing.get_or_init(|| Enclosing::new(self.trace, &self.names))
+    }
+
+    /// Worker processes of loaders of data, as far as the trace shows them.
+    pub fn loader_workers(&self) -> &LoaderWorkers {
+        self.loader_workers.get_or_init(|| LoaderWorkers::of(self.trace, &self.names, &self.lanes))
     }
 
     /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.

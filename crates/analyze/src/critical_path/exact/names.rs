@@ -6,25 +6,29 @@ use stackline_model::{EventId, EventKind, Trace};
 /// Bits of [`Names::of`].
 pub(super) mod bits {
     /// The frame that runs the autograd engine and waits for its threads.
-    pub(in super::super) const RUNS_BACKWARD: u8 = 1;
+    pub(in super::super) const RUNS_BACKWARD: u16 = 1;
     /// Waits for another thread or process.
-    pub(in super::super) const WAITS: u8 = 2;
+    pub(in super::super) const WAITS: u16 = 2;
     /// Releases a lock, or wakes who waits.
-    pub(in super::super) const RELEASES: u8 = 4;
+    pub(in super::super) const RELEASES: u16 = 4;
     /// Puts something into a queue.
-    pub(in super::super) const PUTS: u8 = 32;
+    pub(in super::super) const PUTS: u16 = 32;
     /// Waits for a lock, which another thread releases.
-    pub(in super::super) const LOCKS: u8 = 16;
+    pub(in super::super) const LOCKS: u16 = 16;
     /// Belongs to the loading of data.
-    pub(in super::super) const LOADS_DATA: u8 = 8;
+    pub(in super::super) const LOADS_DATA: u16 = 8;
     /// Waits and does nothing else, whatever is recorded inside.
-    pub(in super::super) const ONLY_WAITS: u8 = 64;
+    pub(in super::super) const ONLY_WAITS: u16 = 64;
     /// Collects garbage of Python's.
-    pub(in super::super) const COLLECTS: u8 = 128;
+    pub(in super::super) const COLLECTS: u16 = 128;
+    /// Takes the next batch of a loader of data: with workers it waits for them, and does nothing else for long.
+    pub(in super::super) const TAKES: u16 = 256;
+    /// Is what worker processes of a loader of data run.
+    pub(in super::super) const RUNS_WORKER: u16 = 512;
 }
 
 /// All parts that a name must contain, and the bit they stand for.
-const RULES: &[(&[&str], u8)] = &[
+const RULES: &[(&[&str], u16)] = &[
     (&["run_backward", "_EngineBase"], bits::RUNS_BACKWARD),
     (&["graph.py(", "_engine_run_backward"], bits::RUNS_BACKWARD),
     (&["'acquire' of '_thread."], bits::WAITS | bits::LOCKS | bits::ONLY_WAITS),
@@ -51,14 +55,17 @@ const RULES: &[(&[&str], u8)] = &[
     (&["_MultiProcessingDataLoaderIter"], bits::LOADS_DATA),
     (&["_SingleProcessDataLoaderIter"], bits::LOADS_DATA),
     (&["pin_memory.py"], bits::LOADS_DATA),
-    (&["_worker_loop"], bits::LOADS_DATA),
+    (&["dataloader.py(", "__next__"], bits::TAKES),
+    (&["dataloader.py(", "_next_data"], bits::TAKES),
+    (&["dataloader.py(", "_get_data"], bits::TAKES),
+    (&["_worker_loop"], bits::LOADS_DATA | bits::RUNS_WORKER),
     (&["data/_utils/fetch.py"], bits::LOADS_DATA),
     (&["_utils/worker.py"], bits::LOADS_DATA),
     (&[COLLECTION], bits::COLLECTS),
 ];
 
 /// Bits per name of a trace.
-pub(super) struct Names(Vec<u8>);
+pub(super) struct Names(Vec<u16>);
 
 impl Names {
     pub(super) fn new(trace: &Trace) -> Self {
@@ -66,7 +73,7 @@ impl Names {
     }
 
     /// The bits of an event's name; 0 for calls and for no event.
-    pub(super) fn of(&self, trace: &Trace, event: EventId) -> u8 {
+    pub(super) fn of(&self, trace: &Trace, event: EventId) -> u16 {
         let Some(name) = trace.events.name.get(event.index()) else { return 0 };
         match trace.kind(event) {
             EventKind::PythonFunction | EventKind::Operator | EventKind::Annotation => {
@@ -86,12 +93,12 @@ impl Names {
         self.is_within(trace, event, bits::COLLECTS)
     }
 
-    fn is_within(&self, trace: &Trace, event: EventId, bit: u8) -> bool {
+    fn is_within(&self, trace: &Trace, event: EventId, bit: u16) -> bool {
         std::iter::once(event).chain(trace.ancestors(event)).any(|e| self.of(trace, e) & bit != 0)
     }
 }
 
-fn classify(name: &str) -> u8 {
+fn classify(name: &str) -> u16 {
     RULES.iter().filter(|(parts, _)| parts.iter().all(|p| name.contains(p))).fold(0, |bits, (_, bit)| bits | bit)
 }
 
@@ -107,6 +114,8 @@ mod tests {
         assert_eq!(classify("selectors.py(403): select"), bits::WAITS | bits::ONLY_WAITS);
         assert_eq!(classify("<method 'release' of '_thread.lock' objects>"), bits::RELEASES);
         assert_eq!(classify("torch/utils/data/dataloader.py(1448): _try_put_index") & bits::PUTS, bits::PUTS);
+        let take = "torch/utils/data/dataloader.py(720): _BaseDataLoaderIter.__next__";
+        assert_eq!(classify(take), bits::LOADS_DATA | bits::TAKES);
         assert_eq!(classify("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"), bits::LOADS_DATA);
         assert_eq!(classify("aten::mm"), 0);
     }

@@ -213,7 +213,7 @@ fn burst_ends(lanes: &[Lane]) -> Ends {
 }
 
 /// When frames that let others go on ended.
-fn frame_ends(trace: &Trace, lanes: &[Lane], names: &Names, wanted: u8) -> Ends {
+fn frame_ends(trace: &Trace, lanes: &[Lane], names: &Names, wanted: u16) -> Ends {
     let mut ends: Ends = Vec::new();
     for (i, lane) in lanes.iter().enumerate() {
         let mut seen = EventId::NONE;

@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::Category;
 use crate::critical_path::exact::what_if::{Action, Edit};
-use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Rule, Setting, Subject, Support, Worth};
+use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Recording, Rule, Setting, Subject, Support, Worth};
 use rustc_hash::FxHashSet;
 use stackline_model::{EventId, EventKind, Unit};
 
@@ -19,9 +19,10 @@ pub(super) const RULE: Rule = Rule {
         "loader = DataLoader(data, batch_size=64, num_workers=8,\n                    pin_memory=True, persistent_workers=True)",
     ),
     cost: "one line; each worker takes a core and holds a few batches in memory",
-    wrong_when: "There are no cores left for more workers (a recording knows how many the program may use, and no more are advised; how \
-                 many workers there are it does not), or the disk is what is slow. With workers that the trace does \
-                 not show it is assumed that there is one: the number of workers told is for each that there is. The lower \
+    wrong_when: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
+                 its threads want one: where they are all busy, nothing is said to be gained), or the disk is what is slow. \
+                 Recordings show the workers that there are. Other traces do not: there one is assumed, and the number of \
+                 workers told is for each that there is. The lower \
                  bound leaves 0.1 ms for taking a batch from a worker, and what it took to put it together (aten::stack, aten::cat; at most \
                  half of all): so long can it take to read it from a worker's memory.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
@@ -45,6 +46,8 @@ pub(super) const RULE: Rule = Rule {
 
 /// More workers than this for each that there is are no sensible advice.
 const MOST_WORKERS: f64 = 16.0;
+/// Where fewer than so many times as many threads find a processor, workers are not what is missing.
+const LEAST_ROOM: f64 = 1.15;
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let on_path = subject.path_of(Category::HostDataLoading);
@@ -54,20 +57,24 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     if share < subject.setting("share") || takes.is_empty() {
         return Vec::new();
     }
-    let has_workers = subject.named(&kinds, |name| name.contains("_MultiProcessingDataLoaderIter"));
-    let loads_itself = has_workers.is_empty() && !takes.iter().any(|&e| waits_inside(subject, e));
+    let loads_itself = loads_itself(subject, &takes);
+    let room = Room::of(subject, &takes);
     let rest = (subject.window().1 - subject.window().0 - on_path).max(1);
     // So many times as fast that nothing waits.
-    let own = subject.recording().into_iter().flat_map(|recording| recording.own());
-    let usable = own.filter_map(|process| process.usable).max_by(f64::total_cmp);
-    // Each takes a processor.
-    let most = usable.map_or(MOST_WORKERS, |processors| processors.clamp(1.0, MOST_WORKERS));
-    let workers = (on_path as f64 / rest as f64).ceil().clamp(1.0, most) as u32;
-    let Some(edit) = edit(subject, loads_itself, workers, &takes) else { return Vec::new() };
+    let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
+    let is_full = !loads_itself && room.is_full();
+    let edit = if is_full { None } else { edit(subject, loads_itself, workers, &takes) };
+    if edit.is_none() && !is_full {
+        return Vec::new();
+    }
     let others = if loads_itself { ready(subject, &takes) } else { Vec::new() };
-    let how = if loads_itself { "its loading runs in the program itself" } else { "its workers are too slow" };
+    let how = match () {
+        () if loads_itself => "its loading runs in the program itself",
+        () if is_full => "its workers are too slow, and all processors are busy: make loading cheaper",
+        () => "its workers are too slow",
+    };
     let place = subject.by_place(&takes).into_iter().max_by_key(|(_, of)| subject.total(of)).map(|(place, _)| place);
-    let usable = usable.map(|value| Fact { name: "usable processors", value, unit: Unit::None });
+    let add = (!is_full).then(|| Fact::count("workers to add", workers as usize));
     vec![Draft {
         title: format!("the program waits for data {share:.0} % of the time: {how}"),
         place: place.unwrap_or_default(),
@@ -75,31 +82,89 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
             Fact::count("batches", takes.len()),
             Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
             Fact::time("waiting, a step", subject.per_step(on_path)),
-            Fact::count("workers to add", workers as usize),
         ]
         .into_iter()
-        .chain(usable)
+        .chain(add)
+        .chain(room.facts())
         .collect(),
         events: takes,
         support: Support::Exact,
         confidence: if loads_itself { Confidence::High } else { Confidence::Medium },
-        worth: Worth::Range(vec![edit], others),
+        worth: edit.map_or(Worth::None, |edit| Worth::Range(vec![edit], others)),
     }]
 }
+
+/// What there is for workers.
+struct Room {
+    /// Workers that there are; 0 if the trace shows none.
+    crew: usize,
+    /// Processors that the program may use, and how many of its threads want one, in the mean; none if that is not known.
+    usable: Option<f64>,
+    busy: Option<f64>,
+    /// How many times as many threads would find one.
+    room: Option<f64>,
+}
+
+impl Room {
+    fn of(subject: &Subject<'_>, takes: &[EventId]) -> Self {
+        let (events, seen) = (&subject.trace().events, subject.loader_workers());
+        let at = |&take: &EventId| seen.during(events.start[take.index()], events.end(take)).count();
+        let mut crews: Vec<usize> = takes.iter().map(at).collect();
+        crews.sort_unstable();
+        let (from, to) = subject.window();
+        let recording = subject.recording();
+        Self {
+            crew: crews.get(crews.len() / 2).copied().unwrap_or(0),
+            usable: recording.and_then(Recording::most_usable),
+            busy: recording.and_then(|recording| recording.busy(from, to)),
+            room: recording.and_then(|recording| recording.room(from, to)),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.crew > 0 && self.room.is_some_and(|room| room < LEAST_ROOM)
+    }
+
+    /// Most workers to add, at least one: as many as find a processor when all do as much as those that there are.
+    fn most(&self) -> f64 {
+        let crew = self.crew.max(1) as f64;
+        let spare = if self.crew > 0 { self.room.map(|room| (crew * (room - 1.0)).ceil()) } else { self.usable };
+        spare.unwrap_or(f64::INFINITY).clamp(1.0, MOST_WORKERS * crew)
+    }
+
+    fn facts(&self) -> impl Iterator<Item = Fact> {
+        let number = |name, value: Option<f64>| value.map(|value| Fact { name, value, unit: Unit::None });
+        let crew = (self.crew > 0).then(|| Fact::count("workers", self.crew));
+        let busy = number("threads that want a processor", self.busy.filter(|_| self.crew > 0));
+        [crew, number("usable processors", self.usable), busy].into_iter().flatten()
+    }
+}
+
+/// Whether the program that trains loads its batches itself.
+fn loads_itself(subject: &Subject<'_>, takes: &[EventId]) -> bool {
+    let is_inside = |name: &str| takes.iter().any(|&take| calls_inside(subject, take, name));
+    // What makes workers may lie before the window.
+    let has_workers =
+        !subject.loader_workers().is_empty() || subject.trace().strings.iter().any(|name| name.contains(OF_WORKERS));
+    is_inside("_SingleProcessDataLoaderIter") || (!has_workers && !is_inside("_try_get_data"))
+}
+
+/// Its functions are called for loaders with workers alone.
+const OF_WORKERS: &str = "_MultiProcessingDataLoaderIter";
 
 /// Taking the next batch.
 pub(super) fn is_next(name: &str) -> bool {
     name.starts_with("enumerate(DataLoader)#") || super::fits(name, &["dataloader.py(", "): __next__"])
 }
 
-/// Whether taking a batch calls what only loaders with workers call.
-fn waits_inside(subject: &Subject<'_>, take: EventId) -> bool {
+/// Whether taking a batch calls something of this name.
+fn calls_inside(subject: &Subject<'_>, take: EventId, name: &str) -> bool {
     let trace = subject.trace();
     let (from, to) = (trace.events.start[take.index()], trace.events.end(take));
     let on_track = trace.track_events(trace.events.track[take.index()]);
     let first = on_track.partition_point(|e| trace.events.start[e.index()] < from);
     let inside = on_track[first..].iter().take_while(|e| trace.events.start[e.index()] < to);
-    inside.into_iter().any(|&e| trace.name(e).contains("_try_get_data"))
+    inside.into_iter().any(|&e| trace.name(e).contains(name))
 }
 
 /// At most this long it takes to get a batch that a worker has ready, in ns.

@@ -4,12 +4,14 @@ use super::super::category::LONG_GAP_NS;
 use super::super::graph::{Dependency, InEdge, NONE, NodeKind};
 use super::super::names::bits;
 use super::super::threads::{Gap, ThreadRule};
-use super::apply::Applier;
+use super::apply::{Applier, scaled};
 use super::host_time::{Cut, HostTime};
 use super::index::Stretch;
 use crate::critical_path::CriticalPathError;
+use crate::critical_path::exact::LoaderWorker;
+use crate::recording::Recording;
 use rustc_hash::FxHashMap;
-use stackline_model::EventId;
+use stackline_model::{EventId, INFERRED};
 
 /// A batch: what a worker does from one request to the next.
 struct Batch {
@@ -24,6 +26,14 @@ struct Batch {
 
 /// What it takes at most to ask a worker for a batch, in ns.
 const ASKING_NS: i64 = 25_000;
+
+/// Which part of the time between two batches goes with more workers, where so many are seen: threads that do `room` times as
+/// much as now find a processor.
+fn part_gone(seen: usize, more: u32, room: Option<f64>) -> f64 {
+    let by_crew = f64::from(more) / (seen.max(1) as f64 + f64::from(more));
+    let by_processors = room.filter(|_| seen > 0).map_or(1.0, |room| 1.0 - 1.0 / room);
+    by_crew.min(by_processors)
+}
 
 impl Applier<'_, '_> {
     /// With workers in the trace each batch is begun when a worker of the larger crew is free; without, waits for the
@@ -135,10 +145,18 @@ impl Applier<'_, '_> {
     }
 
     /// Whether a span waits: by its own name, or as part of a frame that does nothing else. (Profilers of Python may lack the
-    /// innermost call, or show the one before it instead.)
+    /// innermost call, or show the one before it instead.) Samples of CPU time meet no frame that waits: where workers are
+    /// seen to load, a frame that takes their batches and calls nothing waits for them.
     fn is_wait(&self, event: EventId) -> bool {
-        let waits = |e: EventId| self.exact.names.of(self.exact.trace, e) & bits::WAITS != 0;
-        event.is_some() && (waits(event) || self.exact.enclosing().only_waits(event))
+        if event.is_none() {
+            return false;
+        }
+        let exact = self.exact;
+        let known = exact.names.of(exact.trace, event);
+        let is_sampled = || exact.trace.attr(INFERRED).get(event).is_some();
+        known & bits::WAITS != 0
+            || exact.enclosing().only_waits(event)
+            || (known & bits::TAKES != 0 && !exact.loader_workers().is_empty() && is_sampled())
     }
 
     fn is_loader(&self, event: EventId) -> bool {
@@ -146,7 +164,7 @@ impl Applier<'_, '_> {
     }
 
     /// Waits inside the loader's frames: the time between two batches shrinks as the throughput grows, the rest of the
-    /// loop stays. How many workers there are is not known: one is assumed.
+    /// loop stays. Where workers are seen, but not which batch is whose, they do so much less; else one is assumed.
     fn shrink_waits(&mut self, more: u32) -> Result<usize, CriticalPathError> {
         let waits = self.loader_waits();
         if waits.is_empty() {
@@ -154,17 +172,29 @@ impl Applier<'_, '_> {
             return Err(CriticalPathError::RefusedEdit { text: format!("more-workers {more}"), reason });
         }
         let (count, mut before) = (waits.len(), None);
+        // Where the processors are busy, more workers find none.
+        let room = Recording::of(self.exact.trace).and_then(|recording| {
+            let (from, to) = (waits.iter().map(|w| w.1).min()?, waits.iter().map(|w| w.2).max()?);
+            recording.room(from, to)
+        });
         // Looking whether a batch is there, and finding it, is no wait, and begins no period.
         let is_wait = |(_, from, to): &Stretch| to - from > LONG_GAP_NS;
         for (lane, from, to) in waits.into_iter().filter(is_wait) {
             let period = before.filter(|&(l, _)| l == lane).map_or(to - from, |(_, end)| to - end);
-            let saved = period * i64::from(more) / (1 + i64::from(more));
             before = Some((lane, to));
-            self.cut_out((lane, to - saved.min(to - from), to));
+            let workers: Vec<&LoaderWorker> = self.exact.loader_workers().during(from, to).collect();
+            let gone = part_gone(workers.len(), more, room);
+            let saved = scaled(period, gone).min(to - from);
+            let lanes = workers.iter().flat_map(|worker| &worker.lanes).copied();
+            for lane in std::iter::once(lane).chain(lanes) {
+                self.cut_out((lane, to - saved, to));
+            }
         }
         // As many workers as there were may have been enough.
         self.changes.at_worst = Some(i64::from(more) * ASKING_NS);
-        self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
+        if self.exact.loader_workers().is_empty() {
+            self.notes.push("the trace does not show the workers of the loader; one was assumed".to_owned());
+        }
         Ok(count)
     }
 
@@ -236,5 +266,20 @@ impl Applier<'_, '_> {
             }
         }
         found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part_gone;
+
+    #[test]
+    fn more_workers_share_the_work_and_the_processors() {
+        assert_eq!([part_gone(0, 1, None), part_gone(1, 1, None), part_gone(2, 2, None)], [0.5; 3]);
+        assert_eq!(part_gone(3, 1, None), 0.25);
+        // Half of the processors are idle; or none is.
+        assert_eq!([part_gone(1, 9, Some(2.0)), part_gone(1, 9, Some(1.0))], [0.5, 0.0]);
+        // Whose the load is, nobody knows where no worker is seen.
+        assert_eq!(part_gone(0, 1, Some(1.0)), 0.5);
     }
 }

@@ -1,0 +1,49 @@
+//! Worker processes of a loader of data, where a trace shows them.
+
+use super::lanes::Lane;
+use super::names::{Names, bits};
+use stackline_model::{Key, Trace};
+use std::collections::BTreeMap;
+
+/// Processes that do nothing but load data for another one.
+pub struct LoaderWorkers(Vec<LoaderWorker>);
+
+/// One of them.
+pub struct LoaderWorker {
+    /// Its number.
+    pub pid: Key,
+    /// Its threads.
+    pub(super) lanes: Vec<u32>,
+    /// When it is first and last seen, in ns since the base.
+    seen: (i64, i64),
+}
+
+impl LoaderWorkers {
+    pub(super) fn of(trace: &Trace, names: &Names, lanes: &[Lane]) -> Self {
+        let runs_worker = |e: &_| names.of(trace, *e) & bits::RUNS_WORKER != 0;
+        let loops = trace.events.ids().filter(runs_worker);
+        let pid = |event| trace.tracks.pid(trace.events.track[event]);
+        let mut workers: BTreeMap<Key, LoaderWorker> = BTreeMap::new();
+        for event in loops {
+            let (pid, nothing) = (pid(event.index()), (i64::MAX, i64::MIN));
+            workers.entry(pid).or_insert(LoaderWorker { pid, lanes: Vec::new(), seen: nothing });
+        }
+        for (number, lane) in (0u32..).zip(lanes) {
+            if let Some(worker) = workers.get_mut(&trace.tracks.pid(lane.track)) {
+                worker.lanes.push(number);
+                worker.seen = (worker.seen.0.min(lane.start()), worker.seen.1.max(lane.end()));
+            }
+        }
+        Self(workers.into_values().collect())
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Those that are there at some time between two moments (ns since the base).
+    pub fn during(&self, from: i64, to: i64) -> impl Iterator<Item = &LoaderWorker> {
+        self.0.iter().filter(move |worker| worker.seen.0 <= to && worker.seen.1 >= from)
+    }
+}
