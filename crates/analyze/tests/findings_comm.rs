@@ -248,6 +248,10 @@ fn a_straggler_is_ignored_like_any_finding() {
         (1, 0)
     );
     assert_eq!(high.small, low.small + 1);
+    // Of a step of the slowest rank nothing gains so much, whatever it is of a rank's own.
+    let most = at_least(95.0);
+    assert!(most.findings.iter().all(|f| f.gain.is_none()), "{}", text(&most.findings));
+    assert!(most.small > high.small);
 }
 
 #[test]

@@ -12,7 +12,8 @@ use stackline_model::{EventId, EventKind, INFERRED, Trace};
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
 use std::collections::HashMap;
 
-/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, the same with a file as `def@FILE:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator.
+/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, the same with a file as `def@FILE:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator;
+/// `~` stands for a space.
 struct Script {
     records: Vec<Record>,
     texts: HashMap<String, u32>,
@@ -54,7 +55,8 @@ impl Script {
         if let Some(&id) = self.frames.get(frame) {
             return id;
         }
-        let parts: Vec<&str> = frame.splitn(3, ':').collect();
+        let spaced = frame.replace('~', " ");
+        let parts: Vec<&str> = spaced.splitn(3, ':').collect();
         let key = match parts[..] {
             [def, function, line] if def.starts_with("def") => FrameKey::Python {
                 function: self.text(function),
