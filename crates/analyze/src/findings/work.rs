@@ -303,7 +303,6 @@ impl<'a> Subject<'a> {
 
     /// The outermost operators that launch nothing but this GPU work: they go with it.
     pub fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
-        let trace = self.trace();
         let wanted: FxHashSet<EventId> = work.iter().copied().collect();
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         let mut found = Vec::new();

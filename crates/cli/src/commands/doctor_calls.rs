@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// The recording, if that is why the inputs did not open as traces.
 pub(super) fn instead_of(error: &Error) -> Option<PathBuf> {
     match error.downcast_ref() {
-        Some(stackline_engine::Error::OnlyCalls { path }) => Some(path.clone()),
+        Some(stackline_engine::Error::OnlyCalls { path, .. }) => Some(path.clone()),
         _ => None,
     }
 }

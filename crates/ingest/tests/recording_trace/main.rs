@@ -463,3 +463,24 @@ proptest! {
         prop_assert_eq!(outers, calls.len());
     }
 }
+
+/// A stream that is damaged before its first call looks like one of sums alone: it says that it is not.
+#[test]
+fn single_calls_that_are_lost_are_not_taken_for_sums() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, "def:main:3 aten::randn", 1_000, 1_900);
+    let whole = script.end();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |run: &str| folder.path().join(run).join("streams");
+    let error = |run: &str, file: &[u8]| {
+        std::fs::create_dir_all(path(run)).unwrap();
+        std::fs::write(path(run).join("7-1.slr"), file).unwrap();
+        let options = stackline_ingest::ReadOptions::default();
+        stackline_ingest::recording::read_traces(&folder.path().join(run), &options).map(|_| ()).unwrap_err()
+    };
+    let cut = error("cut", &whole[..HEADER.len() + 4]);
+    let stackline_ingest::Error::NoSingleCalls { report, .. } = &cut else { panic!("{cut}") };
+    assert!(report.count_of("cut_stream") > 0, "{report:?}");
+    assert!(cut.to_string().contains("they are lost") && !cut.to_string().contains("sums"), "{cut}");
+}
