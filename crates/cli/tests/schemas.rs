@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+#[path = "common/json_schema.rs"]
+mod json_schema;
 
 use common::stdout;
+use json_schema::{closed, errors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,32 +85,6 @@ fn documents_keep_their_keys_and_types() {
         let lines: Vec<String> = found.iter().skip(1).map(|(path, of)| format!("{path}: {}", types(of))).collect();
         insta::assert_snapshot!(name, lines.join("\n"));
     }
-}
-
-/// A schema of `docs/schemas`, with no other keys than it names.
-fn schema(text: &str) -> Value {
-    fn close(value: &mut Value) {
-        match value {
-            Value::Object(members) => {
-                members.values_mut().for_each(close);
-                if members.get("properties").is_some_and(Value::is_object) {
-                    members.insert("additionalProperties".to_owned(), Value::Bool(false));
-                }
-            }
-            Value::Array(items) => items.iter_mut().for_each(close),
-            _ => {}
-        }
-    }
-    let mut schema: Value = serde_json::from_str(text).unwrap();
-    jsonschema::draft202012::meta::validate(&schema).unwrap();
-    close(&mut schema);
-    schema
-}
-
-/// What is wrong with a document.
-fn errors(schema: &Value, document: &Value) -> Vec<String> {
-    let validator = jsonschema::validator_for(schema).unwrap();
-    validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path())).collect()
 }
 
 #[test]
