@@ -221,5 +221,5 @@ fn what_a_recording_without_steps_lacks_is_told_with_the_way_to_get_it() {
     program.op("aten::mm", |p| p.work(1000));
     let found = program.findings();
     let reasons: Vec<String> = found.unchecked.iter().map(|unchecked| unchecked.reason.sentence()).collect();
-    assert!(reasons.iter().any(|reason| reason.contains("record_function(f\"ProfilerStep#{n}\")")), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason.contains("record_function(\"ProfilerStep#0\")")), "{reasons:?}");
 }
