@@ -170,6 +170,23 @@ fn copies_on_a_cpu() {
     );
 }
 
+/// Traces of 2021 and before have steps among the operators.
+#[test]
+fn steps_are_no_operators() {
+    let mut program = Program::new();
+    for number in 0..3 {
+        program.op(&format!("ProfilerStep#{number}"), |p| {
+            for name in ["pow", "mean", "add", "rsqrt", "mul"] {
+                p.kernel(name, 3);
+            }
+            p.op("aten::norm", |p| (0..5).for_each(|_| p.kernel("norm", 3)));
+        });
+    }
+    let found = program.findings().findings;
+    assert!(found.iter().any(|f| f.rule.code == "SL002" && f.title.starts_with("aten::norm")), "{}", text(&found));
+    assert!(!text(&found).contains("ProfilerStep"), "{}", text(&found));
+}
+
 /// Files begin with imports, and frames are named by the first line of their function.
 #[test]
 fn the_first_line_of_a_file_is_no_place() {
@@ -198,7 +215,30 @@ fn slow_steps_have_a_place_where_one_thing_grew() {
     let (one, all) = (slow_in(|i| i == 3), slow_in(|_| true));
     assert_eq!((one.place.line, one.title.contains("most of it in aten::op3")), (Some(13), true), "{}", text(&[one]));
     assert_eq!((all.place.line, all.title.contains("most of it in")), (None, false), "{}", text(&[all]));
-    assert!(slow_in(|_| true).is_unsure());
+    // Nothing else is done in it: an operator that is slower once may have waited for a processor.
+    assert!([slow_in(|i| i == 3), slow_in(|_| true)].iter().all(|found| found.gain.is_none() && found.is_unsure()));
+}
+
+/// Eight steps, of which one does something more.
+#[test]
+fn more_work_explains_a_slow_step() {
+    let with = |inside: fn(&mut Program)| {
+        let mut program = Program::new();
+        for number in 0..8 {
+            program.step(number, |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                if number == 5 {
+                    inside(p);
+                }
+            });
+        }
+        program.of("SL031").remove(0)
+    };
+    let evaluates = with(|p| p.python("train.py(40): evaluate", |p| p.work(800)));
+    assert!((90_000..=110_000).contains(&evaluates.gain_ns()), "{}", text(&[evaluates]));
+    assert!(with(|p| p.op("aten::mm", |p| p.work(800))).gain.is_some());
+    let collects = with(|p| p.annotation("Python GC", |p| p.work(800)));
+    assert!(collects.gain.is_some() && collects.title.contains("Python GC"), "{}", text(&[collects]));
 }
 
 #[test]

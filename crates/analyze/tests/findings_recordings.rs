@@ -250,3 +250,37 @@ fn workers_may_be_made_long_before() {
     }
     assert_eq!(program.of("SL009")[0].edits, ["more-workers 9"]);
 }
+
+#[test]
+fn imports_of_a_program_without_steps_are_not_its_work() {
+    let program = |imports: bool| {
+        let mut program = Program::new();
+        program.recorded(json!({"usable_milli": 2000}));
+        if imports {
+            program.python("<frozen importlib._bootstrap>(1165): _find_and_load", |p| {
+                p.annotation("Python GC", |p| p.work(40_000));
+                p.op("aten::empty", |p| p.work(10));
+                p.work(50_000);
+            });
+        }
+        program.python("train.py(10): main", |p| (0..10).for_each(|_| p.op("aten::mm", |p| p.work(1000))));
+        program.findings()
+    };
+    let (with, without) = (program(true), program(false));
+    assert_eq!(with.step_ns, without.step_ns);
+    let codes = |found: &stackline_analyze::findings::Findings| {
+        found.findings.iter().map(|f| f.rule.code.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(codes(&with), codes(&without));
+    assert!(with.notes.iter().any(|note| note.contains("imports modules")), "{:?}", with.notes);
+    assert!(!without.notes.iter().any(|note| note.contains("imports modules")), "{:?}", without.notes);
+}
+
+#[test]
+fn what_a_recording_without_steps_lacks_is_told_with_the_way_to_get_it() {
+    let mut program = Program::new();
+    program.op("aten::mm", |p| p.work(1000));
+    let found = program.findings();
+    let reasons: Vec<String> = found.unchecked.iter().map(|unchecked| unchecked.reason.sentence()).collect();
+    assert!(reasons.iter().any(|reason| reason.contains("record_function(\"ProfilerStep#0\")")), "{reasons:?}");
+}

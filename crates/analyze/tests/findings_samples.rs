@@ -105,6 +105,30 @@ fn waits_are_what_samples_of_cpu_time_leave() {
     assert_eq!(program.of("SL039"), []);
 }
 
+/// Samples of CPU time are where a thread computes, and not where it waits.
+#[test]
+fn waits_without_samples_of_them_stand_between_the_operators() {
+    let program = |first: &str, second: &str| {
+        let mut program = Program::new();
+        for number in 0..4 {
+            program.step(number, |p| {
+                p.python(first, |p| p.op("aten::item", |p| p.work(1000)));
+                p.sample(1, "train.py(90): tidy", 100);
+                p.work(50_000);
+                p.python(second, |p| p.op("aten::mm", |p| p.work(1000)));
+            });
+        }
+        program.recorded(json!({"usable_milli": 2000}));
+        program.of("SL039").remove(0).place
+    };
+    let one = program("train.py(10): step", "train.py(10): step");
+    assert_eq!((one.line, one.function.as_deref()), (Some(10), Some("step")));
+    let two = program("train.py(10): show", "train.py(30): train");
+    assert_eq!((two.file.as_deref(), two.line, two.function), (Some("train.py"), None, None));
+    let other = program("item.py(10): show", "train.py(30): train");
+    assert_eq!(other.text(), "");
+}
+
 /// The bounds of what all gain together hold those of the single ones.
 #[test]
 fn what_all_gain_together_is_at_least_what_one_surely_does() {

@@ -2,8 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
+#[path = "common/json_schema.rs"]
+mod json_schema;
 
 use common::stdout;
+use json_schema::{closed, errors};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -81,6 +84,62 @@ fn documents_keep_their_keys_and_types() {
         let types = |types: &BTreeSet<&str>| types.iter().copied().collect::<Vec<_>>().join(" or ");
         let lines: Vec<String> = found.iter().skip(1).map(|(path, of)| format!("{path}: {}", types(of))).collect();
         insta::assert_snapshot!(name, lines.join("\n"));
+    }
+}
+
+#[test]
+fn documents_are_valid_by_their_json_schemas() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let config = stackline_synth::demo::Config { layers: 2, ..Default::default() };
+    let trace = write("trace.json", &stackline_synth::demo::generate(&config));
+    let ranks = folder.path().join("ranks");
+    std::fs::create_dir(&ranks).unwrap();
+    (0..2).for_each(|rank| drop(common::write_sample(&ranks, rank)));
+    let ranks = ranks.to_str().unwrap();
+    let empty = write(
+        "none.json",
+        r#"[{"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": 1, "dur": 5}]"#,
+    );
+    let memory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/memory/simple-multi-copy.txt");
+    let ignore = write("ignore.txt", "SL004\nSL012\n");
+    let before = write("before.json", &stdout(&["findings", &trace, "--format", "json"]));
+    let (findings, diff) = (
+        schema(include_str!("../../../docs/schemas/findings.json")),
+        schema(include_str!("../../../docs/schemas/diff.json")),
+    );
+    let cases: [(&Value, &[&str]); 9] = [
+        (&findings, &["findings", &trace, "--min-gain", "0"]),
+        (&findings, &["findings", &trace, "--baseline", &before, "--ignore", &ignore]),
+        (&findings, &["findings", &trace, "--table", "ignored", "--ignore", &ignore]),
+        (&findings, &["findings", ranks]),
+        (&findings, &["findings", memory]),
+        (&findings, &["findings", &empty]),
+        (&diff, &["diff", &trace, &trace]),
+        (&diff, &["diff", ranks, ranks]),
+        (&diff, &["diff", &empty, &empty]),
+    ];
+    for (schema, args) in cases {
+        let document: Value = serde_json::from_str(&stdout(&[args, &["--format", "json"]].concat())).unwrap();
+        assert_eq!(errors(schema, &document), [""; 0], "{args:?}");
+    }
+    // And they do hold documents to something.
+    let good: Value = serde_json::from_str(&std::fs::read_to_string(&before).unwrap()).unwrap();
+    for (pointer, wrong) in [
+        ("/schema", Value::from("stackline/findings/2")),
+        ("/steps", Value::from(-1)),
+        ("/together", Value::from("much")),
+        ("/tables/findings/rows/0/confidence", Value::from("sure")),
+        ("/tables/findings/rows/0/code", Value::Null),
+    ] {
+        let mut bad = good.clone();
+        *bad.pointer_mut(pointer).unwrap() = wrong;
+        assert_eq!(errors(&findings, &bad).len(), 1, "{pointer}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! Runs as comparisons keep them: opened one by one, so that memory holds one at a time.
 
-use crate::{Error, OpenOptions, check_steps, open, open_calls, ranks, select_rank};
+use crate::{Error, OpenOptions, check_steps, note_lost, open, open_calls, ranks, select_rank};
 use stackline_analyze::Scope;
 use stackline_analyze::diff::Profile;
-use stackline_model::{Trace, TraceSet};
+use stackline_model::{ReadReport, Trace, TraceSet};
 use std::path::Path;
 
 /// The profiles of one run: of each rank of a trace, archive, directory or run directory, or of a recording of calls.
@@ -19,7 +19,7 @@ pub fn profiles(
     seen: &mut dyn FnMut(&Trace, i64),
 ) -> Result<Vec<Profile>, Error> {
     let mut set = match open(&[input.to_owned()], options) {
-        Err(Error::OnlyCalls { .. }) => return of_calls(input, scope, rank, seen),
+        Err(Error::OnlyCalls { report, .. }) => return of_calls((input, &report), scope, rank, seen),
         other => other?,
     };
     let mut numbers = ranks(&set);
@@ -37,7 +37,7 @@ pub fn profiles(
 }
 
 fn of_calls(
-    input: &Path,
+    (input, streams): (&Path, &ReadReport),
     scope: &Scope,
     rank: Option<i64>,
     seen: &mut dyn FnMut(&Trace, i64),
@@ -53,6 +53,7 @@ fn of_calls(
     trace.meta.name = input.display().to_string();
     trace.meta.format = "recording".to_owned();
     trace.report = tree.report.clone();
+    note_lost(&mut trace.report, streams);
     seen(&trace, 0);
     let profile = Profile::of_calls(&tree, &trace.meta.name);
     Ok(vec![profile.map_err(|_| Error::NoTimes { path: input.to_owned() })?])

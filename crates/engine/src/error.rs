@@ -1,5 +1,6 @@
 //! Why the engine could not answer.
 
+use stackline_model::ReadReport;
 use std::path::PathBuf;
 
 /// A sentence that says what, where, and what to do.
@@ -34,10 +35,12 @@ pub enum Error {
         available: Vec<i64>,
     },
     /// The run is a recording of calls and holds no trace.
-    #[error("{} is a recording without single calls, of which traces are made: it keeps sums of calls, or no operator ran in it; look at it with `stackline calls {}`, or record single calls with `stackline record --mode trace`", path.display(), path.display())]
+    #[error("{} is a recording without single calls, of which traces are made: {}; look at it with `stackline calls {}`, or record single calls with `stackline record --mode trace`", path.display(), stackline_ingest::no_single_calls(report), path.display())]
     OnlyCalls {
         /// The run directory.
         path: PathBuf,
+        /// What was met in its streams.
+        report: Box<ReadReport>,
     },
     /// The run holds traces, but no recording of calls.
     #[error("{} holds no recording of calls; `stackline record -o RUN -- COMMAND` makes one", path.display())]

@@ -37,7 +37,7 @@ pub use memory::{
 pub use memory_findings::{findings_of_memory, findings_with_memory, findings_with_memory_of_rank, memory_findings};
 pub use merge::concatenate;
 pub use names::nearest;
-pub use open::{OpenOptions, is_complete, is_run, note_skipped, open, open_ranks, save, save_with};
+pub use open::{OpenOptions, is_complete, is_run, note_lost, note_skipped, open, open_ranks, save, save_with};
 pub use ranks::{Job, ranks, select_rank};
 pub use run::{RunOptions, check_steps, run};
 pub use stackline_store::WriteOptions;

@@ -4,7 +4,7 @@ use crate::ranks::Job;
 use crate::{Error, Watch, ranks};
 use stackline_ingest::memory::is_memory_file;
 use stackline_ingest::{ReadOptions, problems};
-use stackline_model::{MemoryTrace, ReadReport, Trace, TraceSet};
+use stackline_model::{MemoryTrace, Problem, ReadReport, Severity, Trace, TraceSet};
 use stackline_store::{ReadSelection, WriteOptions};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -278,13 +278,21 @@ fn open_run(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
 /// The traces of a recording with single calls.
 fn open_recording(path: &Path, options: &OpenOptions) -> Result<TraceSet, Error> {
     if !stackline_ingest::recording::has_streams(path) {
-        return Err(Error::OnlyCalls { path: path.to_owned() });
+        return Err(Error::OnlyCalls { path: path.to_owned(), report: Box::default() });
     }
     match stackline_ingest::recording::read_traces(path, &read_options(options)) {
-        Err(stackline_ingest::Error::NoSingleCalls { path }) => Err(Error::OnlyCalls { path }),
+        Err(stackline_ingest::Error::NoSingleCalls { path, report }) => Err(Error::OnlyCalls { path, report }),
         Err(stackline_ingest::Error::Cancelled) => Err(Error::Cancelled),
         other => Ok(other?),
     }
+}
+
+/// Adds what was lost of a recording's streams, and its tables do not know, to what is said of its sums.
+pub fn note_lost(sums: &mut ReadReport, streams: &ReadReport) {
+    let is_new = |problem: &&Problem| problem.severity == Severity::Lost && sums.count_of(&problem.code) == 0;
+    let lost: Vec<Problem> = streams.problems.iter().filter(is_new).cloned().collect();
+    sums.problems.extend(lost);
+    sums.sort();
 }
 
 /// Directories within directories deeper than this are not counted.

@@ -1,5 +1,6 @@
 //! Why nothing at all could be read. Anything less is a problem in the read report.
 
+use stackline_model::{ReadReport, Severity};
 use std::path::{Path, PathBuf};
 
 /// Reading failed as a whole.
@@ -47,14 +48,26 @@ pub enum Error {
         path: PathBuf,
     },
     /// A recording holds a tree only.
-    #[error("{}: the recording has no single calls, of which traces are made: it keeps sums of calls, or no operator ran in it; `stackline calls` shows it, and `stackline record --mode trace` records single calls", path.display())]
+    #[error("{}: the recording has no single calls, of which traces are made: {}; `stackline calls` shows it, and `stackline record --mode trace` records single calls", path.display(), no_single_calls(report))]
     NoSingleCalls {
         /// The directory.
         path: PathBuf,
+        /// What was met in its streams.
+        report: Box<ReadReport>,
     },
     /// The caller asked to stop.
     #[error("cancelled")]
     Cancelled,
+}
+
+/// Why a recording has no single calls: those that it had may be lost.
+#[must_use]
+pub fn no_single_calls(report: &ReadReport) -> String {
+    let lost = report.problems.iter().find(|problem| problem.severity == Severity::Lost);
+    match lost {
+        Some(problem) => format!("they are lost ({}: {})", problem.message, problem.example),
+        None => "it keeps sums of calls, or no operator ran in it".to_owned(),
+    }
 }
 
 impl Error {

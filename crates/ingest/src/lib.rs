@@ -27,7 +27,7 @@ pub mod sources;
 mod text;
 mod window;
 
-pub use error::Error;
+pub use error::{Error, no_single_calls};
 pub use raw::open_text;
 
 use input::Found;

@@ -24,6 +24,9 @@ pub const COMPILATION_PREFIXES: [&str; 2] = ["Compile ", "Recompile "];
 /// The name of spans in which Python collects garbage.
 pub const COLLECTION: &str = "Python GC";
 
+/// What the file of Python's own frames around the import of a module begins with.
+pub const IMPORTS: &str = "<frozen importlib";
+
 /// Whether a span is a compilation ([`COMPILATION_PREFIXES`]), and not one of the user's that is called like it.
 #[must_use]
 pub fn is_compilation(span: &str) -> bool {

@@ -103,13 +103,16 @@ impl Opened {
     /// # Errors
     /// If nothing of an input can be read.
     pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
-        let recording = match inputs {
+        let mut recording = match inputs {
             [run] if stackline_engine::is_recording(run) => Some(stackline_engine::open_calls(run)?),
             _ => None,
         };
         let (set, memory) = match stackline_engine::open(inputs, options) {
             // A tree alone can be looked at, too, and so can memory.
-            Err(Error::OnlyCalls { .. }) if recording.is_some() => (TraceSet::default(), None),
+            Err(Error::OnlyCalls { report, .. }) if recording.is_some() => {
+                recording.iter_mut().for_each(|tree| stackline_engine::note_lost(&mut tree.report, &report));
+                (TraceSet::default(), None)
+            }
             Err(Error::OnlyMemory { path }) => {
                 (TraceSet::default(), Some(stackline_engine::open_memory(&path, options)?))
             }

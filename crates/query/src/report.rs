@@ -162,6 +162,7 @@ fn hta_json(trace: &Trace, with_steps: bool) -> serde_json::Map<String, Value> {
 pub fn window_in_words(choice: &WindowChoice) -> String {
     match choice {
         WindowChoice::Whole => "the whole trace".to_owned(),
+        WindowChoice::From(_) => "the trace without its imports".to_owned(),
         WindowChoice::StepsWithWork(a, b) => format!("steps {a} to {b} with their work"),
         WindowChoice::Steps(a, b) if a == b => format!("step {a}"),
         WindowChoice::Steps(a, b) => format!("steps {a} to {b}"),

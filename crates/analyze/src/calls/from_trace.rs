@@ -80,6 +80,9 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
 
 /// From the start of the first step to the end of the last one.
 fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
+    if let WindowChoice::From(start) = *choice {
+        return (start, i64::MAX);
+    }
     let &(WindowChoice::StepsWithWork(from, to) | WindowChoice::Steps(from, to)) = choice else {
         return (i64::MIN, i64::MAX);
     };

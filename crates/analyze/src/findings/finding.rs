@@ -195,11 +195,11 @@ impl Finding {
         self.ranks.iter().max_by_key(|of| (of.gain_ns, std::cmp::Reverse(of.rank))).map(|of| of.rank)
     }
 
-    /// Whether it may well be nothing: it is only worth a look, and perhaps nothing is gained by it.
+    /// Whether it may well be nothing: it is only worth a look, and perhaps nothing, or nothing at all, is gained by it.
     pub fn is_unsure(&self) -> bool {
         let perhaps_nothing = match &self.memory {
             Some(memory) => memory.low_bytes == 0,
-            None => self.gain.is_some_and(|gain| gain.low_ns <= 0),
+            None => self.gain.is_none_or(|gain| gain.low_ns <= 0),
         };
         self.confidence == Confidence::Low && perhaps_nothing
     }

@@ -184,6 +184,18 @@ fn of_thread(
     found
 }
 
+/// What two places have in common: something between them is somewhere there.
+fn between(before: Place, behind: &Place) -> Place {
+    if before == *behind {
+        before
+    } else if before.file != behind.file {
+        Place::default()
+    } else {
+        let function = before.function.filter(|function| Some(function) == behind.function.as_ref());
+        Place { file: before.file, function, ..Place::default() }
+    }
+}
+
 fn caller(trace: &Trace, operator: EventId) -> Caller {
     let stacks = &trace.stacks;
     let stack = stacks.event.binary_search(&operator).ok().map_or(usize::MAX, |at| stacks.stack[at].index());
@@ -326,11 +338,13 @@ impl Subject<'_> {
         let wait = |interlude: &Interlude| {
             let time = interlude.waiting(self.recording(), trace).filter(|time| time.ns > 0.0)?;
             let mut places: BTreeMap<Place, usize> = BTreeMap::new();
-            for &sample in interlude.samples() {
+            // Samples of CPU time are where it computes.
+            for &sample in &interlude.wall.events {
                 *places.entry(self.line_of(sample)).or_default() += 1;
             }
             let most = places.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
-            let place = most.map_or_else(|| self.line_of(interlude.stretches[0].0), |(place, _)| place);
+            let (before, behind) = interlude.stretches[0];
+            let place = most.map_or_else(|| between(self.line_of(before), &self.line_of(behind)), |(place, _)| place);
             let (around_ns, stretches) = (interlude.ns, interlude.stretches.clone());
             Some((place, Seen { time, around_ns, stretches, samples: interlude.samples().to_vec() }))
         };

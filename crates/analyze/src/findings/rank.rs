@@ -183,7 +183,7 @@ pub fn find_with(
         let mut proposal = proposal;
         proposal.facts.extend(taken_out(recording));
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
-        match gain_of(&proposal.draft.worth, replayed, step_ns) {
+        match gain_of(&proposal.draft.worth, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
             None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
             Some(gain) if gain.ns < least_ns.max(1) => small += 1,
             gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(trace, proposal, gain) }),
@@ -192,7 +192,7 @@ pub fn find_with(
     found.sort_by(|a, b| order(&a.finding).cmp(&order(&b.finding)));
     let (mut found, ignored): (Vec<_>, Vec<_>) = found.into_iter().partition(|priced| keep(&priced.finding));
     let together = together(&ground, (&gains, &choice), &mut found, options.threads)?.map(per_step);
-    let together = together.map(|all| bounded_by_single_ones(all, &found));
+    let together = together.map(|all| within_step(bounded_by_single_ones(all, &found), step_ns));
     if steps == 0 {
         notes.extend(startup::note(trace, window.length_ns()));
     }
@@ -228,6 +228,11 @@ pub fn find_with(
         ranks,
         peaks: Vec::new(),
     })
+}
+
+/// No more than all of a step is gained.
+fn within_step(gain: Gain, step_ns: i64) -> Gain {
+    Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain }
 }
 
 /// Says how much was taken out, if it is much.
@@ -314,7 +319,10 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
         .filter(|(s, _)| s.end > s.start)
         .map(|(s, (from, to))| (s, to.saturating_sub(from)))
         .collect();
-    let [(first, length), rest @ ..] = timed.as_slice() else { return (WindowChoice::Whole, 0, Vec::new()) };
+    let [(first, length), rest @ ..] = timed.as_slice() else {
+        let (choice, notes) = startup::window(trace);
+        return (choice, 0, notes);
+    };
     let lengths: Vec<i64> = rest.iter().map(|(_, length)| *length).collect();
     let is_warm_up = rest.len() >= 2 && steps::is_warm_up(*length, &lengths);
     // Other processes have a step of its number, too, while it warms up.

@@ -103,6 +103,10 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
         Some(finding) if keep(&finding) => findings.push(finding),
         finding => ignored.extend(finding),
     }
+    // Each rank left out what is little of its own step.
+    let all_ranks = findings.len();
+    findings.retain(|finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns));
+    small += all_ranks - findings.len();
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     ignored.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut notes = notes(&all);

@@ -167,8 +167,8 @@ impl Need {
             Self::PythonFrames => {
                 "no Python frames (torch.profiler: with_stack=True; or `stackline record --mode trace`)"
             }
-            Self::Step => "no steps (torch.profiler: call step() after each)",
-            Self::Steps => "fewer than two steps (torch.profiler: call step() after each)",
+            Self::Step => "no steps (prof.step(), or record_function(\"ProfilerStep#0\"), …)",
+            Self::Steps => "fewer than two steps (prof.step(), or record_function(\"ProfilerStep#0\"), …)",
             Self::Shapes => "no shapes (torch.profiler: record_shapes=True; or `stackline record --shapes`)",
             Self::BackwardLinks => "no links from forward to backward operators",
             Self::InstructionSamples => "no samples of GPU instructions",

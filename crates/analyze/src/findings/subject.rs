@@ -12,6 +12,7 @@ use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::kernel_type::{NameTypes, RULES};
 use crate::recording::Recording;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Step, StrId, Trace};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -201,9 +202,9 @@ impl<'a> Subject<'a> {
         NameTypes::new(self.trace(), RULES)
     }
 
-    /// Operators of the window.
+    /// Operators of the window. Traces of 2021 and before have steps among them.
     pub fn operators(&self) -> Vec<EventId> {
-        self.named(&[EventKind::Operator], |_| true)
+        self.named(&[EventKind::Operator], |name| !name.starts_with(STEP_PREFIX))
     }
 
     /// Operators of the window within some spans.

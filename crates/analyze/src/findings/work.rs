@@ -6,6 +6,7 @@ use super::subject::Subject;
 use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
 use rustc_hash::{FxHashMap, FxHashSet};
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
@@ -112,9 +113,14 @@ impl<'a> Subject<'a> {
         std::iter::once(first).chain(trace.ancestors(first))
     }
 
+    /// Whether an event is an operator. Traces of 2021 and before have steps among them.
+    fn is_operator(&self, event: EventId) -> bool {
+        self.trace().kind(event) == EventKind::Operator && !self.trace().name(event).starts_with(STEP_PREFIX)
+    }
+
     /// The outermost operator around the launch of GPU work.
     pub fn outermost_operator(&self, work: EventId) -> Option<EventId> {
-        self.stack(work).filter(|&e| self.trace().kind(e) == EventKind::Operator).last()
+        self.stack(work).filter(|&e| self.is_operator(e)).last()
     }
 
     /// GPU work that the thread of a span launched within it, in the order of the launches.
@@ -297,12 +303,11 @@ impl<'a> Subject<'a> {
 
     /// The outermost operators that launch nothing but this GPU work: they go with it.
     pub fn operators_of_nothing_else(&self, work: &[EventId]) -> Vec<EventId> {
-        let trace = self.trace();
         let wanted: FxHashSet<EventId> = work.iter().copied().collect();
         let mut known: FxHashMap<EventId, bool> = FxHashMap::default();
         let mut found = Vec::new();
         for &event in work {
-            let operators = self.stack(event).filter(|&e| trace.kind(e) == EventKind::Operator);
+            let operators = self.stack(event).filter(|&e| self.is_operator(e));
             let mut is_whole = |operator: &EventId| {
                 *known
                     .entry(*operator)

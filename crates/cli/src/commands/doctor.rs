@@ -21,9 +21,9 @@ pub(crate) fn run(args: &DoctorArgs, common: &Common) -> Result<()> {
                 (session, tables)
             }
             Err(error) => {
-                let Some(run) = doctor_calls::instead_of(&error) else { return Err(error) };
+                let Some((run, streams)) = doctor_calls::instead_of(&error) else { return Err(error) };
                 let mut session = Session::empty(common);
-                let tables = doctor_calls::tables(&run, &mut session)?;
+                let tables = doctor_calls::tables((&run, &streams), &mut session)?;
                 (session, tables)
             }
         }

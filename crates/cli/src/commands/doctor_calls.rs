@@ -3,20 +3,21 @@
 use crate::commands::calls::{metric_names, read_report_of};
 use crate::session::Session;
 use anyhow::{Error, Result};
-use stackline_model::{CallProcess, CallTree, Table, TraceSet, Unit};
+use stackline_model::{CallProcess, CallTree, ReadReport, Table, TraceSet, Unit};
 use std::path::{Path, PathBuf};
 
-/// The recording, if that is why the inputs did not open as traces.
-pub(super) fn instead_of(error: &Error) -> Option<PathBuf> {
+/// The recording and what was met in its streams, if that is why the inputs did not open as traces.
+pub(super) fn instead_of(error: &Error) -> Option<(PathBuf, ReadReport)> {
     match error.downcast_ref() {
-        Some(stackline_engine::Error::OnlyCalls { path }) => Some(path.clone()),
+        Some(stackline_engine::Error::OnlyCalls { path, report }) => Some((path.clone(), (**report).clone())),
         _ => None,
     }
 }
 
 /// Its tables; the session gets its read report.
-pub(super) fn tables(run: &Path, session: &mut Session<'_>) -> Result<Vec<Table>> {
-    let tree = stackline_engine::open_calls(run)?;
+pub(super) fn tables((run, streams): (&Path, &ReadReport), session: &mut Session<'_>) -> Result<Vec<Table>> {
+    let mut tree = stackline_engine::open_calls(run)?;
+    stackline_engine::note_lost(&mut tree.report, streams);
     session.set = TraceSet { traces: vec![read_report_of(run, &tree)] };
     Ok(vec![processes(run, &tree), sources(&tree)])
 }

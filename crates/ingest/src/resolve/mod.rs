@@ -3,6 +3,7 @@
 mod backward;
 mod clocks;
 pub(crate) mod garbled;
+pub(crate) mod host;
 mod launches;
 mod nesting;
 mod ownership;

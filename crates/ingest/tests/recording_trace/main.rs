@@ -12,7 +12,8 @@ use stackline_model::{EventId, EventKind, INFERRED, Trace};
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Metric, Process, Record, Thread};
 use std::collections::HashMap;
 
-/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, the same with a file as `def@FILE:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator.
+/// A stream, written call by call. Frames are `def:FUNCTION:LINE`, the same with a file as `def@FILE:FUNCTION:LINE`, `mod:PATH`, `bwd:NAME`, `span:NAME` or an operator;
+/// `~` stands for a space.
 struct Script {
     records: Vec<Record>,
     texts: HashMap<String, u32>,
@@ -54,7 +55,8 @@ impl Script {
         if let Some(&id) = self.frames.get(frame) {
             return id;
         }
-        let parts: Vec<&str> = frame.splitn(3, ':').collect();
+        let spaced = frame.replace('~', " ");
+        let parts: Vec<&str> = spaced.splitn(3, ':').collect();
         let key = match parts[..] {
             [def, function, line] if def.starts_with("def") => FrameKey::Python {
                 function: self.text(function),
@@ -460,4 +462,25 @@ proptest! {
         let outers = trace.events.ids().filter(|&e| trace.name(e) == "aten::outer").count();
         prop_assert_eq!(outers, calls.len());
     }
+}
+
+/// A stream that is damaged before its first call looks like one of sums alone: it says that it is not.
+#[test]
+fn single_calls_that_are_lost_are_not_taken_for_sums() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, "def:main:3 aten::randn", 1_000, 1_900);
+    let whole = script.end();
+    let folder = tempfile::tempdir().unwrap();
+    let path = |run: &str| folder.path().join(run).join("streams");
+    let error = |run: &str, file: &[u8]| {
+        std::fs::create_dir_all(path(run)).unwrap();
+        std::fs::write(path(run).join("7-1.slr"), file).unwrap();
+        let options = stackline_ingest::ReadOptions::default();
+        stackline_ingest::recording::read_traces(&folder.path().join(run), &options).map(|_| ()).unwrap_err()
+    };
+    let cut = error("cut", &whole[..HEADER.len() + 4]);
+    let stackline_ingest::Error::NoSingleCalls { report, .. } = &cut else { panic!("{cut}") };
+    assert!(report.count_of("cut_stream") > 0, "{report:?}");
+    assert!(cut.to_string().contains("they are lost") && !cut.to_string().contains("sums"), "{cut}");
 }

@@ -108,3 +108,16 @@ fn a_span_around_all_steps_is_no_step() {
     assert_eq!(outline(&trace, 0)[..2], ["train.py(1): main* 0..3000", "  epoch 0..3000"]);
     assert!(trace.report.is_clean(), "{:?}", trace.report.problems);
 }
+
+#[test]
+fn an_only_step_begins_behind_the_imports() {
+    let mut script = Script::new(process(7, None));
+    script.thread(0, 70, 1);
+    script.call(0, "def:main:1 span:Python~GC", 1_000, 1_900);
+    script.call(0, "def:main:1 def@<frozen~importlib._bootstrap>:_find_and_load:7 aten::empty", 2_000, 2_100);
+    script.call(0, "def:main:10 aten::mm", 3_000, 3_400);
+    script.call(0, "def:main:11 span:Optimizer.step#SGD.step", 3_500, 3_600);
+    let trace = one(&script.end());
+    let steps: Vec<(i64, i64)> = trace.steps.iter().map(|s| (s.start + 1_000, s.end + 1_000)).collect();
+    assert_eq!(steps, [(3_000, 3_600)]);
+}

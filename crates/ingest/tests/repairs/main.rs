@@ -6,6 +6,7 @@ mod common;
 
 mod clocks;
 mod garbled;
+mod host;
 mod unclosed;
 
 use stackline_ingest::{ReadOptions, read_bytes};

@@ -15,6 +15,8 @@ pub enum WindowChoice {
     /// All of the trace.
     #[default]
     Whole,
+    /// The same from a moment on, in ns since the trace's base.
+    From(i64),
     /// From the start of the first to the end of the last step with such a number, both included.
     Steps(i64, i64),
     /// The same for throughput: from the moment at which all work of GPUs launched before is done, to that at which all work
@@ -56,6 +58,7 @@ impl Exact<'_> {
     pub fn window(&self, choice: &WindowChoice) -> Result<Window, CriticalPathError> {
         let window = match choice {
             WindowChoice::Whole => return self.whole(),
+            WindowChoice::From(start) => Window { start: *start, ..self.whole()? },
             WindowChoice::Steps(first, last) => self.steps(*first, *last)?,
             WindowChoice::StepsWithWork(first, last) => self.with_work(self.steps(*first, *last)?),
             WindowChoice::Annotation { text, instances } => self.annotation(text, *instances)?,

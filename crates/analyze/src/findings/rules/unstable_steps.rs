@@ -5,7 +5,7 @@ use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::steps::spans;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, StrId, Unit};
+use stackline_model::{EventId, INFERRED, StrId, Unit};
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -18,7 +18,10 @@ pub(super) const RULE: Rule = Rule {
              another program on the machine.",
     example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5"),
     cost: "depends on the cause",
-    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. A step lasts until the GPU is done \
+    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. A gain is told only where something is \
+                 known to take at least half of what the slow step takes longer, and is no mere noise: it is done more often than in any \
+                 usual step, or it is no computing of the host. An operator or function that is only slower once may have waited for \
+                 a processor that another program had: no gain is told then, and `--fail-on new` leaves it alone. A step lasts until the GPU is done \
                  with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU.",
     source: "field practice",
     needs: &[Need::Steps],
@@ -94,10 +97,12 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
     let excess = |usual: i64| lost.iter().map(|ns| ns - usual).sum::<i64>() / subject.steps() as i64;
     let shortest = steps.iter().skip(1).map(length).min().unwrap_or(usual);
     let worst = slow.iter().max_by_key(|s| length(s)).copied().unwrap_or(slow[0]);
-    let Grown { category, name, event, ns } = grown(subject, steps, slow, worst);
+    let grown = grown(subject, steps, slow, worst);
+    let Grown { category, name, event, ns } = grown;
     // What explains less of it than half is not what happened, and what lasts as long as the step says nothing of where.
     let is_all = |event: EventId| 10 * subject.dur(event) >= 9 * length(&worst);
     let is_known = 2 * ns >= length(&worst) - usual && !event.is_some_and(is_all);
+    let is_cause = is_known && grown.is_more_work(subject, steps, slow, worst);
     let (name, event) = if is_known { (name, event) } else { ("", None) };
     let others =
         if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
@@ -123,9 +128,11 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: Worth::Model {
-            gain: Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) },
-            model: MODEL,
+        worth: if is_cause {
+            let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
+            Worth::Model { gain, model: MODEL }
+        } else {
+            Worth::None
         },
     }
 }
@@ -139,6 +146,28 @@ struct Grown<'a> {
     ns: i64,
     /// its longest event there.
     event: Option<EventId>,
+}
+
+impl Grown<'_> {
+    /// Whether the worst step does something that usual ones do not, or do less often. Computing that only takes longer is what a busy
+    /// machine does to any step, and what samples saw is seen in some steps by chance.
+    fn is_more_work(&self, subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], worst: Timed) -> bool {
+        let (trace, Some(event)) = (subject.trace(), self.event) else { return false };
+        if trace.attr(INFERRED).get(event).is_some() {
+            return false;
+        }
+        if !matches!(self.category, Category::HostOperator | Category::HostPython) {
+            return true;
+        }
+        let same = |e: &EventId| trace.events.name[e.index()] == trace.events.name[event.index()];
+        let of_name: Vec<EventId> = trace.events.ids().filter(|e| same(e) && trace.events.is_timed(*e)).collect();
+        let calls = |s: &Timed| {
+            let starts = |e: &&EventId| (s.1..s.2).contains(&trace.events.start[e.index()]);
+            of_name.iter().filter(starts).count()
+        };
+        let usual = steps.iter().filter(|s| !slow.contains(s)).map(calls).max().unwrap_or(0);
+        calls(&worst) > usual
+    }
 }
 
 fn grown<'a>(subject: &Subject<'a>, steps: &[Timed], slow: &[Timed], worst: Timed) -> Grown<'a> {

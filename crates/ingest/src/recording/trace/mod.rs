@@ -75,11 +75,16 @@ pub fn read_traces(run: &Path, options: &ReadOptions) -> Result<TraceSet, Error>
         }
     }
     let name = run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
+    let mut report = ReadReport::default();
+    read.iter().for_each(|stream| report.merge(stream.report.clone()));
     let set = traces(&name, read, options);
     if options.is_cancelled() {
         return Err(Error::Cancelled);
     }
-    if set.traces.is_empty() { Err(Error::NoSingleCalls { path: run.to_owned() }) } else { Ok(set) }
+    if set.traces.is_empty() {
+        return Err(Error::NoSingleCalls { path: run.to_owned(), report: Box::new(report) });
+    }
+    Ok(set)
 }
 
 /// The traces of streams in memory, each with a name for the read report; none if there are no single calls.

@@ -4,7 +4,7 @@
 use super::calls::{Call, Calls, Change, ThreadCalls};
 use super::frames::InferredFrame;
 use rustc_hash::FxHashSet;
-use stackline_model::names::STEP_PREFIX;
+use stackline_model::names::{COLLECTION, IMPORTS, STEP_PREFIX};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 
 /// A training step.
@@ -29,7 +29,7 @@ pub(super) fn infer(calls: &Calls) -> Option<(usize, Vec<Step>)> {
     let first = spans.first()?.0;
     let ends = spans.iter().enumerate().filter(|(at, _)| spans.get(at + 1).is_none_or(|next| next.0 == first));
     let ends: Vec<i64> = ends.map(|(_, &(_, end))| end).collect();
-    let first = begin(calls.threads.get(at)?, &ends)?;
+    let first = begin(calls, calls.threads.get(at)?, &ends)?;
     if calls.windows.is_empty() {
         return Some((at, steps(first, 0, &ends, None)));
     }
@@ -89,13 +89,28 @@ pub(super) fn extend(steps: &[Step], frames: &[InferredFrame]) -> Vec<Step> {
 }
 
 /// Where the first step begins: at the first call that is made from the same place again in the second. What comes
-/// before prepares the training.
-fn begin(thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
-    let first = thread.calls.first()?.start;
+/// before prepares the training. Of an only step at the first call that is part of no import, nor a collection of garbage.
+fn begin(calls: &Calls, thread: &ThreadCalls, ends: &[i64]) -> Option<i64> {
+    let works = |call: &&Call| {
+        let is_collection = name(calls, thread, call).is_some_and(|name| calls.text(name) == COLLECTION);
+        !is_collection && !is_import(calls, thread, call)
+    };
+    let first = thread.calls.iter().find(works).or(thread.calls.first())?.start;
     let &[one, two, ..] = ends else { return Some(first) };
     let within = |from: i64, to: i64| thread.calls.iter().filter(move |call| call.start >= from && call.end <= to);
     let again: FxHashSet<u32> = within(one, two).map(|call| call.node).collect();
     Some(within(first, one).find(|call| again.contains(&call.node)).map_or(first, |call| call.start))
+}
+
+/// Whether a call was made while Python imports a module.
+fn is_import(calls: &Calls, thread: &ThreadCalls, call: &Call) -> bool {
+    let around =
+        |&node: &u32| thread.nodes.get(node as usize).map(|&(parent, _)| parent).filter(|&parent| parent < node);
+    let frames = std::iter::successors(Some(call.node), around).filter_map(|node| thread.nodes.get(node as usize));
+    frames.filter_map(|&(_, frame)| calls.frames.get(frame as usize)).any(|frame| match *frame {
+        FrameKey::Python { file, .. } => calls.text(file).starts_with(IMPORTS),
+        _ => false,
+    })
 }
 
 /// How many spans of optimizers a process has.

@@ -48,6 +48,7 @@ impl Builder {
         if self.trace.report.count_of(problems::DAMAGED_STREAM.code) > 0 {
             resolve::garbled::mark(&mut self.trace, &self.places, self.garbled);
         }
+        resolve::host::mark(&mut self.trace, &self.places);
         self.close_open();
         self.merge_late_arguments();
         self.name_tracks();

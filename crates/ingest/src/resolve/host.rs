@@ -1,0 +1,242 @@
+//! Host records whose times cannot be true must not stretch steps and totals.
+//!
+//! One damaged digit makes an operator last a year. Nothing says which record is damaged, so only what the others contradict is
+//! marked: what lies outside of the recording by its own marks, what lies alone and far from everything else, and calls that go on
+//! long after what they were made in. A long wait, a slow start and a pause are none of these, and stay.
+
+use crate::places::{Places, Tally};
+use crate::problems;
+use rustc_hash::FxHashSet;
+use stackline_model::names::STEP_PREFIX;
+use stackline_model::{EventId, EventKind, Phase, Trace, TrackId, TrackKind, flags};
+use std::cmp::Reverse;
+
+/// Clocks and rounding are forgiven so much, or a tenth of the recording.
+const SLACK_NS: i64 = 100_000_000;
+/// Spans that users name may be older or younger than the recording by a minute, or ten times its length.
+const NAMED_NS: i64 = 60_000_000_000;
+/// A long record that ends alone is believed this long behind all others, or ten times as long as all of them take;
+const LONG_NS: i64 = 10_000_000_000;
+/// a short one, which a pause may explain, for an hour or a hundred times that.
+const FAR_NS: i64 = 3_600_000_000_000;
+/// Records that agree by this much believe each other.
+const AGREE_NS: i64 = 1_000_000_000;
+/// So many records at each end of the trace are asked whether they stand alone.
+const OUTERMOST: usize = 8;
+/// The recording's marks are believed if no more records contradict them, or one in a hundred.
+const CONTRADICTIONS: usize = 4;
+
+/// Marks host records whose times cannot be believed. Before open spans are closed: they end with the last of the others.
+pub(crate) fn mark(trace: &mut Trace, places: &Places) {
+    let mut wrong = match recorded(trace) {
+        Some(recorded) => outside(trace, recorded),
+        None => alone(trace),
+    };
+    hide(trace, &wrong);
+    let torn = torn(trace);
+    hide(trace, &torn);
+    wrong.extend(torn);
+    wrong.sort_unstable();
+    let mut marked = Tally::default();
+    for event in wrong {
+        marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
+    }
+    marked.tell(problems::IMPLAUSIBLE_HOST_TIME, places, &mut trace.report);
+}
+
+fn hide(trace: &mut Trace, events: &[EventId]) {
+    for event in events {
+        trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
+    }
+}
+
+/// Whether an event is a span of a CPU thread, of a kind that is known.
+fn is_on_host(trace: &Trace, event: EventId) -> bool {
+    trace.events.is_timed(event)
+        && !matches!(trace.kind(event), EventKind::Recording | EventKind::Other)
+        && trace.tracks.get(trace.events.track[event.index()]).kind == TrackKind::Thread
+}
+
+fn host(trace: &Trace) -> impl Iterator<Item = EventId> {
+    trace.events.ids().filter(|&event| is_on_host(trace, event))
+}
+
+/// From when to when Kineto says that it recorded; none where it does not say, or more than a few records lie outside.
+fn recorded(trace: &Trace) -> Option<(i64, i64)> {
+    let (mut begin, mut end): (Option<i64>, Option<i64>) = (None, None);
+    for event in trace.events.ids() {
+        if trace.events.phase[event.index()] != Phase::Instant || !trace.events.is_plausible(event) {
+            continue;
+        }
+        let at = trace.events.start[event.index()];
+        match trace.name(event) {
+            "Record Window End" => end = end.max(Some(at)),
+            name if name.starts_with("Iteration Start: ") => begin = Some(begin.map_or(at, |begin| begin.min(at))),
+            _ => {}
+        }
+    }
+    let end = end?;
+    let begin = begin.or_else(|| host(trace).map(|event| trace.events.start[event.index()]).min())?;
+    let (all, outside) = (host(trace).count(), outside(trace, (begin, end)).len());
+    let most = CONTRADICTIONS.max(all / 100);
+    (begin <= end && outside <= most && 2 * outside < all).then_some((begin, end))
+}
+
+fn outside(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {
+    let length = end.saturating_sub(begin);
+    let is_outside = |event: &EventId| {
+        let slack = match trace.kind(*event) {
+            EventKind::Annotation => NAMED_NS.max(length.saturating_mul(10)),
+            _ => SLACK_NS.max(length / 10),
+        };
+        let (start, stop) = (trace.events.start[event.index()], trace.events.end(*event));
+        begin.saturating_sub(start) > slack || stop.saturating_sub(end) > slack
+    };
+    host(trace).filter(is_outside).collect()
+}
+
+/// Records that begin or end where nothing else is near.
+fn alone(trace: &Trace) -> Vec<EventId> {
+    let events = &trace.events;
+    let timed = || events.ids().filter(|&e| events.is_timed(e) && trace.kind(e) != EventKind::Recording);
+    let count = timed().count();
+    let ends = outermost(timed().map(|e| events.end(e)), count);
+    // The first ones are the last ones of a clock that runs backwards.
+    let starts = outermost(timed().map(|e| events.start[e.index()].saturating_neg()), count);
+    let (Some(&last), Some(&first)) = (ends.first(), starts.first()) else { return Vec::new() };
+    let length = last.saturating_add(first).max(0);
+    let (long, far) = (LONG_NS.max(length.saturating_mul(10)), FAR_NS.max(length.saturating_mul(100)));
+    let (early, late, later) = (believed(&starts, far), believed(&ends, long), believed(&ends, far));
+    let is_wrong = |event: &EventId| {
+        let (start, end) = (events.start[event.index()], events.end(*event));
+        start.saturating_neg() > early || end > later || end > late && events.dur[event.index()] > long
+    };
+    host(trace).filter(is_wrong).collect()
+}
+
+/// The greatest of so many times, ascending; the first of them is one that at least half of all are no greater than.
+fn outermost(times: impl Iterator<Item = i64>, count: usize) -> Vec<i64> {
+    let kept = OUTERMOST.min(count.saturating_sub(1) / 2) + 1;
+    let mut found: Vec<i64> = Vec::with_capacity(kept + 1);
+    for time in times {
+        if found.len() < kept || found.first().is_some_and(|&least| time > least) {
+            found.insert(found.partition_point(|&known| known < time), time);
+            if found.len() > kept {
+                found.remove(0);
+            }
+        }
+    }
+    found
+}
+
+/// The last of ascending times that is no further than `limit` behind the one before, or agrees with the one behind it.
+fn believed(times: &[i64], limit: i64) -> i64 {
+    let mut last = times.first().copied().unwrap_or(i64::MAX);
+    for (at, &time) in times.iter().enumerate() {
+        let agrees = times.get(at + 1).is_some_and(|next| next.saturating_sub(time) <= AGREE_NS);
+        if time <= last.saturating_add(limit) || agrees {
+            last = last.max(time);
+        }
+    }
+    last
+}
+
+/// Long calls that cannot be as long as they say: see [`Torn`].
+fn torn(trace: &Trace) -> Vec<EventId> {
+    let events = &trace.events;
+    let is_long = |event: &EventId| events.dur[event.index()] > SLACK_NS && is_call(trace.kind(*event));
+    let tracks: FxHashSet<TrackId> = host(trace).filter(is_long).map(|event| events.track[event.index()]).collect();
+    if tracks.is_empty() {
+        return Vec::new();
+    }
+    let mut spans: Vec<EventId> = host(trace).filter(|e| tracks.contains(&events.track[e.index()])).collect();
+    spans.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], Reverse(events.end(e)), e));
+    let mut found = Vec::new();
+    for thread in spans.chunk_by(|a, b| events.track[a.index()] == events.track[b.index()]) {
+        let mut torn = Torn { trace, open: Vec::new(), found: Vec::new() };
+        thread.iter().for_each(|&event| torn.take(event));
+        found.extend(torn.found);
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+/// Operators and calls return before what called them does: they do not cross its end. One of them alone may be the one that is
+/// too short; two are not. Nor does a step begin within a call, or an operator within one of the runtime of a GPU.
+struct Torn<'t> {
+    trace: &'t Trace,
+    open: Vec<EventId>,
+    found: Vec<EventId>,
+}
+
+fn is_call(kind: EventKind) -> bool {
+    kind == EventKind::Operator || kind.is_api_call()
+}
+
+impl Torn<'_> {
+    /// The next span of the thread, by start; of those that start together the longest first.
+    fn take(&mut self, event: EventId) {
+        let (trace, events) = (self.trace, &self.trace.events);
+        let (start, end) = (events.start[event.index()], events.end(event));
+        while self.open.last().is_some_and(|&open| events.end(open) <= start) {
+            self.open.pop();
+        }
+        let ends_within = |open: &&EventId| {
+            let open_end = events.end(**open);
+            open_end > start && end.saturating_sub(open_end) > SLACK_NS
+        };
+        if is_call(trace.kind(event)) && self.open.iter().filter(ends_within).count() >= 2 {
+            self.found.push(event);
+            return;
+        }
+        let cannot_hold = |open: &&EventId| {
+            let kind = trace.kind(**open);
+            let is_too_long = events.end(**open).saturating_sub(start) > SLACK_NS;
+            is_too_long && (is_call(kind) && is_step(trace, event) || is_of_gpu(trace, **open) && is_code(trace, event))
+        };
+        let wrong: Vec<EventId> = self.open.iter().filter(cannot_hold).copied().collect();
+        self.open.retain(|open| !wrong.contains(open));
+        self.found.extend(wrong);
+        if end > start {
+            self.open.push(event);
+        }
+    }
+}
+
+fn is_step(trace: &Trace, event: EventId) -> bool {
+    trace.kind(event) == EventKind::Annotation && trace.name(event).starts_with(STEP_PREFIX)
+}
+
+/// Whether a call is one of CUDA's or HIP's, which call no Python.
+fn is_of_gpu(trace: &Trace, event: EventId) -> bool {
+    let name = trace.name(event);
+    trace.kind(event).is_api_call() && (name.starts_with("cu") || name.starts_with("hip"))
+}
+
+fn is_code(trace: &Trace, event: EventId) -> bool {
+    matches!(trace.kind(event), EventKind::Operator | EventKind::PythonFunction | EventKind::Annotation)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AGREE_NS, LONG_NS, believed, outermost};
+
+    #[test]
+    fn times_that_agree_are_believed() {
+        let far = 1000 * LONG_NS;
+        assert_eq!(believed(&[5, 10, far], LONG_NS), 10);
+        assert_eq!(believed(&[5, 10, far, far + AGREE_NS], LONG_NS), far + AGREE_NS);
+        assert_eq!(believed(&[5, 10, far, 3 * far], LONG_NS), 10);
+        assert_eq!(believed(&[5, LONG_NS, 2 * LONG_NS], LONG_NS), 2 * LONG_NS);
+        assert_eq!(believed(&[], LONG_NS), i64::MAX);
+    }
+
+    #[test]
+    fn half_of_the_times_are_no_greater_than_the_first_that_is_kept() {
+        assert_eq!(outermost([3, 1, 2].into_iter(), 3), [2, 3]);
+        assert_eq!(outermost([1].into_iter(), 1), [1]);
+        assert_eq!(outermost([9, 1].into_iter(), 2), [9]);
+        assert_eq!(outermost((0..100).rev(), 100), [91, 92, 93, 94, 95, 96, 97, 98, 99]);
+    }
+}

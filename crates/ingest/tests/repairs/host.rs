@@ -1,0 +1,127 @@
+//! Host records whose times cannot be true.
+
+use crate::{common, list, read, x};
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::Trace;
+
+const HOST: (i64, i64) = (1, 1);
+const SECOND: i64 = 1_000_000;
+const YEAR: i64 = 365 * 86_400 * SECOND;
+
+fn op(name: &str, ts: i64, dur: i64) -> String {
+    x("cpu_op", name, HOST, (ts, dur), "")
+}
+
+fn annotation(name: &str, ts: i64, dur: i64) -> String {
+    x("user_annotation", name, HOST, (ts, dur), "")
+}
+
+fn instant(name: &str, ts: i64) -> String {
+    format!(r#"{{"ph":"i","name":"{name}","pid":"Traces","tid":"Trace","ts":{ts}}}"#)
+}
+
+/// Twenty operators, one each ms, and more.
+fn program(more: &[String]) -> Trace {
+    let mut events: Vec<String> = (0..20).map(|i| op("aten::add", SECOND + 1000 * i, 900)).collect();
+    events.extend_from_slice(more);
+    read(&list(&events))
+}
+
+/// Names of what is marked.
+fn marked(trace: &Trace) -> Vec<&str> {
+    let marked: Vec<&str> =
+        trace.events.ids().filter(|e| !trace.events.is_plausible(*e)).map(|e| trace.name(e)).collect();
+    assert_eq!(trace.report.count_of("implausible_host_time"), marked.len() as u64);
+    marked
+}
+
+#[test]
+fn what_lies_outside_of_the_recording_counts_nowhere() {
+    let marks =
+        [instant("Iteration Start: PyTorch Profiler", SECOND - 10), instant("Record Window End", SECOND + 25_000)];
+    let with = |event: &str| program(&[&marks[..], &[event.to_owned()]].concat());
+    for event in [op("wrong", SECOND + 50, SECOND), op("wrong", SECOND + 50, YEAR), op("wrong", 10, 5)] {
+        let trace = with(&event);
+        assert_eq!(marked(&trace), ["wrong"], "{event}");
+        assert_eq!(trace.span(), Some((SECOND * 1000, SECOND * 1000 + 19_900_000)));
+    }
+    assert_eq!(marked(&with(&op("late", SECOND + 50, 50_000))), [""; 0]);
+    // What the user calls a step may be longer than what was recorded of it.
+    assert_eq!(marked(&with(&annotation("ProfilerStep#3", SECOND, 30 * SECOND))), [""; 0]);
+    let steps = with(&annotation("ProfilerStep#3", SECOND, YEAR));
+    assert_eq!((marked(&steps), steps.steps.len()), (vec!["ProfilerStep#3"], 0));
+}
+
+#[test]
+fn marks_that_the_trace_contradicts_are_not_believed() {
+    let trace = program(&[instant("Record Window End", SECOND - 900_000)]);
+    assert_eq!(marked(&trace), [""; 0]);
+}
+
+#[test]
+fn without_marks_what_is_alone_and_far_is_not_believed() {
+    for event in [op("wrong", SECOND, 11 * SECOND), op("wrong", YEAR, 5), annotation("wrong", SECOND - 1, YEAR)] {
+        assert_eq!(marked(&program(&[event])), ["wrong"]);
+    }
+    // Several, each for itself.
+    let several = [op("wrong", SECOND, 20 * SECOND), op("wrong too", SECOND, YEAR), op("early", -YEAR, 5)];
+    assert_eq!(marked(&program(&several)), ["wrong", "wrong too", "early"]);
+    let fine = [
+        vec![op("a long one", SECOND, 9 * SECOND)],
+        vec![op("behind a pause", 300 * SECOND, 5)],
+        vec![op("waits", 2 * SECOND, YEAR), x("cuda_runtime", "cudaStreamSynchronize", HOST, (2 * SECOND, YEAR), "")],
+        // The first call loads libraries, and is still within all the others.
+        vec![op("a slow start", -40 * SECOND, 41 * SECOND)],
+    ];
+    for events in fine {
+        assert_eq!(marked(&program(&events)), [""; 0], "{events:?}");
+    }
+}
+
+#[test]
+fn an_open_span_does_not_end_with_an_absurd_one() {
+    let open = r#"{"ph":"B","cat":"user_annotation","name":"open","pid":1,"tid":1,"ts":1000000}"#;
+    let trace = program(&[op("wrong", SECOND, YEAR), open.to_owned()]);
+    assert_eq!(trace.span(), Some((SECOND * 1000, SECOND * 1000 + 19_900_000)));
+}
+
+#[test]
+fn calls_do_not_outlast_what_called_them() {
+    let ms = 1000;
+    // A step of 100 ms each, with a module in it.
+    let steps = |call: &str| {
+        let mut events: Vec<String> = Vec::new();
+        for i in 0..20 {
+            let at = 100 * ms * i;
+            events.push(annotation(&format!("ProfilerStep#{i}"), at, 100 * ms));
+            events.push(x("python_function", "nn.Module: Net_0", HOST, (at + ms, 50 * ms), ""));
+            events.push(x("cpu_op", "aten::mm", HOST, (at + 20 * ms, 9 * ms), ""));
+        }
+        events.push(call.to_owned());
+        read(&list(&events))
+    };
+    let call = |cat: &str, at: i64, dur: i64| x(cat, "cudaLaunchKernel", HOST, (at * ms, dur * ms), "");
+    // Across the ends of module and step; across a step's begin; over an operator of its step.
+    for wrong in [call("cpu_op", 230, 400), call("cpu_op", 270, 400), call("cuda_runtime", 215, 150)] {
+        let trace = steps(&wrong);
+        assert_eq!(marked(&trace), ["cudaLaunchKernel"], "{wrong}");
+        assert_eq!(trace.steps.len(), 20);
+    }
+    for fine in [call("cpu_op", 230, 90), call("cpu_op", 270, 29), call("cuda_runtime", 1980, 300)] {
+        assert_eq!(marked(&steps(&fine)), [""; 0], "{fine}");
+    }
+    // A frame may call for the next step; one span alone may be the one that is too short.
+    let frame = x("python_function", "loop", HOST, (230 * ms, 400 * ms), "");
+    assert_eq!(marked(&steps(&frame)), [""; 0]);
+    let short = [annotation("epoch", 0, 2), op("aten::mm", 1, 500 * ms)];
+    assert_eq!(marked(&read(&list(&short))), [""; 0]);
+}
+
+#[test]
+fn real_traces_are_believed() {
+    for path in common::kineto() {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let trace = read_bytes(&name, &std::fs::read(&path).unwrap(), &ReadOptions::default()).unwrap();
+        assert_eq!(trace.report.count_of("implausible_host_time"), 0, "{name}: {:?}", trace.report.problems);
+    }
+}
