@@ -100,6 +100,29 @@ fn callers_leave_what_they_pass_on_and_results_are_written() {
     assert_eq!(trace.calls.start_ns[2..], [22, 30], "a call begins when the operator does");
 }
 
+/// Calls are written when they end, by a rate of the clock that may have been measured anew since their tensors were written: by
+/// that, this one began before its number was made a tensor of. By the order of the thread it did not.
+#[test]
+fn what_a_thread_allocates_comes_before_its_use_whatever_the_clock_says() {
+    for skew in [-3000, -60, 0, 60, 3000] {
+        let trace = Stream::new()
+            .touch(10_000, 0, Allocated, 0x1000, 64)
+            .touch(20_000, 0, Allocated, 0x2000, 8)
+            .touch(20_050, 2, Input(0), 0x1000, 64)
+            .touch(20_050, 2, Input(1), 0x2000, 8)
+            .touch(20_900, 0, Freed, 0x2000, 8)
+            .call(2, 20_050 + skew, 20_800 + skew)
+            .read();
+        let kinds = [Allocate, Allocate, Kernel, Free];
+        assert_eq!(listing(&trace).iter().map(|call| call.0).collect::<Vec<_>>(), kinds, "{skew}");
+        assert_eq!(listing(&trace)[2].2, [(0, AccessMode::Both), (1, AccessMode::Read)], "{skew}");
+        assert!(trace.report.problems.is_empty(), "{:?}", trace.report.problems);
+    }
+    // Nor does the clock put a free before what was allocated.
+    let back = Stream::new().touch(10_000, 0, Allocated, 0x1000, 64).touch(9_990, 0, Freed, 0x1000, 64).read();
+    assert_eq!((back.objects.len(), back.report.problems.len()), (1, 0));
+}
+
 #[test]
 fn what_lies_where_something_is_allocated_was_freed_just_before() {
     let trace = Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 0, Allocated, 0x1020, 64).read();
