@@ -170,6 +170,24 @@ fn what_is_a_guess_may_save_nothing() {
     assert!(finding.is_unsure() && finding.support == Support::Inferred);
 }
 
+/// Where another moment is as high, the peak does not fall: what does lower it comes first, and both are told.
+#[test]
+fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
+    let text = "a dull 100; a wide 4096; k one wide; a last 8192; k two last; f wide; \
+                a also 4096; k three also,last; f also; f last; f dull; end";
+    let found = Findings::of_memory(found(text));
+    let told: Vec<(&str, u64, u64, u64)> = found
+        .findings
+        .iter()
+        .filter_map(|finding| {
+            let saved = finding.memory.as_ref()?;
+            Some((finding.rule.code.as_str(), saved.lowers_bytes, saved.low_bytes, saved.bytes))
+        })
+        .collect();
+    assert_eq!(told[0], ("SL053", 100, 100, 100));
+    assert!(told.contains(&("SL051", 0, 0, 4096)), "{told:?}");
+}
+
 /// Bytes are ranked by bytes, and stand behind what saves time.
 #[test]
 fn more_bytes_come_first() {

@@ -124,13 +124,13 @@ fn what_one_line_makes_is_one_row() {
     let facts = Facts::new(&trace, Rules::default());
     let (peaks, matches) = (tables::named_peaks(&trace, 1), patterns::find(&facts));
     let ranked = tables::ranked_suggestions(&facts, &matches, &peaks);
-    let (first, saved) = &ranked[0];
-    assert_eq!((first.objects(), first.total_bytes(), saved[0]), (24, 24_000, 24_000));
+    let first = &ranked[0].suggestion;
+    assert_eq!((first.objects(), first.total_bytes(), ranked[0].savings[0]), (24, 24_000, 24_000));
     assert_eq!(
         describe(&trace, first),
         "free h0 (model.py:30 forward) just after kernel mm (call 2); the same 23 times more at this line"
     );
-    let table = tables::suggestions_table(&trace, &ranked, &peaks);
+    let table = tables::suggestions_table(&trace, &ranked, &tables::listed(&ranked, None), &peaks);
     let cell = |name: &str| format!("{:?}", table.column(name).unwrap().values);
     assert!(cell("file").starts_with(r#"Str([Some("model.py")"#), "{}", cell("file"));
     assert!(cell("line").starts_with("I64([Some(30)"), "{}", cell("line"));
@@ -160,7 +160,7 @@ fn sizes_beyond_all_devices_are_survived() {
     let every: Vec<usize> = (1..=ranked.len()).collect();
     let table = tables::apply(&trace, &ranked, &every).unwrap();
     assert_eq!(table.column("peak_before").unwrap().values, Values::I64(vec![Some(i64::MAX)]));
-    let suggestions: Vec<Suggestion> = ranked.into_iter().map(|(suggestion, _)| suggestion).collect();
+    let suggestions: Vec<Suggestion> = ranked.into_iter().map(|one| one.suggestion).collect();
     let mut replay = Replay::new(&trace, MemoryDeviceId(0), &suggestions);
     let among: Vec<usize> = (0..suggestions.len()).collect();
     let combination = replay.lower(&among, 1);
@@ -219,7 +219,7 @@ fn what_the_allocator_holds_is_foretold() {
     let facts = Facts::new(&trace, Rules::default());
     let peaks = tables::named_peaks(&trace, 1);
     let ranked = tables::ranked_suggestions(&facts, &patterns::find(&facts), &peaks);
-    let reuse = ranked.iter().position(|(suggestion, _)| matches!(suggestion.action, Action::Reuse { .. })).unwrap();
+    let reuse = ranked.iter().position(|one| matches!(one.suggestion.action, Action::Reuse { .. })).unwrap();
     let table = tables::apply(&trace, &ranked, &[reuse + 1]).unwrap();
     let value = |name: &str| table.column(name).unwrap().values.clone();
     let one = |value: i64| Values::I64(vec![Some(value)]);

@@ -10,9 +10,11 @@ use super::rules;
 /// What a change saves at the highest peak of a device, by replay of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryGain {
-    /// Likely, in bytes.
+    /// Likely, in bytes: at the moment of the peak.
     pub bytes: u64,
-    /// At least: by what is sure not to be needed.
+    /// What the peak falls by if nothing else is changed: by less, where other moments are nearly as high.
+    pub lowers_bytes: u64,
+    /// At least: the same, by what is sure not to be needed.
     pub low_bytes: u64,
     /// At most.
     pub high_bytes: u64,

@@ -18,7 +18,7 @@ pub use objects::{curve_table, objects_table};
 pub use out_of_memory::out_of_memory_table;
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
 pub use rules::rules_table;
-pub use suggestions::{apply, combination_note, ranked_suggestions, suggestions_table};
+pub use suggestions::{Ranked, apply, combination_note, listed, ranked_suggestions, suggestion_notes, suggestions_table};
 pub use waste::waste_table;
 
 /// Where in the program: one column for people, and its parts for programs.

@@ -121,10 +121,11 @@ fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
         all.push(tables::waste_table(trace, &study.matches));
     }
     if !study.ranked.is_empty() {
-        let table = tables::suggestions_table(trace, &study.ranked, peaks);
-        let first = peaks.first().and_then(|peak| study.combination(peak.device));
-        let note = first.and_then(|combination| tables::combination_note(&combination));
-        all.push(note.into_iter().fold(table, Table::note));
+        let best = peaks.first().and_then(|peak| study.combination(peak.device));
+        let listed = tables::listed(&study.ranked, best.as_ref());
+        let table = tables::suggestions_table(trace, &study.ranked, &listed, peaks);
+        let notes = tables::suggestion_notes(&study.ranked, best.as_ref());
+        all.push(notes.into_iter().fold(table, Table::note));
     }
     all
 }
