@@ -234,6 +234,40 @@ fn long_lists_are_passed_on_one_by_one() {
     assert_eq!((trace.calls.len(), trace.calls.flags[0]), (1, call_flags::OPAQUE));
 }
 
+/// Nothing updates the parameters of an inference: what modules did not make, read again and again, and nobody frees are theirs.
+#[test]
+fn what_modules_read_again_and_again_is_theirs() {
+    let mut stream = Stream::new();
+    let (text, frame) = (OPERATORS.len() as u32, OPERATORS.len() as u32);
+    let (module, node) = (frame + 1, frame + 2);
+    for record in [
+        Record::Text { id: text, text: "encoder".into() },
+        Record::Frame { id: frame, key: FrameKey::Module { path: text, class: text } },
+        Record::Node { thread: 0, id: module, parent: 0, frame },
+        Record::Node { thread: 0, id: node, parent: module, frame: 0 },
+    ] {
+        stream = stream.with(record);
+    }
+    // Weight and freed weight, a batch that is kept, and in each of two calls a result that is kept.
+    stream = stream.touch(10, 0, Allocated, 0x1000, 64).touch(11, 0, Allocated, 0x2000, 64);
+    for (call, batch) in [(100, 0x3000), (200, 0x4000)] {
+        stream = stream
+            .touch(call, 0, Allocated, batch, 64)
+            .touch(call + 10, node, Input(0), batch, 64)
+            .touch(call + 10, node, Input(1), 0x1000, 64)
+            .touch(call + 10, node, Input(2), 0x2000, 64)
+            .touch(call + 15, node, Allocated, batch + 0x4000, 64)
+            .call(node, call + 10, call + 20);
+    }
+    let trace = stream.touch(300, 0, Freed, 0x2000, 64).read();
+    let kinds = [0x1000, 0x2000, 0x3000, 0x4000, 0x7000, 0x8000].map(|address| {
+        let row = trace.objects.address.iter().position(|known| *known == address).unwrap();
+        trace.objects.kind[row]
+    });
+    use MemoryObjectKind::{Parameter, Temporary, Unknown};
+    assert_eq!(kinds, [Parameter, Temporary, Unknown, Unknown, Unknown, Unknown]);
+}
+
 /// With `--shapes` operators say what they are called with.
 #[test]
 fn types_and_sizes_come_from_operators() {

@@ -66,6 +66,8 @@ struct Sweep<'a> {
     outermost_end: Vec<i64>,
     /// When each call of the trace happened.
     times: Vec<i64>,
+    /// What no module made and operators of modules read, and where: thread and node.
+    read_in_modules: FxHashSet<(MemoryObjectId, usize, u32)>,
 }
 
 /// The memory trace of a process; times count from the begin of its recording.
@@ -105,6 +107,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         was_used: Vec::new(),
         outermost_end: Vec::new(),
         times: Vec::new(),
+        read_in_modules: FxHashSet::default(),
     };
     let mut order = sweep.order();
     if lost_some {
@@ -210,6 +213,7 @@ impl Sweep<'_> {
                 made_in_backward: place.in_backward,
                 made_in_optimizer: place.in_optimizer,
                 made_in_forward: !place.in_backward && !place.in_optimizer,
+                made_in_module: place.module.is_some(),
                 ..Seen::default()
             },
             outermost,
@@ -271,6 +275,9 @@ impl Sweep<'_> {
                 seen.used_in_backward |= place.in_backward;
                 seen.updated_by_optimizer |= place.in_optimizer && writes;
                 seen.read_by_optimizer |= place.in_optimizer && !writes;
+                if !writes && place.module.is_some() && !seen.made_in_module {
+                    seen.read_again |= !self.read_in_modules.insert((object, thread, node));
+                }
                 self.threads[thread].handed[operator].push((input, object));
             }
         }
