@@ -173,8 +173,7 @@ impl<'a> Teller<'a> {
                 let lowers_bytes = self.study.ranked[at].lowers.min(saved);
                 let low_bytes = sure.get(&at).map_or(lowers_bytes, |sure| lowers_bytes.min(*sure));
                 let (device, peak_bytes) = (self.device_name(peak.device), peak.peak.bytes);
-                let gain =
-                    MemoryGain { bytes: saved, lowers_bytes, low_bytes, high_bytes: saved, peak_bytes, device };
+                let gain = MemoryGain { bytes: saved, lowers_bytes, low_bytes, high_bytes: saved, peak_bytes, device };
                 self.advise(&mut finding, (&self.suggestions[at], &waste), gain);
             }
             advised.push((at, finding, is_enough));

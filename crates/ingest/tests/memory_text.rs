@@ -60,7 +60,10 @@ fn mistakes_are_named_with_their_place() {
         "line 1, column 1: unknown statement `q`; one of a, o, f, s, h, d, c, k, e, w, y, device, end"
     );
     assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
-    assert_eq!(error("a x 8; end\n# fine\n\nf x"), "line 4, column 1: nothing stands behind `end`: the program was over there");
+    assert_eq!(
+        error("a x 8; end\n# fine\n\nf x"),
+        "line 4, column 1: nothing stands behind `end`: the program was over there"
+    );
     assert_eq!(error("end; end"), "line 1, column 6: nothing stands behind `end`: the program was over there");
     assert_eq!(error("a x 8 ]"), "line 1, column 7: expected the end of the statement, found `]`");
     assert_eq!(

@@ -268,6 +268,28 @@ fn what_modules_read_again_and_again_is_theirs() {
     assert_eq!(kinds, [Parameter, Temporary, Unknown, Unknown, Unknown, Unknown]);
 }
 
+/// As in the trace of the same recording: a finding is the same wherever the program lies.
+#[test]
+fn files_are_named_from_where_the_program_ran() {
+    let text = OPERATORS.len() as u32;
+    let process = Process { command: vec!["python".into(), "run/train.py".into()], ..Process::default() };
+    let mut stream = Stream::new();
+    stream.records[0] = Record::Process(Box::new(process));
+    let files = ["/home/me/run/train.py", "/home/me/net.py", "/venv/lib/python3.11/site-packages/torch/nn/linear.py"];
+    for (at, file) in (text..).zip(files) {
+        let key = FrameKey::Python { function: 0, file: at, line: 3, first_line: 1 };
+        let parent = if at == text { 0 } else { at };
+        stream = stream
+            .with(Record::Text { id: at, text: file.into() })
+            .with(Record::Frame { id: at, key })
+            .with(Record::Node { thread: 0, id: at + 1, parent, frame: at });
+    }
+    let trace = stream.touch(10, text + 3, Allocated, 0x1000, 64).read();
+    let files: Vec<_> =
+        trace.stacks.frames_of(trace.calls.stack[0]).map(|frame| trace.strings.get(frame.file)).collect();
+    assert_eq!(files, ["site-packages/torch/nn/linear.py", "net.py", "run/train.py"]);
+}
+
 /// With `--shapes` operators say what they are called with.
 #[test]
 fn types_and_sizes_come_from_operators() {

@@ -145,6 +145,22 @@ fn what_one_line_makes_is_one_row() {
     assert_eq!(waste.column("bytes").unwrap().values, Values::I64(vec![Some(24_000), Some(23_000)]));
 }
 
+#[test]
+fn phases_are_told_by_call_paths() {
+    let text = "a weight 8 at=train.py:3:build; a batch 16 at=train.py:8:step at=site-packages/torch/utils/data/dataloader.py:700:__next__
+        a h 32 at=train.py:9:step at=net.py:4:forward; a loss 64 at=train.py:9:step at=site-packages/torch/nn/functional.py:3:cross_entropy
+        a own 128 at=train.py:9:step module=layers.0
+        a g 256 at=train.py:9:step at=net.py:4:forward at=\"\":0:AddmmBackward0; a m 512 at=train.py:11:step at=\"\":0:\"Optimizer.step#Adam.step\"
+        y; f g; f m";
+    let trace = stackline_ingest::memory::text::read("phases", text).unwrap();
+    let table = tables::at_peak_table(&trace, &tables::named_peaks(&trace, 1), tables::By::Phase);
+    let Values::Str(phases) = &table.column("phase").unwrap().values else { panic!("{table:?}") };
+    let told: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
+    assert_eq!(told, ["optimizer", "backward", "forward", "data", "other"]);
+    let bytes = [512, 256, 32 + 64 + 128, 16, 8].map(Some).to_vec();
+    assert_eq!(table.column("bytes").unwrap().values, Values::I64(bytes));
+}
+
 /// Sizes that no device has: nothing overflows, and no more than the largest number comes out.
 #[test]
 fn sizes_beyond_all_devices_are_survived() {
@@ -161,6 +177,8 @@ fn sizes_beyond_all_devices_are_survived() {
     let table = tables::apply(&trace, &ranked, &every).unwrap();
     assert_eq!(table.column("peak_before").unwrap().values, Values::I64(vec![Some(i64::MAX)]));
     let suggestions: Vec<Suggestion> = ranked.into_iter().map(|one| one.suggestion).collect();
+    let of_kinds = tables::at_peak_table(&trace, &peaks, tables::By::Kind);
+    assert_eq!(of_kinds.column("share").unwrap().values, Values::F64(vec![Some(100.0)]), "no more than all");
     let mut replay = Replay::new(&trace, MemoryDeviceId(0), &suggestions);
     let among: Vec<usize> = (0..suggestions.len()).collect();
     let combination = replay.lower(&among, 1);

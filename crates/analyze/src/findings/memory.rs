@@ -27,7 +27,7 @@ pub struct MemoryGain {
 impl MemoryGain {
     /// A part of the peak, in percent.
     pub fn percent_of(&self, bytes: u64) -> f64 {
-        100.0 * bytes as f64 / self.peak_bytes.max(1) as f64
+        (100.0 * bytes as f64 / self.peak_bytes.max(1) as f64).min(100.0)
     }
 
     /// What is likely saved, in percent of the peak.

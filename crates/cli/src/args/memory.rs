@@ -92,6 +92,8 @@ pub(crate) enum MemoryBy {
     Kind,
     /// The module that it belongs to.
     Module,
+    /// In which phase of training it was allocated: forward, backward, optimizer, data, other.
+    Phase,
     /// Its size, by powers of two.
     Size,
     /// The operator that made it.
@@ -109,6 +111,7 @@ impl From<MemoryBy> for By {
             MemoryBy::Path => Self::Path,
             MemoryBy::Kind => Self::Kind,
             MemoryBy::Module => Self::Module,
+            MemoryBy::Phase => Self::Phase,
             MemoryBy::Size => Self::Size,
             MemoryBy::Operator => Self::Operator,
             MemoryBy::Dtype => Self::Dtype,

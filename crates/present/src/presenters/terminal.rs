@@ -109,14 +109,21 @@ pub fn note(text: &str, style: &Style) -> String {
     if style.color { format!("\x1b[2m{}\x1b[0m\n", out.trim_end_matches('\n')) } else { out }
 }
 
-/// Control characters (which could drive the terminal) and line breaks become blanks.
+/// Whether a character drives a terminal rather than to be seen: control characters, line breaks, and marks that turn the
+/// direction of what follows.
+pub(super) fn is_unseen(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
+}
+
+/// What is not seen but drives the terminal becomes blanks.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }
 
 /// As [`clean`], keeping line breaks.
 pub fn clean_lines(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unseen(c) && c != '\n' { ' ' } else { c }).collect()
 }
 
 fn wrap(text: &str, width: usize) -> Vec<String> {

@@ -17,6 +17,7 @@ use stackline_memory::tables;
 use stackline_model::{Column, MemoryTrace, Table, Trace, TraceSet, Values};
 use stackline_present::human;
 use stackline_present::json::Extra;
+use stackline_present::terminal::clean_lines;
 
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
@@ -70,6 +71,7 @@ fn write(
     if common.format == Format::Table {
         tables.iter_mut().for_each(for_people);
     }
+    let head = clean_lines(&head);
     let session = session(common, trace);
     let tables = session.pick(tables)?;
     let own = [("memory", stackline_query::memory_summary(trace))].into_iter().chain(keys);

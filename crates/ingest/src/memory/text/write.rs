@@ -1,7 +1,7 @@
 //! From a memory trace to text.
 
-use super::{FIRST_DEVICE, FLAGS};
 use super::lex::is_bare;
+use super::{FIRST_DEVICE, FLAGS};
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryDeviceId,

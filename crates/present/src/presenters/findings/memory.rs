@@ -14,7 +14,11 @@ pub(super) fn gain(saved: &MemoryGain) -> String {
             (lowers, _) => format!("falls by it alone by {}", bytes(lowers)),
         };
         let share = saved.percent();
-        return format!("{} at the peak of {} ({share:.1} %), which {falls}", bytes(saved.bytes), device(&saved.device));
+        return format!(
+            "{} at the peak of {} ({share:.1} %), which {falls}",
+            bytes(saved.bytes),
+            device(&saved.device)
+        );
     }
     let percent = |bytes: u64| format!("{:.1} %", saved.percent_of(bytes));
     let bounds = match saved.low_bytes {

@@ -1,6 +1,7 @@
 //! One pass over everything that happened in a process, in the order of time.
 
 use super::super::calls::{Calls, Touch};
+use super::super::files::Files;
 use super::super::steps;
 use super::described::{Described, described};
 use super::kinds::{Seen, classify};
@@ -79,7 +80,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     let saw_end = calls.ended && !lost_some;
     let mut trace = MemoryTrace { saw_end, has_accesses, ..MemoryTrace::default() };
     let device = trace.device("cpu");
-    let described = described(calls, &mut trace);
+    let (described, files) = (described(calls, &mut trace), Files::of(calls));
     let mut threads = Vec::new();
     for thread in &calls.threads {
         let operators = Operators::of(calls, thread);
@@ -87,7 +88,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         threads.push(Thread {
             touches: &thread.touches,
             operators,
-            places: places(calls, thread, &mut trace),
+            places: places((calls, &files), thread, &mut trace),
             nodes: &thread.nodes,
             stream: trace.stream(device, thread.thread.tid.into()),
             handed: vec![Vec::new(); count],
