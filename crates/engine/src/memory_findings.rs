@@ -5,13 +5,13 @@ mod words;
 use crate::{is_recording, memory_within};
 use stackline_analyze::findings::{
     Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
-    Rule, Support, Unchecked, rules,
+    Rule, Settings, Support, Unchecked, rules,
 };
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::NamedPeak;
-use stackline_memory::{Certainty, Pattern, PatternMatch, Study, frame_of};
+use stackline_memory::{Certainty, Pattern, PatternMatch, Rules, Study, frame_of};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -45,12 +45,29 @@ pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Fin
     told
 }
 
+/// From when on something is a pattern, as the user chose it.
+pub fn memory_rules(settings: &Settings) -> Rules {
+    let get = |pattern: Pattern, name: &str| rules::find(pattern.code()).map_or(0.0, |rule| settings.get(rule, name));
+    let kernels = |pattern| get(pattern, "kernels") as u32;
+    let share = |pattern, name: &str| get(pattern, name) / 100.0;
+    Rules {
+        early_kernels: kernels(Pattern::EarlyAllocation),
+        late_kernels: kernels(Pattern::LateDeallocation),
+        idle_kernels: kernels(Pattern::TemporaryIdleness),
+        size_tolerance: share(Pattern::RedundantAllocation, "tolerance"),
+        accessed_share: share(Pattern::Overallocation, "touched"),
+        fragmentation: share(Pattern::Overallocation, "fragmentation"),
+        variation: share(Pattern::NonUniformAccess, "variation"),
+    }
+}
+
 /// Findings are told of the highest peak of each device.
 const PEAKS: usize = 1;
 
 /// Findings of a file of memory alone.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
-    Findings::of_memory_alone(memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep))
+    let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
+    Findings::of_memory_alone(memory_findings(&study, options.least_percent, keep))
 }
 
 /// Adds what is found in the memory of a run, or that it tells nothing of memory.
@@ -62,7 +79,8 @@ pub fn findings_with_memory(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
     let Some(trace) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
-    let of_memory = memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep);
+    let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
+    let of_memory = memory_findings(&study, options.least_percent, keep);
     let mut found = found.with_memory(of_memory);
     if options.scope.steps.is_some() {
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());

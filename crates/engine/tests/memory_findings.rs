@@ -1,9 +1,11 @@
 //! Findings of memory traces: a program for each code that it is told of, and one nearly the same that it is not.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use stackline_analyze::findings::{Confidence, Finding, Findings, MemoryFindings, Reason, Support, rules};
-use stackline_engine::memory_findings;
-use stackline_memory::{Pattern, Study};
+use stackline_analyze::findings::{
+    Confidence, Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules,
+};
+use stackline_engine::{findings_of_memory, memory_findings, memory_rules};
+use stackline_memory::{Pattern, Rules, Study};
 use stackline_model::MemoryTrace;
 
 fn read(text: &str) -> MemoryTrace {
@@ -99,6 +101,35 @@ fn each_code_is_told_where_it_should_be_and_nowhere_else() {
         let told = found(quiet);
         assert!(told.findings.iter().all(|finding| finding.rule.code != code), "{code}: {:?}", titles(&told));
     }
+}
+
+/// By the settings of its rule the same program is found as it is, or not at all; as by default where the default is chosen.
+#[test]
+fn thresholds_are_settings() {
+    let codes = |text: &str, choice: &str| -> Vec<String> {
+        let mut options = Options::default();
+        if !choice.is_empty() {
+            options.settings.set(choice).unwrap();
+        }
+        let trace = read(text);
+        let told = findings_of_memory(&trace, &options, &|_| true);
+        told.findings.iter().map(|finding| finding.rule.code.clone()).collect()
+    };
+    for (code, choice) in [
+        ("SL050", "kernels=2"),
+        ("SL051", "kernels=2"),
+        ("SL056", "kernels=2"),
+        ("SL058", "touched=20"),
+        ("SL059", "variation=500"),
+    ] {
+        let (_, text, ..) = CASES.iter().find(|case| case.0 == code).unwrap();
+        assert!(codes(text, "").contains(&code.to_owned()), "{code}");
+        assert!(!codes(text, &format!("{code}.{choice}")).contains(&code.to_owned()), "{code}");
+    }
+    let nearly = "a one 4096; k first one>one; a two 3000; k second two>two; f one; f two; end";
+    assert!(!codes(nearly, "").contains(&"SL052".to_owned()));
+    assert!(codes(nearly, "SL052.tolerance=50").contains(&"SL052".to_owned()));
+    assert_eq!(memory_rules(&Settings::default()), Rules::default());
 }
 
 fn titles(told: &MemoryFindings) -> Vec<String> {

@@ -24,8 +24,13 @@ pub struct Study<'trace> {
 impl<'trace> Study<'trace> {
     /// Studies a trace: at most so many peaks of each device.
     pub fn new(trace: &'trace MemoryTrace, peaks_per_device: usize) -> Self {
+        Self::by_rules(trace, peaks_per_device, Rules::default())
+    }
+
+    /// The same by other thresholds.
+    pub fn by_rules(trace: &'trace MemoryTrace, peaks_per_device: usize, rules: Rules) -> Self {
         let peaks = named_peaks(trace, peaks_per_device);
-        let facts = Facts::new(trace, Rules::default());
+        let facts = Facts::new(trace, rules);
         let mut matches = find(&facts);
         // While the program runs, what is alive is no leak yet.
         matches.retain(|found| trace.saw_end || found.pattern != Pattern::MemoryLeak);

@@ -343,6 +343,13 @@ mod tests {
     }
 
     #[test]
+    fn what_drives_terminals_is_not_passed_on() {
+        let name = "\u{202e}gnp.\u{1b}[31mx\u{2066}\u{2028}\nä\u{200d}";
+        assert_eq!(clean(name), " gnp. [31mx   ä\u{200d}");
+        assert_eq!(clean_lines("a\u{202e}b\nc\u{7}"), "a b\nc ");
+    }
+
+    #[test]
     fn tables_fit_and_say_what_was_left_out() {
         for width in [24, 40, 60, 80, 100, 200] {
             let text = table(&sample(), &Style { width, ..Style::default() });
