@@ -10,7 +10,7 @@ from . import _native
 from ._run import PathLike, Problem, ReadReport
 from ._table import Table
 
-By = Literal["place", "path", "kind", "module", "size", "operator", "dtype", "pool"]
+By = Literal["place", "path", "kind", "module", "phase", "size", "operator", "dtype", "pool"]
 
 
 class Memory:

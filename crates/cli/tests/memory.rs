@@ -74,6 +74,38 @@ fn sample() -> tempfile::TempDir {
     folder
 }
 
+/// Names of a file, as of a snapshot that somebody sent, do not drive the terminal.
+#[test]
+fn names_are_cleaned() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "device \"\u{1b}[2Jgpu\u{202e}\"; a \"\u{1b}[31mx\u{202e}\" 64 at=\"\u{1b}t.py\":3:\"f\u{202e}\"; k one; f \"\u{1b}[31mx\u{202e}\"; end";
+    std::fs::write(folder.path().join("bad\u{202e}.memory"), text).unwrap();
+    for more in [&[][..], &["--at", "P1"], &["--curve"], &["--objects"], &["--by", "phase"], &["--apply", "1"]] {
+        let out = shown(folder.path(), &[&["memory", "bad\u{202e}.memory"], more].concat());
+        assert!(!out.contains(['\u{1b}', '\u{202e}']), "{more:?}: {out:?}");
+    }
+}
+
+/// As of `findings`: one kernel lies between.
+#[test]
+fn thresholds_can_be_set() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("late.memory"), "a x 64; k one x>x; a y 64; k two y>y; f x; f y; end").unwrap();
+    let codes = |more: &[&str]| {
+        let args = [&["memory", "late.memory", "--format", "json"], more].concat();
+        let found: Value = serde_json::from_str(&shown(folder.path(), &args)).unwrap();
+        let rows = found["tables"]["findings"]["rows"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["code"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert!(codes(&[]).contains(&"SL051".to_owned()));
+    assert!(!codes(&["--set", "SL051.kernels=2"]).contains(&"SL051".to_owned()));
+    for (set, why) in [("SL051.kernels=x", "no setting"), ("SL001.share=40", "no rule of memory")] {
+        let output = stackline(&["memory", "late.memory", "--set", set]).current_dir(folder.path()).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(why), "{set}");
+    }
+}
+
 #[test]
 fn the_views() {
     let folder = sample();

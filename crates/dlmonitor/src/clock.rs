@@ -1,6 +1,6 @@
 //! A clock that costs less than `clock_gettime`: the processor's counter where it is steady, scaled to ns.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering, fence};
 
 /// ns per tick, as a fixed-point number with 32 fractional bits.
 static SCALE: AtomicU64 = AtomicU64::new(0);
@@ -8,7 +8,48 @@ static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
 static FIRST_NS: AtomicI64 = AtomicI64::new(0);
 /// Whether ticks are those of the processor's counter; otherwise they are ns of the system's clock.
 static STEADY: AtomicBool = AtomicBool::new(false);
+/// Somebody measures; of two at once one does.
+static MEASURING: AtomicBool = AtomicBool::new(false);
+/// The last pieces of the way from ticks to `CLOCK_MONOTONIC`, and the number of the newest one. A new one begins where the one
+/// before it has come by then, and leads to the system's clock from there: so a tick stands for the same moment whenever it is
+/// asked for, later ticks for no earlier one.
+static PIECES: [Piece; KEPT] = [const { Piece::new() }; KEPT];
+static NEWEST: AtomicUsize = AtomicUsize::new(0);
+/// Of ticks before the oldest of so many pieces, that one tells, too.
+const KEPT: usize = 64;
 const UNIT: u64 = 1 << 32;
+
+/// From a tick on: `CLOCK_MONOTONIC` then, and ns per tick as in [`SCALE`].
+struct Piece {
+    ticks: AtomicU64,
+    ns: AtomicI64,
+    scale: AtomicU64,
+}
+
+impl Piece {
+    const fn new() -> Self {
+        Self { ticks: AtomicU64::new(0), ns: AtomicI64::new(0), scale: AtomicU64::new(0) }
+    }
+
+    fn set(&self, ticks: u64, ns: i64, scale: u64) {
+        self.ticks.store(ticks, Ordering::Relaxed);
+        self.ns.store(ns, Ordering::Relaxed);
+        self.scale.store(scale, Ordering::Relaxed);
+    }
+
+    /// Whether it begins after a tick.
+    #[inline]
+    fn is_after(&self, at: u64) -> bool {
+        at.wrapping_sub(self.ticks.load(Ordering::Relaxed)).cast_signed() < 0
+    }
+
+    #[inline]
+    fn at(&self, at: u64) -> i64 {
+        let ticks = at.wrapping_sub(self.ticks.load(Ordering::Relaxed)).cast_signed();
+        let ns = (i128::from(ticks) * i128::from(self.scale.load(Ordering::Relaxed))) >> 32;
+        self.ns.load(Ordering::Relaxed).saturating_add(ns as i64)
+    }
+}
 
 /// `CLOCK_MONOTONIC` in ns.
 #[must_use]
@@ -58,39 +99,79 @@ fn counter_is_steady() -> bool {
     false
 }
 
+/// The same moment in ticks and ns, as exactly as a few tries tell.
+fn moment() -> (u64, i64) {
+    let tries = (0..TRIES).map(|_| {
+        let before = monotonic_ns();
+        let ticks = counter();
+        let after = monotonic_ns();
+        (after - before, ticks, before + (after - before) / 2)
+    });
+    tries.min().map_or((0, 0), |(_, ticks, ns)| (ticks, ns))
+}
+
+/// Whoever is interrupted in one of them is not in all of them.
+const TRIES: usize = 5;
+/// No piece is made steeper than it takes to come where it should be in this time.
+const LEAST_WAY_NS: i64 = 500_000_000;
+
 /// Prepares the clock; takes a millisecond the first time. [`ticks`] must not be called before.
 pub fn start() {
     if SCALE.load(Ordering::Acquire) != 0 {
         return;
     }
-    let now = monotonic_ns();
-    FIRST_NS.store(now, Ordering::Relaxed);
     if !counter_is_steady() {
+        let now = monotonic_ns();
+        FIRST_NS.store(now, Ordering::Relaxed);
         FIRST_TICKS.store(now.cast_unsigned(), Ordering::Relaxed);
+        PIECES[0].set(now.cast_unsigned(), now, UNIT);
         SCALE.store(UNIT, Ordering::Release);
         return;
     }
-    FIRST_TICKS.store(counter(), Ordering::Relaxed);
-    STEADY.store(true, Ordering::Relaxed);
+    let (ticks, now) = moment();
+    FIRST_TICKS.store(ticks, Ordering::Relaxed);
+    FIRST_NS.store(now, Ordering::Relaxed);
     while monotonic_ns() - now < 1_000_000 {
         std::hint::spin_loop();
     }
-    measure();
+    let (_, _, scale) = rate();
+    PIECES[0].set(ticks, now, scale);
+    STEADY.store(true, Ordering::Relaxed);
+    SCALE.store(scale, Ordering::Release);
+}
+
+/// Now in ticks and ns, and ns per tick since [`start`].
+fn rate() -> (u64, i64, u64) {
+    let (ticks, ns) = moment();
+    let took = (ns - FIRST_NS.load(Ordering::Relaxed)).max(0).cast_unsigned();
+    let since = ticks.wrapping_sub(FIRST_TICKS.load(Ordering::Relaxed)).max(1);
+    (ticks, ns, u64::try_from((u128::from(took) << 32) / u128::from(since)).unwrap_or(UNIT).max(1))
 }
 
 /// Measures the rate again over the whole time since [`start`], so that it becomes exact.
 pub fn measure() {
-    if !STEADY.load(Ordering::Relaxed) {
+    if !STEADY.load(Ordering::Relaxed) || MEASURING.swap(true, Ordering::Acquire) {
         return;
     }
-    let before = monotonic_ns();
-    let ticks = counter().wrapping_sub(FIRST_TICKS.load(Ordering::Relaxed));
-    let after = monotonic_ns();
-    let ns = (before + (after - before) / 2 - FIRST_NS.load(Ordering::Relaxed)).max(0);
-    if ticks > 0 && after - before < 100_000 {
-        let scale = (u128::from(ns.cast_unsigned()) << 32) / u128::from(ticks);
-        SCALE.store(u64::try_from(scale).unwrap_or(UNIT).max(1), Ordering::Release);
+    let (ticks, ns, scale) = rate();
+    SCALE.store(scale, Ordering::Release);
+    let newest = NEWEST.load(Ordering::Relaxed);
+    let piece = &PIECES[newest % KEPT];
+    if !piece.is_after(ticks) {
+        // It takes as long as the last piece took to come where the system's clock is then.
+        let reached = piece.at(ticks);
+        let took = (reached - piece.ns.load(Ordering::Relaxed)).max(LEAST_WAY_NS);
+        let ahead = (ns - reached).clamp(-took / 2, took);
+        let scale = i128::from(scale) * i128::from(took + ahead) / i128::from(took);
+        PIECES[(newest + 1) % KEPT].set(ticks, reached, u64::try_from(scale).unwrap_or(1));
+        NEWEST.store(newest + 1, Ordering::Release);
     }
+    MEASURING.store(false, Ordering::Release);
+}
+
+/// In a child that was forked: whoever measured is not in it.
+pub(crate) fn forked() {
+    MEASURING.store(false, Ordering::Relaxed);
 }
 
 /// Now, in ticks.
@@ -107,11 +188,31 @@ pub fn ns(ticks: u64) -> u64 {
     ((u128::from(ticks) * u128::from(SCALE.load(Ordering::Relaxed))) >> 32) as u64
 }
 
-/// `CLOCK_MONOTONIC` at a moment in ticks.
+/// `CLOCK_MONOTONIC` at a moment in ticks: the same whenever it is asked for, however often the rate was measured meanwhile.
 #[must_use]
+#[inline]
 pub fn monotonic_at(at: u64) -> i64 {
-    let first = FIRST_TICKS.load(Ordering::Relaxed);
-    FIRST_NS.load(Ordering::Relaxed) + ns(at.wrapping_sub(first)).cast_signed()
+    loop {
+        let newest = NEWEST.load(Ordering::Acquire);
+        let oldest = newest.saturating_sub(KEPT - 2);
+        let mut which = newest;
+        while which > oldest && PIECES[which % KEPT].is_after(at) {
+            which -= 1;
+        }
+        let ns = PIECES[which % KEPT].at(at);
+        // The piece may have become another one meanwhile.
+        fence(Ordering::Acquire);
+        if NEWEST.load(Ordering::Relaxed) + 1 < which + KEPT {
+            return ns;
+        }
+    }
+}
+
+/// `CLOCK_MONOTONIC` now, by the counter.
+#[must_use]
+#[inline]
+pub fn now_ns() -> i64 {
+    monotonic_at(ticks())
 }
 
 #[cfg(test)]
@@ -126,5 +227,21 @@ mod tests {
         let truth = super::monotonic_ns() - clock;
         assert!((took - truth).abs() < 1_000_000, "{took} ns by ticks, {truth} ns by the system");
         assert!((super::monotonic_at(super::ticks()) - super::monotonic_ns()).abs() < 1_000_000);
+    }
+
+    /// What is written at one time and at another must not change its order: a tensor is allocated before it is used.
+    #[test]
+    fn a_tick_stands_for_one_moment_however_often_the_rate_is_measured() {
+        super::start();
+        let mut known: Vec<(u64, i64)> = Vec::new();
+        for _ in 0..super::KEPT / 2 {
+            known.extend((0..10).map(|_| super::ticks()).map(|tick| (tick, super::monotonic_at(tick))));
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            super::measure();
+            let again: Vec<(u64, i64)> = known.iter().map(|(tick, _)| (*tick, super::monotonic_at(*tick))).collect();
+            assert_eq!(again, known);
+            assert!(known.windows(2).all(|pair| pair[0].1 <= pair[1].1), "later ticks are no earlier moments");
+        }
+        assert!((super::now_ns() - super::monotonic_ns()).abs() < 1_000_000);
     }
 }

@@ -23,6 +23,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     // Before anybody looks for libraries there.
     crate::native::forked();
+    crate::clock::forked();
     crate::cost::reset();
     crate::thread::forked();
     crate::dispatch::forked();

@@ -5,13 +5,13 @@ mod words;
 use crate::{is_recording, memory_within};
 use stackline_analyze::findings::{
     Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
-    Rule, Support, Unchecked, rules,
+    Rule, Settings, Support, Unchecked, rules,
 };
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::NamedPeak;
-use stackline_memory::{Certainty, Pattern, PatternMatch, Study, frame_of};
+use stackline_memory::{Certainty, Pattern, PatternMatch, Rules, Study, frame_of};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -21,15 +21,14 @@ const WITHOUT_CHANGE: [Pattern; 4] =
     [Pattern::DeadWrite, Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess];
 
 /// The findings of a memory trace: one for each suggestion, which stands for a line and a kind of change, with the bytes that it
-/// saves at the highest peak of its device; then what no change is known against. Left out is what saves (or, without a change,
+/// saves at the highest peak of its device, and how far it lowers it; then what no change is known against. Left out is what saves (or, without a change,
 /// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
 pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
     let teller = Teller::new(study);
     let mut told = MemoryFindings { unchecked: unchecked(study.trace()), ..MemoryFindings::default() };
     for peak in teller.devices() {
-        let mut replay = Replay::new(study.trace(), peak.device, &teller.suggestions);
         let mut followed: Vec<usize> = Vec::new();
-        for (at, finding, is_enough) in teller.advised_on(peak, &mut replay, least_percent) {
+        for (at, finding, is_enough) in teller.advised_on(peak, least_percent) {
             let is_kept = keep(&finding);
             followed.extend(is_kept.then_some(at));
             match (is_enough, is_kept) {
@@ -38,7 +37,7 @@ pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Fin
                 (false, _) => told.small += usize::from(is_kept),
             }
         }
-        told.peaks.push(teller.device_peak(peak, replay, &followed));
+        told.peaks.push(teller.device_peak(peak, &followed));
     }
     let (others, also_ignored): (Vec<_>, Vec<_>) = teller.without_change(least_percent).into_iter().partition(keep);
     told.findings.extend(others);
@@ -46,12 +45,29 @@ pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Fin
     told
 }
 
+/// From when on something is a pattern, as the user chose it.
+pub fn memory_rules(settings: &Settings) -> Rules {
+    let get = |pattern: Pattern, name: &str| rules::find(pattern.code()).map_or(0.0, |rule| settings.get(rule, name));
+    let kernels = |pattern| get(pattern, "kernels") as u32;
+    let share = |pattern, name: &str| get(pattern, name) / 100.0;
+    Rules {
+        early_kernels: kernels(Pattern::EarlyAllocation),
+        late_kernels: kernels(Pattern::LateDeallocation),
+        idle_kernels: kernels(Pattern::TemporaryIdleness),
+        size_tolerance: share(Pattern::RedundantAllocation, "tolerance"),
+        accessed_share: share(Pattern::Overallocation, "touched"),
+        fragmentation: share(Pattern::Overallocation, "fragmentation"),
+        variation: share(Pattern::NonUniformAccess, "variation"),
+    }
+}
+
 /// Findings are told of the highest peak of each device.
 const PEAKS: usize = 1;
 
 /// Findings of a file of memory alone.
 pub fn findings_of_memory(trace: &MemoryTrace, options: &Options, keep: &dyn Fn(&Finding) -> bool) -> Findings {
-    Findings::of_memory_alone(memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep))
+    let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
+    Findings::of_memory_alone(memory_findings(&study, options.least_percent, keep))
 }
 
 /// Adds what is found in the memory of a run, or that it tells nothing of memory.
@@ -63,7 +79,8 @@ pub fn findings_with_memory(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
     let Some(trace) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
-    let of_memory = memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep);
+    let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
+    let of_memory = memory_findings(&study, options.least_percent, keep);
     let mut found = found.with_memory(of_memory);
     if options.scope.steps.is_some() {
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
@@ -154,47 +171,44 @@ impl<'a> Teller<'a> {
 
     /// The findings of a device, each with the number of its suggestion and whether it saves enough; those that do not are not told
     /// of at length.
-    fn advised_on(&self, peak: &NamedPeak, replay: &mut Replay<'_>, least_percent: f64) -> Vec<(usize, Finding, bool)> {
+    fn advised_on(&self, peak: &NamedPeak, least_percent: f64) -> Vec<(usize, Finding, bool)> {
         let at_peak = self.study.peaks.iter().position(|other| other.name == peak.name).unwrap_or(0);
         let mut candidates = Vec::new();
-        for (at, (suggestion, savings)) in self.study.ranked.iter().enumerate() {
-            if device_of(self.trace(), suggestion.object) == peak.device {
-                let saved = savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
+        for (at, one) in self.study.ranked.iter().enumerate() {
+            if device_of(self.trace(), one.suggestion.object) == peak.device {
+                let saved = one.savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
                 candidates.push((at, saved, is_enough(saved, peak, least_percent)));
             }
         }
         let worth = candidates.iter().filter(|(.., is_enough)| *is_enough);
         let guesses = worth.map(|(at, ..)| *at).filter(|at| !self.suggestions[*at].members().all(is_sure));
-        let sure = self.sure_savings(guesses, peak);
+        let sure = self.surely_lower(guesses, peak.device);
         let mut advised = Vec::new();
         for (at, saved, is_enough) in candidates {
             let Some(waste) = self.waste_of(at) else { continue };
             let Some(mut finding) = self.finding(&waste) else { continue };
             if is_enough {
-                let alone = if replay.apply(at) { peak.peak.bytes.saturating_sub(replay.peak().bytes) } else { 0 };
-                replay.undo(at);
-                let low_bytes = sure.get(&at).map_or(saved, |sure| saved.min(*sure));
-                let device = self.device_name(peak.device);
-                let peak_bytes = peak.peak.bytes;
-                let gain = MemoryGain { bytes: saved, low_bytes, high_bytes: saved, peak_bytes, device };
-                self.advise(&mut finding, (&self.suggestions[at], &waste), gain, alone);
+                let lowers_bytes = self.study.ranked[at].lowers.min(saved);
+                let low_bytes = sure.get(&at).map_or(lowers_bytes, |sure| lowers_bytes.min(*sure));
+                let (device, peak_bytes) = (self.device_name(peak.device), peak.peak.bytes);
+                let gain = MemoryGain { bytes: saved, lowers_bytes, low_bytes, high_bytes: saved, peak_bytes, device };
+                self.advise(&mut finding, (&self.suggestions[at], &waste), gain);
             }
             advised.push((at, finding, is_enough));
         }
         advised
     }
 
-    /// What suggestions save at a peak by those members alone that are more than a guess.
-    fn sure_savings(&self, numbers: impl Iterator<Item = usize>, peak: &NamedPeak) -> BTreeMap<usize, u64> {
+    /// How far suggestions lower a device's peak by those members alone that are more than a guess.
+    fn surely_lower(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
         let sure = numbers.map(|at| (at, self.suggestions[at].only(is_sure)));
         let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
         let mut savings: BTreeMap<usize, u64> = none.into_iter().map(|(at, _)| (at, 0)).collect();
         let (numbers, known): (Vec<usize>, Vec<Suggestion>) =
             some.into_iter().filter_map(|(at, sure)| Some((at, sure?))).unzip();
-        let mut replay = Replay::new(self.trace(), peak.device, &known);
+        let mut replay = Replay::new(self.trace(), device, &known);
         for (which, at) in numbers.into_iter().enumerate() {
-            let saved = replay.saving_at(which, peak.peak.position.0);
-            savings.insert(at, u64::try_from(saved).unwrap_or(0));
+            savings.insert(at, replay.lowers(which));
         }
         savings
     }
@@ -216,15 +230,9 @@ impl<'a> Teller<'a> {
     }
 
     /// Adds to what is wrong what can be done, and what that saves.
-    fn advise(
-        &self,
-        finding: &mut Finding,
-        (suggestion, waste): (&Suggestion, &Waste<'_>),
-        gain: MemoryGain,
-        alone: u64,
-    ) {
+    fn advise(&self, finding: &mut Finding, (suggestion, waste): (&Suggestion, &Waste<'_>), gain: MemoryGain) {
         finding.title = format!("{}; {}", finding.title, describe(self.trace(), suggestion));
-        finding.facts.push(fact("lowers the peak alone by", alone as f64, Unit::Bytes));
+        finding.facts.push(fact("lowers the peak alone by", gain.lowers_bytes as f64, Unit::Bytes));
         if suggestion.copy_ns > 0 {
             let name = if waste.objects.len() > 1 { "one copy of each, together" } else { "one copy of it" };
             finding.facts.push(fact(name, suggestion.total_copy_ns() as f64, Unit::Ns));
@@ -315,14 +323,17 @@ impl<'a> Teller<'a> {
     }
 
     /// A device's highest peak, and how far it falls if these suggestions are followed as far as they go together.
-    fn device_peak(&self, peak: &NamedPeak, mut replay: Replay<'_>, followed: &[usize]) -> DevicePeak {
+    fn device_peak(&self, peak: &NamedPeak, followed: &[usize]) -> DevicePeak {
         // As the table of suggestions: what saves less than a thousandth of the peak is not worth a line of code.
         let least = (peak.peak.bytes / 1000).max(1);
         let knows = self.trace().has_accesses;
         DevicePeak {
             device: self.device_name(peak.device),
             bytes: peak.peak.bytes,
-            mended_bytes: knows.then(|| replay.lower(followed, least).after.bytes),
+            mended_bytes: knows.then(|| {
+                let mut replay = Replay::new(self.trace(), peak.device, &self.suggestions);
+                replay.lower(followed, least).after.bytes
+            }),
             needed_bytes: knows.then(|| self.needed(peak, followed, least)),
         }
     }

@@ -1,9 +1,11 @@
 //! Findings of memory traces: a program for each code that it is told of, and one nearly the same that it is not.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use stackline_analyze::findings::{Confidence, Finding, Findings, MemoryFindings, Reason, Support, rules};
-use stackline_engine::memory_findings;
-use stackline_memory::{Pattern, Study};
+use stackline_analyze::findings::{
+    Confidence, Finding, Findings, MemoryFindings, Options, Reason, Settings, Support, rules,
+};
+use stackline_engine::{findings_of_memory, memory_findings, memory_rules};
+use stackline_memory::{Pattern, Rules, Study};
 use stackline_model::MemoryTrace;
 
 fn read(text: &str) -> MemoryTrace {
@@ -101,6 +103,35 @@ fn each_code_is_told_where_it_should_be_and_nowhere_else() {
     }
 }
 
+/// By the settings of its rule the same program is found as it is, or not at all; as by default where the default is chosen.
+#[test]
+fn thresholds_are_settings() {
+    let codes = |text: &str, choice: &str| -> Vec<String> {
+        let mut options = Options::default();
+        if !choice.is_empty() {
+            options.settings.set(choice).unwrap();
+        }
+        let trace = read(text);
+        let told = findings_of_memory(&trace, &options, &|_| true);
+        told.findings.iter().map(|finding| finding.rule.code.clone()).collect()
+    };
+    for (code, choice) in [
+        ("SL050", "kernels=2"),
+        ("SL051", "kernels=2"),
+        ("SL056", "kernels=2"),
+        ("SL058", "touched=20"),
+        ("SL059", "variation=500"),
+    ] {
+        let (_, text, ..) = CASES.iter().find(|case| case.0 == code).unwrap();
+        assert!(codes(text, "").contains(&code.to_owned()), "{code}");
+        assert!(!codes(text, &format!("{code}.{choice}")).contains(&code.to_owned()), "{code}");
+    }
+    let nearly = "a one 4096; k first one>one; a two 3000; k second two>two; f one; f two; end";
+    assert!(!codes(nearly, "").contains(&"SL052".to_owned()));
+    assert!(codes(nearly, "SL052.tolerance=50").contains(&"SL052".to_owned()));
+    assert_eq!(memory_rules(&Settings::default()), Rules::default());
+}
+
 fn titles(told: &MemoryFindings) -> Vec<String> {
     told.findings.iter().map(|finding| format!("{} {}", finding.rule.code, finding.title)).collect()
 }
@@ -168,6 +199,24 @@ fn what_is_a_guess_may_save_nothing() {
     let saved = finding.memory.as_ref().unwrap();
     assert_eq!((saved.bytes, saved.low_bytes, saved.high_bytes), (1024, 0, 1024));
     assert!(finding.is_unsure() && finding.support == Support::Inferred);
+}
+
+/// Where another moment is as high, the peak does not fall: what does lower it comes first, and both are told.
+#[test]
+fn what_lowers_the_peak_alone_comes_before_what_saves_at_one_moment() {
+    let text = "a dull 100; a wide 4096; k one wide; a last 8192; k two last; f wide; \
+                a also 4096; k three also,last; f also; f last; f dull; end";
+    let found = Findings::of_memory(found(text));
+    let told: Vec<(&str, u64, u64, u64)> = found
+        .findings
+        .iter()
+        .filter_map(|finding| {
+            let saved = finding.memory.as_ref()?;
+            Some((finding.rule.code.as_str(), saved.lowers_bytes, saved.low_bytes, saved.bytes))
+        })
+        .collect();
+    assert_eq!(told[0], ("SL053", 100, 100, 100));
+    assert!(told.contains(&("SL051", 0, 0, 4096)), "{told:?}");
 }
 
 /// Bytes are ranked by bytes, and stand behind what saves time.

@@ -60,11 +60,34 @@ fn mistakes_are_named_with_their_place() {
         "line 1, column 1: unknown statement `q`; one of a, o, f, s, h, d, c, k, e, w, y, device, end"
     );
     assert_eq!(error("a x 8 color=red"), "line 1, column 7: unknown option `color`");
+    assert_eq!(
+        error("a x 8; end\n# fine\n\nf x"),
+        "line 4, column 1: nothing stands behind `end`: the program was over there"
+    );
+    assert_eq!(error("end; end"), "line 1, column 6: nothing stands behind `end`: the program was over there");
     assert_eq!(error("a x 8 ]"), "line 1, column 7: expected the end of the statement, found `]`");
     assert_eq!(
         error("a x 8; s x ä!"),
         "line 1, column 13: unexpected `!`; names with such characters stand in double quotes"
     );
+}
+
+fn devices(trace: &MemoryTrace) -> Vec<&str> {
+    trace.devices.iter().map(|device| trace.strings.get(device.name)).collect()
+}
+
+#[test]
+fn devices_are_those_that_the_text_names() {
+    let of = |text: &str| devices(&read("test", text).unwrap()).join(" ");
+    assert_eq!(of(""), "");
+    assert_eq!(of("a x 8; f x; end"), "gpu:0");
+    assert_eq!(of("device cpu; a x 8; f x; end"), "cpu");
+    assert_eq!(of("device cpu; a x 8 on=\"cuda:0\"; y; f x; end"), "cpu cuda:0");
+    assert_eq!(of("device \"\"; a x 8; y; f x; end"), "");
+    // One that nothing is on keeps its place, and what is on none stays so.
+    for text in ["device cpu\n", "device a\ndevice b\ndevice a\na x 8\nend\n", "device \"\"\ny t=7\no x 8\nend\n"] {
+        assert_eq!(write(&read("test", text).unwrap()), text);
+    }
 }
 
 #[test]
@@ -212,6 +235,7 @@ proptest! {
         prop_assert_eq!((&second, none), (&text, 0));
         prop_assert_eq!(again.calls.len(), trace.calls.len());
         prop_assert_eq!(again.objects.len(), trace.objects.len());
+        prop_assert_eq!(devices(&again), devices(&trace));
         if left_out == 0 && trace.calls.kind.iter().all(|kind| *kind != MemoryCallKind::Free) {
             prop_assert_eq!(told(&again), told(&trace));
         }

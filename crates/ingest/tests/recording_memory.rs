@@ -100,6 +100,29 @@ fn callers_leave_what_they_pass_on_and_results_are_written() {
     assert_eq!(trace.calls.start_ns[2..], [22, 30], "a call begins when the operator does");
 }
 
+/// Calls are written when they end, by a rate of the clock that may have been measured anew since their tensors were written: by
+/// that, this one began before its number was made a tensor of. By the order of the thread it did not.
+#[test]
+fn what_a_thread_allocates_comes_before_its_use_whatever_the_clock_says() {
+    for skew in [-3000, -60, 0, 60, 3000] {
+        let trace = Stream::new()
+            .touch(10_000, 0, Allocated, 0x1000, 64)
+            .touch(20_000, 0, Allocated, 0x2000, 8)
+            .touch(20_050, 2, Input(0), 0x1000, 64)
+            .touch(20_050, 2, Input(1), 0x2000, 8)
+            .touch(20_900, 0, Freed, 0x2000, 8)
+            .call(2, 20_050 + skew, 20_800 + skew)
+            .read();
+        let kinds = [Allocate, Allocate, Kernel, Free];
+        assert_eq!(listing(&trace).iter().map(|call| call.0).collect::<Vec<_>>(), kinds, "{skew}");
+        assert_eq!(listing(&trace)[2].2, [(0, AccessMode::Both), (1, AccessMode::Read)], "{skew}");
+        assert!(trace.report.problems.is_empty(), "{:?}", trace.report.problems);
+    }
+    // Nor does the clock put a free before what was allocated.
+    let back = Stream::new().touch(10_000, 0, Allocated, 0x1000, 64).touch(9_990, 0, Freed, 0x1000, 64).read();
+    assert_eq!((back.objects.len(), back.report.problems.len()), (1, 0));
+}
+
 #[test]
 fn what_lies_where_something_is_allocated_was_freed_just_before() {
     let trace = Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 0, Allocated, 0x1020, 64).read();
@@ -209,6 +232,62 @@ fn long_lists_are_passed_on_one_by_one() {
     }
     let trace = stream.call(4, 10, 1_000_000).read();
     assert_eq!((trace.calls.len(), trace.calls.flags[0]), (1, call_flags::OPAQUE));
+}
+
+/// Nothing updates the parameters of an inference: what modules did not make, read again and again, and nobody frees are theirs.
+#[test]
+fn what_modules_read_again_and_again_is_theirs() {
+    let mut stream = Stream::new();
+    let (text, frame) = (OPERATORS.len() as u32, OPERATORS.len() as u32);
+    let (module, node) = (frame + 1, frame + 2);
+    for record in [
+        Record::Text { id: text, text: "encoder".into() },
+        Record::Frame { id: frame, key: FrameKey::Module { path: text, class: text } },
+        Record::Node { thread: 0, id: module, parent: 0, frame },
+        Record::Node { thread: 0, id: node, parent: module, frame: 0 },
+    ] {
+        stream = stream.with(record);
+    }
+    // Weight and freed weight, a batch that is kept, and in each of two calls a result that is kept.
+    stream = stream.touch(10, 0, Allocated, 0x1000, 64).touch(11, 0, Allocated, 0x2000, 64);
+    for (call, batch) in [(100, 0x3000), (200, 0x4000)] {
+        stream = stream
+            .touch(call, 0, Allocated, batch, 64)
+            .touch(call + 10, node, Input(0), batch, 64)
+            .touch(call + 10, node, Input(1), 0x1000, 64)
+            .touch(call + 10, node, Input(2), 0x2000, 64)
+            .touch(call + 15, node, Allocated, batch + 0x4000, 64)
+            .call(node, call + 10, call + 20);
+    }
+    let trace = stream.touch(300, 0, Freed, 0x2000, 64).read();
+    let kinds = [0x1000, 0x2000, 0x3000, 0x4000, 0x7000, 0x8000].map(|address| {
+        let row = trace.objects.address.iter().position(|known| *known == address).unwrap();
+        trace.objects.kind[row]
+    });
+    use MemoryObjectKind::{Parameter, Temporary, Unknown};
+    assert_eq!(kinds, [Parameter, Temporary, Unknown, Unknown, Unknown, Unknown]);
+}
+
+/// As in the trace of the same recording: a finding is the same wherever the program lies.
+#[test]
+fn files_are_named_from_where_the_program_ran() {
+    let text = OPERATORS.len() as u32;
+    let process = Process { command: vec!["python".into(), "run/train.py".into()], ..Process::default() };
+    let mut stream = Stream::new();
+    stream.records[0] = Record::Process(Box::new(process));
+    let files = ["/home/me/run/train.py", "/home/me/net.py", "/venv/lib/python3.11/site-packages/torch/nn/linear.py"];
+    for (at, file) in (text..).zip(files) {
+        let key = FrameKey::Python { function: 0, file: at, line: 3, first_line: 1 };
+        let parent = if at == text { 0 } else { at };
+        stream = stream
+            .with(Record::Text { id: at, text: file.into() })
+            .with(Record::Frame { id: at, key })
+            .with(Record::Node { thread: 0, id: at + 1, parent, frame: at });
+    }
+    let trace = stream.touch(10, text + 3, Allocated, 0x1000, 64).read();
+    let files: Vec<_> =
+        trace.stacks.frames_of(trace.calls.stack[0]).map(|frame| trace.strings.get(frame.file)).collect();
+    assert_eq!(files, ["site-packages/torch/nn/linear.py", "net.py", "run/train.py"]);
 }
 
 /// With `--shapes` operators say what they are called with.

@@ -11,7 +11,7 @@ fn is_python(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
 
 fn is_library(trace: &MemoryTrace, frame: &MemoryFrame) -> bool {
     let file = trace.strings.get(frame.file);
-    ["site-packages/", "dist-packages/", "torch/", "/lib/python"].iter().any(|part| file.contains(part))
+    ["site-packages/", "dist-packages/", "torch/", "/lib/python", "python3."].iter().any(|part| file.contains(part))
         || file.starts_with('<')
 }
 

@@ -3,7 +3,7 @@
 use crate::patterns::{Pattern, PatternMatch, find};
 use crate::replay::{Combination, Replay};
 use crate::suggest::{Site, Sites, Suggestion};
-use crate::tables::{NamedPeak, named_peaks, ranked_suggestions};
+use crate::tables::{NamedPeak, Ranked, named_peaks, ranked_suggestions};
 use crate::{Facts, Rules};
 use stackline_model::{MemoryDeviceId, MemoryTrace};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,15 +17,20 @@ pub struct Study<'trace> {
     pub peaks: Vec<NamedPeak>,
     /// What matches a pattern of waste.
     pub matches: Vec<PatternMatch>,
-    /// What to change, best first, each with the bytes that it saves at each peak.
-    pub ranked: Vec<(Suggestion, Vec<i64>)>,
+    /// What to change, best first.
+    pub ranked: Vec<Ranked>,
 }
 
 impl<'trace> Study<'trace> {
     /// Studies a trace: at most so many peaks of each device.
     pub fn new(trace: &'trace MemoryTrace, peaks_per_device: usize) -> Self {
+        Self::by_rules(trace, peaks_per_device, Rules::default())
+    }
+
+    /// The same by other thresholds.
+    pub fn by_rules(trace: &'trace MemoryTrace, peaks_per_device: usize, rules: Rules) -> Self {
         let peaks = named_peaks(trace, peaks_per_device);
-        let facts = Facts::new(trace, Rules::default());
+        let facts = Facts::new(trace, rules);
         let mut matches = find(&facts);
         // While the program runs, what is alive is no leak yet.
         matches.retain(|found| trace.saw_end || found.pattern != Pattern::MemoryLeak);
@@ -40,15 +45,16 @@ impl<'trace> Study<'trace> {
 
     /// The suggestions in their order.
     pub fn suggestions(&self) -> Vec<Suggestion> {
-        self.ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect()
+        self.ranked.iter().map(|one| one.suggestion.clone()).collect()
     }
 
     /// What matches a pattern that no suggestion is against: by pattern and by the line that makes the objects, in each the
     /// match with the most bytes first.
     pub fn without_suggestion(&self) -> Vec<Vec<&PatternMatch>> {
         let mut sites = Sites::new(self.trace());
-        let against = self.ranked.iter().filter(|(suggestion, _)| suggestion.action.is_against_pattern());
-        let members = against.flat_map(|(suggestion, _)| suggestion.members());
+        let all = self.ranked.iter().map(|one| &one.suggestion);
+        let against = all.filter(|suggestion| suggestion.action.is_against_pattern());
+        let members = against.flat_map(Suggestion::members);
         let advised: BTreeSet<(Pattern, Site)> =
             members.map(|member| (member.pattern, sites.of(member.object))).collect();
         let mut groups: BTreeMap<(Pattern, Site), Vec<&PatternMatch>> = BTreeMap::new();

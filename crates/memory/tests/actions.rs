@@ -147,10 +147,11 @@ fn a_chain_is_not_made_again_from_nothing() {
     }
     let trace = trace(&text);
     let study = Study::new(&trace, 1);
-    let at = study.ranked.iter().position(|(one, _)| one.action.name() == "recompute").unwrap();
-    assert_eq!((study.ranked[at].0.objects(), study.ranked[at].0.total_cost_ns()), (5, Some(50)));
+    let at = study.ranked.iter().position(|one| one.suggestion.action.name() == "recompute").unwrap();
+    let again = &study.ranked[at].suggestion;
+    assert_eq!((again.objects(), again.total_cost_ns()), (5, Some(50)));
     // h6 is needed for the loss. Of the others, every second one stays, as the next one is made of it.
-    assert_eq!(study.ranked[at].1, [300]);
+    assert_eq!(study.ranked[at].savings, [300]);
     let table = tables::apply(&trace, &study.ranked, &[at + 1]).unwrap();
     assert_eq!(table.column("peak_after").unwrap().values, Values::I64(vec![Some(1700 - 300)]));
 }
@@ -242,7 +243,7 @@ fn half_the_bits_are_a_hope() {
     // It is against no pattern, and no combination is told that leans on it.
     let trace = trace(text);
     let study = Study::new(&trace, 1);
-    let table = tables::suggestions_table(&trace, &study.ranked, &study.peaks);
+    let table = tables::suggestions_table(&trace, &study.ranked, &tables::listed(&study.ranked, None), &study.peaks);
     assert_eq!(table.column("against").unwrap().values, Values::Str(vec![None]));
     assert_eq!(study.combination(MemoryDeviceId(0)).unwrap().chosen, Vec::<usize>::new());
 }
@@ -262,6 +263,33 @@ fn copies_cost_what_idle_time_does_not_hide() {
     assert_eq!(cost(text("9000500", "")), 8_000_000, "without durations there are no times");
 }
 
+/// `wide` is freed too late: that saves 4096 bytes at the peak, which a later moment is as high as. `dull` alone lowers the peak, by
+/// less; `small` saves nothing, as it is gone by then.
+#[test]
+fn what_lowers_the_peak_comes_first_and_what_saves_nothing_is_counted() {
+    let text = "a small 8; k use small[:]>small[:]; a x 64; k one x[:]; k two x[:]; f small; \
+                a dull 100; a wide 4096; k three wide[:]; a last 8192; k four last[:]; f wide; \
+                a also 4096; k five also[:],last[:]; f also; f last; f dull; f x; end";
+    let trace = trace(text);
+    let study = Study::new(&trace, 1);
+    let names: Vec<(String, u64, i64)> = study
+        .ranked
+        .iter()
+        .filter(|one| one.suggestion.pattern != stackline_memory::Pattern::RedundantAllocation)
+        .map(|one| (trace.object_name(one.suggestion.object), one.lowers, one.savings[0]))
+        .collect();
+    let expected = [("dull", 100, 100), ("x", 64, 64), ("wide", 0, 4096), ("small", 0, 0)];
+    assert_eq!(names, expected.map(|(name, lowers, saved)| (name.to_owned(), lowers, saved)));
+    let listed = tables::listed(&study.ranked, None);
+    let nothing = study.ranked.len() - listed.len();
+    assert!(nothing > 0 && listed.iter().all(|at| study.ranked[*at].savings[0] > 0));
+    let notes = tables::suggestion_notes(&study.ranked, None);
+    assert!(notes[0].ends_with("at these peaks."), "{notes:?}");
+    let table = tables::suggestions_table(&trace, &study.ranked, &listed, &study.peaks);
+    let Values::I64(lowers) = &table.column("lowers_peak").unwrap().values else { panic!("{table:?}") };
+    assert_eq!(lowers[0], Some(100));
+}
+
 #[test]
 fn segments_that_grow_hold_less() {
     let text = format!(
@@ -276,12 +304,12 @@ fn segments_that_grow_hold_less() {
     assert!(found[0].0.starts_with("set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: "), "{}", found[0].0);
     let trace = trace(&text);
     let study = Study::new(&trace, 1);
-    let number = 1 + study.ranked.iter().position(|(one, _)| one.action == Action::ExpandableSegments).unwrap();
+    let number = 1 + study.ranked.iter().position(|one| one.suggestion.action == Action::ExpandableSegments).unwrap();
     let table = tables::apply(&trace, &study.ranked, &[number]).unwrap();
     let value = |name: &str| table.column(name).unwrap().values.clone();
     let is = |mib: u64| Values::I64(vec![Some(i64::try_from(mib * MIB).unwrap())]);
     assert_eq!(["peak_before", "peak_after", "reserved_before", "reserved_after"].map(value), [45, 45, 78, 60].map(is));
-    let table = tables::suggestions_table(&trace, &study.ranked, &study.peaks);
+    let table = tables::suggestions_table(&trace, &study.ranked, &tables::listed(&study.ranked, None), &study.peaks);
     let Values::Str(places) = &table.column("place").unwrap().values else { panic!("{table:?}") };
     assert_eq!(places[number - 1], None, "a setting has no line");
     assert!(of(&text.replace("cuda:0", "cpu"), "expandable segments").is_empty());

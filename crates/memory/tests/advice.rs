@@ -124,13 +124,13 @@ fn what_one_line_makes_is_one_row() {
     let facts = Facts::new(&trace, Rules::default());
     let (peaks, matches) = (tables::named_peaks(&trace, 1), patterns::find(&facts));
     let ranked = tables::ranked_suggestions(&facts, &matches, &peaks);
-    let (first, saved) = &ranked[0];
-    assert_eq!((first.objects(), first.total_bytes(), saved[0]), (24, 24_000, 24_000));
+    let first = &ranked[0].suggestion;
+    assert_eq!((first.objects(), first.total_bytes(), ranked[0].savings[0]), (24, 24_000, 24_000));
     assert_eq!(
         describe(&trace, first),
         "free h0 (model.py:30 forward) just after kernel mm (call 2); the same 23 times more at this line"
     );
-    let table = tables::suggestions_table(&trace, &ranked, &peaks);
+    let table = tables::suggestions_table(&trace, &ranked, &tables::listed(&ranked, None), &peaks);
     let cell = |name: &str| format!("{:?}", table.column(name).unwrap().values);
     assert!(cell("file").starts_with(r#"Str([Some("model.py")"#), "{}", cell("file"));
     assert!(cell("line").starts_with("I64([Some(30)"), "{}", cell("line"));
@@ -143,6 +143,22 @@ fn what_one_line_makes_is_one_row() {
     // All are freed late; each but the first could take the memory of the one before.
     assert_eq!(waste.column("objects").unwrap().values, Values::I64(vec![Some(24), Some(23)]));
     assert_eq!(waste.column("bytes").unwrap().values, Values::I64(vec![Some(24_000), Some(23_000)]));
+}
+
+#[test]
+fn phases_are_told_by_call_paths() {
+    let text = "a weight 8 at=train.py:3:build; a batch 16 at=train.py:8:step at=site-packages/torch/utils/data/dataloader.py:700:__next__
+        a h 32 at=train.py:9:step at=net.py:4:forward; a loss 64 at=train.py:9:step at=site-packages/torch/nn/functional.py:3:cross_entropy
+        a own 128 at=train.py:9:step module=layers.0
+        a g 256 at=train.py:9:step at=net.py:4:forward at=\"\":0:AddmmBackward0; a m 512 at=train.py:11:step at=\"\":0:\"Optimizer.step#Adam.step\"
+        y; f g; f m";
+    let trace = stackline_ingest::memory::text::read("phases", text).unwrap();
+    let table = tables::at_peak_table(&trace, &tables::named_peaks(&trace, 1), tables::By::Phase);
+    let Values::Str(phases) = &table.column("phase").unwrap().values else { panic!("{table:?}") };
+    let told: Vec<&str> = phases.iter().flatten().map(String::as_str).collect();
+    assert_eq!(told, ["optimizer", "backward", "forward", "data", "other"]);
+    let bytes = [512, 256, 32 + 64 + 128, 16, 8].map(Some).to_vec();
+    assert_eq!(table.column("bytes").unwrap().values, Values::I64(bytes));
 }
 
 /// Sizes that no device has: nothing overflows, and no more than the largest number comes out.
@@ -160,7 +176,9 @@ fn sizes_beyond_all_devices_are_survived() {
     let every: Vec<usize> = (1..=ranked.len()).collect();
     let table = tables::apply(&trace, &ranked, &every).unwrap();
     assert_eq!(table.column("peak_before").unwrap().values, Values::I64(vec![Some(i64::MAX)]));
-    let suggestions: Vec<Suggestion> = ranked.into_iter().map(|(suggestion, _)| suggestion).collect();
+    let suggestions: Vec<Suggestion> = ranked.into_iter().map(|one| one.suggestion).collect();
+    let of_kinds = tables::at_peak_table(&trace, &peaks, tables::By::Kind);
+    assert_eq!(of_kinds.column("share").unwrap().values, Values::F64(vec![Some(100.0)]), "no more than all");
     let mut replay = Replay::new(&trace, MemoryDeviceId(0), &suggestions);
     let among: Vec<usize> = (0..suggestions.len()).collect();
     let combination = replay.lower(&among, 1);
@@ -219,7 +237,7 @@ fn what_the_allocator_holds_is_foretold() {
     let facts = Facts::new(&trace, Rules::default());
     let peaks = tables::named_peaks(&trace, 1);
     let ranked = tables::ranked_suggestions(&facts, &patterns::find(&facts), &peaks);
-    let reuse = ranked.iter().position(|(suggestion, _)| matches!(suggestion.action, Action::Reuse { .. })).unwrap();
+    let reuse = ranked.iter().position(|one| matches!(one.suggestion.action, Action::Reuse { .. })).unwrap();
     let table = tables::apply(&trace, &ranked, &[reuse + 1]).unwrap();
     let value = |name: &str| table.column(name).unwrap().values.clone();
     let one = |value: i64| Values::I64(vec![Some(value)]);

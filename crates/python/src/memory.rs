@@ -9,8 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use stackline_engine::{OpenOptions, Watch, WriteOptions};
 use stackline_ingest::memory::text;
-use stackline_memory::suggest::Suggestion;
-use stackline_memory::tables::{self, By, NamedPeak};
+use stackline_memory::replay::Combination;
+use stackline_memory::tables::{self, By, NamedPeak, Ranked};
 use stackline_memory::{PatternMatch, Study};
 use stackline_model::{MemoryTrace, Table, TraceSet};
 use stackline_store::arrow;
@@ -20,9 +20,9 @@ use std::sync::{Arc, OnceLock};
 /// What is worked out of a trace when it is first asked for.
 struct Studied {
     matches: Vec<PatternMatch>,
-    ranked: Vec<(Suggestion, Vec<i64>)>,
-    /// What the best suggestions save together, as a sentence.
-    note: Option<String>,
+    ranked: Vec<Ranked>,
+    /// Of them those that together lower the first peak furthest.
+    combination: Option<Combination>,
 }
 
 struct Opened {
@@ -36,9 +36,8 @@ impl Opened {
     fn studied(&self) -> &Studied {
         self.studied.get_or_init(|| {
             let study = Study::new(&self.trace, self.per_device);
-            let first = study.peaks.first().and_then(|peak| study.combination(peak.device));
-            let note = first.and_then(|combination| tables::combination_note(&combination));
-            Studied { matches: study.matches, ranked: study.ranked, note }
+            let combination = study.peaks.first().and_then(|peak| study.combination(peak.device));
+            Studied { matches: study.matches, ranked: study.ranked, combination }
         })
     }
 }
@@ -133,8 +132,10 @@ impl NativeMemory {
     fn suggestions(&self, py: Python<'_>) -> PyResult<NativeTable> {
         let make = |opened: &Opened| {
             let studied = opened.studied();
-            let table = tables::suggestions_table(&opened.trace, &studied.ranked, &opened.peaks);
-            Some(studied.note.clone().into_iter().fold(table, Table::note))
+            let (ranked, combination) = (&studied.ranked, studied.combination.as_ref());
+            let listed = tables::listed(ranked, combination);
+            let table = tables::suggestions_table(&opened.trace, ranked, &listed, &opened.peaks);
+            Some(tables::suggestion_notes(ranked, combination).into_iter().fold(table, Table::note))
         };
         self.made(py, make)?.ok_or_else(no_table)
     }

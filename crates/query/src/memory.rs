@@ -4,8 +4,7 @@ use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use stackline_memory::curve::{Curve, curves};
 use stackline_memory::replay::Combination;
-use stackline_memory::suggest::Suggestion;
-use stackline_memory::tables::NamedPeak;
+use stackline_memory::tables::{NamedPeak, Ranked};
 use stackline_memory::{Gap, ObjectUse, Pattern, PatternMatch, Study};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStreamId, MemoryTrace};
 use std::ops::Range;
@@ -63,8 +62,8 @@ pub(crate) struct Memory {
     pub(crate) curves: Vec<Curve>,
     pub(crate) peaks: Vec<NamedPeak>,
     pub(crate) matches: Vec<PatternMatch>,
-    /// Suggestions with what each saves at each peak.
-    pub(crate) ranked: Vec<(Suggestion, Vec<i64>)>,
+    /// Suggestions, best first.
+    pub(crate) ranked: Vec<Ranked>,
     /// Of them those that together lower the peak of the first device furthest.
     pub(crate) combination: Option<Combination>,
     pub(crate) uses: Vec<ObjectUse>,

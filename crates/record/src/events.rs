@@ -13,9 +13,9 @@ const FIRST: usize = 1 << 11;
 /// A call that ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// When it began, in ticks.
-    pub(crate) start: u64,
-    /// How long it took, in ns: converted once, so that the calls of a node add up to what its tree says.
+    /// When it began, `CLOCK_MONOTONIC`.
+    pub(crate) start: i64,
+    /// How long it took, in ns: the calls of a node add up to what its tree says.
     pub(crate) took_ns: u64,
     /// Where in the tree it belongs.
     pub(crate) node: NodeId,
@@ -61,8 +61,8 @@ pub(crate) struct TimedSample {
 /// What happened to memory of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Touch {
-    /// When, in ticks; of an input, when the operator began.
-    pub(crate) at: u64,
+    /// When, `CLOCK_MONOTONIC`; of an input, when the operator began.
+    pub(crate) at: i64,
     pub(crate) address: usize,
     /// See [`stackline_recording::Record::Touch`].
     pub(crate) bytes: u64,
@@ -156,12 +156,12 @@ mod tests {
         let (mut outbox, inbox) = mailbox();
         let call = |start| Call { start, took_ns: 1, node: NodeId(3), sequence: Sequence::default() };
         let room = FIRST + WAITING;
-        let wakes: Vec<u64> = (0..room as u64 + 5).filter(|&start| outbox.post(call(start))).collect();
-        let half_way = [FIRST / 2 - 1, FIRST, FIRST + WAITING / 2 - 1].map(|at| at as u64);
+        let wakes: Vec<i64> = (0..room as i64 + 5).filter(|&start| outbox.post(call(start))).collect();
+        let half_way = [FIRST / 2 - 1, FIRST, FIRST + WAITING / 2 - 1].map(|at| at as i64);
         assert_eq!(wakes, half_way, "woken half-way, and when the first room was too small");
         let taken = inbox.take();
         assert_eq!((taken.len(), inbox.lost()), (room, 5));
-        assert!(taken.iter().enumerate().all(|(at, taken)| *taken == call(at as u64)));
+        assert!(taken.iter().enumerate().all(|(at, taken)| *taken == call(at as i64)));
         assert!(!outbox.post(call(0)) && inbox.take() == [call(0)]);
     }
 

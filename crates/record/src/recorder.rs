@@ -14,8 +14,9 @@ pub(crate) const DEFAULT_LIMIT: u32 = 1 << 20;
 
 /// Indices into [`OpenOperator::client`].
 const NODE: usize = 0;
+/// `CLOCK_MONOTONIC` at its begin, in ns: converted once, as what it is called with is written long before itself.
 pub(crate) const START: usize = 1;
-/// Ticks of the operators that this one called.
+/// ns of the operators that this one called.
 const INSIDE: usize = 2;
 /// Autograd's number, in `trace` mode.
 const SEQUENCE: usize = 3;
@@ -88,7 +89,7 @@ fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, add
     let metric = if kind == TouchKind::Freed { Metric::Freed } else { Metric::Allocated };
     state.add(node, metric, bytes);
     if let Some(touches) = &mut state.touches
-        && touches.post(Touch { at: clock::ticks(), address, bytes, node, kind })
+        && touches.post(Touch { at: clock::now_ns(), address, bytes, node, kind })
     {
         session.wake_writer();
     }
@@ -102,7 +103,7 @@ const MOST_INPUTS: usize = 4096;
 #[cold]
 fn post_inputs(session: &'static Session, operator: &Operator, thread: &mut Thread) {
     let Some((inputs, opened)) = operator.inputs().zip(thread.open.last()) else { return };
-    let (node, at) = (NodeId(opened.client[NODE] as u32), opened.client[START]);
+    let (node, at) = (NodeId(opened.client[NODE] as u32), opened.client[START].cast_signed());
     if at == 0 {
         return;
     }
@@ -162,7 +163,7 @@ fn begin(
         let state = state(session, thread);
         let (node, sequence) = place(state, outer, opened);
         state.published.begins(outer.len(), node.0, opened);
-        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::ticks(), 0, sequence];
+        opened.client = [opened.client[NODE] | step | u64::from(node.0), clock::now_ns().cast_unsigned(), 0, sequence];
     }
     thread.open = open;
 }
@@ -177,7 +178,7 @@ fn end(session: &'static Session, ended: &OpenOperator, thread: &mut Thread) {
     if ended.client[START] == 0 || left_over(session, thread) {
         return;
     }
-    let took = clock::ticks().saturating_sub(ended.client[START]);
+    let took = clock::now_ns().cast_unsigned().saturating_sub(ended.client[START]);
     if let Some(caller) = thread.open.last_mut() {
         caller.client[INSIDE] = caller.client[INSIDE].saturating_add(took);
     }
@@ -186,11 +187,11 @@ fn end(session: &'static Session, ended: &OpenOperator, thread: &mut Thread) {
     let open = std::mem::take(&mut thread.open);
     let state = state(session, thread);
     state.published.ends(&open);
-    state.tree.add_call(node, clock::ns(own), clock::ns(took));
+    state.tree.add_call(node, own, took);
     if let Some(outbox) = &mut state.outbox
         && outbox.post(Call {
-            start: ended.client[START],
-            took_ns: clock::ns(took),
+            start: ended.client[START].cast_signed(),
+            took_ns: took,
             node,
             sequence: Sequence(ended.client[SEQUENCE]),
         })

@@ -255,8 +255,7 @@ impl Stream {
                 self.calls_cut += (calls.len() - at) as u64;
                 return Ok(());
             }
-            let start = clock::monotonic_at(call.start);
-            let duration_ns = call.took_ns;
+            let (start, duration_ns) = (call.start, call.took_ns);
             let written = self.written(thread);
             let (start_delta_ns, last_number) = (start - written.last_end, written.last_number);
             if let Some((number, forward_thread)) = call.sequence.get() {
@@ -278,12 +277,11 @@ impl Stream {
                 self.touches_cut += (touches.len() - at) as u64;
                 return Ok(());
             }
-            let now = clock::monotonic_at(touch.at);
-            let (before, address) = std::mem::replace(&mut self.written(thread).last_touch, (now, touch.address));
+            let (before, address) = std::mem::replace(&mut self.written(thread).last_touch, (touch.at, touch.address));
             self.push_single(&Record::Touch {
                 thread,
                 node: touch.node.0,
-                delta_ns: now - before,
+                delta_ns: touch.at - before,
                 kind: touch.kind,
                 address_delta: touch.address.wrapping_sub(address).cast_signed() as i64,
                 bytes: touch.bytes,

@@ -51,7 +51,7 @@ export function Suggestions({ asked, onObject }: { asked: Asked<SuggestionsDocum
 function List({ document, onObject }: { document: SuggestionsDocument; onObject: (object: number) => void }) {
   const table = document.tables.memory_suggestions;
   const numbers = numbersOf(state.value.apply);
-  const { combination, all, objects } = document.page;
+  const { combination, all, nothing, objects } = document.page;
   if (table.rows.length === 0) return <p>Nothing was found that would make a peak lower.</p>;
   const peaks = table.columns.filter(({ name }) => name.startsWith("saved_at_")).map(({ name }) => name);
   return (
@@ -69,6 +69,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
             <tr>
               <th scope="col">Apply</th>
               <th scope="col">What</th>
+              <th scope="col" class="number">Lowers the peak alone by</th>
               {peaks.map((peak) => <th scope="col" class="number" key={peak}>Saved at {peak.slice("saved_at_".length).toUpperCase()}</th>)}
               <th scope="col" class="number">Adds to the run</th>
               <th scope="col">Against</th>
@@ -90,6 +91,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
                     {row.what}
                     {typeof row.copy_time === "number" && <span class="quiet"> (one copy: {amount(row.copy_time, "ns")} at an assumed 25 GB/s)</span>}
                   </td>
+                  <td class="number" title={`${row.lowers_peak}`}>{bytes(Number(row.lowers_peak))}</td>
                   {peaks.map((peak) => <td class="number" key={peak} title={`${row[peak]}`}>{bytes(Number(row[peak]))}</td>)}
                   <td class="number">{typeof row.cost === "number" ? amount(row.cost, "ns") : ""}</td>
                   <td>{row.against ?? "no pattern"}</td>
@@ -106,6 +108,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
         </table>
       </div>
       {all > table.rows.length && <p class="quiet">{counted(all - table.rows.length, "more suggestion")}, which save less: <code>stackline memory --format csv</code> gives all.</p>}
+      {nothing > 0 && <p class="quiet">{nothing === 1 ? "1 more saves" : `${nothing} more save`} nothing at these peaks.</p>}
     </>
   );
 }

@@ -94,7 +94,7 @@ export interface AppliedDocument {
 }
 
 export interface SuggestionsDocument {
-  readonly page: { readonly all: number; readonly combination: readonly number[]; readonly objects: ReadonlyArray<readonly number[]> };
+  readonly page: { readonly all: number; readonly nothing: number; readonly combination: readonly number[]; readonly objects: ReadonlyArray<readonly number[]> };
   readonly tables: { readonly memory_suggestions: Table };
 }
 

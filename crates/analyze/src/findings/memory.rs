@@ -10,9 +10,11 @@ use super::rules;
 /// What a change saves at the highest peak of a device, by replay of its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryGain {
-    /// Likely, in bytes.
+    /// Likely, in bytes: at the moment of the peak.
     pub bytes: u64,
-    /// At least: by what is sure not to be needed.
+    /// What the peak falls by if nothing else is changed: by less, where other moments are nearly as high.
+    pub lowers_bytes: u64,
+    /// At least: the same, by what is sure not to be needed.
     pub low_bytes: u64,
     /// At most.
     pub high_bytes: u64,
@@ -25,7 +27,7 @@ pub struct MemoryGain {
 impl MemoryGain {
     /// A part of the peak, in percent.
     pub fn percent_of(&self, bytes: u64) -> f64 {
-        100.0 * bytes as f64 / self.peak_bytes.max(1) as f64
+        (100.0 * bytes as f64 / self.peak_bytes.max(1) as f64).min(100.0)
     }
 
     /// What is likely saved, in percent of the peak.

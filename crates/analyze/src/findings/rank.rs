@@ -350,7 +350,7 @@ struct Priced {
 /// behind what saves time: the one cannot be weighed against the other.
 pub(super) fn order(finding: &Finding) -> impl Ord + use<'_> {
     let gain = Reverse(finding.gain.map(|g| (!finding.is_unsure(), g.ns, g.low_ns)));
-    let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.bytes, m.low_bytes)));
+    let memory = Reverse(finding.memory.as_ref().map(|m| (!finding.is_unsure(), m.lowers_bytes, m.bytes, m.low_bytes)));
     (gain, memory, finding.rule.code.as_str(), &finding.place, finding.title.as_str())
 }
 

@@ -66,8 +66,13 @@ impl Settings {
         Ok(())
     }
 
+    /// The rules of which something was chosen, by code.
+    pub fn rules(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().filter_map(|name| Some(name.split_once('.')?.0))
+    }
+
     /// The value of a rule's setting; 0 if it has none of that name.
-    pub(super) fn get(&self, rule: &Rule, name: &str) -> f64 {
+    pub fn get(&self, rule: &Rule, name: &str) -> f64 {
         let default = || rule.settings.iter().find(|s| s.name == name).map_or(0.0, |s| s.default);
         self.0.get(&format!("{}.{name}", rule.code)).copied().unwrap_or_else(default)
     }

@@ -74,6 +74,7 @@ fn memory_columns(table: Table, rows: &[Finding]) -> Table {
     };
     table
         .i64("gain_bytes", Unit::Bytes, of(|memory| memory.bytes))
+        .i64("lowers_peak_bytes", Unit::Bytes, of(|memory| memory.lowers_bytes))
         .i64("gain_low_bytes", Unit::Bytes, of(|memory| memory.low_bytes))
         .i64("gain_high_bytes", Unit::Bytes, of(|memory| memory.high_bytes))
         .f64("peak_percent", Unit::Percent, rows.iter().map(|finding| Some(finding.memory.as_ref()?.percent())))

@@ -45,6 +45,10 @@ pub(crate) struct MemoryArgs {
     /// How many objects match each pattern by the rules of DrGPUM's artifact, beside ours.
     #[arg(long, value_enum, value_name = "RULES", conflicts_with_all = ["at", "curve", "objects", "apply"])]
     pub(crate) rules: Option<MemoryRules>,
+    /// Change from when on something is a pattern, such as SL056.kernels=100, as `findings` does; may be repeated. docs/findings
+    /// lists the settings.
+    #[arg(long, value_name = "CODE.NAME=NUMBER")]
+    pub(crate) set: Vec<String>,
     #[command(flatten)]
     pub(crate) gate: MemoryGateArgs,
 }
@@ -92,6 +96,8 @@ pub(crate) enum MemoryBy {
     Kind,
     /// The module that it belongs to.
     Module,
+    /// In which phase of training it was allocated: forward, backward, optimizer, data, other.
+    Phase,
     /// Its size, by powers of two.
     Size,
     /// The operator that made it.
@@ -109,6 +115,7 @@ impl From<MemoryBy> for By {
             MemoryBy::Path => Self::Path,
             MemoryBy::Kind => Self::Kind,
             MemoryBy::Module => Self::Module,
+            MemoryBy::Phase => Self::Phase,
             MemoryBy::Size => Self::Size,
             MemoryBy::Operator => Self::Operator,
             MemoryBy::Dtype => Self::Dtype,

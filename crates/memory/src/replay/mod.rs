@@ -131,6 +131,17 @@ impl<'a> Replay<'a> {
         after.iter().for_each(|span| self.tree.add(*span, true));
     }
 
+    /// Bytes by which a suggestion would lower the highest point, which may be elsewhere then.
+    pub fn lowers(&mut self, suggestion: usize) -> u64 {
+        let before = self.peak().bytes;
+        if !self.apply(suggestion) {
+            return 0;
+        }
+        let after = self.peak().bytes;
+        self.undo(suggestion);
+        before.saturating_sub(after)
+    }
+
     /// Bytes that a suggestion would take away at a position, all members together; negative if it would add some, 0 if it
     /// is of another device or does not go together with those that are applied.
     pub fn saving_at(&mut self, suggestion: usize, position: u32) -> i64 {

@@ -3,7 +3,7 @@
 use crate::curve::{Span, span_of};
 use crate::suggest::{Action, Suggestion};
 use stackline_model::{MemoryObjectId, MemoryTrace};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
@@ -16,7 +16,7 @@ pub(super) struct Plan<'a> {
     giver: BTreeMap<MemoryObjectId, MemoryObjectId>,
     taker: BTreeMap<MemoryObjectId, MemoryObjectId>,
     /// Applied suggestions to make something again, by what they read.
-    needed_by: BTreeMap<MemoryObjectId, Vec<usize>>,
+    needed_by: BTreeMap<MemoryObjectId, BTreeSet<usize>>,
 }
 
 impl<'a> Plan<'a> {
@@ -95,11 +95,14 @@ impl<'a> Plan<'a> {
     }
 
     fn note_need(&mut self, need: MemoryObjectId, suggestion: usize, apply: bool) {
+        // What many need (weights, an input) is noted and left thousands of times.
         let needing = self.needed_by.entry(need).or_default();
-        needing.retain(|other| *other != suggestion);
         if apply {
-            needing.push(suggestion);
-        } else if needing.is_empty() {
+            needing.insert(suggestion);
+            return;
+        }
+        needing.remove(&suggestion);
+        if needing.is_empty() {
             self.needed_by.remove(&need);
         }
     }

@@ -1,6 +1,7 @@
 //! Whose calls they are: of backward, of an optimizer, of an operator that calls others.
 
 use rustc_hash::FxHashMap;
+use stackline_model::names::MODULE_PREFIX;
 use stackline_model::{MemoryStackId, MemoryTrace, StrId};
 use std::cmp::Ordering;
 
@@ -12,18 +13,22 @@ pub(super) const OPERATOR: &str = "aten::";
 struct Within {
     backward: bool,
     optimizer: bool,
+    /// What loads data.
+    data: bool,
+    /// Modules, and functions of theirs such as losses.
+    forward: bool,
     /// Whether its innermost frame is an operator.
     operator: bool,
 }
 
 /// What each call path lies in. Paths are looked at once, callers before callees.
-pub(super) struct Callers<'a> {
+pub(crate) struct Callers<'a> {
     trace: &'a MemoryTrace,
     nodes: Vec<Within>,
 }
 
 impl<'a> Callers<'a> {
-    pub(super) fn new(trace: &'a MemoryTrace) -> Self {
+    pub(crate) fn new(trace: &'a MemoryTrace) -> Self {
         let frames: Vec<Within> = trace
             .stacks
             .frames
@@ -37,6 +42,8 @@ impl<'a> Callers<'a> {
             nodes.push(Within {
                 backward: outer.backward || own.backward,
                 optimizer: outer.optimizer || own.optimizer,
+                data: outer.data || own.data,
+                forward: outer.forward || own.forward,
                 operator: own.operator,
             });
         }
@@ -50,6 +57,19 @@ impl<'a> Callers<'a> {
     /// Whether a call path lies in a backward pass, as far as it says.
     pub(super) fn in_backward(&self, stack: MemoryStackId) -> bool {
         self.at(stack).backward
+    }
+
+    /// The phase of training that a call path lies in, as far as it says; `in_module` if it is known to lie in a module's call.
+    pub(crate) fn phase(&self, stack: MemoryStackId, in_module: bool) -> &'static str {
+        match self.at(stack) {
+            Within { optimizer: true, .. } => "optimizer",
+            // Recordings show what backward does below the forward operator that it belongs to.
+            Within { backward: true, .. } => "backward",
+            Within { data: true, .. } => "data",
+            Within { forward: true, .. } => "forward",
+            _ if in_module => "forward",
+            _ => "other",
+        }
     }
 
     /// Whether a call path lies in backward or in an optimizer: what is done there is not the program's to write.
@@ -91,6 +111,8 @@ fn of_frame(function: &str, file: &str) -> Within {
     Within {
         backward: function == "backward" || function.starts_with("autograd::engine::") || native,
         optimizer: function.starts_with("Optimizer.step") || file.contains("torch/optim/"),
+        data: function.starts_with("enumerate(DataLoader)") || file.contains("torch/utils/data/"),
+        forward: function == "forward" || function.starts_with(MODULE_PREFIX) || file.contains("torch/nn/"),
         operator: function.starts_with(OPERATOR),
     }
 }

@@ -1,6 +1,6 @@
 //! What could be changed, and what each change would save.
 
-mod callers;
+pub(crate) mod callers;
 mod cost;
 mod describe;
 mod expandable;

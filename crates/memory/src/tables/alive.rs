@@ -3,6 +3,7 @@
 use super::{NamedPeak, int, percent};
 use crate::curve::{alive_at, alive_by};
 use crate::place::{path_text, place_text};
+use crate::suggest::callers::Callers;
 use stackline_model::{MemoryObjectId, MemoryTrace, Table, Unit};
 
 /// What to sum memory by.
@@ -16,6 +17,8 @@ pub enum By {
     Kind,
     /// The module that it belongs to.
     Module,
+    /// In which phase of training it was allocated: forward, backward, optimizer, data, other.
+    Phase,
     /// Its size.
     Size,
     /// The operator that made it.
@@ -28,8 +31,17 @@ pub enum By {
 
 impl By {
     /// All, in their order.
-    pub const ALL: [Self; 8] =
-        [Self::Place, Self::Path, Self::Kind, Self::Module, Self::Size, Self::Operator, Self::Dtype, Self::Pool];
+    pub const ALL: [Self; 9] = [
+        Self::Place,
+        Self::Path,
+        Self::Kind,
+        Self::Module,
+        Self::Phase,
+        Self::Size,
+        Self::Operator,
+        Self::Dtype,
+        Self::Pool,
+    ];
 
     /// Stable name; also the name of the column.
     pub fn name(self) -> &'static str {
@@ -38,6 +50,7 @@ impl By {
             Self::Path => "path",
             Self::Kind => "kind",
             Self::Module => "module",
+            Self::Phase => "phase",
             Self::Size => "size",
             Self::Operator => "operator",
             Self::Dtype => "dtype",
@@ -46,7 +59,7 @@ impl By {
     }
 
     /// What an object counts for.
-    fn key(self, trace: &MemoryTrace, object: MemoryObjectId) -> String {
+    fn key(self, trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId) -> String {
         let row = object.index();
         let objects = &trace.objects;
         let or = |text: &str, none: &str| if text.is_empty() { none.to_owned() } else { text.to_owned() };
@@ -59,6 +72,7 @@ impl By {
             }
             Self::Kind => objects.kind[row].name().to_owned(),
             Self::Module => or(trace.strings.get(objects.module[row]), "(unknown)"),
+            Self::Phase => callers.phase(objects.stack[row], objects.module[row].is_some()).to_owned(),
             // Powers of two: sizes that are alike stand together.
             Self::Size => size_class(objects.bytes[row]),
             Self::Operator => or(trace.strings.get(objects.operator[row]), "(unknown)"),
@@ -81,14 +95,14 @@ fn size_class(bytes: u64) -> String {
 
 /// Bytes alive at each peak, summed by a key, most first.
 pub fn at_peak_table(trace: &MemoryTrace, peaks: &[NamedPeak], by: By) -> Table {
-    let mut rows = Vec::new();
+    let (mut rows, callers) = (Vec::new(), Callers::new(trace));
     for peak in peaks {
         // Call paths are made to texts once each, not once per object.
         let key = |object: MemoryObjectId| match by {
             By::Place | By::Path if trace.objects.stack[object.index()].is_some() => {
                 (Some(trace.objects.stack[object.index()]), String::new())
             }
-            _ => (None, by.key(trace, object)),
+            _ => (None, by.key(trace, &callers, object)),
         };
         let mut sums = std::collections::BTreeMap::<String, (u64, u32)>::new();
         for ((stack, text), bytes, objects) in alive_by(trace, peak.device, peak.peak.position, key) {

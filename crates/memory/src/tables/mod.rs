@@ -18,7 +18,9 @@ pub use objects::{curve_table, objects_table};
 pub use out_of_memory::out_of_memory_table;
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
 pub use rules::rules_table;
-pub use suggestions::{apply, combination_note, ranked_suggestions, suggestions_table};
+pub use suggestions::{
+    Ranked, apply, combination_note, listed, ranked_suggestions, suggestion_notes, suggestions_table,
+};
 pub use waste::waste_table;
 
 /// Where in the program: one column for people, and its parts for programs.
@@ -45,7 +47,7 @@ fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// `part` of `all` in percent.
+/// `part` of `all` in percent. Sums of a damaged trace, which stop at the largest number, may be less than their parts.
 fn percent(part: u64, all: u64) -> f64 {
-    if all == 0 { 0.0 } else { 100.0 * part as f64 / all as f64 }
+    if all == 0 { 0.0 } else { (100.0 * part as f64 / all as f64).min(100.0) }
 }

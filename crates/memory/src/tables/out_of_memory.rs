@@ -14,6 +14,8 @@ struct Situation {
     reserved: Option<u64>,
     /// The largest free block of the request's stream, where the segments are those of this moment.
     largest_free: Option<u64>,
+    /// Bytes of the device; 0 if not known.
+    total: u64,
 }
 
 /// One row per failed request; `None` if none failed.
@@ -62,7 +64,21 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
         .flat_map(|segment| &trace.blocks[segment.blocks.clone()])
         .filter(|block| block.state == MemoryBlockState::Inactive);
     let largest_free = now.then(|| free.map(|block| block.bytes).max().unwrap_or(0));
-    Situation { allocated, reserved, largest_free }
+    let total = trace.devices.get(oom.device.index()).map_or(0, |device| device.total_bytes);
+    Situation { allocated, reserved, largest_free, total }
+}
+
+/// Numbers that do not go together.
+fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Option<String> {
+    let Situation { allocated, largest_free, total, .. } = *situation;
+    if allocated > reserved {
+        return Some(format!("{allocated} bytes in use, of {reserved} that the allocator held"));
+    }
+    if largest_free.is_some_and(|largest| largest > reserved - allocated) {
+        return Some("a free block larger than all that was free".to_owned());
+    }
+    (total > 0 && reserved.saturating_add(device_free) > total)
+        .then(|| format!("{reserved} bytes held and {device_free} free, of {total}"))
 }
 
 /// Why it failed, and what would have helped.
@@ -70,11 +86,19 @@ fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
         return "it is not known what the device and the allocator still had".to_owned();
     };
+    if let Some(why) = contradiction(situation, reserved, device_free) {
+        return format!("what the source tells cannot be true ({why}), so nobody knows why it failed");
+    }
     let cached = reserved.saturating_sub(situation.allocated);
     let missing = oom.requested.saturating_sub(device_free);
     if missing == 0 {
         return "the device had enough: a limit of the process (set_per_process_memory_fraction, a garbage collection \
                 threshold) or a single address range that was not there kept it from being used"
+            .to_owned();
+    }
+    if situation.largest_free.is_some_and(|largest| largest >= oom.requested) {
+        return "a free block of the request's stream was large enough: it lies in another pool (of small blocks, or a private one, \
+                as CUDA graphs have)"
             .to_owned();
     }
     if cached >= oom.requested {
@@ -93,4 +117,40 @@ fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
          come down by that much (smaller batch, recomputation of activations, or the suggestions below), or the rest must \
          be freed by other processes"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Situation, explain};
+    use stackline_model::{MemoryCallId, MemoryDeviceId, MemoryStackId, MemoryStreamId, OutOfMemory};
+
+    fn explained(device_free: u64, reserved: u64, situation: Situation) -> String {
+        let oom = OutOfMemory {
+            before: MemoryCallId(0),
+            time_ns: 0,
+            device: MemoryDeviceId(0),
+            stream: MemoryStreamId(0),
+            requested: 100,
+            device_free: Some(device_free),
+            stack: MemoryStackId::NONE,
+        };
+        explain(&oom, &Situation { reserved: Some(reserved), ..situation })
+    }
+
+    #[test]
+    fn numbers_that_cannot_be_true_give_no_verdict() {
+        let sound = || Situation { allocated: 200, reserved: None, largest_free: Some(60), total: 400 };
+        assert!(explained(50, 300, sound()).starts_with("fragmentation"), "{}", explained(50, 300, sound()));
+        for (free, reserved, situation) in [
+            (50, 150, sound()),
+            (50, 220, sound()),
+            (150, 300, sound()),
+            (50, 300, Situation { allocated: u64::MAX, ..sound() }),
+        ] {
+            let told = explained(free, reserved, situation);
+            assert!(told.starts_with("what the source tells cannot be true ("), "{told}");
+        }
+        let elsewhere = explained(50, 350, Situation { largest_free: Some(120), ..sound() });
+        assert!(elsewhere.contains("in another pool"), "{elsewhere}");
+    }
 }

@@ -6,37 +6,79 @@ use crate::replay::{Combination, Replay};
 use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
 use crate::{Facts, PatternMatch};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
+use std::cmp::Reverse;
 
-/// What could be changed, those that are one change of the program together, and what each saves at each peak: most at the first
-/// peak first, then at the next.
-pub fn ranked_suggestions(
-    facts: &Facts<'_>,
-    matches: &[PatternMatch],
-    peaks: &[NamedPeak],
-) -> Vec<(Suggestion, Vec<i64>)> {
+/// A suggestion, and what it does without the others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranked {
+    /// What to change.
+    pub suggestion: Suggestion,
+    /// By how many bytes it lowers the peak of its device: by none, where another moment is as high.
+    pub lowers: u64,
+    /// Bytes that it saves at each peak; negative if it takes more.
+    pub savings: Vec<i64>,
+}
+
+impl Ranked {
+    /// Whether it saves anything at a peak, or of what the allocator holds.
+    pub fn helps(&self) -> bool {
+        self.savings.iter().any(|saved| *saved > 0) || self.suggestion.action == Action::ExpandableSegments
+    }
+}
+
+/// What could be changed, those that are one change of the program together, and what each does alone: first what lowers the peak of
+/// its device most, then what saves most at the first peak, then at the next; last what saves nothing.
+pub fn ranked_suggestions(facts: &Facts<'_>, matches: &[PatternMatch], peaks: &[NamedPeak]) -> Vec<Ranked> {
     let found = grouped(facts.trace, suggestions(facts, matches));
-    let mut savings = vec![Vec::new(); found.len()];
-    for peak in peaks {
-        let mut replay = Replay::new(facts.trace, peak.device, &found);
+    let (mut savings, mut lowers) = (vec![Vec::new(); found.len()], vec![0; found.len()]);
+    // The peaks of a device stand together, the highest first.
+    for of_device in peaks.chunk_by(|a, b| a.device == b.device) {
+        let mut replay = Replay::new(facts.trace, of_device[0].device, &found);
         for (at, savings) in savings.iter_mut().enumerate() {
-            savings.push(replay.saving_at(at, peak.peak.position.0));
+            let first = savings.len();
+            savings.extend(of_device.iter().map(|peak| replay.saving_at(at, peak.peak.position.0)));
+            if savings[first] > 0 {
+                lowers[at] = replay.lowers(at);
+            }
         }
     }
-    let mut ranked: Vec<(Suggestion, Vec<i64>)> = found.into_iter().zip(savings).collect();
-    ranked.sort_by_cached_key(|(suggestion, savings)| {
-        (std::cmp::Reverse(savings.clone()), suggestion.action.effort(), suggestion.object)
+    let all = found.into_iter().zip(lowers).zip(savings);
+    let mut ranked: Vec<Ranked> =
+        all.map(|((suggestion, lowers), savings)| Ranked { suggestion, lowers, savings }).collect();
+    ranked.sort_by_cached_key(|one| {
+        let Suggestion { action, object, .. } = &one.suggestion;
+        (!one.helps(), Reverse(one.lowers), Reverse(one.savings.clone()), action.effort(), *object)
     });
     ranked
 }
 
-/// Suggestions by number, with what each saves at each peak alone.
-pub fn suggestions_table(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)], peaks: &[NamedPeak]) -> Table {
-    let all = || ranked.iter().map(|(suggestion, _)| suggestion);
+/// Which of them are worth to be listed: that help alone, or in a combination.
+pub fn listed(ranked: &[Ranked], combination: Option<&Combination>) -> Vec<usize> {
+    let is_chosen = |at: &usize| combination.is_some_and(|combination| combination.chosen.contains(at));
+    (0..ranked.len()).filter(|at| ranked[*at].helps() || is_chosen(at)).collect()
+}
+
+/// Which suggestions do best together, and how many are not listed.
+pub fn suggestion_notes(ranked: &[Ranked], combination: Option<&Combination>) -> Vec<String> {
+    let nothing = ranked.len() - listed(ranked, combination).len();
+    let more = match nothing {
+        0 => None,
+        1 => Some("1 more saves nothing at these peaks.".to_owned()),
+        _ => Some(format!("{nothing} more save nothing at these peaks.")),
+    };
+    combination.and_then(combination_note).into_iter().chain(more).collect()
+}
+
+/// These suggestions by number, with what each does alone.
+pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize], peaks: &[NamedPeak]) -> Table {
+    let rows = || listed.iter().map(|at| &ranked[*at]);
+    let all = || rows().map(|one| &one.suggestion);
     let table = Table::new("memory_suggestions", "What to change")
-        .i64("number", Unit::None, (1..=ranked.len()).map(|number| int(number as u64)))
-        .text("what", all().map(|suggestion| Some(describe(trace, suggestion))));
+        .i64("number", Unit::None, listed.iter().map(|at| int(1 + *at as u64)))
+        .text("what", all().map(|suggestion| Some(describe(trace, suggestion))))
+        .i64("lowers_peak", Unit::Bytes, rows().map(|one| int(one.lowers)));
     let table = peaks.iter().enumerate().fold(table, |table, (at, peak)| {
-        table.i64(&format!("saved_at_{}", peak.name.to_lowercase()), Unit::Bytes, ranked.iter().map(|(_, s)| s[at]))
+        table.i64(&format!("saved_at_{}", peak.name.to_lowercase()), Unit::Bytes, rows().map(|one| one.savings[at]))
     });
     let table = table
         .i64("objects", Unit::None, all().map(|suggestion| int(suggestion.objects() as u64)))
@@ -61,11 +103,11 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)],
 ///
 /// # Errors
 /// The number of a suggestion that is not there.
-pub fn apply(trace: &MemoryTrace, ranked: &[(Suggestion, Vec<i64>)], numbers: &[usize]) -> Result<Table, usize> {
+pub fn apply(trace: &MemoryTrace, ranked: &[Ranked], numbers: &[usize]) -> Result<Table, usize> {
     if let Some(wrong) = numbers.iter().find(|number| **number == 0 || **number > ranked.len()) {
         return Err(*wrong);
     }
-    let suggestions: Vec<Suggestion> = ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect();
+    let suggestions: Vec<Suggestion> = ranked.iter().map(|one| one.suggestion.clone()).collect();
     let mut rows = Vec::new();
     for curve in crate::curve::curves(trace) {
         let mut replay = Replay::new(trace, curve.device, &suggestions);

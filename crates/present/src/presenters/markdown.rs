@@ -1,5 +1,7 @@
 //! Text of traces within Markdown.
 
+use super::terminal::is_unseen;
+
 /// Names of a trace as plain text within a table.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -9,7 +11,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '&' => out.push_str("&amp;"),
-            c if c.is_control() => out.push(' '),
+            c if is_unseen(c) => out.push(' '),
             c => out.push(c),
         }
     }
@@ -18,6 +20,6 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// Text as code within a table.
 pub(super) fn code(text: &str) -> String {
-    let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
+    let text: String = text.chars().map(|c| if is_unseen(c) || c == '`' { ' ' } else { c }).collect();
     format!("`{}`", text.replace('|', "\\|"))
 }

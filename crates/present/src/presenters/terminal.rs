@@ -109,14 +109,21 @@ pub fn note(text: &str, style: &Style) -> String {
     if style.color { format!("\x1b[2m{}\x1b[0m\n", out.trim_end_matches('\n')) } else { out }
 }
 
-/// Control characters (which could drive the terminal) and line breaks become blanks.
+/// Whether a character drives a terminal rather than to be seen: control characters, line breaks, and marks that turn the
+/// direction of what follows.
+pub(super) fn is_unseen(c: char) -> bool {
+    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control()
+}
+
+/// What is not seen but drives the terminal becomes blanks.
 pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unseen(c) { ' ' } else { c }).collect()
 }
 
 /// As [`clean`], keeping line breaks.
 pub fn clean_lines(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+    text.chars().map(|c| if is_unseen(c) && c != '\n' { ' ' } else { c }).collect()
 }
 
 fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -333,6 +340,13 @@ mod tests {
             .i64("calls", Unit::None, [12_345, 17, 1])
             .i64("stream", Unit::None, [Some(7), None, Some(20_000)])
             .note("Coverage: 98.2 % of the GPU time has a known launch.")
+    }
+
+    #[test]
+    fn what_drives_terminals_is_not_passed_on() {
+        let name = "\u{202e}gnp.\u{1b}[31mx\u{2066}\u{2028}\nä\u{200d}";
+        assert_eq!(clean(name), " gnp. [31mx   ä\u{200d}");
+        assert_eq!(clean_lines("a\u{202e}b\nc\u{7}"), "a b\nc ");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Patterns are found in memory traces, which rules over traces of what ran do not see: here stands what people are told of them.
 
-use crate::findings::{Area, Need, Rule};
+use crate::findings::{Area, Need, Rule, Setting};
 
 /// What all of them have in common.
 const COMMON: Rule = Rule {
@@ -23,6 +23,14 @@ const COMMON: Rule = Rule {
     check: |_| Vec::new(),
 };
 
+const fn kernels(about: &'static str) -> Setting {
+    Setting { name: "kernels", default: 1.0, range: (1.0, 1e9), about }
+}
+
+const fn share(name: &'static str, default: f64, about: &'static str) -> Setting {
+    Setting { name, default, range: (0.0, 100.0), about }
+}
+
 const BYTES: &[Need] = &[Need::Memory, Need::MemoryAccesses, Need::MemoryRanges];
 
 pub(super) const EARLY_ALLOCATION: Rule = Rule {
@@ -37,6 +45,7 @@ pub(super) const EARLY_ALLOCATION: Rule = Rule {
     ),
     wrong_when: "It must be there early: others know its address, or an allocation in the loop would cost more time than the \
                  bytes are worth. What fills it may find other data later.",
+    settings: &[kernels("least number of kernels (or operators) from the allocation to the first use")],
     ..COMMON
 };
 
@@ -52,6 +61,7 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
     ),
     cost: "none; a free that waits for a stream costs overlap",
     wrong_when: "Something uses it that was not recorded, such as a kernel of an extension through its address.",
+    settings: &[kernels("least number of kernels (or operators) from the last use to the free")],
     ..COMMON
 };
 
@@ -65,6 +75,7 @@ pub(super) const REDUNDANT_ALLOCATION: Rule = Rule {
     cost: "code that is harder to read: two things in one buffer",
     wrong_when: "What is in the first one is still wanted, by something that was not recorded. With a caching allocator, freeing the first one \
                  in time does the same.",
+    settings: &[share("tolerance", 10.0, "by how much two objects may differ in size, in percent of the larger one")],
     ..COMMON
 };
 
@@ -117,6 +128,7 @@ pub(super) const TEMPORARY_IDLENESS: Rule = Rule {
     cost: "moving it to the host takes two copies (their time stands in the evidence, at 25 GB/s); computing it again takes its \
            operators' time",
     wrong_when: "Copies would take longer than it lies idle, or others refer to its address.",
+    settings: &[kernels("least number of kernels (or operators) between two uses")],
     ..COMMON
 };
 
@@ -144,6 +156,10 @@ pub(super) const OVERALLOCATION: Rule = Rule {
     cost: "other offsets wherever it is indexed",
     needs: BYTES,
     wrong_when: "Other inputs touch the rest. What is not touched in many small pieces is told, but no smaller size is advised.",
+    settings: &[
+        share("touched", 80.0, "share of its bytes below which what kernels touch is a part, in percent"),
+        share("fragmentation", 80.0, "fragmentation of the rest from which no smaller size is advised, in percent"),
+    ],
     ..COMMON
 };
 
@@ -161,6 +177,12 @@ pub(super) const NON_UNIFORM_ACCESS: Rule = Rule {
     cost: "two objects where there was one",
     needs: BYTES,
     wrong_when: "Other inputs touch other bytes.",
+    settings: &[Setting {
+        name: "variation",
+        default: 20.0,
+        range: (0.0, 1e6),
+        about: "variation (standard deviation over mean) of how often bytes are touched that is uniform, at most, in percent",
+    }],
     ..COMMON
 };
 

@@ -11,12 +11,14 @@ use crate::session::{Session, not_an_input};
 use anyhow::Result;
 use gate::Gate;
 use serde_json::Value;
+use stackline_analyze::findings::{self, Settings};
 use stackline_engine::OpenOptions;
-use stackline_memory::Study;
 use stackline_memory::tables;
+use stackline_memory::{Rules, Study};
 use stackline_model::{Column, MemoryTrace, Table, Trace, TraceSet, Values};
 use stackline_present::human;
 use stackline_present::json::Extra;
+use stackline_present::terminal::clean_lines;
 
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
@@ -29,16 +31,16 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     if let Some(target) = &common.output {
         not_an_input(target, std::slice::from_ref(&args.input))?;
     }
-    let gate = Gate::read(&args.gate)?;
+    let (gate, rules) = (Gate::read(&args.gate)?, rules(args)?);
     let options =
         OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
     let trace = stackline_engine::open_memory(&args.input, &options)?;
-    if let Some(tables) = view(args, common, &trace)? {
+    if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
         write(common, &trace, (tables, head), Vec::new())?;
         return Ok(false);
     }
-    let study = Study::new(&trace, usize::from(args.peaks));
+    let study = Study::by_rules(&trace, usize::from(args.peaks), rules);
     let people = common.format == Format::Table && common.tables.is_empty();
     if people && !gate.is_asked(&args.gate) {
         write(common, &trace, (overview(args, &study), head(&trace)), Vec::new())?;
@@ -61,6 +63,19 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     judged.end(written)
 }
 
+/// From when on something is a pattern.
+fn rules(args: &MemoryArgs) -> Result<Rules> {
+    let mut settings = Settings::default();
+    for text in &args.set {
+        settings.set(text).map_err(|error| wrong_use(format!("--set: {error}")))?;
+    }
+    let is_of_memory = |code: &&str| findings::rules::of_memory().any(|rule| rule.code == *code);
+    if let Some(code) = settings.rules().find(|code| !is_of_memory(code)) {
+        return Err(wrong_use(format!("--set: {code} is no rule of memory; `stackline findings` looks at it")));
+    }
+    Ok(stackline_engine::memory_rules(&settings))
+}
+
 fn write(
     common: &Common,
     trace: &MemoryTrace,
@@ -70,6 +85,7 @@ fn write(
     if common.format == Format::Table {
         tables.iter_mut().for_each(for_people);
     }
+    let head = clean_lines(&head);
     let session = session(common, trace);
     let tables = session.pick(tables)?;
     let own = [("memory", stackline_query::memory_summary(trace))].into_iter().chain(keys);
@@ -85,7 +101,7 @@ fn session<'a>(common: &'a Common, trace: &MemoryTrace) -> Session<'a> {
 }
 
 /// The tables of a view other than the usual one.
-fn view(args: &MemoryArgs, common: &Common, trace: &MemoryTrace) -> Result<Option<Vec<Table>>> {
+fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrace) -> Result<Option<Vec<Table>>> {
     if let Some(name) = &args.at {
         let peaks = tables::named_peaks(trace, usize::from(args.peaks));
         let peak = peaks.iter().find(|peak| peak.name.eq_ignore_ascii_case(name));
@@ -103,7 +119,7 @@ fn view(args: &MemoryArgs, common: &Common, trace: &MemoryTrace) -> Result<Optio
     if args.rules != Some(MemoryRules::Drgpum) && args.apply.is_empty() {
         return Ok(None);
     }
-    let study = Study::new(trace, usize::from(args.peaks));
+    let study = Study::by_rules(trace, usize::from(args.peaks), rules);
     if args.rules == Some(MemoryRules::Drgpum) {
         return Ok(Some(vec![tables::rules_table(&study.facts, &study.matches)]));
     }
@@ -121,10 +137,11 @@ fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
         all.push(tables::waste_table(trace, &study.matches));
     }
     if !study.ranked.is_empty() {
-        let table = tables::suggestions_table(trace, &study.ranked, peaks);
-        let first = peaks.first().and_then(|peak| study.combination(peak.device));
-        let note = first.and_then(|combination| tables::combination_note(&combination));
-        all.push(note.into_iter().fold(table, Table::note));
+        let best = peaks.first().and_then(|peak| study.combination(peak.device));
+        let listed = tables::listed(&study.ranked, best.as_ref());
+        let table = tables::suggestions_table(trace, &study.ranked, &listed, peaks);
+        let notes = tables::suggestion_notes(&study.ranked, best.as_ref());
+        all.push(notes.into_iter().fold(table, Table::note));
     }
     all
 }

@@ -1,11 +1,11 @@
 //! From text to a memory trace.
 
 use super::lex::{Placed, Token, lex};
-use super::{FLAGS, TextError};
+use super::{FIRST_DEVICE, FLAGS, TextError};
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryFrame,
-    MemoryObjectId, MemoryObjectKind, MemoryTrace, NewCall, NewObject, StrId,
+    MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId,
 };
 
 /// Reads a memory trace from its text form; `label` is what people know it by.
@@ -48,16 +48,29 @@ struct Reader {
     tokens: Vec<Placed>,
     at: usize,
     trace: MemoryTrace,
-    device: MemoryDeviceId,
+    /// What statements are on, if the text said so.
+    device: Option<MemoryDeviceId>,
     live: FxHashMap<String, MemoryObjectId>,
     events: FxHashMap<String, MemoryCallId>,
 }
 
 impl Reader {
     fn new(label: &str, tokens: Vec<Placed>) -> Self {
-        let mut trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
-        let device = trace.device("gpu:0");
-        Self { tokens, at: 0, trace, device, live: FxHashMap::default(), events: FxHashMap::default() }
+        let trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
+        Self { tokens, at: 0, trace, device: None, live: FxHashMap::default(), events: FxHashMap::default() }
+    }
+
+    /// What the next statement is on: a text that names no device is of one.
+    fn device(&mut self) -> MemoryDeviceId {
+        *self.device.get_or_insert_with(|| self.trace.device(FIRST_DEVICE))
+    }
+
+    /// The stream of this number on it; none where the device is not known.
+    fn stream(&mut self, key: u64) -> MemoryStreamId {
+        match self.device() {
+            MemoryDeviceId::NONE => MemoryStreamId::NONE,
+            device => self.trace.stream(device, key),
+        }
     }
 
     fn peek(&self) -> &Token {
@@ -102,6 +115,9 @@ impl Reader {
     }
 
     fn statement(&mut self) -> Result<(), TextError> {
+        if self.trace.saw_end {
+            return self.wrong(0, "nothing stands behind `end`: the program was over there".to_owned());
+        }
         let first = self.word("a statement")?;
         match first.as_str() {
             "a" | "o" => self.object(first == "a")?,
@@ -118,7 +134,7 @@ impl Reader {
             "e" | "w" | "y" => self.synchronisation(&first)?,
             "device" => {
                 let name = self.word("the name of a device")?;
-                self.device = self.trace.device(&name);
+                self.device = Some(self.device_named(&name));
             }
             "end" => self.trace.saw_end = true,
             other => {
@@ -130,6 +146,11 @@ impl Reader {
             return Ok(());
         }
         self.wrong(0, format!("expected the end of the statement, found {}", self.peek().shown()))
+    }
+
+    /// A device; that without a name is one that is not known.
+    fn device_named(&mut self, name: &str) -> MemoryDeviceId {
+        if name.is_empty() { MemoryDeviceId::NONE } else { self.trace.device(name) }
     }
 
     fn freed(&mut self) -> Result<MemoryObjectId, TextError> {
@@ -332,16 +353,16 @@ impl Reader {
     }
 
     fn options(&mut self) -> Result<Options, TextError> {
-        let stream = self.trace.stream(self.device, 0);
+        let (device, stream) = (self.device(), self.stream(0));
         let start_ns = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
         let call = NewCall { start_ns, stream, ..NewCall::default() };
-        let object = NewObject { device: self.device, ..NewObject::default() };
-        let (evidence, device) = (AccessEvidence::Instrumented, self.device);
+        let object = NewObject { device, ..NewObject::default() };
+        let evidence = AccessEvidence::Instrumented;
         let mut options = Options { call, object, evidence, device, has_stream: false };
         loop {
             if self.take(&Token::Mark('@')) {
                 let key = self.number("the number of a stream")?;
-                options.call.stream = self.trace.stream(self.device, key);
+                options.call.stream = self.stream(key);
                 options.has_stream = true;
                 continue;
             }
@@ -368,7 +389,7 @@ impl Reader {
             "via" => options.evidence = self.evidence()?,
             "on" => {
                 let name = self.word("the name of a device")?;
-                options.device = self.trace.device(&name);
+                options.device = self.device_named(&name);
             }
             "call" => {
                 let name = self.word("the name of the call")?;

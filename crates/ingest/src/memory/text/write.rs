@@ -1,7 +1,7 @@
 //! From a memory trace to text.
 
-use super::FLAGS;
 use super::lex::is_bare;
+use super::{FIRST_DEVICE, FLAGS};
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryDeviceId,
@@ -18,8 +18,9 @@ pub fn write(trace: &MemoryTrace) -> String {
 /// The same, and how many accesses, ranges and waits are left out: of what touches nothing, of what is not alive then, of bytes that the object
 /// does not have, for what is no event.
 pub fn write_counted(trace: &MemoryTrace) -> (String, u64) {
-    let (text, device) = (String::new(), "gpu:0".to_owned());
+    let (text, device) = (String::new(), FIRST_DEVICE.to_owned());
     let mut writer = Writer { trace, text, labels: labels(trace), device, older: 0, left_out: 0 };
+    writer.devices();
     for call in trace.calls.ids() {
         // Objects keep their order: older ones come before the younger ones, and before they are used.
         let last = named(trace, call).map(MemoryObjectId::index).max();
@@ -92,6 +93,24 @@ impl Writer<'_> {
     /// Formatting into a string cannot fail.
     fn put(&mut self, words: std::fmt::Arguments<'_>) {
         let _ = self.text.write_fmt(words);
+    }
+
+    /// The devices in their order, also those that nothing is on; none, if it is that which is taken anyway.
+    fn devices(&mut self) {
+        let trace = self.trace;
+        let named = trace.devices.iter().map(|device| trace.strings.get(device.name)).filter(|name| !name.is_empty());
+        let mut names: Vec<&str> = named.collect();
+        let is_something = !(trace.calls.is_empty() && trace.objects.is_empty());
+        if names == [FIRST_DEVICE] && is_something {
+            return;
+        }
+        if names.is_empty() && is_something {
+            names.push("");
+        }
+        for name in names {
+            self.device = name.to_owned();
+            self.put(format_args!("device {}\n", quoted(name)));
+        }
     }
 
     /// Objects older than the trace, up to one and without it.

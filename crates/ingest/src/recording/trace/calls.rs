@@ -252,6 +252,8 @@ impl ThreadCalls {
         if node as usize >= self.nodes.len() {
             return None;
         }
+        // They come in the order in which they happened, whatever the clock says.
+        let at = self.touches.last().map_or(at, |before| at.max(before.at));
         self.touches.push(Touch { at, node, kind, address, bytes });
         Some(())
     }

@@ -4,6 +4,7 @@
 //! steps are inferred and say so ([`stackline_model::INFERRED`]).
 
 mod calls;
+mod files;
 mod frames;
 mod glimpses;
 mod inputs;

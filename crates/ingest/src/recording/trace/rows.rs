@@ -1,6 +1,7 @@
 //! From the calls of a process to rows of a trace.
 
 use super::calls::{Call, Calls, Sample, ThreadCalls};
+use super::files::Files;
 use super::frames;
 use super::frames::{InferredFrame, Place};
 use super::glimpses::{glimpses, shown};
@@ -25,7 +26,7 @@ pub(super) struct Rows<'a> {
     /// The attributes about inputs of each frame id, once they were asked for.
     inputs: Vec<Option<Option<Inputs>>>,
     /// Where the program's own files are named from, with a slash at the end; empty if that is not known.
-    root: String,
+    files: Files,
     /// The stack of each node of each tree.
     stacks: Vec<Vec<Option<StackId>>>,
     /// Per tree the trees whose samples show its thread.
@@ -34,37 +35,6 @@ pub(super) struct Rows<'a> {
     forward: FxHashMap<(i64, i64), EventId>,
     /// Backward nodes with what they ask for.
     asking: Vec<((i64, i64), EventId)>,
-}
-
-/// Folders that installed packages lie in.
-const LIBRARIES: [&str; 2] = ["/site-packages/", "/dist-packages/"];
-
-/// The folder that the program's files are named from: the one that the command ran in, so that names can be opened from
-/// there. It is told by the script, whose path the command has as it was typed and Python in full. Of a script whose path was
-/// typed in full it is the script's own.
-fn root(calls: &Calls) -> String {
-    let is_script = |word: &&String| word.ends_with(".py");
-    let Some(script) = calls.process.command.iter().find(is_script) else { return String::new() };
-    let script = script.trim_start_matches("./");
-    let files = calls.frames.iter().filter_map(|frame| match *frame {
-        FrameKey::Python { file, .. } => Some(calls.text(file)),
-        _ => None,
-    });
-    let of = |file: &str| {
-        let folder = file.strip_suffix(script)?;
-        match script.starts_with('/') {
-            true => script.rfind('/').map(|end| script[..=end].to_owned()).filter(|_| folder.is_empty()),
-            false => folder.ends_with('/').then(|| folder.to_owned()),
-        }
-    };
-    files.into_iter().find_map(of).unwrap_or_default()
-}
-
-/// What a file of an installed package, or of Python itself, is called below the folder that Python found it in.
-fn library(file: &str) -> Option<&str> {
-    let package = LIBRARIES.iter().filter_map(|folder| file.rfind(folder).map(|at| &file[at + folder.len()..]));
-    let standard = || file.rfind("/lib/python3.").and_then(|at| file[at + 1..].splitn(3, '/').nth(2));
-    package.min_by_key(|rest| rest.len()).or_else(standard)
 }
 
 /// A span of a thread, before it is a row.
@@ -91,7 +61,7 @@ impl<'a> Rows<'a> {
             offset,
             names: Vec::new(),
             inputs: Vec::new(),
-            root: String::new(),
+            files: Files::default(),
             stacks: Vec::new(),
             shown: Vec::new(),
             forward: FxHashMap::default(),
@@ -121,7 +91,7 @@ impl<'a> Rows<'a> {
         }
         self.names = vec![None; calls.frames.len()];
         self.inputs = vec![None; calls.frames.len()];
-        self.root = root(calls);
+        self.files = Files::of(calls);
         self.shown = shown(calls);
         self.stacks = calls.threads.iter().map(|thread| vec![None; thread.nodes.len()]).collect();
         let pid = Key::Int(calls.process.pid.into());
@@ -335,7 +305,12 @@ impl<'a> Rows<'a> {
         let Some(key) = calls.frames.get(frame as usize) else { return "(unknown)".to_owned() };
         match *key {
             FrameKey::Python { function, file, line, first_line } => {
-                format!("{}({}): {}", self.short(calls.text(file)), line_of(first_line, line), calls.text(function))
+                format!(
+                    "{}({}): {}",
+                    self.files.short(calls.text(file)),
+                    line_of(first_line, line),
+                    calls.text(function)
+                )
             }
             FrameKey::Operator { name }
             | FrameKey::ShapedOperator { name, .. }
@@ -353,15 +328,6 @@ impl<'a> Rows<'a> {
             FrameKey::Overflow => "(no place left in the tree)".to_owned(),
             _ => "(unknown)".to_owned(),
         }
-    }
-
-    /// A file as it can be opened from where the program ran; one of a library as the profiler of PyTorch writes it, without the
-    /// folder that Python found it in.
-    fn short<'b>(&self, file: &'b str) -> &'b str {
-        let own = file.strip_prefix(&self.root).filter(|_| !self.root.is_empty());
-        // Programs that run inside of a library's folder are no library; an environment below the program's folder is.
-        let slash = self.root.len().saturating_sub(1);
-        library(if own.is_some() { &file[slash..] } else { file }).or(own).unwrap_or(file)
     }
 }
 

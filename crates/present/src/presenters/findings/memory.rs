@@ -3,8 +3,23 @@
 use crate::presenters::human::bytes;
 use stackline_analyze::findings::{DevicePeak, Findings, MemoryGain};
 
-/// `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`.
+/// `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is nearly as high: `12.0 MiB at the peak of
+/// cuda:0 (41.2 %), which alone falls by 3.0 MiB`.
 pub(super) fn gain(saved: &MemoryGain) -> String {
+    if saved.lowers_bytes < saved.bytes {
+        let falls = match (saved.lowers_bytes, saved.low_bytes) {
+            (0, _) => "does not fall by it alone: another moment is as high".to_owned(),
+            (most, 0) => format!("falls by it alone by at most {}, perhaps not at all", bytes(most)),
+            (most, low) if low < most => format!("falls by it alone by {} to {}", bytes(low), bytes(most)),
+            (lowers, _) => format!("falls by it alone by {}", bytes(lowers)),
+        };
+        let share = saved.percent();
+        return format!(
+            "{} at the peak of {} ({share:.1} %), which {falls}",
+            bytes(saved.bytes),
+            device(&saved.device)
+        );
+    }
     let percent = |bytes: u64| format!("{:.1} %", saved.percent_of(bytes));
     let bounds = match saved.low_bytes {
         low if low == saved.high_bytes => String::new(),

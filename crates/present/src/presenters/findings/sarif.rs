@@ -137,9 +137,12 @@ fn result(
         },
     });
     if let Some(saved) = &finding.memory {
-        for (key, bytes) in
-            [("gainBytes", saved.bytes), ("gainLowBytes", saved.low_bytes), ("gainHighBytes", saved.high_bytes)]
-        {
+        for (key, bytes) in [
+            ("gainBytes", saved.bytes),
+            ("lowersPeakBytes", saved.lowers_bytes),
+            ("gainLowBytes", saved.low_bytes),
+            ("gainHighBytes", saved.high_bytes),
+        ] {
             result["properties"][key] = json!(bytes);
         }
         result["properties"]["device"] = json!(saved.device);

@@ -20,7 +20,7 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let none = |number| QueryError::missing(format!("no suggestion {number}; there are {}", memory.ranked.len()));
     let table = tables::apply(&memory.trace, &memory.ranked, &numbers).map_err(none)?;
     let wanted: Vec<Suggestion> =
-        numbers.iter().filter_map(|number| Some(memory.ranked.get(number - 1)?.0.clone())).collect();
+        numbers.iter().filter_map(|number| Some(memory.ranked.get(number - 1)?.suggestion.clone())).collect();
     let curve = super::curve::values(&applied(memory, device, &wanted).curve());
     let page = json!({"device": device.0, "numbers": numbers, "peaks": at_peaks(memory, &wanted)});
     let columns = super::curve::columns(&[&curve], arguments)?;

@@ -84,7 +84,7 @@ fn pattern(memory: &Memory, found: &PatternMatch) -> Value {
 /// What to change about this object alone, with the number of the suggestion that it belongs to.
 fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<Value> {
     let all = memory.ranked.iter().zip(1_usize..);
-    let members = all.flat_map(|((suggestion, _), number)| suggestion.members().map(move |member| (number, member)));
+    let members = all.flat_map(|(one, number)| one.suggestion.members().map(move |member| (number, member)));
     let alone = |member: &Suggestion| {
         let mut alone = member.clone();
         alone.more.clear();
@@ -110,7 +110,7 @@ fn suggestions(memory: &Memory, object: MemoryObjectId) -> Vec<Value> {
         rows.push(json!({
             "number": number, "what": shortened(&describe(&memory.trace, one)), "action": one.action.name(),
             "against": one.action.is_against_pattern().then(|| one.pattern.name()), "bytes": one.bytes, "certainty": one.certainty.name(),
-            "copy_ns": one.copy_ns, "cost_ns": one.total_cost_ns(), "peaks": at_peak, "shared": memory.ranked[number - 1].0.objects(),
+            "copy_ns": one.copy_ns, "cost_ns": one.total_cost_ns(), "peaks": at_peak, "shared": memory.ranked[number - 1].suggestion.objects(),
         }));
     }
     rows

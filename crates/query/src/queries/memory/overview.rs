@@ -38,7 +38,7 @@ fn page(memory: &Memory) -> Value {
         "streams_left_out": memory.without_lane.0,
         "calls_left_out": memory.without_lane.1,
         "phases": trace.phases.iter().take(ROWS).map(phase).collect::<Vec<_>>(),
-        "suggestions": memory.ranked.len(),
+        "suggestions": tables::listed(&memory.ranked, memory.combination.as_ref()).len(),
         "has_segments": !trace.segments.is_empty(),
         "out_of_memory": trace.out_of_memory.len(),
     })

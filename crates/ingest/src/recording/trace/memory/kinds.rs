@@ -14,13 +14,17 @@ pub(super) struct Seen {
     pub(super) died_in_its_operator: bool,
     pub(super) freed_in_optimizer: bool,
     pub(super) is_foreign: bool,
+    pub(super) made_in_module: bool,
+    /// Whether an operator of a module read it again where it, or another call there, had read it before.
+    pub(super) read_again: bool,
 }
 
 impl Seen {
     /// `is_of_a_step`: made in one training step, and freed in it or by the end of the next one, as a loss is that a variable
     /// keeps (or within the recording, if that has no steps). `is_kept`: made in a step, and freed later or never; not in the
-    /// first one, which may begin with the program.
-    fn kind(self, is_of_a_step: bool, is_kept: bool) -> MemoryObjectKind {
+    /// first one, which may begin with the program. `is_freed`: what modules did not make, read again and again, and nobody frees is
+    /// their state, also where no optimizer updates it: an inference's parameters and buffers.
+    fn kind(self, is_of_a_step: bool, is_kept: bool, is_freed: bool) -> MemoryObjectKind {
         match self {
             Self { is_foreign: true, updated_by_optimizer: false, .. } => MemoryObjectKind::Foreign,
             Self { died_in_its_operator: true, .. } => MemoryObjectKind::Temporary,
@@ -31,6 +35,7 @@ impl Seen {
             Self { made_in_forward: true, used_in_backward: true, .. } if is_of_a_step || is_kept => {
                 MemoryObjectKind::Activation
             }
+            Self { read_again: true, made_in_module: false, .. } if !is_freed => MemoryObjectKind::Parameter,
             _ if is_of_a_step => MemoryObjectKind::Temporary,
             _ => MemoryObjectKind::Unknown,
         }
@@ -47,7 +52,7 @@ pub(super) fn classify(trace: &mut MemoryTrace, seen: &[Seen]) {
         };
         let step = made.some().map_or(0, |made| step_of(trace, made));
         let is_kept = !is_of_a_step && (1..trace.phases.len()).contains(&step);
-        trace.objects.kind[row] = seen.kind(is_of_a_step, is_kept);
+        trace.objects.kind[row] = seen.kind(is_of_a_step, is_kept, freed.is_some());
     }
 }
 

@@ -55,8 +55,8 @@ impl Open {
     }
 }
 
-/// Times of calls and of what was handed to them come from the same clock, whose rate may have been measured anew in
-/// between.
+/// How far the times of a call and of what was handed to it may differ: older recorders wrote them by rates of their clock that
+/// were measured at different times.
 const SAME_NS: i64 = 5_000;
 
 impl Operators {
@@ -72,16 +72,23 @@ impl Operators {
         }
         // A call ends before the one that made it, and was written first: of equal spans the last is the outermost.
         list.reverse();
-        list.sort_by_key(|operator| (operator.start, Reverse(operator.end)));
         let mut operators = Self { list, owners: FxHashMap::default() };
+        operators.sort();
         operators.hand_over(thread);
+        operators.sort();
         operators.pass_on();
         operators.own(thread);
         operators
     }
 
-    /// Puts inputs to the calls that they are of. A call that never ended has none here.
+    fn sort(&mut self) {
+        self.list.sort_by_key(|operator| (operator.start, Reverse(operator.end)));
+    }
+
+    /// Puts inputs to the calls that they are of. A call that never ended has none here. What a thread allocates, frees and hands
+    /// to operators stands in its order, whatever the clock says: so a call began when it was handed its inputs.
     fn hand_over(&mut self, thread: &ThreadCalls) {
+        let mut began: FxHashMap<usize, i64> = FxHashMap::default();
         let mut to = None;
         let mut last = None;
         for touch in &thread.touches {
@@ -91,9 +98,15 @@ impl Operators {
                 last = Some((touch.node, touch.at));
             }
             if let Some(operator) = to {
+                began.entry(operator).or_insert(touch.at);
                 let (address, bytes) = (touch.address, touch.bytes);
                 self.list[operator].inputs.push(Input { address, argument, bytes, is_passed_on: false });
             }
+        }
+        for (operator, at) in began {
+            let call = &mut self.list[operator];
+            let late = at - std::mem::replace(&mut call.start, at);
+            (call.end, call.outermost_end) = (call.end + late, call.outermost_end + late);
         }
     }
 

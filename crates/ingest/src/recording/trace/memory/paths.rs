@@ -1,6 +1,7 @@
 //! Nodes of a thread's tree as call paths of a memory trace.
 
 use super::super::calls::{Calls, ThreadCalls};
+use super::super::files::Files;
 use stackline_model::{MemoryFrame, MemoryStackId, MemoryTrace, StrId};
 use stackline_recording::{FrameKey, OPTIMIZER_STEP};
 
@@ -20,7 +21,7 @@ pub(super) struct Place {
 }
 
 /// The places of all nodes of a thread.
-pub(super) fn places(calls: &Calls, thread: &ThreadCalls, trace: &mut MemoryTrace) -> Vec<Place> {
+pub(super) fn places((calls, files): (&Calls, &Files), thread: &ThreadCalls, trace: &mut MemoryTrace) -> Vec<Place> {
     let root = Place {
         stack: MemoryStackId::NONE,
         operator: StrId::NONE,
@@ -33,12 +34,12 @@ pub(super) fn places(calls: &Calls, thread: &ThreadCalls, trace: &mut MemoryTrac
         // Parents come first.
         let outer = if node == 0 { root } else { places.get(parent as usize).copied().unwrap_or(root) };
         let key = calls.frames.get(frame as usize).filter(|_| node > 0);
-        places.push(key.map_or(outer, |key| inside(calls, trace, outer, key)));
+        places.push(key.map_or(outer, |key| inside((calls, files), trace, outer, key)));
     }
     places
 }
 
-fn inside(calls: &Calls, trace: &mut MemoryTrace, outer: Place, key: &FrameKey) -> Place {
+fn inside((calls, files): (&Calls, &Files), trace: &mut MemoryTrace, outer: Place, key: &FrameKey) -> Place {
     let mut place = outer;
     let mut enter = |trace: &mut MemoryTrace, function: &str, file: &str, line: u32| {
         let file = if file.is_empty() { StrId::NONE } else { trace.strings.intern(file) };
@@ -49,7 +50,7 @@ fn inside(calls: &Calls, trace: &mut MemoryTrace, outer: Place, key: &FrameKey) 
     };
     match *key {
         FrameKey::Python { function, file, line, .. } => {
-            enter(trace, calls.text(function), calls.text(file), line);
+            enter(trace, calls.text(function), files.marked(calls.text(file)), line);
         }
         FrameKey::Operator { name } | FrameKey::ShapedOperator { name, .. } => {
             let name = calls.text(name);

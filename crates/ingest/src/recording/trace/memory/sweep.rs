@@ -1,6 +1,7 @@
 //! One pass over everything that happened in a process, in the order of time.
 
 use super::super::calls::{Calls, Touch};
+use super::super::files::Files;
 use super::super::steps;
 use super::described::{Described, described};
 use super::kinds::{Seen, classify};
@@ -66,6 +67,8 @@ struct Sweep<'a> {
     outermost_end: Vec<i64>,
     /// When each call of the trace happened.
     times: Vec<i64>,
+    /// What no module made and operators of modules read, and where: thread and node.
+    read_in_modules: FxHashSet<(MemoryObjectId, usize, u32)>,
 }
 
 /// The memory trace of a process; times count from the begin of its recording.
@@ -77,7 +80,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     let saw_end = calls.ended && !lost_some;
     let mut trace = MemoryTrace { saw_end, has_accesses, ..MemoryTrace::default() };
     let device = trace.device("cpu");
-    let described = described(calls, &mut trace);
+    let (described, files) = (described(calls, &mut trace), Files::of(calls));
     let mut threads = Vec::new();
     for thread in &calls.threads {
         let operators = Operators::of(calls, thread);
@@ -85,7 +88,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         threads.push(Thread {
             touches: &thread.touches,
             operators,
-            places: places(calls, thread, &mut trace),
+            places: places((calls, &files), thread, &mut trace),
             nodes: &thread.nodes,
             stream: trace.stream(device, thread.thread.tid.into()),
             handed: vec![Vec::new(); count],
@@ -105,6 +108,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         was_used: Vec::new(),
         outermost_end: Vec::new(),
         times: Vec::new(),
+        read_in_modules: FxHashSet::default(),
     };
     let mut order = sweep.order();
     if lost_some {
@@ -210,6 +214,7 @@ impl Sweep<'_> {
                 made_in_backward: place.in_backward,
                 made_in_optimizer: place.in_optimizer,
                 made_in_forward: !place.in_backward && !place.in_optimizer,
+                made_in_module: place.module.is_some(),
                 ..Seen::default()
             },
             outermost,
@@ -271,6 +276,9 @@ impl Sweep<'_> {
                 seen.used_in_backward |= place.in_backward;
                 seen.updated_by_optimizer |= place.in_optimizer && writes;
                 seen.read_by_optimizer |= place.in_optimizer && !writes;
+                if !writes && place.module.is_some() && !seen.made_in_module {
+                    seen.read_again |= !self.read_in_modules.insert((object, thread, node));
+                }
                 self.threads[thread].handed[operator].push((input, object));
             }
         }
