@@ -76,9 +76,16 @@ query?.addEventListener("change", (event) => (prefersDark.value = event.matches)
 export const theme = signal<"" | "light" | "dark">("");
 export const isDark = computed(() => (theme.value === "" ? prefersDark.value : theme.value === "dark"));
 
+const asks = (feature: string) => typeof matchMedia === "function" && matchMedia(`(${feature})`).matches;
+
 /** Ink and paper of canvases. */
-export const canvas = computed(() =>
-  isDark.value
+export const canvas = computed(() => {
+  const isMore = asks("prefers-contrast: more") || asks("forced-colors: active");
+  if (isMore) {
+    const [paper, ink] = isDark.value ? ["#000000", "#ffffff"] : ["#ffffff", "#000000"];
+    return { paper, ink, quiet: ink, line: ink, label: "#000000", mark: ink };
+  }
+  return isDark.value
     ? { paper: "#15181d", ink: "#e8eaee", quiet: "#a4abb6", line: "#39404a", label: "#14171b", mark: "#ffffff" }
-    : { paper: "#ffffff", ink: "#1b1f24", quiet: "#59626e", line: "#d5dae0", label: "#14171b", mark: "#0b0d10" },
-);
+    : { paper: "#ffffff", ink: "#1b1f24", quiet: "#59626e", line: "#d5dae0", label: "#14171b", mark: "#0b0d10" };
+});

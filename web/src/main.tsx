@@ -9,6 +9,7 @@ import { setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
 import { Issues } from "./pages/issues";
+import { Layers, NEEDED } from "./pages/layers";
 import { Memory } from "./pages/memory";
 import { Overview } from "./pages/overview";
 import { Run } from "./pages/run";
@@ -127,6 +128,7 @@ function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
   if (needs === "timeline" && !meta.has.timeline) return "Needs single events: stackline record --mode trace -- python train.py";
   if (needs === "memory" && !meta.has.memory) return "Needs allocations: stackline record --mode trace --memory -- python train.py, torch.profiler with profile_memory=True, or a memory snapshot";
+  if (needs === "layers") return NEEDED;
   if (needs === "baseline" && meta.baseline === null) return "Needs a run to compare with: stackline view RUN --baseline OTHER";
   return undefined;
 }
@@ -167,6 +169,8 @@ function Page({ id, meta }: { id: PageId; meta: Meta }) {
       return <Timeline />;
     case "memory":
       return <Memory />;
+    case "layers":
+      return <Layers meta={meta} />;
     case "compare":
       return <Compare meta={meta} />;
     case "source":

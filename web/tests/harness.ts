@@ -146,4 +146,4 @@ export function beyond(page: Page): Promise<string[]> {
 
 export const none = (faults: readonly string[]): void => expect(faults).toEqual([]);
 
-export const PAGES = ["overview", "issues", "flame", "timeline", "memory", "compare", "source", "run"] as const;
+export const PAGES = ["overview", "issues", "flame", "timeline", "memory", "layers", "compare", "source", "run"] as const;

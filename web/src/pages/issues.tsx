@@ -7,6 +7,7 @@ import { area } from "../colors";
 import { useFindings } from "../findings";
 import { factsOf, findingText } from "../details/text";
 import { Copy } from "../parts/copy";
+import { Name } from "../parts/name";
 import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
 import { change, lookAt, page, rank, selection } from "../state";
@@ -194,7 +195,7 @@ function Events({ detail }: { detail: FindingDetail }) {
         {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>
             <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...of, ...around(start, dur) })}>
-              {name}
+              <Name text={name} />
             </button>{" "}
             <span class="quiet">{kind.replaceAll("_", " ")}, {duration(dur)}</span>
           </li>

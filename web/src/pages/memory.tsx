@@ -74,7 +74,7 @@ function Peaks({ overview }: { overview: MemoryOverview }) {
   const { rows } = overview.tables.memory_peaks;
   if (rows.length === 0) return null;
   return (
-    <dl class="numbers">
+    <dl class="numbers peaks">
       {rows.map((row) => (
         <div key={`${row.peak}`}>
           <dt>{row.peak} on {row.device}</dt>

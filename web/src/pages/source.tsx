@@ -55,24 +55,26 @@ function FileTable({ metrics, files }: SourceFiles) {
   const total = (values: readonly number[]) => values[0] ?? 0;
   return (
     <>
-    <table>
-      <caption>Files, by what ran in their own lines</caption>
-      <thead>
-        <tr>
-          <th scope="col">File</th>
-          {metrics.map((metric) => <th scope="col" class="number" key={metric.name}>{metric.title}</th>)}
-        </tr>
-      </thead>
-      <tbody>
-        {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, most).map((row) => (
-          <tr key={row.file}>
-            <td><FileLink file={row.file} /></td>
-            {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, metrics[at]!.unit)}</td>)}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-    {files.length > most && <button type="button" onClick={() => setMost(files.length)}>{counted(files.length - most, "more file")}</button>}
+      <div class="scroll whole" tabIndex={0} role="region" aria-label="Files">
+        <table>
+          <caption>Files, by what ran in their own lines</caption>
+          <thead>
+            <tr>
+              <th scope="col">File</th>
+              {metrics.map((metric) => <th scope="col" class="number" key={metric.name}>{metric.title}</th>)}
+            </tr>
+          </thead>
+          <tbody>
+            {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, most).map((row) => (
+              <tr key={row.file}>
+                <td><FileLink file={row.file} /></td>
+                {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, metrics[at]!.unit)}</td>)}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {files.length > most && <button type="button" onClick={() => setMost(files.length)}>{counted(files.length - most, "more file")}</button>}
     </>
   );
 }

@@ -5,7 +5,7 @@ import { type Asked, useAnswer, useLast } from "../answers";
 import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
 import { count, counted, duration } from "../format";
 import { matcher } from "../flame/words";
-import { Shown } from "../parts/notice";
+import { NoEvents, Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
 import { CurveTable } from "../timeline/curve-table";
@@ -120,6 +120,7 @@ function View({ whole }: { whole: Lanes }) {
   const stretch = seen(all);
   const { tiles, answer, counters, path, critical, selected, arrows } = useTimeline(stretch, width, lanes);
   const steps = useSteps();
+  const isEmpty = whole.lanes.length === 0 && counters !== undefined && counters.document.counters.length === 0;
   useKeys((key) => {
     const hops = { j: 1, k: -1 }[key];
     const hop = hops !== undefined && critical ? nextHop(critical, selected, hops) : undefined;
@@ -134,6 +135,7 @@ function View({ whole }: { whole: Lanes }) {
       <p class="told" aria-live="polite">
         {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}
       </p>
+      {isEmpty && <NoEvents />}
       <PathNote asked={path} />
       {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">Of {counted(whole.lanes.length, "lane")} none has {state.value.lanes} in its name.</p>}
       {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Working it out …</p>}
@@ -171,7 +173,7 @@ interface BarProps {
 
 function Bar({ all, lanes, opened, setOpened }: BarProps) {
   const { cp, as } = state.value;
-  const isOpen = lanes.lanes.every(({ track }) => opened.get(track) === "all");
+  const isOpen = lanes.lanes.length > 0 && lanes.lanes.every(({ track }) => opened.get(track) === "all");
   return (
     <div class="bar" role="toolbar" aria-label="Timeline">
       <button type="button" onClick={() => show(zoomed(seen(all), 0.5, 0.5, all))}>Zoom in</button>

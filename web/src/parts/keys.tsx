@@ -3,7 +3,7 @@
 import { Dialog } from "./dialog";
 
 const KEYS: ReadonlyArray<readonly [where: string, keys: ReadonlyArray<readonly [key: string, what: string]>]> = [
-  ["Everywhere", [["1 … 8", "the pages"], ["Ctrl+K", "search in all names"], ["/", "search in the picture"], ["T", "a table in place of the picture"], ["Esc", "removes the selection"], ["?", "this list"]]],
+  ["Everywhere", [["1 … 9", "the pages"], ["Ctrl+K", "search in all names"], ["/", "search in the picture"], ["T", "a table in place of the picture"], ["Esc", "removes the selection"], ["?", "this list"]]],
   ["Flame graph", [["← ↑ → ↓", "move; up is the caller"], ["F, Enter", "zoom to the frame"], ["0", "show all"], ["I", "turn it round"], ["U", "callers of the frame, wherever it stands"], ["G", "what the frame calls, wherever it stands"], ["C", "colour by something else"]]],
   ["Timeline", [["W, S", "zoom"], ["A, D, ←, →", "move"], ["0", "show all"], ["J, K", "along the critical path, when it is shown"]]],
   ["Memory", [["W, S", "zoom"], ["A, D, ←, →", "move"], ["0", "show all"], ["F", "zoom to the life of the object"], ["↑, ↓", "the object before, the next one"]]],
