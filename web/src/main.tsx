@@ -17,6 +17,7 @@ import { Source } from "./pages/source";
 import { Timeline } from "./pages/timeline";
 import { run } from "./filter";
 import { Details } from "./parts/details";
+import { openInEditor } from "./parts/editor-link";
 import { dialog } from "./parts/dialog";
 import { FilterBar } from "./parts/filters";
 import { Keys } from "./parts/keys";
@@ -42,7 +43,8 @@ function App() {
       if (wanted) change({ page: wanted.id });
       if (event.key === "t") change({ as: state.value.as === "table" ? "" : "table" });
       if (event.key === "?") dialog.value = "keys";
-      if (event.key === "Escape") change({ sel: "" }, "replace");
+      if (event.key === "o") openInEditor();
+      if (event.key === "Escape") back();
       if (event.key === "/") {
         const field = document.querySelector<HTMLInputElement>("[data-field=find]");
         field?.focus();
@@ -58,6 +60,12 @@ function App() {
     firstPage.value = isMemoryAlone(meta.answer.document) ? "memory" : "overview";
   }
   return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
+}
+
+/** Takes back what was selected, else what was marked, else what was zoomed to in the flame graph. */
+function back(): void {
+  const part = ["sel", "mark", "root"].find((name) => state.value[name]);
+  if (part) change({ [part]: "" }, "replace");
 }
 
 function Frame({ meta }: { meta: Meta }) {

@@ -34,7 +34,9 @@ pub use memory::{
     all_memory, is_memory_alone, keeps_memory, memory_beside, memory_of, memory_of_rank, memory_within, only_memory,
     open_memory,
 };
-pub use memory_findings::{findings_of_memory, findings_with_memory, findings_with_memory_of_rank, memory_findings};
+pub use memory_findings::{
+    findings_of_memory, findings_with_known_memory, findings_with_memory, findings_with_memory_of_rank, memory_findings,
+};
 pub use merge::concatenate;
 pub use names::nearest;
 pub use open::{OpenOptions, is_complete, is_run, note_skipped, open, open_ranks, save, save_with};

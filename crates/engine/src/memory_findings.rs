@@ -2,7 +2,7 @@
 
 mod words;
 
-use crate::{is_recording, memory_within};
+use crate::{is_recording, memory_of_rank};
 use stackline_analyze::findings::{
     Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
     Rule, Support, Unchecked, rules,
@@ -21,15 +21,15 @@ const WITHOUT_CHANGE: [Pattern; 4] =
     [Pattern::DeadWrite, Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess];
 
 /// The findings of a memory trace: one for each suggestion, which stands for a line and a kind of change, with the bytes that it
-/// saves at the highest peak of its device; then what no change is known against. Left out is what saves (or, without a change,
+/// saves at the highest peak of its device, however many peaks were studied; then what no change is known against. Left out is what saves (or, without a change,
 /// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
 pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
     let teller = Teller::new(study);
     let mut told = MemoryFindings { unchecked: unchecked(study.trace()), ..MemoryFindings::default() };
-    for peak in teller.devices() {
+    for (which, peak) in study.highest_peaks().enumerate() {
         let mut replay = Replay::new(study.trace(), peak.device, &teller.suggestions);
         let mut followed: Vec<usize> = Vec::new();
-        for (at, finding, is_enough) in teller.advised_on(peak, &mut replay, least_percent) {
+        for (at, finding, is_enough) in teller.advised_on((which, peak), &mut replay, least_percent) {
             let is_kept = keep(&finding);
             followed.extend(is_kept.then_some(at));
             match (is_enough, is_kept) {
@@ -62,8 +62,18 @@ pub fn findings_with_memory(
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
-    let Some(trace) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
-    let of_memory = memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep);
+    let of_memory = |trace| (trace, memory_findings(&Study::new(trace, PEAKS), options.least_percent, keep));
+    findings_with_known_memory(found, memory.map(of_memory), options)
+}
+
+/// The same where what is found in the memory is known already.
+#[must_use]
+pub fn findings_with_known_memory(
+    found: Findings,
+    memory: Option<(&MemoryTrace, MemoryFindings)>,
+    options: &Options,
+) -> Findings {
+    let Some((trace, of_memory)) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
     let mut found = found.with_memory(of_memory);
     if options.scope.steps.is_some() {
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
@@ -83,7 +93,7 @@ pub fn findings_with_memory_of_rank(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
     if !inputs.iter().any(|path| is_recording(path)) {
-        return findings_with_memory(found, memory_within(trace).as_ref(), options, keep);
+        return findings_with_memory(found, memory_of_rank(inputs, trace).ok().as_ref(), options, keep);
     }
     found.notes.push("memory is looked at only without --rank".to_owned());
     found
@@ -126,25 +136,21 @@ struct Waste<'a> {
 
 struct Teller<'a> {
     study: &'a Study<'a>,
+    /// The suggestions, and what each saves at the highest peak of each device.
     suggestions: Vec<Suggestion>,
+    savings: Vec<Vec<i64>>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
 
 impl<'a> Teller<'a> {
     fn new(study: &'a Study<'a>) -> Self {
         let matches = study.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
-        Self { study, suggestions: study.suggestions(), matches }
+        let (suggestions, savings) = study.ranked_by_highest().into_iter().unzip();
+        Self { study, suggestions, savings, matches }
     }
 
     fn trace(&self) -> &'a MemoryTrace {
         self.study.trace()
-    }
-
-    /// The highest peak of each device.
-    fn devices(&self) -> impl Iterator<Item = &'a NamedPeak> {
-        let peaks = &self.study.peaks;
-        let is_first = |(at, peak): &(usize, &NamedPeak)| peaks[..*at].iter().all(|other| other.device != peak.device);
-        peaks.iter().enumerate().filter(is_first).map(|(_, peak)| peak)
     }
 
     fn device_name(&self, device: MemoryDeviceId) -> String {
@@ -152,14 +158,18 @@ impl<'a> Teller<'a> {
         self.trace().strings.get(name).to_owned()
     }
 
-    /// The findings of a device, each with the number of its suggestion and whether it saves enough; those that do not are not told
-    /// of at length.
-    fn advised_on(&self, peak: &NamedPeak, replay: &mut Replay<'_>, least_percent: f64) -> Vec<(usize, Finding, bool)> {
-        let at_peak = self.study.peaks.iter().position(|other| other.name == peak.name).unwrap_or(0);
+    /// The findings of the device with a highest peak, each with the number of its suggestion and whether it saves enough; those that
+    /// do not are not told of at length.
+    fn advised_on(
+        &self,
+        (which, peak): (usize, &NamedPeak),
+        replay: &mut Replay<'_>,
+        least_percent: f64,
+    ) -> Vec<(usize, Finding, bool)> {
         let mut candidates = Vec::new();
-        for (at, (suggestion, savings)) in self.study.ranked.iter().enumerate() {
+        for (at, (suggestion, savings)) in self.suggestions.iter().zip(&self.savings).enumerate() {
             if device_of(self.trace(), suggestion.object) == peak.device {
-                let saved = savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
+                let saved = savings.get(which).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
                 candidates.push((at, saved, is_enough(saved, peak, least_percent)));
             }
         }
@@ -257,7 +267,7 @@ impl<'a> Teller<'a> {
             };
             let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
             let device = device_of(self.trace(), largest.object);
-            if self.devices().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
+            if self.study.highest_peaks().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
                 let certainty = group.iter().map(|one| one.certainty).fold(largest.certainty, Certainty::max);
                 let waste = Waste {
                     pattern: largest.pattern,

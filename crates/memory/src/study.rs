@@ -43,6 +43,29 @@ impl<'trace> Study<'trace> {
         self.ranked.iter().map(|(suggestion, _)| suggestion.clone()).collect()
     }
 
+    /// The highest peak of each device.
+    pub fn highest_peaks(&self) -> impl Iterator<Item = &NamedPeak> {
+        self.positions_of_highest().map(|at| &self.peaks[at])
+    }
+
+    fn positions_of_highest(&self) -> impl Iterator<Item = usize> {
+        let is_first = |at: &usize| self.peaks[..*at].iter().all(|other| other.device != self.peaks[*at].device);
+        (0..self.peaks.len()).filter(is_first)
+    }
+
+    /// The suggestions by what each saves at these highest peaks alone: the same however many peaks were looked at.
+    pub fn ranked_by_highest(&self) -> Vec<(Suggestion, Vec<i64>)> {
+        let kept: Vec<usize> = self.positions_of_highest().collect();
+        let of_kept = |savings: &[i64]| kept.iter().map(|at| savings[*at]).collect::<Vec<i64>>();
+        let mut ranked: Vec<_> =
+            self.ranked.iter().map(|(suggestion, savings)| (suggestion.clone(), of_kept(savings))).collect();
+        ranked.sort_by_cached_key(|(suggestion, savings)| {
+            let action = &suggestion.action;
+            (std::cmp::Reverse(savings.clone()), action.effort(), suggestion.object, action.name())
+        });
+        ranked
+    }
+
     /// What matches a pattern that no suggestion is against: by pattern and by the line that makes the objects, in each the
     /// match with the most bytes first.
     pub fn without_suggestion(&self) -> Vec<Vec<&PatternMatch>> {

@@ -6,15 +6,17 @@ import { canvas } from "../colors";
 import { type Box, drawBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
 import { amount, count } from "../format";
+import { showDetails } from "../parts/details-focus";
 import { change, state } from "../state";
 import type { Row } from "../types";
 import { COLOURS, colouring } from "./colouring";
 import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
 import { fromHere, nextColour, turn } from "./question";
-import { isAll, labelOf, matcher, selectedNode, spoken } from "./words";
+import { finder, nextMatch } from "./match";
+import { isAll, labelOf, selectedNode, spoken } from "./words";
 
 const ROW = 18;
-const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, ? lists the keys.";
+const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, N goes to the next one that is found, ? lists the keys.";
 
 interface Props {
   readonly tree: Tree;
@@ -50,7 +52,7 @@ export function Picture({ tree, root, findings }: Props) {
             if (node !== undefined && node === selected) zoomTo(tree, node);
             else select(tree, node);
           }}
-          onKeyDown={(event: KeyboardEvent) => press(event, tree, selected ?? root)}
+          onKeyDown={(event: KeyboardEvent) => press(event, tree, root, selected ?? root)}
         />
       </div>
     </>
@@ -59,6 +61,13 @@ export function Picture({ tree, root, findings }: Props) {
 
 const select = (tree: Tree, node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
 const zoomTo = (tree: Tree, node: number) => change({ root: `${tree.row[node]}` });
+
+/** Shows the caller of what is zoomed to. */
+function zoomOut(tree: Tree, root: number): void {
+  const callers = tree.document.path;
+  const row = root > 0 ? tree.row[tree.parent[root]!]! : (callers.at(-2)?.[0] ?? 0);
+  change({ root: row === 0 ? "" : `${row}` });
+}
 
 interface Below {
   readonly tree: Tree;
@@ -73,9 +82,9 @@ function under(event: MouseEvent, { tree, root, width, scroll }: Below): number 
   return nodeAt(tree, root, level, (event.offsetX / Math.max(width, 1)) * tree.width[root]!);
 }
 
-const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" } as const;
+const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right", a: "left", d: "right" } as const;
 
-function press(event: KeyboardEvent, tree: Tree, node: number): void {
+function press(event: KeyboardEvent, tree: Tree, root: number, node: number): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key in ARROWS) {
     event.preventDefault();
@@ -83,9 +92,15 @@ function press(event: KeyboardEvent, tree: Tree, node: number): void {
     return;
   }
   const here = (shape: "callers" | "callees") => () => isAll(tree, node) || fromHere(shape, labelOf(tree, node));
+  const isFound = finder(tree, state.value.find);
+  const toMatch = (step: 1 | -1) => () => isFound && select(tree, nextMatch(tree, root, node, isFound, step));
   const keys: Readonly<Record<string, () => unknown>> = {
     f: () => zoomTo(tree, node),
-    Enter: () => zoomTo(tree, node),
+    w: () => zoomTo(tree, node),
+    s: () => zoomOut(tree, root),
+    n: toMatch(1),
+    N: toMatch(-1),
+    Enter: showDetails,
     "0": () => change({ root: "" }),
     i: turn,
     u: here("callers"),
@@ -97,14 +112,14 @@ function press(event: KeyboardEvent, tree: Tree, node: number): void {
 
 /** Draws what is seen of the boxes. */
 function painter({ tree, root, findings }: Props, boxes: readonly Visible[], selected: number | undefined) {
-  const found = matcher(state.value.find);
+  const isFound = finder(tree, state.value.find);
   const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, findings);
   const ink = canvas.value;
   const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
   const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
     const label = labelOf(tree, node);
     const name = isAll(tree, node) ? `all ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
-    const faded = found !== undefined && !found(label[1]) && !found(label[3]);
+    const faded = isFound !== undefined && !isFound(node);
     const place = { x, y: top(node) - scrolled, width, height: ROW };
     return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : colour(node)), label: name, faded, marked: node === selected };
   };

@@ -13,7 +13,7 @@ const FONT = "11px system-ui, sans-serif";
 const LIVE = "#8cc4ee";
 const WASTED = "#f7c59f";
 /** Calls by their kind: see `MemoryCallKind`. */
-export const KINDS = ["#6fcfae", "#b7d8f0", "#e9c46a", "#e08bb8", "#c48be0", "#d6a4c4", "#f0925b", "#d7d7df", "#d7d7df", "#c9c2b4"] as const;
+export const KINDS = ["#66cca9", "#b7d7f4", "#d4b655", "#de8cb7", "#bb80d3", "#d6a4c4", "#ea8e5e", "#c3d2db", "#c3d2db", "#dcd3ca"] as const;
 
 /** What a part of the drawing is drawn with. */
 export interface Scene {

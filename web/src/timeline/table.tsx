@@ -15,13 +15,16 @@ interface Props {
   /** What is seen: tiles reach beyond it. */
   readonly stretch: Stretch;
   readonly selected: number | undefined;
+  /** Tells names that are looked for. */
+  readonly isFound?: ((name: string) => boolean) | undefined;
   readonly onEvent: (event: number) => void;
 }
 
-export function EventTable({ answer, lanes, stretch, selected, onEvent }: Props) {
+export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent }: Props) {
   const [most, setMost] = useState(MOST);
   const { track, start, length, busy, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
-  const order = Array.from(start!.keys()).filter((at) => start![at]! <= stretch.to && start![at]! + length![at]! >= stretch.from).toSorted((a, b) => busy![b]! - busy![a]!);
+  const isShown = (at: number) => isFound === undefined || isFound(answer.document.texts[name![at]!] ?? "");
+  const order = Array.from(start!.keys()).filter((at) => isShown(at) && start![at]! <= stretch.to && start![at]! + length![at]! >= stretch.from).toSorted((a, b) => busy![b]! - busy![a]!);
   const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
