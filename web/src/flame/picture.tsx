@@ -1,7 +1,7 @@
 /** The flame graph as a picture. */
 
 import type { RefObject } from "preact";
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { canvas } from "../colors";
 import { type Box, drawBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
@@ -26,18 +26,23 @@ interface Props {
 
 export function Picture({ tree, root, findings }: Props) {
   const [width, setWidth] = useState(0);
-  const [hovered, setHovered] = useState<number>();
+  const [hovered, setHovered] = useState<{ readonly tree: Tree; readonly node: number | undefined }>();
   const scroll = useRef(0);
+  const frame = useRef<HTMLDivElement>(null);
+  // What is zoomed to stands at the top. The drawing itself stays: it has the keyboard.
+  useLayoutEffect(() => {
+    if (frame.current) frame.current.scrollTop = 0;
+  }, [tree.document.metric, tree.row[root]]);
   const selected = selectedNode(tree);
   const rows = deepest(tree, root) + 1;
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
   const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
   // The pointer may still stand on a box of a tree that is gone.
-  const told = hovered !== undefined && hovered < tree.parent.length ? hovered : selected;
+  const told = (hovered?.tree === tree ? hovered.node : undefined) ?? selected;
   return (
     <>
       <p class="told one" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
-      <div class="canvas">
+      <div class="canvas" ref={frame}>
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
           height={Math.max(rows, 1) * ROW}
@@ -45,7 +50,7 @@ export function Picture({ tree, root, findings }: Props) {
           draw={painter({ tree, root, findings }, boxes, selected)}
           onWidth={setWidth}
           data-boxes={boxes.length}
-          onMouseMove={(event: MouseEvent) => setHovered(at(event))}
+          onMouseMove={(event: MouseEvent) => setHovered({ tree, node: at(event) })}
           onMouseLeave={() => setHovered(undefined)}
           onClick={(event: MouseEvent) => {
             const node = at(event);
