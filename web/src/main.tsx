@@ -9,6 +9,7 @@ import { setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
 import { Issues } from "./pages/issues";
+import { Layers, NEEDED } from "./pages/layers";
 import { Memory } from "./pages/memory";
 import { Overview } from "./pages/overview";
 import { Run } from "./pages/run";
@@ -16,6 +17,7 @@ import { Source } from "./pages/source";
 import { Timeline } from "./pages/timeline";
 import { run } from "./filter";
 import { Details } from "./parts/details";
+import { openInEditor } from "./parts/editor-link";
 import { dialog } from "./parts/dialog";
 import { FilterBar } from "./parts/filters";
 import { Keys } from "./parts/keys";
@@ -41,7 +43,8 @@ function App() {
       if (wanted) change({ page: wanted.id });
       if (event.key === "t") change({ as: state.value.as === "table" ? "" : "table" });
       if (event.key === "?") dialog.value = "keys";
-      if (event.key === "Escape") change({ sel: "" }, "replace");
+      if (event.key === "o") openInEditor();
+      if (event.key === "Escape") back();
       if (event.key === "/") {
         const field = document.querySelector<HTMLInputElement>("[data-field=find]");
         field?.focus();
@@ -57,6 +60,12 @@ function App() {
     firstPage.value = isMemoryAlone(meta.answer.document) ? "memory" : "overview";
   }
   return <Shown asked={meta}>{({ document: run }) => <Frame meta={run} />}</Shown>;
+}
+
+/** Takes back what was selected, else what was marked, else what was zoomed to in the flame graph. */
+function back(): void {
+  const part = ["sel", "mark", "root"].find((name) => state.value[name]);
+  if (part) change({ [part]: "" }, "replace");
 }
 
 function Frame({ meta }: { meta: Meta }) {
@@ -127,6 +136,7 @@ function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
   if (needs === "timeline" && !meta.has.timeline) return "Needs single events: stackline record --mode trace -- python train.py";
   if (needs === "memory" && !meta.has.memory) return "Needs allocations: stackline record --mode trace --memory -- python train.py, torch.profiler with profile_memory=True, or a memory snapshot";
+  if (needs === "layers") return NEEDED;
   if (needs === "baseline" && meta.baseline === null) return "Needs a run to compare with: stackline view RUN --baseline OTHER";
   return undefined;
 }
@@ -167,6 +177,8 @@ function Page({ id, meta }: { id: PageId; meta: Meta }) {
       return <Timeline />;
     case "memory":
       return <Memory />;
+    case "layers":
+      return <Layers meta={meta} />;
     case "compare":
       return <Compare meta={meta} />;
     case "source":

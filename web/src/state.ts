@@ -12,6 +12,7 @@ export const PAGES = [
   { id: "flame", title: "Flame graph", needs: "" },
   { id: "timeline", title: "Timeline", needs: "timeline" },
   { id: "memory", title: "Memory", needs: "memory" },
+  { id: "layers", title: "Layers & kernels", needs: "layers" },
   { id: "compare", title: "Compare", needs: "baseline" },
   { id: "source", title: "Source", needs: "" },
   { id: "run", title: "This run", needs: "" },

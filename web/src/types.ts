@@ -85,6 +85,8 @@ export interface Findings {
   readonly notes: ReadonlyArray<string>;
   /** The ranks that were looked at together; empty if there is one. */
   readonly ranks: ReadonlyArray<{ rank: number; step_ns: number; steps: number; collectives_alone_ns: number | null }>;
+  /** The rules that could look. */
+  readonly rules: ReadonlyArray<{ code: string; name: string; about: string }>;
   readonly tables: { findings: Table; not_checked: Table };
 }
 

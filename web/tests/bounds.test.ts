@@ -3,7 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { beyond, none, open, PAGES, serve, type Served, settled, suite, synth, trace, violations, watched } from "./harness";
+import { beyond, none, open, PAGES, serve, type Served, settled, squeezed, suite, synth, trace, violations, watched } from "./harness";
 
 const here = suite();
 let crowded: Served;
@@ -36,12 +36,14 @@ const VIEWS = [...PAGES, "timeline&as=table", "flame&as=table", "timeline&sel=ev
 test.each([
   ["1280 wide", { viewport: { width: 1280, height: 800 } }],
   ["1920 wide", { viewport: { width: 1920, height: 1080 } }],
+  ["480 wide", { viewport: { width: 480, height: 900 } }],
   ["200 % zoom of 1280", { viewport: { width: 640, height: 400 }, deviceScaleFactor: 2 }],
 ])("%s: 64 streams, long and foreign names, and nothing reaches out of the page", async (_, options) => {
   const { page, faults } = await watched(here.browser, crowded.url, options);
   for (const view of VIEWS) {
     await open(page, crowded.url, `page=${view}`);
     expect(await beyond(page), view).toEqual([]);
+    expect(await squeezed(page), view).toEqual([]);
   }
   none(faults);
   await page.close();
@@ -69,6 +71,22 @@ test.each(["light", "dark"] as const)("high contrast, %s: nothing for axe-core t
     none(faults);
     await page.close();
   }
+});
+
+test("high contrast: nothing is grey, and where the system sets colours the page that is open is still marked", async () => {
+  for (const colorScheme of ["light", "dark"] as const) {
+    const { page } = await watched(here.browser, crowded.url, { colorScheme, contrast: "more" });
+    await open(page, crowded.url, "page=overview");
+    const [quiet, ink] = await page.evaluate(() => [".quiet", "h1"].map((name) => getComputedStyle(document.querySelector(name)!).color));
+    expect(quiet, colorScheme).toBe(ink);
+    await page.close();
+  }
+  const { page } = await watched(here.browser, crowded.url, { forcedColors: "active" });
+  await open(page, crowded.url, "page=overview");
+  const borders = await page.evaluate(() => ["[aria-current]", ":not([aria-current])"].map((which) => getComputedStyle(document.querySelector(`nav ol a${which}`)!).borderLeftColor));
+  expect(borders[0]).not.toBe(borders[1]);
+  expect(new Set(await page.evaluate(() => [...document.querySelectorAll(".legend i")].map((one) => getComputedStyle(one).backgroundColor))).size).toBeGreaterThan(1);
+  await page.close();
 });
 
 test("several pages at once have the same answers, and equal questions are worked out once", async () => {

@@ -144,6 +144,14 @@ export function beyond(page: Page): Promise<string[]> {
   });
 }
 
+/** Cells whose text stands in a column as narrow as a few letters; there must be none, for tables can be scrolled. */
+export function squeezed(page: Page): Promise<string[]> {
+  return page.evaluate(() => {
+    const cells = [...document.querySelectorAll<HTMLElement>("main td:not(.number)")];
+    return cells.filter((cell) => cell.clientWidth < 50 && cell.clientHeight > 100).map((cell) => `${cell.clientWidth} by ${cell.clientHeight}: ${cell.textContent?.slice(0, 60)}`);
+  });
+}
+
 export const none = (faults: readonly string[]): void => expect(faults).toEqual([]);
 
-export const PAGES = ["overview", "issues", "flame", "timeline", "memory", "compare", "source", "run"] as const;
+export const PAGES = ["overview", "issues", "flame", "timeline", "memory", "layers", "compare", "source", "run"] as const;

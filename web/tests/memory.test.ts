@@ -5,7 +5,7 @@ import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { beyond, binary, none, open, PAGES, serve, type Served, settled, stackline, suite, trace, violations, watched } from "./harness";
+import { beyond, binary, none, open, PAGES, serve, type Served, settled, squeezed, stackline, suite, trace, violations, watched } from "./harness";
 
 const here = suite();
 const fixture = (name: string): string => new URL(`../../fixtures/memory/${name}`, import.meta.url).pathname;
@@ -227,6 +227,14 @@ test("names are data; many objects are folded by size; an empty trace says that 
       expect(await beyond(page), id).toEqual([]);
     }
     expect(await page.evaluate("globalThis.broken")).toBeUndefined();
+    await page.setViewportSize({ width: 480, height: 900 });
+    for (const id of ["memory", "memory&as=table", "memory&tab=holders", "memory&tab=allocator"]) {
+      await open(page, url, `page=${id}`);
+      expect(await beyond(page), id).toEqual([]);
+      expect(await squeezed(page), id).toEqual([]);
+    }
+    await open(page, url, "page=memory&as=table");
+    expect(await page.locator("[aria-label='Calls that are seen'] button").first().innerText()).toMatch(/^(\d+ × )?allocate$/);
     await open(page, url, "page=memory");
     expect(await page.locator("main").innerText()).toContain("objects without a lane");
     none(faults);
@@ -315,6 +323,9 @@ test("a snapshot: the allocator, what it held at the peak, and why a request fai
       expect(await page.locator("main").innerText()).toContain("Held, not in use");
       expect(await page.locator("[role=alert]").allTextContents()).toEqual([]);
       expect(await violations(page), view).toEqual([]);
+      // 1280 pixels have room for the table of the allocator.
+      const table = page.getByRole("region", { name: "The caching allocator" });
+      expect(await table.evaluate((box) => box.scrollWidth - box.clientWidth), view).toBeLessThanOrEqual(0);
     }
     expect(await page.locator("[aria-label='Segments as a table'] tbody").innerText()).toMatch(/20 MiB\s+4\s+7 MiB\s+13 MiB\s+7 MiB/);
     none(faults);

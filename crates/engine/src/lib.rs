@@ -35,7 +35,8 @@ pub use memory::{
     open_memory,
 };
 pub use memory_findings::{
-    findings_of_memory, findings_with_memory, findings_with_memory_of_rank, memory_findings, memory_rules,
+    findings_of_memory, findings_with_known_memory, findings_with_memory, findings_with_memory_of_rank,
+    memory_findings, memory_rules,
 };
 pub use merge::concatenate;
 pub use names::nearest;

@@ -2,7 +2,7 @@
 
 mod words;
 
-use crate::{is_recording, memory_within};
+use crate::{is_recording, memory_of_rank};
 use stackline_analyze::findings::{
     Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
     Rule, Settings, Support, Unchecked, rules,
@@ -10,7 +10,7 @@ use stackline_analyze::findings::{
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
-use stackline_memory::tables::NamedPeak;
+use stackline_memory::tables::{NamedPeak, Ranked};
 use stackline_memory::{Certainty, Pattern, PatternMatch, Rules, Study, frame_of};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Trace, Unit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,14 +21,15 @@ const WITHOUT_CHANGE: [Pattern; 4] =
     [Pattern::DeadWrite, Pattern::Overallocation, Pattern::NonUniformAccess, Pattern::StructuredAccess];
 
 /// The findings of a memory trace: one for each suggestion, which stands for a line and a kind of change, with the bytes that it
-/// saves at the highest peak of its device, and how far it lowers it; then what no change is known against. Left out is what saves (or, without a change,
+/// saves at the highest peak of its device, and how far it lowers it, however many peaks were studied; then what no change is known
+/// against. Left out is what saves (or, without a change,
 /// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
 pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
     let teller = Teller::new(study);
     let mut told = MemoryFindings { unchecked: unchecked(study.trace()), ..MemoryFindings::default() };
-    for peak in teller.devices() {
+    for (which, peak) in study.highest_peaks().enumerate() {
         let mut followed: Vec<usize> = Vec::new();
-        for (at, finding, is_enough) in teller.advised_on(peak, least_percent) {
+        for (at, finding, is_enough) in teller.advised_on((which, peak), least_percent) {
             let is_kept = keep(&finding);
             followed.extend(is_kept.then_some(at));
             match (is_enough, is_kept) {
@@ -78,9 +79,21 @@ pub fn findings_with_memory(
     options: &Options,
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
-    let Some(trace) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
-    let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
-    let of_memory = memory_findings(&study, options.least_percent, keep);
+    let of_memory = |trace| {
+        let study = Study::by_rules(trace, PEAKS, memory_rules(&options.settings));
+        (trace, memory_findings(&study, options.least_percent, keep))
+    };
+    findings_with_known_memory(found, memory.map(of_memory), options)
+}
+
+/// The same where what is found in the memory is known already.
+#[must_use]
+pub fn findings_with_known_memory(
+    found: Findings,
+    memory: Option<(&MemoryTrace, MemoryFindings)>,
+    options: &Options,
+) -> Findings {
+    let Some((trace, of_memory)) = memory else { return found.with_memory(MemoryFindings::unchecked()) };
     let mut found = found.with_memory(of_memory);
     if options.scope.steps.is_some() {
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
@@ -100,7 +113,7 @@ pub fn findings_with_memory_of_rank(
     keep: &dyn Fn(&Finding) -> bool,
 ) -> Findings {
     if !inputs.iter().any(|path| is_recording(path)) {
-        return findings_with_memory(found, memory_within(trace).as_ref(), options, keep);
+        return findings_with_memory(found, memory_of_rank(inputs, trace).ok().as_ref(), options, keep);
     }
     found.notes.push("memory is looked at only without --rank".to_owned());
     found
@@ -143,6 +156,9 @@ struct Waste<'a> {
 
 struct Teller<'a> {
     study: &'a Study<'a>,
+    /// By what each does at the highest peak of each device.
+    ranked: Vec<Ranked>,
+    /// The same, without what they do.
     suggestions: Vec<Suggestion>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
@@ -150,18 +166,13 @@ struct Teller<'a> {
 impl<'a> Teller<'a> {
     fn new(study: &'a Study<'a>) -> Self {
         let matches = study.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
-        Self { study, suggestions: study.suggestions(), matches }
+        let ranked = study.ranked_by_highest();
+        let suggestions = ranked.iter().map(|one| one.suggestion.clone()).collect();
+        Self { study, ranked, suggestions, matches }
     }
 
     fn trace(&self) -> &'a MemoryTrace {
         self.study.trace()
-    }
-
-    /// The highest peak of each device.
-    fn devices(&self) -> impl Iterator<Item = &'a NamedPeak> {
-        let peaks = &self.study.peaks;
-        let is_first = |(at, peak): &(usize, &NamedPeak)| peaks[..*at].iter().all(|other| other.device != peak.device);
-        peaks.iter().enumerate().filter(is_first).map(|(_, peak)| peak)
     }
 
     fn device_name(&self, device: MemoryDeviceId) -> String {
@@ -169,14 +180,13 @@ impl<'a> Teller<'a> {
         self.trace().strings.get(name).to_owned()
     }
 
-    /// The findings of a device, each with the number of its suggestion and whether it saves enough; those that do not are not told
-    /// of at length.
-    fn advised_on(&self, peak: &NamedPeak, least_percent: f64) -> Vec<(usize, Finding, bool)> {
-        let at_peak = self.study.peaks.iter().position(|other| other.name == peak.name).unwrap_or(0);
+    /// The findings of the device with a highest peak, each with the number of its suggestion and whether it saves enough; those that
+    /// do not are not told of at length.
+    fn advised_on(&self, (which, peak): (usize, &NamedPeak), least_percent: f64) -> Vec<(usize, Finding, bool)> {
         let mut candidates = Vec::new();
-        for (at, one) in self.study.ranked.iter().enumerate() {
+        for (at, one) in self.ranked.iter().enumerate() {
             if device_of(self.trace(), one.suggestion.object) == peak.device {
-                let saved = one.savings.get(at_peak).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
+                let saved = one.savings.get(which).and_then(|saved| u64::try_from(*saved).ok()).unwrap_or(0);
                 candidates.push((at, saved, is_enough(saved, peak, least_percent)));
             }
         }
@@ -188,7 +198,7 @@ impl<'a> Teller<'a> {
             let Some(waste) = self.waste_of(at) else { continue };
             let Some(mut finding) = self.finding(&waste) else { continue };
             if is_enough {
-                let lowers_bytes = self.study.ranked[at].lowers.min(saved);
+                let lowers_bytes = self.ranked[at].lowers.min(saved);
                 let low_bytes = sure.get(&at).map_or(lowers_bytes, |sure| lowers_bytes.min(*sure));
                 let (device, peak_bytes) = (self.device_name(peak.device), peak.peak.bytes);
                 let gain = MemoryGain { bytes: saved, lowers_bytes, low_bytes, high_bytes: saved, peak_bytes, device };
@@ -265,7 +275,7 @@ impl<'a> Teller<'a> {
             };
             let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
             let device = device_of(self.trace(), largest.object);
-            if self.devices().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
+            if self.study.highest_peaks().any(|peak| peak.device == device && is_enough(bytes, peak, least_percent)) {
                 let certainty = group.iter().map(|one| one.certainty).fold(largest.certainty, Certainty::max);
                 let waste = Waste {
                     pattern: largest.pattern,

@@ -287,3 +287,17 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
     assert_eq!(alone.rules.len(), rules::ALL.len());
     assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has no events but those of memory"));
 }
+
+#[test]
+fn findings_are_the_same_however_many_peaks_were_studied() {
+    // Of two objects that save as much at the highest peak, the second one alone is there at the next.
+    let two = "a x 4096; a y 4096; a w 8192; k one w>w; f w; f x; a z 9000; k two z>z; f z; f y; end";
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/memory");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    for text in files.chain([two.to_owned()]) {
+        let trace = read(&text);
+        let found = |peaks| memory_findings(&Study::new(&trace, peaks), 0.5, &|_| true);
+        assert_eq!(found(1), found(2));
+        assert_eq!(found(1), found(5));
+    }
+}

@@ -48,6 +48,26 @@ impl<'trace> Study<'trace> {
         self.ranked.iter().map(|one| one.suggestion.clone()).collect()
     }
 
+    /// The highest peak of each device.
+    pub fn highest_peaks(&self) -> impl Iterator<Item = &NamedPeak> {
+        self.positions_of_highest().map(|at| &self.peaks[at])
+    }
+
+    fn positions_of_highest(&self) -> impl Iterator<Item = usize> {
+        let is_first = |at: &usize| self.peaks[..*at].iter().all(|other| other.device != self.peaks[*at].device);
+        (0..self.peaks.len()).filter(is_first)
+    }
+
+    /// The suggestions by what each does at these highest peaks alone: the same however many peaks were looked at.
+    pub fn ranked_by_highest(&self) -> Vec<Ranked> {
+        let kept: Vec<usize> = self.positions_of_highest().collect();
+        let of_kept =
+            |one: &Ranked| Ranked { savings: kept.iter().map(|at| one.savings[*at]).collect(), ..one.clone() };
+        let mut ranked: Vec<Ranked> = self.ranked.iter().map(of_kept).collect();
+        ranked.sort_by_cached_key(Ranked::order);
+        ranked
+    }
+
     /// What matches a pattern that no suggestion is against: by pattern and by the line that makes the objects, in each the
     /// match with the most bytes first.
     pub fn without_suggestion(&self) -> Vec<Vec<&PatternMatch>> {

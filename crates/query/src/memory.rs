@@ -2,6 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
+use stackline_analyze::findings::{self, MemoryFindings};
 use stackline_memory::curve::{Curve, curves};
 use stackline_memory::replay::Combination;
 use stackline_memory::tables::{NamedPeak, Ranked};
@@ -69,6 +70,8 @@ pub(crate) struct Memory {
     pub(crate) uses: Vec<ObjectUse>,
     /// By object and time.
     pub(crate) waste: Vec<Waste>,
+    /// What is told of it with all other findings.
+    pub(crate) findings: MemoryFindings,
     pub(crate) lanes: Vec<StreamLane>,
     /// Streams without a lane, and their calls.
     pub(crate) without_lane: (usize, u64),
@@ -77,11 +80,13 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Studies a trace.
+    /// Studies a trace, once for all that is shown of it: a study takes far longer than anything else here.
     pub(crate) fn new(trace: MemoryTrace) -> Self {
         let study = Study::new(&trace, PEAKS);
         let combination = study.peaks.first().and_then(|peak| study.combination(peak.device));
         let waste = waste(&study);
+        let least_percent = findings::Options::default().least_percent;
+        let findings = stackline_engine::memory_findings(&study, least_percent, &|_| true);
         let Study { facts, peaks, matches, ranked } = study;
         let uses = facts.uses;
         let (lanes, without_lane) = stream_lanes(&trace);
@@ -97,10 +102,16 @@ impl Memory {
             combination,
             uses,
             waste,
+            findings,
             lanes,
             without_lane,
             has_times,
         }
+    }
+
+    /// The trace, and what was found in it.
+    pub(crate) fn told(&self) -> (&MemoryTrace, MemoryFindings) {
+        (&self.trace, self.findings.clone())
     }
 
     /// Number of calls: where curves and lives end.

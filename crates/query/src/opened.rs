@@ -251,14 +251,18 @@ impl Opened {
 
     /// The findings of a rank; of all ranks of the job, merged, where none is named.
     pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
-        let keep = |_: &findings::Finding| true;
         let Some(rank) = rank else {
             return self.all_findings.get_or_init(|| self.find_all()).as_ref().map_err(QueryError::unavailable);
         };
         let (at, trace) = self.trace(Some(rank))?;
         let add = || {
             let found = self.findings_of(at)?.clone();
-            Ok(stackline_engine::findings_with_memory_of_rank(found, (&self.inputs, trace), &self.how(), &keep))
+            let how = self.how();
+            if !self.is_recorded() && self.set.traces.len() > 1 {
+                let memory = self.memory(Some(rank)).ok().map(Memory::told);
+                return Ok(stackline_engine::findings_with_known_memory(found, memory, &how));
+            }
+            Ok(stackline_engine::findings_with_memory_of_rank(found, (&self.inputs, trace), &how, &|_| true))
         };
         self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
     }
@@ -266,9 +270,8 @@ impl Opened {
     /// Of all ranks and their memory, as the command line finds them without `--rank`.
     fn find_all(&self) -> Result<Findings, String> {
         let memory = if self.has_memory() { self.memory(None).ok() } else { None };
-        let memory = memory.map(|memory| &memory.trace);
         if let (true, Some(memory)) = (self.is_memory_alone(), memory) {
-            return Ok(stackline_engine::findings_of_memory(memory, &self.how(), &|_| true));
+            return Ok(Findings::of_memory_alone(memory.findings.clone()));
         }
         let found = if self.is_job() {
             self.merge_findings()?
@@ -276,7 +279,12 @@ impl Opened {
             let (at, _) = self.trace(None).map_err(|error| error.to_string())?;
             self.findings_of(at)?.clone()
         };
-        Ok(stackline_engine::findings_with_memory(found, memory, &self.how(), &|_| true))
+        Ok(stackline_engine::findings_with_known_memory(found, memory.map(Memory::told), &self.how()))
+    }
+
+    /// Whether any of the inputs is a recording, whose memory is that of a process and of no rank.
+    fn is_recorded(&self) -> bool {
+        self.inputs.iter().any(|input| stackline_engine::is_recording(input))
     }
 
     fn findings_of(&self, at: usize) -> Result<&Findings, String> {

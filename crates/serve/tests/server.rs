@@ -104,3 +104,72 @@ fn what_cannot_be_answered_is_refused_in_words() {
     assert!(status == 400 && why.starts_with("argument focus: no regular expression"), "{why}");
     assert_eq!(refused("lanes?rank=7"), (404, "there is no rank 7".to_owned()));
 }
+
+/// The status of an answer to any bytes.
+fn status_of(host: &str, request: &[u8]) -> Option<u16> {
+    let mut stream = TcpStream::connect(host).expect("connects");
+    // It may refuse before all is written.
+    let _ = stream.write_all(request);
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    String::from_utf8_lossy(&bytes).split(' ').nth(1)?.parse().ok()
+}
+
+#[test]
+fn nothing_can_be_written() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (host, path) = served(trace(folder.path(), "train.py"));
+    for method in ["POST", "PUT", "PATCH", "DELETE"] {
+        for rest in ["", "query/meta", "query/source?file=train.py"] {
+            let request = format!(
+                "{method} {path}{rest} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+            );
+            assert_eq!(status_of(&host, request.as_bytes()), Some(405), "{method} {rest}");
+        }
+    }
+    let preflight = format!(
+        "OPTIONS {path}query/meta HTTP/1.1\r\nHost: {host}\r\nOrigin: http://evil.example\r\nAccess-Control-Request-Method: POST\r\nConnection: close\r\n\r\n"
+    );
+    assert_eq!(status_of(&host, preflight.as_bytes()), Some(405));
+}
+
+#[test]
+fn whatever_is_asked_is_answered_or_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (host, path) = served(trace(folder.path(), "train.py"));
+    let queries = stackline_query::ALL.iter().map(|query| query.name).chain(["", "..", "nothing"]);
+    let arguments =
+        ["rank", "at", "event", "level", "first", "last", "steps", "file", "line", "text", "root", "%00", "a%20b"];
+    let values = [
+        "",
+        "0",
+        "-1",
+        "99999999999999999999",
+        "nan",
+        "..%2F..%2Fetc%2Fpasswd",
+        "%F0%9F%92%A5",
+        "%FF%FE",
+        "(",
+        "a%00b",
+        "1..2",
+    ];
+    let pairs: Vec<String> =
+        arguments.iter().flat_map(|name| values.iter().map(move |value| format!("{name}={value}"))).collect();
+    for (at, query) in queries.enumerate() {
+        // Each query with other pairs, several at once, and one of them twice.
+        for round in 0..6 {
+            let from = (at * 31 + round * 47) % (pairs.len() - 8);
+            let asked = [&pairs[from..from + 1 + round], &pairs[from..=from]].concat().join("&");
+            let (status, ..) = get(&host, &format!("{path}query/{query}?{asked}"), &host);
+            assert!([200, 400, 404, 422].contains(&status), "{status} for {query}?{asked}");
+        }
+    }
+    for strange in ["query/meta%2F..%2F..", "query/%2e%2e/", "query//meta", "?", "//", "query/meta;x", "%"] {
+        let (status, ..) = get(&host, &format!("{path}{strange}"), &host);
+        assert!([200, 400, 403, 404].contains(&status), "{status} for {strange}");
+    }
+    for rubbish in [&b"\x00\x01\x02\r\n\r\n"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\r\n\r\n"] {
+        assert!(status_of(&host, rubbish).is_none_or(|status| (400..500).contains(&status)), "{rubbish:?}");
+    }
+    assert_eq!(get(&host, &format!("{path}query/meta"), &host).0, 200, "it still answers");
+}

@@ -4,6 +4,7 @@ import { useAnswer } from "../answers";
 import { duration } from "../format";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
+import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { change, rank } from "../state";
 import { around } from "../timeline/view";
@@ -25,7 +26,7 @@ function Known({ detail }: { detail: EventDetail }) {
         <div><dt>Kind</dt><dd>{event.kind.replaceAll("_", " ")}</dd></div>
         <div><dt>Duration</dt><dd>{duration(event.dur)}</dd></div>
         {detail.step !== null && <div><dt>Step</dt><dd>{detail.step}</dd></div>}
-        {place.text && <div><dt>Place</dt><dd>{place.text}</dd></div>}
+        {place.text && place.text !== event.name && <div><dt>Place</dt><dd>{place.text}</dd></div>}
       </dl>
       {place.file && place.line !== null && <Around file={place.file} line={place.line} />}
       <Briefs title="Launched by" events={detail.launch ? [detail.launch] : []} />
@@ -51,7 +52,7 @@ function Briefs({ title, events }: { title: string; events: readonly Brief[] }) 
       <ul class="events">
         {events.map((event) => (
           <li key={event.event}>
-            <button type="button" class="link long" onClick={() => change({ sel: `event:${event.event}`, page: "timeline", ...around(event.start, event.dur) })}>{event.name}</button>{" "}
+            <button type="button" class="link" onClick={() => change({ sel: `event:${event.event}`, page: "timeline", ...around(event.start, event.dur) })}><Name text={event.name} /></button>{" "}
             <span class="quiet">{duration(event.dur)}</span>
           </li>
         ))}

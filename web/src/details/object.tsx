@@ -2,7 +2,7 @@
 
 import { useAnswer } from "../answers";
 import { amount, bytes, count, counted, duration } from "../format";
-import { around, numbersOf, toggled } from "../memory/layout";
+import { around, callTitle, numbersOf, toggled } from "../memory/layout";
 import { savedWords } from "../memory/suggestions";
 import type { CallBrief, CallDetail, ObjectDetail, PlaceOf } from "../memory/types";
 import { Copy } from "../parts/copy";
@@ -18,7 +18,7 @@ export function ObjectDetails({ object }: { object: string }) {
 const show = (sel: string) => change({ sel }, "replace");
 
 /** A call in words: `kernel gemm (call 12, train.py:9)`. */
-export const callWords = ({ call, kind, name, place }: CallBrief): string => `${kind}${name && name !== kind ? ` ${name}` : ""} (call ${call}${place.text ? `, ${place.text}` : ""})`;
+export const callWords = ({ call, kind, name, place }: CallBrief): string => `${callTitle(kind, name)} (call ${call}${place.text ? `, ${place.text}` : ""})`;
 
 function Call({ title, call, none }: { title: string; call: CallBrief | null; none: string }) {
   return (
@@ -158,7 +158,7 @@ function KnownCall({ detail }: { detail: CallDetail }) {
   const { call, object, accesses, left_out } = detail;
   return (
     <>
-      <h3 class="long">{call.kind}{call.name && call.name !== call.kind && ` ${call.name}`}</h3>
+      <h3 class="long">{callTitle(call.kind, call.name)}</h3>
       <p class="bar"><Copy text={() => `${callWords(call)} on ${detail.stream}`} /></p>
       <dl class="pairs">
         <div><dt>Call</dt><dd>{count(call.call)}</dd></div>

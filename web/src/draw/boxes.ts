@@ -64,10 +64,11 @@ export function fillBoxes(context: CanvasRenderingContext2D, boxes: readonly Box
 export function labelBoxes(context: CanvasRenderingContext2D, boxes: readonly Box[], ink: Ink): void {
   context.font = FONT;
   context.textBaseline = "middle";
-  context.fillStyle = ink.label;
   for (const box of boxes) {
     if (box.width >= NARROWEST && box.label !== "") {
-      context.globalAlpha = box.faded ? 0.6 : 1;
+      // What is faded is nearly as dark, or as light, as the paper.
+      context.fillStyle = box.faded ? ink.mark : ink.label;
+      context.globalAlpha = box.faded ? 0.75 : 1;
       const left = Math.max(box.x, 0);
       const room = box.x + box.width - left - 2 * PADDING;
       context.fillText(fitted(context, box.label, room), left + PADDING, box.y + box.height / 2);

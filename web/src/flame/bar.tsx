@@ -74,6 +74,7 @@ function Pattern({ name, title }: { name: string; title: string }) {
         data-field={name}
         value={state.value[name] ?? ""}
         size={14}
+        onKeyDown={(event) => name === "find" && event.key === "Enter" && document.querySelector<HTMLElement>("main canvas")?.focus()}
         onInput={(event) => name === "find" && change({ find: event.currentTarget.value }, "replace")}
         onChange={(event) => name !== "find" && lookAt({ [name]: event.currentTarget.value })}
       />

@@ -23,7 +23,7 @@ export type Colouring = (node: number) => Colour;
 
 const PALE = "#e4e4ea";
 /** From pale to hot, in steps that can be told apart. */
-const HEAT = ["#f3efe6", "#f9e0a8", "#f5c069", "#ee964b", "#e0693a"];
+export const HEAT = ["#f3efe6", "#f9e0a8", "#f5c069", "#ee964b", "#e0693a"];
 /** Okabe and Ito's, lightened so that dark text can be read on them. */
 const FILES = ["#8cc4ee", "#f3c06b", "#6fcfae", "#f3e98a", "#9fb3f0", "#f0925b", "#e0a3c8", "#c9c2b4"];
 

@@ -1,20 +1,22 @@
 /** The flame graph as a picture. */
 
 import type { RefObject } from "preact";
-import { useMemo, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { canvas } from "../colors";
 import { type Box, drawBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
 import { amount, count } from "../format";
+import { showDetails } from "../parts/details-focus";
 import { change, state } from "../state";
 import type { Row } from "../types";
 import { COLOURS, colouring } from "./colouring";
 import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
 import { fromHere, nextColour, turn } from "./question";
-import { isAll, labelOf, matcher, selectedNode, spoken } from "./words";
+import { finder, nextMatch } from "./match";
+import { isAll, labelOf, selectedNode, spoken } from "./words";
 
 const ROW = 18;
-const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, ? lists the keys.";
+const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, N goes to the next one that is found, ? lists the keys.";
 
 interface Props {
   readonly tree: Tree;
@@ -24,18 +26,23 @@ interface Props {
 
 export function Picture({ tree, root, findings }: Props) {
   const [width, setWidth] = useState(0);
-  const [hovered, setHovered] = useState<number>();
+  const [hovered, setHovered] = useState<{ readonly tree: Tree; readonly node: number | undefined }>();
   const scroll = useRef(0);
+  const frame = useRef<HTMLDivElement>(null);
+  // What is zoomed to stands at the top. The drawing itself stays: it has the keyboard.
+  useLayoutEffect(() => {
+    if (frame.current) frame.current.scrollTop = 0;
+  }, [tree.document.metric, tree.row[root]]);
   const selected = selectedNode(tree);
   const rows = deepest(tree, root) + 1;
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
   const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
   // The pointer may still stand on a box of a tree that is gone.
-  const told = hovered !== undefined && hovered < tree.parent.length ? hovered : selected;
+  const told = (hovered?.tree === tree ? hovered.node : undefined) ?? selected;
   return (
     <>
       <p class="told one" aria-live="polite">{told === undefined ? HELP : spoken(tree, told)}</p>
-      <div class="canvas">
+      <div class="canvas" ref={frame}>
         <Canvas
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
           height={Math.max(rows, 1) * ROW}
@@ -43,14 +50,14 @@ export function Picture({ tree, root, findings }: Props) {
           draw={painter({ tree, root, findings }, boxes, selected)}
           onWidth={setWidth}
           data-boxes={boxes.length}
-          onMouseMove={(event: MouseEvent) => setHovered(at(event))}
+          onMouseMove={(event: MouseEvent) => setHovered({ tree, node: at(event) })}
           onMouseLeave={() => setHovered(undefined)}
           onClick={(event: MouseEvent) => {
             const node = at(event);
             if (node !== undefined && node === selected) zoomTo(tree, node);
             else select(tree, node);
           }}
-          onKeyDown={(event: KeyboardEvent) => press(event, tree, selected ?? root)}
+          onKeyDown={(event: KeyboardEvent) => press(event, tree, root, selected ?? root)}
         />
       </div>
     </>
@@ -59,6 +66,13 @@ export function Picture({ tree, root, findings }: Props) {
 
 const select = (tree: Tree, node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
 const zoomTo = (tree: Tree, node: number) => change({ root: `${tree.row[node]}` });
+
+/** Shows the caller of what is zoomed to. */
+function zoomOut(tree: Tree, root: number): void {
+  const callers = tree.document.path;
+  const row = root > 0 ? tree.row[tree.parent[root]!]! : (callers.at(-2)?.[0] ?? 0);
+  change({ root: row === 0 ? "" : `${row}` });
+}
 
 interface Below {
   readonly tree: Tree;
@@ -73,9 +87,9 @@ function under(event: MouseEvent, { tree, root, width, scroll }: Below): number 
   return nodeAt(tree, root, level, (event.offsetX / Math.max(width, 1)) * tree.width[root]!);
 }
 
-const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" } as const;
+const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right", a: "left", d: "right" } as const;
 
-function press(event: KeyboardEvent, tree: Tree, node: number): void {
+function press(event: KeyboardEvent, tree: Tree, root: number, node: number): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key in ARROWS) {
     event.preventDefault();
@@ -83,9 +97,15 @@ function press(event: KeyboardEvent, tree: Tree, node: number): void {
     return;
   }
   const here = (shape: "callers" | "callees") => () => isAll(tree, node) || fromHere(shape, labelOf(tree, node));
+  const isFound = finder(tree, state.value.find);
+  const toMatch = (step: 1 | -1) => () => isFound && select(tree, nextMatch(tree, root, node, isFound, step));
   const keys: Readonly<Record<string, () => unknown>> = {
     f: () => zoomTo(tree, node),
-    Enter: () => zoomTo(tree, node),
+    w: () => zoomTo(tree, node),
+    s: () => zoomOut(tree, root),
+    n: toMatch(1),
+    N: toMatch(-1),
+    Enter: showDetails,
     "0": () => change({ root: "" }),
     i: turn,
     u: here("callers"),
@@ -97,14 +117,14 @@ function press(event: KeyboardEvent, tree: Tree, node: number): void {
 
 /** Draws what is seen of the boxes. */
 function painter({ tree, root, findings }: Props, boxes: readonly Visible[], selected: number | undefined) {
-  const found = matcher(state.value.find);
+  const isFound = finder(tree, state.value.find);
   const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, findings);
   const ink = canvas.value;
   const top = (node: number) => (tree.depth[node]! - tree.depth[root]!) * ROW;
   const boxOf = ({ node, x, width }: Visible, scrolled: number): Box => {
     const label = labelOf(tree, node);
     const name = isAll(tree, node) ? `all ${amount(tree.inclusive[node]!, tree.document.unit)}` : label[5];
-    const faded = found !== undefined && !found(label[1]) && !found(label[3]);
+    const faded = isFound !== undefined && !isFound(node);
     const place = { x, y: top(node) - scrolled, width, height: ROW };
     return { ...place, ...(isAll(tree, node) ? { fill: "#d7d7df" } : colour(node)), label: name, faded, marked: node === selected };
   };

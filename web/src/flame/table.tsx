@@ -2,6 +2,7 @@
 
 import { useState } from "preact/hooks";
 import { amount, count, percent } from "../format";
+import { Name } from "../parts/name";
 import { change, state } from "../state";
 import type { Tree } from "./layout";
 
@@ -19,7 +20,7 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
   };
   const { unit, total } = tree.document;
   return (
-    <div class="scroll">
+    <div class="scroll" tabIndex={0} role="region" aria-label="Calls as a table">
       <table role="treegrid" aria-label={`Calls by ${tree.document.title}`}>
         <thead>
           <tr>
@@ -40,13 +41,15 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
             const isSelected = state.value.sel === `node:${row}`;
             return (
               <tr key={row} role="row" aria-level={level + 1} aria-expanded={hasChildren ? isOpen : undefined} aria-selected={isSelected}>
-                <td style={{ paddingLeft: `${level * 14 + 4}px` }}>
-                  <button type="button" class="twisty" disabled={!hasChildren || node === root} aria-label={isOpen ? "Close" : "Open"} onClick={() => toggle(row)}>
-                    {hasChildren ? (isOpen ? "▾" : "▸") : "·"}
-                  </button>
-                  <button type="button" class="link" onClick={() => change({ sel: `node:${row}` }, "replace")}>
-                    {row === 0 ? "all" : label[5]}
-                  </button>
+                <td>
+                  <div class="branch" style={{ paddingLeft: `${level * 14}px` }}>
+                    <button type="button" class="twisty" disabled={!hasChildren || node === root} aria-label={isOpen ? "Close" : "Open"} onClick={() => toggle(row)}>
+                      {hasChildren ? (isOpen ? "▾" : "▸") : "·"}
+                    </button>
+                    <button type="button" class="link" onClick={() => change({ sel: `node:${row}` }, "replace")}>
+                      <Name text={row === 0 ? "all" : label[5]} />
+                    </button>
+                  </div>
                 </td>
                 <td class="number">{amount(tree.inclusive[node]!, unit)}</td>
                 <td class="number">{percent(tree.inclusive[node]!, total)}</td>

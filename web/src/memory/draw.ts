@@ -5,7 +5,7 @@ import { bytes, count } from "../format";
 import type { InkOf } from "../timeline/paint";
 import { type Stretch, ticks } from "../timeline/view";
 import type { Answer } from "../transport/decode";
-import { apart, calledBy, CURVE, HEAD, KIND, type Label, LABEL, LANE, type Layout, PHASES, RULER, scaleOf } from "./layout";
+import { calledBy, CURVE, HEAD, KIND, LABEL, LABELS, LANE, type Layout, namesOfPeaks, PHASES, RULER, scaleOf } from "./layout";
 import type { AppliedDocument, CallsDocument, CurveDocument, ObjectsDocument, Peak, Phase } from "./types";
 
 const FONT = "11px system-ui, sans-serif";
@@ -13,7 +13,7 @@ const FONT = "11px system-ui, sans-serif";
 const LIVE = "#8cc4ee";
 const WASTED = "#f7c59f";
 /** Calls by their kind: see `MemoryCallKind`. */
-export const KINDS = ["#6fcfae", "#b7d8f0", "#e9c46a", "#e08bb8", "#c48be0", "#d6a4c4", "#f0925b", "#d7d7df", "#d7d7df", "#c9c2b4"] as const;
+export const KINDS = ["#66cca9", "#b7d7f4", "#d4b655", "#de8cb7", "#bb80d3", "#d6a4c4", "#ea8e5e", "#c3d2db", "#c3d2db", "#dcd3ca"] as const;
 
 /** What a part of the drawing is drawn with. */
 export interface Scene {
@@ -77,7 +77,7 @@ export function drawCurves(scene: Scene, curve: Answer<CurveDocument>, applied: 
   const { most, has_reserved } = curve.document;
   const highest = Math.max(...most, 1);
   const floor = layout.curve + CURVE;
-  const yOf = (value: number) => floor - ((CURVE - 16) * value) / highest;
+  const yOf = (value: number) => floor - ((CURVE - LABELS - 4) * value) / highest;
   context.font = FONT;
   context.textBaseline = "middle";
   context.fillStyle = ink.quiet;
@@ -98,7 +98,7 @@ export function drawCurves(scene: Scene, curve: Answer<CurveDocument>, applied: 
       context.setLineDash([]);
     });
     context.setLineDash([]);
-    drawPeaks(scene, peaks, yOf, floor);
+    drawPeaks(scene, peaks, floor);
   });
   context.fillStyle = ink.line;
   context.fillRect(0, floor, scene.width, 1);
@@ -138,24 +138,21 @@ function strokeCurve(scene: Scene, { curve: of, start, high, last }: Numbers, wa
   context.stroke();
 }
 
-function drawPeaks(scene: Scene, peaks: readonly Peak[], yOf: (value: number) => number, floor: number): void {
+/** Marks at the peaks, and their names above the highest value. */
+function drawPeaks(scene: Scene, peaks: readonly Peak[], floor: number): void {
   const { context, layout, width, ink } = scene;
   const place = xOf(scene);
   context.font = `bold ${FONT}`;
-  const taken: Label[] = [];
-  for (const peak of peaks) {
-    const x = place(peak.call);
-    if (x < layout.gutter || x > width) continue;
-    context.fillStyle = ink.mark;
-    context.fillRect(Math.round(x), layout.curve, 1.5, floor - layout.curve);
-    const label = `${peak.name} ${bytes(peak.bytes)}`;
-    const wide = context.measureText(label).width + 8;
-    const { left, top } = apart({ left: Math.min(x + 2, width - wide), top: Math.max(yOf(peak.bytes) - LABEL, layout.curve), wide }, taken);
+  const seen = peaks.map((peak) => ({ x: place(peak.call), text: `${peak.name} ${bytes(peak.bytes)}` })).filter(({ x }) => x >= layout.gutter && x <= width);
+  context.fillStyle = ink.mark;
+  for (const { x } of seen) context.fillRect(Math.round(x), layout.curve, 1.5, floor - layout.curve);
+  const names = namesOfPeaks(seen.map(({ x, text }) => ({ x, wide: context.measureText(text).width + 8 })), width, layout.curve);
+  names.forEach(({ left, top, wide }, at) => {
     context.fillStyle = ink.paper;
     context.fillRect(left, top, wide, LABEL);
     context.fillStyle = ink.ink;
-    context.fillText(label, left + 4, top + LABEL / 2);
-  }
+    context.fillText(seen[at]!.text, left + 4, top + LABEL / 2);
+  });
   context.font = FONT;
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { apart, around, calledBy, CURVE, extent, hitAt, KIND, LANE, layoutOf, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
+import { apart, around, calledBy, callTitle, CURVE, extent, hitAt, KIND, LABEL, LABELS, LANE, layoutOf, namesOfPeaks, neighbour, numbersOf, outermost, peakAt, positionAt, scaleOf, toggled } from "./layout";
 
 const lane = (kinds: number[]) => ({ stream: 0, name: "stream 0", calls: 3, kinds });
 
@@ -60,4 +60,16 @@ test("a life is shown with some room around it, within all there is", () => {
   expect(around(100, 200, { from: 0, to: 1000 })).toEqual({ from: 90, to: 210 });
   expect(around(0, 10, { from: 0, to: 1000 })).toEqual({ from: 0, to: 14 });
   expect(around(0, 10, { from: 0, to: 10 })).toEqual({ from: 0, to: 10 });
+});
+
+test("names of peaks stand above the curve, each at its mark, and not on each other", () => {
+  const names = namesOfPeaks([{ x: 700, wide: 80 }, { x: 720, wide: 80 }], 740, 30);
+  expect(names.map(({ left }) => left)).toEqual([660, 660]);
+  expect(names[1]!.top - names[0]!.top).toBeGreaterThanOrEqual(LABEL);
+  for (const { top } of names) expect(top + LABEL).toBeLessThanOrEqual(30 + LABELS);
+  expect(namesOfPeaks([{ x: 100, wide: 80 }, { x: 400, wide: 80 }], 740, 30).map(({ left, top }) => [left, top])).toEqual([[102, 30], [402, 30]]);
+});
+
+test("a call is called by its kind once", () => {
+  expect([callTitle("allocate", "allocate"), callTitle("free", null), callTitle("free", ""), callTitle("kernel", "gemm")]).toEqual(["allocate", "free", "free", "kernel gemm"]);
 });

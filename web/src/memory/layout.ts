@@ -5,7 +5,8 @@ import type { Peak, Phase, StreamLane } from "./types";
 
 export const RULER = 22;
 export const PHASES = 16;
-export const CURVE = 120;
+/** The curve with the room above it in which names of peaks stand. */
+export const CURVE = 142;
 export const HEAD = 18;
 export const KIND = 14;
 export const LANE = 18;
@@ -114,6 +115,15 @@ export interface Label {
 /** Pixels that such a name is high. */
 export const LABEL = 14;
 
+/** Rows of names above the highest value: those of a device's peaks, so that none hides a part of the curve. */
+export const LABELS = 2 * LABEL;
+
+/** Where names of so many pixels stand that begin at a place each, at the top of the curve's room. */
+export function namesOfPeaks(marks: ReadonlyArray<{ readonly x: number; readonly wide: number }>, width: number, top: number): Label[] {
+  const taken: Label[] = [];
+  return marks.map(({ x, wide }) => apart({ left: Math.min(x + 2, width - wide), top, wide }, taken));
+}
+
 /** The place of a name, moved down until it is on none of those that are there already; it is one of them from then on. */
 export function apart(wanted: Label, taken: Label[]): Label {
   let { top } = wanted;
@@ -129,6 +139,9 @@ export function calledBy(name: string, place: string): string {
   const isNamed = !/^object \d+$/.test(name);
   return isNamed || place === "" ? name : `${name} · ${place.slice(place.lastIndexOf("/", place.search(/:\d|$/)) + 1)}`;
 }
+
+/** A call by its kind and its name, which may be the same: `allocate`, `kernel gemm`. */
+export const callTitle = (kind: string, name: string | null): string => (name === null || name === "" || name === kind ? kind : `${kind} ${name}`);
 
 /** Numbers of suggestions as the address has them: `1,3`. */
 export function numbersOf(text: string | undefined): number[] {

@@ -2,6 +2,7 @@
 
 import type { Asked } from "../answers";
 import { amount, bytes, counted, percent } from "../format";
+import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { change, state } from "../state";
 import type { Answer } from "../transport/decode";
@@ -88,7 +89,7 @@ function List({ document, onObject }: { document: SuggestionsDocument; onObject:
                     </label>
                   </td>
                   <td class="long">
-                    {row.what}
+                    <Name text={`${row.what}`} lines={5} />
                     {typeof row.copy_time === "number" && <span class="quiet"> (one copy: {amount(row.copy_time, "ns")} at an assumed 25 GB/s)</span>}
                   </td>
                   <td class="number" title={`${row.lowers_peak}`}>{bytes(Number(row.lowers_peak))}</td>

@@ -2,9 +2,10 @@
 
 import { useState } from "preact/hooks";
 import { bytes, count, counted } from "../format";
+import { Name } from "../parts/name";
 import type { Stretch } from "../timeline/view";
 import type { Answer } from "../transport/decode";
-import { extent } from "./layout";
+import { callTitle, extent } from "./layout";
 import type { ObjectsDocument, Shown } from "./types";
 
 const MOST = 100;
@@ -62,15 +63,14 @@ function CallRows({ shown: { calls, overview }, stretch, selectedCall, onCall, o
     <div class="scroll" tabIndex={0} role="region" aria-label="Calls that are seen">
       <table>
         <caption>Calls that are seen</caption>
-        <thead><tr><th scope="col">Call</th><th scope="col">What</th><th scope="col">Stream</th></tr></thead>
+        <thead><tr><th scope="col" class="number">Call</th><th scope="col">What</th><th scope="col">Stream</th></tr></thead>
         <tbody>
           {order.slice(0, most).map((at) => (
             <tr key={at} aria-selected={selectedCall === start![at]}>
               <td class="number">{count(start![at]!)}</td>
               <td>
                 <button type="button" class="link" onClick={() => open(at)}>
-                  {counts![at]! > 1 ? `${counts![at]} × ` : ""}
-                  {overview.page.kinds[kind![at]!]} {calls.document.texts[name![at]!]}
+                  <Name text={`${counts![at]! > 1 ? `${counts![at]} × ` : ""}${callTitle(overview.page.kinds[kind![at]!] ?? "", calls.document.texts[name![at]!] ?? "")}`} />
                 </button>
               </td>
               <td>{overview.page.lanes[lane![at]!]?.name}</td>
@@ -106,7 +106,7 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: Answer<Obje
         <caption>Objects</caption>
         <thead>
           <tr>
-            <th scope="col">Object</th><th scope="col" class="number">Bytes</th><th scope="col">From call</th><th scope="col">To call</th>
+            <th scope="col">Object</th><th scope="col" class="number">Bytes</th><th scope="col" class="number">From call</th><th scope="col" class="number">To call</th>
             {has_accesses && <th scope="col" class="number">Uses</th>}
             <th scope="col">For nothing</th><th scope="col" class="number" title="Bytes times how long they are held for nothing">Bytes × {wasted_in === "byte-seconds" ? "s" : "calls"}</th><th scope="col">Allocated at</th>
           </tr>
@@ -114,14 +114,14 @@ function ObjectRows({ objects, why, selected, onObject }: { objects: Answer<Obje
         <tbody>
           {Array.from({ length: Math.min(most, object!.length) }, (_, at) => (
             <tr key={object![at]} aria-selected={selected === object![at]}>
-              <td><button type="button" class="link" onClick={() => onObject(object![at]!)}>{texts[name![at]!]}</button></td>
+              <td><button type="button" class="link" onClick={() => onObject(object![at]!)}><Name text={texts[name![at]!] ?? ""} /></button></td>
               <td class="number" title={`${size![at]}`}>{bytes(size![at]!)}</td>
-              <td>{(open![at]! & 1) === 0 ? count(from![at]!) : "before the records"}</td>
-              <td>{(open![at]! & 2) === 0 ? count(to![at]!) : "not freed"}</td>
+              <td class="number">{(open![at]! & 1) === 0 ? count(from![at]!) : "before the records"}</td>
+              <td class="number">{(open![at]! & 2) === 0 ? count(to![at]!) : "not freed"}</td>
               {has_accesses && <td class="number">{count(uses![at]!)}</td>}
               <td>{waste.get(at) ?? "–"}</td>
               <td class="number" title={`${wasted![at]}`}>{wasted![at] === 0 ? "–" : bytes(wasted![at]!)}</td>
-              <td class="long">{texts[place![at]!]}</td>
+              <td class="long"><Name text={texts[place![at]!] ?? ""} /></td>
             </tr>
           ))}
         </tbody>
@@ -137,15 +137,17 @@ export function Classes({ document }: { document: ObjectsDocument }) {
   return (
     <details>
       <summary>{counted(document.folded, "more object")} without a lane: {bytes(document.folded_bytes)} in {counted(document.classes.length, "size class", "size classes")}</summary>
-      <table>
-        <caption>By size</caption>
-        <thead><tr><th scope="col">Bytes each</th><th scope="col" class="number">Objects</th><th scope="col" class="number">Bytes together</th></tr></thead>
-        <tbody>
-          {document.classes.map(({ from, objects, bytes: sum }) => (
-            <tr key={from}><td>{from === 0 ? "none" : `${bytes(from)} and more, below ${bytes(from * 2)}`}</td><td class="number">{count(objects)}</td><td class="number">{bytes(sum)}</td></tr>
-          ))}
-        </tbody>
-      </table>
+      <div class="scroll" tabIndex={0} role="region" aria-label="Objects by size">
+        <table>
+          <caption>By size</caption>
+          <thead><tr><th scope="col">Bytes each</th><th scope="col" class="number">Objects</th><th scope="col" class="number">Bytes together</th></tr></thead>
+          <tbody>
+            {document.classes.map(({ from, objects, bytes: sum }) => (
+              <tr key={from}><td>{from === 0 ? "none" : `${bytes(from)} and more, below ${bytes(from * 2)}`}</td><td class="number">{count(objects)}</td><td class="number">{bytes(sum)}</td></tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
     </details>
   );
 }

@@ -41,19 +41,21 @@ export function Allocator({ overview }: { overview: MemoryOverview }) {
   return (
     <>
       {hasReserved && (
-        <table>
-          <caption>At the peaks</caption>
-          <thead><tr><th scope="col">Peak</th><th scope="col" class="number">In use</th><th scope="col" class="number">Held by the allocator</th><th scope="col" class="number">Held, not in use</th></tr></thead>
-          <tbody>
-            {peaks.rows.map((row) => (
-              <tr key={`${row.peak}`}>
-                <td>{row.peak} on {row.device}</td><td class="number">{bytes(Number(row.bytes))}</td>
-                <td class="number">{typeof row.reserved === "number" ? bytes(row.reserved) : "–"}</td>
-                <td class="number">{typeof row.reserved === "number" ? bytes(Math.max(row.reserved - Number(row.bytes), 0)) : "–"}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
+        <div class="scroll" tabIndex={0} role="region" aria-label="At the peaks">
+          <table>
+            <caption>At the peaks</caption>
+            <thead><tr><th scope="col">Peak</th><th scope="col" class="number">In use</th><th scope="col" class="number">Held by the allocator</th><th scope="col" class="number">Held, not in use</th></tr></thead>
+            <tbody>
+              {peaks.rows.map((row) => (
+                <tr key={`${row.peak}`}>
+                  <td>{row.peak} on {row.device}</td><td class="number">{bytes(Number(row.bytes))}</td>
+                  <td class="number">{typeof row.reserved === "number" ? bytes(row.reserved) : "–"}</td>
+                  <td class="number">{typeof row.reserved === "number" ? bytes(Math.max(row.reserved - Number(row.bytes), 0)) : "–"}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
       )}
       {overview.page.has_segments ? <Shown asked={asked}>{(answer) => <Segments answer={answer} />}</Shown> : (
         <p class="notice">

@@ -2,6 +2,7 @@
 
 import { useAnswer } from "../answers";
 import { amount, duration } from "../format";
+import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
 import { LockedTimelines } from "../timeline/locked";
@@ -88,7 +89,7 @@ function ChangeTable({ table, all, isJudged }: { table: Table; all: boolean; isJ
         <tbody>
           {rows.map((row, at) => (
             <tr key={at} class={isNoise(row) ? "quiet" : undefined}>
-              {names.map((name) => <td key={name} title={`${row[name] ?? ""}`}><span class="clamp">{row[name] ?? ""}</span></td>)}
+              {names.map((name) => <td key={name}><Name text={`${row[name] ?? ""}`} /></td>)}
               <td class="number">{time(row.before_ns)}</td>
               <td class="number">{time(row.after_ns)}</td>
               <td class="number">{signed(row.change_ns)} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>

@@ -70,7 +70,7 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
       {state.value.as === "table" ? (
         <TreeTable tree={tree} root={root} />
       ) : (
-        <Picture key={`${tree.document.metric} ${tree.row[root]} ${tree.parent.length}`} tree={tree} root={root} findings={findings} />
+        <Picture tree={tree} root={root} findings={findings} />
       )}
       <Notes tree={tree} findings={findings} />
     </>

@@ -7,6 +7,7 @@ import { area } from "../colors";
 import { useFindings } from "../findings";
 import { factsOf, findingText } from "../details/text";
 import { Copy } from "../parts/copy";
+import { Name } from "../parts/name";
 import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
 import { change, lookAt, page, rank, selection } from "../state";
@@ -44,7 +45,7 @@ function List({ found }: { found: Findings }) {
         {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}).`}
         {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
       </p>
-      {rows.length === 0 && <p>Nothing was found that would gain much.</p>}
+      {rows.length === 0 && <p>Nothing was found that would gain much: a finding is told of that gains 0.5 % of a step, or of a device's peak, or more.</p>}
       <ol class="cards">
         {rows.map((row, at) => (
           <li key={at}>
@@ -54,8 +55,22 @@ function List({ found }: { found: Findings }) {
         ))}
       </ol>
       {found.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
+      <Looked rules={found.rules} isOpen={rows.length === 0} />
       <NotChecked rows={found.tables.not_checked.rows} />
     </>
+  );
+}
+
+/** What was looked for: that nothing was found says no more than that. */
+function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }) {
+  if (rules.length === 0) return null;
+  return (
+    <details open={isOpen}>
+      <summary>{counted(rules.length, "rule")} looked</summary>
+      <ul>
+        {rules.map((rule) => <li key={rule.code}>{rule.code} {rule.name}: {rule.about}</li>)}
+      </ul>
+    </details>
   );
 }
 
@@ -194,7 +209,7 @@ function Events({ detail }: { detail: FindingDetail }) {
         {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>
             <button type="button" class="link" onClick={() => change({ page: "timeline", sel: `event:${event}`, ...of, ...around(start, dur) })}>
-              {name}
+              <Name text={name} />
             </button>{" "}
             <span class="quiet">{kind.replaceAll("_", " ")}, {duration(dur)}</span>
           </li>

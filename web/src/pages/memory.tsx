@@ -11,6 +11,7 @@ import { Applied, Suggestions } from "../memory/suggestions";
 import { Classes, MemoryTables } from "../memory/tables";
 import { Allocator, Holders } from "../memory/tabs";
 import type { AppliedDocument, CallsDocument, CurveDocument, MemoryOverview, ObjectsDocument, SuggestionsDocument } from "../memory/types";
+import { showDetails } from "../parts/details-focus";
 import { Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { change, rank, selection, state, transport } from "../state";
@@ -74,7 +75,7 @@ function Peaks({ overview }: { overview: MemoryOverview }) {
   const { rows } = overview.tables.memory_peaks;
   if (rows.length === 0) return null;
   return (
-    <dl class="numbers">
+    <dl class="numbers peaks">
       {rows.map((row) => (
         <div key={`${row.peak}`}>
           <dt>{row.peak} on {row.device}</dt>
@@ -155,6 +156,7 @@ function Objects({ overview, device }: { overview: MemoryOverview; device: numbe
     const step = ({ ArrowDown: 1, ArrowUp: -1 } as const)[key];
     const next = step && shown.objects ? neighbour(shown.objects.columns.object!, object, step) : undefined;
     if (next !== undefined) selectObject(next);
+    if (key === "Enter" && (object !== undefined || call !== undefined)) showDetails();
     const move = key === "f" ? lifeOf(shown.objects, object, all) : moved(key, stretch, all);
     if (move) show(move);
     return next !== undefined || move !== undefined;

@@ -2,13 +2,13 @@
 
 import { useEffect, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
-import { editorLink } from "../editor";
 import { amount, counted } from "../format";
 import { steps } from "../filter";
+import { EditorLink } from "../parts/editor-link";
 import { Changed } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
 import { highlighted } from "../source/highlight";
-import { change, rank, state } from "../state";
+import { change, lookAt, rank, state } from "../state";
 import type { SourceFile, SourceFiles } from "../types";
 
 export function Source() {
@@ -55,24 +55,26 @@ function FileTable({ metrics, files }: SourceFiles) {
   const total = (values: readonly number[]) => values[0] ?? 0;
   return (
     <>
-    <table>
-      <caption>Files, by what ran in their own lines</caption>
-      <thead>
-        <tr>
-          <th scope="col">File</th>
-          {metrics.map((metric) => <th scope="col" class="number" key={metric.name}>{metric.title}</th>)}
-        </tr>
-      </thead>
-      <tbody>
-        {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, most).map((row) => (
-          <tr key={row.file}>
-            <td><FileLink file={row.file} /></td>
-            {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, metrics[at]!.unit)}</td>)}
-          </tr>
-        ))}
-      </tbody>
-    </table>
-    {files.length > most && <button type="button" onClick={() => setMost(files.length)}>{counted(files.length - most, "more file")}</button>}
+      <div class="scroll whole" tabIndex={0} role="region" aria-label="Files">
+        <table>
+          <caption>Files, by what ran in their own lines</caption>
+          <thead>
+            <tr>
+              <th scope="col">File</th>
+              {metrics.map((metric) => <th scope="col" class="number" key={metric.name}>{metric.title}</th>)}
+            </tr>
+          </thead>
+          <tbody>
+            {files.toSorted((a, b) => total(b.exclusive) - total(a.exclusive)).slice(0, most).map((row) => (
+              <tr key={row.file}>
+                <td><FileLink file={row.file} /></td>
+                {row.exclusive.map((value, at) => <td class="number" key={at}>{value === 0 ? "" : amount(value, metrics[at]!.unit)}</td>)}
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {files.length > most && <button type="button" onClick={() => setMost(files.length)}>{counted(files.length - most, "more file")}</button>}
     </>
   );
 }
@@ -84,17 +86,39 @@ function File({ name }: { name: string }) {
       <p class="bar">
         <button type="button" onClick={() => change({ file: "", line: "" })}>All files</button>
         <strong>{name}</strong>
-        <a href={editorLink(asked.state === "ok" ? asked.answer.document.file : name, Number(state.value.line ?? 1))}>Open in editor</a>
+        <EditorLink file={asked.state === "ok" ? asked.answer.document.file : name} line={Number(state.value.line ?? 1)} />
       </p>
-      <Shown asked={asked}>{({ document }) => <Lines document={document} />}</Shown>
+      <Shown asked={asked}>
+        {({ document }) => (
+          <>
+            <Line name={name} document={document} />
+            <Lines document={document} />
+          </>
+        )}
+      </Shown>
     </>
+  );
+}
+
+/** What the line that is chosen costs, by function, and the way to what ran there. */
+function Line({ name, document }: { name: string; document: SourceFile }) {
+  const chosen = Number(state.value.line || 0);
+  const costs = document.costs.flatMap(({ metric, lines }) => lines.filter(([line]) => line === chosen).map(([, fn, inclusive, exclusive]) => ({ metric, fn, inclusive, exclusive })));
+  if (chosen === 0) return <p class="quiet">A click on the number of a line that cost something shows what, and leads to the flame graph.</p>;
+  return (
+    <div class="told" aria-live="polite">
+      Line {chosen}: {costs.length === 0 ? "nothing was measured here." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, itself ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
+      {costs.length > 0 && <button type="button" onClick={() => lookAt({ page: "flame", shape: "", of: "", find: `${name}:${chosen}` })}>In the flame graph</button>}
+    </div>
   );
 }
 
 function Lines({ document }: { document: SourceFile }) {
   const hot = useRef<HTMLTableRowElement>(null);
   const line = Number(state.value.line ?? 0);
-  useEffect(() => hot.current?.scrollIntoView({ block: "center" }), [line, document]);
+  useEffect(() => {
+    if (hot.current && !isSeen(hot.current)) hot.current.scrollIntoView({ block: "center" });
+  }, [line, document]);
   const costs = document.costs.map(({ metric, lines }) => ({ metric, most: Math.max(1, ...lines.map((cost) => cost[2])), by: sums(lines) }));
   if (document.text === null) {
     return (
@@ -124,7 +148,9 @@ function Lines({ document }: { document: SourceFile }) {
                 const value = by.get(at + 1) ?? 0;
                 return <td key={metric.name} class="number heat" style={{ "--heat": value / most }}>{value > 0 ? amount(value, metric.unit) : ""}</td>;
               })}
-              <td class="number quiet">{at + 1}</td>
+              <td class="number quiet">
+                {costs.some(({ by }) => by.has(at + 1)) ? <button type="button" class="link" aria-label={`Line ${at + 1}`} onClick={() => change({ line: `${at + 1}` }, "replace")}>{at + 1}</button> : at + 1}
+              </td>
               <td><code>{parts}</code></td>
             </tr>
           ))}
@@ -132,6 +158,13 @@ function Lines({ document }: { document: SourceFile }) {
       </table>
     </div>
   );
+}
+
+/** Whether a row is in sight, in its box and in the window. */
+function isSeen(row: HTMLElement): boolean {
+  const box = row.closest(".scroll")?.getBoundingClientRect();
+  const { top, bottom } = row.getBoundingClientRect();
+  return box !== undefined && top >= Math.max(box.top, 0) && bottom <= Math.min(box.bottom, innerHeight);
 }
 
 function sums(lines: SourceFile["costs"][number]["lines"]): Map<number, number> {

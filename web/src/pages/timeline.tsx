@@ -5,13 +5,15 @@ import { type Asked, useAnswer, useLast } from "../answers";
 import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
 import { count, counted, duration } from "../format";
 import { matcher } from "../flame/words";
-import { Shown } from "../parts/notice";
+import { showDetails } from "../parts/details-focus";
+import { NoEvents, Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
 import { CurveTable } from "../timeline/curve-table";
 import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
+import { ARROWS, beside, nextFound } from "../timeline/next";
 import { nextHop } from "../timeline/path";
 import { limits, tilesQuestion } from "../timeline/question";
 import { marked, RangeSummary } from "../timeline/range";
@@ -99,8 +101,11 @@ function useTimeline(stretch: Stretch, width: number, lanes: Lanes) {
   const path = useAnswer<PathDocument>(state.value.cp === "1" ? "path" : undefined, { rank: rank.value, steps: stepsOfPath() });
   const selected = selectedEvent();
   const detail = useAnswer<EventDetail>(selected === undefined ? undefined : "event", { event: selected, rank: rank.value });
-  const arrows = detail.state === "ok" ? arrowsOf(detail.answer.document) : [];
-  return { tiles, answer: useLast(tiles), counters, path, critical: path.state === "ok" ? path.answer : undefined, selected, arrows };
+  const known = detail.state === "ok" ? detail.answer.document : undefined;
+  const arrows = known ? arrowsOf(known) : [];
+  const { find } = state.value;
+  const isFound = useMemo(() => matcher(find), [find]);
+  return { known, isFound, tiles, answer: useLast(tiles), counters, path, critical: path.state === "ok" ? path.answer : undefined, selected, arrows };
 }
 
 /** The lanes whose titles hold what was typed. */
@@ -112,28 +117,47 @@ function useLanes(whole: Lanes): Lanes {
   }, [whole, wanted]);
 }
 
+/** What a key does; says whether it does anything. Arrows lead on from what is selected, and move the view where nothing is. */
+function pressed(key: string, { critical, selected, answer, known, isFound }: ReturnType<typeof useTimeline>, stretch: Stretch, all: Stretch): boolean {
+  const hops = { j: 1, k: -1 }[key];
+  const hop = hops !== undefined && critical ? nextHop(critical, selected, hops) : undefined;
+  if (hop) change({ sel: `event:${hop.event}`, ...inSight(hop, stretch, all) }, "replace");
+  const arrow = selected === undefined ? undefined : ARROWS[key];
+  const step = { n: 1, N: -1 }[key] as 1 | -1 | undefined;
+  const next =
+    arrow && answer ? (beside(answer, selected!, arrow) ?? (arrow === "up" ? known?.launch?.event : undefined))
+    : step && isFound && answer ? nextFound(answer, selected, isFound, stretch, step)
+    : undefined;
+  if (next !== undefined) select(next);
+  if (key === "f" && known) show(within(lifeOf(known.event), all));
+  if (key === "m") change({ mark: known ? `${known.event.start}-${known.event.start + known.event.dur}` : `${Math.floor(stretch.from)}-${Math.ceil(stretch.to)}` });
+  if (key === "Enter" && selected !== undefined) showDetails();
+  const move = arrow ? undefined : moved(key, stretch, all);
+  if (move) show(move);
+  return hop !== undefined || arrow !== undefined || next !== undefined || move !== undefined;
+}
+
+/** From the start to the end of an event, with a tenth of it around it. */
+const lifeOf = ({ start, dur }: Brief): Stretch => ({ from: start - Math.max(dur / 10, 10), to: start + dur + Math.max(dur / 10, 10) });
+
 function View({ whole }: { whole: Lanes }) {
   const lanes = useLanes(whole);
   const [width, setWidth] = useState(0);
   const [opened, setOpened] = useState<Opened>(new Map());
   const all = { from: 0, to: Math.max(lanes.length, 1) };
   const stretch = seen(all);
-  const { tiles, answer, counters, path, critical, selected, arrows } = useTimeline(stretch, width, lanes);
+  const timeline = useTimeline(stretch, width, lanes);
+  const { tiles, answer, counters, path, critical, selected, arrows, isFound } = timeline;
   const steps = useSteps();
-  useKeys((key) => {
-    const hops = { j: 1, k: -1 }[key];
-    const hop = hops !== undefined && critical ? nextHop(critical, selected, hops) : undefined;
-    if (hop) change({ sel: `event:${hop.event}`, ...inSight(hop, stretch, all) }, "replace");
-    const move = moved(key, stretch, all);
-    if (move) show(move);
-    return hop !== undefined || move !== undefined;
-  });
+  const isEmpty = whole.lanes.length === 0 && counters !== undefined && counters.document.counters.length === 0;
+  useKeys((key) => pressed(key, timeline, stretch, all));
   return (
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" aria-live="polite">
         {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}
       </p>
+      {isEmpty && <NoEvents />}
       <PathNote asked={path} />
       {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">Of {counted(whole.lanes.length, "lane")} none has {state.value.lanes} in its name.</p>}
       {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Working it out …</p>}
@@ -142,13 +166,13 @@ function View({ whole }: { whole: Lanes }) {
       {state.value.as === "table" && answer ? (
         <>
           {critical && <HopList path={critical} {...{ stretch, selected }} onEvent={select} />}
-          <EventTable {...{ answer, lanes, stretch, selected }} onEvent={select} />
+          <EventTable {...{ answer, lanes, stretch, selected, isFound }} onEvent={select} />
           {counters && <CurveTable answer={counters} stretch={stretch} />}
         </>
       ) : (
         <LaneCanvas
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
-          {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, selected, width, setWidth, opened, setOpened }}
+          {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened }}
           mark={marked()}
           onStretch={show}
           onEvent={select}
@@ -171,7 +195,7 @@ interface BarProps {
 
 function Bar({ all, lanes, opened, setOpened }: BarProps) {
   const { cp, as } = state.value;
-  const isOpen = lanes.lanes.every(({ track }) => opened.get(track) === "all");
+  const isOpen = lanes.lanes.length > 0 && lanes.lanes.every(({ track }) => opened.get(track) === "all");
   return (
     <div class="bar" role="toolbar" aria-label="Timeline">
       <button type="button" onClick={() => show(zoomed(seen(all), 0.5, 0.5, all))}>Zoom in</button>
@@ -182,6 +206,17 @@ function Bar({ all, lanes, opened, setOpened }: BarProps) {
       <label>
         Lanes{" "}
         <input type="search" data-field="lanes" size={12} placeholder="all" value={state.value.lanes ?? ""} onInput={(event) => change({ lanes: event.currentTarget.value }, "replace")} />
+      </label>
+      <label>
+        Search{" "}
+        <input
+          type="search"
+          data-field="find"
+          size={12}
+          value={state.value.find ?? ""}
+          onInput={(event) => change({ find: event.currentTarget.value }, "replace")}
+          onKeyDown={(event) => event.key === "Enter" && document.querySelector<HTMLElement>("main canvas")?.focus()}
+        />
       </label>
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>Table</button>
     </div>

@@ -3,7 +3,7 @@
 import { EventDetails } from "../details/event";
 import { FrameDetails } from "../details/frame";
 import { CallDetails, ObjectDetails } from "../details/object";
-import { change, page, selection } from "../state";
+import { change, page, selection, state } from "../state";
 
 export function Details() {
   const [kind, number] = selection.value.split(":");
@@ -16,14 +16,18 @@ export function Details() {
     : isMemory && kind === "object" && number !== undefined ? <ObjectDetails object={number} />
     : isMemory && kind === "call" && number !== undefined ? <CallDetails call={number} />
     : undefined;
-  if (!shown && !isFlame && !isMemory) return null;
+  // In the other views of memory nothing can be selected, and their tables are wide.
+  const isOfObjects = isMemory && (state.value.tab ?? "") === "";
+  if (!shown && !isFlame && !isOfObjects) return null;
   return (
-    <aside class="details" aria-label="Details">
-      <div class="bar">
-        <h2>Details</h2>
-        {shown && <button type="button" onClick={() => change({ sel: "" }, "replace")}>Close</button>}
+    <aside class="details" aria-label="Details" tabIndex={-1}>
+      <div class="sight">
+        <div class="bar">
+          <h2>Details</h2>
+          {shown && <button type="button" onClick={() => change({ sel: "" }, "replace")}>Close</button>}
+        </div>
+        {shown ?? <p class="quiet">{isMemory ? "Of the object or the call that is selected: who made it, who touches it, what to change." : "Of the frame that is selected: all metrics, the call path, the source."}</p>}
       </div>
-      {shown ?? <p class="quiet">{isMemory ? "Of the object or the call that is selected: who made it, who touches it, what to change." : "Of the frame that is selected: all metrics, the call path, the source."}</p>}
     </aside>
   );
 }

@@ -1,10 +1,10 @@
 /** Lines of source, with the one that matters marked. */
 
 import { useAnswer } from "../answers";
-import { editorLink } from "../editor";
 import { highlighted } from "../source/highlight";
 import { change } from "../state";
 import type { Excerpt as Lines } from "../types";
+import { EditorLink } from "./editor-link";
 
 /** The source around a line, where the server has it; its place in any case. */
 export function Around({ file, line }: { file: string; line: number }) {
@@ -17,7 +17,7 @@ function Caption({ file, line }: { file: string; line: number }) {
   return (
     <figcaption>
       <button type="button" class="link" onClick={() => change({ page: "source", file, line: `${line}` })}>{file}:{line}</button>{" "}
-      <a href={editorLink(file, line)}>Open in editor</a>
+      <EditorLink file={file} line={line} />
     </figcaption>
   );
 }

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { amount, counted } from "../format";
 import type { Row, Table } from "../types";
+import { Name } from "./name";
 
 interface Props {
   readonly table: Table;
@@ -23,7 +24,7 @@ export function TableView({ table, columns, most = 12, onName }: Props) {
         <thead>
           <tr>
             {shown.map(({ name }) => (
-              <th scope="col" key={name} class={typeof rows[0]?.[name] === "number" ? "number" : undefined}>{heading(name)}</th>
+              <th scope="col" key={name} class={isNumber(table, name) ? "number" : undefined} style={widthOf(table, name)}>{heading(name)}</th>
             ))}
           </tr>
         </thead>
@@ -52,16 +53,24 @@ function Cell({ row, name, unit, onName }: { row: Row; name: string; unit: strin
     return <td class="number" title={`${value}`}>{amount(value, unit)}</td>;
   }
   if (name === "name" && onName && typeof value === "string") {
-    return <td title={value}><button type="button" class="link" onClick={() => onName(value)}><span class="clamp">{value}</span></button></td>;
+    return <td><button type="button" class="link" onClick={() => onName(value)}><Name text={value} /></button></td>;
   }
-  return (
-    <td title={value === null || value === undefined ? "" : `${value}`}>
-      <span class="clamp">{value ?? "–"}</span>
-    </td>
-  );
+  return <td><Name text={`${value ?? "–"}`} /></td>;
+}
+
+const isNumber = (table: Table, name: string) => table.rows.some((row) => typeof row[name] === "number");
+
+/** Letters of a text that a column has room for at least: names may be broken anywhere, and would be as narrow as a letter. */
+const NARROWEST = 14;
+
+/** Room for the texts of a column, as far as they are short. */
+function widthOf(table: Table, name: string): { minWidth: string } | undefined {
+  const longest = table.rows.reduce((most, row) => Math.max(most, typeof row[name] === "string" ? row[name].length : 0), 0);
+  return longest === 0 ? undefined : { minWidth: `${Math.min(longest, NARROWEST) + 1}ch` };
 }
 
 /** A column's name without its unit, in words. */
 export function heading(name: string): string {
-  return name.replace(/_(ns|us|ms|bytes|percent)$/, (_, unit: string) => (unit === "percent" ? " %" : "")).replaceAll("_", " ");
+  const words = name.replace(/_(ns|us|ms|bytes|percent)$/, (_, unit: string) => (unit === "percent" ? " %" : "")).replaceAll("_", " ");
+  return words.replace(/^gpu\b/, "GPU").replace(/^./, (first) => first.toUpperCase());
 }

@@ -19,6 +19,8 @@ export interface Seen {
   readonly selected: number | undefined;
   /** Events that stand out, if some do. */
   readonly onPath: ReadonlySet<number> | undefined;
+  /** Tells names that stand out, if some do. */
+  readonly isFound: ((name: string) => boolean) | undefined;
 }
 
 /** The layer of each kind that a column of kinds may name. */
@@ -27,7 +29,8 @@ export const layersOf = (lanes: Lanes): Layer[] => lanes.kinds.map(layerOf);
 /** The boxes that are seen. Only those that are wide enough for it have a label. */
 export function boxesOf({ columns, document }: Answer<TileDocument>, layers: readonly Layer[], seen: Seen): EventBox[] {
   const { track, depth, start, length, event, count: counts, name, kind } = columns as Numbers;
-  const { placed, offset, stretch, width, selected, onPath } = seen;
+  const { placed, offset, stretch, width, selected, onPath, isFound } = seen;
+  const found = isFound && document.texts.map(isFound);
   const byTrack = new Map(placed.map((here) => [here.lane.track, here]));
   const scale = width / (stretch.to - stretch.from);
   const boxes: EventBox[] = [];
@@ -46,7 +49,7 @@ export function boxesOf({ columns, document }: Answer<TileDocument>, layers: rea
       height: ROW,
       fill: LAYERS[layers[kind![at]!] ?? "span"].fill,
       label: wide < NARROWEST ? "" : labelOf(document.texts[name![at]!] ?? "", counts![at]!),
-      faded: onPath !== undefined && !onPath.has(event![at]!),
+      faded: (onPath !== undefined && !onPath.has(event![at]!)) || found?.[name![at]!] === false,
       marked: event![at] === selected,
     });
   }

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { cause } from "../colors";
 import { counted, duration } from "../format";
+import { Name } from "../parts/name";
 import type { Answer } from "../transport/decode";
 import type { PathDocument } from "../types";
 import { NO_EVENT } from "./path";
@@ -38,7 +39,7 @@ export function HopList({ path: { document, columns }, stretch, selected, onEven
           {seen.slice(0, most).map((hop) => (
             <tr key={hop} aria-selected={event![hop] !== NO_EVENT && event![hop] === selected}>
               <td>{cause(document.causes[category![hop]!] ?? "unknown").title}</td>
-              <td>{event![hop] === NO_EVENT ? nameOf(hop) : <button type="button" class="link" onClick={() => onEvent(event![hop]!)}>{nameOf(hop)}</button>}</td>
+              <td>{event![hop] === NO_EVENT ? <Name text={nameOf(hop)} /> : <button type="button" class="link" onClick={() => onEvent(event![hop]!)}><Name text={nameOf(hop)} /></button>}</td>
               <td class="number">{duration(start![hop]!)}</td>
               <td class="number">{duration(end![hop]! - start![hop]!)}</td>
             </tr>

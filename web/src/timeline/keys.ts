@@ -1,4 +1,4 @@
-/** Keys of the timeline. Letters work wherever the focus is, but where one types; arrows move the page unless the drawing has it. */
+/** Keys of the timeline. Letters work wherever the focus is, but where one types; arrows move the page and Enter presses a button unless the drawing has it. */
 
 import { useEffect, useRef } from "preact/hooks";
 
@@ -10,7 +10,7 @@ export function useKeys(used: (key: string) => boolean): void {
     const pressed = (event: KeyboardEvent) => {
       const target = event.target instanceof HTMLElement ? event.target : undefined;
       const isTyping = target !== undefined && /INPUT|SELECT|TEXTAREA/.test(target.tagName);
-      const isElsewhere = event.key.startsWith("Arrow") && target?.tagName !== "CANVAS";
+      const isElsewhere = (event.key.startsWith("Arrow") || event.key === "Enter") && target?.tagName !== "CANVAS";
       if (isTyping || isElsewhere || event.ctrlKey || event.metaKey || event.altKey) return;
       if (latest.current(event.key)) event.preventDefault();
     };

@@ -26,6 +26,8 @@ interface Props {
   readonly answer: Answer<TileDocument> | undefined;
   readonly counters: Answer<CounterDocument> | undefined;
   readonly critical?: Answer<PathDocument> | undefined;
+  /** Tells names that are looked for. */
+  readonly isFound?: ((name: string) => boolean) | undefined;
   readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
   readonly selected: number | undefined;
   readonly mark?: Stretch | undefined;
@@ -114,15 +116,15 @@ export function LaneCanvas(props: Props) {
 }
 
 /** Where everything stands. */
-function useScene({ lanes, opened, answer, critical, stretch, width, selected, steps, counters }: Props) {
+function useScene({ lanes, opened, answer, critical, stretch, width, selected, steps, counters, isFound }: Props) {
   const list = useMemo(() => sorted(lanes.lanes), [lanes]);
   const layers = useMemo(() => layersOf(lanes), [lanes]);
   const { placed, height } = useMemo(() => place(list, opened), [list, opened]);
   const onPath = useMemo(() => critical && new Set(critical.columns.event), [critical]);
   const offset = RULER + (steps.length > 0 ? STEPS : 0);
   const boxes = useMemo(
-    () => (answer ? boxesOf(answer, layers, { placed, offset, stretch, width, selected, onPath }) : []),
-    [answer, layers, placed, offset, stretch.from, stretch.to, width, selected, onPath],
+    () => (answer ? boxesOf(answer, layers, { placed, offset, stretch, width, selected, onPath, isFound }) : []),
+    [answer, layers, placed, offset, stretch.from, stretch.to, width, selected, onPath, isFound],
   );
   const bottom = offset + height;
   return { placed, boxes, offset, bottom, height: bottom + (counters?.document.counters.length ?? 0) * CURVE };

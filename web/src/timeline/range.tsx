@@ -2,10 +2,11 @@
 
 import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
+import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { change, lookAt, rank, state } from "../state";
 import type { Lanes } from "../types";
-import { laneTitle, type Stretch } from "./view";
+import { laneName, type Stretch } from "./view";
 
 interface Range {
   readonly from: number;
@@ -50,62 +51,66 @@ export function RangeSummary({ lanes }: { lanes: Lanes }) {
 }
 
 function ByLane({ range, lanes, length }: { range: Range; lanes: Lanes; length: number }) {
-  const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneTitle(lane)]));
+  const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   const rows = range.tracks.filter(({ track }) => titles.has(track)).toSorted((a, b) => b.busy - a.busy);
   return (
-    <table>
-      <caption>Busy, by lane{rows.length > MOST && `: ${MOST} of ${rows.length}`}</caption>
-      <thead>
-        <tr>
-          <th scope="col">Lane</th>
-          <th scope="col" class="number">Events</th>
-          <th scope="col" class="number">Busy</th>
-          <th scope="col" class="number">Of the stretch</th>
-        </tr>
-      </thead>
-      <tbody>
-        {rows.slice(0, MOST).map((row) => (
-          <tr key={row.track}>
-            <td>{titles.get(row.track)}</td>
-            <td class="number">{count(row.events)}</td>
-            <td class="number">{duration(row.busy)}</td>
-            <td class="number">{percent(row.busy, length)}</td>
+    <div class="scroll" tabIndex={0} role="region" aria-label="Busy, by lane">
+      <table>
+        <caption>Busy, by lane{rows.length > MOST && `: ${MOST} of ${rows.length}`}</caption>
+        <thead>
+          <tr>
+            <th scope="col">Lane</th>
+            <th scope="col" class="number">Events</th>
+            <th scope="col" class="number">Busy</th>
+            <th scope="col" class="number">Of the stretch</th>
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {rows.slice(0, MOST).map((row) => (
+            <tr key={row.track}>
+              <td>{titles.get(row.track)}</td>
+              <td class="number">{count(row.events)}</td>
+              <td class="number">{duration(row.busy)}</td>
+              <td class="number">{percent(row.busy, length)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
 function ByName({ range, length }: { range: Range; length: number }) {
   const all = range.names.length + range.left_out;
   return (
-    <table>
-      <caption>Time, by name{all > MOST && `: ${MOST} of ${count(all)}`}</caption>
-      <thead>
-        <tr>
-          <th scope="col">Name</th>
-          <th scope="col">Where</th>
-          <th scope="col" class="number">Events</th>
-          <th scope="col" class="number">Time</th>
-          <th scope="col" class="number">Of the stretch</th>
-        </tr>
-      </thead>
-      <tbody>
-        {range.names.slice(0, MOST).map((row) => (
-          <tr key={`${row.name} ${row.gpu}`}>
-            <td title={range.texts[row.name]}>
-              <button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", of: "", find: range.texts[row.name]!, metric: row.gpu ? "gpu_time" : "" })}>
-                <span class="clamp">{range.texts[row.name]}</span>
-              </button>
-            </td>
-            <td>{row.gpu ? "GPU" : "CPU"}</td>
-            <td class="number">{count(row.count)}</td>
-            <td class="number">{duration(row.ns)}</td>
-            <td class="number">{percent(row.ns, length)}</td>
+    <div class="scroll" tabIndex={0} role="region" aria-label="Time, by name">
+      <table>
+        <caption>Time, by name{all > MOST && `: ${MOST} of ${count(all)}`}</caption>
+        <thead>
+          <tr>
+            <th scope="col">Name</th>
+            <th scope="col">Where</th>
+            <th scope="col" class="number">Events</th>
+            <th scope="col" class="number">Time</th>
+            <th scope="col" class="number">Of the stretch</th>
           </tr>
-        ))}
-      </tbody>
-    </table>
+        </thead>
+        <tbody>
+          {range.names.slice(0, MOST).map((row) => (
+            <tr key={`${row.name} ${row.gpu}`}>
+              <td>
+                <button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", of: "", find: range.texts[row.name]!, metric: row.gpu ? "gpu_time" : "" })}>
+                  <Name text={range.texts[row.name] ?? ""} />
+                </button>
+              </td>
+              <td>{row.gpu ? "GPU" : "CPU"}</td>
+              <td class="number">{count(row.count)}</td>
+              <td class="number">{duration(row.ns)}</td>
+              <td class="number">{percent(row.ns, length)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }

@@ -2,9 +2,10 @@
 
 import { useState } from "preact/hooks";
 import { counted, duration } from "../format";
+import { Name } from "../parts/name";
 import type { Answer } from "../transport/decode";
 import type { Lanes, TileDocument } from "../types";
-import { laneTitle, type Stretch } from "./view";
+import { laneName, type Stretch } from "./view";
 
 const MOST = 200;
 
@@ -14,14 +15,17 @@ interface Props {
   /** What is seen: tiles reach beyond it. */
   readonly stretch: Stretch;
   readonly selected: number | undefined;
+  /** Tells names that are looked for. */
+  readonly isFound?: ((name: string) => boolean) | undefined;
   readonly onEvent: (event: number) => void;
 }
 
-export function EventTable({ answer, lanes, stretch, selected, onEvent }: Props) {
+export function EventTable({ answer, lanes, stretch, selected, isFound, onEvent }: Props) {
   const [most, setMost] = useState(MOST);
   const { track, start, length, busy, event, count: counts, name } = answer.columns as Record<string, Uint32Array | Float64Array>;
-  const order = Array.from(start!.keys()).filter((at) => start![at]! <= stretch.to && start![at]! + length![at]! >= stretch.from).toSorted((a, b) => busy![b]! - busy![a]!);
-  const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneTitle(lane)]));
+  const isShown = (at: number) => isFound === undefined || isFound(answer.document.texts[name![at]!] ?? "");
+  const order = Array.from(start!.keys()).filter((at) => isShown(at) && start![at]! <= stretch.to && start![at]! + length![at]! >= stretch.from).toSorted((a, b) => busy![b]! - busy![a]!);
+  const titles = new Map(lanes.lanes.map((lane) => [lane.track, laneName(lane)]));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Events that are seen">
       <table>
@@ -30,8 +34,8 @@ export function EventTable({ answer, lanes, stretch, selected, onEvent }: Props)
           <tr>
             <th scope="col">Name</th>
             <th scope="col">Lane</th>
-            <th scope="col">Start</th>
-            <th scope="col">Duration</th>
+            <th scope="col" class="number">Start</th>
+            <th scope="col" class="number">Duration</th>
           </tr>
         </thead>
         <tbody>
@@ -39,8 +43,7 @@ export function EventTable({ answer, lanes, stretch, selected, onEvent }: Props)
             <tr key={at} aria-selected={selected === event![at]}>
               <td>
                 <button type="button" class="link" onClick={() => onEvent(event![at]!)}>
-                  {counts![at]! > 1 ? `${counts![at]} events, longest ` : ""}
-                  {answer.document.texts[name![at]!]}
+                  <Name text={`${counts![at]! > 1 ? `${counts![at]} events, longest ` : ""}${answer.document.texts[name![at]!] ?? ""}`} />
                 </button>
               </td>
               <td>{titles.get(track![at]!)}</td>

@@ -145,12 +145,15 @@ export function tickLabel(at: number, unit: number, largest: number): string {
   return `${(at / size).toFixed(decimals)} ${name}`;
 }
 
-/** A lane in words. */
-export function laneTitle(lane: Lane): string {
-  const thread = lane.name || `${lane.kind} ${lane.stream ?? lane.thread}`;
+/** What a lane is of, in words. */
+export function laneName(lane: Lane): string {
+  const thread = lane.name.trim() || `${lane.kind} ${lane.stream ?? lane.thread}`;
   const where = lane.device === null ? lane.process_name || `process ${lane.process}` : `GPU ${lane.device}`;
-  return `${thread} · ${where} · ${counted(lane.events, "event")}`;
+  return `${thread} · ${where}`;
 }
+
+/** The same, and how much is in it. */
+export const laneTitle = (lane: Lane): string => `${laneName(lane)} · ${counted(lane.events, "event")}`;
 
 /** The head of a lane: what it is, and what of it is hidden. */
 export function headOf({ lane, rows }: Placed): string {

@@ -24,6 +24,12 @@ impl Ranked {
     pub fn helps(&self) -> bool {
         self.savings.iter().any(|saved| *saved > 0) || self.suggestion.action == Action::ExpandableSegments
     }
+
+    /// What comes first when they are sorted by it: what helps, then what lowers the peak most, then what saves most.
+    pub(crate) fn order(&self) -> impl Ord + use<> {
+        let Suggestion { action, object, .. } = &self.suggestion;
+        (!self.helps(), Reverse(self.lowers), Reverse(self.savings.clone()), action.effort(), *object, action.name())
+    }
 }
 
 /// What could be changed, those that are one change of the program together, and what each does alone: first what lowers the peak of
@@ -45,10 +51,7 @@ pub fn ranked_suggestions(facts: &Facts<'_>, matches: &[PatternMatch], peaks: &[
     let all = found.into_iter().zip(lowers).zip(savings);
     let mut ranked: Vec<Ranked> =
         all.map(|((suggestion, lowers), savings)| Ranked { suggestion, lowers, savings }).collect();
-    ranked.sort_by_cached_key(|one| {
-        let Suggestion { action, object, .. } = &one.suggestion;
-        (!one.helps(), Reverse(one.lowers), Reverse(one.savings.clone()), action.effort(), *object)
-    });
+    ranked.sort_by_cached_key(Ranked::order);
     ranked
 }
 

@@ -3,17 +3,19 @@
 use crate::source;
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
-use stackline_analyze::findings::{self, Finding};
+use stackline_analyze::findings::{self, Finding, Findings, RuleInfo};
 use stackline_model::{EventId, Trace};
 use stackline_present::findings::keys;
 use stackline_present::json::{Document, SCHEMA_VERSION};
+use std::sync::Arc;
 
 /// Events of a finding that are shown one by one.
 const SHOWN: usize = 200;
 
 pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
-    let extra: Vec<_> = keys(found).into_iter().map(|(key, value)| (key, value.into())).collect();
+    let looked = [("rules", looked(found))];
+    let extra: Vec<_> = keys(found).into_iter().chain(looked).map(|(key, value)| (key, value.into())).collect();
     let tables = findings::tables(found);
     let document = Document {
         command: "findings",
@@ -24,6 +26,13 @@ pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         tables: &tables,
     };
     super::printed(&document)
+}
+
+/// The rules that could look, whether they found anything or not.
+fn looked(found: &Findings) -> Value {
+    let could = |rule: &&Arc<RuleInfo>| found.unchecked.iter().all(|one| one.rule.code != rule.code);
+    let rules = found.rules.iter().filter(could);
+    rules.map(|rule| json!({"code": rule.code, "name": rule.name, "about": rule.about})).collect()
 }
 
 /// One of them, by its position in the list.

@@ -1,0 +1,28 @@
+import { expect, test } from "vitest";
+import type { Label } from "../types";
+import type { Tree } from "./layout";
+import { finder, nextMatch } from "./match";
+
+const label = (name: string, file = "", line = 0): Label => ["python", name, "", file, line, name];
+
+const tree = {
+  document: { labels: [label(""), label("main", "train.py", 3), label("step", "train.py", 12), label("aten::mm")] },
+  row: Uint32Array.of(0, 1, 2, 3, 4),
+  parent: Uint32Array.of(0, 0, 1, 2, 1),
+  depth: Uint32Array.of(0, 1, 2, 3, 2),
+  label: Uint32Array.of(0, 1, 2, 3, 3),
+} as unknown as Tree;
+
+test("frames are found by name, by file, and by line", () => {
+  const all = (text: string) => [1, 2, 3, 4].filter(finder(tree, text)!);
+  expect([all("MM"), all("train.py"), all("train.py:12"), all("nothing")]).toEqual([[3, 4], [1, 2], [2], []]);
+  expect(finder(tree, " ")).toBeUndefined();
+  expect(finder(tree, "")).toBeUndefined();
+});
+
+test("what is found is gone through, round and round, below what is zoomed to", () => {
+  const isFound = finder(tree, "aten")!;
+  expect([nextMatch(tree, 0, 0, isFound, 1), nextMatch(tree, 0, 3, isFound, 1), nextMatch(tree, 0, 4, isFound, 1), nextMatch(tree, 0, 3, isFound, -1)]).toEqual([3, 4, 3, 4]);
+  expect([nextMatch(tree, 2, 2, isFound, 1), nextMatch(tree, 2, 3, isFound, 1)]).toEqual([3, 3]);
+  expect(nextMatch(tree, 0, 0, () => false, 1)).toBeUndefined();
+});

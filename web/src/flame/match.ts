@@ -1,0 +1,25 @@
+/** What is looked for in the flame graph, and the keys that go from one to the next. */
+
+import { isAll, matcher } from "./words";
+import type { Tree } from "./layout";
+
+/** Tells nodes with a text in their name, file, or `file:line`; nothing where none is looked for. */
+export function finder(tree: Tree, text: string | undefined): ((node: number) => boolean) | undefined {
+  const holds = matcher(text);
+  if (!holds) return undefined;
+  const found = tree.document.labels.map(([, name, , file, line]) => holds(name) || holds(line > 0 ? `${file}:${line}` : file));
+  return (node) => !isAll(tree, node) && found[tree.label[node]!]!;
+}
+
+/** The next node below a root that is looked for, or the one before; from the last one on to the first. */
+export function nextMatch(tree: Tree, root: number, from: number, isFound: (node: number) => boolean, step: 1 | -1): number | undefined {
+  let end = root + 1;
+  while (end < tree.parent.length && tree.depth[end]! > tree.depth[root]!) end += 1;
+  const count = end - root;
+  for (let far = 1; far <= count; far += 1) {
+    const at = root + ((((from - root + far * step) % count) + count) % count);
+    if (isFound(at)) return at;
+  }
+  return undefined;
+}
+

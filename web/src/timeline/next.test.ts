@@ -1,0 +1,36 @@
+import { expect, test } from "vitest";
+import { beside, nextFound } from "./next";
+
+/** A row of two calls, the first of which has two within it; and a kernel elsewhere. */
+const answer = {
+  document: { level: 0, texts: ["outer", "inner", "gemm"], left_out: 0 },
+  columns: {
+    event: Uint32Array.of(10, 11, 12, 13, 20),
+    track: Uint8Array.of(0, 0, 0, 0, 1),
+    depth: Uint8Array.of(0, 1, 1, 0, 0),
+    start: Float64Array.of(0, 10, 30, 100, 40),
+    length: Float64Array.of(80, 10, 10, 20, 30),
+    name: Uint8Array.of(0, 1, 1, 0, 2),
+  },
+};
+
+test("arrows lead to neighbours, to what is around, and to what is within", () => {
+  const lead = (event: number) => (["left", "right", "up", "down"] as const).map((arrow) => beside(answer, event, arrow));
+  expect(lead(10)).toEqual([undefined, 13, undefined, 11]);
+  expect(lead(11)).toEqual([undefined, 12, 10, undefined]);
+  expect(lead(12)).toEqual([11, undefined, 10, undefined]);
+  expect(lead(13)).toEqual([10, undefined, undefined, undefined]);
+  expect(lead(99)).toEqual([undefined, undefined, undefined, undefined]);
+});
+
+test("events of a name are gone through in the order of time, round and round, of those that are seen", () => {
+  const all = { from: 0, to: 200 };
+  const isInner = (name: string) => name === "inner";
+  expect(nextFound(answer, undefined, isInner, all, 1)).toBe(11);
+  expect(nextFound(answer, 11, isInner, all, 1)).toBe(12);
+  expect(nextFound(answer, 12, isInner, all, 1)).toBe(11);
+  expect(nextFound(answer, 11, isInner, all, -1)).toBe(12);
+  expect(nextFound(answer, 20, isInner, all, 1)).toBe(11);
+  expect(nextFound(answer, undefined, isInner, { from: 25, to: 60 }, 1)).toBe(12);
+  expect(nextFound(answer, undefined, (name) => name === "nothing", all, 1)).toBeUndefined();
+});
