@@ -72,6 +72,7 @@ macro_rules! programs {
 }
 
 programs! {
+    dataloader_few_workers
     dataloader_starved
     gc_pauses
     logging_in_step
