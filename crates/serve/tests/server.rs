@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A small trace on disk; `file` is where its Python frame says it comes from.
 fn trace(folder: &std::path::Path, file: &str) -> PathBuf {
@@ -108,7 +109,8 @@ fn what_cannot_be_answered_is_refused_in_words() {
 /// The status of an answer to any bytes.
 fn status_of(host: &str, request: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(host).expect("connects");
-    // It may refuse before all is written.
+    // It may refuse before all is written, or wait for more.
+    stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a limit");
     let _ = stream.write_all(request);
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -121,7 +123,9 @@ fn nothing_can_be_written() {
     let (host, path) = served(trace(folder.path(), "train.py"));
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
         for rest in ["", "query/meta", "query/source?file=train.py"] {
-            let request = format!("{method} {path}{rest} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}");
+            let request = format!(
+                "{method} {path}{rest} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{{}}"
+            );
             assert_eq!(status_of(&host, request.as_bytes()), Some(405), "{method} {rest}");
         }
     }
@@ -136,8 +140,21 @@ fn whatever_is_asked_is_answered_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
     let queries = stackline_query::ALL.iter().map(|query| query.name).chain(["", "..", "nothing"]);
-    let arguments = ["rank", "at", "event", "level", "first", "last", "steps", "file", "line", "text", "root", "%00", "a%20b"];
-    let values = ["", "0", "-1", "99999999999999999999", "nan", "..%2F..%2Fetc%2Fpasswd", "%F0%9F%92%A5", "%FF%FE", "(", "a%00b", "1..2"];
+    let arguments =
+        ["rank", "at", "event", "level", "first", "last", "steps", "file", "line", "text", "root", "%00", "a%20b"];
+    let values = [
+        "",
+        "0",
+        "-1",
+        "99999999999999999999",
+        "nan",
+        "..%2F..%2Fetc%2Fpasswd",
+        "%F0%9F%92%A5",
+        "%FF%FE",
+        "(",
+        "a%00b",
+        "1..2",
+    ];
     let pairs: Vec<String> =
         arguments.iter().flat_map(|name| values.iter().map(move |value| format!("{name}={value}"))).collect();
     for (at, query) in queries.enumerate() {
