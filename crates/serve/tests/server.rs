@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A small trace on disk; `file` is where its Python frame says it comes from.
 fn trace(folder: &std::path::Path, file: &str) -> PathBuf {
@@ -108,7 +109,8 @@ fn what_cannot_be_answered_is_refused_in_words() {
 /// The status of an answer to any bytes.
 fn status_of(host: &str, request: &[u8]) -> Option<u16> {
     let mut stream = TcpStream::connect(host).expect("connects");
-    // It may refuse before all is written.
+    // It may refuse before all is written, or wait for more.
+    stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a limit");
     let _ = stream.write_all(request);
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);

@@ -16,6 +16,12 @@ export function savedWords({ name, before, after }: AtPeak): string {
   return `${name} ${bytes(before)} → ${bytes(after)} (${percent(before - after, before)} less)`;
 }
 
+/** Suggestions that are named one by one. */
+const FEW = 8;
+
+/** Suggestions by their numbers, if these are few. */
+export const which = (numbers: readonly number[]): string => (numbers.length > FEW ? counted(numbers.length, "suggestion") : `${numbers.length === 1 ? "suggestion" : "suggestions"} ${numbers.join(", ")}`);
+
 /** What the suggestions that are checked save together. */
 export function Applied({ asked }: { asked: Asked<AppliedDocument> }) {
   const numbers = numbersOf(state.value.apply);
@@ -24,8 +30,8 @@ export function Applied({ asked }: { asked: Asked<AppliedDocument> }) {
     <Shown asked={asked}>
       {({ document }: Answer<AppliedDocument>) => (
         <p class="notice applied" aria-live="polite">
-          With {numbers.length === 1 ? "suggestion" : "suggestions"} {numbers.join(", ")}: {document.page.peaks.map(savedWords).join("; ")}.{" "}
-          {document.tables.memory_applied.rows.map((row) => highest(row)).join(" ")}{" "}
+          With {which(numbers)}: {document.page.peaks.map(savedWords).join("; ")}.{" "}
+          {document.tables.memory_applied.rows.map((row) => highest(row, numbers)).join(" ")}{" "}
           <button type="button" class="link" onClick={() => change({ apply: "" })}>Take all back</button>
         </p>
       )}
@@ -34,10 +40,11 @@ export function Applied({ asked }: { asked: Asked<AppliedDocument> }) {
 }
 
 /** The highest point of a device afterwards, which may be elsewhere; and what of the list could not be applied. */
-function highest(row: Row): string {
+export function highest(row: Row, numbers: readonly number[]): string {
   const reserved = typeof row.reserved_before === "number" ? `; held at most, by the model of the allocator: ${bytes(Number(row.reserved_before))} → ${bytes(Number(row.reserved_after))}` : "";
-  const which = row.applied === "" ? "none of them is of this device" : `applied ${row.applied}`;
-  return `Highest point on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call} (${which})${reserved}.`;
+  const applied = numbersOf(`${row.applied}`.replaceAll(" ", ""));
+  const part = applied.length === numbers.length ? "" : applied.length === 0 ? " (none of them is of this device)" : ` (applied: ${which(applied)})`;
+  return `Highest point on ${row.device}: ${bytes(Number(row.peak_before))} → ${bytes(Number(row.peak_after))}, at call ${row.at_call}${part}${reserved}.`;
 }
 
 export function Suggestions({ asked, onObject }: { asked: Asked<SuggestionsDocument>; onObject: (object: number) => void }) {
