@@ -103,7 +103,8 @@ fn memory(opened: &Opened) -> Vec<Question> {
         );
     }
     all.extend(
-        ["place", "kind", "operator", "module", "phase", "size"].map(|by| ("memory-holders", with(&[("by", by.to_owned())]))),
+        ["place", "kind", "operator", "module", "phase", "size"]
+            .map(|by| ("memory-holders", with(&[("by", by.to_owned())]))),
     );
     all.push(("memory-allocator", with(&[])));
     let lanes = all
