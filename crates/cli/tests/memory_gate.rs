@@ -84,7 +84,8 @@ fn findings_of_a_file_of_memory() {
     let rows = found["tables"]["findings"]["rows"].as_array().unwrap();
     let first = &rows[0];
     assert_eq!((&first["gain_ns"], &first["device"]), (&Value::Null, &json!("gpu:0")));
-    let bytes: Vec<i64> = rows.iter().filter_map(|row| row["gain_bytes"].as_i64()).collect();
+    let of_row = |row: &Value| Some((row["lowers_peak_bytes"].as_i64()?, row["gain_bytes"].as_i64()?));
+    let bytes: Vec<(i64, i64)> = rows.iter().filter_map(of_row).collect();
     assert!(bytes.is_sorted_by(|a, b| a >= b) && bytes.len() >= 3, "{bytes:?}");
     assert_eq!(codes(&found).last(), Some(&"SL057"), "what saves no bytes comes last");
     for (flag, value, words) in [("--steps", "1", "neither steps nor ranks"), ("--rules", "x.py", "")] {
@@ -123,7 +124,8 @@ fn documents_for_other_tools() {
     let early = of("SL050");
     assert_eq!(early["locations"][0]["physicalLocation"]["region"]["startLine"], 3);
     assert_eq!((&early["level"], &early["properties"]["gainBytes"]), (&json!("warning"), &json!(1_048_576)));
-    assert!(early["message"]["text"].as_str().unwrap().contains(" of the peak of gpu:0 ("), "{early}");
+    assert!(early["message"]["text"].as_str().unwrap().contains(" at the peak of gpu:0 ("), "{early}");
+    assert_eq!(early["properties"]["lowersPeakBytes"], 0, "another moment is as high");
     assert_eq!(of("SL053")["suppressions"][0]["kind"], "external");
     let prints: Vec<&str> =
         results.iter().map(|one| one["partialFingerprints"]["stackline/v1"].as_str().unwrap()).collect();

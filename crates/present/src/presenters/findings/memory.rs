@@ -4,7 +4,7 @@ use crate::presenters::human::bytes;
 use stackline_analyze::findings::{DevicePeak, Findings, MemoryGain};
 
 /// `12.0 MiB of the peak of cuda:0 (41.2 %; perhaps nothing)`. Where another moment is nearly as high: `12.0 MiB at the peak of
-/// cuda:0 (41.2 %), which alone falls by 3.0 MiB`.
+/// cuda:0 (41.2 %), which falls by it alone by 3.0 MiB`.
 pub(super) fn gain(saved: &MemoryGain) -> String {
     if saved.lowers_bytes < saved.bytes {
         let falls = match (saved.lowers_bytes, saved.low_bytes) {

@@ -88,7 +88,7 @@ impl Operators {
     /// Puts inputs to the calls that they are of. A call that never ended has none here. What a thread allocates, frees and hands
     /// to operators stands in its order, whatever the clock says: so a call began when it was handed its inputs.
     fn hand_over(&mut self, thread: &ThreadCalls) {
-        let mut began: FxHashMap<usize, i64> = FxHashMap::default();
+        let mut began: Vec<Option<i64>> = vec![None; self.list.len()];
         let mut to = None;
         let mut last = None;
         for touch in &thread.touches {
@@ -98,13 +98,13 @@ impl Operators {
                 last = Some((touch.node, touch.at));
             }
             if let Some(operator) = to {
-                began.entry(operator).or_insert(touch.at);
+                began[operator].get_or_insert(touch.at);
                 let (address, bytes) = (touch.address, touch.bytes);
                 self.list[operator].inputs.push(Input { address, argument, bytes, is_passed_on: false });
             }
         }
-        for (operator, at) in began {
-            let call = &mut self.list[operator];
+        for (call, at) in self.list.iter_mut().zip(began) {
+            let Some(at) = at else { continue };
             let late = at - std::mem::replace(&mut call.start, at);
             (call.end, call.outermost_end) = (call.end + late, call.outermost_end + late);
         }
