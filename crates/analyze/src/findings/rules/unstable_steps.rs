@@ -18,7 +18,7 @@ pub(super) const RULE: Rule = Rule {
              another program on the machine.",
     example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5"),
     cost: "depends on the cause",
-    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. A gain is told only where something is \
+    wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. Of a recording a gain is told only where something is \
                  known to take at least half of what the slow step takes longer, and is no mere noise: it is done more often than in any \
                  usual step, or it is no computing of the host. An operator or function that is only slower once may have waited for \
                  a processor that another program had: no gain is told then, and `--fail-on new` leaves it alone. A step lasts until the GPU is done \
@@ -102,7 +102,8 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
     // What explains less of it than half is not what happened, and what lasts as long as the step says nothing of where.
     let is_all = |event: EventId| 10 * subject.dur(event) >= 9 * length(&worst);
     let is_known = 2 * ns >= length(&worst) - usual && !event.is_some_and(is_all);
-    let is_cause = is_known && grown.is_more_work(subject, steps, slow, worst);
+    // Recordings are made on machines at work: what may be their noise gains nothing.
+    let is_noise = subject.recording().is_some() && !(is_known && grown.is_more_work(subject, steps, slow, worst));
     let (name, event) = if is_known { (name, event) } else { ("", None) };
     let others =
         if slow.len() > 1 { format!(" ({} of {} steps are slow)", slow.len(), steps.len()) } else { String::new() };
@@ -128,11 +129,11 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         ],
         support: Support::Exact,
         confidence: Confidence::Low,
-        worth: if is_cause {
+        worth: if is_noise {
+            Worth::None
+        } else {
             let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
             Worth::Model { gain, model: MODEL }
-        } else {
-            Worth::None
         },
     }
 }
