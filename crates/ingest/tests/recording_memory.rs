@@ -275,7 +275,7 @@ fn files_are_named_from_where_the_program_ran() {
     let process = Process { command: vec!["python".into(), "run/train.py".into()], ..Process::default() };
     let mut stream = Stream::new();
     stream.records[0] = Record::Process(Box::new(process));
-    let files = ["/home/me/run/train.py", "/home/me/net.py", "/venv/lib/python3.11/site-packages/torch/nn/linear.py"];
+    let files = ["/data/me/run/train.py", "/data/me/net.py", "/venv/lib/python3.11/site-packages/torch/nn/linear.py"];
     for (at, file) in (text..).zip(files) {
         let key = FrameKey::Python { function: 0, file: at, line: 3, first_line: 1 };
         let parent = if at == text { 0 } else { at };

@@ -153,7 +153,7 @@ fn torn(trace: &Trace) -> Vec<EventId> {
     spans.sort_unstable_by_key(|&e| (events.track[e.index()], events.start[e.index()], Reverse(events.end(e)), e));
     let mut found = Vec::new();
     for thread in spans.chunk_by(|a, b| events.track[a.index()] == events.track[b.index()]) {
-        let mut torn = Torn { trace, open: Vec::new(), found: Vec::new() };
+        let mut torn = Torn { trace, open: Vec::new(), gpu_calls: Vec::new(), found: Vec::new() };
         thread.iter().for_each(|&event| torn.take(event));
         found.extend(torn.found);
     }
@@ -167,6 +167,8 @@ fn torn(trace: &Trace) -> Vec<EventId> {
 struct Torn<'t> {
     trace: &'t Trace,
     open: Vec<EventId>,
+    /// Those of them that are long calls of a GPU's runtime: hardly ever any.
+    gpu_calls: Vec<EventId>,
     found: Vec<EventId>,
 }
 
@@ -182,22 +184,32 @@ impl Torn<'_> {
         while self.open.last().is_some_and(|&open| events.end(open) <= start) {
             self.open.pop();
         }
-        let ends_within = |open: &&EventId| {
-            let open_end = events.end(**open);
-            open_end > start && end.saturating_sub(open_end) > SLACK_NS
-        };
-        if is_call(trace.kind(event)) && self.open.iter().filter(ends_within).count() >= 2 {
+        self.gpu_calls.retain(|&call| events.end(call) > start);
+        let ends_within = |open: &&EventId| end.saturating_sub(events.end(**open)) > SLACK_NS;
+        let is_open = |open: &&EventId| events.end(**open) > start;
+        // Callers end one after the other, the innermost first: stacks may be deep.
+        let mut callers = self.open.iter().rev().take_while(ends_within).filter(is_open);
+        if is_call(trace.kind(event)) && callers.nth(1).is_some() {
             self.found.push(event);
             return;
         }
-        let cannot_hold = |open: &&EventId| {
-            let kind = trace.kind(**open);
-            let is_too_long = events.end(**open).saturating_sub(start) > SLACK_NS;
-            is_too_long && (is_call(kind) && is_step(trace, event) || is_of_gpu(trace, **open) && is_code(trace, event))
+        let is_too_long = |open: &&EventId| events.end(**open).saturating_sub(start) > SLACK_NS;
+        let wrong: Vec<EventId> = match () {
+            () if is_step(trace, event) => {
+                let calls = self.open.iter().filter(|open| is_call(trace.kind(**open)));
+                calls.filter(is_too_long).copied().collect()
+            }
+            () if is_code(trace, event) => self.gpu_calls.iter().filter(is_too_long).copied().collect(),
+            () => Vec::new(),
         };
-        let wrong: Vec<EventId> = self.open.iter().filter(cannot_hold).copied().collect();
-        self.open.retain(|open| !wrong.contains(open));
-        self.found.extend(wrong);
+        if !wrong.is_empty() {
+            self.open.retain(|open| !wrong.contains(open));
+            self.gpu_calls.retain(|call| !wrong.contains(call));
+            self.found.extend(wrong);
+        }
+        if end.saturating_sub(start) > SLACK_NS && is_of_gpu(trace, event) {
+            self.gpu_calls.push(event);
+        }
         if end > start {
             self.open.push(event);
         }

@@ -77,10 +77,10 @@ mod tests {
 
     #[test]
     fn names_do_not_tell_where_things_lie() {
-        let files = Files { root: "/home/me/work/".to_owned() };
+        let files = Files { root: "/data/me/job/".to_owned() };
         let names = |file: &str| [files.short(file).to_owned(), files.marked(file).to_owned()];
-        assert_eq!(names("/home/me/work/net/layer.py"), ["net/layer.py", "net/layer.py"]);
-        let package = "/home/me/work/env/lib/python3.11/site-packages/torch/nn/linear.py";
+        assert_eq!(names("/data/me/job/net/layer.py"), ["net/layer.py", "net/layer.py"]);
+        let package = "/data/me/job/env/lib/python3.11/site-packages/torch/nn/linear.py";
         assert_eq!(names(package), ["torch/nn/linear.py", "site-packages/torch/nn/linear.py"]);
         assert_eq!(names("/usr/lib/python3.11/queue.py"), ["queue.py", "python3.11/queue.py"]);
         assert_eq!(names("/elsewhere/a.py"), ["/elsewhere/a.py", "/elsewhere/a.py"]);
