@@ -61,7 +61,7 @@ impl Recording {
 
     /// Whether it is known of any of the trace's processes what it may use.
     pub fn knows_processors(&self) -> bool {
-        self.own().any(|process| process.usable.is_some())
+        self.most_usable().is_some()
     }
 
     /// What one of the trace's processes may use, in processors: the most of those that had the number one after another.
@@ -72,9 +72,7 @@ impl Recording {
     /// How many threads of one of the trace's processes were ready to run at once, in the mean of a stretch of time; none if the
     /// system did not count.
     pub fn runnable(&self, pid: i64, from: i64, to: i64) -> Option<f64> {
-        let busy = self.numbered(pid).filter_map(|process| Some(process.busy(to)? - process.busy(from)?));
-        let busy: Vec<f64> = busy.collect();
-        (!busy.is_empty() && to > from).then(|| busy.iter().sum::<f64>() / (to - from) as f64)
+        ready(self.numbered(pid), from, to)
     }
 
     /// For how long threads of one of the trace's processes were ready to run and waited for a processor, all together in ns; 0 if
@@ -90,9 +88,7 @@ impl Recording {
     /// How many threads of all recorded processes were ready to run at once, in the mean of a stretch of time; none if the
     /// system did not count.
     pub fn busy(&self, from: i64, to: i64) -> Option<f64> {
-        let busy = |process: &RecordedProcess| Some(process.busy(to)? - process.busy(from)?);
-        let all: Vec<f64> = self.processes.iter().filter_map(busy).collect();
-        (!all.is_empty() && to > from).then(|| all.iter().sum::<f64>() / (to - from) as f64)
+        ready(self.processes.iter(), from, to)
     }
 
     /// The most processors that one of the trace's processes may use.
@@ -114,6 +110,12 @@ impl Recording {
     pub fn cost(&self) -> Option<OperatorCost> {
         self.own().filter_map(|process| process.cost).max_by(|a, b| a.measured.total_cmp(&b.measured))
     }
+}
+
+/// How many threads of some processes were ready to run at once, in the mean.
+fn ready<'r>(processes: impl Iterator<Item = &'r RecordedProcess>, from: i64, to: i64) -> Option<f64> {
+    let busy: Vec<f64> = processes.filter_map(|process| Some(process.busy(to)? - process.busy(from)?)).collect();
+    (!busy.is_empty() && to > from).then(|| busy.iter().sum::<f64>() / (to - from) as f64)
 }
 
 impl RecordedProcess {

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
-use flate2::read::MultiGzDecoder;
+mod critical_path_support;
+
+use critical_path_support::{corpus, unpacked};
 use stackline_analyze::findings::{self, Findings, Options};
 use stackline_ingest::{ReadOptions, read_bytes};
 use stackline_model::{EventId, Trace};
-use std::io::Read;
-use std::path::{Path, PathBuf};
 
 /// Traces of several makers, with and without steps and Python frames.
 const TRACES: &[&str] = &[
@@ -25,19 +25,7 @@ const RECORDS: usize = 12;
 
 /// The text of a trace of the corpus; none where that is missing.
 fn text(name: &str) -> Option<String> {
-    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpus");
-    let path = std::env::var_os("STACKLINE_CORPUS").map_or(beside, PathBuf::from).join("kineto").join(name);
-    if !path.exists() {
-        assert!(std::env::var("CI").as_deref() != Ok("true"), "{} is missing", path.display());
-        println!("skipped: no {} (set STACKLINE_CORPUS)", path.display());
-        return None;
-    }
-    let (bytes, mut text) = (std::fs::read(path).unwrap(), String::new());
-    match bytes.starts_with(&[0x1f, 0x8b]) {
-        true => MultiGzDecoder::new(&bytes[..]).read_to_string(&mut text).unwrap(),
-        false => (&bytes[..]).read_to_string(&mut text).unwrap(),
-    };
-    Some(text)
+    Some(String::from_utf8(unpacked(&corpus()?.join("kineto").join(name))).unwrap())
 }
 
 fn read(name: &str, text: &str) -> Trace {

@@ -29,7 +29,6 @@ pub(super) struct Ground<'a> {
     places: OnceLock<Places<'a>>,
     launches: OnceLock<Launches>,
     gpu_ns: OnceLock<i64>,
-    recording: OnceLock<Option<Recording>>,
     recorded: OnceLock<Option<RecordedOperators>>,
     interludes: OnceLock<Interludes>,
 }
@@ -37,30 +36,16 @@ pub(super) struct Ground<'a> {
 impl<'a> Ground<'a> {
     pub(super) fn new(exact: &'a Exact<'a>, (window, steps): (Window, usize), settings: &'a Settings) -> Self {
         let (path, on_path, places) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let (launches, gpu_ns, recording, recorded) =
-            (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (launches, gpu_ns, recorded) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let interludes = OnceLock::new();
-        Self {
-            exact,
-            window,
-            steps,
-            settings,
-            path,
-            on_path,
-            places,
-            launches,
-            gpu_ns,
-            recording,
-            recorded,
-            interludes,
-        }
+        Self { exact, window, steps, settings, path, on_path, places, launches, gpu_ns, recorded, interludes }
     }
 }
 
 impl Ground<'_> {
     /// What the recording says that the trace is of.
     pub(super) fn recording(&self) -> Option<&Recording> {
-        self.recording.get_or_init(|| Recording::of(self.exact.trace())).as_ref()
+        self.exact.recording()
     }
 
     /// What the recording of operators cost; none if that is not known.

@@ -28,10 +28,7 @@ const CONTRADICTIONS: usize = 4;
 
 /// Marks host records whose times cannot be believed. Before open spans are closed: they end with the last of the others.
 pub(crate) fn mark(trace: &mut Trace, places: &Places) {
-    let mut wrong = match recorded(trace) {
-        Some(recorded) => outside(trace, recorded),
-        None => alone(trace),
-    };
+    let mut wrong = outside_of_recording(trace).unwrap_or_else(|| alone(trace));
     hide(trace, &wrong);
     let torn = torn(trace);
     hide(trace, &torn);
@@ -61,8 +58,8 @@ fn host(trace: &Trace) -> impl Iterator<Item = EventId> {
     trace.events.ids().filter(|&event| is_on_host(trace, event))
 }
 
-/// From when to when Kineto says that it recorded; none where it does not say, or more than a few records lie outside.
-fn recorded(trace: &Trace) -> Option<(i64, i64)> {
+/// What lies outside of when Kineto says that it recorded; none where it does not say, or if that is more than a few records.
+fn outside_of_recording(trace: &Trace) -> Option<Vec<EventId>> {
     let (mut begin, mut end): (Option<i64>, Option<i64>) = (None, None);
     for event in trace.events.ids() {
         if trace.events.phase[event.index()] != Phase::Instant || !trace.events.is_plausible(event) {
@@ -77,9 +74,9 @@ fn recorded(trace: &Trace) -> Option<(i64, i64)> {
     }
     let end = end?;
     let begin = begin.or_else(|| host(trace).map(|event| trace.events.start[event.index()]).min())?;
-    let (all, outside) = (host(trace).count(), outside(trace, (begin, end)).len());
+    let (all, outside) = (host(trace).count(), outside(trace, (begin, end)));
     let most = CONTRADICTIONS.max(all / 100);
-    (begin <= end && outside <= most && 2 * outside < all).then_some((begin, end))
+    (begin <= end && outside.len() <= most && 2 * outside.len() < all).then_some(outside)
 }
 
 fn outside(trace: &Trace, (begin, end): (i64, i64)) -> Vec<EventId> {

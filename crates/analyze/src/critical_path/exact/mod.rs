@@ -43,6 +43,7 @@ use super::CriticalPathError;
 use super::gpu_calls::CallKinds;
 use super::gpu_order::{GpuOrder, ROUNDING_NS};
 use super::implicit_waits::Loops;
+use crate::recording::Recording;
 use category::Categories;
 use enclosing::Enclosing;
 use lanes::Lane;
@@ -85,6 +86,7 @@ pub struct Exact<'a> {
     kinds: CallKinds,
     enclosing: OnceLock<Enclosing>,
     loader_workers: OnceLock<LoaderWorkers>,
+    recording: OnceLock<Option<Recording>>,
 }
 
 impl<'a> Exact<'a> {
@@ -120,6 +122,7 @@ impl<'a> Exact<'a> {
             kinds,
             enclosing: OnceLock::new(),
             loader_workers: OnceLock::new(),
+            recording: OnceLock::new(),
         }
     }
 
@@ -131,6 +134,11 @@ impl<'a> Exact<'a> {
     /// Worker processes of loaders of data, as far as the trace shows them.
     pub fn loader_workers(&self) -> &LoaderWorkers {
         self.loader_workers.get_or_init(|| LoaderWorkers::of(self.trace, &self.names, &self.lanes))
+    }
+
+    /// What the recording says that the trace is of; `None` of other traces.
+    pub fn recording(&self) -> Option<&Recording> {
+        self.recording.get_or_init(|| Recording::of(self.trace)).as_ref()
     }
 
     /// Whether the clocks of host and GPU visibly disagree: in the order of the work, or by what reading saw.

@@ -9,7 +9,6 @@ use super::host_time::{Cut, HostTime};
 use super::index::Stretch;
 use crate::critical_path::CriticalPathError;
 use crate::critical_path::exact::LoaderWorker;
-use crate::recording::Recording;
 use rustc_hash::FxHashMap;
 use stackline_model::{EventId, INFERRED};
 
@@ -173,7 +172,7 @@ impl Applier<'_, '_> {
         }
         let (count, mut before) = (waits.len(), None);
         // Where the processors are busy, more workers find none.
-        let room = Recording::of(self.exact.trace).and_then(|recording| {
+        let room = self.exact.recording().and_then(|recording| {
             let (from, to) = (waits.iter().map(|w| w.1).min()?, waits.iter().map(|w| w.2).max()?);
             recording.room(from, to)
         });
