@@ -1,9 +1,9 @@
 //! Opens memory traces.
 
 use crate::open::read_options;
-use crate::{Error, OpenOptions, is_run, open};
+use crate::{Error, OpenOptions, is_run, open, select_rank};
 use stackline_ingest::memory::{from_trace, is_memory_file, read_path};
-use stackline_ingest::recording::{has_streams, read_memory};
+use stackline_ingest::recording::{has_streams, is_shown_by, read_memory};
 use stackline_model::{MemoryTrace, Trace, TraceSet};
 use std::path::{Path, PathBuf};
 
@@ -69,25 +69,55 @@ pub fn memory_within(trace: &Trace) -> Option<MemoryTrace> {
 /// of the traces that tells of memory. The same as [`open_memory`] gives of a single input.
 ///
 /// # Errors
-/// If nothing in them tells of memory.
+/// If nothing in them tells of memory, or what does cannot be read.
 pub fn memory_of(inputs: &[PathBuf], traces: &[Trace], options: &OpenOptions) -> Result<MemoryTrace, Error> {
     let [path, others @ ..] = inputs else { return Err(Error::NoInput) };
     let beside = if others.is_empty() { memory_beside(path, options)? } else { None };
     beside.map_or_else(|| of_traces(path, traces), Ok)
 }
 
-/// The memory trace of one of several ranks: what a run keeps under the name of its trace, else what the trace tells itself.
+/// `None` in place of the error that nothing tells of memory.
+///
+/// # Errors
+/// All others.
+pub fn if_any(memory: Result<MemoryTrace, Error>) -> Result<Option<MemoryTrace>, Error> {
+    match memory {
+        Err(Error::NoMemory { .. }) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// The memory trace of one of several ranks: of its processes the busiest in a recording, what a run keeps under the name of its
+/// trace, else what the trace tells itself.
 ///
 /// # Errors
 /// If a run is damaged, or nothing tells of this rank's memory.
-pub fn memory_of_rank(inputs: &[PathBuf], trace: &Trace) -> Result<MemoryTrace, Error> {
-    for path in inputs.iter().filter(|path| keeps_memory(path)) {
-        let kept = stackline_store::read_memory(path)?;
-        if let Some(own) = kept.into_iter().find(|kept| kept.label == trace.meta.name) {
+pub fn memory_of_rank(inputs: &[PathBuf], trace: &Trace, options: &OpenOptions) -> Result<MemoryTrace, Error> {
+    for path in inputs {
+        let beside = all_beside(path, options)?;
+        if let Some(own) = beside.into_iter().find(|memory| is_shown_by(memory, &trace.meta.name)) {
             return Ok(own);
         }
     }
     from_trace(trace).ok_or_else(|| none(Path::new(&trace.meta.name)))
+}
+
+/// The memory trace of one rank of whatever an input holds: [`memory_of_rank`] of the trace that has it.
+///
+/// # Errors
+/// If the input cannot be read, has no such rank, or tells nothing of the rank's memory.
+pub fn open_memory_of_rank(path: &Path, rank: i64, options: &OpenOptions) -> Result<MemoryTrace, Error> {
+    let inputs = [path.to_owned()];
+    let set = select_rank(open(&inputs, options)?, rank)?;
+    set.traces.first().map_or_else(|| Err(none(path)), |trace| memory_of_rank(&inputs, trace, options))
+}
+
+/// The memory traces that an input holds beside its traces, the busiest process of a recording first.
+fn all_beside(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+    if has_streams(path) {
+        return of_recording(path, options);
+    }
+    if keeps_memory(path) { Ok(stackline_store::read_memory(path)?) } else { Ok(Vec::new()) }
 }
 
 /// The memory traces to keep with the traces of some inputs: what recordings and runs hold of it, and what the traces say

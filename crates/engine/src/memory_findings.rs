@@ -2,7 +2,6 @@
 
 mod words;
 
-use crate::{is_recording, memory_of_rank};
 use stackline_analyze::findings::{
     Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
     Rule, Settings, Support, Unchecked, rules,
@@ -12,9 +11,8 @@ use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::{NamedPeak, Ranked};
 use stackline_memory::{Certainty, Pattern, PatternMatch, Rules, Study, frame_of};
-use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Trace, Unit};
+use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 /// What is told although no change of the objects' memory is known: what costs time, or is too scattered to shrink.
 const WITHOUT_CHANGE: [Pattern; 4] =
@@ -101,21 +99,6 @@ pub fn findings_with_known_memory(
     if !trace.report.problems.is_empty() {
         found.notes.push("not all of the memory could be read as it stands: `stackline memory` tells what".to_owned());
     }
-    found
-}
-
-/// The same of one rank that was chosen: the memory of a recording is that of a process, and not known to be this rank's.
-#[must_use]
-pub fn findings_with_memory_of_rank(
-    mut found: Findings,
-    (inputs, trace): (&[PathBuf], &Trace),
-    options: &Options,
-    keep: &dyn Fn(&Finding) -> bool,
-) -> Findings {
-    if !inputs.iter().any(|path| is_recording(path)) {
-        return findings_with_memory(found, memory_of_rank(inputs, trace).ok().as_ref(), options, keep);
-    }
-    found.notes.push("memory is looked at only without --rank".to_owned());
     found
 }
 

@@ -2,7 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use stackline_ingest::recording::memory_of;
+use stackline_ingest::ReadOptions;
+use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
 use stackline_model::{AccessMode, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
 use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
 
@@ -48,14 +49,23 @@ impl Stream {
         self
     }
 
-    fn read(self) -> MemoryTrace {
+    fn of_process(mut self, pid: u32, rank: Option<u32>) -> Self {
+        self.records[0] = Record::Process(Box::new(Process { pid, rank, ..Process::default() }));
+        self
+    }
+
+    fn file(self) -> Vec<u8> {
         let mut chunk = ChunkWriter::new();
         for record in self.records.iter().chain([&Record::End { at_ns: 1000 }]) {
             chunk.push(record).unwrap();
         }
         let mut file = HEADER.to_vec();
         file.extend_from_slice(chunk.finish());
-        let trace = memory_of("stream", &file).unwrap();
+        file
+    }
+
+    fn read(self) -> MemoryTrace {
+        let trace = memory_of("stream", &self.file()).unwrap();
         trace.check().unwrap();
         trace
     }
@@ -337,4 +347,40 @@ fn what_is_filled_for_an_operator_is_used_by_it() {
         (Kernel, 0, vec![(1, AccessMode::Read), (2, AccessMode::Both)]),
     ];
     assert_eq!(listing(&trace), expected);
+}
+
+/// The processes of a job, each with a number and maybe a rank; names of their memory traces, and of the traces that show them.
+fn labels(processes: &[(u32, Option<u32>)]) -> Vec<(String, String)> {
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("job.stackline");
+    std::fs::create_dir_all(run.join("streams")).unwrap();
+    for (pid, rank) in processes {
+        let stream = Stream::new().touch(10, 3, Allocated, 0x1000, 64).call(3, 5, 20).of_process(*pid, *rank);
+        std::fs::write(run.join(format!("streams/{pid}.slr")), stream.file()).unwrap();
+    }
+    let traces = read_traces(&run, &ReadOptions::default()).unwrap().traces;
+    let memory = read_memory(&run, &ReadOptions::default()).unwrap();
+    let shown = |memory: MemoryTrace| {
+        let by: Vec<_> = traces.iter().filter(|trace| is_shown_by(&memory, &trace.meta.name)).collect();
+        assert_eq!(by.len(), 1, "{} is shown by one trace", memory.label);
+        (memory.label, by[0].meta.name.clone())
+    };
+    memory.into_iter().map(shown).collect()
+}
+
+#[test]
+fn memory_is_named_as_the_trace_that_shows_its_process() {
+    let named = |pairs: &[(&str, &str)]| -> Vec<_> {
+        pairs
+            .iter()
+            .map(|(memory, trace)| (format!("job.stackline{memory}"), format!("job.stackline{trace}")))
+            .collect()
+    };
+    assert_eq!(labels(&[(11, None)]), named(&[("", "")]));
+    assert_eq!(labels(&[(11, Some(3))]), named(&[("", "")]));
+    assert_eq!(labels(&[(11, None), (12, None)]), named(&[(":11", ""), (":12", "")]));
+    let job = [(11, Some(1)), (12, Some(12)), (13, Some(1))];
+    assert_eq!(labels(&job), named(&[(":rank1:11", ":rank1"), (":rank12", ":rank12"), (":rank1:13", ":rank1")]));
+    // A process beside the ranks, such as what starts them.
+    assert_eq!(labels(&[(11, Some(1)), (12, None)]), named(&[(":rank1", ":rank1"), ("", "")]));
 }

@@ -27,6 +27,6 @@ pub mod tables;
 
 pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
 pub use patterns::{Certainty, Measure, Pattern, PatternMatch};
-pub use place::{frame_of, place_text};
+pub use place::{frame_of, path_text, place_text};
 pub use rules::Rules;
 pub use study::Study;

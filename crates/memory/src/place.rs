@@ -44,7 +44,7 @@ pub fn place_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
 }
 
 /// A call path from the outermost frame on; of native frames only those that no Python frame stands beside are shown.
-pub(crate) fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
+pub fn path_text(trace: &MemoryTrace, stack: MemoryStackId) -> String {
     let frames: Vec<MemoryFrame> = trace.stacks.frames_of(stack).collect();
     let python = frames.iter().any(|frame| is_python(trace, frame));
     let shown = frames.iter().rev().filter(|frame| is_python(trace, frame) || (!python && !is_noise(trace, frame)));

@@ -11,8 +11,8 @@ use stackline_analyze::critical_path::CriticalPathError;
 use stackline_analyze::findings::{
     Confidence, Findings, Message, Need, Options, Others, Settings, Support, find_with, findings_table, merge,
 };
-use stackline_engine::{Job, Watch};
-use stackline_model::{TraceSet, Unit};
+use stackline_engine::{Job, OpenOptions, Watch, findings_with_memory, if_any, memory_of, memory_of_rank};
+use stackline_model::{MemoryTrace, TraceSet, Unit};
 use std::sync::Arc;
 
 /// What to change in the program of one trace. Steps include both ends. `said`: what rules in Python found, a JSON message
@@ -41,7 +41,7 @@ pub(crate) fn findings(
         message.and_then(|message| others.add(message)).map_err(|reason| analysis_error(py, &reason))?;
     }
     let options = Options { scope: Scope { steps }, settings: chosen, least_percent, threads };
-    let set = Arc::clone(&run.set);
+    let (set, inputs) = (Arc::clone(&run.set), Arc::clone(&run.inputs));
     // Rules of the user's own said where events are: of one trace.
     if rank.is_none() && run.ranks.len() > 1 && others.rules().next().is_none() {
         let mut job = Job::default();
@@ -50,12 +50,44 @@ pub(crate) fn findings(
                 |reason| analysis_error(py, &format!("the run is not one job: {reason}; say which rank with rank="));
             job.add(&trace.meta).map_err(not_one)?;
         }
-        let found = quiet(py, &Watch::new(), move || of_all(&set, &options))?;
-        return NativeTable::from_model(&findings_table(&found.map_err(|e| failed(py, &e))?));
+        let look = move || {
+            let memory = memory_of(&inputs, &set.traces, &opening(&options));
+            Ok(with_memory(of_all(&set, &options)?, memory, &options))
+        };
+        return table(py, quiet(py, &Watch::new(), look)?);
     }
     let at = position(py, run, rank)?;
-    let found = quiet(py, &Watch::new(), move || find_with(&set.traces[at], &options, &others, &|_| true))?;
-    NativeTable::from_model(&findings_table(&found.map_err(|e| failed(py, &e))?))
+    let look = move || {
+        let found = find_with(&set.traces[at], &options, &others, &|_| true)?;
+        let memory = match rank {
+            Some(_) => memory_of_rank(&inputs, &set.traces[at], &opening(&options)),
+            None => memory_of(&inputs, &set.traces, &opening(&options)),
+        };
+        Ok(with_memory(found, memory, &options))
+    };
+    table(py, quiet(py, &Watch::new(), look)?)
+}
+
+fn opening(options: &Options) -> OpenOptions {
+    OpenOptions { threads: options.threads, ..OpenOptions::default() }
+}
+
+/// Adds what is found in the memory, if the run tells of any.
+fn with_memory(
+    mut found: Findings,
+    memory: Result<MemoryTrace, stackline_engine::Error>,
+    options: &Options,
+) -> Findings {
+    // What ran was read: it is told though what was kept beside it is gone or damaged by now.
+    let memory = if_any(memory).unwrap_or_else(|error| {
+        found.notes.push(format!("memory could not be read: {error}"));
+        None
+    });
+    findings_with_memory(found, memory.as_ref(), options, &|_| true)
+}
+
+fn table(py: Python<'_>, found: Result<Findings, CriticalPathError>) -> PyResult<NativeTable> {
+    NativeTable::from_model(&findings_table(&found.map_err(|error| failed(py, &error))?))
 }
 
 /// Findings of all ranks, merged; those that cannot be looked at are noted.

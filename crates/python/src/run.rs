@@ -19,6 +19,8 @@ pub(crate) struct NativeRun {
     pub(crate) set: Arc<TraceSet>,
     pub(crate) ranks: Vec<i64>,
     pub(crate) threads: usize,
+    /// What it was opened of, wherever the program goes meanwhile.
+    pub(crate) inputs: Arc<[PathBuf]>,
 }
 
 /// A problem of the read report, with the trace and rank that it is of.
@@ -51,11 +53,14 @@ pub(crate) fn open(
         Some(function) => function.call1(py, (watch.bytes(), watch.total())).map(drop),
         None => Ok(()),
     };
+    // What has no such form is said by the reader.
+    let inputs: Arc<[PathBuf]> =
+        paths.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone())).collect();
     let read = interruptible(py, &watch, tell, move || stackline_engine::open(&paths, &options))?;
     let set = read.map_err(|e| engine_error(py, &e, &first))?;
     tell(py)?;
     let ranks = stackline_engine::ranks(&set);
-    Ok(NativeRun { set: Arc::new(set), ranks, threads })
+    Ok(NativeRun { set: Arc::new(set), ranks, threads, inputs })
 }
 
 /// Name and one line of description of every registered analysis, in the order of registration.

@@ -216,15 +216,15 @@ impl Opened {
         }
     }
 
-    /// What a rank says of memory; without one, what the first that says anything does. Of a recording, its busiest process.
+    /// What a rank says of memory; without one, what the first that says anything does. Of a recording, the busiest process.
     pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
         let study = |trace: Result<MemoryTrace, Error>| trace.map(Memory::new).map_err(|error| error.to_string());
         let all = || study(stackline_engine::memory_of(&self.inputs, &self.set.traces, &self.opening));
-        let kept = if rank.is_none() || self.recording.is_some() || self.set.traces.len() < 2 {
+        let kept = if rank.is_none() || self.set.traces.len() < 2 {
             self.memory.get_or_init(all)
         } else {
             let (at, trace) = self.trace(rank)?;
-            let own = || study(stackline_engine::memory_of_rank(&self.inputs, trace));
+            let own = || study(stackline_engine::memory_of_rank(&self.inputs, trace, &self.opening));
             self.derived[at].memory.get_or_init(own)
         };
         kept.as_ref().map_err(QueryError::unavailable)
@@ -254,15 +254,10 @@ impl Opened {
         let Some(rank) = rank else {
             return self.all_findings.get_or_init(|| self.find_all()).as_ref().map_err(QueryError::unavailable);
         };
-        let (at, trace) = self.trace(Some(rank))?;
+        let (at, _) = self.trace(Some(rank))?;
         let add = || {
-            let found = self.findings_of(at)?.clone();
-            let how = self.how();
-            if !self.is_recorded() && self.set.traces.len() > 1 {
-                let memory = self.memory(Some(rank)).ok().map(Memory::told);
-                return Ok(stackline_engine::findings_with_known_memory(found, memory, &how));
-            }
-            Ok(stackline_engine::findings_with_memory_of_rank(found, (&self.inputs, trace), &how, &|_| true))
+            let memory = self.memory(Some(rank)).ok().map(Memory::told);
+            Ok(stackline_engine::findings_with_known_memory(self.findings_of(at)?.clone(), memory, &self.how()))
         };
         self.derived[at].with_memory.get_or_init(add).as_ref().map_err(QueryError::unavailable)
     }
@@ -280,11 +275,6 @@ impl Opened {
             self.findings_of(at)?.clone()
         };
         Ok(stackline_engine::findings_with_known_memory(found, memory.map(Memory::told), &self.how()))
-    }
-
-    /// Whether any of the inputs is a recording, whose memory is that of a process and of no rank.
-    fn is_recorded(&self) -> bool {
-        self.inputs.iter().any(|input| stackline_engine::is_recording(input))
     }
 
     fn findings_of(&self, at: usize) -> Result<&Findings, String> {

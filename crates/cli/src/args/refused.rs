@@ -6,7 +6,7 @@ use clap::{ArgMatches, Command, CommandFactory, Error, FromArgMatches};
 /// Commands, and the common options that mean nothing to them.
 const REFUSED: &[(&str, &[&str])] = &[
     ("calls", &["steps", "rank", "clip_overlaps"]),
-    ("memory", &["steps", "rank"]),
+    ("memory", &["steps"]),
     ("record", &["rank", "clip_overlaps", "format", "tables", "limit"]),
     ("view", &["steps", "rank"]),
 ];

@@ -6,11 +6,13 @@ use crate::output::{may_become_run, save_run, say, to_output};
 use crate::session::{not_an_input, open_options};
 use anyhow::Result;
 use stackline_ingest::memory::text;
-use stackline_memory::Study;
-use stackline_model::{MemoryTrace, Trace, TraceSet};
+use stackline_memory::suggest::describe;
+use stackline_memory::{Study, path_text};
+use stackline_model::{MemoryObjectId, MemoryTrace, Trace, TraceSet};
 use stackline_present::exports::memory::{self, Waste};
 use stackline_present::exports::{chrome, perfetto};
 use stackline_present::human;
+use std::collections::HashMap;
 
 /// Writes the text form of the memory trace of one input.
 pub(super) fn run(args: &ExportArgs, common: &Common) -> Result<()> {
@@ -79,7 +81,7 @@ pub(super) fn beside(
     }))
 }
 
-/// The lanes of a memory trace, with what is waste.
+/// The lanes of a memory trace, with what is waste, where each object is allocated, and what could be changed.
 fn drawn(trace: &MemoryTrace) -> Trace {
     let study = Study::new(trace, 2);
     let waste = study.matches.iter().map(|found| Waste {
@@ -89,5 +91,17 @@ fn drawn(trace: &MemoryTrace) -> Trace {
         to: found.to,
         bytes: found.bytes,
     });
-    memory::lanes(trace, &waste.collect::<Vec<_>>())
+    // Best first: of several suggestions for an object the first one stays.
+    let mut advice = HashMap::new();
+    for ranked in study.ranked.iter().filter(|ranked| ranked.helps()) {
+        for member in ranked.suggestion.members() {
+            advice.entry(member.object).or_insert(&ranked.suggestion);
+        }
+    }
+    let told = |object: MemoryObjectId| {
+        let path = path_text(trace, trace.objects.stack[object.index()]);
+        let advice = advice.get(&object).map(|suggestion| ("suggestion", describe(trace, suggestion)));
+        [("call path", path)].into_iter().chain(advice).collect()
+    };
+    memory::lanes(trace, &waste.collect::<Vec<_>>(), &told)
 }

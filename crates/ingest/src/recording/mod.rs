@@ -12,7 +12,7 @@ use stackline_recording::{Reader, Record};
 use std::io;
 use std::path::{Path, PathBuf};
 use stream::Stream;
-pub use trace::{memory_of, read_memory, read_traces, traces_of};
+pub use trace::{is_shown_by, memory_of, read_memory, read_traces, traces_of};
 
 /// The folder of a run directory with the streams.
 pub const FOLDER: &str = "streams";

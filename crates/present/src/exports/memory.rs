@@ -27,10 +27,13 @@ pub struct Waste {
     pub bytes: u64,
 }
 
-/// The lanes of a memory trace. Times are those of its calls, made to never go back but for calls that take time: an operator stands
+/// What else to say of an object, as names and texts.
+pub type Told<'a> = dyn Fn(MemoryObjectId) -> Vec<(&'static str, String)> + 'a;
+
+/// The lanes of a memory trace, with what is waste, and what `told` says of each object. Times are those of its calls, made to never go back but for calls that take time: an operator stands
 /// among the calls where it ended, and is drawn from its begin.
-pub fn lanes(memory: &MemoryTrace, waste: &[Waste]) -> Trace {
-    let mut writer = Writer::new(memory);
+pub fn lanes(memory: &MemoryTrace, waste: &[Waste], told: &Told<'_>) -> Trace {
+    let mut writer = Writer::new(memory, told);
     writer.counters();
     writer.calls();
     writer.objects(waste);
@@ -40,13 +43,14 @@ pub fn lanes(memory: &MemoryTrace, waste: &[Waste]) -> Trace {
 
 struct Writer<'a> {
     memory: &'a MemoryTrace,
+    told: &'a Told<'a>,
     trace: Trace,
     /// When each call begins; one more for the end.
     clock: Vec<i64>,
 }
 
 impl<'a> Writer<'a> {
-    fn new(memory: &'a MemoryTrace) -> Self {
+    fn new(memory: &'a MemoryTrace, told: &'a Told<'a>) -> Self {
         let calls = &memory.calls;
         let (mut clock, mut now) = (Vec::with_capacity(calls.len() + 1), calls.start_ns.first().copied().unwrap_or(0));
         for start in &calls.start_ns {
@@ -59,7 +63,7 @@ impl<'a> Writer<'a> {
         let mut trace = Trace::default();
         trace.meta.name.clone_from(&memory.label);
         trace.meta.format = "memory".to_owned();
-        Self { memory, trace, clock }
+        Self { memory, told, trace, clock }
     }
 
     fn track(&mut self, device: MemoryDeviceId, kind: TrackKind, number: usize, name: &str) -> TrackId {
@@ -235,6 +239,8 @@ impl<'a> Writer<'a> {
         let (begin, end) = (self.clock[life.start], self.clock[life.end]);
         let texts = [("kind", objects.kind[row].name()), ("dtype", memory.strings.get(objects.dtype[row]))];
         let texts = texts.into_iter().chain([("shape", memory.strings.get(objects.shape[row]))]);
+        let told = (self.told)(object);
+        let texts = texts.chain(told.iter().map(|(key, text)| (*key, text.as_str())));
         let mut args = vec![("object", int(row as u64)), ("bytes", int(objects.bytes[row]))];
         for (key, text) in texts.filter(|(_, text)| !text.is_empty()) {
             args.push((key, AttrValue::Str(self.trace.strings.intern(text))));
@@ -261,6 +267,10 @@ mod tests {
 
     const PROGRAM: &str = "a x 100 t=5\na y 50 t=9\nk fill >x t=10 dur=4\nd x t=20\nf x t=30\nf y t=8 @3\n";
 
+    fn nothing(_: MemoryObjectId) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
     fn spans(trace: &Trace) -> Vec<String> {
         let one = |event: stackline_model::EventId| {
             let row = event.index();
@@ -277,7 +287,10 @@ mod tests {
         let (none, object) = (MemoryCallId::NONE, MemoryObjectId(1));
         let waste = Waste { object, name: "unused allocation", from: none, to: none, bytes: 50 };
         let late = Waste { object: MemoryObjectId(0), name: "late", from: MemoryCallId(3), to: none, bytes: 100 };
-        let trace = lanes(&memory, &[waste, late]);
+        let told = |object: MemoryObjectId| {
+            vec![("call path", format!("train.py:{}", object.0 + 1)), ("suggestion", String::new())]
+        };
+        let trace = lanes(&memory, &[waste, late], &told);
         let found = spans(&trace);
         for expected in [
             "in use: in use 5 0",
@@ -291,6 +304,13 @@ mod tests {
         ] {
             assert!(found.iter().any(|span| span == expected), "{expected}: {found:#?}");
         }
+        let path = trace.attr("call path");
+        let paths = trace.events.ids().filter_map(|event| Some((trace.name(event), path.str(event)?)));
+        assert_eq!(paths.collect::<Vec<_>>(), [("x", "train.py:1"), ("y", "train.py:2")], "of objects alone");
+        assert!(
+            trace.events.ids().all(|event| trace.attr("suggestion").str(event).is_none()),
+            "what is empty is left out"
+        );
         let values = trace.attr("bytes");
         let counted: Vec<_> = trace.events.ids().take(3).map(|event| values.i64(event)).collect();
         assert_eq!(counted, [Some(100), Some(150), Some(50)]);
@@ -300,11 +320,11 @@ mod tests {
     fn many_objects_share_lanes_while_they_do_not_meet() {
         let lines = (0..OWN_LANES + 10).map(|at| format!("a o{at} 8; f o{at}\n"));
         let memory = text::read("m", &lines.collect::<String>()).unwrap();
-        let trace = lanes(&memory, &[]);
+        let trace = lanes(&memory, &[], &nothing);
         assert_eq!(trace.tracks.tracks.len(), 3, "a counter, a stream, one lane");
         assert!(trace.events.check().is_ok());
         let mut bytes = Vec::new();
         assert_eq!(crate::exports::perfetto::write(&[&trace], &mut bytes).unwrap(), 0);
-        assert!(lanes(&MemoryTrace::default(), &[]).events.check().is_ok());
+        assert!(lanes(&MemoryTrace::default(), &[], &nothing).events.check().is_ok());
     }
 }

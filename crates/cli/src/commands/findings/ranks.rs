@@ -36,7 +36,10 @@ pub(super) fn of_one<'a>(
     let trace = one_trace(&session)?;
     let found = findings::find_with(trace, options, &others(own)?, keep).map_err(refuse)?;
     see(session.infos.first().map_or(0, |info| info.rank), trace, &found);
-    let found = stackline_engine::findings_with_memory_of_rank(found, (&args.inputs.inputs, trace), options, keep);
+    let open = OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
+    let memory = stackline_engine::memory_of_rank(&args.inputs.inputs, trace, &open);
+    let memory = stackline_engine::if_any(memory)?;
+    let found = stackline_engine::findings_with_memory(found, memory.as_ref(), options, keep);
     Ok((session, found))
 }
 

@@ -19,14 +19,15 @@ use stackline_model::{Column, MemoryTrace, Table, Trace, TraceSet, Values};
 use stackline_present::human;
 use stackline_present::json::Extra;
 use stackline_present::terminal::clean_lines;
+use std::path::Path;
 
 /// Points of the curve for people.
 const CURVE_POINTS: usize = 20;
 
 /// Runs the command; tells whether a `--fail-on` condition held.
 pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
-    if common.steps.is_some() || common.rank.is_some() {
-        return Err(wrong_use("a memory trace has neither steps nor ranks to choose from"));
+    if common.steps.is_some() {
+        return Err(wrong_use("a memory trace has no steps to choose from"));
     }
     if let Some(target) = &common.output {
         not_an_input(target, std::slice::from_ref(&args.input))?;
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     let (gate, rules) = (Gate::read(&args.gate)?, rules(args)?);
     let options =
         OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
-    let trace = stackline_engine::open_memory(&args.input, &options)?;
+    let trace = opened(&args.input, common.rank, &options)?;
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
         write(common, &trace, (tables, head), Vec::new())?;
@@ -61,6 +62,15 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
         }
     };
     judged.end(written)
+}
+
+/// The memory trace of the input; of a rank, if one was chosen.
+fn opened(input: &Path, rank: Option<i64>, options: &OpenOptions) -> Result<MemoryTrace> {
+    let Some(rank) = rank else { return Ok(stackline_engine::open_memory(input, options)?) };
+    if stackline_engine::is_memory_alone(input)? {
+        return Err(wrong_use("a file of memory has no ranks to choose from"));
+    }
+    Ok(stackline_engine::open_memory_of_rank(input, rank, options)?)
 }
 
 /// From when on something is a pattern.

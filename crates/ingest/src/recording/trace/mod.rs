@@ -18,7 +18,7 @@ use crate::places::Places;
 use crate::{Error, ReadOptions, problems, resolve};
 use calls::Calls;
 use machine::Described;
-pub use memory::{memory_of, read_memory};
+pub use memory::{is_shown_by, memory_of, read_memory};
 use rows::Rows;
 use stackline_model::{LinkTable, ReadReport, StrId, Trace, TraceSet};
 use std::cmp::Reverse;
@@ -102,7 +102,7 @@ fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet 
         reports.push((stream.calls.as_ref().and_then(|calls| calls.process.rank), stream.report));
         processes.extend(stream.calls);
     }
-    let has_ranks = processes.iter().any(|calls| calls.process.rank.is_some() && calls.has_events());
+    let has_ranks = has_ranks(processes.iter().map(Shown::of));
     let offsets = offsets(&processes);
     let begins = offsets.iter().zip(&processes);
     let base = begins.map(|(offset, calls)| offset + calls.process.start_monotonic_ns).min().unwrap_or(0);
@@ -112,12 +112,10 @@ fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet 
     let mut rest = ReadReport::default();
     for (offset, calls) in offsets.into_iter().zip(processes) {
         let rank = calls.process.rank;
-        if has_ranks && rank.is_none() && !calls.has_calls() {
-            if calls.has_events() {
-                problems::WITHOUT_RANK.count(&mut rest, None, &calls.process.command.join(" "));
-            }
-        } else if calls.has_events() {
+        if Shown::of(&calls).has_trace(has_ranks) {
             ranks.entry(rank).or_default().push((offset - base, calls));
+        } else if calls.has_events() {
+            problems::WITHOUT_RANK.count(&mut rest, None, &calls.process.command.join(" "));
         }
     }
     let mut found: BTreeMap<Option<u32>, ReadReport> =
@@ -131,15 +129,43 @@ fn traces(name: &str, mut read: Vec<Stream>, options: &ReadOptions) -> TraceSet 
     let several = ranks.len() > 1;
     let mut traces = Vec::new();
     for ((rank, processes), report) in ranks.into_iter().zip(found.into_values()) {
-        let label = match rank {
-            Some(rank) if several => format!("{name}:rank{rank}"),
-            _ => name.to_owned(),
-        };
-        let mut trace = trace(label, base, rank, processes, report, options);
+        let mut trace = trace(label(name, rank, several), base, rank, processes, report, options);
         trace.meta.entries.extend(machine::entry(&described, rank));
         traces.push(trace);
     }
     TraceSet { traces }
+}
+
+/// Name of the trace of a rank, of which there are several or not.
+fn label(name: &str, rank: Option<u32>, several: bool) -> String {
+    match rank {
+        Some(rank) if several => format!("{name}:rank{rank}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// What decides which trace shows a process.
+#[derive(Clone, Copy)]
+struct Shown {
+    rank: Option<u32>,
+    has_events: bool,
+    has_calls: bool,
+}
+
+impl Shown {
+    fn of(calls: &Calls) -> Self {
+        Self { rank: calls.process.rank, has_events: calls.has_events(), has_calls: calls.has_calls() }
+    }
+
+    /// Whether a trace shows this process; where others are ranks, one that is none must have called something.
+    fn has_trace(self, has_ranks: bool) -> bool {
+        self.has_events && (!has_ranks || self.rank.is_some() || self.has_calls)
+    }
+}
+
+/// Whether any process is a rank of a job.
+fn has_ranks(mut processes: impl Iterator<Item = Shown>) -> bool {
+    processes.any(|shown| shown.rank.is_some() && shown.has_events)
 }
 
 /// What to add to times of each process to have ns since 1970. Processes of one machine share a clock, whatever was done

@@ -12,13 +12,17 @@ mod paths;
 mod sweep;
 
 use super::calls::Calls;
+use super::{Shown, has_ranks, label};
 use crate::recording::streams;
 use crate::{Error, ReadOptions, problems};
 use stackline_model::{MemoryTrace, ReadReport};
+use stackline_recording::Process;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The memory traces of a recording, of each process that has one, in the order in which they began; none if the
-/// recording has no single allocations (`record --mode trace --memory`).
+/// recording has no single allocations (`record --mode trace --memory`). Each has the name of the trace that shows its process;
+/// where several would have the same, the number of the process follows: `job.stackline:rank1:4711`.
 ///
 /// # Errors
 /// If there are no streams, or if one cannot be read.
@@ -27,42 +31,59 @@ pub fn read_memory(run: &Path, options: &ReadOptions) -> Result<Vec<MemoryTrace>
     if paths.is_empty() {
         return Err(Error::NoStreams { path: run.to_owned() });
     }
-    let label = run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
-    let mut found = Vec::new();
+    let name = run.file_name().map_or_else(|| run.to_string_lossy(), |name| name.to_string_lossy()).into_owned();
+    let (mut shown, mut found) = (Vec::new(), Vec::new());
     for path in paths {
         if options.is_cancelled() {
             return Err(Error::Cancelled);
         }
         let file = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        found.extend(of_stream(&name, &file));
+        let stream = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let mut report = ReadReport::default();
+        let Some(calls) = Calls::read(&stream, &file, &mut report) else { continue };
+        shown.push(Shown::of(&calls));
+        found.extend(swept(&calls, &stream, report).map(|trace| (calls.process, trace)));
     }
-    found.sort_by_key(|(began, _)| *began);
-    let several = found.len() > 1;
-    let named = found.into_iter().map(|((_, pid), mut trace)| {
-        trace.label = if several { format!("{label}:{pid}") } else { label.clone() };
+    found.sort_by_key(|(process, _)| (process.start_unix_ns, process.pid));
+    Ok(labelled(&name, &shown, found))
+}
+
+/// The traces with the names of the traces that show their processes.
+fn labelled(name: &str, shown: &[Shown], found: Vec<(Process, MemoryTrace)>) -> Vec<MemoryTrace> {
+    let has_ranks = has_ranks(shown.iter().copied());
+    let ranks: BTreeSet<_> = shown.iter().filter(|one| one.has_trace(has_ranks)).map(|one| one.rank).collect();
+    let labels: Vec<String> = found.iter().map(|(process, _)| label(name, process.rank, ranks.len() > 1)).collect();
+    let is_shared = |label: &String| labels.iter().filter(|other| *other == label).count() > 1;
+    let named = found.into_iter().zip(&labels).map(|((process, mut trace), label)| {
+        trace.label = if is_shared(label) { format!("{label}:{}", process.pid) } else { label.clone() };
         trace
     });
-    Ok(named.collect())
+    named.collect()
+}
+
+/// Whether a memory trace is of a process that the trace of this name shows.
+pub fn is_shown_by(memory: &MemoryTrace, name: &str) -> bool {
+    let rest = memory.label.strip_prefix(name);
+    rest.is_some_and(|rest| rest.is_empty() || rest.strip_prefix(':').is_some_and(|pid| pid.parse::<u32>().is_ok()))
 }
 
 /// The memory trace of a stream in memory, with a name for the read report; `None` if it has no single allocations.
 pub fn memory_of(name: &str, stream: &[u8]) -> Option<MemoryTrace> {
-    of_stream(name, stream).map(|(_, trace)| trace)
+    let mut report = ReadReport::default();
+    let calls = Calls::read(name, stream, &mut report)?;
+    swept(&calls, name, report)
 }
 
-/// The memory trace of a stream, and when its process began and its number; `None` if it has no single allocations.
-fn of_stream(name: &str, file: &[u8]) -> Option<((i64, u32), MemoryTrace)> {
-    let mut report = ReadReport::default();
-    let calls = Calls::read(name, file, &mut report)?;
+/// The memory trace of what was read of a stream; `None` if it has no single allocations.
+fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
     if calls.threads.iter().all(|thread| thread.touches.is_empty()) {
         return None;
     }
-    let mut trace = sweep::sweep(&calls);
+    let mut trace = sweep::sweep(calls);
     trace.report.merge(report);
     let is_ours = |what: &str| what.starts_with("touches_") || what.starts_with("inputs_");
     for what in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
         problems::NOT_RECORDED.count_many(&mut trace.report, what.1, None, &format!("{name}: {}", what.0));
     }
-    Some(((calls.process.start_unix_ns, calls.process.pid), trace))
+    Some(trace)
 }
