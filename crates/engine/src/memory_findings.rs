@@ -141,8 +141,6 @@ struct Teller<'a> {
     study: &'a Study<'a>,
     /// By what each does at the highest peak of each device.
     ranked: Vec<Ranked>,
-    /// The same, without what they do.
-    suggestions: Vec<Suggestion>,
     matches: BTreeMap<(Pattern, MemoryObjectId), &'a PatternMatch>,
 }
 
@@ -150,12 +148,15 @@ impl<'a> Teller<'a> {
     fn new(study: &'a Study<'a>) -> Self {
         let matches = study.matches.iter().map(|found| ((found.pattern, found.object), found)).collect();
         let ranked = study.ranked_by_highest();
-        let suggestions = ranked.iter().map(|one| one.suggestion.clone()).collect();
-        Self { study, ranked, suggestions, matches }
+        Self { study, ranked, matches }
     }
 
     fn trace(&self) -> &'a MemoryTrace {
         self.study.trace()
+    }
+
+    fn suggestion(&self, at: usize) -> &Suggestion {
+        &self.ranked[at].suggestion
     }
 
     fn device_name(&self, device: MemoryDeviceId) -> String {
@@ -174,7 +175,7 @@ impl<'a> Teller<'a> {
             }
         }
         let worth = candidates.iter().filter(|(.., is_enough)| *is_enough);
-        let guesses = worth.map(|(at, ..)| *at).filter(|at| !self.suggestions[*at].members().all(is_sure));
+        let guesses = worth.map(|(at, ..)| *at).filter(|at| !self.suggestion(*at).members().all(is_sure));
         let sure = self.surely_lower(guesses, peak.device);
         let mut advised = Vec::new();
         for (at, saved, is_enough) in candidates {
@@ -185,7 +186,7 @@ impl<'a> Teller<'a> {
                 let low_bytes = sure.get(&at).map_or(lowers_bytes, |sure| lowers_bytes.min(*sure));
                 let (device, peak_bytes) = (self.device_name(peak.device), peak.peak.bytes);
                 let gain = MemoryGain { bytes: saved, lowers_bytes, low_bytes, high_bytes: saved, peak_bytes, device };
-                self.advise(&mut finding, (&self.suggestions[at], &waste), gain);
+                self.advise(&mut finding, (self.suggestion(at), &waste), gain);
             }
             advised.push((at, finding, is_enough));
         }
@@ -194,7 +195,7 @@ impl<'a> Teller<'a> {
 
     /// How far suggestions lower a device's peak by those members alone that are more than a guess.
     fn surely_lower(&self, numbers: impl Iterator<Item = usize>, device: MemoryDeviceId) -> BTreeMap<usize, u64> {
-        let sure = numbers.map(|at| (at, self.suggestions[at].only(is_sure)));
+        let sure = numbers.map(|at| (at, self.suggestion(at).only(is_sure)));
         let (none, some): (Vec<_>, Vec<_>) = sure.partition(|(_, sure)| sure.is_none());
         let mut savings: BTreeMap<usize, u64> = none.into_iter().map(|(at, _)| (at, 0)).collect();
         let (numbers, known): (Vec<usize>, Vec<Suggestion>) =
@@ -208,7 +209,7 @@ impl<'a> Teller<'a> {
 
     /// What is wrong that a suggestion is against; nothing where it is of general means.
     fn waste_of(&self, at: usize) -> Option<Waste<'a>> {
-        let suggestion = Some(&self.suggestions[at]).filter(|suggestion| suggestion.action.is_against_pattern())?;
+        let suggestion = Some(self.suggestion(at)).filter(|suggestion| suggestion.action.is_against_pattern())?;
         Some(Waste {
             pattern: suggestion.pattern,
             largest: suggestion.object,
@@ -324,8 +325,9 @@ impl<'a> Teller<'a> {
             device: self.device_name(peak.device),
             bytes: peak.peak.bytes,
             mended_bytes: knows.then(|| {
-                let mut replay = Replay::new(self.trace(), peak.device, &self.suggestions);
-                replay.lower(followed, least).after.bytes
+                let chosen: Vec<Suggestion> = followed.iter().map(|at| self.suggestion(*at).clone()).collect();
+                let all: Vec<usize> = (0..chosen.len()).collect();
+                Replay::new(self.trace(), peak.device, &chosen).lower(&all, least).after.bytes
             }),
             needed_bytes: knows.then(|| self.needed(peak, followed, least)),
         }
@@ -334,7 +336,7 @@ impl<'a> Teller<'a> {
     /// A device's highest peak without what is surely for nothing.
     fn needed(&self, peak: &NamedPeak, followed: &[usize], least: u64) -> u64 {
         let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
-        let of_waste = followed.iter().map(|at| &self.suggestions[*at]).filter(|one| is_waste(&one.action));
+        let of_waste = followed.iter().map(|at| self.suggestion(*at)).filter(|one| is_waste(&one.action));
         let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.only(is_sure)).collect();
         let all: Vec<usize> = (0..sure.len()).collect();
         Replay::new(self.trace(), peak.device, &sure).lower(&all, least).after.bytes

@@ -25,7 +25,7 @@ pub(super) enum Condition {
 }
 
 /// What conditions look at.
-pub(super) struct Judged<'a> {
+pub(super) struct Looked<'a> {
     pub(super) peaks: &'a [DevicePeak],
     pub(super) listed: &'a [(&'a Finding, Option<Change>)],
     /// The baseline's peaks by device.
@@ -77,7 +77,7 @@ impl Condition {
     ///
     /// # Errors
     /// If that cannot be told of this input.
-    pub(super) fn holds(&self, judged: &Judged<'_>) -> Result<Option<String>> {
+    pub(super) fn holds(&self, judged: &Looked<'_>) -> Result<Option<String>> {
         let rise = |is_above: &dyn Fn(f64, f64) -> bool| {
             judged.peaks.iter().find_map(|peak| risen(peak, judged.before?, is_above))
         };
@@ -188,7 +188,7 @@ mod tests {
         let before = BTreeMap::from([("cpu".to_owned(), 1000)]);
         let holds = |text: &str, bytes, before| {
             let peaks = [peak(bytes, Some(800))];
-            parse(text).holds(&Judged { peaks: &peaks, listed: &[], before }).unwrap().is_some()
+            parse(text).holds(&Looked { peaks: &peaks, listed: &[], before }).unwrap().is_some()
         };
         assert!(holds("peak>+2%", 1021, Some(&before)) && !holds("peak>+2%", 1020, Some(&before)));
         assert!(holds("peak>+20", 1021, Some(&before)) && !holds("peak>+20", 1020, Some(&before)));
@@ -198,7 +198,7 @@ mod tests {
         // A device that the baseline does not have.
         assert!(holds("peak>+2%", 1, Some(&BTreeMap::new())));
         let unknown = [peak(1000, None)];
-        let judged = Judged { peaks: &unknown, listed: &[], before: None };
+        let judged = Looked { peaks: &unknown, listed: &[], before: None };
         assert!(parse("waste>1%").holds(&judged).unwrap_err().to_string().contains("who touches memory"));
     }
 }

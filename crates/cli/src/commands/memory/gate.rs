@@ -1,7 +1,7 @@
 //! Findings of memory for other tools, beside those of an earlier run, and what fails a build.
 
 use super::baseline::Baseline;
-use super::conditions::{Condition, Judged as Looked};
+use super::conditions::{Condition, Looked};
 use super::session;
 use crate::args::{Common, Document, MemoryArgs, MemoryGateArgs};
 use crate::commands::findings::suppress::Suppressions;
