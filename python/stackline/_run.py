@@ -322,6 +322,9 @@ class Run(AnalysisMethods):
         much of a step, in percent. ``threads`` never changes the result. What could not be looked for, and why, is in
         :attr:`Table.notes`.
 
+        Where the run tells of memory, what is held for nothing stands behind what takes time: it gains ``gain_bytes`` at the peak
+        of its device, and no time (:func:`open_memory` says more).
+
         ``rules`` are rules of your own (:func:`rule`): functions, or files of them; :func:`load_rules` loads those of packages.
         What they find is ranked with the rest. One that raises, or takes longer than ``rule_timeout`` seconds, is told by a
         warning with its traceback and in the notes; the others still look.

@@ -160,3 +160,20 @@ def test_the_examples_of_the_page_run(tmp_path: Path, torch_python: str) -> None
     assert blocks
     succeeds(tmp_path, "\n".join(blocks), python=torch_python)
     assert (tmp_path / "run.stackline" / "streams").is_dir()
+
+
+def test_waste_of_memory_is_among_the_findings(tmp_path: Path, torch_python: str) -> None:
+    program = """
+    import torch
+    with sl.record("run.stackline", mode="trace", memory=True):
+        unused = torch.empty(1 << 20)
+        for _ in range(20):
+            torch.mm(torch.ones(4, 4), torch.ones(4, 4))
+        del unused
+    found = sl.open("run.stackline").findings()
+    wasted = [row for row in found.to_pylist() if row["gain_bytes"] == 4 << 20]
+    assert wasted and wasted[0]["code"].startswith("SL05"), found.to_pylist()
+    one = sl.open("run.stackline").findings(rank=0).to_pylist()
+    assert [row["title"] for row in one] == [row["title"] for row in found.to_pylist()]
+    """
+    succeeds(tmp_path, program, python=torch_python)

@@ -111,6 +111,36 @@ fn ranks_are_told_apart() {
     assert_eq!(products.into_iter().collect::<Vec<_>>(), expected);
 }
 
+/// Each rank holds a buffer of its own size that nobody needs.
+#[test]
+fn memory_of_each_rank() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let run = folder.path().join("job.stackline");
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/rank_memory.py");
+    let mut command = stackline(&["record", "--mode", "trace", "--memory", "-o", run.to_str().unwrap(), "--"]);
+    command.arg(&python).env("STACKLINE_RECORDER", recorder());
+    let output = torchrun(&mut command, &[program.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let run = run.to_str().unwrap();
+    let rows = |command: &str, rank: &str, table: &str| -> Vec<serde_json::Value> {
+        let text = common::stdout(&[command, run, "--rank", rank, "--format", "json"]);
+        let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        document["tables"][table]["rows"].as_array().unwrap().clone()
+    };
+    for (rank, bytes) in [("0", 8 << 20), ("1", 16 << 20)] {
+        let peak = rows("memory", rank, "memory_peaks")[0]["bytes"].as_u64().unwrap();
+        assert!((bytes..bytes + (1 << 20)).contains(&peak), "rank {rank}: {peak}");
+        let found = rows("findings", rank, "findings");
+        let buffer = found.iter().find(|row| row["file"].as_str().is_some_and(|file| file.ends_with("rank_memory.py")));
+        let gain = buffer.and_then(|row| row["gain_bytes"].as_u64());
+        assert_eq!(gain, Some(bytes), "rank {rank}: {found:?}");
+    }
+    let missing = stackline(&["memory", run, "--rank", "2"]).output().unwrap();
+    let said = String::from_utf8_lossy(&missing.stderr);
+    assert!(!missing.status.success() && said.contains("0, 1"), "{said}");
+}
+
 #[test]
 fn a_job_that_fails_fails_likewise() {
     let Some(python) = torch() else { return };
