@@ -154,7 +154,7 @@ fn other_commands_point_here() {
         }
     }
     let help = stdout(&["memory", "--help"]);
-    assert!(!help.contains("--steps") && !help.contains("--rank"), "{help}");
+    assert!(!help.contains("--steps") && help.contains("--rank"), "{help}");
 }
 
 /// A program with planted waste, recorded: each is told at its line, and what 24 layers make is one row.
@@ -262,7 +262,8 @@ fn what_cannot_be_shown_is_said() {
         (&[file("missing")], 3, "cannot read"),
         (&[file("oom.json"), "--at".into(), "P9".into()], 2, "there are: P1"),
         (&[file("program.memory"), "--apply".into(), "99".into()], 2, "no suggestion 99"),
-        (&[file("oom.json"), "--steps".into(), "1".into()], 2, "neither steps nor ranks"),
+        (&[file("oom.json"), "--steps".into(), "1".into()], 2, "no steps to choose from"),
+        (&[file("oom.json"), "--rank".into(), "1".into()], 2, "no ranks to choose from"),
         (&[file("oom.json"), "--peaks".into(), "0".into()], 2, "1..=1000"),
     ] {
         let args: Vec<&str> = std::iter::once("memory").chain(args.iter().map(String::as_str)).collect();

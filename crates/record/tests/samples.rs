@@ -275,7 +275,8 @@ fn new_code_has_names() {
             fresh += if has("fresh") { count } else { 0 };
             unknown += if has("(unknown)") { count } else { 0 };
         }
-        assert!(fresh > 200 && unknown * 50 < fresh, "{}: {unknown} beside {fresh} samples", python.display());
+        // A busy machine takes a tenth of the samples of an idle one.
+        assert!(fresh > 50 && unknown * 50 < fresh, "{}: {unknown} beside {fresh} samples", python.display());
     }
 }
 
