@@ -105,6 +105,36 @@ fn optimizers_that_are_not_fused() {
 }
 
 #[test]
+fn gradients_that_are_filled_with_zeros() {
+    let zeroed = |inside: fn(&mut Program), is_old: bool| {
+        steps(move |p| {
+            let name = "Optimizer.zero_grad#SGD.zero_grad";
+            if is_old {
+                p.op(name, inside)
+            } else {
+                p.annotation(name, inside)
+            }
+            p.op("aten::mm", |p| p.kernel("gemm", 200));
+        })
+    };
+    let fill = |p: &mut Program| {
+        for _ in 0..40 {
+            p.op("aten::zero_", |p| p.op("aten::fill_", |p| p.kernel("vectorized_elementwise_kernel", 2)));
+        }
+    };
+    let (filled, gone) = (zeroed(fill, false), zeroed(|_| (), false));
+    insta::assert_snapshot!(text(&filled.of("SL042")));
+    assert_gain(&filled, "SL042", &gone, 5);
+    assert_eq!(gone.of("SL042"), []);
+    let at_once = |p: &mut Program| p.op("aten::_foreach_zero_", |p| p.kernel("multi_tensor_apply_kernel", 8));
+    assert_eq!(zeroed(at_once, false).of("SL042"), []);
+    // Traces of 2021 and before have it among the operators, where it is no operator to be compiled.
+    let old = zeroed(fill, true);
+    assert_eq!(old.of("SL042").len(), 1);
+    assert_eq!(old.of("SL002"), []);
+}
+
+#[test]
 fn findings_corpus_kernels() {
     let Ok(corpus) = std::env::var("STACKLINE_CORPUS") else {
         println!("skipped: STACKLINE_CORPUS names no corpus");
@@ -131,6 +161,11 @@ fn findings_corpus_kernels() {
         ("amd-mi300-sd3.5-diffusion", "SL036", true),
         // One unaligned product of 7.8 ms is 39 % of a compiled backward, which takes 12 times its forward.
         ("nvidia-a100-graph-launch-16-ranks", "SL006", true),
+        // 161 parameters, each with kernels of its own; the trace has the optimizer among the operators.
+        ("schema-2020-bare-array-resnet50", "SL015", true),
+        ("schema-2020-bare-array-resnet50", "SL042", true),
+        ("schema-2020-bare-array-resnet50", "SL002", false),
+        ("schema-2021-v100-resnet50", "SL015", true),
         // The optimizer takes lists of tensors.
         ("nvidia-a100-ddp-nccl", "SL015", false),
         // Products in float32, but the host is what takes the time.

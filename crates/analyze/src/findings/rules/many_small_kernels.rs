@@ -52,7 +52,9 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let mut by_span: BTreeMap<EventId, Vec<EventId>> = BTreeMap::new();
     for kernel in subject.kernels() {
         let module = trace.gpu.of_event(kernel).and_then(|gpu| trace.gpu.module[gpu.index()].some());
-        if let Some(span) = module.or_else(|| subject.outermost_operator(kernel)) {
+        let span = module.or_else(|| subject.outermost_operator(kernel));
+        // Other rules know what to do about optimizers (SL015, SL042).
+        if let Some(span) = span.filter(|&span| !trace.name(span).starts_with("Optimizer.")) {
             by_span.entry(span).or_default().push(kernel);
         }
     }

@@ -42,6 +42,7 @@ mod unfused_attention;
 mod unfused_loss;
 mod unfused_optimizer;
 mod unstable_steps;
+mod zeroed_gradients;
 
 pub(super) use straggler::{are_alike, find as find_straggler};
 
@@ -90,6 +91,7 @@ pub const ALL: &[Rule] = &[
     host_waits::RULE,
     straggler::RULE,
     few_blocks::RULE,
+    zeroed_gradients::RULE,
     memory::EARLY_ALLOCATION,
     memory::LATE_DEALLOCATION,
     memory::REDUNDANT_ALLOCATION,

@@ -43,7 +43,9 @@ const OF_MANY_TENSORS: &[&str] = &["multi_tensor_apply", "foreach", "triton_", "
 
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let trace = subject.trace();
-    let steps = subject.named(&[EventKind::Annotation], |name| name.starts_with("Optimizer.step#"));
+    // Traces of 2021 and before have them among the operators.
+    let steps =
+        subject.named(&[EventKind::Annotation, EventKind::Operator], |name| name.starts_with("Optimizer.step#"));
     let by_name = subject.by_name(&steps).into_iter();
     if !subject.uses_gpu() {
         return by_name.filter_map(|(name, spans)| on_cpu(subject, name, &spans)).collect();
