@@ -8,7 +8,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL042",
     name: "zeroed-gradients",
     area: Area::Kernels,
-    about: "zero_grad fills each gradient with zeros, though it could let go of them",
+    about: "gradients are filled with zeros one by one, though the optimizer could let go of them",
     why: "Each parameter costs an operator and, on a GPU, a launch and a short kernel; the backward pass then reads the zeros, and adds \
           to them what it could just write.",
     advice: "Call zero_grad(set_to_none=True), which is what PyTorch does by itself since version 2.0.",
