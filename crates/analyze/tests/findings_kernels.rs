@@ -406,13 +406,17 @@ fn blocks_that_leave_multiprocessors_idle() {
 }
 
 fn partly_compiled(kernels: &[&str]) -> Program {
+    partly_compiled_in("aten::mul", kernels)
+}
+
+fn partly_compiled_in(operator: &str, kernels: &[&str]) -> Program {
     steps(|p| {
         for _ in 0..5 {
             p.op("triton_poi_fused_add_0", |p| p.kernel("triton_poi_fused_add_0", 20));
         }
         for _ in 0..10 {
             for kernel in kernels {
-                p.op("aten::mul", |p| p.kernel(kernel, 20));
+                p.op(operator, |p| p.kernel(kernel, 20));
             }
             p.op("aten::mm", |p| p.kernel("gemm", 20));
         }
@@ -426,6 +430,8 @@ fn chains_beside_compiled_code() {
     insta::assert_snapshot!(text(&chains.of("SL036")));
     assert_gain(&chains, "SL036", &partly_compiled(&[eager]), 1);
     assert_eq!(partly_compiled(&["gemm", eager, "gemm"]).of("SL036"), []);
+    let summed = partly_compiled_in("torch::autograd::AccumulateGrad", &[eager, eager, eager]);
+    assert_eq!(summed.of("SL036"), [], "nobody compiles the autograd engine");
 }
 
 fn launching(host_us: i64, kernel_us: i64) -> Program {
