@@ -180,21 +180,6 @@ fn findings_corpus_kernels() {
     }
 }
 
-#[test]
-#[ignore = "prints what fires where, to be read by a person"]
-fn what_fires_on_real_traces() {
-    let corpus = std::env::var("STACKLINE_CORPUS").unwrap();
-    let mut files: Vec<_> = std::fs::read_dir(format!("{corpus}/kineto")).unwrap().map(|e| e.unwrap().path()).collect();
-    files.sort();
-    for file in files {
-        let name = file.file_name().unwrap().to_string_lossy().into_owned();
-        let trace = stackline_ingest::read_bytes(&name, &std::fs::read(&file).unwrap(), &Default::default()).unwrap();
-        if let Ok(found) = stackline_analyze::findings::find(&trace, &Default::default()) {
-            println!("== {name}: a step takes {} µs\n{}", found.step_ns / 1000, text(&found.findings));
-        }
-    }
-}
-
 fn attention(between: &[(&str, &str)]) -> Program {
     steps(|p| {
         p.op("aten::matmul", |p| p.op("aten::bmm", |p| p.kernel("gemm", 100)));
