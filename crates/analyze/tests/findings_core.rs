@@ -211,6 +211,35 @@ fn traces_without_steps_are_not_told_of_steps() {
     assert!(said.contains("SL004 aten::item waits for the GPU 3 times\n") && !said.contains("a step"), "{said}");
 }
 
+/// One step is not each step, and what waits outside of steps waits in none.
+#[test]
+fn what_is_seen_in_one_step_or_outside_of_steps_is_said_so() {
+    let title = |steps: usize, waits: usize, between: usize| {
+        let wait = |p: &mut Program| {
+            p.op("aten::item", |p| p.sync("cudaStreamSynchronize"));
+            p.work(100);
+            p.op("aten::mm", |p| p.kernel("gemm", 300));
+        };
+        let mut program = Program::new();
+        for number in 0..steps {
+            program.step(number, |p| {
+                p.op("aten::mm", |p| p.kernel("gemm", 400));
+                (0..waits).for_each(|_| wait(p));
+            });
+            if number + 1 < steps {
+                (0..between).for_each(|_| wait(&mut program));
+            }
+        }
+        program.of("SL004")[0].title.clone()
+    };
+    assert_eq!(title(1, 1, 0), "aten::item waits for the GPU in the one step looked at");
+    assert_eq!(title(1, 3, 0), "aten::item waits for the GPU 3 times in the one step looked at");
+    assert_eq!(title(2, 1, 0), "aten::item waits for the GPU in each step");
+    assert_eq!(title(2, 3, 0), "aten::item waits for the GPU 3 times a step");
+    assert_eq!(title(2, 0, 1), "aten::item waits for the GPU once, outside of steps");
+    assert_eq!(title(4, 0, 1), "aten::item waits for the GPU 3 times, outside of steps");
+}
+
 #[test]
 fn start_up_is_told_without_steps() {
     let calls = |first: i64, step: bool| {

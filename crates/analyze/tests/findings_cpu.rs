@@ -171,6 +171,32 @@ fn copies_on_a_cpu() {
     );
 }
 
+/// Without steps layers that are called for one token after another are no loop of small operators; turns of a cell are, though
+/// two functions take turns in them.
+#[test]
+fn without_steps_a_loop_has_turns_that_follow_each_other() {
+    let layers = |linear_us: i64| {
+        let mut program = Program::new();
+        for _ in 0..120 {
+            program.python("gen.py(20): forward", |p| {
+                for (name, us) in [("add", 5), ("layer_norm", 6), ("linear", linear_us), ("gelu", 5)] {
+                    p.op(&format!("aten::{name}"), |p| p.work(us));
+                }
+            });
+        }
+        program.of("SL038").len()
+    };
+    assert_eq!(layers(60), 0);
+    let mut cell = Program::new();
+    for _ in 0..120 {
+        cell.python("rnn.py(30): run", |p| p.op("aten::select", |p| p.work(5)));
+        cell.python("rnn.py(9): cell", |p| {
+            ["aten::mul", "aten::tanh"].into_iter().for_each(|name| p.op(name, |p| p.work(5)));
+        });
+    }
+    assert_eq!(cell.of("SL038").len(), 2);
+}
+
 /// Traces of 2021 and before have steps among the operators.
 #[test]
 fn steps_are_no_operators() {
@@ -186,6 +212,34 @@ fn steps_are_no_operators() {
     let found = program.findings().findings;
     assert!(found.iter().any(|f| f.rule.code == "SL002" && f.title.starts_with("aten::norm")), "{}", text(&found));
     assert!(!text(&found).contains("ProfilerStep"), "{}", text(&found));
+}
+
+/// Nor is one what autograd does around the backward of an operator.
+#[test]
+fn steps_are_no_backward() {
+    let gain = |old: bool| {
+        let mut program = Program::new();
+        for number in 0..3 {
+            let inside = |p: &mut Program| {
+                let of = |i: i64, thread: i64| json!({"Sequence number": 1000 * number + i, "Fwd thread id": thread});
+                p.python("train.py(3): loop", |p| {
+                    (0..60).for_each(|i| p.op_with("aten::add", of(i, 0), |p| p.work(3)))
+                });
+                p.op("aten::mm", |p| p.work(2000));
+                for i in (0..60).rev() {
+                    p.op("autograd::engine::evaluate_function: AddBackward0", |p| {
+                        p.op_with("AddBackward0", of(i, 1), |p| p.work(2));
+                    });
+                }
+            };
+            let name = format!("ProfilerStep#{number}");
+            if old { program.op(&name, inside) } else { program.annotation(&name, inside) }
+        }
+        let found = program.of("SL038");
+        (found[0].gain.unwrap().ns, found[0].gain.unwrap().high_ns)
+    };
+    assert_eq!(gain(true), gain(false));
+    assert!(gain(true).1 < 1_500_000, "the product stays: {:?}", gain(true));
 }
 
 /// Files begin with imports, and frames are named by the first line of their function.

@@ -5,6 +5,7 @@ mod planted_support;
 
 use planted_support::{PAGE, Score, put_into, try_clean, try_kind, write_table};
 use stackline_sim::planted::{self, Kind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
@@ -19,14 +20,22 @@ fn measure(seeds: std::ops::Range<u64>) -> (Score, Vec<(&'static Kind, Score)>) 
         try_clean(seed, &mut clean);
     }
     let wanted = |kind: &&Kind| only.as_deref().is_none_or(|only| kind.name.contains(only) || kind.code == only);
-    let table = planted::kinds().filter(wanted).map(|kind| {
+    let kinds: Vec<&'static Kind> = planted::kinds().filter(wanted).collect();
+    let next = AtomicUsize::new(0);
+    let score_next = || {
+        let at = next.fetch_add(1, Ordering::Relaxed);
+        let kind = *kinds.get(at)?;
         let mut score = Score::default();
-        for seed in seeds.clone() {
-            try_kind(kind, seed, &mut score);
-        }
-        (kind, score)
+        seeds.clone().for_each(|seed| try_kind(kind, seed, &mut score));
+        Some((at, (kind, score)))
+    };
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut table: Vec<_> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(|| std::iter::from_fn(score_next).collect())).collect();
+        workers.into_iter().flat_map(|worker| -> Vec<_> { worker.join().unwrap() }).collect()
     });
-    (clean, table.collect())
+    table.sort_unstable_by_key(|&(at, _)| at);
+    (clean, table.into_iter().map(|(_, scored)| scored).collect())
 }
 
 /// What must be reached of all programs together.

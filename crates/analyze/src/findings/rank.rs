@@ -285,7 +285,7 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
         }
         let drafts = (rule.check)(&Subject::new(ground, rule));
         let info = if drafts.is_empty() { info } else { rule.info_in(ground.exact.trace()) };
-        let words = |text: &str| if steps == 0 { without_steps(text) } else { text.to_owned() };
+        let words = |text: &str| words_for(steps, text);
         for mut draft in drafts {
             let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
             let facts = draft.facts.iter().map(named).collect();
@@ -296,9 +296,14 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
     (proposals, unchecked)
 }
 
-/// What rules say of a step, of a trace without any: there all of it is one.
-fn without_steps(text: &str) -> String {
-    text.replace(", a step", "").replace(" a step", "").replace(" in each step", "")
+/// What rules say of a step, where there are so many. Without any all of the trace is one; and one is not each.
+fn words_for(steps: usize, text: &str) -> String {
+    const THE_ONE: &str = " in the one step looked at";
+    match steps {
+        0 => text.replace(", a step", "").replace(" a step", "").replace(" in each step", ""),
+        1 => text.replace(" times a step", &format!(" times{THE_ONE}")).replace(" in each step", THE_ONE),
+        _ => text.to_owned(),
+    }
 }
 
 /// All of the trace, or its steps without a first one that warms up.

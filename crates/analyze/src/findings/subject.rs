@@ -5,14 +5,13 @@ use super::place::{Place, PlaceKey, Places};
 use super::recording::RecordedOperators;
 use super::rule::Rule;
 use super::settings::Settings;
-use super::work::Launches;
+use super::work::{Launches, is_operators_name};
 use crate::critical_path::exact::what_if::{Action, Chosen, Edit, Selector};
 use crate::critical_path::exact::{Category, Exact, ExactPath, LoaderWorkers, Window};
 use crate::critical_path::gpu_calls::{CallKind, kind_of_name};
 use crate::kernel_type::{NameTypes, RULES};
 use crate::recording::Recording;
 use rustc_hash::{FxHashMap, FxHashSet};
-use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, EventKind, Step, StrId, Trace};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -187,9 +186,9 @@ impl<'a> Subject<'a> {
         NameTypes::new(self.trace(), RULES)
     }
 
-    /// Operators of the window. Traces of 2021 and before have steps among them.
+    /// Operators of the window.
     pub fn operators(&self) -> Vec<EventId> {
-        self.named(&[EventKind::Operator], |name| !name.starts_with(STEP_PREFIX))
+        self.named(&[EventKind::Operator], is_operators_name)
     }
 
     /// Operators of the window within some spans.

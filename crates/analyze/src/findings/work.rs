@@ -72,6 +72,11 @@ impl Done {
     }
 }
 
+/// Whether what is recorded as an operator is one: traces of 2021 and before have steps among them.
+pub(super) fn is_operators_name(name: &str) -> bool {
+    !name.starts_with(STEP_PREFIX)
+}
+
 /// Whether a program uses a GPU, or may: profilers write its work last, so that traces that were cut off can hold its launches
 /// only, or not even those.
 pub(super) fn uses_gpu(trace: &Trace) -> bool {
@@ -113,9 +118,9 @@ impl<'a> Subject<'a> {
         std::iter::once(first).chain(trace.ancestors(first))
     }
 
-    /// Whether an event is an operator. Traces of 2021 and before have steps among them.
-    fn is_operator(&self, event: EventId) -> bool {
-        self.trace().kind(event) == EventKind::Operator && !self.trace().name(event).starts_with(STEP_PREFIX)
+    /// Whether an event is an operator.
+    pub(super) fn is_operator(&self, event: EventId) -> bool {
+        self.trace().kind(event) == EventKind::Operator && is_operators_name(self.trace().name(event))
     }
 
     /// The outermost operator around the launch of GPU work.
@@ -173,9 +178,8 @@ impl<'a> Subject<'a> {
         let forward: FxHashSet<EventId> = operators.iter().copied().collect();
         let is_theirs =
             |from: EventId| std::iter::once(from).chain(trace.ancestors(from)).any(|e| forward.contains(&e));
-        let is_operator = |e: &EventId| trace.kind(*e) == EventKind::Operator;
         let links = trace.backward.from.iter().zip(&trace.backward.to).filter(|(from, _)| is_theirs(**from));
-        let around = |&to: &EventId| trace.ancestors(to).take_while(is_operator).last().unwrap_or(to);
+        let around = |&to: &EventId| trace.ancestors(to).take_while(|&e| self.is_operator(e)).last().unwrap_or(to);
         let mut found: Vec<EventId> = links.map(|(_, to)| around(to)).collect();
         found.sort_unstable();
         found.dedup();

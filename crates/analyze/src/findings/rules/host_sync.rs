@@ -83,12 +83,15 @@ fn with_reading(subject: &Subject<'_>, calls: &[EventId]) -> Vec<EventId> {
 fn times(subject: &Subject<'_>, calls: &[EventId]) -> String {
     let (per_step, steps) = (calls.len() as f64 / subject.steps() as f64, &subject.trace().steps);
     let with_calls: BTreeSet<usize> = calls.iter().filter_map(|&call| subject.step_of(steps, call)).collect();
-    match per_step {
-        _ if !with_calls.is_empty() && with_calls.len() < subject.steps() => {
-            format!("in {} of {} steps", with_calls.len(), subject.steps())
-        }
-        n if n < 1.5 => "in each step".to_owned(),
-        n => format!("{n:.0} times a step"),
+    match with_calls.len() {
+        // Such as before the first one, or where a measurement ends.
+        0 if !steps.is_empty() => format!(
+            "{}, outside of steps",
+            if calls.len() == 1 { "once".to_owned() } else { format!("{} times", calls.len()) }
+        ),
+        with @ 1.. if with < subject.steps() => format!("in {with} of {} steps", subject.steps()),
+        _ if per_step < 1.5 => "in each step".to_owned(),
+        _ => format!("{per_step:.0} times a step"),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::critical_path::exact::what_if::{Action, Chosen};
 use crate::findings::work::Loops;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::{EventId, EventKind, StrId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) const RULE: Rule = Rule {
     code: "SL038",
@@ -20,7 +20,8 @@ pub(super) const RULE: Rule = Rule {
     cost: "some thought; more memory at once",
     wrong_when: "Each turn needs the result of the one before. The gain supposes that of all calls of one operator one is left, \
                  and what calls take beyond the shorter half of them. At most, all that is done between the turns goes, and what \
-                 gathers their results.",
+                 gathers their results. Without steps only loops are seen of which four turns or more follow each other with nothing \
+                 but such small operators between them.",
     source: "field practice",
     needs: &[Need::Operators, Need::PythonFrames],
     settings: &[
@@ -63,12 +64,30 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         let is_many = of.len() as f64 >= subject.setting("calls") * subject.steps() as f64;
         is_many && subject.lengths(of)[of.len() / 2] as f64 <= subject.setting("median_us") * 1e3
     };
+    let repeated: Vec<Vec<EventId>> = by_caller.into_values().filter(is_loop).collect();
+    let repeated = if trace.steps.is_empty() { densely(subject, repeated) } else { repeated };
     let mut by_place: BTreeMap<Place, Vec<Vec<EventId>>> = BTreeMap::new();
-    for calls in by_caller.into_values().filter(is_loop) {
+    for calls in repeated {
         let place = Place { operator: None, ..subject.place(calls[0]) };
         by_place.entry(place).or_default().push(calls);
     }
     loops(subject, by_place).into_iter().filter_map(|found| draft(subject, found)).collect()
+}
+
+/// So many turns of a loop follow each other at least, in the mean, where steps are not known.
+const TURNS: usize = 4;
+
+/// Those of some calls of each line that are repeated with nothing but such calls between them. Without steps all that a program
+/// does again and again looks like a loop: its layers, token by token, do; but between their small operators there are large ones.
+fn densely(subject: &Subject<'_>, calls: Vec<Vec<EventId>>) -> Vec<Vec<EventId>> {
+    let events = &subject.trace().events;
+    let moment = |e: EventId| (events.track[e.index()], events.start[e.index()], e);
+    let runs = subject.runs_of(&calls.concat()).runs;
+    let is_dense = |of: &Vec<EventId>| {
+        let run = |&call: &EventId| runs.partition_point(|&(first, _)| moment(first) <= moment(call));
+        of.len() >= TURNS * of.iter().map(run).collect::<BTreeSet<usize>>().len()
+    };
+    calls.into_iter().filter(is_dense).collect()
 }
 
 /// A loop: its lines with the calls of each operator from there.

@@ -26,9 +26,16 @@ pub(super) const RULE: Rule = Rule {
     settings: &[
         Setting {
             name: "waiting",
+            default: 10.0,
+            range: (0.0, 100.0),
+            about: "least part of the threads' CPU time that is spent in OpenMP's library, in percent, where the system counted that \
+                    more threads than processors were ready to run at once",
+        },
+        Setting {
+            name: "waiting_uncounted",
             default: 25.0,
             range: (0.0, 100.0),
-            about: "least part of the threads' CPU time that is spent in OpenMP's library, in percent",
+            about: "the same where the system did not count: many threads may have been there that mostly slept",
         },
         Setting {
             name: "threads",
@@ -64,10 +71,11 @@ fn draft(subject: &Subject<'_>, recording: &Recording, (pid, team): (i64, Team))
     let (from, to) = subject.window();
     let runnable = recording.runnable(pid, from, to);
     let least = processors * subject.setting("threads");
+    let waiting_least = subject.setting(if runnable.is_some() { "waiting" } else { "waiting_uncounted" });
     // One thread has nobody to wait for.
     if computing.len() < 2
         || (computing.len() as f64) < least
-        || share < subject.setting("waiting")
+        || share < waiting_least
         || runnable.is_some_and(|runnable| runnable < least)
     {
         return None;

@@ -2,7 +2,7 @@
 
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
-use stackline_model::{EventId, EventKind};
+use stackline_model::EventId;
 use std::collections::BTreeMap;
 
 pub(super) const RULE: Rule = Rule {
@@ -47,8 +47,8 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
 /// If GPU work converts a parameter of a layer: its shape.
 fn shape_of_parameter(subject: &Subject<'_>, work: EventId) -> Option<String> {
     let trace = subject.trace();
-    let is_operator = |e: &EventId| trace.kind(*e) == EventKind::Operator;
-    let mut around = subject.stack(work).filter(is_operator).skip_while(|&e| trace.name(e) != "aten::_to_copy");
+    let operators = subject.stack(work).filter(|&e| subject.is_operator(e));
+    let mut around = operators.skip_while(|&e| trace.name(e) != "aten::_to_copy");
     let cast = around.next()?;
     let layer = around.find(|&e| trace.name(e) != "aten::to")?;
     if !LAYERS.contains(&trace.name(layer)) {
