@@ -6,6 +6,7 @@ import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceO
 import { count, counted, duration } from "../format";
 import { matcher } from "../flame/words";
 import { showDetails } from "../parts/details-focus";
+import { Nearest } from "../parts/nearest";
 import { NoEvents, Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
@@ -149,6 +150,7 @@ function View({ whole }: { whole: Lanes }) {
   const timeline = useTimeline(stretch, width, lanes);
   const { tiles, answer, counters, path, critical, selected, arrows, isFound } = timeline;
   const steps = useSteps();
+  const isMissed = useMemo(() => isFound !== undefined && answer !== undefined && !answer.document.texts.some(isFound), [answer, isFound]);
   const isEmpty = whole.lanes.length === 0 && counters !== undefined && counters.document.counters.length === 0;
   useKeys((key) => pressed(key, timeline, stretch, all));
   return (
@@ -159,6 +161,11 @@ function View({ whole }: { whole: Lanes }) {
       </p>
       {isEmpty && <NoEvents />}
       <PathNote asked={path} />
+      {isMissed && (
+        <p class="notice" aria-live="polite">
+          No event that is seen has {state.value.find} in its name.<Nearest text={state.value.find ?? ""} choose={(name) => change({ find: name }, "replace")} />
+        </p>
+      )}
       {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">Of {counted(whole.lanes.length, "lane")} none has {state.value.lanes} in its name.</p>}
       {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Working it out …</p>}
       {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest rows are left out: zoom in to see them.</p>}
