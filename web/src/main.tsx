@@ -20,6 +20,7 @@ import { Details } from "./parts/details";
 import { openInEditor } from "./parts/editor-link";
 import { dialog } from "./parts/dialog";
 import { FilterBar } from "./parts/filters";
+import { Folders } from "./parts/folders";
 import { Gone } from "./parts/gone";
 import { Keys } from "./parts/keys";
 import { Losses } from "./parts/losses";
@@ -121,6 +122,7 @@ function Frame({ meta }: { meta: Meta }) {
       <Details />
       {dialog.value === "keys" && <Keys />}
       {dialog.value === "search" && <Palette />}
+      {dialog.value === "folders" && <Folders />}
     </div>
   );
 }

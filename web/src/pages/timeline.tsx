@@ -11,6 +11,7 @@ import { NoEvents, Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
 import { CurveTable } from "../timeline/curve-table";
+import { breaksOff } from "../timeline/cut";
 import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
@@ -151,13 +152,14 @@ function View({ whole }: { whole: Lanes }) {
   const { tiles, answer, counters, path, critical, selected, arrows, isFound } = timeline;
   const steps = useSteps();
   const isMissed = useMemo(() => isFound !== undefined && answer !== undefined && !answer.document.texts.some(isFound), [answer, isFound]);
+  const isCut = breaksOff(traceOf(run.value)?.report);
   const isEmpty = whole.lanes.length === 0 && counters !== undefined && counters.document.counters.length === 0;
   useKeys((key) => pressed(key, timeline, stretch, all));
   return (
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" aria-live="polite">
-        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}
+        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}{isCut && " It breaks off at its end, which is striped: what came after is lost."}
       </p>
       {isEmpty && <NoEvents />}
       <PathNote asked={path} />
@@ -181,6 +183,7 @@ function View({ whole }: { whole: Lanes }) {
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
           {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened }}
           mark={marked()}
+          cut={isCut ? all.to : undefined}
           onStretch={show}
           onEvent={select}
           onMark={({ from, to }) => change({ mark: `${Math.floor(from)}-${Math.ceil(to)}` })}

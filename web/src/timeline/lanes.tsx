@@ -9,6 +9,7 @@ import type { Brief, CounterDocument, Lanes, PathDocument, TileDocument } from "
 import { drawArrows } from "./arrows";
 import { boxAt, countIn, lay, layersOf, paint, wordsOf } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
+import { drawCut } from "./cut";
 import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS } from "./paint";
 import { drawPath } from "./path";
 import { HEAD, type Opened, place, sorted, type Stretch, turned, zoomed } from "./view";
@@ -31,6 +32,8 @@ interface Props {
   readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
   readonly selected: number | undefined;
   readonly mark?: Stretch | undefined;
+  /** When the trace breaks off, if it does. */
+  readonly cut?: number | undefined;
   readonly width: number;
   readonly setWidth: (width: number) => void;
   readonly opened: Opened;
@@ -61,6 +64,7 @@ export function LaneCanvas(props: Props) {
     if (props.counters) drawCurves(context, props.counters, stretch, wide, bottom, ink);
     if (laid) drawArrows(context, props.arrows ?? [], laid, stretch, wide, ink);
     context.translate(0, top);
+    if (props.cut !== undefined) drawCut(context, props.cut, stretch, wide, RULER, high, ink);
     drawRuler(context, stretch, props.zero, wide, ink);
     if (steps.length > 0) drawSteps(context, steps, props.chosen, stretch, wide, ink);
     const xOf = scaleOf(stretch, wide);
@@ -94,6 +98,7 @@ export function LaneCanvas(props: Props) {
         draw={draw}
         onWidth={setWidth}
         data-boxes={laid ? countIn(laid, stretch) : 0}
+        data-cut={props.cut}
         data-left={answer ? Math.round(stretch.from - props.zero) : undefined}
         onWheel={(event: WheelEvent) => {
           if (!event.ctrlKey && !event.metaKey) return;
