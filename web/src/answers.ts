@@ -10,12 +10,21 @@ export type Asked<D> =
   | { readonly state: "ok"; readonly answer: Answer<D> }
   | { readonly state: "refused"; readonly error: Refused };
 
-/** Asks; again when the question changes. Without a name nothing is asked. */
+/** Asks; again when the question changes. Without a name nothing is asked. What is known already is there at once. */
 export function useAnswer<D>(name: string | undefined, args: Arguments = {}): Asked<D> {
   const question = name === undefined ? "" : key(name, args);
   const [asked, setAsked] = useState<{ question: string; result: Asked<D> }>();
+  const known = useRef<{ question: string; result: Asked<D> }>(undefined);
+  if (known.current?.question !== question) {
+    const answer = transport.known(question) as Answer<D> | undefined;
+    known.current = answer && { question, result: { state: "ok", answer } };
+  }
+  const isKnown = known.current !== undefined;
+  const isLost = asked?.question === question && asked.result.state === "refused" && asked.result.error.reason === "gone";
+  // Once the server is back, it is asked again.
+  const attempt = isLost ? transport.back.value : 0;
   useEffect(() => {
-    if (name === undefined) {
+    if (name === undefined || isKnown) {
       return;
     }
     let current = true;
@@ -27,9 +36,11 @@ export function useAnswer<D>(name: string | undefined, args: Arguments = {}): As
     return () => {
       current = false;
     };
-  }, [question]);
-  return asked?.question === question ? asked.result : { state: "loading" };
+  }, [question, isKnown, attempt]);
+  return known.current?.result ?? (asked?.question === question ? asked.result : LOADING);
 }
+
+const LOADING = { state: "loading" } as const;
 
 /** The last answer that came, while another one is being worked out: what is shown does not flicker. */
 export function useLast<D>(asked: Asked<D>): Answer<D> | undefined {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { editorLink } from "./editor";
+import { editorLink, placeOf } from "./editor";
 
 test("addresses of lines", () => {
   expect(editorLink("/a b/t#1.py", 3, "vscode://file{file}:{line}")).toBe("vscode://file/a%20b/t%231.py:3");
@@ -7,4 +7,10 @@ test("addresses of lines", () => {
   for (const script of [" javascript:alert({line})", "java\tscript:alert(1)", "data:text/html,x", "no address"]) {
     expect(editorLink("t.py", 3, script)).toBe("#");
   }
+});
+
+test("files of folders that lie elsewhere", () => {
+  const known = [{ from: "/job/code/", to: "/home/me/code" }, { from: "/job", to: "/mnt" }, { from: "/job/code/lib", to: "/lib/" }];
+  const places = ["/job/code/train.py", "/job/data.py", "/job/code/lib/a.py", "/job/codes/x.py", "/other/train.py", "train.py"].map((file) => placeOf(file, known));
+  expect(places).toEqual(["/home/me/code/train.py", "/mnt/data.py", "/lib/a.py", "/mnt/codes/x.py", "/other/train.py", "train.py"]);
 });

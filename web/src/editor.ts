@@ -1,5 +1,7 @@
 /** Addresses that open a file in the user's editor. */
 
+import { signal } from "@preact/signals";
+
 const KEY = "stackline.editor";
 const DEFAULT = "vscode://file{file}:{line}";
 /** What an address must not begin with: it would run as a script of this page. */
@@ -29,9 +31,48 @@ export function setPattern(text: string): void {
   }
 }
 
+const FOLDERS = "stackline.folders";
+
+/** A folder as the run names it, and where it lies on the machine of whoever looks. */
+export interface Folder {
+  readonly from: string;
+  readonly to: string;
+}
+
+/** Where folders lie here that were elsewhere when the run was recorded. */
+export const folders = signal<readonly Folder[]>(keptFolders());
+
+function keptFolders(): readonly Folder[] {
+  try {
+    const kept: unknown = JSON.parse(localStorage.getItem(FOLDERS) ?? "[]");
+    const isFolder = (one: unknown): one is Folder => typeof (one as Folder)?.from === "string" && typeof (one as Folder)?.to === "string";
+    return Array.isArray(kept) ? kept.filter(isFolder) : [];
+  } catch {
+    return [];
+  }
+}
+
+export function setFolders(all: readonly Folder[]): void {
+  folders.value = all.filter(({ from }) => from.trim() !== "");
+  try {
+    localStorage.setItem(FOLDERS, JSON.stringify(folders.value));
+  } catch {
+    // A page from a disk may not keep anything: they hold until it is closed.
+  }
+}
+
+const bare = (folder: string) => folder.trim().replace(/[/\\]+$/, "");
+
+/** Where a file lies here: below the longest folder that is known to be elsewhere. */
+export function placeOf(file: string, known: readonly Folder[] = folders.value): string {
+  const isBelow = ({ from }: Folder) => file.startsWith(`${bare(from)}/`);
+  const [folder] = known.filter(isBelow).toSorted((a, b) => bare(b.from).length - bare(a.from).length);
+  return folder ? bare(folder.to) + file.slice(bare(folder.from).length) : file;
+}
+
 /** The address of a line. Whatever the pattern is, it starts no script of this page. */
 export function editorLink(file: string, line: number, template = pattern(), base = folder): string {
-  const path = file.startsWith("/") ? file : `${base.replace(/\/$/, "")}/${file}`;
+  const path = placeOf(file.startsWith("/") ? file : `${base.replace(/\/$/, "")}/${file}`);
   const escaped = path.split("/").map(encodeURIComponent).join("/");
   const address = template.replaceAll("{file}", () => escaped).replaceAll("{line}", () => `${line}`);
   try {

@@ -20,6 +20,8 @@ import { Details } from "./parts/details";
 import { openInEditor } from "./parts/editor-link";
 import { dialog } from "./parts/dialog";
 import { FilterBar } from "./parts/filters";
+import { Folders } from "./parts/folders";
+import { Gone } from "./parts/gone";
 import { Keys } from "./parts/keys";
 import { Losses } from "./parts/losses";
 import { Palette } from "./parts/palette";
@@ -112,6 +114,7 @@ function Frame({ meta }: { meta: Meta }) {
         </ol>
       </nav>
       <main id="page" tabIndex={-1}>
+        <Gone name={meta.name} />
         <Losses meta={meta} />
         <FilterBar meta={meta} />
         <Page id={page.value} meta={meta} />
@@ -119,6 +122,7 @@ function Frame({ meta }: { meta: Meta }) {
       <Details />
       {dialog.value === "keys" && <Keys />}
       {dialog.value === "search" && <Palette />}
+      {dialog.value === "folders" && <Folders />}
     </div>
   );
 }

@@ -14,7 +14,7 @@ test("pages and findings are found by their names", () => {
 
 test("what the server found stands behind it, each sort cut", () => {
   const events = Array.from({ length: 30 }, (_, at) => ({ name: `gemm_${at}`, kind: "gpu_work", count: 2, ns: 1500, event: at, start: 0, dur: 1 }));
-  const answer: SearchAnswer = { names: events, frames: [{ kind: "operator", name: "aten::gemm", file: "", inclusive: 3000, unit: "ns" }], files: ["gemm.py"], left_out: 0 };
+  const answer: SearchAnswer = { names: events, frames: [{ kind: "operator", name: "aten::gemm", file: "", inclusive: 3000, unit: "ns" }], files: ["gemm.py"], left_out: 0, nearest: [] };
   const found = entriesOf("gemm", [], answer);
   expect(found.map(({ sort }) => sort)).toEqual(["operator", ...Array<string>(12).fill("gpu work"), "file"]);
   expect(found.slice(0, 2).map(({ more }) => more)).toEqual(["3 µs", "2 ×, 1.50 µs"]);

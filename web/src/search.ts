@@ -1,6 +1,7 @@
 /** What a search over all names finds, as entries that can be opened. */
 
 import { amount, count, duration } from "./format";
+import { nearest } from "./nearest";
 import { change, lookAt, PAGES } from "./state";
 import { around } from "./timeline/view";
 import type { Answer } from "./transport/decode";
@@ -16,6 +17,8 @@ export interface Entry {
 
 /** Entries of one sort that are listed. */
 const MOST = 12;
+/** Names that are offered where none has a text. */
+const NEAR = 5;
 
 const holds = (text: string) => {
   const wanted = text.trim().toLowerCase();
@@ -65,5 +68,6 @@ export function fromReport({ document, columns }: Answer<Calls>, text: string): 
     sums.set(key, { kind, name, file, inclusive: (known?.inclusive ?? 0) + inclusive![node]!, unit: document.unit });
   }
   const frames = [...sums.values()].toSorted((a, b) => b.inclusive - a.inclusive);
-  return { names: [], frames, files: [...new Set(frames.map(({ file }) => file).filter((file) => file !== "" && has(file)))], left_out: 0 };
+  const near = frames.length === 0 ? nearest(text, document.labels.slice(1).flatMap(([, name, , file]) => [name, file]), NEAR) : [];
+  return { names: [], frames, files: [...new Set(frames.map(({ file }) => file).filter((file) => file !== "" && has(file)))], left_out: 0, nearest: near };
 }

@@ -65,7 +65,8 @@ export interface Table {
 
 export interface Overview {
   readonly tables: Readonly<Record<string, Table>>;
-  readonly critical_path: ReadonlyArray<{
+  /** Not there yet in what an overview begins with. */
+  readonly critical_path?: ReadonlyArray<{
     readonly rank: number;
     readonly exact?: { path_ns: number; window_ns: number; bound_by_ns: Record<string, number>; inferred_ns: number; error?: string };
   }>;
@@ -143,6 +144,8 @@ export interface SearchAnswer {
   readonly frames: ReadonlyArray<{ kind: string; name: string; file: string; inclusive: number; unit: string }>;
   readonly files: readonly string[];
   readonly left_out: number;
+  /** Names that come near to the text, where none holds it. */
+  readonly nearest: readonly string[];
 }
 
 export interface Lane {

@@ -1,31 +1,11 @@
 /** Programs that were recorded on the CPU: as sums of calls, and as a trace. */
 
 import { execFileSync } from "node:child_process";
-import { existsSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { binary, none, open, PAGES, serve, stackline, suite, violations, watched } from "./harness";
-
-// The environment of `python/torch_env.py`, and the recorder beside the program: without them this is not tested, but in CI.
-const torch = process.env.STACKLINE_TORCH;
-const isThere = torch !== undefined && existsSync(join(binary, "../libstackline_record.so"));
-if (!isThere && process.env.CI === "true") throw new Error("CI needs STACKLINE_TORCH and libstackline_record.so");
-
-const PROGRAM = `
-import torch
-
-def forward(layers, x):
-    for layer in layers:
-        x = torch.relu(layer(x))
-    return x.sum()
-
-layers = [torch.nn.Linear(64, 64) for _ in range(3)]
-optimizer = torch.optim.SGD([p for layer in layers for p in layer.parameters()], lr=0.01)
-for _ in range(6):
-    optimizer.zero_grad()
-    forward(layers, torch.randn(32, 64)).backward()
-    optimizer.step()
-`;
+import { isThere, PROGRAM, torch } from "./program";
 
 const here = suite();
 

@@ -67,8 +67,7 @@ fn groups(by: &str) -> [(&'static str, String); 3] {
 
 /// The steps that are looked at where nobody chose any.
 fn steps(opened: &Opened) -> Vec<(&'static str, String)> {
-    let chosen = opened.set.traces.first().and_then(stackline_analyze::calls::chosen_steps);
-    chosen.into_iter().map(|(first, last)| ("steps", format!("{first}..{last}"))).collect()
+    opened.chosen(0).into_iter().map(|(first, last)| ("steps", format!("{first}..{last}"))).collect()
 }
 
 /// The arguments by which the tiles of all lanes over all time are asked for, if there is a timeline.

@@ -6,10 +6,14 @@
 
 mod answer;
 mod arguments;
+mod boxes;
 mod counters;
+mod derived;
 mod error;
 mod first;
 mod memory;
+mod names;
+mod nearest;
 mod opened;
 mod queries;
 mod report;
@@ -18,8 +22,9 @@ mod source;
 
 pub use answer::{Answer, Column};
 pub use arguments::Arguments;
+pub use derived::Source;
 pub use error::QueryError;
 pub use memory::memory_summary;
-pub use opened::{Opened, Source};
+pub use opened::Opened;
 pub use queries::{ALL, Query, ask};
 pub use report::{Content, INSTEAD_OF_OPERATORS, PathSummary, window_in_words};

@@ -1,19 +1,23 @@
 //! An opened run: its traces, its calls, and what was worked out of them so far.
 
+use crate::boxes::Coarse;
 use crate::counters::{self, Counters};
+use crate::derived::{BeingMade, Derived, Source};
 use crate::memory::Memory;
-use crate::report::Content;
+use crate::names::Names;
+use crate::queries::whole_level;
+use crate::report::{self, Content};
 use crate::rows::Rows;
 use crate::{Arguments, QueryError, source};
 use rustc_hash::FxHasher;
 use stackline_analyze::Scope;
-use stackline_analyze::calls::{CallView, Stretch, TraceCalls, calls_by_thread, chosen_steps};
+use stackline_analyze::calls::{CallView, Stretch, calls_by_thread, chosen_steps};
 use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_engine::{Error, OpenOptions, RunOptions};
 use stackline_model::{
-    CallFrameKind, CallMetric, CallNodeId, CallThreadId, CallTree, EventKind, MemoryTrace, Trace, TraceSet,
+    CallFrameKind, CallMetric, CallTree, EventId, EventKind, GpuId, MemoryTrace, Table, Trace, TraceSet,
 };
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
@@ -21,6 +25,7 @@ use std::collections::BTreeSet;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::ScopedJoinHandle;
 
 /// What queries are asked of.
 #[derive(Debug)]
@@ -45,51 +50,6 @@ pub struct Opened {
     views: Mutex<Vec<(String, BeingMade)>>,
 }
 
-/// A view that was made, or is being made.
-type BeingMade = Arc<OnceLock<Arc<CallView>>>;
-
-/// What was worked out of one trace.
-#[derive(Debug, Default)]
-struct Derived {
-    /// Of what ran alone.
-    findings: OnceLock<Result<Findings, String>>,
-    /// With those of its memory.
-    with_memory: OnceLock<Result<Findings, String>>,
-    path: OnceLock<Result<ExactPath, String>>,
-    calls: Mutex<Vec<(Stretch, Arc<TraceCalls>)>>,
-    rows: OnceLock<Rows>,
-    counters: OnceLock<Counters>,
-    origin: OnceLock<i64>,
-    memory: OnceLock<Result<Memory, String>>,
-}
-
-/// Where the calls of a run come from.
-#[derive(Debug)]
-pub enum Source<'a> {
-    /// Recorded as such.
-    Recording(&'a CallTree),
-    /// Made from the events of a trace.
-    Trace(Arc<TraceCalls>),
-}
-
-impl Source<'_> {
-    /// The tree.
-    pub fn tree(&self) -> &CallTree {
-        match self {
-            Self::Recording(tree) => tree,
-            Self::Trace(calls) => &calls.tree,
-        }
-    }
-
-    /// What calls of functions count at another line.
-    pub(crate) fn continued(&self) -> &[(CallNodeId, CallThreadId, u64)] {
-        match self {
-            Self::Recording(_) => &[],
-            Self::Trace(calls) => &calls.continued,
-        }
-    }
-}
-
 /// So many views of calls are kept at most: one of a million nodes takes some 200 MB.
 const VIEWS: usize = 4;
 /// No trace is older, in ns since 1970 (2001): what seems to be counts from something else.
@@ -103,11 +63,20 @@ impl Opened {
     /// # Errors
     /// If nothing of an input can be read.
     pub fn open(inputs: &[PathBuf], options: &OpenOptions) -> Result<Self, Error> {
-        let mut recording = match inputs {
-            [run] if stackline_engine::is_recording(run) => Some(stackline_engine::open_calls(run)?),
-            _ => None,
-        };
-        let (set, memory) = match stackline_engine::open(inputs, options) {
+        // Sums and single calls of a recording stand in the same streams: both are read at the same time.
+        let (recording, opened) = std::thread::scope(|scope| {
+            let recording = match inputs {
+                [run] if stackline_engine::is_recording(run) => Some(scope.spawn(|| stackline_engine::open_calls(run))),
+                _ => None,
+            };
+            let opened = stackline_engine::open(inputs, options);
+            let joined = |thread: ScopedJoinHandle<'_, Result<CallTree, Error>>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            (recording.map(joined), opened)
+        });
+        let mut recording = recording.transpose()?;
+        let (set, memory) = match opened {
             // A tree alone can be looked at, too, and so can memory.
             Err(Error::OnlyCalls { report, .. }) if recording.is_some() => {
                 recording.iter_mut().for_each(|tree| stackline_engine::note_lost(&mut tree.report, &report));
@@ -249,6 +218,17 @@ impl Opened {
         }
     }
 
+    /// The tables that the report of a part begins with, which are there long before the rest is.
+    pub(crate) fn first_tables(&self, part: Stretch) -> Result<Vec<Table>, QueryError> {
+        let scope = match part {
+            Stretch::Steps(first, last) => Scope { steps: Some((first, last)) },
+            _ => Scope::default(),
+        };
+        stackline_engine::check_steps(&self.set.traces, &scope).map_err(QueryError::missing)?;
+        let options = RunOptions { scope, ..self.options.clone() };
+        report::first_tables(&self.set, &options).map_err(QueryError::unavailable)
+    }
+
     /// The findings of a rank; of all ranks of the job, merged, where none is named.
     pub(crate) fn findings(&self, rank: Option<i64>) -> Result<&Findings, QueryError> {
         let Some(rank) = rank else {
@@ -334,6 +314,9 @@ impl Opened {
             return Ok(Source::Recording(tree));
         }
         let (at, trace) = self.trace(rank)?;
+        // The same steps, whether they are named or not, are one tree.
+        let chosen = if part == Stretch::Chosen { self.chosen(at) } else { None };
+        let part = chosen.map_or(part, |(first, last)| Stretch::Steps(first, last));
         if let Stretch::Steps(first, last) = part {
             let scope = Scope { steps: Some((first, last)) };
             stackline_engine::check_steps(std::slice::from_ref(trace), &scope).map_err(QueryError::missing)?;
@@ -353,8 +336,8 @@ impl Opened {
     /// The part of this run that is like a part of the one that it is compared with: its own steps for any steps.
     pub(crate) fn like(&self, rank: Option<i64>, part: Stretch) -> Stretch {
         match (part, self.trace(rank)) {
-            (Stretch::Steps(..), Ok((_, trace))) => {
-                chosen_steps(trace).map_or(Stretch::Whole, |(first, last)| Stretch::Steps(first, last))
+            (Stretch::Steps(..), Ok((at, _))) => {
+                self.chosen(at).map_or(Stretch::Whole, |(first, last)| Stretch::Steps(first, last))
             }
             (Stretch::Steps(..), Err(_)) => Stretch::Whole,
             (part, _) => part,
@@ -378,6 +361,43 @@ impl Opened {
     pub(crate) fn rows(&self, rank: Option<i64>) -> Result<&Rows, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].rows.get_or_init(|| Rows::of(trace)))
+    }
+
+    /// The boxes of the timeline at a level that is fine enough for a sixteenth of it; none where there are few events.
+    pub(crate) fn coarse(&self, rank: Option<i64>) -> Result<Option<&Coarse>, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        let (rows, origin) = (self.rows(rank)?, self.origin(rank)?);
+        let make = || {
+            let length = trace.span().map_or(0, |(start, end)| end.saturating_sub(start));
+            Coarse::of(trace, rows, origin, whole_level(length).saturating_sub(4))
+        };
+        Ok(self.derived[at].coarse.get_or_init(make).as_ref())
+    }
+
+    /// The steps that findings look at.
+    pub(crate) fn chosen(&self, at: usize) -> Option<(i64, i64)> {
+        let (derived, trace) = (self.derived.get(at)?, self.set.traces.get(at)?);
+        *derived.chosen.get_or_init(|| chosen_steps(trace))
+    }
+
+    /// What has which name in a trace.
+    pub(crate) fn names(&self, rank: Option<i64>) -> Result<&Names, QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        Ok(self.derived[at].names.get_or_init(|| Names::of(trace)))
+    }
+
+    /// What an event launched on accelerators, in the order of rows.
+    pub(crate) fn launched(&self, rank: Option<i64>, event: EventId) -> Result<&[(EventId, GpuId)], QueryError> {
+        let (at, trace) = self.trace(rank)?;
+        let all = self.derived[at].launched.get_or_init(|| {
+            let row = |gpu: GpuId| Some((trace.gpu.launch[gpu.index()].some()?, gpu));
+            let mut all: Vec<(EventId, GpuId)> = trace.gpu.ids().filter_map(row).collect();
+            all.sort_unstable();
+            all
+        });
+        let from = all.partition_point(|(launch, _)| *launch < event);
+        let many = all[from..].partition_point(|(launch, _)| *launch == event);
+        Ok(&all[from..from + many])
     }
 
     /// What changes over time in a trace.

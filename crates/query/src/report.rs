@@ -41,6 +41,18 @@ pub struct PathSummary {
     pub line: String,
 }
 
+/// What of a report takes least time to work out: how long steps take, and how busy GPUs are.
+const FIRST: [&str; 2] = ["steps", "gpu_time"];
+
+/// The tables that a report begins with, as they stand in it.
+///
+/// # Errors
+/// If the watch of the options was cancelled.
+pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<Table>, Error> {
+    let analyses: Vec<&Analysis> = FIRST.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect();
+    stackline_engine::run(set, &analyses, options)
+}
+
 impl Content {
     /// Works a report out; HTA's path, which only documents tell of, on demand.
     ///

@@ -281,6 +281,26 @@ fn a_frame_has_the_numbers_of_its_box_by_every_metric() {
 }
 
 #[test]
+fn what_an_overview_begins_with_is_what_the_whole_has() {
+    for steps in ["whole", "10..11"] {
+        let first = document(&answer("overview", &[("steps", steps), ("only", "first")]).expect("answered"));
+        let whole = document(&answer("overview", &[("steps", steps)]).expect("answered"));
+        let tables = first["tables"].as_object().expect("tables");
+        assert!(tables.contains_key("steps_spread") && tables.contains_key("gpu_time"));
+        assert!(tables.iter().all(|(name, table)| whole["tables"][name] == *table), "{steps}");
+    }
+}
+
+#[test]
+fn a_name_that_nothing_has_is_told_its_nearest() {
+    let found = document(&answer("search", &[("text", "aten::gelo")]).expect("answered"));
+    let nearest = found["nearest"].as_array().expect("a list");
+    assert!(nearest.iter().any(|name| name == "aten::gelu"), "{nearest:?}");
+    let found = document(&answer("search", &[("text", "aten::")]).expect("answered"));
+    assert_eq!(found["nearest"].as_array().map(Vec::len), Some(0), "nothing was missed");
+}
+
+#[test]
 fn names_are_searched_everywhere() {
     let found = document(&answer("search", &[("text", "ATEN::")]).expect("answered"));
     let names = |of: &str| {
@@ -416,7 +436,7 @@ const ARGUMENTS: &[(&str, &[&str])] = &[
     ("memory-objects", &["rank", "device", "order", "alive", "most", "level", "first", "last"]),
     ("memory-suggestions", &["rank", "most"]),
     ("meta", &[]),
-    ("overview", &["steps"]),
+    ("overview", &["steps", "only"]),
     ("path", &["rank", "steps"]),
     ("range", &["rank", "from", "to"]),
     ("search", &["rank", "text", "steps"]),

@@ -23,7 +23,7 @@ const FONT = "11px system-ui, sans-serif";
 const PADDING = 4;
 /** Narrower boxes have no name. */
 export const NARROWEST = 28;
-const FADED = 0.35;
+export const FADED = 0.35;
 /** Height of a stripe at the foot of a box. */
 const STRIPE = 3;
 
@@ -84,11 +84,32 @@ export function labelBoxes(context: CanvasRenderingContext2D, boxes: readonly Bo
   }
 }
 
-const widths = new Map<string, number>();
+/** What of a text fits into so many pixels, as it was worked out before. */
+const fits = new Map<number, Map<string, string>>();
+let kept = 0;
 
 /** The text, or as much of it as fits, with an ellipsis. */
 export function fitted(context: Pick<CanvasRenderingContext2D, "measureText">, text: string, room: number): string {
   if (room <= 0) return "";
+  const whole = Math.floor(room);
+  const known = fits.get(whole) ?? new Map<string, string>();
+  fits.set(whole, known);
+  let result = known.get(text);
+  if (result === undefined) {
+    result = fit(context, text, whole);
+    kept += 1;
+    if (kept > MOST_KEPT) {
+      fits.clear();
+      kept = 0;
+    }
+    known.set(text, result);
+  }
+  return result;
+}
+
+const MOST_KEPT = 20_000;
+
+function fit(context: Pick<CanvasRenderingContext2D, "measureText">, text: string, room: number): string {
   // Nobody measures kilobytes of a template's name: more than this never fits.
   const most = Math.ceil(room / 3) + 1;
   const start = text.length > most ? text.slice(0, most) : text;
@@ -101,6 +122,8 @@ export function fitted(context: Pick<CanvasRenderingContext2D, "measureText">, t
   }
   return low === 0 ? "" : `${start.slice(0, low)}…`;
 }
+
+const widths = new Map<string, number>();
 
 function widthOf(context: Pick<CanvasRenderingContext2D, "measureText">, text: string): number {
   let width = widths.get(text);

@@ -6,7 +6,8 @@ import type { Answer } from "../transport/decode";
 /** A tree of the query `calls`: columns by node, callers before what they call. */
 export interface Tree {
   readonly document: Calls;
-  readonly row: Uint32Array;
+  /** By which each is asked for. */
+  readonly row: Uint32Array | Float64Array;
   readonly parent: Uint32Array;
   readonly depth: Uint32Array;
   readonly label: Uint32Array;

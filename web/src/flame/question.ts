@@ -28,15 +28,16 @@ export function flameArgs(): Args {
   return { shape, metric, focus, hide, beside, merge, recursion, ...groups, of: isHere(shape) ? of : undefined, steps: steps(), rank: rank.value };
 }
 
-const escape = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
+/** A pattern that is this text. */
+export const escaped = (text: string) => text.replace(/[\\^$.*+?()[\]{}|]/g, "\\$&");
 /** Names that are longer are cut by the server, and end with this. */
 const CUT = "…";
 
 /** A pattern for a frame wherever it stands: its name in its file, whatever the line. */
 export function patternOf(label: Label): string {
   const [, name, , file] = label;
-  if (name.endsWith(CUT)) return `^${escape(name.slice(0, -CUT.length))}`;
-  return file === "" ? `^${escape(name)}$` : `^${escape(`${name} ${file}`)}(:\\d+)?$`;
+  if (name.endsWith(CUT)) return `^${escaped(name.slice(0, -CUT.length))}`;
+  return file === "" ? `^${escaped(name)}$` : `^${escaped(`${name} ${file}`)}(:\\d+)?$`;
 }
 
 /** Shows the callers of a frame, or what it calls, wherever it stands. */

@@ -8,9 +8,11 @@ import { Bar } from "../flame/bar";
 import { type Tree, treeOf } from "../flame/layout";
 import { Notes } from "../flame/notes";
 import { Picture } from "../flame/picture";
-import { type Args, flameArgs } from "../flame/question";
+import { finder } from "../flame/match";
+import { type Args, escaped, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
 import { pathOf } from "../flame/words";
+import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
 import { change, lookAt, rank, state } from "../state";
 import type { Answer } from "../transport/decode";
@@ -66,7 +68,13 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
   return (
     <>
       <Path tree={tree} root={root} />
-      {isEmpty && <p class="notice">Nothing was measured in what is chosen here: choose other steps, another metric, or fewer filters.</p>}
+      {isEmpty && (
+        <p class="notice">
+          Nothing was measured in what is chosen here: choose other steps, another metric, or fewer filters.
+          {state.value.focus && <Nearest text={state.value.focus} choose={(name) => lookAt({ focus: escaped(name) })} />}
+        </p>
+      )}
+      <NotFound tree={tree} />
       {state.value.as === "table" ? (
         <TreeTable tree={tree} root={root} />
       ) : (
@@ -74,6 +82,19 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
       )}
       <Notes tree={tree} findings={findings} />
     </>
+  );
+}
+
+/** That no frame has what is looked for. */
+function NotFound({ tree }: { tree: Tree }) {
+  const { find } = state.value;
+  const isFound = finder(tree, find);
+  const isMissed = useMemo(() => isFound !== undefined && tree.parent.length > 1 && !tree.row.some((_, node) => isFound(node)), [tree, find]);
+  if (!find || !isMissed) return null;
+  return (
+    <p class="notice" aria-live="polite">
+      No frame that is drawn has {find} in its name.<Nearest text={find} choose={(name) => change({ find: name }, "replace")} />
+    </p>
   );
 }
 

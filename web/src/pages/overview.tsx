@@ -8,12 +8,17 @@ import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
 import { useFindings } from "../findings";
-import { change, chooseRank, lookAt, rank } from "../state";
+import { change, chooseRank, lookAt, rank, transport } from "../state";
 import { busyShares } from "../gpu";
 import type { Meta, Overview as Report, Row, Table } from "../types";
 
 export function Overview({ meta }: { meta: Meta }) {
-  const report = useAnswer<Report>(meta.has.events ? "overview" : undefined, { steps: steps() });
+  // What is there soonest is asked first, and all else only then: the machine may have few cores, and people begin to read at the top.
+  const isServed = meta.has.events && transport.kind === "server";
+  const first = useAnswer<Report>(isServed ? "overview" : undefined, { steps: steps(), only: "first" });
+  const isNext = meta.has.events && (!isServed || first.state !== "loading");
+  const whole = useAnswer<Report>(isNext ? "overview" : undefined, { steps: steps() });
+  const report = whole.state === "loading" && first.state === "ok" ? first : whole;
   return (
     <section aria-labelledby="overview-title">
       <h1 id="overview-title">Overview</h1>
@@ -22,8 +27,8 @@ export function Overview({ meta }: { meta: Meta }) {
       {meta.has.events ? (
         <>
           <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} />}</Shown>
-          <Top />
-          <Ranks />
+          {isNext && <Top />}
+          {isNext && <Ranks />}
           {report.state === "ok" && <Tables report={report.answer.document} meta={meta} />}
         </>
       ) : meta.has.timeline ? null : (
@@ -66,7 +71,7 @@ function ofRank(meta: Meta) {
 function Numbers({ report, meta }: { report: Report; meta: Meta }) {
   const { isOfRank, own } = ofRank(meta);
   const spread = own(report.tables.steps_spread)?.rows.find((row) => row.measure === "time");
-  const path = report.critical_path.find(isOfRank)?.exact;
+  const path = report.critical_path?.find(isOfRank)?.exact;
   const chosen = parsed(steps() ?? "");
   const part = chosen ? (chosen[0] === chosen[1] ? `step ${chosen[0]}` : `steps ${chosen[0]} to ${chosen[1]}`) : "the whole trace";
   return (
@@ -82,6 +87,7 @@ function Numbers({ report, meta }: { report: Report; meta: Meta }) {
         )}
         <GpuBusy table={own(report.tables.gpu_time)} />
       </dl>
+      {!report.critical_path && <p class="quiet" role="status">Working out the critical path …</p>}
       {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
       {path?.error && <p class="notice">No critical path: {path.error}.</p>}
     </>

@@ -6,6 +6,7 @@ import { amount, counted } from "../format";
 import { steps } from "../filter";
 import { EditorLink } from "../parts/editor-link";
 import { Changed } from "../parts/excerpt";
+import { Elsewhere } from "../parts/folders";
 import { Shown } from "../parts/notice";
 import { highlighted } from "../source/highlight";
 import { change, lookAt, rank, state } from "../state";
@@ -123,7 +124,7 @@ function Lines({ document }: { document: SourceFile }) {
   if (document.text === null) {
     return (
       <>
-        <p class="notice">The source is not where the run names it: {document.file}. Its lines with costs:</p>
+        <p class="notice">The source is not where the run names it: {document.file}.<Elsewhere file={document.file} /> Its lines with costs:</p>
         <ul>
           {document.costs[0]?.lines.map(([at, fn, inclusive]) => <li key={`${at} ${fn}`}>{at} {fn}: {amount(inclusive, document.costs[0]!.metric.unit)}</li>)}
         </ul>

@@ -6,10 +6,12 @@ import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceO
 import { count, counted, duration } from "../format";
 import { matcher } from "../flame/words";
 import { showDetails } from "../parts/details-focus";
+import { Nearest } from "../parts/nearest";
 import { NoEvents, Shown } from "../parts/notice";
 import { change, rank, selection, state, transport } from "../state";
 import { useKeys } from "../timeline/keys";
 import { CurveTable } from "../timeline/curve-table";
+import { breaksOff } from "../timeline/cut";
 import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
@@ -149,16 +151,23 @@ function View({ whole }: { whole: Lanes }) {
   const timeline = useTimeline(stretch, width, lanes);
   const { tiles, answer, counters, path, critical, selected, arrows, isFound } = timeline;
   const steps = useSteps();
+  const isMissed = useMemo(() => isFound !== undefined && answer !== undefined && !answer.document.texts.some(isFound), [answer, isFound]);
+  const isCut = breaksOff(traceOf(run.value)?.report);
   const isEmpty = whole.lanes.length === 0 && counters !== undefined && counters.document.counters.length === 0;
   useKeys((key) => pressed(key, timeline, stretch, all));
   return (
     <>
       <Bar {...{ all, lanes, opened, setOpened }} />
       <p class="told" aria-live="polite">
-        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}
+        {duration(stretch.to - stretch.from)} of {duration(all.to - all.from)}. Keys: W and S zoom, A and D pan, 0 shows all{critical && ", J and K go along the critical path"}. Drag marks a stretch, a click on a step marks that.{toldSteps(steps)}{isCut && " It breaks off at its end, which is striped: what came after is lost."}
       </p>
       {isEmpty && <NoEvents />}
       <PathNote asked={path} />
+      {isMissed && (
+        <p class="notice" aria-live="polite">
+          No event that is seen has {state.value.find} in its name.<Nearest text={state.value.find ?? ""} choose={(name) => change({ find: name }, "replace")} />
+        </p>
+      )}
       {lanes.lanes.length === 0 && whole.lanes.length > 0 && <p class="notice">Of {counted(whole.lanes.length, "lane")} none has {state.value.lanes} in its name.</p>}
       {tiles.state === "loading" && answer === undefined && <p class="quiet" role="status">Working it out …</p>}
       {answer && answer.document.left_out > 0 && <p class="notice">{count(answer.document.left_out)} boxes of the deepest rows are left out: zoom in to see them.</p>}
@@ -174,6 +183,7 @@ function View({ whole }: { whole: Lanes }) {
           label={`Timeline of ${lanes.lanes.length} lanes; the button Table shows the same as a table`}
           {...{ lanes, stretch, all, zero: 0, steps, chosen: parsed(stepsAsked() ?? ""), answer, counters, critical, arrows, isFound, selected, width, setWidth, opened, setOpened }}
           mark={marked()}
+          cut={isCut ? all.to : undefined}
           onStretch={show}
           onEvent={select}
           onMark={({ from, to }) => change({ mark: `${Math.floor(from)}-${Math.ceil(to)}` })}

@@ -5,7 +5,7 @@ import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useRef } from "preact/hooks";
 
 /** Which one is open. */
-export const dialog = signal<"" | "keys" | "search">("");
+export const dialog = signal<"" | "keys" | "search" | "folders">("");
 
 export const close = () => (dialog.value = "");
 

@@ -5,6 +5,7 @@ import { highlighted } from "../source/highlight";
 import { change } from "../state";
 import type { Excerpt as Lines } from "../types";
 import { EditorLink } from "./editor-link";
+import { Elsewhere } from "./folders";
 
 /** The source around a line, where the server has it; its place in any case. */
 export function Around({ file, line }: { file: string; line: number }) {
@@ -35,7 +36,7 @@ export function Excerpt({ excerpt }: { excerpt: Lines }) {
       <Caption file={file} line={line} />
       <Changed changed={changed} />
       {missing || !lines ? (
-        <p class="notice">The source is not here, or is shorter than when the run was recorded: {file}</p>
+        <p class="notice">The source is not here, or is shorter than when the run was recorded: {file}<Elsewhere file={file} /></p>
       ) : (
         <pre tabIndex={0} role="region" aria-label={`Source of ${file}, line ${line}`}>
           {highlighted(lines.join("\n"), file).map((parts, at) => (

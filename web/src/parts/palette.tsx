@@ -8,6 +8,7 @@ import { useFindings } from "../findings";
 import { entriesOf, type Entry, fromReport } from "../search";
 import type { Calls, SearchAnswer } from "../types";
 import { close, Dialog } from "./dialog";
+import { Nearest } from "./nearest";
 
 /** So long after the last letter it is searched. */
 const PAUSE_MS = 120;
@@ -53,7 +54,7 @@ export function Palette() {
           <Row key={`${entry.sort} ${entry.name} ${index}`} entry={entry} index={index} isChosen={index === at} choose={choose} />
         ))}
       </ul>
-      <p class="quiet" role="note">{entries.length === 0 ? "Nothing has such a name." : "Arrows choose, Enter opens, Esc closes."}</p>
+      <p class="quiet" role="note">{entries.length === 0 ? <>Nothing has such a name.<Nearest text={text} choose={setText} /></> : "Arrows choose, Enter opens, Esc closes."}</p>
     </Dialog>
   );
 }

@@ -1,23 +1,20 @@
 /** Arrows from what launched to what was launched. */
 
-import type { Box } from "../draw/boxes";
 import type { Brief } from "../types";
-import type { Stretch } from "./view";
-
-/** A box of the timeline, the event that it shows, and where it stands in its answer. */
-export type EventBox = Box & { readonly event: number; readonly at: number };
+import type { Laid } from "./boxes";
+import { ROW, type Stretch } from "./view";
 
 /** Draws those whose both ends are drawn as boxes of their own. */
 export function drawArrows(
   context: CanvasRenderingContext2D,
   arrows: ReadonlyArray<readonly [from: Brief, to: Brief]>,
-  boxes: readonly EventBox[],
+  laid: Laid,
   stretch: Stretch,
   width: number,
   ink: { readonly mark: string },
 ): void {
   if (arrows.length === 0) return;
-  const rows = new Map(boxes.map((box) => [box.event, box.y + box.height / 2]));
+  const rows = rowsOf(laid, new Set(arrows.flat().map(({ event }) => event)));
   const scale = width / (stretch.to - stretch.from);
   context.strokeStyle = ink.mark;
   context.fillStyle = ink.mark;
@@ -33,4 +30,14 @@ export function drawArrows(
     context.stroke();
     context.fillRect(x1 - 2, y1 - 2, 4, 4);
   }
+}
+
+/** The middle of the rows that events stand in. */
+function rowsOf({ answer, groups, y }: Laid, wanted: ReadonlySet<number>): Map<number, number> {
+  const rows = new Map<number, number>();
+  const { event } = answer.columns as Readonly<Record<string, ArrayLike<number>>>;
+  for (const { at: places } of groups) {
+    for (const at of places) if (wanted.has(event![at]!)) rows.set(event![at]!, y[at]! + ROW / 2);
+  }
+  return rows;
 }

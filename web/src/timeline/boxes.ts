@@ -1,22 +1,27 @@
 /** Answers as boxes, and which of them is below a pointer. */
 
 import { LAYERS, type Layer, layerOf } from "../colors";
-import { NARROWEST } from "../draw/boxes";
+import { type Box, FADED, NARROWEST } from "../draw/boxes";
 import { duration } from "../format";
 import type { Answer } from "../transport/decode";
 import type { Lanes, TileDocument } from "../types";
-import type { EventBox } from "./arrows";
 import { HEAD, type Placed, ROW, type Stretch } from "./view";
 
 type Numbers = Record<string, Uint8Array | Uint16Array | Uint32Array | Float64Array>;
 
-export interface Seen {
+/** The boxes of an answer as they stand wherever it is looked at from: what does not change while one moves is worked out once. */
+export interface Laid {
+  readonly answer: Answer<TileDocument>;
+  /** Places in the answer of those that have a lane, by colour: a change of colour is what costs. Those that stand out come first. */
+  readonly groups: ReadonlyArray<{ readonly fill: string; readonly faded: boolean; readonly at: readonly number[] }>;
+  /** The upper edge of each. */
+  readonly y: Float64Array;
+}
+
+export interface Place {
   readonly placed: readonly Placed[];
   /** Pixels above the first lane. */
   readonly offset: number;
-  readonly stretch: Stretch;
-  readonly width: number;
-  readonly selected: number | undefined;
   /** Events that stand out, if some do. */
   readonly onPath: ReadonlySet<number> | undefined;
   /** Tells names that stand out, if some do. */
@@ -26,53 +31,118 @@ export interface Seen {
 /** The layer of each kind that a column of kinds may name. */
 export const layersOf = (lanes: Lanes): Layer[] => lanes.kinds.map(layerOf);
 
-/** The boxes that are seen. Only those that are wide enough for it have a label. */
-export function boxesOf({ columns, document }: Answer<TileDocument>, layers: readonly Layer[], seen: Seen): EventBox[] {
-  const { track, depth, start, length, event, count: counts, name, kind } = columns as Numbers;
-  const { placed, offset, stretch, width, selected, onPath, isFound } = seen;
+/** Puts the boxes of an answer into their lanes. */
+export function lay(answer: Answer<TileDocument>, layers: readonly Layer[], { placed, offset, onPath, isFound }: Place): Laid {
+  const { columns, document } = answer;
+  const { track, depth, event, name, kind } = columns as Numbers;
   const found = isFound && document.texts.map(isFound);
   const byTrack = new Map(placed.map((here) => [here.lane.track, here]));
-  const scale = width / (stretch.to - stretch.from);
-  const boxes: EventBox[] = [];
+  const y = new Float64Array(track!.length);
+  const groups = new Map<string, { fill: string; faded: boolean; at: number[] }>();
   for (let at = 0; at < track!.length; at += 1) {
-    const [from, long, level] = [start![at]!, length![at]!, depth![at]!];
-    if (from > stretch.to || from + long < stretch.from) continue;
     const here = byTrack.get(track![at]!);
+    const level = depth![at]!;
     if (!here || level >= here.rows) continue;
-    const wide = Math.max(long * scale, 0.5);
-    boxes.push({
-      event: event![at]!,
-      at,
-      x: (from - stretch.from) * scale,
-      y: offset + here.top + HEAD + level * ROW,
-      width: wide,
-      height: ROW,
-      fill: LAYERS[layers[kind![at]!] ?? "span"].fill,
-      label: wide < NARROWEST ? "" : labelOf(document.texts[name![at]!] ?? "", counts![at]!),
-      faded: (onPath !== undefined && !onPath.has(event![at]!)) || found?.[name![at]!] === false,
-      marked: event![at] === selected,
-    });
+    y[at] = offset + here.top + HEAD + level * ROW;
+    const { fill } = LAYERS[layers[kind![at]!] ?? "span"];
+    const faded = (onPath !== undefined && !onPath.has(event![at]!)) || found?.[name![at]!] === false;
+    const key = `${faded} ${fill}`;
+    const group = groups.get(key);
+    if (group) group.at.push(at);
+    else groups.set(key, { fill, faded, at: [at] });
   }
-  return boxes;
+  return { answer, y, groups: [...groups.values()].toSorted((a, b) => Number(a.faded) - Number(b.faded)) };
+}
+
+/** What is seen of boxes: a stretch so wide, of that what lies between two heights. */
+export interface Sight {
+  readonly stretch: Stretch;
+  readonly width: number;
+  readonly top: number;
+  readonly high: number;
+}
+
+/** How many boxes a stretch has. */
+export function countIn({ answer, groups }: Laid, { from, to }: Stretch): number {
+  const { start, length } = answer.columns as Numbers;
+  let many = 0;
+  for (const { at: places } of groups) {
+    for (const at of places) if (start![at]! <= to && start![at]! + length![at]! >= from) many += 1;
+  }
+  return many;
+}
+
+/** Boxes so narrow that stand so close to each other are drawn as one. */
+const NARROW = 3;
+const CLOSE = 0.25;
+
+/** Draws what is seen of the boxes, and gives those that have room for a name, or are selected, for what is written over them. */
+export function paint(context: CanvasRenderingContext2D, { answer, groups, y }: Laid, { stretch, width, top, high }: Sight, selected: number | undefined): Box[] {
+  const { columns, document } = answer;
+  const { start, length, event, count: counts, name } = columns as Numbers;
+  const { from, to } = stretch;
+  const scale = width / (to - from);
+  const named: Box[] = [];
+  for (const { fill, faded, at: places } of groups) {
+    context.globalAlpha = faded ? FADED : 1;
+    context.fillStyle = fill;
+    // The rectangle that is not drawn yet, for the next one may join it.
+    let [left, right, edge] = [0, 0, -1];
+    for (const at of places) {
+      const [begins, lasts, above] = [start![at]!, length![at]!, y[at]!];
+      if (begins > to || begins + lasts < from || above <= top - ROW || above >= top + high) continue;
+      const x = (begins - from) * scale;
+      const wide = Math.max(lasts * scale, 0.5);
+      if (wide <= NARROW && edge === above && x >= left && x - right <= CLOSE) {
+        right = Math.max(right, x + wide);
+        continue;
+      }
+      if (edge >= 0) context.fillRect(left, edge, right - left, ROW - 1);
+      edge = -1;
+      if (wide <= NARROW) [left, right, edge] = [x, x + wide, above];
+      else context.fillRect(x, above, wide - 1, ROW - 1);
+      const marked = event![at] === selected;
+      if (wide >= NARROWEST || marked) {
+        named.push({ x, y: above, width: wide, height: ROW, fill, label: wide < NARROWEST ? "" : labelOf(document.texts[name![at]!] ?? "", counts![at]!), faded, marked });
+      }
+    }
+    if (edge >= 0) context.fillRect(left, edge, right - left, ROW - 1);
+  }
+  context.globalAlpha = 1;
+  return named;
 }
 
 const labelOf = (text: string, many: number) => (many > 1 ? `${many} events, longest ${text}` : text);
 
 /** A box in words, for the pointer that rests on it. */
-export function wordsOf({ columns, document }: Answer<TileDocument>, { at }: EventBox): string {
+export function wordsOf({ columns, document }: Answer<TileDocument>, at: number): string {
   const { name, count: counts, busy } = columns as Numbers;
   return `${labelOf(document.texts[name![at]!] ?? "", counts![at]!)}: ${duration(busy![at]!)}`;
+}
+
+/** The box at a place, by its place in the answer. */
+export function boxAt({ answer, groups, y }: Laid, { stretch, width }: Pick<Sight, "stretch" | "width">, x: number, down: number): number | undefined {
+  const { start, length } = answer.columns as Numbers;
+  const scale = width / (stretch.to - stretch.from);
+  // A box may be narrower than a pointer is exact.
+  const hit = (at: number, slack: number) => {
+    if (down < y[at]! || down >= y[at]! + ROW) return false;
+    const left = (start![at]! - stretch.from) * scale;
+    return x >= left - slack && x < left + Math.max(length![at]! * scale, 0.5) + slack;
+  };
+  const first = (slack: number) => {
+    let best: number | undefined;
+    for (const { at: places } of groups) {
+      const found = places.find((at) => hit(at, slack));
+      if (found !== undefined && (best === undefined || found < best)) best = found;
+    }
+    return best;
+  };
+  return first(0) ?? first(2);
 }
 
 /** The layers that an answer has any event of, for the legend. */
 export function layersIn({ columns }: Answer<TileDocument>, layers: readonly Layer[]): Layer[] {
   const found = new Set(Array.from(new Set(columns.kind), (kind) => layers[kind] ?? "span"));
   return (Object.keys(LAYERS) as Layer[]).filter((layer) => found.has(layer));
-}
-
-/** The box at a place. */
-export function boxAt(boxes: readonly EventBox[], x: number, y: number): EventBox | undefined {
-  // A box may be narrower than a pointer is exact.
-  const hit = (box: EventBox, slack: number) => y >= box.y && y < box.y + box.height && x >= box.x - slack && x < box.x + box.width + slack;
-  return boxes.find((box) => hit(box, 0)) ?? boxes.find((box) => hit(box, 2));
 }

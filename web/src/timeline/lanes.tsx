@@ -2,16 +2,17 @@
 
 import { useMemo, useRef, useState } from "preact/hooks";
 import { canvas } from "../colors";
-import { fillBoxes, labelBoxes } from "../draw/boxes";
+import { labelBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
 import type { Answer } from "../transport/decode";
 import type { Brief, CounterDocument, Lanes, PathDocument, TileDocument } from "../types";
 import { drawArrows } from "./arrows";
-import { boxAt, boxesOf, layersOf, wordsOf } from "./boxes";
+import { boxAt, countIn, lay, layersOf, paint, wordsOf } from "./boxes";
 import { CURVE, drawCurves } from "./curves";
+import { drawCut } from "./cut";
 import { drawGrid, drawHeads, drawMarked, drawRuler, drawSteps, RULER, scaleOf, type Step, STEPS } from "./paint";
 import { drawPath } from "./path";
-import { HEAD, type Opened, place, ROW, sorted, type Stretch, turned, zoomed } from "./view";
+import { HEAD, type Opened, place, sorted, type Stretch, turned, zoomed } from "./view";
 
 interface Props {
   readonly label: string;
@@ -31,6 +32,8 @@ interface Props {
   readonly arrows?: ReadonlyArray<readonly [from: Brief, to: Brief]>;
   readonly selected: number | undefined;
   readonly mark?: Stretch | undefined;
+  /** When the trace breaks off, if it does. */
+  readonly cut?: number | undefined;
   readonly width: number;
   readonly setWidth: (width: number) => void;
   readonly opened: Opened;
@@ -47,21 +50,21 @@ export function LaneCanvas(props: Props) {
   const { label, stretch, all, answer, width, setWidth, onStretch, steps } = props;
   const [drag, setDrag] = useState<{ from: number; to: number }>();
   const scroll = useRef(0);
-  const { placed, boxes, offset, bottom, height } = useScene(props);
+  const { placed, laid, offset, bottom, height } = useScene(props);
   const ink = canvas.value;
   const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
     drawGrid(context, stretch, props.zero, wide, high, ink);
     context.translate(0, -top);
-    const seen = boxes.filter((box) => box.y > top - ROW && box.y < top + high);
     drawHeads(context, placed, offset, wide, HEAD, ink);
-    fillBoxes(context, seen);
+    const named = laid ? paint(context, laid, { stretch, width: wide, top, high }, props.selected) : [];
     if (props.critical) drawPath(context, props.critical, placed, stretch, wide, offset, ink);
-    labelBoxes(context, seen, ink);
+    labelBoxes(context, named, ink);
     if (props.counters) drawCurves(context, props.counters, stretch, wide, bottom, ink);
-    drawArrows(context, props.arrows ?? [], boxes, stretch, wide, ink);
+    if (laid) drawArrows(context, props.arrows ?? [], laid, stretch, wide, ink);
     context.translate(0, top);
+    if (props.cut !== undefined) drawCut(context, props.cut, stretch, wide, RULER, high, ink);
     drawRuler(context, stretch, props.zero, wide, ink);
     if (steps.length > 0) drawSteps(context, steps, props.chosen, stretch, wide, ink);
     const xOf = scaleOf(stretch, wide);
@@ -73,8 +76,8 @@ export function LaneCanvas(props: Props) {
     const y = top + scroll.current;
     const step = top >= RULER && top < offset ? steps.find(([, start, end]) => timeAt(x) >= start && timeAt(x) <= end) : undefined;
     if (step) return props.onMark?.({ from: step[1], to: step[2] });
-    const hit = boxAt(boxes, x, y);
-    if (hit) return props.onEvent(hit.event);
+    const hit = laid && boxAt(laid, { stretch, width }, x, y);
+    if (laid && hit !== undefined) return props.onEvent((laid.answer.columns.event as Uint32Array)[hit]!);
     const head = placed.find((here) => y >= offset + here.top && y < offset + here.top + HEAD);
     if (head) props.setOpened(turned(props.opened, head));
   };
@@ -94,7 +97,8 @@ export function LaneCanvas(props: Props) {
         scroll={scroll}
         draw={draw}
         onWidth={setWidth}
-        data-boxes={boxes.length}
+        data-boxes={laid ? countIn(laid, stretch) : 0}
+        data-cut={props.cut}
         data-left={answer ? Math.round(stretch.from - props.zero) : undefined}
         onWheel={(event: WheelEvent) => {
           if (!event.ctrlKey && !event.metaKey) return;
@@ -105,8 +109,8 @@ export function LaneCanvas(props: Props) {
         onMouseMove={(event: MouseEvent) => {
           if (drag) return setDrag({ ...drag, to: event.offsetX });
           // Set at the element alone: nothing is drawn anew for it.
-          const hit = boxAt(boxes, event.offsetX, event.offsetY + scroll.current);
-          (event.currentTarget as HTMLElement).title = hit && answer ? wordsOf(answer, hit) : "";
+          const hit = laid && boxAt(laid, { stretch, width }, event.offsetX, event.offsetY + scroll.current);
+          (event.currentTarget as HTMLElement).title = laid && hit !== undefined ? wordsOf(laid.answer, hit) : "";
         }}
         onMouseLeave={() => setDrag(undefined)}
         onMouseUp={release}
@@ -116,16 +120,13 @@ export function LaneCanvas(props: Props) {
 }
 
 /** Where everything stands. */
-function useScene({ lanes, opened, answer, critical, stretch, width, selected, steps, counters, isFound }: Props) {
+function useScene({ lanes, opened, answer, critical, steps, counters, isFound }: Props) {
   const list = useMemo(() => sorted(lanes.lanes), [lanes]);
   const layers = useMemo(() => layersOf(lanes), [lanes]);
   const { placed, height } = useMemo(() => place(list, opened), [list, opened]);
   const onPath = useMemo(() => critical && new Set(critical.columns.event), [critical]);
   const offset = RULER + (steps.length > 0 ? STEPS : 0);
-  const boxes = useMemo(
-    () => (answer ? boxesOf(answer, layers, { placed, offset, stretch, width, selected, onPath, isFound }) : []),
-    [answer, layers, placed, offset, stretch.from, stretch.to, width, selected, onPath, isFound],
-  );
+  const laid = useMemo(() => answer && lay(answer, layers, { placed, offset, onPath, isFound }), [answer, layers, placed, offset, onPath, isFound]);
   const bottom = offset + height;
-  return { placed, boxes, offset, bottom, height: bottom + (counters?.document.counters.length ?? 0) * CURVE };
+  return { placed, laid, offset, bottom, height: bottom + (counters?.document.counters.length ?? 0) * CURVE };
 }

@@ -3,9 +3,11 @@
  * the file that it stands in.
  */
 
+import type { ReadonlySignal } from "@preact/signals";
 import { type Answer } from "./decode";
 import { embedded } from "./embedded";
 import { http } from "./http";
+import { watchPresence } from "./presence";
 
 export type Arguments = Readonly<Record<string, string | number | undefined>>;
 
@@ -13,6 +15,18 @@ export interface Transport {
   /** What the page may promise: a report cannot answer everything. */
   readonly kind: "server" | "report";
   ask<D>(name: string, args?: Arguments): Promise<Answer<D>>;
+}
+
+/** A transport that keeps what was asked before. */
+export interface Keeping extends Transport {
+  /** The answer to a question, by its `key`, if it is there already. */
+  known(question: string): Answer | undefined;
+  /** Whether the server does not answer any more; it is asked again until it does. */
+  readonly gone: ReadonlySignal<"" | "silent" | "other">;
+  /** How often it came back: what it could not answer may be asked again. */
+  readonly back: ReadonlySignal<number>;
+  /** Asks now whether it is there again. */
+  readonly retry: () => void;
 }
 
 /** A question that has no answer: `message` says why, in a sentence. */
@@ -34,16 +48,21 @@ export function key(name: string, args: Arguments = {}): string {
 }
 
 /** The transport of this page, which keeps what was asked before. */
-export function connect(): Transport {
+export function connect(): Keeping {
   const carrier = embedded() ?? http();
-  const kept = new Map<string, { answer: Promise<Answer>; bytes: number }>();
+  const kept = new Map<string, { answer: Promise<Answer>; known?: Answer; bytes: number }>();
   let bytes = 0;
+  const presence = watchPresence(carrier, () => kept.get(key("meta"))?.known);
   const forget = (question: string) => {
     bytes -= kept.get(question)?.bytes ?? 0;
     kept.delete(question);
   };
   return {
     kind: carrier.kind,
+    known: (question) => kept.get(question)?.known,
+    gone: presence.gone,
+    back: presence.back,
+    retry: presence.retry,
     ask<D>(name: string, args: Arguments = {}): Promise<Answer<D>> {
       const question = key(name, args);
       const before = kept.get(question);
@@ -54,10 +73,12 @@ export function connect(): Transport {
         return before.answer as Promise<Answer<D>>;
       }
       const answer = carrier.ask<D>(name, args);
-      const entry = { answer: answer as Promise<Answer>, bytes: 0 };
+      const entry: { answer: Promise<Answer>; known?: Answer; bytes: number } = { answer: answer as Promise<Answer>, bytes: 0 };
       kept.set(question, entry);
       answer.then(
-        ({ columns }) => {
+        (known) => {
+          entry.known = known as Answer;
+          const { columns } = known;
           entry.bytes = Object.values(columns).reduce((sum, column) => sum + column.byteLength, LEAST);
           bytes += entry.bytes;
           for (const oldest of kept.keys()) {
@@ -66,7 +87,10 @@ export function connect(): Transport {
           }
         },
         // What failed may be asked again: the server may have come back.
-        () => kept.delete(question),
+        (error: unknown) => {
+          kept.delete(question);
+          if (error instanceof Refused && error.reason === "gone") presence.lost();
+        },
       );
       return answer;
     },

@@ -3,13 +3,16 @@
 mod count;
 mod linear;
 mod pruned;
+mod upward;
 
 use super::{CallLabel, CallView, Grouping, Shape, ViewNode, ViewOptions};
 pub(super) use count::Counts;
 use count::{Value, values};
+pub(super) use linear::is_plain;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{CallFrame, CallNodeId, CallStats, CallThreadId, CallTree};
 use std::cmp::Reverse;
+pub(super) use upward::Least;
 
 /// A view in the making: of one run, or of two beside each other.
 #[derive(Debug, Default)]
@@ -23,6 +26,8 @@ pub(super) struct Builder {
     counted: FxHashSet<usize>,
     /// Towards callers: values that wait to be put, where only the larger ones are followed.
     waiting: Option<Vec<pruned::Waiting>>,
+    /// By row: how many of its callers are too narrow for a row of their own; rows behind the last one have none.
+    narrow: Vec<u32>,
 }
 
 /// The labels of a tree's frames, and which of them patterns match.
@@ -183,22 +188,23 @@ impl Builder {
 
     /// The view, its rows in the order in which they are read.
     pub(super) fn finish(self, tree: &CallTree, options: &ViewOptions, compared: bool) -> CallView {
-        let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.nodes.len()];
-        for (row, node) in self.nodes.iter().enumerate().skip(1) {
-            children[node.parent].push(row);
-        }
         let weight = |row: usize| match compared {
             true => self.nodes[row].change().unsigned_abs(),
             false => u128::from(self.nodes[row].inclusive.sum),
         };
+        let mut children = Children::of(&self.nodes);
         let mut nodes: Vec<ViewNode> = Vec::with_capacity(self.nodes.len());
+        let mut narrow = Vec::with_capacity(if self.narrow.is_empty() { 0 } else { self.nodes.len() });
         let mut pending = vec![(0, 0)];
         while let Some((row, parent)) = pending.pop() {
             let new = nodes.len();
             nodes.push(ViewNode { parent, ..self.nodes[row] });
-            let mut below = std::mem::take(&mut children[row]);
+            if !self.narrow.is_empty() {
+                narrow.push(self.narrow.get(row).copied().unwrap_or(0));
+            }
+            let below = children.of_row(row);
             below.sort_by_key(|&child| (Reverse(weight(child)), &self.labels[self.nodes[child].label]));
-            pending.extend(below.into_iter().rev().map(|child| (child, new)));
+            pending.extend(below.iter().rev().map(|&child| (child, new)));
         }
         CallView {
             metric: super::metric_name(tree, options.metric),
@@ -209,8 +215,41 @@ impl Builder {
             labels: self.labels,
             nodes,
             left_out: 0,
+            narrow,
             is_pruned: false,
         }
+    }
+}
+
+/// Rows by their parent, in one list.
+struct Children {
+    list: Vec<usize>,
+    /// Where those of each row end; those of the next one begin there.
+    ends: Vec<usize>,
+}
+
+impl Children {
+    fn of(nodes: &[ViewNode]) -> Self {
+        let mut ends = vec![0; nodes.len()];
+        for node in nodes.iter().skip(1) {
+            ends[node.parent] += 1;
+        }
+        let mut sum = 0;
+        for end in &mut ends {
+            // For now, where they begin.
+            sum += std::mem::replace(end, sum);
+        }
+        let mut list = vec![0; sum];
+        for (row, node) in nodes.iter().enumerate().skip(1) {
+            list[ends[node.parent]] = row;
+            ends[node.parent] += 1;
+        }
+        Self { list, ends }
+    }
+
+    fn of_row(&mut self, row: usize) -> &mut [usize] {
+        let from = if row == 0 { 0 } else { self.ends[row - 1] };
+        &mut self.list[from..self.ends[row]]
     }
 }
 

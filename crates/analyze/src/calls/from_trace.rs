@@ -19,8 +19,7 @@ use stackline_model::{
 pub struct TraceCalls {
     /// The tree: time of threads at spans, GPU time at operations of GPUs, counter [`STALLS`] below kernels with samples.
     pub tree: CallTree,
-    /// Which events became which node; ascending. A call of a Python function has a node for each line that it was at, where
-    /// these are told apart ([`calls_by_thread`]).
+    /// Which events became which node; ascending. Empty where these are told apart by line ([`calls_by_thread`]).
     pub events: Vec<(CallNodeId, EventId)>,
     /// Steps in the stretch; 0 if the trace has none, and all of it was taken.
     pub steps: usize,
@@ -74,6 +73,7 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     let mut builder = Builder::new(trace, stretch(trace, &choice));
     builder.add_threads();
     builder.lines = Lines::of(trace);
+    builder.keeps_events = false;
     builder.add_all();
     builder.finish(steps)
 }
@@ -108,6 +108,8 @@ struct Builder<'a> {
     /// Lines of Python functions, where they are told apart.
     lines: Option<Lines<'a>>,
     events: Vec<(CallNodeId, EventId)>,
+    /// Whether they are wanted: of millions they take as long as the tree.
+    keeps_events: bool,
     continued: FxHashMap<(CallNodeId, CallThreadId), u64>,
 }
 
@@ -137,6 +139,7 @@ impl<'a> Builder<'a> {
             forward,
             lines: None,
             events: Vec::new(),
+            keeps_events: true,
             continued: FxHashMap::default(),
         }
     }
@@ -186,7 +189,9 @@ impl<'a> Builder<'a> {
             for (at, (line, ns)) in parts.into_iter().enumerate() {
                 let node = self.node(base, event, line);
                 self.tree.add(node, thread, metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
-                self.events.push((node, event));
+                if self.keeps_events {
+                    self.events.push((node, event));
+                }
                 if at > 0 {
                     *self.continued.entry((node, thread)).or_default() += 1;
                 }

@@ -105,6 +105,8 @@ pub struct CallView {
     pub nodes: Vec<ViewNode>,
     /// Nodes that were left out by [`CallView::keep`].
     pub left_out: usize,
+    /// By row: how many callers right there are too narrow for rows of their own ([`view_upwards`]); empty if all have one.
+    pub narrow: Vec<u32>,
     /// Whether callers of little were not followed ([`view_pruned`]): what is not there may have some of the metric.
     pub is_pruned: bool,
 }
@@ -151,13 +153,36 @@ pub fn view_pruned(
 ) -> CallView {
     let counts = build::Counts::new(tree, continued);
     let mut builder = build::Builder::new();
-    if !builder.add_plain(tree, options, &counts, least) {
+    let followed = |all: u64| build::Least { shown: 0.0, followed: all as f64 * least };
+    if !builder.add_plain(tree, options, &counts, &[], followed) {
         builder.prune();
         builder.add(tree, options, &counts, false);
         builder.put_waiting(least);
     }
     let is_up = matches!(options.shape, Shape::BottomUp | Shape::Callers);
     CallView { is_pruned: is_up && least > 0.0, ..builder.finish(tree, options, false) }
+}
+
+/// A bottom-up view of what has at least this part of the whole, and of nothing else: towards callers there are far more rows than
+/// anybody sees. `below` names a frame and callers of it, the innermost first: with them, the whole is what was measured there, and
+/// row 0 stands for the last of them. What is there is as in [`view`]. None if the view is not bottom-up, or goes by paths.
+pub fn view_upwards(
+    tree: &CallTree,
+    options: &ViewOptions,
+    continued: &[(CallNodeId, CallThreadId, u64)],
+    below: &[CallLabel],
+    least: f64,
+) -> Option<CallView> {
+    let counts = build::Counts::new(tree, continued);
+    let mut builder = build::Builder::new();
+    let both = |all: u64| build::Least { shown: all as f64 * least, followed: all as f64 * least };
+    let is_made = can_view_upwards(options) && builder.add_plain(tree, options, &counts, below, both);
+    is_made.then(|| CallView { is_pruned: true, ..builder.finish(tree, options, false) })
+}
+
+/// Whether [`view_upwards`] can make a view.
+pub fn can_view_upwards(options: &ViewOptions) -> bool {
+    options.shape == Shape::BottomUp && build::is_plain(options)
 }
 
 /// A view of `after` beside that of `before`: the same labels stand in the same place. Functions are compared, not
@@ -249,7 +274,7 @@ impl CallView {
         let lines = |rows: &mut dyn Iterator<Item = usize>| rows.map(|row| line[row]).collect::<FxHashSet<_>>().len();
         let all = lines(&mut (0..self.nodes.len()));
         let left_out = self.left_out + all - lines(&mut (0..self.nodes.len()).filter(|&row| kept[row]));
-        Self { nodes, left_out, ..self.clone() }
+        Self { nodes, left_out, narrow: Vec::new(), ..self.clone() }
     }
 
     /// The label of a node.

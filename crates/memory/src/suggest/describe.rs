@@ -3,6 +3,7 @@
 use super::smaller::half_of;
 use super::{Action, Suggestion};
 use crate::place::place_text;
+use stackline_model::words::{bytes, count};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// One sentence: what to do, with which call and line; of several members the first one, and how many there are.
@@ -42,7 +43,8 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         }
         Action::Shrink { to } => {
             let less = if suggestion.fills > 0 { ", and fill and copy no more" } else { "" };
-            format!("allocate {to} bytes for {object} instead of {}{less}", bytes(trace, suggestion))
+            let whole = trace.objects.bytes[suggestion.object.index()];
+            format!("allocate {} for {object} instead of {}{less}", exactly(*to), bytes(whole))
         }
         Action::Split { slices } => format!("allocate the {} slices of {object} one by one", slices.len()),
         Action::Offload { after, before } => {
@@ -67,15 +69,16 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
             let device = trace.devices.get(trace.objects.device[suggestion.object.index()].index());
             let device = device.map_or("the device", |device| trace.strings.get(device.name));
             format!(
-                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: by the model of the allocator, {} bytes less are held of {device}",
-                suggestion.bytes
+                "set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True: by the model of the allocator, {} less is held of {device}",
+                bytes(suggestion.bytes)
             )
         }
     }
 }
 
-fn bytes(trace: &MemoryTrace, suggestion: &Suggestion) -> u64 {
-    trace.objects.bytes[suggestion.object.index()]
+/// A size that somebody is to type: to the byte.
+fn exactly(size: u64) -> String {
+    if size < 1024 { bytes(size) } else { format!("{} ({} bytes)", bytes(size), count(size)) }
 }
 
 fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {

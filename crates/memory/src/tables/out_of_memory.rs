@@ -3,6 +3,7 @@
 use super::{allocator::Reserved, int};
 use crate::curve::{Curve, curves};
 use crate::place::place_text;
+use stackline_model::words::bytes;
 use stackline_model::{MemoryBlockState, MemoryTrace, OutOfMemory, Table, Unit};
 
 /// So many failures are told in words below the table.
@@ -44,7 +45,7 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     let told = |(oom, situation): (&OutOfMemory, &Situation)| {
         let place = place_text(trace, oom.stack);
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
-        format!("{} bytes asked for{at}: {}.", oom.requested, explain(oom, situation))
+        format!("{} asked for{at}: {}.", bytes(oom.requested), explain(oom, situation))
     };
     Some(pairs().take(TOLD).map(told).fold(table, Table::note))
 }
@@ -72,13 +73,13 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
 fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Option<String> {
     let Situation { allocated, largest_free, total, .. } = *situation;
     if allocated > reserved {
-        return Some(format!("{allocated} bytes in use, of {reserved} that the allocator held"));
+        return Some(format!("{} in use, of {} that the allocator held", bytes(allocated), bytes(reserved)));
     }
     if largest_free.is_some_and(|largest| largest > reserved - allocated) {
         return Some("a free block larger than all that was free".to_owned());
     }
     (total > 0 && reserved.saturating_add(device_free) > total)
-        .then(|| format!("{reserved} bytes held and {device_free} free, of {total}"))
+        .then(|| format!("{} held and {} free, of {}", bytes(reserved), bytes(device_free), bytes(total)))
 }
 
 /// Why it failed, and what would have helped.
@@ -111,9 +112,9 @@ fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
                 blocks in use lie in its segments; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True gives such pieces back"
             .to_owned();
     }
-    let short = missing - cached;
+    let short = bytes(missing - cached);
     format!(
-        "not enough memory: even with everything that the allocator held unused, {short} bytes were missing; the peak must \
+        "not enough memory: even with everything that the allocator held unused, {short} were missing; the peak must \
          come down by that much (smaller batch, recomputation of activations, or the suggestions below), or the rest must \
          be freed by other processes"
     )

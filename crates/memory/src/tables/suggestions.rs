@@ -5,6 +5,7 @@ use crate::allocator::{AllocatorSettings, caches, reserved};
 use crate::replay::{Combination, Replay};
 use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
 use crate::{Facts, PatternMatch};
+use stackline_model::words::bytes;
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::cmp::Reverse;
 
@@ -168,7 +169,8 @@ pub fn combination_note(combination: &Combination) -> Option<String> {
         0 => String::new(),
         cost => format!(", for {} ms more time", human_ms(cost)),
     };
-    Some(format!("{who} the peak from {before} to {after} bytes ({saved:.1} % less){cost}."))
+    let (before, after) = (bytes(before), bytes(after));
+    Some(format!("{who} the peak from {before} to {after} ({saved:.1} % less){cost}."))
 }
 
 /// Milliseconds with three digits behind the point.

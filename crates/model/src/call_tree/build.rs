@@ -10,8 +10,13 @@ pub struct CallTreeBuilder {
     tree: CallTree,
     frames: FxHashMap<CallFrame, CallFrameId>,
     children: FxHashMap<(CallNodeId, CallFrameId), CallNodeId>,
-    stats: FxHashMap<(CallNodeId, CallThreadId, CallMetric), CallStats>,
+    /// What was measured, in the order in which it first came, and where in that it stands.
+    stats: Vec<(Key, CallStats)>,
+    places: FxHashMap<Key, usize>,
 }
+
+/// What values belong to.
+type Key = (CallNodeId, CallThreadId, CallMetric);
 
 impl Default for CallTreeBuilder {
     fn default() -> Self {
@@ -20,7 +25,8 @@ impl Default for CallTreeBuilder {
             tree: CallTree { nodes, ..CallTree::default() },
             frames: FxHashMap::default(),
             children: FxHashMap::default(),
-            stats: FxHashMap::default(),
+            stats: Vec::new(),
+            places: FxHashMap::default(),
         }
     }
 }
@@ -84,7 +90,13 @@ impl CallTreeBuilder {
 
     /// Adds values that were measured at a node.
     pub fn add(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, stats: &CallStats) {
-        self.stats.entry((node, thread, metric)).or_default().merge(stats);
+        let key = (node, thread, metric);
+        let next = self.stats.len();
+        let place = *self.places.entry(key).or_insert(next);
+        if place == next {
+            self.stats.push((key, CallStats::default()));
+        }
+        self.stats[place].1.merge(stats);
     }
 
     /// The read report, to be added to.
@@ -95,7 +107,8 @@ impl CallTreeBuilder {
     /// The whole tree. The same calls in the same order give the same tree.
     pub fn finish(self) -> CallTree {
         let mut rows: Vec<_> = self.stats.into_iter().filter(|(_, stats)| stats.count > 0).collect();
-        rows.sort_unstable_by_key(|(key, _)| *key);
+        // Calls mostly come in the order of their nodes, which this sort makes use of.
+        rows.sort_by_key(|(key, _)| *key);
         let mut metrics = CallMetrics::default();
         for ((node, thread, metric), stats) in rows {
             metrics.node.push(node);

@@ -15,6 +15,12 @@ const NARROWEST: f64 = 1.0 / 3200.0;
 /// that anything is called from. Zoomed in 64 times, what is half a pixel wide is still exact.
 const UNFOLLOWED: f64 = NARROWEST / 64.0;
 
+/// What a part of a view is of at least, so that it need not be made anew for each zoom into it.
+const PART_NARROWEST: f64 = NARROWEST / 16.0;
+/// Rows of parts have numbers of their own: the row of the whole that the part is of, and the row in it, of so many bits.
+const PART_BITS: u32 = 26;
+const PART_MASK: u64 = (1 << PART_BITS) - 1;
+
 const SHAPES: [(&str, Shape); 5] = [
     ("top-down", Shape::TopDown),
     ("bottom-up", Shape::BottomUp),
@@ -42,33 +48,43 @@ const GROUPINGS: [(&str, Grouping); 10] = [
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let asked = Asked::new(opened, arguments)?;
-    let view = asked.kept_view(opened, arguments);
-    let root = row(&view, arguments)?.unwrap_or(0);
-    let least: f64 = arguments.number("least")?.unwrap_or(NARROWEST);
-    Ok(boxes(&view, root, least.clamp(0.0, 1.0), asked.metrics()))
+    let place = asked.place(opened, arguments)?;
+    Ok(boxes(&place, asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0), asked.metrics()))
 }
 
 /// One node by all that was measured.
 pub(super) fn frame(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let asked = Asked::new(opened, arguments)?;
-    let view = asked.kept_view(opened, arguments);
-    let row = row(&view, arguments)?.ok_or(QueryError::Argument { name: "root", why: "is missing".to_owned() })?;
-    let path: Vec<&CallLabel> = rows_to(&view, row).into_iter().map(|row| view.label(row)).collect();
+    let place = asked.place(opened, arguments)?;
+    if arguments.text("root")?.is_none() {
+        return Err(QueryError::Argument { name: "root", why: "is missing".to_owned() });
+    }
+    let (view, row) = (&place.view, place.row);
+    let labels = place.labels();
+    let path: Vec<&CallLabel> = labels.iter().collect();
     let tree = asked.source.tree();
     let metrics = tree.measured().into_iter().map(|metric| {
+        let sums = |title: &CallView, inclusive: Option<u64>, exclusive: Option<u64>| {
+            json!({
+                "name": title.metric, "title": title.title, "unit": title.unit, "total": title.total.sum,
+                "inclusive": inclusive, "exclusive": exclusive,
+            })
+        };
+        if metric == asked.options.metric {
+            return sums(view, Some(view.nodes[row].inclusive.sum), Some(view.nodes[row].exclusive.sum));
+        }
+        if let Some(there) = asked.there(metric, &labels) {
+            return sums(&there, Some(there.nodes[0].inclusive.sum), Some(there.nodes[0].exclusive.sum));
+        }
         // Kept as if the page had asked for it: the next frame needs it, too.
-        let named = arguments.without(&["root", "least"]).with("metric", metric.name(&tree.strings));
-        let other = (metric != asked.options.metric).then(|| opened.view(&named.key(), || asked.view(metric)));
-        let view = other.as_ref().unwrap_or(&view);
-        let node = find(view, &path);
+        let view = opened
+            .view(&asked.key(&arguments.clone().with("metric", metric.name(&tree.strings))), || asked.view(metric));
+        let node = find(&view, &path);
         let of = |sum: fn(&ViewNode) -> u64| node.map(|row| row.map_or(0, |row| sum(&view.nodes[row])));
-        json!({
-            "name": view.metric, "title": view.title, "unit": view.unit, "total": view.total.sum,
-            "inclusive": of(|node| node.inclusive.sum), "exclusive": of(|node| node.exclusive.sum),
-        })
+        sums(&view, of(|node| node.inclusive.sum), of(|node| node.exclusive.sum))
     });
-    let calls = counted(&view, row);
-    let path = path.iter().map(|of| json!([of.kind, of.name, of.inputs, of.file, of.line, of.short()]));
+    let calls = counted(view, row);
+    let path = labels.iter().map(|of| json!([of.kind, of.name, of.inputs, of.file, of.line, of.short()]));
     Ok(Answer::document(
         &json!({"path": path.collect::<Vec<_>>(), "calls": calls, "metrics": metrics.collect::<Vec<_>>()}),
     ))
@@ -80,11 +96,51 @@ fn counted(view: &CallView, row: usize) -> Option<u64> {
     Some(view.nodes[row].calls).filter(|&calls| calls > 0 && view.before.is_none())
 }
 
-/// The row that `root` names.
-fn row(view: &CallView, arguments: &Arguments) -> Result<Option<usize>, QueryError> {
-    match arguments.number("root")? {
-        Some(row) if row >= view.nodes.len() => Err(QueryError::missing(format!("there is no node {row}"))),
-        row => Ok(row),
+/// The row of a view that `root` names.
+fn row(view: &CallView, root: u64) -> Result<usize, QueryError> {
+    let row = usize::try_from(root).unwrap_or(usize::MAX);
+    let missing = || QueryError::missing(format!("there is no node {root}"));
+    (row < view.nodes.len()).then_some(row).ok_or_else(missing)
+}
+
+/// What a question is about: a row of a view. Towards callers the view may be of a part alone, what was measured at a row of the
+/// whole: of the whole there are only the rows that can be seen of it.
+struct Place {
+    view: Arc<CallView>,
+    row: usize,
+    /// The whole, and the row of it that the view is a part of.
+    part: Option<(Arc<CallView>, usize)>,
+}
+
+impl Place {
+    /// The number that a row of the view is asked for by.
+    fn number(&self, row: usize) -> u64 {
+        match &self.part {
+            None => row as u64,
+            Some((_, of)) if row == 0 => *of as u64,
+            Some((_, of)) => (*of as u64) << PART_BITS | row as u64,
+        }
+    }
+
+    /// Numbers and labels from below the root of the whole to the row.
+    fn path(&self) -> Vec<(u64, &CallLabel)> {
+        let whole = self
+            .part
+            .iter()
+            .flat_map(|(whole, of)| rows_to(whole, *of).into_iter().map(|row| (row as u64, whole.label(row))));
+        let own = rows_to(&self.view, self.row).into_iter().map(|row| (self.number(row), self.view.label(row)));
+        whole.chain(own).collect()
+    }
+
+    fn labels(&self) -> Vec<CallLabel> {
+        self.path().into_iter().map(|(_, label)| label.clone()).collect()
+    }
+
+    /// How many rows below the row have no box: those that are not among so many that have one, and those that the view lacks.
+    fn left_out(&self, kept: usize) -> usize {
+        let (view, end) = (&self.view, end(&self.view, self.row));
+        let narrow = view.narrow.get(self.row..end).unwrap_or_default();
+        end - self.row - kept + narrow.iter().map(|&many| many as usize).sum::<usize>()
     }
 }
 
@@ -109,6 +165,8 @@ struct Asked<'o> {
     source: Source<'o>,
     beside: Option<Source<'o>>,
     options: ViewOptions,
+    /// How wide boxes are at least, if that was asked for.
+    least: Option<f64>,
 }
 
 impl<'o> Asked<'o> {
@@ -128,20 +186,65 @@ impl<'o> Asked<'o> {
         if let Some(before) = &beside {
             check_measured(before.tree(), source.tree(), options.metric)?;
         }
-        Ok(Self { source, beside, options })
+        Ok(Self { source, beside, options, least: arguments.number("least")? })
     }
 
     fn view(&self, metric: CallMetric) -> CallView {
         let options = ViewOptions { metric, ..self.options.clone() };
+        let (tree, continued) = (self.source.tree(), self.source.continued());
         match &self.beside {
-            Some(before) => calls::compare(before.tree(), self.source.tree(), &options),
-            None => calls::view_pruned(self.source.tree(), &options, UNFOLLOWED, self.source.continued()),
+            Some(before) => calls::compare(before.tree(), tree, &options),
+            None => {
+                let wide =
+                    if self.is_fine() { None } else { calls::view_upwards(tree, &options, continued, &[], NARROWEST) };
+                wide.unwrap_or_else(|| calls::view_pruned(tree, &options, UNFOLLOWED, continued))
+            }
         }
     }
 
-    fn kept_view(&self, opened: &Opened, arguments: &Arguments) -> Arc<CallView> {
+    /// What was measured, by another metric, where these labels lead to; none if that cannot be told without the whole view.
+    fn there(&self, metric: CallMetric, labels: &[CallLabel]) -> Option<CallView> {
+        let options = ViewOptions { metric, ..self.options.clone() };
+        let (tree, continued) = (self.source.tree(), self.source.continued());
+        // Nobody sees any callers of it.
+        let view = || calls::view_upwards(tree, &options, continued, labels, f64::INFINITY);
+        if self.beside.is_some() { None } else { view() }
+    }
+
+    /// Whether rows are asked for that cannot be seen.
+    fn is_fine(&self) -> bool {
+        self.least.is_some_and(|least| least < NARROWEST)
+    }
+
+    /// What tells a view from others.
+    fn key(&self, arguments: &Arguments) -> String {
         let key = arguments.without(&["root", "least"]).key();
-        opened.view(&key, || self.view(self.options.metric))
+        if self.is_fine() { format!("fine\n{key}") } else { key }
+    }
+
+    /// The row that is asked for, with a view that has it.
+    fn place(&self, opened: &Opened, arguments: &Arguments) -> Result<Place, QueryError> {
+        let key = self.key(arguments);
+        let view = opened.view(&key, || self.view(self.options.metric));
+        let root: u64 = arguments.number("root")?.unwrap_or(0);
+        let has_parts = !self.is_fine() && self.beside.is_none() && calls::can_view_upwards(&self.options);
+        if root == 0 || !has_parts {
+            let row = row(&view, root)?;
+            return Ok(Place { view, row, part: None });
+        }
+        let (of, inner) = if root >> PART_BITS == 0 { (root, 0) } else { (root >> PART_BITS, root & PART_MASK) };
+        let of = row(&view, of)?;
+        let part = opened.view(&format!("{of} of\n{key}"), || self.part(&view, of));
+        let row = row(&part, inner)?;
+        Ok(Place { view: part, row, part: Some((view, of)) })
+    }
+
+    /// The view of what was measured at a row.
+    fn part(&self, whole: &CallView, of: usize) -> CallView {
+        let labels: Vec<CallLabel> = rows_to(whole, of).into_iter().map(|row| whole.label(row).clone()).collect();
+        let (tree, continued) = (self.source.tree(), self.source.continued());
+        let part = calls::view_upwards(tree, &self.options, continued, &labels, PART_NARROWEST);
+        part.unwrap_or_else(|| whole.clone())
     }
 
     /// Names of all that was measured.
@@ -189,39 +292,28 @@ fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> R
     })
 }
 
-/// The boxes below a node, and how many were left out below each.
-fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<Value>) -> Answer {
+/// The boxes below a node, and how many were left out.
+fn boxes(place: &Place, least: f64, metrics: Vec<Value>) -> Answer {
+    let (view, root) = (&*place.view, place.row);
     let kept = kept(view, root, least);
-    let mut place = vec![u32::MAX; view.nodes.len()];
+    let mut at = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let (mut inclusive, mut exclusive, mut calls) = (Vec::new(), Vec::new(), Vec::new());
     let mut before = Vec::new();
-    let mut labels = Vec::new();
-    let mut label_place = vec![u32::MAX; view.labels.len()];
-    for (at, &node) in kept.iter().enumerate() {
-        place[node] = at as u32;
+    let mut labels = Labels::of(view);
+    for (position, &node) in kept.iter().enumerate() {
+        at[node] = position as u32;
         let data = &view.nodes[node];
-        if label_place[data.label] == u32::MAX {
-            label_place[data.label] = labels.len() as u32;
-            let of = &view.labels[data.label];
-            labels.push(json!([
-                of.kind,
-                super::shortened(&of.name),
-                super::shortened(&of.inputs),
-                of.file,
-                of.line,
-                super::shortened(&of.short())
-            ]));
-        }
-        row.push(node as u32);
-        parent.push(if at == 0 { 0 } else { place[data.parent] });
+        row.push(place.number(node) as f64);
+        parent.push(if position == 0 { 0 } else { at[data.parent] });
         depth.push((data.depth - view.nodes[root].depth) as u32);
-        label.push(label_place[data.label]);
+        label.push(labels.place(view, data.label));
         inclusive.push(data.inclusive.sum as f64);
         exclusive.push(data.exclusive.sum as f64);
         calls.push(counted(view, node).unwrap_or(0) as f64);
         before.push(data.before.sum as f64);
     }
+    let path: Vec<Value> = place.path().into_iter().map(|(row, label)| json!([row, label.short()])).collect();
     let document = json!({
         "metric": view.metric,
         "title": view.title,
@@ -229,13 +321,13 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<Value>) -> Answe
         "total": view.total.sum,
         "before": view.before.map(|before| before.sum),
         "nodes": view.nodes.len(),
-        "left_out": end(view, root) - root - kept.len(),
+        "left_out": place.left_out(kept.len()),
         "metrics": metrics,
-        "path": path(view, root),
-        "labels": labels,
+        "path": path,
+        "labels": labels.list,
     });
     let mut columns = vec![
-        ("row", Column::U32(row)),
+        ("row", Column::F64(row)),
         ("parent", Column::U32(parent)),
         ("depth", Column::U32(depth)),
         ("label", Column::U32(label)),
@@ -247,6 +339,35 @@ fn boxes(view: &CallView, root: usize, least: f64, metrics: Vec<Value>) -> Answe
         columns.push(("before", Column::F64(before)));
     }
     Answer { json: document.to_string(), columns }
+}
+
+/// The labels of an answer, each once.
+struct Labels {
+    places: Vec<u32>,
+    list: Vec<Value>,
+}
+
+impl Labels {
+    fn of(view: &CallView) -> Self {
+        Self { places: vec![u32::MAX; view.labels.len()], list: Vec::new() }
+    }
+
+    /// The place of a label in the list.
+    fn place(&mut self, view: &CallView, label: usize) -> u32 {
+        if self.places[label] == u32::MAX {
+            self.places[label] = self.list.len() as u32;
+            let of = &view.labels[label];
+            self.list.push(json!([
+                of.kind,
+                super::shortened(&of.name),
+                super::shortened(&of.inputs),
+                of.file,
+                of.line,
+                super::shortened(&of.short())
+            ]));
+        }
+        self.places[label]
+    }
 }
 
 /// Rows below a node that are wide enough, in the order of the view; if they are too many, the widest of them.
@@ -268,11 +389,6 @@ fn end(view: &CallView, root: usize) -> usize {
     let depth = view.nodes[root].depth;
     let below = view.nodes[root + 1..].iter().take_while(|node| node.depth > depth).count();
     root + 1 + below
-}
-
-/// From the root of the view to a node: rows and names.
-fn path(view: &CallView, root: usize) -> Vec<Value> {
-    rows_to(view, root).into_iter().map(|row| json!([row, view.label(row).short()])).collect()
 }
 
 /// Rows from below the root of the view to a node.

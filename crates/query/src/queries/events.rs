@@ -25,13 +25,10 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let gpu = trace.gpu.of_event(event);
     let launched: Vec<Value> = match gpu {
         Some(_) => Vec::new(),
-        None => trace
-            .gpu
-            .ids()
-            .filter(|gpu| trace.gpu.launch[gpu.index()] == event)
-            .take(MOST)
-            .map(|gpu| brief(trace, origin, trace.gpu.event[gpu.index()]))
-            .collect(),
+        None => {
+            let rows = opened.launched(rank, event)?.iter().take(MOST);
+            rows.map(|&(_, gpu)| brief(trace, origin, trace.gpu.event[gpu.index()])).collect()
+        }
     };
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
     Ok(Answer::document(&json!({

@@ -2,7 +2,6 @@
 
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
-use stackline_analyze::calls::chosen_steps;
 use stackline_model::{CallFrameKind, CallProcess, EventKind, Trace};
 
 /// Metadata of a trace that people ask about, and what it is for them.
@@ -22,8 +21,10 @@ const ENTRIES: [&str; 12] = [
 ];
 
 pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
-    let traces: Vec<Value> =
-        opened.set.traces.iter().zip(&opened.infos).map(|(trace, info)| of_trace(trace, info)).collect();
+    let traces: Vec<Value> = (0..)
+        .zip(opened.set.traces.iter().zip(&opened.infos))
+        .map(|(at, (trace, info))| of_trace(trace, info, opened.chosen(at)))
+        .collect();
     let recording = opened.recording.as_ref();
     Ok(Answer::document(&json!({
         "name": opened.name,
@@ -62,13 +63,13 @@ fn has_events(trace: &Trace) -> bool {
     trace.events.ids().any(|event| trace.events.is_timed(event))
 }
 
-fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo) -> Value {
+fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo, chosen: Option<(i64, i64)>) -> Value {
     let origin = info.start_ns.unwrap_or(0);
     let entry = |key: &&'static str| Some((*key, trace.meta.entry(key)?));
     json!({
         "info": info,
         "steps": trace.steps.iter().map(|step| json!([step.number, step.start.saturating_sub(origin), step.end.saturating_sub(origin)])).collect::<Vec<_>>(),
-        "chosen": chosen_steps(trace).map(|(first, last)| json!([first, last])),
+        "chosen": chosen.map(|(first, last)| json!([first, last])),
         "environment": ENTRIES.iter().filter_map(entry).map(|(key, text)| json!([key, super::shortened(text)])).collect::<Vec<_>>(),
         "clocks": trace.meta.clocks.len(),
         "report": trace.report,

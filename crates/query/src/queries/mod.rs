@@ -13,6 +13,8 @@ mod search;
 mod source;
 mod tiles;
 
+pub(crate) use tiles::whole_level;
+
 use crate::{Answer, Arguments, Opened, QueryError};
 use stackline_present::json::{Document, write};
 use std::fmt;

@@ -5,6 +5,7 @@
 //! so many boxes in a tile, however many events there are. Times count from the start of the trace.
 
 use super::Texts;
+use crate::boxes::{Box, Coarse, merged, reaching};
 use crate::rows::Rows;
 use crate::{Answer, Arguments, Column, Opened, QueryError};
 use serde_json::json;
@@ -21,8 +22,6 @@ pub(super) const BUCKETS: i64 = 512;
 pub(super) const WHOLE: i64 = 4;
 /// Highest level: a tile of it is as long as a trace can be.
 pub(super) const LEVELS: u32 = 53;
-/// Events of a row before a tile that may last into it: one, where spans nest as they should.
-const BACK: usize = 8;
 /// Most boxes in an answer; the deepest rows are left out first, and that is said.
 const MOST: usize = 100_000;
 
@@ -65,7 +64,7 @@ fn lane(trace: &Trace, rows: &Rows, track: TrackId) -> Option<serde_json::Value>
 }
 
 /// The level at which [`WHOLE`] tiles hold so many ns.
-pub(super) fn whole_level(ns: i64) -> u32 {
+pub(crate) fn whole_level(ns: i64) -> u32 {
     let least = ns.max(1) as u64 / (WHOLE * BUCKETS) as u64 + 1;
     least.next_power_of_two().trailing_zeros().min(LEVELS)
 }
@@ -85,13 +84,14 @@ pub(super) fn tiles(opened: &Opened, arguments: &Arguments) -> Result<Answer, Qu
         trace.tracks.ids().filter(|track| named.is_empty() || named.contains(&track.0)).collect();
     let most = arguments.number("most")?.unwrap_or(MOST).clamp(1, MOST);
     let rows = opened.rows(rank)?;
-    let mut boxes = Boxes::of(trace, rows, &tracks, (origin, level, window));
+    let mut boxes = Boxes::of(trace, (rows, opened.coarse(rank)?), &tracks, (origin, level, window));
     // Coarser where there would be more than are wanted: each level has about half as many.
     while boxes.count() > most && boxes.level < LEVELS {
         let steps = (boxes.count() / most).ilog2().max(1);
-        boxes = Boxes::of(trace, rows, &tracks, (origin, (boxes.level + steps).min(LEVELS), window));
+        let level = (boxes.level + steps).min(LEVELS);
+        boxes = boxes.coarser(level);
     }
-    Ok(boxes.answer())
+    Ok(boxes.answer(trace))
 }
 
 /// The level that is asked for, and from when to when its tiles last (in the trace's own time).
@@ -108,110 +108,84 @@ pub(super) fn window(arguments: &Arguments, origin: i64) -> Result<(u32, (i64, i
     Ok((level, (at(first), at(last.saturating_add(1)))))
 }
 
-/// One box.
-#[derive(Clone, Copy, Debug)]
-struct Box {
+/// The boxes of a row of a track.
+struct Row {
     track: TrackId,
     depth: u32,
-    start: i64,
-    end: i64,
-    /// The longest of its events.
-    event: EventId,
-    longest: i64,
-    count: u32,
-    /// Time of all its events.
-    busy: i64,
+    boxes: Vec<Box>,
 }
 
-struct Boxes<'a> {
-    trace: &'a Trace,
+struct Boxes {
     origin: i64,
     level: u32,
-    rows: Vec<Box>,
-    left_out: usize,
+    rows: Vec<Row>,
 }
 
-impl<'a> Boxes<'a> {
+impl Boxes {
     /// The boxes of some tracks.
-    fn of(trace: &'a Trace, rows: &Rows, tracks: &[TrackId], (origin, level, window): (i64, u32, (i64, i64))) -> Self {
-        let mut boxes = Self { trace, origin, level, rows: Vec::new(), left_out: 0 };
+    fn of(
+        trace: &Trace,
+        (rows, coarse): (&Rows, Option<&Coarse>),
+        tracks: &[TrackId],
+        (origin, level, window): (i64, u32, (i64, i64)),
+    ) -> Self {
+        let coarse = coarse.filter(|coarse| coarse.level <= level);
+        let mut boxes = Self { origin, level, rows: Vec::new() };
         let deepest = tracks.iter().map(|&track| rows.of_track(track).len()).max().unwrap_or(0);
         // Row by row over all tracks: what is left out for lack of room is what stands deepest.
         for depth in 0..deepest {
             for &track in tracks {
-                if let Some(events) = rows.of_track(track).get(depth) {
-                    boxes.add((track, depth as u32), events, window);
-                }
+                let Some(events) = rows.of_track(track).get(depth) else { continue };
+                let is_in = |one: &Box| one.end >= window.0;
+                let found = match coarse {
+                    Some(coarse) => {
+                        let row = reaching(coarse.row(track, depth), window, |one| one.start);
+                        merged(row.iter().copied().filter(is_in), origin, level)
+                    }
+                    None => {
+                        let row = reaching(events, window, |event| trace.events.start[event.index()]);
+                        merged(row.iter().map(|&event| Box::of(trace, event)).filter(is_in), origin, level)
+                    }
+                };
+                boxes.rows.push(Row { track, depth: depth as u32, boxes: found });
             }
         }
         boxes
     }
 
-    /// How many there are, those that have no room included.
     fn count(&self) -> usize {
-        self.rows.len() + self.left_out
+        self.rows.iter().map(|row| row.boxes.len()).sum()
     }
 
-    fn add(&mut self, (track, depth): (TrackId, u32), events: &[EventId], (from, to): (i64, i64)) {
-        let trace = self.trace;
-        let before = |ns: i64| events.partition_point(|event| trace.events.start[event.index()] < ns);
-        let (begin, until) = (before(from).saturating_sub(BACK), before(to));
-        let mut open: Option<Box> = None;
-        for &event in events.get(begin..until).unwrap_or_default() {
-            let (start, end, dur) =
-                (trace.events.start[event.index()], trace.events.end(event), trace.events.dur[event.index()]);
-            if end >= from {
-                self.put(&mut open, Box { track, depth, start, end, event, longest: dur, count: 1, busy: dur });
-            }
+    /// The same at a coarser level.
+    fn coarser(mut self, level: u32) -> Self {
+        for row in &mut self.rows {
+            row.boxes = merged(std::mem::take(&mut row.boxes), self.origin, level);
         }
-        self.push(open);
+        Self { level, ..self }
     }
 
-    /// Joins an event with the open box, if both lie in the same bucket; else that box is done.
-    fn put(&mut self, open: &mut Option<Box>, one: Box) {
-        let bucket = |ns: i64| ns.saturating_sub(self.origin) >> self.level;
-        match open {
-            Some(before) if bucket(before.start) == bucket(one.end) => {
-                before.end = before.end.max(one.end);
-                before.count = before.count.saturating_add(1);
-                before.busy = before.busy.saturating_add(one.busy);
-                if one.longest > before.longest {
-                    (before.event, before.longest) = (one.event, one.longest);
-                }
-            }
-            _ => {
-                let done = open.replace(one);
-                self.push(done);
-            }
-        }
-    }
-
-    fn push(&mut self, done: Option<Box>) {
-        match done {
-            Some(_) if self.rows.len() >= MOST => self.left_out += 1,
-            done => self.rows.extend(done),
-        }
-    }
-
-    fn answer(self) -> Answer {
-        let Self { trace, origin, level, rows, left_out } = self;
+    fn answer(self, trace: &Trace) -> Answer {
+        let (count, Self { origin, level, rows }) = (self.count(), self);
+        let of_row = |row: &Row| row.boxes.iter().map(|one| (row.track, row.depth, *one)).collect::<Vec<_>>();
+        let boxes: Vec<(TrackId, u32, Box)> = rows.iter().flat_map(of_row).take(MOST).collect();
         let mut texts = Texts::default();
-        let names: Vec<u32> = rows.iter().map(|row| texts.index(trace.name(row.event))).collect();
+        let names: Vec<u32> = boxes.iter().map(|(.., one)| texts.index(trace.name(one.event))).collect();
         let mut types = NameTypes::new(trace, RULES);
-        let kinds = rows.iter().map(|row| drawn_as(trace, &mut types, row.event) as u8).collect();
-        let u32s = |of: fn(&Box) -> u32| Column::U32(rows.iter().map(of).collect());
-        let numbers = |of: &dyn Fn(&Box) -> i64| Column::F64(rows.iter().map(|row| of(row) as f64).collect());
+        let kinds = boxes.iter().map(|(.., one)| drawn_as(trace, &mut types, one.event) as u8).collect();
+        let numbers = |of: &dyn Fn(&Box) -> i64| Column::F64(boxes.iter().map(|(.., one)| of(one) as f64).collect());
         let columns = vec![
-            ("track", u32s(|row| row.track.0)),
-            ("depth", u32s(|row| row.depth)),
-            ("start", numbers(&|row| row.start.saturating_sub(origin))),
-            ("length", numbers(&|row| row.end.saturating_sub(row.start))),
-            ("busy", numbers(&|row| row.busy)),
-            ("event", u32s(|row| row.event.0)),
-            ("count", u32s(|row| row.count)),
+            ("track", Column::U32(boxes.iter().map(|(track, ..)| track.0).collect())),
+            ("depth", Column::U32(boxes.iter().map(|&(_, depth, _)| depth).collect())),
+            ("start", numbers(&|one| one.start.saturating_sub(origin))),
+            ("length", numbers(&|one| one.end.saturating_sub(one.start))),
+            ("busy", numbers(&|one| one.busy)),
+            ("event", Column::U32(boxes.iter().map(|(.., one)| one.event.0).collect())),
+            ("count", Column::U32(boxes.iter().map(|(.., one)| one.count).collect())),
             ("name", Column::U32(names)),
             ("kind", Column::U8(kinds)),
         ];
+        let left_out = count - boxes.len();
         Answer { json: json!({"texts": texts.list(), "level": level, "left_out": left_out}).to_string(), columns }
     }
 }

@@ -4,70 +4,67 @@
 //! Only for what adds up and stands where it was called; other views go by paths.
 
 use super::count::{calls_alone, values};
+use super::upward::Least;
 use super::{Builder, Counts, Labels, Value};
-use crate::calls::{Shape, ViewOptions};
+use crate::calls::{CallLabel, Shape, ViewNode, ViewOptions};
 use stackline_model::{CallNodeId, CallStats, CallTree};
 
 /// A row that is not there yet.
 const NO_ROW: usize = usize::MAX;
 
 /// A tree as a view looks at it.
-struct Seen<'t> {
-    tree: &'t CallTree,
+pub(super) struct Seen<'t> {
+    pub(super) tree: &'t CallTree,
     labels: Labels,
     /// By node: whether its values are shown.
     focused: Vec<bool>,
+    /// Whether nodes of one caller never have the same label, and all are shown: each has a row of its own.
+    is_row_each: bool,
 }
 
 impl Seen<'_> {
-    fn parent(&self, node: CallNodeId) -> CallNodeId {
+    pub(super) fn parent(&self, node: CallNodeId) -> CallNodeId {
         self.tree.nodes.parent[node.index()]
     }
 
     /// Whether a frame of its own is shown at a node.
-    fn is_shown(&self, node: CallNodeId) -> bool {
+    pub(super) fn is_shown(&self, node: CallNodeId) -> bool {
         node != CallTree::ROOT && !self.labels.hidden[self.tree.nodes.frame[node.index()].index()]
     }
 
-    fn label(&self, node: CallNodeId) -> usize {
+    pub(super) fn label(&self, node: CallNodeId) -> usize {
         self.labels.of_frame[self.tree.nodes.frame[node.index()].index()]
-    }
-
-    /// The nearest node with a frame that is shown, at or above a node; the root if there is none.
-    fn nearest(&self, mut node: CallNodeId) -> CallNodeId {
-        while node != CallTree::ROOT && !self.is_shown(node) {
-            node = self.parent(node);
-        }
-        node
     }
 }
 
 /// Whether a view can be made without paths.
-fn is_plain(options: &ViewOptions) -> bool {
+pub(in super::super) fn is_plain(options: &ViewOptions) -> bool {
     let is_simple = options.metric.adds_up() && options.by.is_none() && !options.collapse;
     is_simple && matches!(options.shape, Shape::TopDown | Shape::BottomUp | Shape::Flat)
 }
 
 impl Builder {
-    /// Adds a tree at once, if the view allows that; towards callers, only those of rows with at least this part of the whole are
-    /// followed.
+    /// Adds a tree at once, if the view allows that; towards callers (those of the labels `below` alone, if there are any) what is
+    /// `least` is asked once it is known how much there is.
     pub(in super::super) fn add_plain(
         &mut self,
         tree: &CallTree,
         options: &ViewOptions,
         counts: &Counts<'_>,
-        least: f64,
+        below: &[CallLabel],
+        least: impl Fn(u64) -> Least,
     ) -> bool {
         if !is_plain(options) || tree.nodes.is_empty() {
             return false;
         }
         let labels = self.labels(tree, options);
+        let is_row_each = self.labels.len() == tree.frames.len() + 1 && !labels.hidden.contains(&true);
         let mut focused = vec![options.focus.is_none(); tree.nodes.len()];
         for node in 1..focused.len() {
             let frame = tree.nodes.frame[node].index();
             focused[node] = focused[tree.nodes.parent[node].index()] || labels.focused[frame];
         }
-        let seen = Seen { tree, labels, focused };
+        let seen = Seen { tree, labels, focused, is_row_each };
         let mut shown = Vec::new();
         for value in values(tree, options, counts) {
             self.totals[0].merge(&value.stats);
@@ -77,7 +74,7 @@ impl Builder {
         }
         let alone = calls_alone(tree, options, counts);
         match options.shape {
-            Shape::BottomUp => self.add_upwards(&seen, shown, least),
+            Shape::BottomUp => self.add_upwards(&seen, shown, below, least),
             Shape::Flat => self.add_flat(&seen, &shown, alone),
             _ => self.add_downwards(&seen, &shown, alone),
         }
@@ -87,6 +84,7 @@ impl Builder {
     fn add_downwards(&mut self, seen: &Seen<'_>, values: &[Value], alone: impl Iterator<Item = Value>) {
         let mut rows = vec![NO_ROW; seen.tree.nodes.len()];
         rows[0] = 0;
+        self.nodes.reserve(values.len());
         for value in values {
             let row = self.row_of(seen, &mut rows, value.node);
             self.nodes[row].inclusive.merge(&value.stats);
@@ -116,44 +114,21 @@ impl Builder {
         }
         let mut row = rows[at.index()];
         for at in missing.into_iter().rev() {
-            if seen.is_shown(at) {
-                row = self.child(row, seen.label(at));
-            }
+            row = match seen.is_shown(at) {
+                true if seen.is_row_each => self.push_row(row, seen.label(at)),
+                true => self.child(row, seen.label(at)),
+                false => row,
+            };
             rows[at.index()] = row;
         }
         row
     }
 
-    /// All values go up one caller at a time, together; those of a row that holds too little stay there.
-    fn add_upwards(&mut self, seen: &Seen<'_>, mut values: Vec<Value>, least: f64) {
-        for value in &mut values {
-            self.nodes[0].inclusive.merge(&value.stats);
-            // What was hit is not shown: its calls are not those of its callers.
-            value.calls = if seen.is_shown(value.node) { value.calls } else { 0 };
-        }
-        let least = self.nodes[0].inclusive.sum as f64 * least;
-        let own: Vec<bool> = values.iter().map(|value| seen.is_shown(value.node)).collect();
-        let start = |(value, own): (Value, bool)| (0, seen.nearest(value.node), own, value);
-        let mut waiting: Vec<(usize, CallNodeId, bool, Value)> = values.into_iter().zip(own).map(start).collect();
-        let mut is_first = true;
-        loop {
-            waiting.retain(|&(_, at, ..)| at != CallTree::ROOT);
-            if waiting.is_empty() {
-                return;
-            }
-            for (row, at, own, value) in &mut waiting {
-                *row = self.child(*row, seen.label(*at));
-                let node = &mut self.nodes[*row];
-                node.inclusive.merge(&value.stats);
-                node.calls += value.calls;
-                if is_first && *own {
-                    node.exclusive.merge(&value.stats);
-                }
-                *at = seen.nearest(seen.parent(*at));
-            }
-            waiting.retain(|&(row, ..)| self.nodes[row].inclusive.sum as f64 >= least);
-            is_first = false;
-        }
+    /// A row that is known not to be there yet.
+    pub(super) fn push_row(&mut self, parent: usize, label: usize) -> usize {
+        let depth = self.nodes[parent].depth + 1;
+        self.nodes.push(ViewNode { parent, depth, label, ..ViewNode::default() });
+        self.nodes.len() - 1
     }
 
     /// A label holds what lies below it once, however often it calls itself.

@@ -1,0 +1,62 @@
+//! What was worked out of a run so far.
+
+use crate::boxes::Coarse;
+use crate::counters::Counters;
+use crate::memory::Memory;
+use crate::names::Names;
+use crate::rows::Rows;
+use stackline_analyze::calls::{CallView, Stretch, TraceCalls};
+use stackline_analyze::critical_path::exact::ExactPath;
+use stackline_analyze::findings::Findings;
+use stackline_model::{CallNodeId, CallThreadId, CallTree, EventId, GpuId};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// A view that was made, or is being made.
+pub(crate) type BeingMade = Arc<OnceLock<Arc<CallView>>>;
+
+/// What was worked out of one trace.
+#[derive(Debug, Default)]
+pub(crate) struct Derived {
+    /// Of what ran alone.
+    pub(crate) findings: OnceLock<Result<Findings, String>>,
+    /// With those of its memory.
+    pub(crate) with_memory: OnceLock<Result<Findings, String>>,
+    pub(crate) path: OnceLock<Result<ExactPath, String>>,
+    pub(crate) calls: Mutex<Vec<(Stretch, Arc<TraceCalls>)>>,
+    pub(crate) rows: OnceLock<Rows>,
+    pub(crate) coarse: OnceLock<Option<Coarse>>,
+    pub(crate) chosen: OnceLock<Option<(i64, i64)>>,
+    pub(crate) names: OnceLock<Names>,
+    /// What was launched, by what launched it.
+    pub(crate) launched: OnceLock<Vec<(EventId, GpuId)>>,
+    pub(crate) counters: OnceLock<Counters>,
+    pub(crate) origin: OnceLock<i64>,
+    pub(crate) memory: OnceLock<Result<Memory, String>>,
+}
+
+/// Where the calls of a run come from.
+#[derive(Debug)]
+pub enum Source<'a> {
+    /// Recorded as such.
+    Recording(&'a CallTree),
+    /// Made from the events of a trace.
+    Trace(Arc<TraceCalls>),
+}
+
+impl Source<'_> {
+    /// The tree.
+    pub fn tree(&self) -> &CallTree {
+        match self {
+            Self::Recording(tree) => tree,
+            Self::Trace(calls) => &calls.tree,
+        }
+    }
+
+    /// What calls of functions count at another line.
+    pub(crate) fn continued(&self) -> &[(CallNodeId, CallThreadId, u64)] {
+        match self {
+            Self::Recording(_) => &[],
+            Self::Trace(calls) => &calls.continued,
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! What has which name in a trace: how often, how long, and which was the first. A search looks at each name once, not at each event.
+
+use rustc_hash::FxHashMap;
+use stackline_model::{EventKind, StrId, Trace};
+
+/// Count, time and first event of what has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) name: StrId,
+    pub(crate) kind: EventKind,
+    pub(crate) count: u64,
+    pub(crate) ns: i64,
+    pub(crate) first: u32,
+}
+
+/// All names of events that last, those of one kind each; what took longest comes first.
+#[derive(Debug, Default)]
+pub(crate) struct Names(Vec<Found>);
+
+impl Names {
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let mut places: FxHashMap<(StrId, EventKind), usize> = FxHashMap::default();
+        let mut all: Vec<Found> = Vec::new();
+        for event in trace.events.ids().filter(|&event| trace.events.is_timed(event)) {
+            let (name, kind) = (trace.events.name[event.index()], trace.kind(event));
+            let place = *places.entry((name, kind)).or_insert_with(|| {
+                all.push(Found { name, kind, count: 0, ns: 0, first: event.0 });
+                all.len() - 1
+            });
+            all[place].count += 1;
+            all[place].ns = all[place].ns.saturating_add(trace.events.dur[event.index()]);
+        }
+        all.sort_by(|a, b| b.ns.cmp(&a.ns).then_with(|| a.first.cmp(&b.first)));
+        Self(all)
+    }
+
+    /// Those whose names hold a text, which is in small letters.
+    pub(crate) fn holding(&self, trace: &Trace, wanted: &str) -> Vec<Found> {
+        let mut known: FxHashMap<StrId, bool> = FxHashMap::default();
+        let mut holds =
+            |name: StrId| *known.entry(name).or_insert_with(|| trace.strings.get(name).to_lowercase().contains(wanted));
+        self.0.iter().filter(|found| holds(found.name)).copied().collect()
+    }
+
+    /// So many names, of what took longest.
+    pub(crate) fn first<'t>(&'t self, trace: &'t Trace, count: usize) -> impl Iterator<Item = &'t str> + 't {
+        self.0.iter().take(count).map(|found| trace.strings.get(found.name))
+    }
+}

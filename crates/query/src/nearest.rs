@@ -1,0 +1,57 @@
+//! The names that come nearest to a text that no name holds: a letter left out, or one too many, is soon typed.
+
+/// Names are compared by their beginnings only: those of kernels can be thousands of characters long.
+const MAX_CHARS: usize = 200;
+/// A text is compared by so many of its characters.
+const MAX_TYPED: usize = 40;
+/// So many letters of a text may be wrong: a third of them.
+const PER_WRONG: usize = 3;
+
+/// Up to `count` names of which a part resembles `typed`, the nearest first; of equally near ones the shorter.
+pub(crate) fn nearest<'n>(typed: &str, names: impl IntoIterator<Item = &'n str>, count: usize) -> Vec<&'n str> {
+    let wanted: Vec<char> = typed.trim().to_lowercase().chars().take(MAX_TYPED).collect();
+    let most = wanted.len() / PER_WRONG;
+    let mut found: Vec<(usize, usize, &str)> = Vec::new();
+    if most > 0 {
+        let near = |name: &'n str| {
+            let far = distance(&wanted, name, most)?;
+            Some((far, name.chars().count(), name))
+        };
+        found.extend(names.into_iter().filter_map(near));
+    }
+    found.sort_unstable();
+    found.dedup();
+    found.into_iter().take(count).map(|(.., name)| name).collect()
+}
+
+/// How many letters are to be put in, left out or changed so that a part of a name is the text; none if they are more than `most`.
+fn distance(wanted: &[char], name: &str, most: usize) -> Option<usize> {
+    // By letter of the text: what it costs to end there. A part may begin anywhere, which costs nothing.
+    let mut row: Vec<usize> = (0..=wanted.len()).collect();
+    let mut least = wanted.len();
+    for letter in name.chars().flat_map(char::to_lowercase).take(MAX_CHARS) {
+        let mut diagonal = row[0];
+        for (at, &own) in wanted.iter().enumerate() {
+            let replaced = diagonal + usize::from(own != letter);
+            diagonal = row[at + 1];
+            row[at + 1] = replaced.min(row[at] + 1).min(diagonal + 1);
+        }
+        least = least.min(row[wanted.len()]);
+    }
+    (least <= most).then_some(least)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::nearest;
+
+    #[test]
+    fn a_part_of_a_name_is_enough() {
+        let names = ["ampere_sgemm_128x64_nn", "aten::mm", "aten::addmm", "volta_gemm", "Memcpy HtoD"];
+        assert_eq!(nearest("gemn", names, 2), ["volta_gemm", "ampere_sgemm_128x64_nn"]);
+        assert_eq!(nearest("aten::admm", names, 1), ["aten::addmm"]);
+        assert_eq!(nearest("MEMCOPY", names, 5), ["Memcpy HtoD"]);
+        assert!(nearest("zzzzzz", names, 5).is_empty());
+        assert!(nearest("", names, 5).is_empty() && nearest("q", names, 5).is_empty(), "of so little nothing is near");
+    }
+}

@@ -1,0 +1,58 @@
+/** Where source files lie here, if that is not where the run was recorded: links to the editor lead there. */
+
+import { useState } from "preact/hooks";
+import { folders, placeOf, setFolders } from "../editor";
+import { close, dialog, Dialog } from "./dialog";
+
+/** The folder that is asked about. */
+let asked = "";
+
+/** Opens the dialog for the folder of a file. */
+export function askFolder(file: string): void {
+  asked = file.replace(/\/[^/]*$/, "");
+  dialog.value = "folders";
+}
+
+/** Offers to say where the folder of a file is; with it, links to the editor work though the text is not here. */
+export function Elsewhere({ file }: { file: string }) {
+  if (!file.startsWith("/")) return null;
+  const place = placeOf(file);
+  return (
+    <span class="elsewhere">
+      {place !== file && <> Links to the editor lead to {place}.</>}{" "}
+      <button type="button" onClick={() => askFolder(file)}>It is elsewhere …</button>
+    </span>
+  );
+}
+
+export function Folders() {
+  const known = folders.value.find(({ from }) => from === asked);
+  const [from, setFrom] = useState(asked);
+  const [to, setTo] = useState(known?.to ?? "");
+  const others = folders.value.filter((one) => one !== known);
+  return (
+    <Dialog title="Where source files are">
+      <h2>Where source files are</h2>
+      <form
+        method="dialog"
+        onSubmit={(event) => {
+          event.preventDefault();
+          setFolders(to.trim() === "" ? others : [...others, { from, to }]);
+          close();
+        }}
+      >
+        <p><label>Files that the run names below <input size={40} data-field="folder-from" value={from} onInput={(event) => setFrom(event.currentTarget.value)} /></label></p>
+        <p><label>are on this machine below <input size={40} data-field="folder-to" value={to} onInput={(event) => setTo(event.currentTarget.value)} /></label></p>
+        <p class="quiet">Links to the editor lead there, of all runs that are looked at in this browser. Empty: as the run names them.</p>
+        <p class="bar"><button type="submit">Keep</button> <button type="button" onClick={close}>Cancel</button></p>
+      </form>
+      {others.length > 0 && (
+        <ul class="events">
+          {others.map((one) => (
+            <li key={one.from}>{one.from} is at {one.to} <button type="button" class="link" onClick={() => setFolders(folders.value.filter((other) => other !== one))}>Forget</button></li>
+          ))}
+        </ul>
+      )}
+    </Dialog>
+  );
+}

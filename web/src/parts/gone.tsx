@@ -1,0 +1,23 @@
+/** That the server has gone: what is there stays, and it is asked again by itself. */
+
+import { transport } from "../state";
+
+export function Gone({ name }: { name: string }) {
+  const { value } = transport.gone;
+  if (value === "") return null;
+  return (
+    <p class="notice gone" aria-live="polite">
+      {value === "silent" ? (
+        <>
+          <strong>The server has stopped</strong>, or cannot be reached: what was asked before is still here. It is asked again every two seconds.
+          If it has ended, start it again, and open the address that it prints: <code>stackline view {name}</code>{" "}
+        </>
+      ) : (
+        <>
+          <strong>Another server answers here</strong>, which does not know this page: open the address that <code>stackline view</code> printed last.{" "}
+        </>
+      )}
+      <button type="button" onClick={transport.retry}>Try now</button>
+    </p>
+  );
+}

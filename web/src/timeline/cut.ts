@@ -1,0 +1,35 @@
+/** Where a trace breaks off: nobody knows what came after, which the timeline shows by stripes. */
+
+import type { ReadReport } from "../types";
+import { scaleOf } from "./paint";
+import type { Stretch } from "./view";
+
+/** What reading says where the end of a file, or of what was recorded, is missing. */
+const BREAKS_OFF = new Set(["truncated", "too_damaged", "damaged_compression", "oversized_entry", "cut_stream", "process_killed"]);
+
+export const breaksOff = (report: ReadReport | undefined): boolean => report?.problems.some(({ code }) => BREAKS_OFF.has(code)) ?? false;
+
+/** Pixels of the stripes before the end of what is known, which may be the edge of the picture. */
+const WIDE = 14;
+const APART = 6;
+
+/** Stripes what lies behind a time, and a little before it. */
+export function drawCut(context: CanvasRenderingContext2D, end: number, stretch: Stretch, width: number, top: number, high: number, ink: { readonly mark: string; readonly paper: string }): void {
+  const x = scaleOf(stretch, width)(end) - WIDE;
+  if (x >= width) return;
+  context.save();
+  context.beginPath();
+  context.rect(Math.max(x, 0), top, width - Math.max(x, 0), high - top);
+  context.clip();
+  context.fillStyle = ink.paper;
+  context.fillRect(x, top, width - x, high - top);
+  context.strokeStyle = ink.mark;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let at = x - (high - top); at < width; at += APART) {
+    context.moveTo(at, high);
+    context.lineTo(at + (high - top), top);
+  }
+  context.stroke();
+  context.restore();
+}

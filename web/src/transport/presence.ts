@@ -1,0 +1,44 @@
+/** Whether the server is there: where it went, it is asked again until it answers, and what it could not answer is asked then. */
+
+import { signal } from "@preact/signals";
+import type { Answer } from "./decode";
+import { Refused, type Transport } from "./index";
+
+/** So long after one attempt comes the next. */
+const PAUSE_MS = 2000;
+
+interface About {
+  readonly hash: string;
+}
+
+/** `known` is what the page knows of the run that it shows. */
+export function watchPresence(carrier: Transport, known: () => Answer | undefined) {
+  /** Silent: nobody answers. Other: somebody does, but knows nothing of this page. */
+  const gone = signal<"" | "silent" | "other">("");
+  const back = signal(0);
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const attempt = async () => {
+    clearTimeout(timer);
+    try {
+      const { document } = await carrier.ask<About>("meta");
+      const shown = known()?.document as About | undefined;
+      // Another run: nothing of what is shown is of it.
+      if (shown && shown.hash !== document.hash) return location.reload();
+      gone.value = "";
+      back.value += 1;
+    } catch (error) {
+      gone.value = error instanceof Refused && error.reason === "gone" ? "silent" : "other";
+      timer = setTimeout(attempt, PAUSE_MS);
+    }
+  };
+  return {
+    gone,
+    back,
+    retry: () => void attempt(),
+    lost: () => {
+      if (gone.value !== "") return;
+      gone.value = "silent";
+      timer = setTimeout(attempt, PAUSE_MS);
+    },
+  };
+}

@@ -1,0 +1,127 @@
+/** What is offered where nothing is found, and a server that goes and comes back. */
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { none, open, serve, settled, stackline, suite, trace, violations, watched } from "./harness";
+import { planted } from "./planted";
+
+const here = suite();
+
+test("where no name has a text, the nearest ones are offered, by the server and in a report", async () => {
+  const source = join(here.folder.path, "train.py");
+  writeFileSync(source, "pass\n".repeat(20));
+  const file = planted(here.folder.path, source);
+  const report = join(here.folder.path, "missed.html");
+  stackline("report", file, "--html", report);
+  const served = await serve(file);
+  for (const url of [served.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=overview");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox").fill("aten::itme");
+    await page.locator(".nearest button", { hasText: "aten::item" }).click();
+    await page.waitForSelector("#found li");
+    expect(await page.locator("#found li .name").allTextContents()).toContain("aten::item");
+    await page.keyboard.press("Escape");
+    await open(page, url, "page=flame&find=aten::itme");
+    await page.locator(".nearest button", { hasText: "aten::item" }).click();
+    await settled(page);
+    expect(new URLSearchParams(page.url().split("#")[1]).get("find")).toBe("aten::item");
+    expect(await page.locator(".nearest").count()).toBe(0);
+    await open(page, url, "page=timeline&find=zzzzzzzz");
+    expect(await page.locator("main").innerText()).toContain("No event that is seen has zzzzzzzz in its name.");
+    expect(await page.locator(".nearest").count()).toBe(0);
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+  }
+  // Of a filter that leaves nothing only a server knows: a report holds no other view.
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=flame&focus=aten::itme");
+  await page.locator(".nearest button", { hasText: "aten::item" }).click();
+  await settled(page);
+  expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(1);
+  none(faults);
+  await page.close();
+  await served.stop();
+});
+
+test("a server that comes back is asked again without a reload, and one that does not know the page is told of", async () => {
+  const served = await serve(trace("nvidia-2080ti-linear.json.gz"));
+  const { page } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=overview");
+  await page.evaluate("globalThis.sameDocument = true");
+  await page.route("**/query/**", (route) => route.abort());
+  await page.keyboard.press("3");
+  await page.waitForSelector(".gone");
+  expect(await page.locator(".gone").innerText()).toContain("stackline view");
+  expect(await page.locator("[role=alert]").first().innerText()).toContain("server has stopped");
+  expect(await violations(page)).toEqual([]);
+  // Another one, which has another token.
+  await page.unroute("**/query/**");
+  await page.route("**/query/**", (route) => route.fulfill({ status: 403 }));
+  await page.getByRole("button", { name: "Try now" }).click();
+  await page.waitForFunction(() => document.querySelector(".gone")?.textContent?.includes("Another server"));
+  // The same one again: nobody has to do anything.
+  await page.unroute("**/query/**");
+  await page.waitForFunction(() => document.querySelector(".gone") === null);
+  await settled(page);
+  expect(await page.locator("[role=alert]").count()).toBe(0);
+  expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(1);
+  expect(await page.evaluate("globalThis.sameDocument")).toBe(true);
+  await page.close();
+  await served.stop();
+});
+
+test("a trace that breaks off is striped at its end, and says so; a whole one is not", async () => {
+  const event = (ts: number) => JSON.stringify({ ph: "X", name: "a", cat: "cpu_op", ts, dur: 50, pid: 1, tid: 1 });
+  const [cut, whole] = ["cut", "whole"].map((name) => join(here.folder.path, `${name}.json`)) as [string, string];
+  writeFileSync(cut, `{"traceEvents": [${event(1)}, ${event(100)}, {"ph": "X", "na`);
+  writeFileSync(whole, `{"traceEvents": [${event(1)}, ${event(100)}]}`);
+  const report = join(here.folder.path, "cut.html");
+  stackline("report", cut, "--html", report);
+  const served = [await serve(cut), await serve(whole)] as const;
+  for (const url of [served[0].url, `file://${report}`, served[1].url]) {
+    const isCut = url !== served[1].url;
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=timeline");
+    expect(await page.locator("canvas").getAttribute("data-cut"), url).toBe(isCut ? "149000" : null);
+    expect((await page.locator("main .told").innerText()).includes("what came after is lost"), url).toBe(isCut);
+    // Stripes are of more than one colour where there is nothing else: a little left of the edge, below the lanes.
+    const colours = await page.evaluate(() => {
+      const canvas = document.querySelector("canvas")!;
+      const { data } = canvas.getContext("2d")!.getImageData(canvas.width - 10, canvas.height - 12, 8, 10);
+      return new Set(Array.from({ length: data.length / 4 }, (_, at) => data.slice(at * 4, at * 4 + 3).join())).size;
+    });
+    expect(colours > 1, url).toBe(isCut);
+    none(faults);
+    await page.close();
+  }
+  for (const one of served) await one.stop();
+});
+
+test("source that is not where it was: links to the editor lead to the folder that one names", async () => {
+  const served = await serve(planted(here.folder.path, "/nowhere/code/train.py"));
+  const { page, faults } = await watched(here.browser, served.url);
+  const file = `page=source&file=${encodeURIComponent("/nowhere/code/train.py")}`;
+  await open(page, served.url, file);
+  const link = () => page.locator("main a.editor").first().getAttribute("href");
+  expect(await link()).toBe("vscode://file/nowhere/code/train.py:1");
+  await page.getByRole("button", { name: "It is elsewhere …" }).click();
+  expect(await page.locator("[data-field=folder-from]").inputValue()).toBe("/nowhere/code");
+  await page.locator("[data-field=folder-from]").fill("/nowhere");
+  await page.locator("[data-field=folder-to]").fill("/home/me/");
+  expect(await violations(page)).toEqual([]);
+  await page.keyboard.press("Enter");
+  await settled(page);
+  expect(await link()).toBe("vscode://file/home/me/code/train.py:1");
+  expect(await page.locator("main").innerText()).toContain("Links to the editor lead to /home/me/code/train.py.");
+  // It is kept, and a finding's link goes there, too.
+  await page.reload();
+  await open(page, served.url, "page=issues&sel=finding:0");
+  expect(await link()).toBe("vscode://file/home/me/code/train.py:12");
+  none(faults);
+  await page.close();
+  await served.stop();
+});
