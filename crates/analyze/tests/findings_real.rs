@@ -25,7 +25,7 @@ fn what_fires_on_real_traces_is_written_down() {
     let (rows, silent, looked) = (RefCell::new(String::new()), RefCell::new(Vec::new()), RefCell::new(0));
     corpus_support::for_each_trace(|file, trace| {
         *looked.borrow_mut() += 1;
-        let name = file.split('.').next().unwrap();
+        let name = file.trim_end_matches(".gz").trim_end_matches(".json");
         let found = findings::find(trace, &Default::default()).map(|found| (found.step_ns, found.findings));
         let (step_ns, found) = found.unwrap_or_default();
         if found.is_empty() {
