@@ -132,7 +132,8 @@ impl<'a> Subject<'a> {
         self.path().hops.iter().filter(|hop| hop.category == category).map(|hop| hop.end - hop.start).sum()
     }
 
-    /// Whether an event lies in the window, with times that can be believed: GPU work by its launch.
+    /// Whether an event lies in the window, with times that can be believed: GPU work by its launch, and by itself where the host runs
+    /// so far ahead that it launched the work before the GPU was done with that of earlier steps.
     pub fn counts(&self, event: EventId) -> bool {
         let trace = self.trace();
         let events = &trace.events;
@@ -142,7 +143,9 @@ impl<'a> Subject<'a> {
         let gpu = if trace.kind(event).is_gpu_work() { trace.gpu.of_event(event) } else { None };
         let launch = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some());
         let (from, to) = self.window();
-        (from..to).contains(&events.start[launch.unwrap_or(event).index()])
+        let started = events.start[event.index()];
+        let launched = launch.map_or(started, |launch| events.start[launch.index()]);
+        launched < to && launched.max(started) >= from
     }
 
     /// Events of the window of some kinds whose name passes a test; each name is tested once.
