@@ -223,7 +223,7 @@ fn steps_are_no_backward() {
             let inside = |p: &mut Program| {
                 let of = |i: i64, thread: i64| json!({"Sequence number": 1000 * number + i, "Fwd thread id": thread});
                 p.python("train.py(3): loop", |p| {
-                    (0..60).for_each(|i| p.op_with("aten::add", of(i, 0), |p| p.work(3)))
+                    (0..60).for_each(|i| p.op_with("aten::add", of(i, 0), |p| p.work(3)));
                 });
                 p.op("aten::mm", |p| p.work(2000));
                 for i in (0..60).rev() {
