@@ -6,7 +6,7 @@ mod findings_support;
 
 use findings_support::{Program, find, text};
 use serde_json::json;
-use stackline_analyze::findings::{self, Confidence, Finding};
+use stackline_analyze::findings::{self, Confidence, Finding, Support};
 use stackline_model::{Problem, Severity};
 
 /// Four steps of 1 ms and what `inside` adds to each.
@@ -151,6 +151,13 @@ fn optimizers_on_a_cpu() {
         .value;
     let beyond = 250.0 * (total / 250.0 - 2.5) * 0.35;
     assert!((only(&found) as f64 - (total - 150.0 - beyond)).abs() < 0.1 * total, "{}", text(&found));
+    // At least nothing of what is beyond goes, at most four fifths.
+    let gain = found[0].gain.unwrap();
+    for (bound, stays) in [(gain.low_ns, 1.0), (gain.high_ns, 0.2)] {
+        let expected = total - 150.0 - beyond / 0.35 * stays;
+        assert!((bound as f64 / 1e3 - expected).abs() < 0.05 * total, "{expected} µs: {}", text(&found));
+    }
+    assert_eq!((found[0].support, found[0].confidence), (Support::Inferred, Confidence::Medium));
     assert_eq!(optimizer("aten::_foreach_").of("SL015"), []);
 }
 
@@ -223,7 +230,7 @@ fn steps_are_no_backward() {
             let inside = |p: &mut Program| {
                 let of = |i: i64, thread: i64| json!({"Sequence number": 1000 * number + i, "Fwd thread id": thread});
                 p.python("train.py(3): loop", |p| {
-                    (0..60).for_each(|i| p.op_with("aten::add", of(i, 0), |p| p.work(3)))
+                    (0..60).for_each(|i| p.op_with("aten::add", of(i, 0), |p| p.work(3)));
                 });
                 p.op("aten::mm", |p| p.work(2000));
                 for i in (0..60).rev() {
