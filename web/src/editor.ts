@@ -16,14 +16,23 @@ export function setFolder(path: string | null): void {
 
 /** The pattern of such addresses, with `{file}` and `{line}` in it. */
 export function pattern(): string {
+  known ??= kept(KEY);
+  return known || DEFAULT;
+}
+
+/** As it was read: what a browser keeps takes long to come the first time. */
+let known: string | undefined;
+
+function kept(name: string): string {
   try {
-    return localStorage.getItem(KEY) || DEFAULT;
+    return localStorage.getItem(name) ?? "";
   } catch {
-    return DEFAULT;
+    return "";
   }
 }
 
 export function setPattern(text: string): void {
+  known = text;
   try {
     localStorage.setItem(KEY, text);
   } catch {
@@ -40,15 +49,17 @@ export interface Folder {
 }
 
 /** Where folders lie here that were elsewhere when the run was recorded. */
-export const folders = signal<readonly Folder[]>(keptFolders());
+export const folders = signal<readonly Folder[]>([]);
 
-function keptFolders(): readonly Folder[] {
+/** Reads what the browser keeps, before it is needed. */
+export function readKept(): void {
+  pattern();
   try {
-    const kept: unknown = JSON.parse(localStorage.getItem(FOLDERS) ?? "[]");
+    const all: unknown = JSON.parse(kept(FOLDERS) || "[]");
     const isFolder = (one: unknown): one is Folder => typeof (one as Folder)?.from === "string" && typeof (one as Folder)?.to === "string";
-    return Array.isArray(kept) ? kept.filter(isFolder) : [];
+    if (Array.isArray(all) && all.length > 0) folders.value = all.filter(isFolder);
   } catch {
-    return [];
+    // What somebody else wrote there is none of ours.
   }
 }
 

@@ -5,7 +5,7 @@ import { render } from "preact";
 import { useEffect } from "preact/hooks";
 import { useAnswer } from "./answers";
 import { theme } from "./colors";
-import { setFolder } from "./editor";
+import { readKept, setFolder } from "./editor";
 import { Compare } from "./pages/compare";
 import { Flame } from "./pages/flame";
 import { Issues } from "./pages/issues";
@@ -199,3 +199,5 @@ effect(() => {
 Object.assign(globalThis, { stackline: transport });
 follow();
 render(<App />, document.getElementById("stackline")!);
+// Once the first page is there: nobody opens an editor before.
+setTimeout(readKept, 200);

@@ -19,7 +19,7 @@ test("where no name has a text, the nearest ones are offered, by the server and 
     const { page, faults } = await watched(here.browser, url);
     await open(page, url, "page=overview");
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox").fill("aten::itme");
+    await page.getByRole("combobox", { name: "Search in all names" }).fill("aten::itme");
     await page.locator(".nearest button", { hasText: "aten::item" }).click();
     await page.waitForSelector("#found li");
     expect(await page.locator("#found li .name").allTextContents()).toContain("aten::item");

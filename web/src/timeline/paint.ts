@@ -50,6 +50,9 @@ export function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, z
 /** What chosen steps are filled with: any text can be read on it, in either theme. */
 const CHOSEN = "rgba(91, 155, 213, 0.35)";
 
+/** Steps that are narrower are told apart by a line where each begins, as far as there is room for it. */
+const NARROW = 4;
+
 /** Draws the steps as a row of boxes below the ruler; those that are chosen are filled. */
 export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Step[], chosen: readonly [number, number] | undefined, stretch: Stretch, width: number, ink: InkOf): void {
   context.fillStyle = ink.paper;
@@ -57,18 +60,29 @@ export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Ste
   const xOf = scaleOf(stretch, width);
   context.font = FONT;
   context.textBaseline = "middle";
+  const isChosen = (number: number) => chosen !== undefined && number >= chosen[0] && number <= chosen[1];
+  let line = Number.NEGATIVE_INFINITY;
   for (const [number, start, end] of steps) {
     const [from, to] = [Math.max(xOf(start), 0), Math.min(xOf(end), width)];
     if (to <= 0 || from >= width || to < from) continue;
-    if (chosen && number >= chosen[0] && number <= chosen[1]) {
+    const wide = to - from;
+    if (isChosen(number)) {
       context.fillStyle = CHOSEN;
-      context.fillRect(from, RULER + 1, Math.max(to - from, 1), STEPS - 3);
+      context.fillRect(from, RULER + 1, Math.max(wide, 1), STEPS - 3);
+    }
+    if (wide < NARROW) {
+      // Thousands of frames around nothing are what takes longest to draw, and all that would be seen is grey.
+      if (from - line < NARROW) continue;
+      line = from;
+      context.fillStyle = ink.quiet;
+      context.fillRect(Math.round(from), RULER + 1, 1, STEPS - 3);
+      continue;
     }
     context.strokeStyle = ink.quiet;
     context.lineWidth = 1;
-    context.strokeRect(from + 0.5, RULER + 1.5, Math.max(to - from - 1, 1), STEPS - 4);
+    context.strokeRect(from + 0.5, RULER + 1.5, Math.max(wide - 1, 1), STEPS - 4);
     context.fillStyle = ink.ink;
-    if (to - from > 12) context.fillText(fitted(context, `step ${number}`, to - from - 8), from + 4, RULER + STEPS / 2);
+    if (wide > 12) context.fillText(fitted(context, `step ${number}`, wide - 8), from + 4, RULER + STEPS / 2);
   }
 }
 

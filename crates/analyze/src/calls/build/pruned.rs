@@ -140,10 +140,10 @@ mod tests {
                 .filter(|(path, (stats, _))| path.len() > below.len() && path.starts_with(&below) && is_wide(stats))
                 .map(|(path, values)| (path[below.len()..].to_owned(), *values))
                 .collect();
+            let narrow: u32 = part.narrow.iter().sum();
             let mut found = by_path(&part.without_root());
             found.remove("");
             prop_assert_eq!(&found, &expected);
-            let narrow: u32 = part.narrow.iter().sum();
             let is_known = |path: &str| path == below || rows.get(path).is_some_and(|(stats, _)| is_wide(stats));
             let left_out = rows.iter().filter(|(path, (stats, _))| {
                 path.len() > below.len() && path.starts_with(&below) && !is_wide(stats) && is_known(&path[..path.len() - 1])
