@@ -283,7 +283,7 @@ fn what_lowers_the_peak_comes_first_and_what_saves_nothing_is_counted() {
     let listed = tables::listed(&study.ranked, None);
     let nothing = study.ranked.len() - listed.len();
     assert!(nothing > 0 && listed.iter().all(|at| study.ranked[*at].savings[0] > 0));
-    let notes = tables::suggestion_notes(&study.ranked, None);
+    let notes = tables::suggestion_notes(&trace, &study.ranked, None);
     assert!(notes[0].ends_with("at these peaks."), "{notes:?}");
     let table = tables::suggestions_table(&trace, &study.ranked, &listed, &study.peaks);
     let Values::I64(lowers) = &table.column("lowers_peak").unwrap().values else { panic!("{table:?}") };

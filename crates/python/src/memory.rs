@@ -135,7 +135,7 @@ impl NativeMemory {
             let (ranked, combination) = (&studied.ranked, studied.combination.as_ref());
             let listed = tables::listed(ranked, combination);
             let table = tables::suggestions_table(&opened.trace, ranked, &listed, &opened.peaks);
-            Some(tables::suggestion_notes(ranked, combination).into_iter().fold(table, Table::note))
+            Some(tables::suggestion_notes(&opened.trace, ranked, combination).into_iter().fold(table, Table::note))
         };
         self.made(py, make)?.ok_or_else(no_table)
     }

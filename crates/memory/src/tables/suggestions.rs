@@ -63,14 +63,24 @@ pub fn listed(ranked: &[Ranked], combination: Option<&Combination>) -> Vec<usize
 }
 
 /// Which suggestions do best together, and how many are not listed.
-pub fn suggestion_notes(ranked: &[Ranked], combination: Option<&Combination>) -> Vec<String> {
+pub fn suggestion_notes(trace: &MemoryTrace, ranked: &[Ranked], combination: Option<&Combination>) -> Vec<String> {
     let nothing = ranked.len() - listed(ranked, combination).len();
     let more = match nothing {
         0 => None,
         1 => Some("1 more saves nothing at these peaks.".to_owned()),
         _ => Some(format!("{nothing} more save nothing at these peaks.")),
     };
-    combination.and_then(combination_note).into_iter().chain(more).collect()
+    combination.and_then(combination_note).into_iter().chain(more).chain(without_types(trace)).collect()
+}
+
+/// What is not looked for where the types of operators' tensors are not known.
+fn without_types(trace: &MemoryTrace) -> Option<String> {
+    let has_types = trace.objects.dtype.iter().any(|dtype| !trace.strings.get(*dtype).is_empty());
+    let sees_operators = trace.accesses.evidence.contains(&AccessEvidence::OperatorLevel);
+    (sees_operators && !has_types).then(|| {
+        "Types of tensors are not known (recordings have them with --shapes): writing in place and smaller types are not looked for."
+            .to_owned()
+    })
 }
 
 /// These suggestions by number, with what each does alone.

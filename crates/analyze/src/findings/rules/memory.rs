@@ -54,7 +54,8 @@ pub(super) const LATE_DEALLOCATION: Rule = Rule {
     name: "late-deallocation",
     about: "memory is freed long after its last use",
     why: "A name that still refers to a tensor keeps its bytes, also while the peak comes.",
-    advice: "Drop the last reference after the last use: del, a function of its own, or no name at all.",
+    advice: "Drop the last reference after the last use: del, a function of its own, or no name at all. What autograd keeps for a \
+             backward pass that never comes goes with torch.no_grad(), or with loss.item() where the loss is kept.",
     example: (
         "hidden = encode(batch)\nlogits = head(hidden)\nloss = big_loss(logits)",
         "hidden = encode(batch)\nlogits = head(hidden)\ndel hidden\nloss = big_loss(logits)",
@@ -107,7 +108,8 @@ pub(super) const MEMORY_LEAK: Rule = Rule {
     name: "memory-leak",
     about: "memory is never freed, though its last use is over",
     why: "Each step adds to it: in the end memory runs out. Losses kept in a list keep all of their graphs.",
-    advice: "Keep numbers instead of tensors: loss.item() or loss.detach(); bound what caches keep.",
+    advice: "Keep numbers instead of tensors: loss.item() or loss.detach(); evaluate under torch.no_grad(), without which each loss keeps \
+             its graph and all activations in it; bound what caches keep.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
     needs: &[Need::Memory, Need::MemoryAccesses, Need::MemoryEnd],
     wrong_when: "It is meant to be kept until the end. Parameters, gradients and state of the optimizer are left out.",

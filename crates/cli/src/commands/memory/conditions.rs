@@ -73,6 +73,11 @@ impl Condition {
         matches!(self, Self::New | Self::PeakRise(_) | Self::PeakMore(_))
     }
 
+    /// Whether findings of low confidence do not count for it.
+    pub(super) fn leaves_out_guesses(&self) -> bool {
+        matches!(self, Self::New | Self::Waste(_))
+    }
+
     /// Why it holds, in words; none if it does not.
     ///
     /// # Errors

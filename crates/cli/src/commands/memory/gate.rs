@@ -58,6 +58,7 @@ impl Gate {
             changes: listed,
             gone,
             held: Vec::new(),
+            guesses: 0,
             before: self.baseline.map(|b| b.peaks),
             suppressions: self.suppressions,
             found,
@@ -68,6 +69,11 @@ impl Gate {
             self.conditions.iter().map(|condition| condition.holds(&looked)).collect::<Result<Vec<_>>>()?
         };
         judged.held = held.into_iter().flatten().collect();
+        judged.guesses = if self.conditions.iter().any(Condition::leaves_out_guesses) {
+            judged.found.findings.iter().filter(|finding| finding.is_unsure()).count()
+        } else {
+            0
+        };
         Ok(judged)
     }
 }
@@ -79,6 +85,8 @@ pub(super) struct Judged {
     changes: Vec<Option<Change>>,
     gone: Vec<String>,
     held: Vec<String>,
+    /// Findings that are but a guess, which conditions that were asked for leave out.
+    guesses: usize,
     /// The baseline's peaks by device.
     before: Option<BTreeMap<String, u64>>,
     suppressions: Suppressions,
@@ -153,6 +161,10 @@ impl Judged {
             other => other?,
         }
         self.suppressions.told().iter().try_for_each(|text| say(text))?;
+        if self.guesses > 0 {
+            let findings = if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
+            say(&format!("--fail-on: {findings} of low confidence do not count for waste and new; peak and count see them"))?;
+        }
         self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
         Ok(!self.held.is_empty())
     }

@@ -150,7 +150,7 @@ fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
         let best = peaks.first().and_then(|peak| study.combination(peak.device));
         let listed = tables::listed(&study.ranked, best.as_ref());
         let table = tables::suggestions_table(trace, &study.ranked, &listed, peaks);
-        let notes = tables::suggestion_notes(&study.ranked, best.as_ref());
+        let notes = tables::suggestion_notes(trace, &study.ranked, best.as_ref());
         all.push(notes.into_iter().fold(table, Table::note));
     }
     all

@@ -27,6 +27,6 @@ pub(crate) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         "all": all.len(), "nothing": memory.ranked.len() - all.len(), "combination": combination,
         "objects": objects.collect::<Vec<_>>(),
     });
-    let notes = suggestion_notes(&memory.ranked, memory.combination.as_ref());
+    let notes = suggestion_notes(&memory.trace, &memory.ranked, memory.combination.as_ref());
     super::printed(memory, &[notes.into_iter().fold(table, Table::note)], page)
 }
