@@ -16,8 +16,7 @@ fn opened() -> Opened {
     let path = folder.path().join("trace.json");
     let long = r#"{"ph":"X","name":"long","cat":"cpu_op","ts":90000000,"dur":1000000000,"pid":1,"tid":1}"#;
     let demo = stackline_synth::demo::generate(&stackline_synth::demo::Config { steps: 2, ..Default::default() });
-    let demo =
-        String::from_utf8(demo).expect("text").replacen("\"traceEvents\": [", &format!("\"traceEvents\": [{long},"), 1);
+    let demo = demo.replacen("\"traceEvents\": [", &format!("\"traceEvents\": [{long},"), 1);
     let demo = demo.replacen("\"traceEvents\":[", &format!("\"traceEvents\":[{long},"), 1);
     assert!(demo.contains("\"long\""), "the long call is in it");
     std::fs::write(&path, demo).expect("written");
