@@ -1,11 +1,9 @@
 //! What a flame graph is zoomed to, towards callers: only what is wide enough is worked out, and its numbers are those of the whole.
 #![allow(clippy::expect_used, reason = "tests")]
 
-mod common;
-
-use common::{document, numbers};
+use serde_json::Value;
 use stackline_engine::OpenOptions;
-use stackline_query::{Answer, Arguments, Opened, QueryError, ask};
+use stackline_query::{Answer, Arguments, Column, Opened, QueryError, ask};
 use std::collections::BTreeMap;
 
 const UP: (&str, &str) = ("shape", "bottom-up");
@@ -26,6 +24,19 @@ fn opened() -> Opened {
 fn calls(opened: &Opened, arguments: &[(&str, &str)]) -> Answer {
     let all = [&[UP, ("steps", "whole"), ("metric", "host_time")], arguments].concat();
     ask(opened, "calls", &Arguments::new(all)).expect("answered")
+}
+
+fn document(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.json).expect("a document is JSON")
+}
+
+fn numbers(answer: &Answer, name: &str) -> Vec<f64> {
+    match &answer.columns.iter().find(|(column, _)| *column == name).expect("a column").1 {
+        Column::U8(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Column::U16(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Column::U32(values) => values.iter().map(|&value| f64::from(value)).collect(),
+        Column::F64(values) => values.clone(),
+    }
 }
 
 /// Rows by the names from the root of the whole on: number, inclusive and exclusive values.
