@@ -51,7 +51,8 @@ proptest! {
         let part = view_upwards(&tree, &options, &[], &labels, least).unwrap();
         let rows = by_path(&whole);
         let Some(&(all, own)) = rows.get(&below) else {
-            return Ok(prop_assert_eq!((part.nodes.len(), part.nodes[0].inclusive.sum), (1, 0)));
+            prop_assert_eq!((part.nodes.len(), part.nodes[0].inclusive.sum), (1, 0));
+            return Ok(());
         };
         prop_assert_eq!((part.total, part.nodes[0].inclusive, part.nodes[0].exclusive), (whole.total, all, own));
         let is_wide = |stats: &CallStats| stats.sum as f64 >= all.sum as f64 * least;
