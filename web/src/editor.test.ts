@@ -10,7 +10,7 @@ test("addresses of lines", () => {
 });
 
 test("files of folders that lie elsewhere", () => {
-  const known = [{ from: "/job/code/", to: "/home/me/code" }, { from: "/job", to: "/mnt" }, { from: "/job/code/lib", to: "/lib/" }];
+  const known = [{ from: "/job/code/", to: "/mine/code" }, { from: "/job", to: "/mnt" }, { from: "/job/code/lib", to: "/lib/" }];
   const places = ["/job/code/train.py", "/job/data.py", "/job/code/lib/a.py", "/job/codes/x.py", "/other/train.py", "train.py"].map((file) => placeOf(file, known));
-  expect(places).toEqual(["/home/me/code/train.py", "/mnt/data.py", "/lib/a.py", "/mnt/codes/x.py", "/other/train.py", "train.py"]);
+  expect(places).toEqual(["/mine/code/train.py", "/mnt/data.py", "/lib/a.py", "/mnt/codes/x.py", "/other/train.py", "train.py"]);
 });

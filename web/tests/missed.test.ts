@@ -21,8 +21,7 @@ test("where no name has a text, the nearest ones are offered, by the server and 
     await page.keyboard.press("Control+k");
     await page.getByRole("combobox", { name: "Search in all names" }).fill("aten::itme");
     await page.locator(".nearest button", { hasText: "aten::item" }).click();
-    await page.waitForSelector("#found li");
-    expect(await page.locator("#found li .name").allTextContents()).toContain("aten::item");
+    await page.waitForFunction(() => [...document.querySelectorAll("#found li .name")].some((name) => name.textContent === "aten::item"));
     await page.keyboard.press("Escape");
     await open(page, url, "page=flame&find=aten::itme");
     await page.locator(".nearest button", { hasText: "aten::item" }).click();
@@ -66,8 +65,10 @@ test("a server that comes back is asked again without a reload, and one that doe
   // The same one again: nobody has to do anything.
   await page.unroute("**/query/**");
   await page.waitForFunction(() => document.querySelector(".gone") === null);
+  // What was refused is asked for again, and takes the place of the refusal.
+  await page.waitForFunction(() => document.querySelector("[role=alert]") === null);
+  await page.waitForSelector("canvas");
   await settled(page);
-  expect(await page.locator("[role=alert]").count()).toBe(0);
   expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(1);
   expect(await page.evaluate("globalThis.sameDocument")).toBe(true);
   await page.close();
@@ -88,13 +89,13 @@ test("a trace that breaks off is striped at its end, and says so; a whole one is
     await open(page, url, "page=timeline");
     expect(await page.locator("canvas").getAttribute("data-cut"), url).toBe(isCut ? "149000" : null);
     expect((await page.locator("main .told").innerText()).includes("what came after is lost"), url).toBe(isCut);
-    // Stripes are of more than one colour where there is nothing else: a little left of the edge, below the lanes.
-    const colours = await page.evaluate(() => {
+    // Beside the head of the lane, at the right edge, nothing stands but lines of the ruler, which are the same in each row of pixels.
+    const isStriped = await page.evaluate(() => {
       const canvas = document.querySelector("canvas")!;
-      const { data } = canvas.getContext("2d")!.getImageData(canvas.width - 10, canvas.height - 12, 8, 10);
-      return new Set(Array.from({ length: data.length / 4 }, (_, at) => data.slice(at * 4, at * 4 + 3).join())).size;
+      const { data, width } = canvas.getContext("2d")!.getImageData(canvas.width - 10, 25, 8, 10);
+      return data.some((value, at) => value !== data[at % (width * 4)]);
     });
-    expect(colours > 1, url).toBe(isCut);
+    expect(isStriped, url).toBe(isCut);
     none(faults);
     await page.close();
   }
@@ -111,16 +112,16 @@ test("source that is not where it was: links to the editor lead to the folder th
   await page.getByRole("button", { name: "It is elsewhere …" }).click();
   expect(await page.locator("[data-field=folder-from]").inputValue()).toBe("/nowhere/code");
   await page.locator("[data-field=folder-from]").fill("/nowhere");
-  await page.locator("[data-field=folder-to]").fill("/home/me/");
+  await page.locator("[data-field=folder-to]").fill("/mine/");
   expect(await violations(page)).toEqual([]);
   await page.keyboard.press("Enter");
   await settled(page);
-  expect(await link()).toBe("vscode://file/home/me/code/train.py:1");
-  expect(await page.locator("main").innerText()).toContain("Links to the editor lead to /home/me/code/train.py.");
+  expect(await link()).toBe("vscode://file/mine/code/train.py:1");
+  expect(await page.locator("main").innerText()).toContain("Links to the editor lead to /mine/code/train.py.");
   // It is kept, and a finding's link goes there, too.
   await page.reload();
   await open(page, served.url, "page=issues&sel=finding:0");
-  expect(await link()).toBe("vscode://file/home/me/code/train.py:12");
+  expect(await link()).toBe("vscode://file/mine/code/train.py:12");
   none(faults);
   await page.close();
   await served.stop();

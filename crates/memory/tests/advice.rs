@@ -93,13 +93,13 @@ fn what_several_streams_use_at_once_is_freed_early_at_a_risk() {
 fn copies_need_the_bytes_that_they_read() {
     let shrinks = |copy: &str| {
         let text = format!("a x 1000; a y 1000; k one x[0:100]>x[0:100]; {copy}; f x; f y; end");
-        advised(&text).into_iter().find(|(what, _)| what.contains("bytes for x instead of"))
+        advised(&text).into_iter().find(|(what, _)| what.contains(" for x instead of"))
     };
     assert_eq!(shrinks("k two y>y").map(|(_, sure)| sure), Some(Certainty::Exact));
     let (what, sure) = shrinks("d x").unwrap();
     assert_eq!(
         (what.as_str(), sure),
-        ("allocate 100 bytes for x instead of 1000, and fill and copy no more", Certainty::Partial)
+        ("allocate 100 B for x instead of 1000 B, and fill and copy no more", Certainty::Partial)
     );
     assert_eq!(shrinks("d x[0:200]"), None);
     assert_eq!(shrinks("c y x"), None);

@@ -54,7 +54,7 @@ impl Builder {
 #[cfg(test)]
 mod tests {
     use crate::calls::build::{Builder, Counts};
-    use crate::calls::{CallView, Shape, ViewOptions, view, view_pruned, view_upwards};
+    use crate::calls::{CallView, Shape, ViewOptions, view, view_pruned};
     use proptest::prelude::*;
     use stackline_model::{CallFrame, CallMetric, CallProcess, CallStats, CallThread, CallTree, CallTreeBuilder};
     use std::collections::BTreeMap;
@@ -85,14 +85,6 @@ mod tests {
         paths.into_iter().zip(view.nodes.iter().map(|node| (node.inclusive, node.exclusive))).collect()
     }
 
-    impl CallView {
-        /// The same with a root that has no name, as that of a whole view.
-        fn without_root(mut self) -> Self {
-            self.nodes[0].label = 0;
-            self
-        }
-    }
-
     proptest! {
         #[test]
         fn what_is_followed_is_as_in_the_whole_view(
@@ -111,44 +103,6 @@ mod tests {
                 prop_assert_eq!(pruned.get(path), expected, "{} of {:?}", path, hits);
             }
             prop_assert!(pruned.len() <= whole.len());
-        }
-
-        /// What is wide enough is there as in the whole view, and of nothing else there is a row.
-        #[test]
-        fn what_is_wide_towards_callers_is_as_in_the_whole_view(
-            hits in prop::collection::vec(("[a-d]{1,8}", 1_u64..1000), 1..40),
-            least in prop_oneof![Just(0.0), 0.0..0.5],
-            below in "[a-d]{0,3}",
-            hide in prop::option::of(prop::sample::select(vec!["^[ab]", "^d"])),
-        ) {
-            let tree = tree(&hits);
-            let hide = hide.map(|text| regex_lite::Regex::new(text).unwrap());
-            let options = ViewOptions { shape: Shape::BottomUp, hide, ..ViewOptions::new(CallMetric::OperatorTime) };
-            let whole = view(&tree, &options);
-            let labels: Vec<_> = below.chars().map(|letter| {
-                whole.labels.iter().find(|label| label.name == letter.to_string()).cloned().unwrap_or_default()
-            }).collect();
-            let part = view_upwards(&tree, &options, &[], &labels, least).unwrap();
-            let rows = by_path(&whole);
-            let Some(&(all, own)) = rows.get(&below) else {
-                return Ok(prop_assert_eq!((part.nodes.len(), part.nodes[0].inclusive.sum), (1, 0)));
-            };
-            prop_assert_eq!((part.total, part.nodes[0].inclusive, part.nodes[0].exclusive), (whole.total, all, own));
-            let is_wide = |stats: &CallStats| stats.sum as f64 >= all.sum as f64 * least;
-            let expected: BTreeMap<String, _> = rows
-                .iter()
-                .filter(|(path, (stats, _))| path.len() > below.len() && path.starts_with(&below) && is_wide(stats))
-                .map(|(path, values)| (path[below.len()..].to_owned(), *values))
-                .collect();
-            let narrow: u32 = part.narrow.iter().sum();
-            let mut found = by_path(&part.without_root());
-            found.remove("");
-            prop_assert_eq!(&found, &expected);
-            let is_known = |path: &str| path == below || rows.get(path).is_some_and(|(stats, _)| is_wide(stats));
-            let left_out = rows.iter().filter(|(path, (stats, _))| {
-                path.len() > below.len() && path.starts_with(&below) && !is_wide(stats) && is_known(&path[..path.len() - 1])
-            });
-            prop_assert_eq!(narrow as usize, left_out.count());
         }
 
         /// Both ways to make a view make the same one.
