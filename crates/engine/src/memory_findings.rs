@@ -97,7 +97,9 @@ pub fn findings_with_known_memory(
         found.notes.push("what is found in memory is of the whole run, whatever the steps".to_owned());
     }
     if found.ranks.len() > 1 {
-        found.notes.push(format!("what is found in memory is of {} alone: --rank looks at that of a rank", trace.label));
+        found
+            .notes
+            .push(format!("what is found in memory is of {} alone: --rank looks at that of a rank", trace.label));
     }
     if !trace.report.problems.is_empty() {
         found.notes.push("not all of the memory could be read as it stands: `stackline memory` tells what".to_owned());

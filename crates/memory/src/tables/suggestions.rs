@@ -6,7 +6,7 @@ use crate::replay::{Combination, Replay};
 use crate::suggest::{Action, Suggestion, describe, grouped, suggestions};
 use crate::{Facts, PatternMatch};
 use stackline_model::words::bytes;
-use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
+use stackline_model::{AccessEvidence, MemoryDeviceId, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 use std::cmp::Reverse;
 
 /// A suggestion, and what it does without the others.
@@ -76,7 +76,8 @@ pub fn suggestion_notes(trace: &MemoryTrace, ranked: &[Ranked], combination: Opt
 /// What is not looked for where the types of operators' tensors are not known.
 fn without_types(trace: &MemoryTrace) -> Option<String> {
     let has_types = trace.objects.dtype.iter().any(|dtype| !trace.strings.get(*dtype).is_empty());
-    let sees_operators = trace.accesses.evidence.contains(&AccessEvidence::OperatorLevel);
+    let mut evidence = (0..trace.accesses.len()).map(|row| trace.accesses.get(row).evidence);
+    let sees_operators = evidence.any(|evidence| evidence == AccessEvidence::OperatorLevel);
     (sees_operators && !has_types).then(|| {
         "Types of tensors are not known (recordings have them with --shapes): writing in place and smaller types are not looked for."
             .to_owned()

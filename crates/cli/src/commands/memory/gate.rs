@@ -162,8 +162,11 @@ impl Judged {
         }
         self.suppressions.told().iter().try_for_each(|text| say(text))?;
         if self.guesses > 0 {
-            let findings = if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
-            say(&format!("--fail-on: {findings} of low confidence do not count for waste and new; peak and count see them"))?;
+            let findings =
+                if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
+            say(&format!(
+                "--fail-on: {findings} of low confidence do not count for waste and new; peak and count see them"
+            ))?;
         }
         self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
         Ok(!self.held.is_empty())

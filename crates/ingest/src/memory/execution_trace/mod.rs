@@ -89,7 +89,8 @@ impl Writer<'_> {
         let stack = self.path(at);
         for used in uses.iter().filter(|used| used.begins) {
             let object = self.object(used.life, name);
-            let call = self.call(object.stream, name, stack);
+            let flags = if self.is_within_operator(at, used.life) { call_flags::WITHIN_OPERATOR } else { 0 };
+            let call = NewCall { flags, ..self.call(object.stream, name, stack) };
             self.objects[used.life] = self.trace.allocate(object, call);
         }
         let touched = || uses.iter().filter(|used| used.mode.is_some());
@@ -114,6 +115,22 @@ impl Writer<'_> {
         }
     }
 
+    /// Whether what begins in a node is seen for the last time in the operator that called this one: its workspace, which it uses
+    /// without saying so.
+    fn is_within_operator(&self, at: usize, life: usize) -> bool {
+        let caller = self.parent(at).filter(|caller| self.nodes[*caller].name.contains("::"));
+        let last = self.lives.all[life].last;
+        caller.is_some_and(|caller| {
+            std::iter::successors(Some(last), |node| self.parent(*node)).any(|node| node == caller)
+        })
+    }
+
+    /// A parent has a lower number: the way up ends.
+    fn parent(&self, node: usize) -> Option<usize> {
+        let parent = self.nodes[node].parent;
+        self.by_id.get(&parent).copied().filter(|_| parent < self.nodes[node].id)
+    }
+
     fn call(&self, stream: stackline_model::MemoryStreamId, name: StrId, stack: MemoryStackId) -> NewCall {
         let start_ns = i64::try_from(self.trace.calls.len()).unwrap_or(i64::MAX);
         NewCall { start_ns, stream, name, stack, ..NewCall::default() }
@@ -130,9 +147,7 @@ impl Writer<'_> {
                 break;
             }
             open.push(node);
-            // A parent has a lower number: the way up ends.
-            let parent = self.nodes[node].parent;
-            at = self.by_id.get(&parent).copied().filter(|_| parent < self.nodes[node].id);
+            at = self.parent(node);
         }
         for node in open.into_iter().rev() {
             let function = self.trace.strings.intern(&self.nodes[node].name);
