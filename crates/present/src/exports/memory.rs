@@ -305,10 +305,11 @@ mod tests {
             assert!(found.iter().any(|span| span == expected), "{expected}: {found:#?}");
         }
         let path = trace.attr("call path");
-        let paths = trace.events.ids().filter_map(|event| Some((trace.name(event), path.str(event)?)));
+        let paths =
+            trace.events.ids().filter_map(|event| Some((trace.name(event), trace.strings.get(path.text(event)?))));
         assert_eq!(paths.collect::<Vec<_>>(), [("x", "train.py:1"), ("y", "train.py:2")], "of objects alone");
         assert!(
-            trace.events.ids().all(|event| trace.attr("suggestion").str(event).is_none()),
+            trace.events.ids().all(|event| trace.attr("suggestion").text(event).is_none()),
             "what is empty is left out"
         );
         let values = trace.attr("bytes");
