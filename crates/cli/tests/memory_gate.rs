@@ -28,6 +28,19 @@ f weights
 end
 ";
 
+/// Most is in use before the first call, which frees it.
+#[test]
+fn a_peak_before_the_first_call_counts() {
+    let case = Case::new();
+    case.file("full.memory", "o big 1000000\no p 100\nf big\na x 512\nk f p>x\nk g x,p\nf x\nf p\nend\n");
+    let (code, out, error) = case.run(&["memory", "full.memory", "--fail-on", "peak>1MB"]);
+    assert_eq!(code, Some(4), "{out}{error}");
+    let shown = case.shown(&["memory", "full.memory", "--fail-on", "peak>1000100B", "--format", "json"]);
+    let told: Value = serde_json::from_str(&shown).unwrap();
+    let peak = &told["tables"]["memory_peaks"]["rows"][0];
+    assert_eq!((&peak["bytes"], &peak["call"]), (&json!(1_000_100), &json!(0)), "{peak}");
+}
+
 struct Case(tempfile::TempDir);
 
 impl Case {

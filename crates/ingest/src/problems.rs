@@ -126,8 +126,12 @@ codes! {
     MEMORY_NO_FREES "without_frees" Note
         "the source records no frees: memory counts from the operator that gives it to the last one that takes it";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of a kind that is not known";
-    MEMORY_BAD_EVENT "damaged_memory_event" Skipped "a memory event lacks what it needs";
-    MEMORY_BAD_SEGMENT "damaged_segment" Skipped "a segment or block of the allocator lacks what it needs";
+    MEMORY_BAD_EVENT "damaged_memory_event" Skipped
+        "a memory event lacks what it needs or says what cannot be; that was left out";
+    MEMORY_BAD_TENSOR "damaged_tensor" Skipped
+        "a tensor has a number that cannot be; its operator is kept without it";
+    MEMORY_BAD_SEGMENT "damaged_segment" Skipped
+        "a segment or block of the allocator lacks what it needs or says what cannot be; that was left out";
     SKIPPED_FILE "skipped_file" Skipped "a file of the archive or directory is not a trace";
 }
 

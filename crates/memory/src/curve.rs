@@ -27,14 +27,14 @@ pub struct Curve {
     pub device: MemoryDeviceId,
     /// From each of these positions on, this many bytes are in use; positions ascend, and the bytes change at each.
     pub points: Vec<(u32, u64)>,
-    /// Number of calls; the last point holds up to here.
+    /// Number of calls; the last point holds up to here. Without calls there is the first position alone.
     pub end: u32,
 }
 
 /// A high point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// The call from which on it holds.
+    /// The call from which on it holds; the first one also where it held before that.
     pub position: MemoryCallId,
     /// Bytes in use.
     pub bytes: u64,
@@ -134,9 +134,9 @@ impl Curve {
     }
 }
 
-/// The span in which an object is alive.
+/// The span in which an object takes memory ([`MemoryTrace::held`]).
 pub fn span_of(trace: &MemoryTrace, object: MemoryObjectId) -> Span {
-    let life = trace.life(object);
+    let life = trace.held(object);
     let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
     Span { from: position(life.start), to: position(life.end), bytes: trace.objects.bytes[object.index()] }
 }

@@ -245,6 +245,14 @@ fn kineto_without_addresses() {
     trace.check().unwrap();
     assert_eq!(trace.calls.len(), 12838);
     assert_eq!(trace.report.count_of("without_addresses"), 12838);
+    // Operators have their thread as a text, memory events as a number: it is one thread.
+    let made: Vec<usize> = (0..trace.objects.len()).filter(|row| trace.objects.allocated_by[*row].is_some()).collect();
+    let of = |begin: &str| {
+        let name = |row: &&usize| trace.strings.get(trace.objects.operator[**row]);
+        made.iter().filter(|row| !name(row).is_empty() && name(row).starts_with(begin)).count()
+    };
+    // As counted in the file; what is not of `aten` lies in nodes of autograd, the optimizer and the data loader.
+    assert_eq!((made.len(), of(""), of("aten::")), (6420, 6420, 4944));
 }
 
 /// The curve of a real timeline against sums over its rows.
@@ -370,7 +378,7 @@ impl Pickled {
 fn blocks_of_one_segment_are_no_others() {
     let block = |pickle: Pickled| {
         let pickle = pickle.op(b"}(").text("size").number(512).text("state").text("active_allocated");
-        pickle.text("address").number(4096).op(b"u\x94")
+        pickle.text("address").number(0).op(b"u\x94")
     };
     let mut pickle = block(Pickled::new().op(b"}(").text("segments").op(b"]("));
     // What was just made is no segment; it stands in the memo as 0, and the list of many of it as 1.
@@ -382,9 +390,10 @@ fn blocks_of_one_segment_are_no_others() {
     let bytes = pickle.op(b"eu.").0;
     let begin = std::time::Instant::now();
     let trace = read_bytes("shared", &bytes).unwrap();
-    assert_eq!((trace.segments.len(), trace.blocks.len()), (1, 5000));
+    // And of these the first one alone: the others lie in it.
+    assert_eq!((trace.segments.len(), trace.blocks.len()), (1, 1));
     let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_segment").unwrap();
-    assert!(told.count >= 4999, "{told:?}");
+    assert!(told.count >= 4999 + 4999, "{told:?}");
     println!("{:?}", begin.elapsed());
 }
 
@@ -476,6 +485,7 @@ fn execution_traces_of_chakra() {
     let kinds: Vec<&str> = trace.calls.kind.iter().map(|kind| kind.name()).collect();
     assert!(kinds.contains(&"kernel") && kinds.contains(&"copy to device"), "{kinds:?}");
     assert!(trace.devices.len() >= 2);
+    assert_eq!(trace.report.count_of("damaged_tensor"), 0);
 }
 
 #[test]

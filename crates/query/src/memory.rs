@@ -119,9 +119,9 @@ impl Memory {
         u32::try_from(self.trace.calls.len()).unwrap_or(u32::MAX)
     }
 
-    /// The positions in which an object is alive.
+    /// The positions in which an object takes memory.
     pub(crate) fn life(&self, object: MemoryObjectId) -> (u32, u32) {
-        let life: Range<usize> = self.trace.life(object);
+        let life: Range<usize> = self.trace.held(object);
         let position = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         (position(life.start), position(life.end))
     }

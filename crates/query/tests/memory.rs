@@ -25,6 +25,28 @@ fn a_file_of_memory_alone_is_opened_and_other_questions_are_refused_in_words() {
     assert!(names.starts_with(&["meta", "memory"]) && names.contains(&"memory-object"), "{names:?}");
 }
 
+/// A snapshot without history has no calls, but objects: they are drawn at the first position.
+#[test]
+fn what_has_no_calls_has_a_curve() {
+    let text = r#"{"device_traces":[],"segments":[{"device":0,"address":4096,"total_size":2097152,"stream":0,
+        "blocks":[{"size":1024,"state":"active_allocated"},{"size":2096128,"state":"inactive"}]}]}"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("snapshot.json");
+    std::fs::write(&path, text).expect("written");
+    let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
+    let asked = |name: &str, arguments: &[(&str, &str)]| {
+        ask(&opened, name, &Arguments::new(arguments.iter().copied())).expect("answered")
+    };
+    let page = document(&asked("memory", &[]))["page"].clone();
+    assert_eq!((&page["end"], &page["devices"][0]["name"]), (&json!(0), &json!("cuda:0")));
+    assert_eq!(page["peaks"][0], json!({"name": "P1", "device": 0, "call": 0, "bytes": 1024}));
+    let curve = asked("memory-curve", &[("device", "0"), WHOLE[0], WHOLE[1], WHOLE[2]]);
+    assert!(numbers(&curve, "high").contains(&1024.0), "{curve:?}");
+    let alive = asked("memory-objects", &[("device", "0"), ("alive", "P1"), WHOLE[0], WHOLE[1], WHOLE[2]]);
+    assert_eq!((numbers(&alive, "from"), numbers(&alive, "to")), (vec![0.0], vec![1.0]));
+    asked("memory-calls", &WHOLE);
+}
+
 #[test]
 fn calls_of_memory_stand_in_boxes_that_hold_each_once() {
     let page = document(&of_memory("memory", &[]))["page"].clone();

@@ -8,6 +8,7 @@
 //!
 //! It does not say whether a kernel reads or writes; call paths lie in files of HPCToolkit and are not read.
 
+use super::MOST_BYTES;
 use crate::{Error, problems};
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryCallKind, MemoryDeviceId, MemoryObjectId, MemoryTrace, NewCall,
@@ -43,7 +44,15 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
         Ok::<String, Error>(String::from_utf8_lossy(&bytes).into_owned())
     };
     let streams = if directory.join(STREAMS).is_file() { text(STREAMS)? } else { String::new() };
-    Ok(parse(label, &text(LIVENESS)?, &text(SIZES)?, &streams))
+    let trace = parse(label, &text(LIVENESS)?, &text(SIZES)?, &streams);
+    if trace.calls.is_empty() {
+        return Err(Error::Unsupported {
+            path: directory.to_owned(),
+            found: format!("files of DrGPUM, but {LIVENESS} names no operation that can be read"),
+            advice: "give a folder that `gvprof -e memory_liveness` wrote while the program ran to its end".to_owned(),
+        });
+    }
+    Ok(trace)
 }
 
 /// What one operation does, object by object.
@@ -56,7 +65,9 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
     for line in liveness.lines().filter(|line| !line.trim().is_empty()) {
         trace.report.records += 1;
         match numbers(line).split_first() {
-            Some((object, rest)) if line.trim_start().starts_with('[') && rest.len().is_multiple_of(2) => {
+            Some((object, rest))
+                if line.trim_start().starts_with('[') && rest.len().is_multiple_of(2) && !has_negative(line) =>
+            {
                 for pair in rest.chunks_exact(2) {
                     operations.entry(pair[0]).or_default().push((*object, pair[1]));
                 }
@@ -68,7 +79,12 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
         let rows = text.lines().map(numbers).filter(|row| row.len() >= 2);
         rows.map(|row| (row[0], row[row.len() - 1])).collect()
     };
-    let mut writer = Writer { device: trace.device("gpu:0"), trace, sizes: pairs(sizes), objects: BTreeMap::new() };
+    let can_be = |line: &&str| !has_negative(line) && numbers(line).last().is_none_or(|bytes| *bytes <= MOST_BYTES);
+    for line in sizes.lines().filter(|line| !can_be(line)) {
+        problems::MEMORY_BAD_EVENT.count(&mut trace.report, None, line);
+    }
+    let sizes: String = sizes.lines().filter(can_be).flat_map(|line| [line, "\n"]).collect();
+    let mut writer = Writer { device: trace.device("gpu:0"), trace, sizes: pairs(&sizes), objects: BTreeMap::new() };
     let streams = pairs(streams);
     for (number, operation) in &operations {
         writer.operation(*number, operation, streams.get(number).copied().unwrap_or(0));
@@ -79,6 +95,11 @@ fn parse(label: &str, liveness: &str, sizes: &str, streams: &str) -> MemoryTrace
     trace.report.events = trace.calls.len() as u64;
     trace.report.sort();
     trace
+}
+
+/// Whether a number in a line is negative: none of the format is.
+fn has_negative(line: &str) -> bool {
+    line.as_bytes().windows(2).any(|pair| pair[0] == b'-' && pair[1].is_ascii_digit())
 }
 
 /// All whole numbers in a line.
@@ -191,5 +212,26 @@ mod tests {
         assert_eq!(trace.report.count_of("unknown_memory_event"), 1);
         assert_eq!(trace.report.count_of("older_than_records"), 1);
         assert_eq!(trace.calls.len(), 1);
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_counted() {
+        let trace = parse("d", "[1]: 1(0), 3(5)\n[2]: 2(0), -4(5)\n", "op_id=1, size=-4\nop_id=2, size=8\n", "");
+        assert_eq!(trace.objects.bytes, [0], "the line of object 2 is left out");
+        let told = trace.report.problems.iter().find(|problem| problem.code == "damaged_memory_event");
+        let told = told.map(|problem| (problem.count, problem.example.as_str()));
+        assert_eq!(told, Some((3, "[2]: 2(0), -4(5)")), "the line, the size, the object without one");
+        let trace = parse("d", "[1]: 1(0)\n", "op_id=1, size=4611686018427387904\n", "");
+        assert_eq!((trace.objects.bytes[0], trace.report.count_of("damaged_memory_event")), (0, 2));
+    }
+
+    #[test]
+    fn files_without_operations_are_told() {
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        for name in [LIVENESS, SIZES] {
+            std::fs::write(folder.path().join(name), "").unwrap_or_else(|error| panic!("{error}"));
+        }
+        let told = read("d", folder.path()).map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(told.contains("names no operation"), "{told}");
     }
 }

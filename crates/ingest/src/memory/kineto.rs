@@ -7,8 +7,8 @@
 use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AddressMap, EventId, EventKind, MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryObjectId, MemoryPhase,
-    MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace,
+    AddressMap, EventId, EventKind, Key, MemoryCallId, MemoryDeviceId, MemoryFrame, MemoryObjectId, MemoryPhase,
+    MemoryStackId, MemoryTotals, MemoryTrace, NewCall, NewObject, StrId, Trace, TrackId, TrackKind, flags,
 };
 
 /// The memory trace in a trace of `torch.profiler`; `None` if it has no memory events.
@@ -55,6 +55,8 @@ struct Reader<'a> {
     devices: Vec<Device>,
     frames: FxHashMap<StrId, MemoryFrame>,
     paths: FxHashMap<EventId, MemoryStackId>,
+    /// By track: see [`Self::twin`].
+    twins: FxHashMap<TrackId, Option<TrackId>>,
     without_address: u64,
 }
 
@@ -66,8 +68,8 @@ impl<'a> Reader<'a> {
             strings: source.strings.clone(),
             ..MemoryTrace::default()
         };
-        let (frames, paths) = (FxHashMap::default(), FxHashMap::default());
-        Self { source, trace, devices: Vec::new(), frames, paths, without_address: 0 }
+        let (frames, paths, twins) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Self { source, trace, devices: Vec::new(), frames, paths, twins, without_address: 0 }
     }
 
     fn device(&mut self, kind: i64, id: i64) -> MemoryDeviceId {
@@ -95,7 +97,7 @@ impl<'a> Reader<'a> {
             device,
             if self.trace.strings.get(self.trace.devices[device.index()].name) == "cpu" { thread } else { 0 },
         );
-        let parent = self.source.events.parent[event.index()];
+        let parent = self.around(event);
         let call = NewCall {
             start_ns: self.source.meta.base_ns.saturating_add(self.source.events.start[event.index()]),
             stream,
@@ -174,6 +176,39 @@ impl<'a> Reader<'a> {
             allocated,
             reserved,
         });
+    }
+
+    /// The innermost span around an event. Traces of 2021 write the thread of operators as a text and that of memory
+    /// events as a number: then it is that of the thread whose text is the number.
+    fn around(&mut self, event: EventId) -> EventId {
+        let events = &self.source.events;
+        let parent = events.parent[event.index()];
+        if parent.is_some() {
+            return parent;
+        }
+        let Some(twin) = self.twin(events.track[event.index()]) else { return parent };
+        let (spans, time) = (self.source.track_events(twin), events.start[event.index()]);
+        let begun = spans.partition_point(|span| events.start[span.index()] <= time);
+        let Some(last) = begun.checked_sub(1).map(|at| spans[at]) else { return parent };
+        let holds = |span: &EventId| {
+            let (start, duration) = (events.start[span.index()], events.dur[span.index()]);
+            events.has(*span, flags::HAS_DURATION) && start.saturating_add(duration) >= time
+        };
+        std::iter::once(last).chain(self.source.ancestors(last)).find(holds).unwrap_or(parent)
+    }
+
+    /// The track of the thread that has the same number, written as a text.
+    fn twin(&mut self, track: TrackId) -> Option<TrackId> {
+        let tracks = &self.source.tracks;
+        *self.twins.entry(track).or_insert_with(|| {
+            let own = tracks.get(track);
+            let text = self.source.strings.find(&own.tid.as_int()?.to_string())?;
+            let is_twin = |other: &TrackId| {
+                let other = tracks.get(*other);
+                (other.process, other.tid, other.kind) == (own.process, Key::Str(text), TrackKind::Thread)
+            };
+            tracks.ids().find(is_twin)
+        })
     }
 
     /// The innermost operator around.

@@ -3,6 +3,7 @@
 //! A list of `[time in ns, action, bytes, category]`. It has no addresses: which object a free means is not said, the
 //! youngest of the same size and category is taken. So bytes in use are exact, by category too; ages are a guess.
 
+use super::MOST_BYTES;
 use super::snapshot::kind;
 use super::values::{Value, Values};
 use crate::problems;
@@ -71,7 +72,9 @@ impl Reader {
     fn row(&mut self, [time, action, bytes, category]: [i128; 4]) {
         let category =
             usize::try_from(category).ok().filter(|at| *at < CATEGORIES.len()).unwrap_or(CATEGORIES.len() - 1);
-        let size = u64::try_from(bytes.unsigned_abs()).unwrap_or(u64::MAX);
+        let Some(size) = u64::try_from(bytes.unsigned_abs()).ok().filter(|size| *size <= MOST_BYTES) else {
+            return self.wrong_size(action, bytes);
+        };
         let time = i64::try_from(time).unwrap_or(self.time_ns);
         if time < self.time_ns && action != PREEXISTING {
             problems::MEMORY_CLOCK_BACK.count(
@@ -100,12 +103,29 @@ impl Reader {
                     self.live.entry((size, category)).or_default().push(object);
                 }
             }
-            (DESTROY, true) => {
+            // What has no bytes is freed with none, if there is such an object.
+            (DESTROY, _) if bytes < 0 || bytes == 0 && self.is_live(size, category) => {
                 let object = self.take(size, category).unwrap_or(MemoryObjectId::NONE);
                 self.trace.release(object, call);
             }
+            (PREEXISTING | CREATE | DESTROY, _) => self.wrong_size(action, bytes),
             _ => problems::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &format!("action {action}")),
         }
+    }
+
+    fn is_live(&self, size: u64, category: usize) -> bool {
+        self.live.get(&(size, category)).is_some_and(|objects| !objects.is_empty())
+    }
+
+    fn wrong_size(&mut self, action: i128, bytes: i128) {
+        let what = match action {
+            PREEXISTING => "an object that is older",
+            CREATE => "an allocation",
+            NEW_VERSION => "a change of category",
+            DESTROY => "a free",
+            _ => "an action that is not known",
+        };
+        problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &format!("{what} of {bytes} bytes"));
     }
 
     /// The youngest object of this size and category; one that is not there is counted.

@@ -73,9 +73,9 @@ impl<'a> Replay<'a> {
         }
         positions.sort_unstable();
         positions.dedup();
-        // What lies at the end of the trace is never reached.
-        let end = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
-        positions.retain(|position| *position < end.max(1));
+        // What lies at the end of the trace is never reached; the first position is there without calls, too.
+        let end = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX).max(1);
+        positions.retain(|position| *position < end);
         let mut tree = Tree::new(positions, end);
         tree.build(&own);
         let apart = suggestions.iter().map(are_apart).collect();

@@ -2,7 +2,7 @@
 
 use super::{allocator::Reserved, int};
 use crate::curve::{Curve, Peak, alive_at, curves};
-use stackline_model::{MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
+use stackline_model::{MemoryCallKind, MemoryDeviceId, MemoryStackId, MemoryTrace, Table, Unit};
 
 /// A peak that can be asked for by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,12 @@ pub fn peaks_table(trace: &MemoryTrace, peaks: &[NamedPeak]) -> Table {
     let requested =
         |at: usize| alive[at].iter().map(|object| trace.objects.requested[object.index()]).fold(0, u64::saturating_add);
     let text = |f: &dyn Fn(&NamedPeak) -> String| peaks.iter().map(|peak| Some(f(peak))).collect::<Vec<_>>();
-    let stack = |peak: &NamedPeak| trace.calls.stack.get(row(peak)).copied().unwrap_or_default();
+    // A first call that frees did not make the peak: it was there before.
+    let frees = |peak: &NamedPeak| trace.calls.kind.get(row(peak)) == Some(&MemoryCallKind::Free);
+    let stack = |peak: &NamedPeak| match trace.calls.stack.get(row(peak)) {
+        Some(stack) if !frees(peak) => *stack,
+        _ => MemoryStackId::NONE,
+    };
     let device =
         |peak: &NamedPeak| trace.devices.get(peak.device.index()).map(|device| device.name).unwrap_or_default();
     let stacks: Vec<MemoryStackId> = peaks.iter().map(stack).collect();

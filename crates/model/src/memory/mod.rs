@@ -201,6 +201,15 @@ impl MemoryTrace {
         first..end.max(first)
     }
 
+    /// The positions at which an object takes memory: those of its life. There is no position before the first call, so the
+    /// first one stands for the moment before it as well: what is older than the trace is there, even if the first call
+    /// frees it or there is no call at all. A call either takes memory or gives it back, so no position has too much.
+    pub fn held(&self, object: MemoryObjectId) -> std::ops::Range<usize> {
+        let life = self.life(object);
+        let is_older = self.objects.allocated_by[object.index()].is_none();
+        life.start..if is_older { life.end.max(1) } else { life.end }
+    }
+
     /// What people call an object: its name, else its place in the list (`object 12`).
     pub fn object_name(&self, object: MemoryObjectId) -> String {
         match self.strings.get(self.objects.name[object.index()]) {

@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
         let objects = &self.memory.objects;
         let mut changes: FxHashMap<MemoryDeviceId, Vec<(usize, i128)>> = FxHashMap::default();
         for object in objects.ids() {
-            let life = self.memory.life(object);
+            let life = self.memory.held(object);
             let bytes = i128::from(objects.bytes[object.index()]);
             let of_device = changes.entry(objects.device[object.index()]).or_default();
             of_device.extend([(life.start, bytes), (life.end, -bytes)]);

@@ -1,6 +1,7 @@
 //! The nodes of the file, in both of its layouts.
 
 use super::Tensors;
+use crate::memory::MOST_BYTES;
 use crate::memory::values::{NodeId, Value, Values};
 use crate::problems;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -60,15 +61,20 @@ impl Nodes {
 pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nodes {
     let list = values.as_dict(root).and_then(|dict| values.find(dict, "nodes")).and_then(|list| values.as_list(list));
     let mut nodes = Nodes::default();
-    let (mut seen, mut left) = (FxHashSet::default(), values.item_count());
+    let mut seen = FxHashSet::default();
+    let mut tally = Tally { left: values.item_count(), damaged: 0 };
     for value in list.map_or(&[][..], |list| values.items(list)) {
         report.records += 1;
-        match values.as_dict(*value).filter(|dict| seen.insert(*dict)).and_then(|dict| node(values, dict, &mut left)) {
-            Some(node) => nodes.all.push(node),
+        match values.as_dict(*value).filter(|dict| seen.insert(*dict)).and_then(|dict| node(values, dict, &mut tally)) {
+            Some(node) => {
+                let damaged = std::mem::take(&mut tally.damaged);
+                problems::MEMORY_BAD_TENSOR.count_many(report, damaged, None, &format!("of {}", node.name));
+                nodes.all.push(node);
+            }
             None => problems::MEMORY_BAD_EVENT.count(report, None, "a node without number or name, or there twice"),
         }
     }
-    if left == 0 {
+    if tally.left == 0 {
         problems::MEMORY_BAD_EVENT.count(report, None, "lists of tensors that stand for many; some were left out");
     }
     nodes.all.sort_by_key(|node| node.id);
@@ -76,9 +82,16 @@ pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nod
     nodes
 }
 
-/// `left`: how many values may be looked at for tensors, of all nodes together. A file in which each list has but one place needs no
-/// more than it has; one in which lists are shared could unfold to any size.
-fn node(values: &Values, dict: NodeId, left: &mut usize) -> Option<Node> {
+/// What is left and what was met while tensors are looked for.
+struct Tally {
+    /// How many values may be looked at, of all nodes together. A file in which each list has but one place needs no more
+    /// than it has; one in which lists are shared could unfold to any size.
+    left: usize,
+    /// Tensors of the node with a number that cannot be.
+    damaged: u64,
+}
+
+fn node(values: &Values, dict: NodeId, tally: &mut Tally) -> Option<Node> {
     let int = |key: &str| values.find(dict, key).and_then(|value| values.as_int(value));
     let text = |value: Value| values.as_text(value).map(|id| values.strings.get(id).to_owned());
     let name = values.find(dict, "name").and_then(text)?;
@@ -87,8 +100,8 @@ fn node(values: &Values, dict: NodeId, left: &mut usize) -> Option<Node> {
         id: int("id")?,
         parent: int("parent").or_else(|| int("ctrl_deps")).unwrap_or(0),
         name,
-        inputs: tensors(values, dict, "input", left),
-        outputs: tensors(values, dict, "output", left).into_iter().flatten().collect(),
+        inputs: tensors(values, dict, "input", tally),
+        outputs: tensors(values, dict, "output", tally).into_iter().flatten().collect(),
         schema: schema.unwrap_or_default(),
     })
 }
@@ -104,7 +117,7 @@ fn attribute(values: &Values, dict: NodeId, wanted: &str) -> Option<Value> {
 }
 
 /// Tensors by argument: `inputs` and `input_types`, or within `inputs` in Chakra's layout.
-fn tensors(values: &Values, dict: NodeId, what: &str, left: &mut usize) -> Vec<Tensors> {
+fn tensors(values: &Values, dict: NodeId, what: &str, tally: &mut Tally) -> Vec<Tensors> {
     let list = |dict: NodeId, key: &str| values.find(dict, key).and_then(|value| values.as_list(value));
     let both = values.find(dict, &format!("{what}s"));
     let (arguments, types, shapes) = match both.and_then(|value| values.as_dict(value)) {
@@ -116,13 +129,13 @@ fn tensors(values: &Values, dict: NodeId, what: &str, left: &mut usize) -> Vec<T
     };
     let items = |list: Option<NodeId>| list.map_or(&[][..], |list| values.items(list));
     let (types, shapes) = (items(types), items(shapes));
-    let count = items(arguments).len().min(*left);
+    let count = items(arguments).len().min(tally.left);
     let argument = |(at, value): (usize, &Value)| {
-        *left = left.saturating_sub(1);
+        tally.left = tally.left.saturating_sub(1);
         let kind = types.get(at).and_then(|kind| values.as_text(*kind)).map_or("", |id| values.strings.get(id));
         let mut found = Vec::new();
-        if kind.contains("Tensor") && *left > 0 {
-            let mut wanted = Wanted { values, kind, left, found: &mut found };
+        if kind.contains("Tensor") && tally.left > 0 {
+            let mut wanted = Wanted { values, kind, tally, found: &mut found };
             wanted.collect(*value, shapes.get(at).copied(), 0);
         }
         found
@@ -134,7 +147,7 @@ fn tensors(values: &Values, dict: NodeId, what: &str, left: &mut usize) -> Vec<T
 struct Wanted<'a> {
     values: &'a Values,
     kind: &'a str,
-    left: &'a mut usize,
+    tally: &'a mut Tally,
     found: &'a mut Tensors,
 }
 
@@ -143,23 +156,34 @@ impl Wanted<'_> {
     fn collect(&mut self, value: Value, shape: Option<Value>, depth: u32) {
         let Some(list) = self.values.as_list(value) else { return };
         if let Some(tensor) = tensor(self.values, list, shape, self.kind) {
-            *self.left = self.left.saturating_sub(6);
+            self.tally.left = self.tally.left.saturating_sub(6);
+            // Storage 0 is none: the tensor has no memory.
             self.found.extend(tensor.storage.gt(&0).then_some(tensor));
+        } else if is_one_tensor(self.values, list) {
+            self.tally.left = self.tally.left.saturating_sub(6);
+            self.tally.damaged += 1;
         } else if depth < 4 {
             let shapes = shape.and_then(|shape| self.values.as_list(shape));
             let shapes = shapes.map_or(&[][..], |list| self.values.items(list));
             for (at, item) in self.values.items(list).iter().enumerate() {
-                if *self.left == 0 {
+                if self.tally.left == 0 {
                     return;
                 }
-                *self.left -= 1;
+                self.tally.left -= 1;
                 self.collect(*item, shapes.get(at).copied(), depth + 1);
             }
         }
     }
 }
 
-/// `[tensor, storage, offset, elements, bytes of an element, device]`.
+/// Whether a list is one tensor, whatever its numbers are: six plain values, of which the last is the name of a device.
+fn is_one_tensor(values: &Values, list: NodeId) -> bool {
+    let items = values.items(list);
+    let is_plain = |item: &Value| values.as_list(*item).is_none() && values.as_dict(*item).is_none();
+    items.len() == 6 && items.iter().all(is_plain) && values.as_text(items[5]).is_some()
+}
+
+/// `[tensor, storage, offset, elements, bytes of an element, device]`; none if a number cannot be.
 fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Option<Tensor> {
     let [_, storage, offset, elements, size, device] = values.items(list) else { return None };
     let number = |value: Value| values.as_int(value).and_then(|value| u64::try_from(value).ok());
@@ -170,8 +194,8 @@ fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Op
     let sizes: Vec<String> =
         sizes.iter().filter_map(|size| values.as_int(*size)).map(|size| size.to_string()).collect();
     Some(Tensor {
-        storage: values.as_int(*storage)?,
-        bytes: elements.checked_mul(number(*size)?)?,
+        storage: values.as_int(*storage).filter(|storage| *storage >= 0)?,
+        bytes: elements.checked_mul(number(*size)?).filter(|bytes| *bytes <= MOST_BYTES)?,
         device,
         dtype: dtype.to_owned(),
         shape: format!("[{}]", sizes.join(", ")),

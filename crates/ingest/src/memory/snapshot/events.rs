@@ -126,12 +126,14 @@ impl Reader<'_> {
     fn event(&mut self, dict: NodeId, device: MemoryDeviceId, time_ns: i64, state: &mut DeviceState) {
         let keys = self.keys;
         let action = self.text(dict, keys.action);
-        let size = self.number(dict, keys.size);
+        // A request that failed may have been for more than any machine has.
+        let size = if action == keys.oom { self.request(dict) } else { self.size(dict, keys.size) };
         // An OOM of old versions has the free memory of the device in the place of the address.
         let address = self.number(dict, keys.addr).or_else(|| self.number(dict, keys.device_free));
         let (Some(size), Some(address)) = (size, address) else {
             if action != keys.snapshot && action != keys.annotate {
-                let what = format!("{:?} without address or size", self.trace.strings.get(action));
+                let what =
+                    format!("{:?} without address, or with a size that cannot be", self.trace.strings.get(action));
                 problems::MEMORY_BAD_EVENT.count(&mut self.trace.report, None, &what);
             }
             return;
@@ -155,6 +157,10 @@ impl Reader<'_> {
                 problems::MEMORY_UNKNOWN_EVENT.count(&mut self.trace.report, None, &name);
             }
         }
+    }
+
+    fn request(&self, dict: NodeId) -> Option<u64> {
+        self.values.as_int(self.field(dict, self.keys.size)?).and_then(|bytes| u64::try_from(bytes).ok())
     }
 
     fn allocation(&mut self, event: &Event, state: &mut DeviceState) {

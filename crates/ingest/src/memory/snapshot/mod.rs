@@ -13,6 +13,7 @@ mod settings;
 
 pub(super) use events::kind;
 
+use super::MOST_BYTES;
 use super::values::{NodeId, Value, Values};
 use crate::problems;
 use events::Live;
@@ -38,19 +39,24 @@ pub(super) fn read(label: &str, mut values: Values, root: Value) -> MemoryTrace 
     trace.strings = std::mem::take(&mut values.strings);
     let mut reader = Reader { values: &values, keys, trace, frames: Frames::default() };
     let top = values.as_dict(root);
-    let part = |key: StrId| top.and_then(|top| values.get(top, key)).and_then(|value| values.as_list(value));
     let mut lanes: Vec<(String, NodeId)> = Vec::new();
     let mut host_lanes = Vec::new();
-    for (at, lane) in part(reader.keys.device_traces).map_or(&[][..], |list| values.items(list)).iter().enumerate() {
-        lanes.extend(values.as_list(*lane).map(|lane| (format!("cuda:{at}"), lane)));
+    let traces = reader.list(top, keys.device_traces, problems::MEMORY_BAD_EVENT);
+    for (at, lane) in traces.map_or(&[][..], |list| values.items(list)).iter().enumerate() {
+        match values.as_list(*lane) {
+            Some(lane) => lanes.push((format!("cuda:{at}"), lane)),
+            None => {
+                problems::MEMORY_BAD_EVENT.count(&mut reader.trace.report, None, "the events of a device are no list");
+            }
+        }
     }
-    if let Some(list) = part(reader.keys.host_traces) {
+    if let Some(list) = reader.list(top, keys.host_traces, problems::MEMORY_BAD_EVENT) {
         let nested = values.items(list).iter().filter_map(|lane| values.as_list(*lane)).collect::<Vec<_>>();
         host_lanes.extend(if nested.is_empty() { vec![list] } else { nested });
     }
     lanes.extend(host_lanes.into_iter().map(|lane| ("pinned host memory".to_owned(), lane)));
     let mut live = reader.events(&lanes);
-    let segments = part(reader.keys.segments).or_else(|| values.as_list(root));
+    let segments = reader.list(top, keys.segments, problems::MEMORY_BAD_SEGMENT).or_else(|| values.as_list(root));
     reader.segments(segments, &mut live);
     reader.finish(&live)
 }
@@ -76,6 +82,23 @@ impl Reader<'_> {
     fn number(&self, dict: NodeId, key: StrId) -> Option<u64> {
         let value = self.values.as_int(self.field(dict, key)?)?;
         u64::try_from(value).ok().or_else(|| i64::try_from(value).ok().map(i64::cast_unsigned))
+    }
+
+    /// A size that memory can have: what is negative, no number or more than any machine has is none.
+    fn size(&self, dict: NodeId, key: StrId) -> Option<u64> {
+        let value = self.values.as_int(self.field(dict, key)?)?;
+        u64::try_from(value).ok().filter(|bytes| *bytes <= MOST_BYTES)
+    }
+
+    /// A list of a dict; what is there and no list is counted.
+    fn list(&mut self, dict: Option<NodeId>, key: StrId, problem: problems::Code) -> Option<NodeId> {
+        let value = self.field(dict?, key).filter(|value| *value != Value::NONE)?;
+        let list = self.values.as_list(value);
+        if list.is_none() {
+            let what = format!("{} is no list", self.trace.strings.get(key));
+            problem.count(&mut self.trace.report, None, &what);
+        }
+        list
     }
 
     /// The private pool that `key` names, none for the usual one.
@@ -141,6 +164,7 @@ keys! {
     snapshot "snapshot" annotate "annotate" not_given "N/A"
     device "device" address "address" total_size "total_size" segment_type "segment_type" small "small"
     segment_pool_id "segment_pool_id" is_expandable "is_expandable" blocks "blocks" requested_size "requested_size"
-    state "state" active_allocated "active_allocated" inactive "inactive" history "history" real_size "real_size"
+    state "state" active_allocated "active_allocated" active_awaiting_free "active_awaiting_free"
+    active_pending_free "active_pending_free" inactive "inactive" history "history" real_size "real_size"
     name "name" filename "filename" line "line"
 }

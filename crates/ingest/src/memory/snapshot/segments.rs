@@ -2,53 +2,88 @@
 
 use super::Reader;
 use super::events::Live;
-use crate::memory::values::NodeId;
+use crate::memory::values::{NodeId, Value};
 use crate::problems;
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::{
     MemoryBlock, MemoryBlockState, MemoryDeviceId, MemoryObjectId, MemorySegment, MemoryStackId, MemoryStreamId,
     NewObject, StrId,
 };
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Where segments lie, by the number of their device: end by begin.
+type Taken = FxHashMap<u16, BTreeMap<u64, u64>>;
 
 impl Reader<'_> {
     /// Reads segments; objects in active blocks that no event made are older than the trace.
     pub(super) fn segments(&mut self, segments: Option<NodeId>, live: &mut Live) {
         let mut seen = FxHashSet::default();
         let mut lists = FxHashSet::default();
+        let mut taken = Taken::default();
         for segment in segments.map_or(&[][..], |list| self.values.items(list)) {
             self.trace.report.records += 1;
             let Some(dict) = self.values.as_dict(*segment).filter(|dict| seen.insert(*dict)) else {
-                problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, "no dict, or there twice");
+                self.bad("no dict, or there twice");
                 continue;
             };
             // A list that stands for the blocks of several segments would be read as often as the file says.
-            let list = self.field(dict, self.keys.blocks).and_then(|value| self.values.as_list(value));
+            let list = self.list(Some(dict), self.keys.blocks, problems::MEMORY_BAD_SEGMENT);
             if list.is_some_and(|list| !self.values.items(list).is_empty() && !lists.insert(list)) {
-                problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, "the blocks of another segment");
+                self.bad("the blocks of another segment");
                 continue;
             }
-            self.segment(dict, live);
+            match self.place(dict, &mut taken) {
+                Ok((number, place)) => self.segment(dict, number, place, live),
+                Err(what) => self.bad(&what),
+            }
         }
     }
 
-    fn segment(&mut self, dict: NodeId, live: &mut Live) {
+    fn bad(&mut self, what: &str) {
+        problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, what);
+    }
+
+    /// The number of a segment's device, and where it lies: nowhere that another one is.
+    fn place(&self, dict: NodeId, taken: &mut Taken) -> Result<(u16, Range<u64>), String> {
         let keys = self.keys;
-        let (Some(address), Some(bytes)) = (self.number(dict, keys.address), self.number(dict, keys.total_size)) else {
-            problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, "no address or size");
-            return;
+        let Some(address) = self.number(dict, keys.address) else { return Err("no address".to_owned()) };
+        let Some(bytes) = self.size(dict, keys.total_size) else {
+            return Err(format!("the size of the segment at {address:#x}"));
         };
-        let device = self.trace.device(&format!("cuda:{}", self.number(dict, keys.device).unwrap_or(0)));
+        let number = match self.field(dict, keys.device) {
+            Some(number) => self.values.as_int(number).and_then(|number| u16::try_from(number).ok()),
+            None => Some(0),
+        };
+        let Some(number) = number else { return Err(format!("the device of the segment at {address:#x}")) };
+        let Some(end) = address.checked_add(bytes) else {
+            return Err(format!("the segment at {address:#x} ends nowhere"));
+        };
+        // Those that were taken do not overlap: of those that begin before the end of this one the last reaches furthest.
+        let known = taken.entry(number).or_default();
+        if known.range(..end.max(address.saturating_add(1))).next_back().is_some_and(|(_, end)| *end > address) {
+            return Err(format!("the segment at {address:#x} lies in another one, or is there twice"));
+        }
+        if bytes > 0 {
+            known.insert(address, end);
+        }
+        Ok((number, address..end))
+    }
+
+    fn segment(&mut self, dict: NodeId, number: u16, place: Range<u64>, live: &mut Live) {
+        let keys = self.keys;
+        let device = self.trace.device(&format!("cuda:{number}"));
         let stream = self.trace.stream(device, self.number(dict, keys.stream).unwrap_or(0));
         let pool = self.pool(dict, keys.segment_pool_id);
         let first = self.trace.blocks.len();
-        self.blocks(dict, address, (device, stream, pool), live);
-        let expandable = self.field(dict, keys.is_expandable) == Some(crate::memory::values::Value::TRUE);
+        self.blocks(dict, &place, (device, stream, pool), live);
+        let expandable = self.field(dict, keys.is_expandable) == Some(Value::TRUE);
         let stack = self.stack(dict);
         self.trace.segments.push(MemorySegment {
             device,
             stream,
-            address,
-            bytes,
+            address: place.start,
+            bytes: place.end - place.start,
             small: self.text(dict, keys.segment_type) == keys.small,
             expandable,
             pool,
@@ -57,31 +92,52 @@ impl Reader<'_> {
         });
     }
 
-    fn blocks(&mut self, dict: NodeId, start: u64, owner: (MemoryDeviceId, MemoryStreamId, StrId), live: &mut Live) {
-        let keys = self.keys;
-        let list = self.field(dict, keys.blocks).and_then(|value| self.values.as_list(value));
-        let mut address = start;
+    fn blocks(
+        &mut self,
+        dict: NodeId,
+        place: &Range<u64>,
+        owner: (MemoryDeviceId, MemoryStreamId, StrId),
+        live: &mut Live,
+    ) {
+        let list = self.field(dict, self.keys.blocks).and_then(|value| self.values.as_list(value));
+        let mut address = place.start;
         for block in list.map_or(&[][..], |list| self.values.items(list)) {
-            let block = self.values.as_dict(*block);
-            let Some((dict, bytes)) = block.and_then(|dict| Some((dict, self.number(dict, keys.size)?))) else {
-                problems::MEMORY_BAD_SEGMENT.count(&mut self.trace.report, None, "a block without a size");
-                continue;
-            };
-            address = self.number(dict, keys.address).unwrap_or(address);
-            let state = self.text(dict, keys.state);
-            let state = match state {
-                _ if state == keys.active_allocated => MemoryBlockState::Active,
-                _ if state == keys.inactive => MemoryBlockState::Inactive,
-                _ => MemoryBlockState::AwaitingFree,
-            };
-            let (requested, stack) = self.block_history(dict, bytes);
-            let mut block = MemoryBlock { address, bytes, requested, state, object: MemoryObjectId::NONE, stack };
-            if state == MemoryBlockState::Active {
-                block.object = self.block_object(&block, owner, live);
+            match self.block(*block, address..place.end) {
+                Ok(mut block) => {
+                    address = block.address + block.bytes;
+                    if block.state == MemoryBlockState::Active {
+                        block.object = self.block_object(&block, owner, live);
+                    }
+                    self.trace.blocks.push(block);
+                }
+                Err(what) => self.bad(&what),
             }
-            self.trace.blocks.push(block);
-            address = address.saturating_add(bytes);
         }
+    }
+
+    /// A block that lies in what the blocks before it left of their segment; blocks stand by address, older versions leave
+    /// it out.
+    fn block(&mut self, block: Value, left: Range<u64>) -> Result<MemoryBlock, String> {
+        let keys = self.keys;
+        let Some(dict) = self.values.as_dict(block) else { return Err("a block that is no dict".to_owned()) };
+        let address = self.number(dict, keys.address).unwrap_or(left.start);
+        let Some(bytes) = self.size(dict, keys.size) else {
+            return Err(format!("the size of the block at {address:#x}"));
+        };
+        if address < left.start || address.checked_add(bytes).is_none_or(|end| end > left.end) {
+            return Err(format!("the block at {address:#x} lies in another one, or not in its segment"));
+        }
+        let state = self.text(dict, keys.state);
+        let state = match state {
+            _ if state == keys.active_allocated => MemoryBlockState::Active,
+            _ if state == keys.inactive => MemoryBlockState::Inactive,
+            _ if state == keys.active_awaiting_free || state == keys.active_pending_free => {
+                MemoryBlockState::AwaitingFree
+            }
+            _ => return Err(format!("the state {:?} of the block at {address:#x}", self.trace.strings.get(state))),
+        };
+        let (requested, stack) = self.block_history(dict, bytes);
+        Ok(MemoryBlock { address, bytes, requested, state, object: MemoryObjectId::NONE, stack })
     }
 
     /// What was asked for, and where: in the block, or (old versions) in the first entry of its history.
@@ -90,9 +146,19 @@ impl Reader<'_> {
         let history = self.field(block, keys.history).and_then(|value| self.values.as_list(value));
         let first = history.and_then(|list| self.values.items(list).first().copied());
         match first.and_then(|first| self.values.as_dict(first)) {
-            Some(first) => (self.number(first, keys.real_size).unwrap_or(bytes), self.stack(first)),
-            None => (self.number(block, keys.requested_size).unwrap_or(0), self.stack(block)),
+            Some(first) => (self.asked_for(first, keys.real_size, bytes).unwrap_or(bytes), self.stack(first)),
+            None => (self.asked_for(block, keys.requested_size, bytes).unwrap_or(0), self.stack(block)),
         }
+    }
+
+    /// What was asked for is no more than what was given.
+    fn asked_for(&mut self, dict: NodeId, key: StrId, given: u64) -> Option<u64> {
+        self.field(dict, key)?;
+        let asked = self.size(dict, key).filter(|asked| *asked <= given);
+        if asked.is_none() {
+            self.bad(&format!("{} of a block of {given} bytes", self.trace.strings.get(key).to_owned()));
+        }
+        asked
     }
 
     /// The object in an active block.

@@ -1,0 +1,181 @@
+//! Sources with numbers that cannot be: each is counted in the read report, and spoils nothing else.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use serde_json::{Value, json};
+use stackline_ingest::memory::read_bytes;
+use stackline_memory::curve::curves;
+use stackline_memory::tables;
+use stackline_model::{MemoryBlockState, MemoryTrace};
+
+fn read(document: &Value) -> MemoryTrace {
+    let trace = read_bytes("damaged", document.to_string().as_bytes()).unwrap();
+    trace.check().unwrap();
+    trace
+}
+
+/// What a code was counted for, and how often.
+fn counted<'a>(trace: &'a MemoryTrace, code: &str) -> (u64, &'a str) {
+    let problem = trace.report.problems.iter().find(|problem| problem.code == code);
+    problem.map_or((0, ""), |problem| (problem.count, problem.example.as_str()))
+}
+
+const MIB: u64 = 1 << 20;
+
+fn block(address: u64, size: &Value, state: &str) -> Value {
+    json!({"address": address, "size": size, "requested_size": 0, "state": state})
+}
+
+fn segment(address: u64, blocks: &[Value]) -> Value {
+    json!({"device": 0, "address": address, "total_size": 20 * MIB, "stream": 0, "blocks": blocks})
+}
+
+fn sound() -> Value {
+    segment(0, &[block(0, &json!(MIB), "active_allocated"), block(MIB, &json!(19 * MIB), "inactive")])
+}
+
+/// A snapshot of these segments, the first of which is sound.
+fn with(more: &[Value]) -> Value {
+    let segments: Vec<Value> = std::iter::once(sound()).chain(more.iter().cloned()).collect();
+    json!({"device_traces": [], "segments": segments})
+}
+
+/// Reads a snapshot in which one thing was left out; what is in use, and held.
+fn left_out(document: &Value, what: &str) -> (u64, u64) {
+    let trace = read(document);
+    let (count, example) = counted(&trace, "damaged_segment");
+    assert_eq!(count, 1, "{what}: {:?}", trace.report.problems);
+    assert!(example.contains(what), "{what}: {example}");
+    assert_eq!(trace.devices.len(), 1);
+    let total = trace.totals.last().unwrap();
+    assert_eq!(curves(&trace)[0].peak().bytes, total.allocated, "{what}");
+    (total.allocated, total.reserved)
+}
+
+#[test]
+fn a_sound_snapshot_is_read_as_it_is() {
+    let states = ["active_awaiting_free", "active_pending_free"];
+    let blocks: Vec<Value> = (0..2).map(|at| block((100 + at) * MIB, &json!(MIB), states[at as usize])).collect();
+    let trace = read(&with(&[segment(100 * MIB, &blocks)]));
+    assert_eq!(counted(&trace, "damaged_segment").0, 0);
+    let waits = |block: &stackline_model::MemoryBlock| block.state == MemoryBlockState::AwaitingFree;
+    assert_eq!(trace.blocks.iter().filter(|block| waits(block)).count(), 2);
+}
+
+#[test]
+fn blocks_that_cannot_be() {
+    for (size, what) in [(json!(-8), "the size"), (json!(1u64 << 62), "the size"), (json!("many"), "the size")] {
+        let bad = segment(100 * MIB, &[block(100 * MIB, &size, "active_allocated")]);
+        assert_eq!(left_out(&with(&[bad]), what), (MIB, 40 * MIB), "{size}");
+    }
+    let outside = segment(100 * MIB, &[block(100 * MIB, &json!(21 * MIB), "active_allocated")]);
+    assert_eq!(left_out(&with(&[outside]), "not in its segment"), (MIB, 40 * MIB));
+    let first = block(100 * MIB, &json!(4 * MIB), "active_allocated");
+    let over = segment(100 * MIB, &[first, block(103 * MIB, &json!(4 * MIB), "active_allocated")]);
+    assert_eq!(left_out(&with(&[over]), "lies in another one"), (5 * MIB, 40 * MIB));
+    let state = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_whatever")]);
+    assert_eq!(left_out(&with(&[state]), "active_whatever"), (MIB, 40 * MIB));
+    let mut asked = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
+    asked["blocks"][0]["requested_size"] = json!(-1);
+    assert_eq!(left_out(&with(&[asked]), "requested_size"), (2 * MIB, 40 * MIB));
+}
+
+#[test]
+fn segments_that_cannot_be() {
+    let changed = |key: &str, value: Value| {
+        let mut segment = segment(100 * MIB, &[block(100 * MIB, &json!(MIB), "active_allocated")]);
+        segment[key] = value;
+        segment
+    };
+    assert_eq!(left_out(&with(&[changed("total_size", json!(-1))]), "the size of the segment"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[changed("device", json!(-1))]), "the device of the segment"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[changed("address", json!(-1))]), "ends nowhere"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[sound()]), "there twice"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[segment(19 * MIB, &[])]), "lies in another one"), (MIB, 20 * MIB));
+    assert_eq!(left_out(&with(&[changed("blocks", json!({"a": 1}))]), "blocks is no list"), (MIB, 40 * MIB));
+    // The same place on another device is another place.
+    let mut other = sound();
+    other["device"] = json!(1);
+    assert_eq!(counted(&read(&with(&[other])), "damaged_segment").0, 0);
+}
+
+/// A request that failed is not explained by what cannot be.
+#[test]
+fn a_failed_request_is_not_fragmentation_because_of_a_damaged_segment() {
+    let mut bad = segment(100 * MIB, &[]);
+    bad["total_size"] = json!(-1);
+    let mut document = with(&[bad]);
+    document["device_traces"] = json!([[{"action": "oom", "device_free": 0, "size": 1u64 << 40, "stream": 0,
+        "time_us": 1, "frames": []}]]);
+    let shown = format!("{:?}", tables::out_of_memory_table(&read(&document)).unwrap());
+    assert!(!shown.contains("fragmentation\")") && shown.contains("not enough memory"), "{shown}");
+}
+
+#[test]
+fn parts_of_another_form_and_events_with_such_sizes_are_counted() {
+    let trace = read(&json!({"device_traces": {"0": []}, "segments": [sound()]}));
+    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "device_traces is no list"));
+    let trace = read(&json!({"device_traces": [{"0": []}], "segments": {"0": sound()}}));
+    assert_eq!(counted(&trace, "damaged_memory_event"), (1, "the events of a device are no list"));
+    assert_eq!(counted(&trace, "damaged_segment"), (1, "segments is no list"));
+    let event = |action: &str, addr: u64, size: Value| json!({"action": action, "addr": addr, "size": size, "stream": 0, "time_us": 1, "frames": []});
+    let events = [
+        event("alloc", 4096, json!(-8)),
+        event("alloc", 8192, json!(1u64 << 62)),
+        event("free_requested", 4096, json!(-8)),
+        event("alloc", 16384, json!(512)),
+    ];
+    let trace = read(&json!({"device_traces": [events], "segments": []}));
+    let (count, example) = counted(&trace, "damaged_memory_event");
+    assert_eq!((count, example), (3, "\"alloc\" without address, or with a size that cannot be"));
+    assert_eq!(curves(&trace)[0].peak().bytes, 512);
+}
+
+/// A file of an operator that takes one sound tensor and this one.
+fn operator(tensor: &Value) -> Value {
+    json!({"schema": "1.0", "nodes": [{"id": 2, "name": "aten::relu", "parent": 1, "op_schema": "",
+        "inputs": [[11, 7, 0, 256, 4, "cuda:0"], tensor], "input_types": ["Tensor(float)", "Tensor(float)"],
+        "input_shapes": [[256], [256]], "outputs": [], "output_types": [], "output_shapes": []}]})
+}
+
+#[test]
+fn tensors_that_cannot_be() {
+    let sound = read(&operator(&json!([12, 8, 0, 256, 4, "cuda:0"])));
+    assert_eq!((counted(&sound, "damaged_tensor").0, sound.accesses.len()), (0, 2));
+    // Storage 0 is none, which is no damage.
+    let none = read(&operator(&json!([12, 0, 0, 0, 4, "cuda:0"])));
+    assert_eq!((counted(&none, "damaged_tensor").0, none.accesses.len()), (0, 1));
+    for damaged in [
+        json!([12, 8, 0, 1u64 << 62, 4, "cuda:0"]),
+        json!([12, 8, 0, 1u64 << 50, 4, "cuda:0"]),
+        json!([12, "eight", 0, 256, 4, "cuda:0"]),
+        json!([12, -8, 0, 256, 4, "cuda:0"]),
+        json!([12, 8, 0, -256, 4, "cuda:0"]),
+        json!([12, 8, -1, 256, 4, "cuda:0"]),
+        json!([12, 8, 0, 256, -4, "cuda:0"]),
+    ] {
+        let trace = read(&operator(&damaged));
+        assert_eq!(counted(&trace, "damaged_tensor"), (1, "of aten::relu"), "{damaged}");
+        assert_eq!((trace.accesses.len(), curves(&trace)[0].peak().bytes), (1, 1024), "{damaged}");
+    }
+}
+
+/// Rows of a raw timeline, one of them with a size that its action cannot have.
+#[test]
+fn sizes_of_a_timeline_that_cannot_be() {
+    let sound = "[-1,1,4096,0],[10,2,0,3],[20,4,0,3],[30,4,-4096,0]";
+    let trace = read_bytes("timeline", format!("[{sound}]").as_bytes()).unwrap();
+    assert_eq!((trace.calls.len(), counted(&trace, "damaged_memory_event").0), (3, 0), "nothing is freed with nothing");
+    for (row, what) in [
+        ("[40,2,-8,3]", "an allocation of -8 bytes"),
+        ("[40,4,0,3]", "a free of 0 bytes"),
+        ("[40,4,8,3]", "a free of 8 bytes"),
+        ("[40,1,-8,3]", "an object that is older of -8 bytes"),
+        ("[40,2,4611686018427387904,3]", "an allocation of 4611686018427387904 bytes"),
+    ] {
+        let trace = read_bytes("timeline", format!("[{sound},{row}]").as_bytes()).unwrap();
+        assert_eq!(counted(&trace, "damaged_memory_event"), (1, what), "{row}");
+        assert_eq!((trace.calls.len(), counted(&trace, "unknown_memory_event").0), (3, 0), "{row}");
+    }
+    let trace = read_bytes("timeline", format!("[{sound},[40,9,8,3]]").as_bytes()).unwrap();
+    assert_eq!(counted(&trace, "unknown_memory_event"), (1, "action 9"));
+}
