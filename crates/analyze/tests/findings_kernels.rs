@@ -110,9 +110,9 @@ fn gradients_that_are_filled_with_zeros() {
         steps(move |p| {
             let name = "Optimizer.zero_grad#SGD.zero_grad";
             if is_old {
-                p.op(name, inside)
+                p.op(name, inside);
             } else {
-                p.annotation(name, inside)
+                p.annotation(name, inside);
             }
             p.op("aten::mm", |p| p.kernel("gemm", 200));
         })

@@ -1,6 +1,6 @@
 //! What fires on the real traces: a page for people, who say beside it what is true.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests")]
 
 mod corpus_support;
 
