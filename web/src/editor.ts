@@ -16,7 +16,7 @@ export function setFolder(path: string | null): void {
 
 /** The pattern of such addresses, with `{file}` and `{line}` in it. */
 export function pattern(): string {
-  known ??= kept(KEY);
+  readKept();
   return known || DEFAULT;
 }
 
@@ -51,9 +51,10 @@ export interface Folder {
 /** Where folders lie here that were elsewhere when the run was recorded. */
 export const folders = signal<readonly Folder[]>([]);
 
-/** Reads what the browser keeps, before it is needed. */
+/** Reads once what the browser keeps: before it is needed, or when it is. */
 export function readKept(): void {
-  pattern();
+  if (known !== undefined) return;
+  known = kept(KEY);
   try {
     const all: unknown = JSON.parse(kept(FOLDERS) || "[]");
     const isFolder = (one: unknown): one is Folder => typeof (one as Folder)?.from === "string" && typeof (one as Folder)?.to === "string";
@@ -72,10 +73,15 @@ export function setFolders(all: readonly Folder[]): void {
   }
 }
 
+function knownFolders(): readonly Folder[] {
+  readKept();
+  return folders.value;
+}
+
 const bare = (folder: string) => folder.trim().replace(/[/\\]+$/, "");
 
 /** Where a file lies here: below the longest folder that is known to be elsewhere. */
-export function placeOf(file: string, known: readonly Folder[] = folders.value): string {
+export function placeOf(file: string, known: readonly Folder[] = knownFolders()): string {
   const isBelow = ({ from }: Folder) => file.startsWith(`${bare(from)}/`);
   const [folder] = known.filter(isBelow).toSorted((a, b) => bare(b.from).length - bare(a.from).length);
   return folder ? bare(folder.to) + file.slice(bare(folder.from).length) : file;
