@@ -27,6 +27,32 @@ async function eachPage(page: Page, url: string, seen: (id: string) => Promise<v
 }
 
 describe("a report", () => {
+  test("answers what is asked next: each step, the whole run, the tree drawn otherwise, a frame, a file, a sum; and says what it lacks", async () => {
+    const demo = join(here.folder.path, "asked.json.gz");
+    synth("demo", demo);
+    const url = reported("asked", demo);
+    const { page, faults } = await watched(here.browser, url);
+    const next = ["page=flame&steps=11..11", "page=overview&steps=12..12", "page=flame&steps=whole", "page=flame&shape=bottom-up&merge=name", "page=flame&recursion=collapsed"];
+    for (const hash of next) {
+      await open(page, url, hash);
+      expect(await page.locator("[role=alert], main .notice").allTextContents(), hash).toEqual([]);
+    }
+    await open(page, url, "page=timeline");
+    await page.evaluate(async () => {
+      const { ask } = (globalThis as unknown as { stackline: { ask: (name: string, args?: object) => Promise<{ document: any; columns: any }> } }).stackline;
+      const meta = (await ask("meta")).document;
+      const [, from, to] = meta.traces[0].steps[0];
+      await ask("range", { from, to });
+      const [first, last] = meta.traces[0].chosen;
+      const view = { shape: "top-down", steps: `${first}..${last}` };
+      await ask("frame", { ...view, root: 1 });
+    });
+    await open(page, url, "page=flame&focus=linear");
+    expect(await page.locator("main").innerText()).toContain("This report has no answer to that");
+    none(faults);
+    await page.close();
+  });
+
   test("of a file that is cut off says on each page that a part is missing", async () => {
     const cut = join(here.folder.path, "cut.json");
     writeFileSync(cut, '{"traceEvents": [{"ph": "X", "name": "a", "cat": "cpu_op", "ts": 1, "dur": 5, "pid": 1, "tid": 1}, {"ph": "X", "na');

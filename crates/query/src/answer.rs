@@ -105,6 +105,14 @@ impl Answer {
         }
     }
 
+    /// The values of a column of numbers that may have fractions; none if there is no such column.
+    pub(crate) fn numbers(&self, name: &str) -> &[f64] {
+        match self.columns.iter().find(|(column, _)| *column == name) {
+            Some((_, Column::F64(values))) => values,
+            _ => &[],
+        }
+    }
+
     /// The answer as bytes; each column in the smallest type that holds its numbers.
     pub fn to_bytes(&self) -> Vec<u8> {
         let columns: Vec<_> = self.columns.iter().map(|(name, column)| (*name, column.narrowed())).collect();

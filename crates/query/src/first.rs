@@ -1,6 +1,6 @@
 //! What the page asks when it is opened: what a report in one file must hold.
 
-use crate::{Arguments, Opened};
+use crate::{Arguments, Opened, next};
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ const EVENTS: usize = 12;
 /// Frames of the flame graph whose source is at hand.
 const FRAMES: usize = 100;
 
-type Question = (&'static str, Arguments);
+pub(crate) type Question = (&'static str, Arguments);
 
 /// Questions with their arguments, the most important first.
 pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
@@ -41,10 +41,11 @@ pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     for by in ["thread", "phase", "module"] {
         all.push(("calls", with(&[&steps[..], &groups(by)].concat())));
     }
+    all.extend(next::questions(opened, &steps));
     all
 }
 
-fn with(pairs: &[(&'static str, String)]) -> Arguments {
+pub(crate) fn with(pairs: &[(&'static str, String)]) -> Arguments {
     Arguments::new(pairs.iter().cloned())
 }
 
@@ -156,6 +157,6 @@ fn excerpts(opened: &Opened, steps: &[(&'static str, String)]) -> Vec<Question> 
     places.take(FRAMES).map(one).collect()
 }
 
-fn document(opened: &Opened, name: &str, arguments: &Arguments) -> Option<Value> {
+pub(crate) fn document(opened: &Opened, name: &str, arguments: &Arguments) -> Option<Value> {
     serde_json::from_str(&crate::ask(opened, name, arguments).ok()?.json).ok()
 }

@@ -14,6 +14,7 @@ mod first;
 mod memory;
 mod names;
 mod nearest;
+mod next;
 mod opened;
 mod queries;
 mod report;

@@ -10,6 +10,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 use stackline_query::{Opened, ask};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 /// How large a report may become.
@@ -24,10 +25,34 @@ pub struct ReportOptions {
 pub struct Pruned {
     /// Answers in it.
     pub kept: usize,
-    /// Answers that did not fit.
-    pub left_out: usize,
+    /// Answers that did not fit, by what they are of, in words.
+    pub left_out: BTreeMap<&'static str, usize>,
     /// Bytes of the file.
     pub bytes: usize,
+}
+
+impl Pruned {
+    /// What did not fit, in words; nothing if all did.
+    #[must_use]
+    pub fn in_words(&self) -> Option<String> {
+        let parts: Vec<String> = self.left_out.iter().map(|(kind, many)| format!("{many} {kind}")).collect();
+        (!parts.is_empty()).then(|| parts.join(", "))
+    }
+}
+
+/// What the answers to a question are of, in words.
+fn kind_of(question: &str) -> &'static str {
+    match question {
+        "event" => "events",
+        "frame" => "frames",
+        "calls" => "views of calls",
+        "source" => "source files",
+        "excerpt" => "excerpts of source",
+        "range" => "sums of a step",
+        "finding" => "findings",
+        name if name.starts_with("memory") => "views of memory",
+        _ => "tables and pictures",
+    }
 }
 
 /// Where the page looks for answers.
@@ -46,20 +71,23 @@ pub fn report(opened: &Opened, options: ReportOptions, out: &mut dyn Write) -> i
     let mut answers = serde_json::Map::new();
     for (name, arguments) in opened.first_questions() {
         let key = format!("{name}\n{}", arguments.key());
+        if answers.contains_key(&key) {
+            continue;
+        }
         // What has no answer has none in the report either: the page asks, and says why.
         let (packed, ok) = match ask(opened, name, &arguments) {
             Ok(answer) => (packed(&answer.to_bytes())?, true),
             Err(error) => (packed(error.to_string().as_bytes())?, false),
         };
         if pruned.bytes + packed.len() + key.len() > options.most && pruned.kept > 0 {
-            pruned.left_out += 1;
+            *pruned.left_out.entry(kind_of(name)).or_default() += 1;
             continue;
         }
         pruned.bytes += packed.len() + key.len();
         pruned.kept += 1;
         answers.insert(key, json!([ok, packed]));
     }
-    let document = json!({"answers": answers, "left_out": pruned.left_out});
+    let document = json!({"answers": answers, "left_out": pruned.in_words()});
     // A name from the trace must not end the script: `<` is not needed in base64 and may be escaped in JSON.
     let document = document.to_string().replace('<', "\\u003c");
     let (before, after) =

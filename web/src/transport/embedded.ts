@@ -5,7 +5,8 @@ import { type Arguments, key, Refused, type Transport } from "./index";
 
 interface Embedded {
   readonly answers: Readonly<Record<string, [ok: boolean, packed: string]>>;
-  readonly left_out: number;
+  /** What did not fit, in words. */
+  readonly left_out: string | null;
 }
 
 /** The transport of a report; none if this page is no report. */
@@ -20,10 +21,9 @@ export function embedded(): Transport | undefined {
     async ask<D>(name: string, args: Arguments = {}) {
       const found = answers[key(name, args)];
       if (found === undefined) {
+        const pruned = left_out === null ? "" : ` ${left_out} did not fit into it: stackline report --html with a larger --max-size keeps more.`;
         throw new Refused(
-          left_out > 0
-            ? `This report has no answer to that: ${left_out} answers did not fit into it (stackline report --html with a larger --max-size keeps more). For everything: stackline view on the run itself.`
-            : "This report has no answer to that: it holds what is asked first. For everything: stackline view on the run itself.",
+          `This report has no answer to that: a file holds what is asked most, not what a text filters, nor each event.${pruned} For everything: stackline view on the run itself.`,
           "pruned",
         );
       }

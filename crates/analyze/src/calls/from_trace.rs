@@ -10,8 +10,8 @@ use crate::findings::{STALL_REASON, choose_steps, python_frame_parts};
 use rustc_hash::FxHashMap;
 use stackline_model::names::{MODULE_PREFIX, STEP_PREFIX};
 use stackline_model::{
-    CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId, CallTree,
-    CallTreeBuilder, EventId, EventKind, StrId, Trace, TrackId, TrackKind,
+    AttrColumn, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallStats, CallThread, CallThreadId,
+    CallTree, CallTreeBuilder, EventId, EventKind, StrId, Trace, TrackId, TrackKind,
 };
 
 /// The calls of a stretch of a trace.
@@ -99,6 +99,7 @@ struct Builder<'a> {
     threads: Vec<CallThreadId>,
     thread: CallThreadId,
     stalls: CallMetric,
+    stall_reasons: AttrColumn<'a>,
     /// By name, whether it is meant as a backward node, and line if that is not the first; of one kind of events each.
     frames: FxHashMap<(StrId, EventKind, bool, Option<u32>), CallFrameId>,
     /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
@@ -134,6 +135,7 @@ impl<'a> Builder<'a> {
             threads: Vec::new(),
             thread,
             stalls,
+            stall_reasons: trace.attr(STALL_REASON),
             frames: FxHashMap::default(),
             bases: vec![CallNodeId::NONE; trace.events.len()],
             forward,
@@ -184,22 +186,38 @@ impl<'a> Builder<'a> {
                 true => (CallMetric::GpuTime, trace.events.dur[event.index()]),
                 false => (CallMetric::HostTime, trace.events.dur[event.index()] - inside[event.index()]),
             };
-            let thread = self.thread_of(event);
-            let parts = self.lines.as_ref().map_or_else(|| vec![(None, ns)], |lines| lines.parts(event, ns));
-            for (at, (line, ns)) in parts.into_iter().enumerate() {
-                let node = self.node(base, event, line);
-                self.tree.add(node, thread, metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
-                if self.keeps_events {
-                    self.events.push((node, event));
+            match self.lines.as_ref().map(|lines| lines.parts(event, ns)) {
+                None => {
+                    self.add_call((base, event, None), metric, ns);
                 }
-                if at > 0 {
-                    *self.continued.entry((node, thread)).or_default() += 1;
-                }
-                if is_gpu {
-                    self.add_stalls(node, event);
+                Some(parts) => {
+                    for (at, (line, ns)) in parts.into_iter().enumerate() {
+                        let node = self.add_call((base, event, line), metric, ns);
+                        if at > 0 {
+                            *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
+                        }
+                    }
                 }
             }
         }
+    }
+
+    /// Adds what a call took at a line of it.
+    fn add_call(
+        &mut self,
+        (base, event, line): (CallNodeId, EventId, Option<u32>),
+        metric: CallMetric,
+        ns: i64,
+    ) -> CallNodeId {
+        let (node, thread) = (self.node(base, event, line), self.thread_of(event));
+        self.tree.add(node, thread, metric, &CallStats::of(u64::try_from(ns).unwrap_or(0)));
+        if self.keeps_events {
+            self.events.push((node, event));
+        }
+        if metric == CallMetric::GpuTime {
+            self.add_stalls(node, event);
+        }
+        node
     }
 
     /// Per event the time of the spans right inside it.
@@ -230,6 +248,9 @@ impl<'a> Builder<'a> {
 
     /// The node that an event stands below.
     fn base(&mut self, event: EventId) -> CallNodeId {
+        if !self.bases[event.index()].is_none() {
+            return self.bases[event.index()];
+        }
         // From the event to the nearest caller whose place is known, or to the outermost one.
         let mut chain = vec![event];
         let mut at = event;
@@ -273,7 +294,7 @@ impl<'a> Builder<'a> {
     }
 
     fn add_stalls(&mut self, kernel: CallNodeId, event: EventId) {
-        let value = self.trace.attr(STALL_REASON).get(event);
+        let value = self.stall_reasons.get(event);
         let text = value.as_ref().and_then(|value| value.as_str(&self.trace.strings));
         let Some(reasons) = text.and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok()) else { return };
         for (reason, count) in reasons.as_object().into_iter().flatten() {

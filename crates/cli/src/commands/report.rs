@@ -97,9 +97,10 @@ fn html(args: &ReportArgs, file: &Path, common: &Common) -> Result<()> {
         Ok(())
     })?;
     say(&format!("{}: {}, {} answers", file.display(), human::bytes(pruned.bytes as u64), pruned.kept))?;
-    if pruned.left_out > 0 {
-        say(&format!("{} answers did not fit into {} MB: --max-size keeps more", pruned.left_out, args.max_size))?;
+    if let Some(left_out) = pruned.in_words() {
+        say(&format!("did not fit into {} MB (--max-size keeps more): {left_out}", args.max_size))?;
     }
+    say("what a text filters, and more single events: stackline view on the run itself")?;
     Ok(())
 }
 

@@ -1,7 +1,6 @@
 //! One stream: from its own ids to those of the merged tree.
 
 use crate::problems;
-use rustc_hash::FxHashMap;
 use stackline_model::{
     CONTENT, CallFrame, CallFrameId, CallMetric, CallNodeId, CallProcess, CallProcessId, CallRole, CallSource,
     CallStats, CallThread, CallThreadId, CallTree, CallTreeBuilder, MAX_SUM_OF_SQUARES, ReadReport, StrId,
@@ -17,10 +16,7 @@ pub(super) struct Stream {
     /// Path, and what it is known by.
     libraries: Vec<(StrId, StrId)>,
     threads: Vec<OpenThread>,
-    /// The last values of each node and metric count.
-    stats: FxHashMap<(u32, u32, Metric), Stats>,
-    /// Keys of `stats` in the order in which they came: the merged tree must not depend on a hash.
-    order: Vec<(u32, u32, Metric)>,
+    stats: LastStats,
     ended: bool,
     /// What `os._exit` was called with, if that ended the process.
     exit: Option<i32>,
@@ -30,6 +26,52 @@ pub(super) struct Stream {
 struct OpenThread {
     id: CallThreadId,
     nodes: Vec<CallNodeId>,
+}
+
+/// The last values of each node and metric count: they are sums from the start.
+#[derive(Debug, Default)]
+struct LastStats {
+    /// In the order in which they first came: the merged tree must not depend on a hash.
+    rows: Vec<Row>,
+    /// The last row of each node, by thread and node, whose numbers are dense; [`NO_ROW`] where there is none.
+    last: Vec<Vec<u32>>,
+}
+
+#[derive(Debug)]
+struct Row {
+    thread: u32,
+    node: u32,
+    metric: Metric,
+    stats: Stats,
+    /// The row of the same node that came before: of a node there are a few, one for each metric.
+    before: u32,
+}
+
+const NO_ROW: u32 = u32::MAX;
+
+impl LastStats {
+    fn put(&mut self, thread: u32, node: u32, metric: Metric, stats: Stats) {
+        let last = entry(entry(&mut self.last, thread, Vec::new()), node, NO_ROW);
+        let mut at = *last;
+        while let Some(row) = self.rows.get_mut(at as usize) {
+            if row.metric == metric {
+                row.stats = stats;
+                return;
+            }
+            at = row.before;
+        }
+        self.rows.push(Row { thread, node, metric, stats, before: *last });
+        *last = self.rows.len() as u32 - 1;
+    }
+}
+
+/// The entry of a dense number, made if it is not there yet.
+fn entry<T: Clone>(table: &mut Vec<T>, number: u32, empty: T) -> &mut T {
+    let number = number as usize;
+    if table.len() <= number {
+        table.resize(number + 1, empty);
+    }
+    &mut table[number]
 }
 
 /// An id that is not dense, or refers to nothing.
@@ -83,9 +125,7 @@ impl Stream {
                 if !known {
                     return Err(Dangling);
                 }
-                if self.stats.insert((thread, node, metric), stats).is_none() {
-                    self.order.push((thread, node, metric));
-                }
+                self.stats.put(thread, node, metric, stats);
                 Ok(())
             }
             other => {
@@ -184,14 +224,11 @@ impl Stream {
             problems::EMPTY_STREAM.count(builder.report(), None, name);
             return;
         };
-        for key in self.order {
-            let (thread, node, metric) = key;
-            let (Some(thread), Some(stats)) = (self.threads.get(thread as usize), self.stats.get(&key)) else {
-                continue;
-            };
-            let Some(&node) = thread.nodes.get(node as usize) else { continue };
-            match metric_of(builder, metric) {
-                Some(metric) => builder.add(node, thread.id, metric, &stats_of(stats)),
+        for row in self.stats.rows {
+            let Some(thread) = self.threads.get(row.thread as usize) else { continue };
+            let Some(&node) = thread.nodes.get(row.node as usize) else { continue };
+            match metric_of(builder, row.metric) {
+                Some(metric) => builder.add_sums(node, thread.id, metric, &stats_of(&row.stats)),
                 None => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
             }
         }

@@ -10,8 +10,9 @@ pub struct CallTreeBuilder {
     tree: CallTree,
     frames: FxHashMap<CallFrame, CallFrameId>,
     children: FxHashMap<(CallNodeId, CallFrameId), CallNodeId>,
-    /// What was measured, in the order in which it first came, and where in that it stands.
+    /// What was measured, as it came; of one key there may be several, which are merged at the end.
     stats: Vec<(Key, CallStats)>,
+    /// Where in that stands what was added piece by piece.
     places: FxHashMap<Key, usize>,
 }
 
@@ -99,6 +100,11 @@ impl CallTreeBuilder {
         self.stats[place].1.merge(stats);
     }
 
+    /// Adds all that was measured at a node: the same as [`Self::add`], sooner, and of use where values do not come piece by piece.
+    pub fn add_sums(&mut self, node: CallNodeId, thread: CallThreadId, metric: CallMetric, sums: &CallStats) {
+        self.stats.push(((node, thread, metric), *sums));
+    }
+
     /// The read report, to be added to.
     pub fn report(&mut self) -> &mut ReadReport {
         &mut self.tree.report
@@ -106,9 +112,17 @@ impl CallTreeBuilder {
 
     /// The whole tree. The same calls in the same order give the same tree.
     pub fn finish(self) -> CallTree {
-        let mut rows: Vec<_> = self.stats.into_iter().filter(|(_, stats)| stats.count > 0).collect();
+        let mut rows = self.stats;
+        rows.retain(|(_, stats)| stats.count > 0);
         // Calls mostly come in the order of their nodes, which this sort makes use of.
         rows.sort_by_key(|(key, _)| *key);
+        rows.dedup_by(|(key, stats), (kept, sums)| {
+            let is_same = key == kept;
+            if is_same {
+                sums.merge(stats);
+            }
+            is_same
+        });
         let mut metrics = CallMetrics::default();
         for ((node, thread, metric), stats) in rows {
             metrics.node.push(node);

@@ -29,7 +29,8 @@ fn build(hits: &[Hit]) -> CallTree {
             let frame = builder.frame(CallFrame::operator(name));
             builder.child(node, frame)
         });
-        builder.add(node, threads[usize::from(*thread)], metric(*second), &CallStats::of(*value));
+        let add = if value % 3 == 0 { CallTreeBuilder::add_sums } else { CallTreeBuilder::add };
+        add(&mut builder, node, threads[usize::from(*thread)], metric(*second), &CallStats::of(*value));
     }
     builder.finish()
 }
