@@ -14,7 +14,11 @@ fn list() -> String {
                     shows a page in the terminal.\n\nThey stand in the order of what they likely gain. One whose lower bound is no gain at all says \
                     \"perhaps nothing\" and keeps its place: a recording often cannot tell work from waiting, and what gains most would come \
                     last. If its confidence is low, too, it stands behind the others, and `--fail-on new` leaves it alone. \
-                    Percentages are of a step without what it cost to record it.\n\nWhat is found in memory (SL050 to SL060) gains bytes at the \
+                    Percentages are of a step without what it cost to record it.\n\nWhat all gain together is replayed, too. No part of it \
+                    are hopes (such as half of a kernel's time), gains by a model, and changes that contradict those above them: their \
+                    numbers are told beside it. Each page says under \"How measured\" which of these a finding is.\n\nWith `--baseline` a \
+                    finding is new, gone or changed beside all that was found in both runs, whether it was listed, ignored or below \
+                    `--min-gain`.\n\nWhat is found in memory (SL050 to SL060) gains bytes at the \
                     highest peak of a device, predicted by replaying its allocations ([memory](../memory.md#findings-and-gate)), and stands behind \
                     what gains time: the one cannot be weighed against the other. Where a run does not tell of memory, these are not checked.\n"
         .to_owned();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 /// Done.
 pub(crate) const DONE: u8 = 0;
-/// The tool failed.
+/// The tool failed, or what was read does not tell whether a `--fail-on` condition holds.
 pub(crate) const FAILED: u8 = 1;
 /// Wrong use: unknown option, name, step, rank or instance.
 pub(crate) const WRONG_USE: u8 = 2;

@@ -87,6 +87,94 @@ fn numbers_are_those_of_the_steps() {
     assert!(run(&["diff", &fast, &slow, "--table", "nonsense"]).status.code() == Some(2));
 }
 
+/// A trace of six steps, which calls `aten::softmax` so many times in each, of very different length from step to step; its steps
+/// are operators, as those of traces of 2020 are.
+fn unsteady(case: &Case, name: &str, (calls, scale, gpu): (i64, i64, bool)) -> String {
+    let mut events = Vec::new();
+    let mut at = 1000;
+    for (step, us) in (0..).zip([100_i64, 900, 150, 800, 120, 900]) {
+        let (from, each) = (at, us * scale / calls);
+        let mut span = |cat: &str, name: &str, (ts, dur): (i64, i64)| {
+            let correlation = 10 * step + 1;
+            let args = serde_json::json!({"correlation": correlation, "stream": 7, "device": 0});
+            let (pid, tid) = if cat == "kernel" { (0, 7) } else { (1, 1) };
+            events.push(serde_json::json!({"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}));
+        };
+        for call in 0..calls {
+            span("Operator", "aten::softmax", (at + call * each, each));
+        }
+        at += calls * each;
+        span("Operator", "aten::mm", (at, 50));
+        if gpu {
+            span("Runtime", "cudaLaunchKernel", (at + 1, 5));
+            span("kernel", "gemm", (at + 10, 30));
+        }
+        at += 60;
+        span("Operator", &format!("ProfilerStep#{}", step + calls), (from, at - from));
+    }
+    fs::write(case.path(name), serde_json::json!({"schemaVersion": 1, "traceEvents": events}).to_string()).unwrap();
+    case.path(name)
+}
+
+#[test]
+fn calls_that_change_in_every_step_are_no_noise() {
+    let case = Case::new();
+    let one = unsteady(&case, "one.json", (1, 1, false));
+    let four = unsteady(&case, "four.json", (4, 2, false));
+    let shown = stdout(&["diff", &one, &four]).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("which cannot be told from noise: the change may be -"), "{shown}");
+    assert!(shown.contains("Operators: none of 4 changed beyond noise."), "{shown}");
+    assert!(shown.contains("though their time is within noise: aten::softmax 1 → 4 a step."), "{shown}");
+    assert!(!shown.contains("ProfilerStep"), "a step is no operator: {shown}");
+    let markdown = stdout(&["diff", &one, &four, "--as", "markdown"]);
+    assert!(markdown.contains("aten::softmax 1 → 4 a step."), "{markdown}");
+    let rows = json(&["diff", &one, &four])["tables"]["operators"]["rows"].clone();
+    let calls = |name: &str| {
+        rows.as_array().unwrap().iter().find(|row| row["name"] == name).map(|row| row["calls"].clone()).unwrap()
+    };
+    assert_eq!((calls("aten::softmax"), calls("aten::mm")), ("changed".into(), "same".into()));
+    let judged = |condition: &str| {
+        let output = run(&["diff", &one, &four, "--fail-on", condition]);
+        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (status, said) = judged("op:aten::softmax>10%");
+    assert!(status == 4 && said.contains("% slower, called 4.0 times in every step instead of 1.0"), "{said}");
+    assert_eq!(judged("op:aten::softmax>900%").0, 0);
+    assert_eq!((judged("op:aten::mm>10%").0, judged("step>3%").0), (0, 0));
+}
+
+#[test]
+fn lines_fit_the_terminal() {
+    let case = Case::new();
+    let (fast, slow) = case.pair();
+    let noisy = (unsteady(&case, "one.json", (1, 1, true)), unsteady(&case, "four.json", (4, 2, false)));
+    for (a, b) in [(&fast, &slow), (&noisy.0, &noisy.1)] {
+        for columns in ["60", "80"] {
+            let output = common::stackline(&["diff", a, b]).env("COLUMNS", columns).output().unwrap();
+            let shown = String::from_utf8(output.stdout).unwrap();
+            // The names of files are left whole.
+            let mut lines = shown.lines().filter(|line| !line.contains(a.as_str()) && !line.contains(b.as_str()));
+            assert!(lines.all(|line| line.chars().count() <= columns.parse().unwrap()), "{columns}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_lost_its_gpu_is_not_faster() {
+    let case = Case::new();
+    let (with, without) = (unsteady(&case, "with.json", (1, 1, true)), unsteady(&case, "without.json", (1, 1, false)));
+    for condition in ["gpu>3%", "kernels>3%", "kernel:gemm>3%"] {
+        let output = run(&["diff", &with, &without, "--fail-on", condition]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot be judged: A has gpu time and B has none at all"), "{said}");
+        assert_eq!(run(&["diff", &with, &with, "--fail-on", condition]).status.code(), Some(0));
+    }
+    assert_eq!(run(&["diff", &without, &with, "--fail-on", "gpu>3%"]).status.code(), Some(4));
+    let held = run(&["diff", &with, &without, "--fail-on", "gpu>3%", "--fail-on", "op:aten::softmax>=0%"]);
+    assert_eq!(held.status.code(), Some(1), "nothing held that is an answer");
+}
+
 #[test]
 fn the_gate_fails_beyond_noise_only() {
     let case = Case::new();

@@ -10,7 +10,7 @@ mod junit;
 
 use common::stdout;
 use findings::{Case, run, text};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 
 #[test]
@@ -138,11 +138,41 @@ fn comments_that_hide_nothing_are_told() {
     let mut program = [""; 12];
     program[2] = "x = 1  # stackline: ignore[SL014]";
     program[4] = "# stackline: ignore[SL977] nobody looks here";
+    program[6] = "# stackline: ignore[]";
     program[9] = "def step():  # stackline: ignore[host-sync, SL005]";
     case.file("train.py", &program.join("\n"));
     case.file("other.py", "# stackline: ignore[SL004]");
     let said = text(&run(&[&case.waits, "--source", case.folder.path().to_str().unwrap()]).stderr);
     assert!(said.contains("train.py:3: # stackline: ignore[SL014]: no finding was hidden by it"), "{said}");
     assert!(said.contains("train.py:5: there is no finding \"SL977\" to ignore"), "{said}");
+    assert!(said.contains("train.py:7: # stackline: ignore[]: it names no finding"), "{said}");
     assert!(!said.contains("train.py:10:") && !said.contains("other.py"), "{said}");
+}
+
+#[test]
+fn what_is_left_out_is_neither_new_nor_gone() {
+    let case = Case::new();
+    let all = case.file("all.txt", &stdout(&["findings", &case.waits, "--format", "json"]));
+    let ignore = case.file("ignore", "SL004\n");
+    for left_out in [&["--min-gain", "90"][..], &["--ignore", &ignore]] {
+        let shown = stdout(&[&["findings", &case.waits, "--baseline", &all], left_out].concat());
+        assert!(!shown.contains("Gone:") && !shown.contains("SL004 host-sync"), "it is there as before: {shown}");
+        let few = stdout(&[&["findings", &case.waits, "--format", "json"], left_out].concat());
+        let baseline = case.file("few.txt", &few);
+        let output = run(&[&case.waits, "--baseline", &baseline, "--fail-on", "new"]);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{shown}");
+        assert!(shown.contains("SL004 host-sync: ") && !shown.contains("Note:"), "not new: {shown}");
+        // Of an older version, which kept only their number.
+        let mut document: Value = serde_json::from_str(&few).unwrap();
+        assert!(document.as_object_mut().unwrap().remove("not_listed").is_some());
+        let older = case.file("older.txt", &document.to_string());
+        let output = run(&[&case.waits, "--baseline", &older, "--fail-on", "new"]);
+        let shown = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(4), "{shown}");
+        assert!(shown.contains("left out of the baseline by --min-gain or --ignore"), "{shown}");
+    }
+    // What is mended is gone all the same.
+    let shown = stdout(&["findings", &case.repaired, "--baseline", &all]);
+    assert!(shown.contains("Gone: SL004"), "{shown}");
 }

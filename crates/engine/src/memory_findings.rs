@@ -33,7 +33,8 @@ pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Fin
             match (is_enough, is_kept) {
                 (true, true) => told.findings.push(finding),
                 (true, false) => told.ignored.push(finding),
-                (false, _) => told.small += usize::from(is_kept),
+                (false, true) => told.small.push(finding),
+                (false, false) => {}
             }
         }
         told.peaks.push(teller.device_peak(peak, &followed));
@@ -186,12 +187,15 @@ impl<'a> Teller<'a> {
         for (at, saved, is_enough) in candidates {
             let Some(waste) = self.waste_of(at) else { continue };
             let Some(mut finding) = self.finding(&waste) else { continue };
+            let lowers_bytes = self.ranked[at].lowers.min(saved);
+            let low_bytes = sure.get(&at).map_or(lowers_bytes, |sure| lowers_bytes.min(*sure));
+            let (device, peak_bytes) = (self.device_name(peak.device), peak.peak.bytes);
+            let gain = MemoryGain { bytes: saved, lowers_bytes, low_bytes, high_bytes: saved, peak_bytes, device };
             if is_enough {
-                let lowers_bytes = self.ranked[at].lowers.min(saved);
-                let low_bytes = sure.get(&at).map_or(lowers_bytes, |sure| lowers_bytes.min(*sure));
-                let (device, peak_bytes) = (self.device_name(peak.device), peak.peak.bytes);
-                let gain = MemoryGain { bytes: saved, lowers_bytes, low_bytes, high_bytes: saved, peak_bytes, device };
                 self.advise(&mut finding, (self.suggestion(at), &waste), gain);
+            } else {
+                // As much as tells it from others in another run.
+                (finding.memory, finding.edits) = (Some(gain), vec![self.edit(self.suggestion(at))]);
             }
             advised.push((at, finding, is_enough));
         }

@@ -101,9 +101,17 @@ pub struct Change {
     pub count_before: f64,
     /// The same after.
     pub count_after: f64,
+    /// Whether each side has several steps, and each of its steps as many calls as its others: then no chance is in how they differ.
+    pub counts_are_steady: bool,
 }
 
 impl Change {
+    /// Whether all steps after have another number of calls than all steps before.
+    #[must_use]
+    pub fn calls_changed(&self) -> bool {
+        self.counts_are_steady && self.count_before != self.count_after
+    }
+
     /// How much more time it takes per step.
     #[must_use]
     pub fn change_ns(&self) -> f64 {
@@ -342,6 +350,7 @@ impl Pair<'_> {
         };
         let both = |get: &dyn Fn(&Cell) -> i64| (values(&self.before, before, get), values(&self.after, after, get));
         let counts = both(&|cell| cell.count);
+        let counts_are_steady = is_steady(&counts.0) && is_steady(&counts.1);
         let counts = (center(&counts.0, 0.0), center(&counts.1, 0.0));
         let mut out = Vec::new();
         for &measure in measures {
@@ -371,10 +380,17 @@ impl Pair<'_> {
                 verdict,
                 count_before: counts.0,
                 count_after: counts.1,
+                counts_are_steady,
             });
         }
         out
     }
+}
+
+/// Whether there are several steps, with one number in all of them.
+fn is_steady(runs: &[Vec<f64>]) -> bool {
+    let all: Vec<f64> = runs.iter().flatten().copied().collect();
+    all.len() > 1 && all.iter().all(|count| *count == all[0])
 }
 
 /// The mean over runs of the (trimmed) mean over steps; 0 without any.

@@ -9,6 +9,7 @@ use crate::op_tree::{OpTree, ROOT};
 use crate::steps::{FAR_OFF, is_warm_up, spans};
 use crate::tracelens::{Definition, GpuView};
 use rustc_hash::FxHashMap;
+use stackline_model::names::STEP_PREFIX;
 use stackline_model::{EventId, GpuId, StrId, Trace, flags};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -311,7 +312,8 @@ impl Profile {
         let costs: Vec<Cost> = costs(trace, view, &tree);
         let mut rows: FxHashMap<StrId, Row> = FxHashMap::default();
         for (node, (&op, cost)) in tree.op.iter().zip(&costs).enumerate() {
-            let Some(unit) = units.of_event(trace, op).filter(|_| trace.events.is_plausible(op)) else { continue };
+            let counts = trace.events.is_plausible(op) && !is_step(trace, op);
+            let Some(unit) = units.of_event(trace, op).filter(|_| counts) else { continue };
             let name = trace.events.name[op.index()];
             let cpu_total = if nests_in_itself(trace, &tree, node) { 0 } else { cost.host_total };
             let cell = Cell { count: 1, gpu: cost.gpu_self, cpu: cost.host_self, cpu_total };
@@ -334,7 +336,7 @@ impl Profile {
             let cell = Cell { count: 1, gpu: trace.events.dur[event.index()], ..Cell::default() };
             rows.entry(name).or_default().add(unit, &cell);
             let of = *known.entry(name).or_insert_with(|| family(trace, event));
-            let operator = trace.gpu.operator[gpu.index()].some();
+            let operator = trace.gpu.operator[gpu.index()].some().filter(|&op| !is_step(trace, op));
             let operator = operator.map_or(StrId::NONE, |op| trace.events.name[op.index()]);
             families.entry((operator, of)).or_default().add(unit, &cell);
         }
@@ -349,6 +351,11 @@ impl Profile {
     pub fn units(&self) -> usize {
         self.totals.len()
     }
+}
+
+/// Whether an operator is none, but the annotation of a step, which older traces of `PyTorch` call one: each has a name of its own.
+fn is_step(trace: &Trace, op: EventId) -> bool {
+    trace.name(op).starts_with(STEP_PREFIX)
 }
 
 /// Rows by their names as text. Strings are interned by their spelling, so that two may read the same.

@@ -47,7 +47,8 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
     let ns = |get: fn(&Change) -> f64| changes.iter().map(get);
     let end =
         |get: fn((f64, f64)) -> f64| changes.iter().map(move |change| change.percent_of(get(change.interval_ns?)));
-    out.text("measure", changes.iter().map(|change| change.measure.name().to_owned()))
+    let out = out
+        .text("measure", changes.iter().map(|change| change.measure.name().to_owned()))
         .text("verdict", changes.iter().map(|change| change.verdict.name().to_owned()))
         .f64("before_ns", Unit::Ns, ns(|change| change.before_ns))
         .f64("after_ns", Unit::Ns, ns(|change| change.after_ns))
@@ -59,6 +60,19 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("q", Unit::None, changes.iter().map(|change| change.q))
         .f64("count_before", Unit::None, changes.iter().map(|change| change.count_before))
         .f64("count_after", Unit::None, changes.iter().map(|change| change.count_after))
+;
+    // Of the step as a whole the steps are counted.
+    let calls = changes.iter().map(|change| calls(change).to_owned());
+    if table == Compared::Steps { out } else { out.text("calls", calls) }
+}
+
+/// Whether the number of calls is the same in all steps, another one in all steps of one side, or none that all steps share.
+fn calls(change: &Change) -> &'static str {
+    match () {
+        () if change.calls_changed() => "changed",
+        () if change.counts_are_steady => "same",
+        () => "varies",
+    }
 }
 
 fn lengths(before: &Side, after: &Side) -> Table {

@@ -77,7 +77,7 @@ pub struct MemoryFindings {
     /// Rules that could not look.
     pub unchecked: Vec<Unchecked>,
     /// Findings left out because they save too little.
-    pub small: usize,
+    pub small: Vec<Finding>,
     /// The highest peak of each device.
     pub peaks: Vec<DevicePeak>,
 }
@@ -102,7 +102,7 @@ impl Findings {
             ignored: Vec::new(),
             rules: Vec::new(),
             unchecked: Vec::new(),
-            small: 0,
+            small: Vec::new(),
             notes: Vec::new(),
             alone_ns: None,
             is_incomplete: false,
@@ -133,7 +133,7 @@ impl Findings {
         // Rules of the user's own stay the last ones.
         let own = self.rules.iter().position(|rule| rules::find(&rule.code).is_none()).unwrap_or(self.rules.len());
         self.rules.splice(own..own, rules::of_memory().map(super::Rule::info));
-        self.small += small;
+        self.small.extend(small);
         self.peaks = peaks;
         self
     }

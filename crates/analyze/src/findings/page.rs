@@ -20,6 +20,7 @@ impl Rule {
         let mut page = format!("# {} {}\n\n{}.\n\n", self.code, self.name, capital(self.about));
         let mut section = |title: &str, text: &str| page.push_str(&format!("## {title}\n\n{text}\n\n"));
         section(if self.is_of_memory() { "Why it matters" } else { "Why it costs time" }, self.why);
+        section("How measured", &self.how_measured());
         section("What to do", self.advice);
         section("Example", &format!("```python\n# before\n{before}\n\n# after\n{after}\n```"));
         for other in self.elsewhere {

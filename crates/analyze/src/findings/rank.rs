@@ -101,8 +101,8 @@ pub struct Findings {
     pub rules: Vec<Arc<RuleInfo>>,
     /// Rules that could not look.
     pub unchecked: Vec<Unchecked>,
-    /// Findings left out because they gain too little.
-    pub small: usize,
+    /// Findings left out because they gain too little: what another run says of them must not make them new, or gone.
+    pub small: Vec<Finding>,
     /// What the reader should know, a sentence each.
     pub notes: Vec<String>,
     /// Time of the GPU's collectives beside which nothing else runs, per step, in ns; none if the trace has no collectives.
@@ -113,6 +113,16 @@ pub struct Findings {
     pub ranks: Vec<RankTimes>,
     /// The devices whose memory was looked at.
     pub peaks: Vec<DevicePeak>,
+}
+
+impl Findings {
+    /// How many of those that were replayed one by one do not go together with what stands above them; of several ranks each has its
+    /// own, and none is counted.
+    pub fn contradicting(&self) -> usize {
+        let replayed = self.findings.iter().filter(|f| f.gain.is_some() && f.is_repair() && !f.edits.is_empty());
+        let first = replayed.take(if self.ranks.is_empty() { ONE_BY_ONE } else { 0 });
+        first.filter(|finding| finding.on_top_ns.is_none()).count()
+    }
 }
 
 /// What so many findings add to those above them is replayed one by one;
@@ -173,7 +183,7 @@ pub fn find_with(
     let recording = ground.recorded().map_or(0, |recorded| ground.recording_of_window(recorded));
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
-    let (mut found, mut small, mut unknown) = (Vec::new(), 0, 0);
+    let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
     for proposal in proposals {
         let (its, others) = all.split_at(lists_of(&proposal.draft).len().min(all.len()));
         all = others;
@@ -185,7 +195,7 @@ pub fn find_with(
         let replayed = replayed.map(per_step).map(|gain| without(gain, recording));
         match gain_of(&proposal.draft.worth, replayed, step_ns).map(|gain| within_step(gain, step_ns)) {
             None if !matches!(proposal.draft.worth, Worth::None) => unknown += 1,
-            Some(gain) if gain.ns < least_ns.max(1) => small += 1,
+            Some(gain) if gain.ns < least_ns.max(1) => small.push(finished(trace, proposal, Some(gain))),
             gain => found.push(Priced { edits: repair(&proposal.draft), finding: finished(trace, proposal, gain) }),
         }
     }
@@ -198,8 +208,9 @@ pub fn find_with(
     }
     notes.extend(recording_note(&ground));
     if unknown > 0 {
+        let (findings, their) = if unknown == 1 { ("finding is", "its") } else { ("findings are", "their") };
         notes.push(format!(
-            "{unknown} findings are left out: what their repair would gain cannot be told from this trace"
+            "{unknown} {findings} left out: what {their} repair would gain cannot be told from this trace"
         ));
     }
     let mut findings: Vec<Finding> = found.into_iter().map(|priced| priced.finding).collect();

@@ -12,7 +12,7 @@ use crate::intervals;
 use crate::kernel_type::{KernelType, NameTypes, RULES};
 use stackline_model::{EventId, EventKind};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// How long one of several ranks takes.
@@ -96,17 +96,20 @@ pub fn merge(mut all: Vec<(i64, Findings)>, options: &Options, keep: &dyn Fn(&Fi
     let base = Findings { findings: Vec::new(), ignored: Vec::new(), notes: Vec::new(), ..slowest.1.clone() };
     let mut findings = merged(all.iter().map(|(rank, found)| (*rank, &found.findings)));
     let mut ignored = merged(all.iter().map(|(rank, found)| (*rank, &found.ignored)));
-    let mut small = all.iter().map(|(_, found)| found.small).max().unwrap_or(0);
+    let mut small = merged(all.iter().map(|(rank, found)| (*rank, &found.small)));
     let least_ns = (base.step_ns as f64 * options.least_percent / 100.0) as i64;
     match straggler(&ranks, options) {
-        Some(finding) if finding.gain_ns() < least_ns => small += 1,
+        Some(finding) if finding.gain_ns() < least_ns => small.push(finding),
         Some(finding) if keep(&finding) => findings.push(finding),
         finding => ignored.extend(finding),
     }
     // Each rank left out what is little of its own step.
-    let all_ranks = findings.len();
-    findings.retain(|finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns));
-    small += all_ranks - findings.len();
+    let is_enough = |finding: &Finding| finding.gain.is_none_or(|gain| gain.ns >= least_ns);
+    small.extend(findings.extract_if(.., |finding| !is_enough(finding)));
+    // What is little on one rank may be listed of another.
+    let listed: BTreeSet<Common> = findings.iter().chain(&ignored).map(on_ranks).collect();
+    small.retain(|finding| !listed.contains(&on_ranks(finding)));
+    small.sort_by(|a, b| order(a).cmp(&order(b)));
     findings.sort_by(|a, b| order(a).cmp(&order(b)));
     ignored.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut notes = notes(&all);

@@ -197,7 +197,13 @@ pub(crate) fn find(trace: &Trace, settings: &[&str]) -> Findings {
     for setting in settings {
         options.settings.set(setting).unwrap();
     }
-    findings::find(trace, &options).unwrap()
+    let found = findings::find(trace, &options).unwrap();
+    for finding in &found.findings {
+        let rule = findings::rules::find(&finding.rule.code).unwrap();
+        let (code, measured) = (rule.code, finding.measured());
+        assert!(rule.measured().contains(&measured), "{code}: {measured:?}, and its page says {:?}", rule.measured());
+    }
+    found
 }
 
 /// A finding as text for snapshots.

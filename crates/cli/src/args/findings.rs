@@ -6,6 +6,11 @@ use std::path::PathBuf;
 
 pub(super) const FINDINGS_EXAMPLE: &str = "Findings that nobody wants: a file of lines `CODE [PATH]`, or the comment
 # stackline: ignore[SL004] in the line that the finding names or the one above.
+A code that no rule has is wrong use in the file (exit code 2), and told of a comment.
+
+Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a
+part of the input was lost; 2 wrong use, such as an unknown code or a --source that is no
+folder; 3 a file cannot be read: input, baseline, what to ignore; 4 a --fail-on condition holds.
 
 Examples:
   stackline findings trace.json.gz
@@ -25,7 +30,7 @@ pub(crate) struct FindingsArgs {
     /// Show the page of one finding instead: what it is, what to do, when it is wrong.
     #[arg(long, value_name = "CODE", exclusive = true)]
     pub(crate) explain: Option<String>,
-    /// How many to show, 0 for all [default: 10; all with --as].
+    /// How many to show, 0 for all [default: 10; all with --as, and always all in JSON and CSV].
     #[arg(long, value_name = "N", value_parser = super::parse_count, allow_negative_numbers = true)]
     pub(crate) top: Option<usize>,
     /// Leave out what gains less than this much of a step, or of the peak of memory, in percent.
@@ -37,7 +42,8 @@ pub(crate) struct FindingsArgs {
     /// Write a document for other tools.
     #[arg(long = "as", value_enum, conflicts_with = "format")]
     pub(crate) document: Option<Document>,
-    /// Findings of an earlier run (--format json): what is new, gone, changed.
+    /// Findings of an earlier run (--format json): what is new, gone, changed. What gains less than --min-gain, or is ignored, is
+    /// neither: in either run.
     #[arg(long, value_name = "FILE")]
     pub(crate) baseline: Option<PathBuf>,
     /// Findings not to show, a line each: CODE, or CODE and a path where * stands for any text.

@@ -7,4 +7,5 @@ pub mod findings;
 pub mod human;
 pub mod json;
 mod markdown;
+mod paragraph;
 pub mod terminal;

@@ -213,7 +213,7 @@ fn show(seed: u64, name: &str, findings: &Findings, truth: Option<i64>) {
         return;
     }
     println!("seed {seed}: {name}: step {} ns, true gain {truth:?}", findings.step_ns);
-    println!("    {} too small; {:?}", findings.small, findings.notes);
+    println!("    {} too small; {:?}", findings.small.len(), findings.notes);
     for finding in &findings.findings {
         println!("    {} {:?} {} [{}]", finding.rule.code, finding.gain, finding.title, finding.edits.join("; "));
     }

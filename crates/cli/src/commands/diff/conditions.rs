@@ -128,6 +128,8 @@ impl Condition {
             let counts = match change.verdict {
                 Verdict::Slower | Verdict::OnlyAfter => true,
                 Verdict::Untested => !significant,
+                // How often it is called is no chance, and explains the time.
+                Verdict::Noise => self.is_called_more(change),
                 _ => false,
             };
             let place = if counts { &mut held } else { &mut within };
@@ -136,11 +138,36 @@ impl Condition {
                 *place = Some(change);
             }
         }
+        if let (None, Some(lost)) = (held, self.lost(diff)) {
+            return Err(anyhow!(
+                "--fail-on {:?} cannot be judged: A has {} time and B has none at all, which is not the same as faster",
+                self.text,
+                lost.measure.name()
+            ));
+        }
         Ok(match (held, within) {
             (Some(change), _) => Outcome::Held(self.words(change)),
             (None, Some(change)) => Outcome::Within(format!("{}; it does not count", self.words(change))),
             (None, None) => Outcome::Passed,
         })
+    }
+
+    /// Whether a row that was named is called more often in every step, by more than the limit.
+    fn is_called_more(&self, change: &Change) -> bool {
+        let more = 100.0 * (change.count_after / change.count_before - 1.0);
+        matches!(self.subject, Subject::Named(..)) && change.calls_changed() && self.comparison.holds(more, self.limit)
+    }
+
+    /// Time of the step that a whole side lost: what ran on a GPU in A and runs on none in B has not become faster.
+    fn lost<'d>(&self, diff: &'d Diff) -> Option<&'d Change> {
+        let measure = match &self.subject {
+            Subject::Step(measure) => *measure,
+            Subject::Any(ChangeTable::Kernels) | Subject::Named(ChangeTable::Kernels, _) => Measure::Gpu,
+            Subject::Any(ChangeTable::Operators) | Subject::Named(ChangeTable::Operators, _) => Measure::Cpu,
+            _ => return None,
+        };
+        let steps = diff.changes.get(&ChangeTable::Steps).into_iter().flatten();
+        steps.filter(|change| change.measure == measure).find(|c| c.before_ns > 0.0 && c.after_ns == 0.0)
     }
 
     fn is_above(&self, change: &Change) -> bool {
@@ -163,6 +190,10 @@ impl Condition {
         };
         let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
         let ends = match (change.verdict, ends) {
+            (Verdict::Noise, _) if self.is_called_more(change) => {
+                let [before, after] = [change.count_before, change.count_after];
+                format!(", called {after:.1} times in every step instead of {before:.1}")
+            }
             (Verdict::Noise, Some((low, high))) => format!(", within noise ({low:.1} % to {high:.1} %)"),
             (_, Some((low, high))) => format!(", beyond noise ({low:.1} % to {high:.1} %)"),
             (_, None) => ", not tested: there is no spread to tell it from noise".to_owned(),

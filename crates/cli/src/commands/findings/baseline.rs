@@ -3,8 +3,8 @@
 use crate::failure::unreadable;
 use anyhow::Result;
 use serde::Deserialize;
-use serde_json::Value;
-use stackline_analyze::findings::{Finding, Identity, Mark, Place, pair};
+use serde_json::{Value, json};
+use stackline_analyze::findings::{Finding, Findings, Identity, Mark, Place, pair};
 use stackline_present::findings::Change;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,11 +20,20 @@ struct Earlier {
     gains: Vec<i64>,
     /// Title and place of each.
     titles: Vec<String>,
+    /// Whether it was listed: what was ignored or gained too little is no news, and its end neither.
+    listed: Vec<bool>,
 }
 
 /// Findings of an earlier run, by identity.
 #[derive(Debug, Default)]
-pub(crate) struct Baseline(BTreeMap<Identity, Earlier>);
+pub(crate) struct Baseline {
+    earlier: BTreeMap<Identity, Earlier>,
+    /// How many were left out of it without being kept: older documents have only their number.
+    unknown: usize,
+}
+
+/// The key of documents with what was found and is not listed.
+const NOT_LISTED: &str = "not_listed";
 
 #[derive(Deserialize)]
 struct Document {
@@ -49,6 +58,29 @@ struct Row {
     edits: Option<String>,
     gain_ns: Option<i64>,
     gain_bytes: Option<i64>,
+}
+
+/// What documents keep of findings that are not listed: what tells whether they are new, or gone, in another run.
+pub(super) fn not_listed(found: &Findings) -> (&'static str, Value) {
+    let row = |(finding, why): (&Finding, &str)| {
+        let place = &finding.place;
+        json!({
+            "code": finding.rule.code,
+            "title": finding.title,
+            "file": place.file,
+            "line": place.line,
+            "function": place.function,
+            "module": place.module,
+            "operator": place.operator,
+            "edits": finding.edits.join("; "),
+            "gain_ns": finding.gain.map(|gain| gain.ns),
+            "gain_bytes": finding.memory.as_ref().map(|saved| saved.bytes),
+            "why": why,
+        })
+    };
+    let small = found.small.iter().map(|finding| (finding, "gains too little"));
+    let ignored = found.ignored.iter().map(|finding| (finding, "ignored"));
+    (NOT_LISTED, small.chain(ignored).map(row).collect())
 }
 
 /// What a finding gains, in ns per step or, of memory, bytes.
@@ -86,48 +118,78 @@ impl Baseline {
 
     /// The findings of a JSON document; if it has none, an error that begins with `other`.
     pub(crate) fn of_document(document: Value, other: &str) -> Result<Self, String> {
+        let rows_of = |rows: Value| Vec::<Row>::deserialize(rows).map_err(|e| format!("{other} ({e})"));
+        let unlisted = document.get(NOT_LISTED).cloned().map(&rows_of).transpose()?;
+        let left_out = document.get("left_out").and_then(Value::as_u64).unwrap_or(0) as usize;
+        let ignored = document.get("ignored").and_then(Value::as_array).map_or(0, Vec::len);
+        let unknown = if unlisted.is_some() { 0 } else { left_out + ignored };
         let document: Document = serde_json::from_value(document).map_err(|e| format!("{other} ({e})"))?;
-        let mut by_identity: BTreeMap<Identity, Earlier> = BTreeMap::new();
         let table = document.tables.into_iter().find(|(name, _)| name == "findings").ok_or(other)?.1;
-        let rows = Vec::<Row>::deserialize(table.rows).map_err(|e| format!("{other} ({e})"))?;
-        for row in rows {
-            let place = Place {
-                file: row.file,
-                line: row.line,
-                function: row.function,
-                module: row.module,
-                operator: row.operator,
-            };
-            let (title, at) = (row.title.unwrap_or_default(), place.text());
-            let identity = Identity::new(&row.code, &place, &row.edits.unwrap_or_default());
-            let earlier = by_identity.entry(identity).or_default();
-            earlier.marks.push(Mark::new(&place, &title));
-            earlier.gains.push(row.gain_ns.or(row.gain_bytes).unwrap_or(0));
-            earlier.titles.push(if at.is_empty() { title } else { format!("{title} at {at}") });
-        }
-        Ok(Self(by_identity))
+        let listed = rows_of(table.rows)?.into_iter().map(|row| (row, true));
+        let unlisted = unlisted.unwrap_or_default().into_iter().map(|row| (row, false));
+        Ok(Self { earlier: by_identity(listed.chain(unlisted)), unknown })
     }
 
-    /// What findings are beside this, and the titles of those that are gone, with their places.
-    pub(crate) fn compare<'f>(&self, findings: &[&'f Finding]) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
+    /// What the reader should know of it, as a sentence.
+    pub(crate) fn note(&self) -> Option<String> {
+        let what = if self.unknown == 1 { "finding was" } else { "findings were" };
+        (self.unknown > 0).then(|| {
+            format!(
+                "{} {what} left out of the baseline by --min-gain or --ignore, and it does not tell which, as it is of an older \
+                 version: they count as new where they are listed now",
+                self.unknown
+            )
+        })
+    }
+
+    /// What findings are beside this, and the titles of those that are gone, with their places. What was found and is not listed is
+    /// not gone.
+    pub(crate) fn compare<'f>(
+        &self,
+        listed: &[&'f Finding],
+        unlisted: impl Iterator<Item = &'f Finding>,
+    ) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
+        let findings: Vec<&Finding> = listed.iter().copied().chain(unlisted).collect();
         let mut now: BTreeMap<Identity, Vec<usize>> = BTreeMap::new();
         for (at, finding) in findings.iter().enumerate() {
             now.entry(Identity::of(finding)).or_default().push(at);
         }
         let mut changes = vec![Change::New; findings.len()];
         let mut gone = Vec::new();
-        for (identity, earlier) in &self.0 {
+        for (identity, earlier) in &self.earlier {
             let at = now.get(identity).map_or(&[][..], Vec::as_slice);
             let marks: Vec<Mark> = at.iter().map(|&at| Mark::of(findings[at])).collect();
             let pairs = pair(&earlier.marks, &marks);
             for (&at, then) in at.iter().zip(&pairs).filter_map(|(at, then)| Some((at, (*then)?))) {
                 changes[at] = change(earlier.gains[then], gained(findings[at]));
             }
-            let left = earlier.titles.iter().enumerate().filter(|(then, _)| !pairs.contains(&Some(*then)));
-            gone.extend(left.map(|(_, title)| format!("{} {title}", identity.code())));
+            let left = (0..earlier.titles.len()).filter(|then| earlier.listed[*then] && !pairs.contains(&Some(*then)));
+            gone.extend(left.map(|then| format!("{} {}", identity.code(), earlier.titles[then])));
         }
-        (findings.iter().copied().zip(changes.into_iter().map(Some)).collect(), gone)
+        (listed.iter().copied().zip(changes.into_iter().map(Some)).collect(), gone)
     }
+}
+
+/// Findings of an earlier run, each with whether it was listed.
+fn by_identity(rows: impl Iterator<Item = (Row, bool)>) -> BTreeMap<Identity, Earlier> {
+    let mut by_identity: BTreeMap<Identity, Earlier> = BTreeMap::new();
+    for (row, is_listed) in rows {
+        let place = Place {
+            file: row.file,
+            line: row.line,
+            function: row.function,
+            module: row.module,
+            operator: row.operator,
+        };
+        let (title, at) = (row.title.unwrap_or_default(), place.text());
+        let identity = Identity::new(&row.code, &place, &row.edits.unwrap_or_default());
+        let earlier = by_identity.entry(identity).or_default();
+        earlier.marks.push(Mark::new(&place, &title));
+        earlier.gains.push(row.gain_ns.or(row.gain_bytes).unwrap_or(0));
+        earlier.listed.push(is_listed);
+        earlier.titles.push(if at.is_empty() { title } else { format!("{title} at {at}") });
+    }
+    by_identity
 }
 
 fn change(before: i64, now: i64) -> Change {

@@ -50,13 +50,14 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
             evidence.gather(rank, trace, found);
         }
     };
-    let (session, found) = match common.rank {
+    let (session, mut found) = match common.rank {
         Some(_) => ranks::of_one(args, common, (&options, own), &keep, &mut see)?,
         None => ranks::of_all(args, common, (&options, own), &keep, &mut see)?,
     };
     let by = |finding| Some((finding, suppressions.of(finding)?));
     let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();
-    let (listed, gone) = compared(found.findings.iter().collect(), baseline.as_ref());
+    found.notes.extend(baseline.as_ref().and_then(Baseline::note));
+    let (listed, gone) = compared(&found, baseline.as_ref());
     let held: Vec<String> = conditions.iter().filter_map(|c| c.holds(&found, &listed)).collect();
     // Other tools count what they do not see as repaired.
     let top = args.top.unwrap_or(if args.document.is_some() { 0 } else { TOP });
@@ -110,11 +111,12 @@ fn explain(code: &str, common: &Common) -> Result<()> {
 
 /// Findings with what they are beside the baseline, and the titles of those that are gone.
 pub(super) fn compared<'f>(
-    kept: Vec<&'f Finding>,
+    found: &'f Findings,
     baseline: Option<&Baseline>,
 ) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
+    let kept: Vec<&Finding> = found.findings.iter().collect();
     match baseline {
-        Some(baseline) => baseline.compare(&kept),
+        Some(baseline) => baseline.compare(&kept, found.small.iter().chain(&found.ignored)),
         None => (kept.into_iter().map(|finding| (finding, None)).collect(), Vec::new()),
     }
 }
@@ -207,11 +209,12 @@ fn extra(view: &Shown<'_>, (listed, held, evidence): Listed<'_>) -> Vec<(&'stati
 }
 
 /// What became of findings: those that are ignored, or gone, and the conditions that hold.
-pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 3] {
+pub(super) fn outcome(view: &Shown<'_>, held: &[String]) -> [(&'static str, Value); 4] {
     let ignored: Vec<Value> = view
         .suppressed
         .iter()
         .map(|(f, by)| json!({"code": f.rule.code, "title": f.title, "place": f.place.text(), "by": by.to_string()}))
         .collect();
-    [("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))]
+    let not_listed = baseline::not_listed(view.found);
+    [not_listed, ("ignored", json!(ignored)), ("gone", json!(view.gone)), ("fail_on_held", json!(held))]
 }

@@ -127,6 +127,9 @@ impl Suppressions {
     fn comments(&self, file: &str, text: &str, (unknown, idle): (&mut Vec<String>, &mut Vec<String>)) {
         let used = self.used_comments.borrow();
         for (number, line) in (1..).zip(text.lines()) {
+            if names_nothing(line) {
+                unknown.push(format!("{file}:{number}: # {MARK} ignore[]: it names no finding, and hides none"));
+            }
             let Some(codes) = codes(line, &self.rules) else { continue };
             let is_unknown = |code: &&String| self.rules.find(code).is_none();
             let told = |code: &String| {
@@ -203,6 +206,12 @@ fn codes(line: &str, rules: &Rules) -> Option<Vec<String>> {
     (!codes.is_empty()).then_some(codes)
 }
 
+/// Whether a line has the comment with an empty list: neither all nor any.
+fn names_nothing(line: &str) -> bool {
+    let list = || line.split_once('#')?.1.split_once(MARK)?.1.trim_start().strip_prefix("ignore[")?.split_once(']');
+    list().is_some_and(|(list, _)| list.chars().all(|c| c == ',' || c.is_whitespace()))
+}
+
 /// Whether a path fits a pattern in which `*` stands for any text: all of it, or its end from a folder on.
 fn matches(pattern: &str, path: &str) -> bool {
     let folders = path.match_indices('/').map(|(at, _)| at + 1);
@@ -225,6 +234,8 @@ mod tests {
             assert_eq!(codes(none), None, "{none}");
         }
         assert_eq!(codes("x  # noqa"), None);
+        assert!(names_nothing("x  # stackline: ignore[ , ]") && !names_nothing("x  # stackline: ignore[SL004]"));
+        assert!(!names_nothing("x  # stackline: ignore") && !names_nothing("x = ignore[]"));
     }
 
     #[test]

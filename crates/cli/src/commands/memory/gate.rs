@@ -48,10 +48,11 @@ impl Gate {
     /// Looks at a memory trace.
     pub(super) fn judge(self, args: &MemoryArgs, study: &Study<'_>) -> Result<Judged> {
         let keep = |finding: &Finding| self.suppressions.of(finding).is_none();
-        let found = Findings::of_memory(memory_findings(study, args.gate.min_gain, &keep));
+        let mut found = Findings::of_memory(memory_findings(study, args.gate.min_gain, &keep));
         let (listed, gone) = {
             let before = self.baseline.as_ref().map(|baseline| &baseline.findings);
-            let (listed, gone) = compared(found.findings.iter().collect(), before);
+            found.notes.extend(before.and_then(|baseline| baseline.note()));
+            let (listed, gone) = compared(&found, before);
             (listed.into_iter().map(|(_, change)| change).collect::<Vec<_>>(), gone)
         };
         let mut judged = Judged {
@@ -116,7 +117,7 @@ impl Judged {
         let before = |peak: &DevicePeak| self.before.as_ref().and_then(|before| before.get(&peak.device)).copied();
         let peak = |of: &DevicePeak| json!({"device": of.device, "bytes": of.bytes, "mended_bytes": of.mended_bytes, "before_bytes": before(of)});
         let peaks = json!(self.found.peaks.iter().map(peak).collect::<Vec<_>>());
-        let keys = [("peaks", peaks), ("left_out", json!(self.found.small))];
+        let keys = [("peaks", peaks), ("left_out", json!(self.found.small.len()))];
         keys.into_iter().chain(self.shown(|shown| outcome(shown, &self.held))).collect()
     }
 
@@ -137,6 +138,7 @@ impl Judged {
         for (finding, by) in self.suppressed() {
             lines.push(format!("Ignored: {} {}{} ({by})", finding.rule.code, finding.title, at(finding)));
         }
+        lines.extend(self.found.notes.iter().map(|note| format!("Note: {note}.")));
         lines.iter().map(|line| format!("{line}\n")).collect()
     }
 

@@ -41,7 +41,8 @@ fn verdict(change: &Change) -> String {
 
 fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
     let (largest, count) = shown.largest(table);
-    if largest.is_empty() {
+    let recounts = shown.recounts(table);
+    if largest.is_empty() && recounts.is_none() {
         return;
     }
     let title = match table {
@@ -51,7 +52,9 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
         _ => "Call paths",
     };
     out.push_str(&format!("\n<details><summary>{title}: {count} changed</summary>\n\n"));
-    out.push_str("| change | on | what | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
+    if !largest.is_empty() {
+        out.push_str("| change | on | what | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
+    }
     for change in largest {
         let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };
         let times = times(change).join(" → ");
@@ -64,6 +67,10 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
             counts(change),
             verdict(change),
         ));
+    }
+    if let Some(recounts) = recounts {
+        let gap = if count > 0 { "\n" } else { "" };
+        out.push_str(&format!("{gap}{}\n", escaped(&recounts)));
     }
     out.push_str("\n</details>\n");
 }

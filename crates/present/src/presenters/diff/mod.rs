@@ -8,6 +8,7 @@ pub use text::text;
 
 use super::human::duration;
 use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Verdict};
+use std::collections::BTreeSet;
 
 /// What is shown of a comparison.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,32 @@ impl Shown<'_> {
         let shown = real.iter().copied().filter(|change| table != ChangeTable::Paths || !told_below(change, &real));
         let top = if self.top == 0 { usize::MAX } else { self.top };
         (shown.take(top).collect(), count)
+    }
+
+    /// Rows that are called another number of times in all steps, though their time is no more than noise: what is no chance need not
+    /// be tested. Those that do not occur on one side are told as such.
+    fn recounted(&self, table: ChangeTable) -> Vec<&Change> {
+        let all = self.changes(table);
+        let row = |change: &&'_ Change| (change.rank, change.name.clone(), change.operator.clone());
+        // Each row once, whatever is measured of it.
+        let mut told: BTreeSet<_> = all.iter().filter(|change| change.verdict.is_change()).map(|c| row(&c)).collect();
+        let recounted = all.iter().filter(|change| change.verdict == Verdict::Noise && change.calls_changed());
+        recounted.filter(|change| told.insert(row(change))).collect()
+    }
+
+    /// The same as a sentence; none without any.
+    fn recounts(&self, table: ChangeTable) -> Option<String> {
+        // Paths end in the same operators.
+        let all = if table == ChangeTable::Paths { Vec::new() } else { self.recounted(table) };
+        let top = if self.top == 0 { usize::MAX } else { self.top };
+        let one = |change: &&Change| {
+            let rank = if self.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };
+            format!("{rank}{} {}", name(table, change), counts(change))
+        };
+        let told: Vec<String> = all.iter().take(top).map(one).collect();
+        let more = if all.len() > told.len() { format!(", and {} more", all.len() - told.len()) } else { String::new() };
+        let how = "Called another number of times in every step, though their time is within noise";
+        (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
     }
 
     /// Whether there are several ranks.
@@ -97,8 +124,7 @@ fn percent(value: f64) -> String {
 /// `+6.5 % (+5.1 % to +7.9 %)`, or as much of it as is known.
 fn share(change: &Change) -> String {
     let Some(share) = change.percent() else { return String::new() };
-    let ends = change.interval_ns.and_then(|(low, high)| Some((change.percent_of(low)?, change.percent_of(high)?)));
-    match ends {
+    match spread(change) {
         Some((low, high)) if change.verdict != Verdict::OnlyBefore => {
             format!("{} ({} to {})", percent(share), percent(low), percent(high))
         }
@@ -150,8 +176,22 @@ fn headline(shown: &Shown<'_>) -> String {
         Verdict::Slower => format!("the step{rank} is {share:.1} % slower"),
         Verdict::Faster => format!("the step{rank} is {:.1} % faster", -share),
         Verdict::Untested => format!("the step{rank} changes by {share:+.1} % (untested)"),
-        _ => format!("the step{rank} is the same within noise ({share:+.1} %)"),
+        _ => match spread(step) {
+            Some((low, high)) if low < -NARROW || high > NARROW => format!(
+                "the step{rank} changes by {share:+.1} %, which cannot be told from noise: the change may be {low:+.1} % to {high:+.1} %"
+            ),
+            _ => format!("the step{rank} is the same within noise ({share:+.1} %)"),
+        },
     }
+}
+
+/// A step is said to be the same if its interval lies within so many percent: a wider one leaves open what happened.
+const NARROW: f64 = 5.0;
+
+/// The interval of a change, in percent.
+fn spread(change: &Change) -> Option<(f64, f64)> {
+    let (low, high) = change.interval_ns?;
+    Some((change.percent_of(low)?, change.percent_of(high)?))
 }
 
 #[cfg(test)]
@@ -173,6 +213,7 @@ mod tests {
             verdict: Verdict::Untested,
             count_before: counts.0,
             count_after: counts.1,
+            counts_are_steady: false,
         };
         assert_eq!(times(&change((0.0, 5e3), (0.0, 2.0))), ["absent", "5000 ns"]);
         assert_eq!(times(&change((5e3, 0.0), (2.0, 0.0))), ["5000 ns", "absent"]);

@@ -2,6 +2,7 @@
 
 use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;
+use crate::presenters::paragraph::{remark, wrapped};
 use crate::presenters::terminal::{Style, clean};
 use stackline_analyze::diff::{Change, ChangeTable, Measure, Method, Verdict};
 
@@ -11,9 +12,11 @@ const BAR: usize = 10;
 /// A comparison as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let [before, after] = sides(shown);
-    let mut out = format!("A: {}\nB: {}\n{}.\n\n", clean(&before), clean(&after), capital(&headline(shown)));
+    let mut out = format!("{}{}", remark(&format!("A: {before}"), style), remark(&format!("B: {after}"), style));
+    out.push_str(&wrapped(&format!("{}.", capital(&headline(shown))), ("", ""), style));
+    out.push('\n');
     if !shown.diff.warnings.is_empty() {
-        let lines = shown.diff.warnings.iter().map(|warning| format!("Warning: {}\n", clean(warning)));
+        let lines = shown.diff.warnings.iter().map(|warning| remark(&format!("Warning: {warning}"), style));
         out.push_str(&colored(&(lines.collect::<String>() + "\n"), Verdict::Slower, style));
     }
     steps(&mut out, shown, style);
@@ -21,7 +24,7 @@ pub fn text(shown: &Shown<'_>, style: &Style) -> String {
         below(&mut out, shown, table, style);
     }
     if !shown.diff.notes.is_empty() {
-        let notes: String = shown.diff.notes.iter().map(|note| format!("Note: {}\n", clean(note))).collect();
+        let notes: String = shown.diff.notes.iter().map(|note| remark(&format!("Note: {note}"), style)).collect();
         out.push_str(&dim(&format!("\n{notes}"), style));
     }
     out
@@ -42,17 +45,37 @@ fn colored(text: &str, verdict: Verdict, style: &Style) -> String {
 }
 
 fn steps(out: &mut String, shown: &Shown<'_>, style: &Style) {
-    let ranks = shown.has_ranks();
-    for change in shown.changes(ChangeTable::Steps) {
+    let (ranks, changes) = (shown.has_ranks(), shown.changes(ChangeTable::Steps));
+    let shares = changes.iter().map(|change| share(change).chars().count()).max().unwrap_or(0);
+    for change in changes {
         let rank = if ranks { format!("rank {:<4} ", change.rank) } else { String::new() };
-        let verdict = colored(change.verdict.name(), change.verdict, style);
         let [before, after] = times(change);
-        let (what, share) = (measure(change.measure), share(change));
-        out.push_str(&format!("{rank}{what:<18} {before:>10} → {after:>10}  {share:<32} {verdict}"));
+        let (share, verdict) = (share(change), change.verdict.name());
+        let what = format!("{rank}{:<17} {before:>10} → {after:>10}", measure(change.measure));
+        let mut line = Line { width: what.chars().count(), text: what, room: style.width };
+        line.push(&format!("{share:<shares$}"), |text| text.to_owned());
+        line.push(verdict, |text| colored(text, change.verdict, style));
         if change.measure == Measure::Step {
-            out.push_str(&dim(&format!("  ({} and {} steps)", change.count_before, change.count_after), style));
+            line.push(&format!("({} and {} steps)", change.count_before, change.count_after), |text| dim(text, style));
         }
-        out.push('\n');
+        out.push_str(&format!("{}\n", line.text));
+    }
+}
+
+/// A line of cells; those that do not fit stand below the second one.
+struct Line {
+    text: String,
+    width: usize,
+    room: usize,
+}
+
+impl Line {
+    fn push(&mut self, cell: &str, painted: impl Fn(&str) -> String) {
+        const INDENT: usize = 18;
+        let length = cell.chars().count();
+        let gap = if self.width + 2 + length > self.room { format!("\n{:INDENT$}", "") } else { "  ".to_owned() };
+        self.width = if gap.starts_with('\n') { INDENT + length } else { self.width + 2 + length };
+        self.text.push_str(&format!("{gap}{}", painted(cell)));
     }
 }
 
@@ -68,12 +91,15 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style)
     let what = if shown.diff.method == Method::None { "differ, untested" } else { "changed beyond noise" };
     if largest.is_empty() {
         out.push_str(&format!("\n{title}: none of {rows} {what}.\n"));
-        return;
+    } else {
+        out.push_str(&format!("\n{title}: {count} of {rows} {what}\n"));
     }
-    out.push_str(&format!("\n{title}: {count} of {rows} {what}\n"));
     let most = largest.iter().map(|change| change.change_ns().abs()).fold(0.0, f64::max);
     for change in &largest {
         out.push_str(&row(shown, (table, change), most, style));
+    }
+    if let Some(recounts) = shown.recounts(table) {
+        out.push_str(&wrapped(&recounts, ("  ", "  "), style));
     }
 }
 
@@ -88,9 +114,10 @@ fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, st
     let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
     let share = if only { String::new() } else { format!(", {}", share(change)) };
     let [before, after] = times(change);
-    let (indent, counts, verdict) = (" ".repeat(24), counts(change), change.verdict.name());
-    let rest = format!("{indent}{before} → {after}{share}, {counts}, {verdict}\n");
-    first + &dim(&rest, style)
+    let (counts, verdict) = (counts(change), change.verdict.name());
+    let indent = " ".repeat(24);
+    let rest = format!("{before} → {after}{share}, {counts}, {verdict}");
+    first + &dim(&wrapped(&rest, (&indent, &indent), style), style)
 }
 
 /// A long name without its middle.

@@ -1,9 +1,7 @@
 //! The page of a finding for a terminal.
 
+use crate::presenters::paragraph::wrapped;
 use crate::presenters::terminal::Style;
-
-/// Lines are no longer, however wide the terminal.
-const WIDEST: usize = 100;
 
 /// A page of Markdown as text: titles bold, paragraphs as wide as the terminal, code and tables as they are.
 pub fn explained(page: &str, style: &Style) -> String {
@@ -19,7 +17,7 @@ pub fn explained(page: &str, style: &Style) -> String {
         } else if let Some(cells) = line.strip_prefix("| ") {
             setting(&mut out, cells, style);
         } else if !line.starts_with("|-") {
-            wrapped(&mut out, line, style);
+            out.push_str(&wrapped(line, ("", ""), style));
         }
     }
     out
@@ -32,24 +30,6 @@ fn setting(out: &mut String, cells: &str, style: &Style) {
         && name != "`--set`"
     {
         out.push_str(&format!("--set {}={default}  ({range})\n", name.trim_matches('`')));
-        wrapped(out, about, style);
+        out.push_str(&wrapped(about, ("", ""), style));
     }
-}
-
-fn wrapped(out: &mut String, text: &str, style: &Style) {
-    let width = style.width.clamp(40, WIDEST);
-    let mut column = 0;
-    for word in text.split_whitespace() {
-        let length = word.chars().count();
-        if column > 0 && column + 1 + length > width {
-            out.push('\n');
-            column = 0;
-        } else if column > 0 {
-            out.push(' ');
-            column += 1;
-        }
-        out.push_str(word);
-        column += length;
-    }
-    out.push('\n');
 }

@@ -1,6 +1,6 @@
 //! Findings as Markdown, for a pull request.
 
-use super::{Change, Shown, before, gain, memory, missing, on_ranks, place, size, together};
+use super::{Change, Shown, before, counted, gain, memory, missing, on_ranks, place, size, together};
 use crate::presenters::human::capital;
 use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::findings::{Finding, Reason, evidence};
@@ -9,7 +9,7 @@ use stackline_analyze::findings::{Finding, Reason, evidence};
 pub fn markdown(shown: &Shown<'_>) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
-    let mut out = format!("### Stackline: {count} finding{}\n\n", if count == 1 { "" } else { "s" });
+    let mut out = format!("### Stackline: {}\n\n", counted(count, "finding"));
     out.push_str(&format!("{}.", capital(&size(found))));
     for all in together(found).filter(|_| count > 1).into_iter().chain(memory::together(found)) {
         out.push(' ');
@@ -27,7 +27,7 @@ pub fn markdown(shown: &Shown<'_>) -> String {
         out.push_str(&details(finding));
     }
     out.extend(found.notes.iter().map(|note| format!("- Note: {}.\n", escaped(note))));
-    out.extend(missing(&found.unchecked, usize::MAX).iter().map(|line| format!("- {}\n", escaped(line))));
+    out.extend(missing(&found.unchecked).iter().map(|line| format!("- {}\n", escaped(line))));
     for unchecked in found.unchecked.iter().filter(|unchecked| matches!(unchecked.reason, Reason::Failed(..))) {
         out.push_str(&format!("- Not checked: {}: {}\n", unchecked.rule.code, escaped(&unchecked.reason.sentence())));
     }

@@ -18,7 +18,7 @@ pub use sarif::{Tool, sarif};
 pub use text::text;
 
 use super::human::{self, signed_duration as signed};
-use stackline_analyze::findings::{Finding, Findings, Reason, UNCHECKED, Unchecked, ranges};
+use stackline_analyze::findings::{Finding, Findings, Reason, Unchecked, ranges};
 use stackline_model::names::MODULE_PREFIX;
 use std::fmt;
 
@@ -77,6 +77,14 @@ impl Change {
     }
 }
 
+/// What [`percent`] makes of what is no part of a step that is worth telling.
+const NOTHING: &str = "0.0 %";
+
+/// `1 finding`, `2 findings`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// `12.3 %` of a step.
 fn percent(found: &Findings, ns: i64) -> String {
     let share = 100.0 * ns as f64 / found.step_ns.max(1) as f64;
@@ -94,11 +102,13 @@ fn gain(found: &Findings, finding: &Finding) -> Option<String> {
     let gain = finding.gain?;
     let per = if found.steps > 0 { " a step" } else { "" };
     let (likely, most) = (percent(found, gain.ns), percent(found, gain.high_ns));
-    let bounds = match gain.low_ns {
-        low if low > 0 => format!("{} to {most}", percent(found, low)),
-        _ => format!("perhaps nothing, at most {most}"),
+    // Bounds that do not differ from it as far as they are shown tell nothing.
+    let bounds = match percent(found, gain.low_ns) {
+        least if least == likely && most == likely => String::new(),
+        least if gain.low_ns <= 0 || least == NOTHING => format!("; perhaps nothing, at most {most}"),
+        least => format!("; {least} to {most}"),
     };
-    Some(format!("{}{per} ({likely}; {bounds})", signed(gain.ns)))
+    Some(format!("{}{per} ({likely}{bounds})", signed(gain.ns)))
 }
 
 /// What a finding gained in an earlier run, in its unit.
@@ -148,17 +158,30 @@ fn on_ranks(found: &Findings, finding: &Finding) -> Option<String> {
     })
 }
 
-/// What all gain together, in a sentence; nothing for none.
+/// What all gain together, and what is no part of that, in sentences; nothing where no finding gains time.
 fn together(found: &Findings) -> Option<String> {
-    let all = found.together.filter(|all| all.ns > 0)?;
-    let told = format!(
-        "All together gain {} ({}), at least {}, at most {}.",
-        signed(all.ns),
-        percent(found, all.ns),
-        percent(found, all.low_ns),
-        percent(found, all.high_ns)
-    );
-    Some(told + surprise(found, all.ns))
+    let apart = apart(found);
+    let Some(all) = found.together.filter(|all| all.ns > 0) else {
+        return apart.map(|apart| format!("What they gain together is not known: {apart}."));
+    };
+    let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
+    let least = if all.low_ns <= 0 || least == NOTHING { "perhaps nothing".to_owned() } else { format!("at least {least}") };
+    let told = format!("All together gain {} ({likely}), {least}, at most {most}.", signed(all.ns));
+    let apart = apart.map_or_else(String::new, |apart| format!(" Not in it: {apart}."));
+    Some(told + surprise(found, all.ns) + &apart)
+}
+
+/// Findings that are no part of what all gain together, and why: `1 finding with a hope for its gain`.
+fn apart(found: &Findings) -> Option<String> {
+    let count = |is: &dyn Fn(&Finding) -> bool| found.findings.iter().filter(|f| f.gain.is_some() && is(f)).count();
+    let reasons = [
+        (count(&|f| !f.is_repair()), "whose gain is a hope, such as half of a kernel's time"),
+        (count(&|f| f.is_repair() && f.edits.is_empty()), "whose gain is estimated and not replayed"),
+        (found.contradicting(), "that cannot be made together with those above"),
+    ];
+    let told = reasons.iter().filter(|(count, _)| *count > 0);
+    let told: Vec<String> = told.map(|(count, why)| format!("{} {why}", counted(*count, "finding"))).collect();
+    (!told.is_empty()).then(|| told.join(", "))
 }
 
 /// Whether a gain is larger than another one by more than replay and rounding are off: a two-hundredth of a step.
@@ -176,15 +199,14 @@ fn surprise(found: &Findings, together: i64) -> &'static str {
             " That is more than their sum: where two hold up the same work, mending one alone gains little."
         }
         () if !is_beyond(first.gain_ns(), together, found.step_ns) => "",
-        () if !first.is_repair() => " That is less than the first: half of a kernel's time is a hope and not counted.",
-        () if first.edits.is_empty() => " That is less than the first: its gain is not replayed and not counted.",
+        // What is no part of it is told anyway.
+        () if !first.is_repair() || first.edits.is_empty() => "",
         () => " That is less than the first alone: the changes get in each other's way.",
     }
 }
 
-/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`, or where there
-/// are more than `most` of them, `Not checked: 24 rules (--table not_checked): no GPU operations.`
-fn missing(unchecked: &[Unchecked], most: usize) -> Vec<String> {
+/// Rules that could not look for lack of something, by what that is: `Not checked: SL021, SL023: no collectives.`
+fn missing(unchecked: &[Unchecked]) -> Vec<String> {
     let mut by_need: Vec<(&str, Vec<&str>)> = Vec::new();
     for Unchecked { rule, reason } in unchecked.iter().filter(|u| matches!(u.reason, Reason::Missing(_))) {
         match by_need.iter_mut().find(|(of, _)| *of == reason.short()) {
@@ -192,11 +214,7 @@ fn missing(unchecked: &[Unchecked], most: usize) -> Vec<String> {
             None => by_need.push((reason.short(), vec![&rule.code])),
         }
     }
-    let which = |codes: &[&str]| match codes.len() {
-        count if count > most => format!("{count} rules (--table {UNCHECKED} lists them)"),
-        _ => codes.join(", "),
-    };
-    by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", which(codes))).collect()
+    by_need.iter().map(|(missing, codes)| format!("Not checked: {}: {missing}.", codes.join(", "))).collect()
 }
 
 /// Where a finding is, with the module around it, or that it is about all of the program.

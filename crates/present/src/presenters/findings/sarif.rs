@@ -30,12 +30,25 @@ impl Tool<'_> {
         own.filter(|own| !self.folder.is_empty() && !own.is_empty()).unwrap_or(file)
     }
 
+    /// Where the run lies: below the folder, or by its name alone. The rest of its path is of this machine, and no code host shows it.
+    fn run_location(&self) -> Value {
+        let below = self.below(self.run);
+        if !std::path::Path::new(below).is_absolute() {
+            return json!({"uri": uri(below)});
+        }
+        let name = below.trim_end_matches('/').rsplit('/').next().unwrap_or(below);
+        json!({"uri": uri(name), "uriBaseId": RUN})
+    }
+
     /// The address of a page of this version; none without a repository.
     fn address(&self, page: &str) -> Option<String> {
         let repository = self.repository.trim_end_matches('/').trim_end_matches(".git");
         (!repository.is_empty()).then(|| format!("{repository}/blob/v{}/{page}", self.version))
     }
 }
+
+/// What the name of a run that lies elsewhere is relative to.
+const RUN: &str = "RUN";
 
 /// Findings as a SARIF document.
 pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
@@ -55,6 +68,7 @@ pub fn sarif(shown: &Shown<'_>, tool: &Tool<'_>) -> Value {
                 "version": tool.version,
                 "rules": shown.found.rules.iter().map(|rule| descriptor(rule, tool)).collect::<Vec<_>>(),
             }},
+            "originalUriBaseIds": {RUN: {"description": {"text": "The folder of the run that was looked at."}}},
             "invocations": [invocation(shown.found)],
             "columnKind": "unicodeCodePoints",
             "results": listed.chain(suppressed).collect::<Vec<_>>(),
@@ -182,8 +196,10 @@ fn level(shown: &Shown<'_>, finding: &Finding) -> &'static str {
 fn locations(finding: &Finding, tool: &Tool<'_>) -> Value {
     let place = &finding.place;
     let mut location = json!({});
-    let file = place.file.as_deref().unwrap_or(tool.run);
-    location["physicalLocation"] = json!({"artifactLocation": {"uri": uri(tool.below(file))}});
+    location["physicalLocation"]["artifactLocation"] = match &place.file {
+        Some(file) => json!({"uri": uri(tool.below(file))}),
+        None => tool.run_location(),
+    };
     if let Some(line) = place.line {
         location["physicalLocation"]["region"] = json!({"startLine": line});
     }
@@ -213,6 +229,7 @@ fn uri(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Tool, uri};
+    use serde_json::json;
 
     #[test]
     fn pages_are_linked_where_there_is_a_repository() {
@@ -225,6 +242,10 @@ mod tests {
 
     #[test]
     fn files_are_named_from_the_folder() {
+        let run = |folder, run| Tool { version: "", repository: "", run, folder }.run_location();
+        assert_eq!(run("/src", "/src/runs/x.json"), json!({"uri": "runs/x.json"}));
+        assert_eq!(run("/src", "runs/x.json"), json!({"uri": "runs/x.json"}));
+        assert_eq!(run("/src", "/home/me/x y.json/"), json!({"uri": "x%20y.json", "uriBaseId": "RUN"}));
         let below = |folder, file| Tool { version: "", repository: "", run: "", folder }.below(file).to_owned();
         assert_eq!(below("/src/", "/src/prog/x.py"), "prog/x.py");
         assert_eq!(below("/src", "/src2/x.py"), "/src2/x.py");

@@ -1,24 +1,22 @@
 //! Findings for a terminal: the place first.
 
-use super::{Change, Shown, before, gain, memory, missing, on_ranks, place, size, together};
+use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size, together};
 use crate::presenters::human::{capital, signed_duration as signed};
+use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::findings::{Finding, HOPE, REPLAY, Reason, STATED, Unchecked, evidence};
+use stackline_analyze::findings::{
+    Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence,
+};
+use unicode_width::UnicodeWidthStr;
 
 /// Findings as text for people.
 pub fn text(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
     let count = shown.listed.len() + shown.more;
-    let mut out = match count {
-        0 => format!("Nothing found that would gain much; {}.\n", size(found)),
-        1 => format!("1 finding; {}.\n", size(found)),
-        n => format!("{n} findings; {}.\n", size(found)),
-    };
-    if let Some(all) = together(found).filter(|_| count > 1) {
-        out.push_str(&all);
-        out.push('\n');
-    }
-    memory::together(found).iter().for_each(|line| out.push_str(&format!("{line}\n")));
+    let what = if count == 0 { "Nothing found that would gain much".to_owned() } else { counted(count, "finding") };
+    let mut out = remark(&format!("{what}; {}.", size(found)), style);
+    let together = together(found).filter(|_| count > 1).into_iter().chain(memory::together(found));
+    out.extend(together.map(|line| remark(&line, style)));
     for (number, (finding, change)) in (1..).zip(shown.listed) {
         out.push('\n');
         one(&mut out, shown, (number, finding, *change), style);
@@ -42,8 +40,8 @@ fn one(
     style: &Style,
 ) {
     let gains = gain(shown.found, finding).map_or_else(String::new, |gain| format!("  gains {gain}"));
-    out.push_str(&format!("{number:>2}. {}{}\n", bold(&clean(&place(finding)), style), gains));
-    let mut line = |text: &str| out.push_str(&wrapped(&clean(text), style));
+    out.push_str(&head(number, &place(finding), &gains, style));
+    let mut line = |text: &str| out.push_str(&indented(text, style));
     let code = format!("{} {}", finding.rule.code, finding.rule.name);
     let change = match change {
         Some(Change::New) => " (new)".to_owned(),
@@ -67,49 +65,75 @@ fn one(
         model => format!("; gain estimated: {model}"),
     };
     let sure = format!("{}, confidence {}", finding.support.name(), finding.confidence.name());
-    out.push_str(&dim(
-        &wrapped(&clean(&format!("{evidence} ({sure}{}{method})", on_top.unwrap_or_default())), style),
-        style,
-    ));
+    let evidence = format!("{evidence} ({sure}{}{method})", on_top.unwrap_or_default());
+    out.push_str(&dim(&indented(&evidence, style), style));
 }
 
-/// Lines of at most the terminal's width, indented.
-fn wrapped(text: &str, style: &Style) -> String {
-    const INDENT: &str = "    ";
-    let width = style.width.clamp(40, 100) - INDENT.len();
-    let (mut out, mut line) = (String::new(), String::new());
-    for word in text.split_whitespace() {
-        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            out.push_str(&format!("{INDENT}{line}\n"));
-            line.clear();
-        }
-        if !line.is_empty() {
-            line.push(' ');
-        }
-        line.push_str(word);
+/// Lines of a finding, below its place.
+fn indented(text: &str, style: &Style) -> String {
+    wrapped(text, ("    ", "    "), style)
+}
+
+/// The place of a finding and what it gains: in one line if it fits.
+fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
+    let place = clean(place);
+    if number.to_string().len().max(2) + 2 + place.width() + gains.width() <= width(style) {
+        return format!("{number:>2}. {}{gains}\n", bold(&place, style));
     }
-    out + &format!("{INDENT}{line}\n")
+    let lines = wrapped(&place, (&format!("{number:>2}. "), "    "), style);
+    let lines = lines.lines().map(|line| format!("{}{}\n", &line[..4], bold(&line[4..], style)));
+    let gains = if gains.is_empty() { String::new() } else { indented(gains, style) };
+    lines.collect::<String>() + &gains
 }
 
-/// So many codes are listed behind one another.
-const MOST_CODES: usize = 6;
+/// Rules that could not look: how many, and for want of what; the table has each of them, and how to record what is missing.
+fn not_checked(unchecked: &[Unchecked]) -> Option<String> {
+    let mut by_need: Vec<(&str, usize)> = Vec::new();
+    for reason in unchecked.iter().map(|unchecked| &unchecked.reason).filter(|r| matches!(r, Reason::Missing(_))) {
+        let short = reason.short();
+        let what = short.split_once(" (").or(short.split_once(':')).map_or(short, |(what, _)| what);
+        match by_need.iter_mut().find(|(of, _)| *of == what) {
+            Some((_, count)) => *count += 1,
+            None => by_need.push((what, 1)),
+        }
+    }
+    let rules = counted(by_need.iter().map(|(_, count)| count).sum(), "rule");
+    let reasons: Vec<String> = match &by_need[..] {
+        [] => return None,
+        [(what, _)] => vec![(*what).to_owned()],
+        several => several.iter().map(|(what, count)| format!("{what} ({count})")).collect(),
+    };
+    Some(format!("Not checked: {rules}: {}; --table {UNCHECKED} has them and how to record that.", reasons.join(", ")))
+}
 
-/// Rules that could not look, by what they miss; those that failed each with where.
-fn not_checked(unchecked: &[Unchecked]) -> Vec<String> {
-    let mut lines = missing(unchecked, MOST_CODES);
+/// Rules that failed, each with where.
+fn failed(unchecked: &[Unchecked], style: &Style) -> String {
+    let mut out = String::new();
     for Unchecked { rule, reason } in unchecked {
         if let Reason::Failed(why, traceback) = reason {
-            lines.push(format!("Not checked: {}: {why}", rule.code));
-            lines.extend(traceback.iter().flat_map(|text| text.lines()).map(|line| format!("  {line}")));
+            out.push_str(&remark(&format!("Not checked: {}: {why}", rule.code), style));
+            let lines = traceback.iter().flat_map(|text| text.lines());
+            out.extend(lines.map(|line| format!("  {}\n", clean(line))));
         }
     }
-    lines
+    out
+}
+
+/// What gains too little to be listed.
+fn small(found: &Findings) -> impl Iterator<Item = String> + use<> {
+    let gains = |finding: &&Finding| finding.gain_ns() > 0 || finding.memory.as_ref().is_some_and(|saved| saved.bytes > 0);
+    let little = found.small.iter().filter(gains).count();
+    let told = |count: usize, gain: &str, how: &str| {
+        let is = if count == 1 { "is" } else { "are" };
+        (count > 0).then(|| format!("{} that would gain {gain} {is} left out{how}.", counted(count, "finding")))
+    };
+    [told(little, "too little", " (--min-gain)"), told(found.small.len() - little, "nothing", "")].into_iter().flatten()
 }
 
 /// What is not in the list, and why.
 fn rest(shown: &Shown<'_>, style: &Style) -> String {
     let found = shown.found;
-    let mut lines = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     let with_page = shown.listed.iter().find(|(finding, _)| finding.rule.page.is_some());
     if let Some((finding, _)) = with_page {
         lines.push(format!("More of each: stackline findings --explain {}", finding.rule.code));
@@ -117,9 +141,7 @@ fn rest(shown: &Shown<'_>, style: &Style) -> String {
     if shown.more > 0 {
         lines.push(format!("{} more: --top 0 shows all.", shown.more));
     }
-    if found.small > 0 {
-        lines.push(format!("{} that would gain too little are left out (--min-gain).", found.small));
-    }
+    lines.extend(small(found));
     lines.extend(shown.gone.iter().map(|title| format!("Gone: {title}")));
     lines.extend(
         shown.suppressed.iter().map(|(finding, by)| {
@@ -127,10 +149,8 @@ fn rest(shown: &Shown<'_>, style: &Style) -> String {
         }),
     );
     lines.extend(not_checked(&found.unchecked));
-    lines.extend(found.notes.iter().map(|note| format!("Note: {note}.")));
-    if lines.is_empty() {
-        return String::new();
-    }
-    let lines: String = lines.iter().map(|line| format!("{}\n", clean(line))).collect();
-    dim(&format!("\n{lines}"), style)
+    let notes = found.notes.iter().map(|note| remark(&format!("Note: {note}."), style));
+    let lines = lines.iter().map(|line| remark(line, style)).chain([failed(&found.unchecked, style)]).chain(notes);
+    let lines: String = lines.collect();
+    if lines.is_empty() { lines } else { dim(&format!("\n{lines}"), style) }
 }

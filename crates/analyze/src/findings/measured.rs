@@ -1,0 +1,420 @@
+//! How the gain of each rule's findings is measured, as their pages say it.
+
+use super::finding::{Finding, HOPE, REPLAY};
+use super::rule::Rule;
+
+/// A way to measure a gain. Pages name those of their rule; [`Finding::measured`] tells which one a finding has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measured {
+    /// Replay of a repair,
+    Replay,
+    /// of what is no repair but a hope,
+    Hope,
+    /// a model that the finding names,
+    Model,
+    /// replay of the allocations of a memory trace;
+    Memory,
+    /// no gain is told.
+    Nothing,
+}
+
+use Measured::{Hope, Memory, Model, Nothing, Replay};
+
+impl Measured {
+    /// What that means, for a page.
+    fn about(self) -> &'static str {
+        match self {
+            Self::Replay => {
+                "Replayed: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
+                 ([what-if](../analyses/what-if.md)), less what it cost to record what goes; the bounds are those of replay."
+            }
+            Self::Hope => {
+                "Replayed as a hope: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
+                 ([what-if](../analyses/what-if.md)). As nobody knows whether it can be reached, the lower bound is nothing, and it is \
+                 no part of what all findings gain together, nor of `--fail-on gain`."
+            }
+            Self::Model => {
+                "A model, which the finding names: replay cannot express the change, and the gain is no part of what all findings gain \
+                 together."
+            }
+            Self::Memory => {
+                "Replayed: the bytes are what is saved at the moment of the highest peak of the device when the allocations of the \
+                 trace are made again with the change ([memory](../memory.md#findings-and-gate)), and it is told how far the peak falls \
+                 by it alone. The lower bound counts only what is more than a guess."
+            }
+            Self::Nothing => "No gain is told where there is no such change.",
+        }
+    }
+}
+
+impl Finding {
+    /// How its gain was measured.
+    pub fn measured(&self) -> Measured {
+        match self.method {
+            _ if self.memory.is_some() => Memory,
+            "" => Nothing,
+            REPLAY => Replay,
+            HOPE => Hope,
+            _ => Model,
+        }
+    }
+}
+
+impl Rule {
+    /// The ways in which gains of its findings are measured; none if nobody wrote them down.
+    pub fn measured(&self) -> &'static [Measured] {
+        told(self.code).map_or(&[], |(ways, _)| ways)
+    }
+
+    /// How gains of its findings are measured, for its page.
+    pub(super) fn how_measured(&self) -> String {
+        let Some((ways, text)) = told(self.code) else { return String::new() };
+        let ways: Vec<&str> = ways.iter().map(|way| way.about()).collect();
+        format!("{text}\n\n{}", ways.join(" "))
+    }
+}
+
+/// Of the rule with this code: the ways, and what is measured and changed.
+fn told(code: &str) -> Option<(&'static [Measured], &'static str)> {
+    TOLD.iter().find(|(of, ..)| *of == code).map(|(_, ways, text)| (*ways, *text))
+}
+
+const TOLD: &[(&str, &[Measured], &str)] = &[
+    (
+        "SL001",
+        &[Hope],
+        "All runs of the kernel take half their time (`scale 0.5`). Its share is that of the time that kernels, copies and fills take on \
+         the GPU.",
+    ),
+    (
+        "SL002",
+        &[Replay],
+        "The kernels of each call become one, which takes as long as all of them together (`fuse`), and the operators that launched all \
+         but the first go (`remove`). The lower bound holds that they stay and do nothing else. Calls that take more than ten times as \
+         long as the middle one, such as a first one, are left as they are.",
+    ),
+    ("SL003", &[Replay], "The conversion kernels take no time, nor do the calls that launch them (`remove`)."),
+    (
+        "SL004",
+        &[Replay],
+        "The calls that waited at least `SL004.wait_us` no longer wait, and the thread runs on (`remove`). An operator that does nothing \
+         but read a value (`item`) goes with its copy; of one that reads the size of its result (`nonzero`) the copy to the host goes.",
+    ),
+    (
+        "SL005",
+        &[Hope],
+        "Its share is the host's time on the critical path in it, and in nothing that is told by itself. The host's time in all of its \
+         calls is half as long (`scale 0.5`).",
+    ),
+    (
+        "SL006",
+        &[Hope],
+        "The kernels of the backward take twice as long as those of the forward, instead of as long as they do (`scale`). Which backward \
+         belongs to which forward is told by the trace's own links.",
+    ),
+    (
+        "SL007",
+        &[Replay],
+        "The GPU work of the backward takes `SL007.factor` times as long as that of its forward (`scale`); a quarter of its time where \
+         the trace does not tell the forward.",
+    ),
+    (
+        "SL008",
+        &[Hope],
+        "Half of the time goes in which samples of the kernel's instructions name the reason (`scale` by 1 less half of the share of \
+         these samples).",
+    ),
+    (
+        "SL009",
+        &[Replay, Nothing],
+        "Its share is the time that the critical path spends in loading. Where the program loads batches itself, taking one costs it no \
+         time (`remove`), and the lower bound leaves what it costs to take a batch from a worker. Where there are workers, as many more \
+         of them are replayed as it takes to wait no longer (`more-workers`), no more than find a processor if a recording tells how \
+         many there are. Where all processors are busy, more workers gain nothing.",
+    ),
+    (
+        "SL010",
+        &[Replay],
+        "Its share is the time that the critical path spends inside the functions that do it. They take no time (`remove`); of functions \
+         that call each other the outermost count.",
+    ),
+    (
+        "SL011",
+        &[Replay],
+        "The copies take as long as their bytes take from pinned memory (`scale`), and the host no longer waits in their calls \
+         (`remove`). How fast that is, the trace's own copies from pinned memory tell, else the GPU's model, else `SL011.gb_per_s`; the \
+         bounds hold copies that take 0.8 and 1.25 times as long.",
+    ),
+    (
+        "SL012",
+        &[Replay],
+        "The outermost operators that launch kernels, but for those in which the host waits, take `SL012.scale` of their time (`scale`): \
+         what is left is an assumption about graphs and compiled code, not measured on the program.",
+    ),
+    (
+        "SL013",
+        &[Replay],
+        "The kernels of `nll_loss` and of copies in the loss take no time, nor do operators that launch nothing else (`remove`); those \
+         of `log_softmax`, forward and backward, take `SL013.scale` of theirs (`scale`).",
+    ),
+    (
+        "SL014",
+        &[Replay],
+        "All GPU work between the two products, softmax included, takes no time, nor do operators that launch nothing else (`remove`). \
+         The products stay as they are.",
+    ),
+    (
+        "SL015",
+        &[Replay],
+        "On a GPU: the kernels of a step of the optimizer become one, which takes as long as all of them together (`fuse`), and all \
+         operators that launch some but one go (`remove`). On a CPU: of the optimizer's time 3 µs a parameter are left, and a part of \
+         what its operators take beyond 2.5 µs each (`scale`): likely 0.35; the bounds hold 0.2 and all of it.",
+    ),
+    (
+        "SL016",
+        &[Replay],
+        "The conversions take no time, nor do operators that do nothing else (`remove`). What is converted is a parameter if it has the \
+         shape of an input of a layer behind its first one, and is converted at least as often as there are steps.",
+    ),
+    (
+        "SL017",
+        &[Replay],
+        "On a GPU the kernels that copy take no time, nor do operators that do nothing else; on a CPU the outermost operators that copied \
+         take none (`remove`).",
+    ),
+    (
+        "SL018",
+        &[Replay],
+        "Kernels that compute in float32 by their names, and take at least `SL018.kernel_us` each, take `SL018.scale` of their time \
+         (`scale`): what tensor cores would leave is an assumption.",
+    ),
+    (
+        "SL019",
+        &[Replay],
+        "Its share is the time of the collective on the critical path. No other GPU work waits for it any more (`overlap`); waits of the \
+         host stay. What needs its result is not in a trace, so that this is the most that can be gained.",
+    ),
+    (
+        "SL020",
+        &[Replay],
+        "The AllReduces take half of what they take without waiting for other ranks (`scale`): what one takes longer than the middle one \
+         of its size is such a wait, and stays. The bounds hold 0.6 of what the shortest one takes, and half of all.",
+    ),
+    ("SL021", &[Replay], "The searches take no time (`remove`)."),
+    (
+        "SL022",
+        &[Replay],
+        "Between two steps of the optimizer the AllReduces of all backward passes but the last one, and the operators that ask for them, \
+         take no time (`remove`). Only passes that all reduce the same are counted.",
+    ),
+    (
+        "SL023",
+        &[Replay],
+        "Calls that take more than `SL023.times` the median of their name and size take as long as that (`set`). The bounds hold the \
+         times below which, and above which, a twentieth of the other calls lie.",
+    ),
+    (
+        "SL024",
+        &[Replay],
+        "The calls of the driver that allocate, free and retry take no time, and waits in them go (`remove`).",
+    ),
+    ("SL025", &[Replay], "The collections take no time (`remove`); of those inside each other the outermost count."),
+    (
+        "SL026",
+        &[Replay],
+        "The compiling in steps after the first takes no time (`remove`); of spans inside each other the outermost count.",
+    ),
+    (
+        "SL027",
+        &[Replay, Model],
+        "Where all breaks are at one place, and the trace has the checks that are made behind them, these take no time (`remove`). Else \
+         each break on the critical path costs `SL027.check_us`, at least nothing and at most three times that. What the pieces would \
+         gain as one compiled function is not told.",
+    ),
+    (
+        "SL028",
+        &[Model],
+        "Samples tell the CPU time of each thread, and how much of it lies in OpenMP's library. If what the threads compute were divided \
+         evenly among the processors, the window would be shorter by some time; if the waiting went, by its CPU time over the number of \
+         processors. The gain is the smaller of the two, at least half of that and at most the larger one.",
+    ),
+    (
+        "SL029",
+        &[Replay],
+        "Calls that log, print or save take no time, waits for the GPU inside them included (`remove`). Where only samples saw them, \
+         between two operators, the time between these shrinks by as much as the samples count for (`scale`); the bounds are the error \
+         of counting samples.",
+    ),
+    (
+        "SL030",
+        &[Replay],
+        "The `aten::to` that copy such tensors, and their copies, take no time (`remove`). They are told by what `torch.tensor(…, \
+         device=…)` calls: a small copy right before a tensor is handed out as new.",
+    ),
+    (
+        "SL031",
+        &[Model, Nothing],
+        "The slow steps, and each step right behind one, become as long as the median step; what goes is divided among all steps. At \
+         least nothing is gained, and at most what it would be if the median were lower by twice its distance from the shortest step. What \
+         grew is what the critical path of the worst step has more of than that of usual steps. In recordings a step that does nothing \
+         more than the others may be slow by chance.",
+    ),
+    (
+        "SL032",
+        &[Replay],
+        "Runs that take at least `SL032.times` the median of their name and size take as long as that (`set`). The bounds hold the times \
+         below which, and above which, a twentieth of the other runs lie.",
+    ),
+    (
+        "SL033",
+        &[Nothing],
+        "Two numbers: the share of the critical path that the trace marks as the profiler's own work; and the Python frames of the thread \
+         that has most of them, times `SL033.frame_ns`, as a share of the time in which it is in any.",
+    ),
+    (
+        "SL034",
+        &[Replay],
+        "Kernels that began while the clock was low take as long as while it was high (`scale`). By how much they differ is the mean over \
+         kernels of one name and grid that ran at both. The bounds hold three standard errors of it, and no less than 3 % of the \
+         difference.",
+    ),
+    (
+        "SL035",
+        &[Replay],
+        "The kernels take less time by the part of the lanes that are idle (`scale`): the threads of a block, over the same rounded up to \
+         whole groups of threads that run as one.",
+    ),
+    (
+        "SL036",
+        &[Replay],
+        "Of each chain of elementwise kernels that are launched one after another, all but the longest take no time, nor do operators \
+         that launch nothing else (`remove`).",
+    ),
+    (
+        "SL037",
+        &[Replay],
+        "The kernels take `SL037.scale` of their time (`scale`): what a kernel with fixed types would take is an assumption.",
+    ),
+    (
+        "SL038",
+        &[Replay],
+        "The calls of the loop, what Python does between them and their backward shrink to what is left (`scale`): one call of each \
+         operator a step, and what calls seem to compute beyond what a call costs. The upper bound holds that all of it goes, with what \
+         gathers the results and what leads to and from the loop.",
+    ),
+    (
+        "SL039",
+        &[Replay],
+        "Functions that are waits by their names take no time (`remove`). Where none is on the stack, the time between two operators in \
+         which samples did not see the thread compute shrinks by as much as they count for (`scale`), and the bounds are the error of \
+         counting samples.",
+    ),
+    (
+        "SL040",
+        &[Model],
+        "Of each rank the time is taken in which it does nothing but communicate. The rank with the least of it comes last. The gain is \
+         what the rank with the next to least has more, at least nothing, and at most what the middle one of the others has more.",
+    ),
+    (
+        "SL041",
+        &[Hope],
+        "The kernels take as much of their time as there are blocks for multiprocessors, no less than one group of threads of each block \
+         (`scale`).",
+    ),
+    (
+        "SL042",
+        &[Replay],
+        "The operators inside of `zero_grad`, and the kernels that they launch, take no time (`remove`).",
+    ),
+    (
+        "SL050",
+        &[Memory],
+        "Found by the number of kernels (or operators) from the allocation to what first needs it. It is allocated, and filled, just \
+         before that.",
+    ),
+    (
+        "SL051",
+        &[Memory],
+        "Found by the number of kernels (or operators) from the last use to the free. It is freed just after that use.",
+    ),
+    (
+        "SL052",
+        &[Memory],
+        "Found by a matching of objects of about one size, none of which is used while the other one is. It lives in the other one's \
+         memory, or its operator writes into its input.",
+    ),
+    ("SL053", &[Memory], "Found where no call touched it from its allocation to its free. It is not made at all."),
+    ("SL054", &[Memory], "Found where only sets and copies fill it, and nothing uses it. It is not made at all, nor filled."),
+    (
+        "SL055",
+        &[Memory],
+        "Found where the trace saw the end of the program, and no free. It is freed just after its last use.",
+    ),
+    (
+        "SL056",
+        &[Memory],
+        "Found by the number of kernels (or operators) between two uses. It is freed while it is idle, if something fills it anew, or \
+         made again, or copied to the host and back; what that costs in time is told beside it.",
+    ),
+    (
+        "SL057",
+        &[Nothing],
+        "Found where one call writes all bytes of what a set or copy wrote before any of them is read. It holds no bytes: the bytes told \
+         are those written for nothing.",
+    ),
+    (
+        "SL058",
+        &[Memory, Nothing],
+        "Found by the bytes that kernels touch, which a trace has to tell. It is allocated with as many as are needed. Where what is not touched lies in many pieces, the bytes are told and no smaller size.",
+    ),
+    (
+        "SL059",
+        &[Nothing],
+        "Found by how often each byte is touched within one kernel: the deviation over the mean. No bytes are saved: those told are the \
+         object's.",
+    ),
+    (
+        "SL060",
+        &[Memory, Nothing],
+        "Found where each launch of a kernel touches bytes of its own. The slices are allocated one by one, each while it is touched. \
+         Where that is not known to be possible, the bytes are told without a gain.",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::{TOLD, told};
+    use crate::findings::rules::ALL;
+
+    #[test]
+    fn each_rule_tells_how_it_measures() {
+        for rule in ALL {
+            assert!(told(rule.code).is_some(), "{}: write it here", rule.code);
+            let page = rule.page();
+            assert!(page.contains("\n## How measured\n"), "{}", rule.code);
+        }
+        let codes: Vec<&str> = TOLD.iter().map(|(code, ..)| *code).collect();
+        let all: Vec<&str> = ALL.iter().map(|rule| rule.code).collect();
+        assert_eq!(codes, all, "each once, in order");
+    }
+
+    /// Texts name settings and edits that there are.
+    #[test]
+    fn what_they_name_exists() {
+        let edits = ["remove", "fuse", "overlap", "more-workers", "set", "scale", "scale 0.5"];
+        for (code, _, text) in TOLD {
+            let rule = ALL.iter().find(|rule| rule.code == *code).unwrap();
+            for name in text.split('`').skip(1).step_by(2) {
+                let setting = name.strip_prefix(&format!("{code}."));
+                assert!(
+                    setting.is_none_or(|name| rule.settings.iter().any(|setting| setting.name == name)),
+                    "{code} has no setting {name}"
+                );
+                assert!(!name.starts_with("SL") || setting.is_some(), "{code} names {name}");
+            }
+            let has_edit = edits.iter().any(|edit| text.contains(&format!("`{edit}`")));
+            let is_replayed = rule.measured().iter().any(|way| matches!(way, super::Replay | super::Hope));
+            assert!(has_edit || text.contains("(`scale` by") || !is_replayed, "{code}: which edit?");
+        }
+    }
+}

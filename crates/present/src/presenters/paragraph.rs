@@ -1,0 +1,63 @@
+//! Paragraphs for terminals: no line is longer than the terminal is wide.
+
+use super::terminal::{Style, clean};
+use unicode_width::UnicodeWidthStr;
+
+/// Lines are no longer, however wide the terminal.
+const WIDEST: usize = 100;
+/// Nor shorter than this: what is narrower would show a word a line.
+const NARROWEST: usize = 40;
+
+/// How wide lines are.
+pub(super) fn width(style: &Style) -> usize {
+    style.width.clamp(NARROWEST, WIDEST)
+}
+
+/// A text as lines, the first behind one indent and all others behind another; a word that is longer than a line is left whole.
+pub(super) fn wrapped(text: &str, (first, others): (&str, &str), style: &Style) -> String {
+    let width = width(style);
+    let (mut out, mut line, mut is_empty) = (String::new(), first.to_owned(), true);
+    for word in clean(text).split_whitespace() {
+        if !is_empty && line.width() + 1 + word.width() > width {
+            out.push_str(&line);
+            out.push('\n');
+            (line, is_empty) = (others.to_owned(), true);
+        }
+        if !is_empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+        is_empty = false;
+    }
+    out + line.trim_end() + "\n"
+}
+
+/// A remark on what stands above, such as `Note: …`: what does not fit stands indented below.
+pub(super) fn remark(text: &str, style: &Style) -> String {
+    wrapped(text, ("", "  "), style)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Style, remark, wrapped};
+
+    #[test]
+    fn lines_are_no_wider_than_the_terminal() {
+        let text = "Note: steps of the ranks differ in length by more than a quarter, so that they are not compared.";
+        for width in [40, 60, 80, 200] {
+            let style = Style { width, ..Style::default() };
+            let shown = remark(text, &style);
+            assert!(shown.lines().all(|line| line.chars().count() <= width.min(100)), "{width}: {shown}");
+            assert_eq!(shown.split_whitespace().collect::<Vec<_>>().join(" "), text);
+            assert!(shown.lines().skip(1).all(|line| line.starts_with("  ")), "{shown}");
+        }
+    }
+
+    #[test]
+    fn long_words_stay_whole() {
+        let word = "x".repeat(60);
+        let style = Style { width: 40, ..Style::default() };
+        assert_eq!(wrapped(&format!("a {word} b"), ("", ""), &style), format!("a\n{word}\nb\n"));
+        assert_eq!(wrapped("", ("", ""), &style), "\n");
+    }
+}
