@@ -15,6 +15,7 @@ mod memory;
 mod names;
 mod nearest;
 mod opened;
+mod places;
 mod queries;
 mod report;
 mod rows;
