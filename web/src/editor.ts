@@ -87,9 +87,12 @@ export function placeOf(file: string, known: readonly Folder[] = knownFolders())
   return folder ? bare(folder.to) + file.slice(bare(folder.from).length) : file;
 }
 
+/** A file by its full name: relative ones count from the folder of the server. */
+export const absolute = (file: string, base = folder): string => (file.startsWith("/") ? file : `${base.replace(/\/$/, "")}/${file}`);
+
 /** The address of a line. Whatever the pattern is, it starts no script of this page. */
 export function editorLink(file: string, line: number, template = pattern(), base = folder): string {
-  const path = placeOf(file.startsWith("/") ? file : `${base.replace(/\/$/, "")}/${file}`);
+  const path = placeOf(absolute(file, base));
   const escaped = path.split("/").map(encodeURIComponent).join("/");
   const address = template.replaceAll("{file}", () => escaped).replaceAll("{line}", () => `${line}`);
   try {

@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import { amount, bytes, count, duration, percent } from "./format";
 
 test("times", () => {
+  expect([999.6, 999_600, 999_499, 999_600_000].map(duration)).toEqual(["1.00 µs", "1.00 ms", "999 µs", "1.00 s"]);
   expect([0, 999, 1500, 12_345_678, -2e9].map(duration)).toEqual(["0 ns", "999 ns", "1.50 µs", "12.3 ms", "-2 s"]);
 });
 

@@ -2,10 +2,11 @@
 
 /** A time in ns, with three significant digits. */
 export function duration(ns: number): string {
+  // What would be rounded to a thousand is one of the next unit.
   const size = Math.abs(ns);
-  if (size < 1e3) return `${significant(ns)} ns`;
-  if (size < 1e6) return `${significant(ns / 1e3)} µs`;
-  if (size < 1e9) return `${significant(ns / 1e6)} ms`;
+  if (size < 999.5) return `${significant(ns)} ns`;
+  if (size < 999.5e3) return `${significant(ns / 1e3)} µs`;
+  if (size < 999.5e6) return `${significant(ns / 1e6)} ms`;
   return `${significant(ns / 1e9)} s`;
 }
 

@@ -135,9 +135,14 @@ const MEMORY_ALONE = "This file is of memory alone, and holds no trace of what r
 /** Pages that show files of memory, too. */
 const OF_MEMORY: readonly PageId[] = ["memory", "issues", "run"];
 
+/** Pages that show what lasted. */
+const EVENTS: readonly PageId[] = ["issues", "flame", "timeline", "source"];
+
 /** Why a page has nothing to show, if so: it stays listed, and says what it needs. */
 function lacks(meta: Meta, id: PageId, needs: string): string | undefined {
   if (isMemoryAlone(meta) && !OF_MEMORY.includes(id)) return MEMORY_ALONE;
+  if (EVENTS.includes(id) && meta.has.timeline && !meta.has.events && !(id === "issues" && meta.has.memory) && !(id === "flame" && meta.recording)) return "Needs events that last: no event of this trace has a start and a duration";
+  if (id === "source" && !meta.has.python && meta.recording === null) return "Needs Python functions: profile with with_stack=True, or stackline record -- python train.py";
   if (needs === "timeline" && !meta.has.timeline) return "Needs single events: stackline record --mode trace -- python train.py";
   if (needs === "memory" && !meta.has.memory) return "Needs allocations: stackline record --mode trace --memory -- python train.py, torch.profiler with profile_memory=True, or a memory snapshot";
   if (needs === "layers") return NEEDED;

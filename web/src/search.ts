@@ -1,5 +1,6 @@
 /** What a search over all names finds, as entries that can be opened. */
 
+import { selOf } from "./flame/chosen";
 import { amount, count, duration } from "./format";
 import { nearest } from "./nearest";
 import { change, lookAt, PAGES } from "./state";
@@ -41,13 +42,13 @@ export function entriesOf(text: string, findings: readonly Row[], answer: Search
   const frames = answer.frames.map((frame): Entry => ({
     sort: frame.kind,
     name: `${frame.name}${frame.file === "" ? "" : ` ${frame.file}`}`,
-    more: amount(frame.inclusive, frame.unit),
-    open: () => lookAt({ page: "flame", shape: "", of: "", find: frame.name }),
+    more: `flame graph: ${amount(frame.inclusive, frame.unit)}`,
+    open: () => lookAt({ page: "flame", shape: "", of: "", find: frame.name, sel: selOf(frame) }),
   }));
   const events = answer.names.map((event): Entry => ({
     sort: event.kind.replaceAll("_", " "),
     name: event.name,
-    more: `${count(event.count)} ×, ${duration(event.ns)}`,
+    more: `timeline: ${count(event.count)} ×, ${duration(event.ns)}`,
     open: () => change({ page: "timeline", sel: `event:${event.event}`, ...around(event.start, event.dur) }),
   }));
   const files = answer.files.map((file): Entry => ({ sort: "file", name: file, more: "", open: () => change({ page: "source", file, line: "" }) }));

@@ -50,7 +50,7 @@ export function format(parts: State): string {
 }
 
 /** Parts that belong to one page, and go when another is opened. */
-const OF_PAGE = ["root", "from", "to", "file", "line"];
+const OF_PAGE = ["root", "from", "to", "file", "line", "area", "confidence"];
 
 /** Changes parts of the address. A new page or selection can be gone back from; a view that moves cannot. */
 export function change(parts: State, how: "push" | "replace" = "push"): void {
@@ -69,11 +69,15 @@ export function change(parts: State, how: "push" | "replace" = "push"): void {
   state.value = parse(address);
 }
 
-/** Changes what the tree of calls is a view of. Rows of one view mean nothing in another: what was zoomed to or selected goes. */
+/** Changes what the tree of calls is a view of. Rows of one view mean nothing in another: of what is selected the frame stays. */
 export function lookAt(parts: State): void {
-  const sel = (state.value.sel ?? "").startsWith("node:") ? "" : (state.value.sel ?? "");
-  change({ ...parts, root: "", sel });
+  const before = state.value.sel ?? "";
+  const sel = !before.startsWith("node:") ? before : before === noted.sel ? noted.frame : "";
+  change({ sel, ...parts, root: "" });
 }
+
+/** The frame behind a row that is selected, as the address names frames, and what it was called from. */
+export const noted = { sel: "", frame: "", around: [] as readonly string[] };
 
 /** Looks at another rank: what belongs to the one before goes. An empty text means all of them, and the first one's pictures. */
 export function chooseRank(rank: string): void {

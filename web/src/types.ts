@@ -109,6 +109,8 @@ export interface FindingDetail {
   readonly code: string;
   readonly about: string;
   readonly why: string;
+  /** The page of the rule, as Markdown; none of rules of the user's own. */
+  readonly page: string | null;
   readonly example: null | { before: string; after: string };
   readonly facts: ReadonlyArray<[name: string, value: number, unit: string]>;
   readonly events: ReadonlyArray<[event: number, name: string, kind: string, start: number, dur: number]>;
@@ -127,6 +129,8 @@ export interface Calls {
   readonly nodes: number;
   readonly left_out: number;
   readonly metrics: ReadonlyArray<[name: string, title: string]>;
+  /** Whether time of functions themselves was put at their lines by halves. */
+  readonly guessed: boolean;
   readonly path: ReadonlyArray<[row: number, name: string]>;
   readonly labels: ReadonlyArray<Label>;
 }
@@ -213,6 +217,8 @@ export interface EventDetail {
   readonly launch: Brief | null;
   readonly operator: Brief | null;
   readonly launched: ReadonlyArray<Brief>;
+  /** Of work of a GPU: what its launch, or else its operator, was called from, the innermost first. */
+  readonly callers: ReadonlyArray<Brief>;
 }
 
 export interface PathDocument {
@@ -244,5 +250,5 @@ export interface SourceFile {
   readonly text: string | null;
   readonly missing: boolean;
   readonly changed: boolean | null;
-  readonly costs: ReadonlyArray<{ metric: Metric; lines: ReadonlyArray<[line: number, fn: string, inclusive: number, exclusive: number]> }>;
+  readonly costs: ReadonlyArray<{ metric: Metric; lines: ReadonlyArray<[line: number, fn: string, inclusive: number, exclusive: number, guessed: number]> }>;
 }

@@ -27,6 +27,17 @@ describe.skipIf(!isThere).each(["profile", "trace"])("recorded as a %s", (mode) 
     expect(flat.tables.calls.rows.some((row) => row.name === "aten::addmm")).toBe(true);
     await open(page, served.url, "page=source");
     expect(await page.locator("main").innerText()).toContain(`program-${mode}.py`);
+    // Steps name files without the folders that they lie in, the whole run with them: it is one file, listed by one name.
+    const costs = () => page.locator("table.source td.heat").evaluateAll((cells) => cells.filter((cell) => cell.textContent !== "").length);
+    for (const steps of mode === "trace" ? ["", "&steps=whole"] : [""]) {
+      await open(page, served.url, `page=source${steps}`);
+      const names = await page.locator("main tbody button").allInnerTexts();
+      expect(names.filter((name) => name.endsWith(`program-${mode}.py`)), steps).toHaveLength(1);
+      for (const name of [`program-${mode}.py`, program].filter((known) => mode === "trace" || known === program)) {
+        await open(page, served.url, `page=source&file=${encodeURIComponent(name)}${steps}`);
+        expect(await costs(), `${name}${steps}`).toBeGreaterThan(2);
+      }
+    }
     none(faults);
     await page.close();
     await served.stop();

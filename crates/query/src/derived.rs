@@ -59,4 +59,9 @@ impl Source<'_> {
             Self::Trace(calls) => &calls.continued,
         }
     }
+
+    /// Whether time of functions themselves was put at lines by halves, where no stack tells at which of them it was.
+    pub(crate) fn guesses_lines(&self) -> bool {
+        !self.continued().is_empty()
+    }
 }

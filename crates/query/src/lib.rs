@@ -16,6 +16,7 @@ mod names;
 mod nearest;
 mod next;
 mod opened;
+mod places;
 mod queries;
 mod report;
 mod rows;

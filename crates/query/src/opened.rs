@@ -5,6 +5,7 @@ use crate::counters::{self, Counters};
 use crate::derived::{BeingMade, Derived, Source};
 use crate::memory::Memory;
 use crate::names::Names;
+use crate::places::{Here, Places};
 use crate::queries::whole_level;
 use crate::report::{self, Content};
 use crate::rows::Rows;
@@ -47,6 +48,7 @@ pub struct Opened {
     content: OnceLock<Result<Content, String>>,
     all_findings: OnceLock<Result<Findings, String>>,
     files: OnceLock<BTreeSet<String>>,
+    places: OnceLock<Places>,
     views: Mutex<Vec<(String, BeingMade)>>,
 }
 
@@ -105,6 +107,7 @@ impl Opened {
             content: OnceLock::new(),
             all_findings: OnceLock::new(),
             files: OnceLock::new(),
+            places: OnceLock::new(),
             views: Mutex::default(),
         };
         Ok(opened)
@@ -413,19 +416,17 @@ impl Opened {
         Ok(*self.derived[at].origin.get_or_init(|| trace.span().map_or(0, |(start, _)| start)))
     }
 
-    /// Where a source file is: traces name files without the folders that they lie in, the tree of a recording with
-    /// them. As it is named, if that is a file here, or if none or several of those known could be meant.
+    /// Where a source file is: traces name files without the folders that they lie in, the tree of a recording with them.
     pub(crate) fn resolved<'f>(&'f self, file: &'f str) -> &'f str {
-        let path = Path::new(file);
-        if path.is_absolute() || path.is_file() {
-            return file;
-        }
-        let end = format!("/{file}");
-        let mut known = self.files().iter().filter(|known| known.ends_with(&end));
-        match (known.next(), known.next()) {
-            (Some(only), None) => only,
-            _ => file,
-        }
+        let places = self.places.get_or_init(|| {
+            let folder = std::env::current_dir().map(|folder| folder.display().to_string()).unwrap_or_default();
+            let is_file = |file: &str| Path::new(file).is_file();
+            Places::of(
+                self.files(),
+                &Here { folder: &folder, is_file: &is_file, is_recording: self.recording.is_some() },
+            )
+        });
+        places.of_name(file)
     }
 
     /// When the run was recorded, in ns since 1970, if it says so.

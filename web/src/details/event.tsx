@@ -6,7 +6,7 @@ import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
-import { change, rank } from "../state";
+import { change, lookAt, rank, selection } from "../state";
 import { around } from "../timeline/view";
 import type { Brief, EventDetail } from "../types";
 import { eventText } from "./text";
@@ -20,23 +20,29 @@ function Known({ detail }: { detail: EventDetail }) {
   const { event, place } = detail;
   return (
     <>
-      <h3 class="long">{event.name}</h3>
-      <p class="bar"><Copy text={() => eventText(detail)} /></p>
+      <h3 class="long"><Name text={event.name} lines={8} /></h3>
+      <p class="bar">
+        <button type="button" onClick={() => lookAt({ page: "flame", shape: "", of: "", find: "", metric: detail.launch || detail.operator ? "gpu_time" : "", sel: selection.value })}>In the flame graph</button>
+        <Copy text={() => eventText(detail)} />
+      </p>
       <dl class="pairs">
         <div><dt>Kind</dt><dd>{event.kind.replaceAll("_", " ")}</dd></div>
+        <div><dt>Starts at</dt><dd>{duration(event.start)}</dd></div>
         <div><dt>Duration</dt><dd>{duration(event.dur)}</dd></div>
         {detail.step !== null && <div><dt>Step</dt><dd>{detail.step}</dd></div>}
         {place.text && place.text !== event.name && <div><dt>Place</dt><dd>{place.text}</dd></div>}
       </dl>
       {place.file && place.line !== null && <Around file={place.file} line={place.line} />}
       <Briefs title="Launched by" events={detail.launch ? [detail.launch] : []} />
+      <Briefs title="Operator" events={detail.launch || !detail.operator ? [] : [detail.operator]} />
       <Briefs title="Launched" events={detail.launched} />
       <Briefs title="Inside of" events={detail.enclosing} />
+      <Briefs title={detail.launch ? "Launched from, the innermost first" : "Its operator was called from"} events={detail.callers} />
       {detail.arguments.length > 0 && (
         <>
           <h3>Arguments</h3>
           <dl class="pairs">
-            {detail.arguments.map(([key, value]) => <div key={key}><dt>{key}</dt><dd class="long">{value ?? "–"}</dd></div>)}
+            {detail.arguments.map(([key, value]) => <div key={key}><dt>{key}</dt><dd class="long"><Name text={`${value ?? "–"}`} lines={8} /></dd></div>)}
           </dl>
         </>
       )}

@@ -2,6 +2,7 @@
 
 import { useEffect, useMemo, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
+import { frameIn } from "../flame/chosen";
 import { type Tree, treeOf } from "../flame/layout";
 import { type Args, flameArgs, fromHere, HERE } from "../flame/question";
 import { isAll, labelOf, selectedNode } from "../flame/words";
@@ -11,7 +12,8 @@ import { isAbout } from "../flame/colouring";
 import { Copy } from "../parts/copy";
 import { Around } from "../parts/excerpt";
 import { Shown } from "../parts/notice";
-import { change, rank, state } from "../state";
+import { Name } from "../parts/name";
+import { change, rank, selection, state } from "../state";
 import type { Calls, FrameDetail, Label } from "../types";
 import { frameText, labelsTo, titleOf } from "./text";
 
@@ -26,7 +28,21 @@ export function FrameDetails() {
     const node = selectedNode(tree);
     if (node !== undefined) return <Known tree={tree} node={node} args={args} />;
   }
-  return <Shown asked={whole}>{() => <p class="quiet">The frame that was selected is too narrow in this view: zoom in to see it.</p>}</Shown>;
+  return <Shown asked={whole}>{() => <NotSeen />}</Shown>;
+}
+
+/** In place of a frame that this view has no box for. */
+function NotSeen() {
+  const frame = frameIn(selection.value);
+  if (!frame) return <p class="quiet">The frame that was selected is too narrow in this view: zoom in to see it.</p>;
+  const label: Label = ["", frame.name, "", frame.file ?? "", 0, frame.name];
+  return (
+    <>
+      <h3><Name text={frame.name} lines={6} /></h3>
+      <p class="quiet">It has no box in this view: it is too narrow, or is not part of what is chosen. As a view of its own:</p>
+      <p class="bar">{HERE.map(([shape, title]) => <button type="button" key={shape} onClick={() => fromHere(shape, label)}>{title}</button>)}</p>
+    </>
+  );
 }
 
 /** So long a frame is selected before all that was measured is asked for. */
@@ -58,12 +74,15 @@ function Known({ tree, node, args }: Props) {
   const [, , , file, line] = label;
   return (
     <>
-      <h3 class="long">{isAll(tree, node) ? "all" : label[5]}</h3>
+      <h3 class="long"><Name text={isAll(tree, node) ? "all" : label[5]} lines={8} /></h3>
       <p class="bar">
         {!isAll(tree, node) && HERE.map(([shape, title]) => <button type="button" key={shape} onClick={() => fromHere(shape, label)}>{title}</button>)}
         <Copy text={() => frameText(tree, node, detail)} />
       </p>
       <Metrics tree={tree} node={node} detail={detail} />
+      {tree.document.guessed && label[0].startsWith("python") && line > 0 && tree.exclusive[node]! > 0 && (
+        <p class="quiet">Its own time at this line is estimated: half of what lies between two calls counts for the line of each.</p>
+      )}
       {file !== "" && line > 0 && <Around file={file} line={line} />}
       {file !== "" && line === 0 && <p class="quiet long">{file}</p>}
       {!isAll(tree, node) && <About label={label} />}

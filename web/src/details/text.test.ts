@@ -27,12 +27,13 @@ test("a frame with its metrics and its call path", () => {
 
 test("an event with what it lies in", () => {
   const brief = { event: 1, name: "gemm", kind: "kernel", start: 2000, dur: 1500, track: 0 };
-  const detail = { event: brief, step: 4, place: { text: "t.py:3" }, enclosing: [], launch: { ...brief, name: "cudaLaunchKernel" }, launched: [], arguments: [["grid", "[1,1,1]"]] };
+  const detail = { event: brief, step: 4, place: { text: "t.py:3" }, enclosing: [], launch: { ...brief, name: "cudaLaunchKernel" }, launched: [], callers: [{ ...brief, name: "t.py(3): step" }], arguments: [["grid", "[1,1,1]"]] };
   expect(eventText(detail as unknown as EventDetail).split("\n")).toEqual([
     "gemm (kernel)",
     "Starts 2 µs after the trace began, takes 1.50 µs, in step 4",
     "Place: t.py:3",
     "Launched by: cudaLaunchKernel (1.50 µs)",
+    "Launched from: t.py(3): step (1.50 µs)",
     "grid: [1,1,1]",
   ]);
 });

@@ -35,7 +35,7 @@ export function frameText(tree: Tree, node: number, detail: FrameDetail | undefi
   ].join("\n");
 }
 
-export function eventText({ event, place, step, enclosing, launch, launched, arguments: args }: EventDetail): string {
+export function eventText({ event, place, step, enclosing, launch, launched, callers, arguments: args }: EventDetail): string {
   const brief = (title: string) => (other: Brief) => `${title}: ${other.name} (${duration(other.dur)})`;
   return [
     `${event.name} (${event.kind.replaceAll("_", " ")})`,
@@ -44,6 +44,7 @@ export function eventText({ event, place, step, enclosing, launch, launched, arg
     ...(launch ? [brief("Launched by")(launch)] : []),
     ...launched.map(brief("Launched")),
     ...enclosing.map(brief("Inside of")),
+    ...callers.map(brief("Launched from")),
     ...args.map(([key, value]) => `${key}: ${value ?? "–"}`),
   ].join("\n");
 }

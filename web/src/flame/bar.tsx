@@ -1,20 +1,28 @@
 /** What the flame graph shows, and how. */
 
+import { useState } from "preact/hooks";
 import { change, lookAt, state } from "../state";
 import type { Calls } from "../types";
 import { COLOURS } from "./colouring";
 import { HERE, SHAPES, toggle } from "./question";
 
+/** Gives the keyboard to the picture, where there is one: what is typed next is a key. */
+function leave(field: HTMLElement): void {
+  const picture = document.querySelector<HTMLElement>("main canvas");
+  if (picture) picture.focus();
+  else field.blur();
+}
+
 export function Bar({ calls }: { calls: Calls }) {
-  const { as, beside, merge, recursion } = state.value;
+  const { as, beside, gone, merge, recursion } = state.value;
   return (
     <form class="bar" onSubmit={(event) => event.preventDefault()}>
       <Choice title="View" value={state.value.shape ?? "top-down"} options={shapes()} choose={(shape) => lookAt({ shape })} />
       <Choice title="Metric" value={calls.metric} options={calls.metrics} choose={(metric) => lookAt({ metric })} />
       {beside === undefined && <Choice title="Colour" value={state.value.colour ?? "layer"} options={COLOURS} choose={(colour) => change({ colour })} />}
       <Pattern name="find" title="Search" />
-      <Pattern name="focus" title="Only paths with" />
-      <Pattern name="hide" title="Hide frames" />
+      <Pattern name="focus" title="Only paths with" hint="A regular expression: what stays are calls with such a frame above or below" />
+      <Pattern name="hide" title="Hide frames" hint="A regular expression: what such frames call counts for their callers" />
       <button type="button" aria-pressed={merge === "name"} title="Lines of one function, and inputs of one operator, become one" onClick={() => toggle("merge", "name")}>
         Merge by name
       </button>
@@ -24,7 +32,13 @@ export function Bar({ calls }: { calls: Calls }) {
       <button type="button" aria-pressed={as === "table"} onClick={() => change({ as: as === "table" ? "" : "table" })}>
         Table
       </button>
-      {beside && <button type="button" onClick={() => lookAt({ beside: "" })}>This run alone</button>}
+      {beside && state.value.shape !== "flat" && (
+        <button type="button" aria-pressed={gone === "1"} title="What A has and B has not, as wide as it was in A" onClick={() => change({ gone: gone === "1" ? "" : "1" })}>
+          What is gone
+        </button>
+      )}
+      {beside && <button type="button" onClick={() => lookAt({ beside: "", gone: "" })}>This run alone</button>}
+      {beside && <button type="button" onClick={() => change({ page: "compare" })}>Back to Compare</button>}
       <FromHere />
     </form>
   );
@@ -65,19 +79,37 @@ function Choice({ title, value, options, choose }: ChoiceProps) {
   );
 }
 
-function Pattern({ name, title }: { name: string; title: string }) {
+/** Why a text is no regular expression, if so: such a one is not asked for. Those of the browser and of the server differ in what is rare. */
+function fault(text: string): string {
+  try {
+    new RegExp(text, "u");
+    return "";
+  } catch (error) {
+    return `${error instanceof Error ? error.message : error}`;
+  }
+}
+
+function Pattern({ name, title, hint }: { name: string; title: string; hint?: string }) {
+  const [wrong, setWrong] = useState("");
+  const choose = (text: string) => {
+    const why = fault(text);
+    setWrong(why);
+    if (why === "") lookAt({ [name]: text });
+  };
   return (
-    <label>
+    <label title={hint}>
       {title}{" "}
       <input
         type="search"
+        aria-invalid={wrong !== ""}
         data-field={name}
         value={state.value[name] ?? ""}
         size={14}
-        onKeyDown={(event) => name === "find" && event.key === "Enter" && document.querySelector<HTMLElement>("main canvas")?.focus()}
+        onKeyDown={(event) => name === "find" && event.key === "Enter" && leave(event.currentTarget)}
         onInput={(event) => name === "find" && change({ find: event.currentTarget.value }, "replace")}
-        onChange={(event) => name !== "find" && lookAt({ [name]: event.currentTarget.value })}
+        onChange={(event) => name !== "find" && choose(event.currentTarget.value)}
       />
+      {wrong && <span role="alert"> {wrong}</span>}
     </label>
   );
 }

@@ -23,11 +23,36 @@ export interface Tree {
   readonly left: Float64Array;
 }
 
-export function treeOf({ document, columns }: Answer<Calls>, isFlat = false): Tree {
+/** The tree of an answer; beside another run, with what is gone as wide as it was there. */
+export function treeOf({ document, columns }: Answer<Calls>, isFlat = false, hasGone = false): Tree {
   const { row, parent, depth, label, inclusive, exclusive, calls, before } = columns as Record<string, never>;
   const tree = { document, row, parent, depth, label, inclusive, exclusive, calls, before } as unknown as Omit<Tree, "left" | "width">;
-  const width = isFlat ? Float64Array.from(tree.exclusive, (own, node) => (node === 0 ? tree.inclusive[0]! : own)) : tree.inclusive;
+  const width =
+    isFlat ? Float64Array.from(tree.exclusive, (own, node) => (node === 0 ? tree.inclusive[0]! : own))
+    : hasGone && tree.before ? larger(tree)
+    : tree.inclusive;
   return { ...tree, width, left: lefts(tree.parent, width) };
+}
+
+/** The larger of both runs, and no less than what is called has together: what became shorter here may hold what became longer. */
+function larger({ parent, inclusive, before }: Pick<Tree, "parent" | "inclusive" | "before">): Float64Array {
+  const width = new Float64Array(parent.length);
+  const called = new Float64Array(parent.length);
+  for (let node = parent.length - 1; node >= 0; node -= 1) {
+    width[node] = Math.max(inclusive[node]!, before![node]!, called[node]!);
+    if (node > 0) called[parent[node]!]! += width[node]!;
+  }
+  return width;
+}
+
+/** How much of the run before is in frames that this one lacks, each told once. */
+export function goneIn({ parent, inclusive, before }: Pick<Tree, "parent" | "inclusive" | "before">): number {
+  let sum = 0;
+  for (let node = 1; before && node < parent.length; node += 1) {
+    const isGone = (one: number) => inclusive[one] === 0 && before[one]! > 0;
+    if (isGone(node) && (parent[node] === 0 || !isGone(parent[node]!))) sum += before[node]!;
+  }
+  return sum;
 }
 
 /** Children stand side by side from their caller's left; what was left out is the room at its right. */

@@ -1,16 +1,16 @@
 /** What the colours of the flame graph mean, and what it does not show. */
 
 import { area, LAYERS, type Layer, layerOf } from "../colors";
-import { count } from "../format";
+import { amount, count } from "../format";
 import { state } from "../state";
 import type { Row } from "../types";
-import type { Tree } from "./layout";
+import { goneIn, type Tree } from "./layout";
 
 export function Notes({ tree, findings }: { tree: Tree; findings: readonly Row[] }) {
   const { left_out } = tree.document;
   return (
     <>
-      {tree.before && <p class="quiet">Width: this run. Blue: less time than before; orange: more; the paler, the smaller the change.</p>}
+      {tree.before && <Differences tree={tree} />}
       {!tree.before && <Legend tree={tree} findings={findings} />}
       {hasBackward(tree) && (
         <p class="quiet">What runs backward stands below the operator that it differentiates: the time of an operator here is that of both, forward and backward. The timeline and the tables of the overview have each by itself.</p>
@@ -19,6 +19,17 @@ export function Notes({ tree, findings }: { tree: Tree; findings: readonly Row[]
         <p class="quiet">{count(left_out)} frames are too narrow to be drawn; their time is the free room in their caller. Zoom in to see them.</p>
       )}
     </>
+  );
+}
+
+/** What width and colour mean beside another run, and what of that is not seen. */
+function Differences({ tree }: { tree: Tree }) {
+  const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
+  return (
+    <p class="quiet">
+      Width: {isShown ? "the larger of both runs" : "B, this run"}. Blue: less time than in A, the run before; orange: more; the paler, the smaller the change.
+      {gone > 0 && !isShown && ` ${amount(gone, tree.document.unit)} of A ${state.value.shape === "flat" ? "and what calls it " : ""}is in frames that B has not, and that have no width here: ${state.value.shape === "flat" ? "the other views show them" : "“What is gone” shows them"}.`}
+    </p>
   );
 }
 

@@ -12,19 +12,21 @@ import type { Row } from "../types";
 import { COLOURS, colouring } from "./colouring";
 import { deepest, nodeAt, step, type Tree, visible, type Visible } from "./layout";
 import { fromHere, nextColour, turn } from "./question";
-import { finder, nextMatch } from "./match";
-import { isAll, labelOf, selectedNode, spoken } from "./words";
+import { finder } from "./match";
+import { isAll, labelOf, spoken } from "./words";
 
 const ROW = 18;
-const HELP = "Click selects, a second click zooms; arrows move, F zooms, 0 shows all, N goes to the next one that is found, ? lists the keys.";
+const HELP = "? lists the keys. Click selects, a second click zooms; arrows move, F zooms, 0 shows all, N goes to the next one found.";
 
 interface Props {
   readonly tree: Tree;
   readonly root: number;
   readonly findings: readonly Row[];
+  /** The node that is selected. */
+  readonly selected: number | undefined;
 }
 
-export function Picture({ tree, root, findings }: Props) {
+export function Picture({ tree, root, findings, selected }: Props) {
   const [width, setWidth] = useState(0);
   const [hovered, setHovered] = useState<{ readonly tree: Tree; readonly node: number | undefined }>();
   const scroll = useRef(0);
@@ -33,7 +35,13 @@ export function Picture({ tree, root, findings }: Props) {
   useLayoutEffect(() => {
     if (frame.current) frame.current.scrollTop = 0;
   }, [tree.document.metric, tree.row[root]]);
-  const selected = selectedNode(tree);
+  // What was selected elsewhere may stand below what is seen.
+  useLayoutEffect(() => {
+    const box = frame.current;
+    if (!box || selected === undefined) return;
+    const top = (tree.depth[selected]! - tree.depth[root]!) * ROW;
+    if (top < box.scrollTop || top + ROW > box.scrollTop + box.clientHeight) box.scrollTop = top - box.clientHeight / 2;
+  }, [tree, root, selected]);
   const rows = deepest(tree, root) + 1;
   const boxes = useMemo(() => visible(tree, root, width, [0, rows]), [tree, root, width, rows]);
   const at = (event: MouseEvent) => under(event, { tree, root, width, scroll });
@@ -47,9 +55,10 @@ export function Picture({ tree, root, findings }: Props) {
           label={`Flame graph of ${tree.document.title}, ${count(boxes.length)} boxes; the button Table shows the same as a table`}
           height={Math.max(rows, 1) * ROW}
           scroll={scroll}
-          draw={painter({ tree, root, findings }, boxes, selected)}
+          draw={painter({ tree, root, findings, selected }, boxes)}
           onWidth={setWidth}
           data-boxes={boxes.length}
+          data-selected={Math.round(boxes.find(({ node }) => node === selected)?.width ?? 0)}
           onMouseMove={(event: MouseEvent) => setHovered({ tree, node: at(event) })}
           onMouseLeave={() => setHovered(undefined)}
           onClick={(event: MouseEvent) => {
@@ -64,7 +73,7 @@ export function Picture({ tree, root, findings }: Props) {
   );
 }
 
-const select = (tree: Tree, node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
+export const select = (tree: Tree, node: number | undefined) => node !== undefined && change({ sel: `node:${tree.row[node]}` }, "replace");
 const zoomTo = (tree: Tree, node: number) => change({ root: `${tree.row[node]}` });
 
 /** Shows the caller of what is zoomed to. */
@@ -97,14 +106,10 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
     return;
   }
   const here = (shape: "callers" | "callees") => () => isAll(tree, node) || fromHere(shape, labelOf(tree, node));
-  const isFound = finder(tree, state.value.find);
-  const toMatch = (step: 1 | -1) => () => isFound && select(tree, nextMatch(tree, root, node, isFound, step));
   const keys: Readonly<Record<string, () => unknown>> = {
     f: () => zoomTo(tree, node),
     w: () => zoomTo(tree, node),
     s: () => zoomOut(tree, root),
-    n: toMatch(1),
-    N: toMatch(-1),
     Enter: showDetails,
     "0": () => change({ root: "" }),
     i: turn,
@@ -116,7 +121,7 @@ function press(event: KeyboardEvent, tree: Tree, root: number, node: number): vo
 }
 
 /** Draws what is seen of the boxes. */
-function painter({ tree, root, findings }: Props, boxes: readonly Visible[], selected: number | undefined) {
+function painter({ tree, root, findings, selected }: Props, boxes: readonly Visible[]) {
   const isFound = finder(tree, state.value.find);
   const colour = colouring(tree.before ? "change" : (state.value.colour ?? "layer"), tree, findings);
   const ink = canvas.value;

@@ -3,13 +3,13 @@
 import { useState } from "preact/hooks";
 import { amount, count, percent } from "../format";
 import { Name } from "../parts/name";
-import { change, state } from "../state";
+import { change } from "../state";
 import type { Tree } from "./layout";
 
 /** Children that are shown before one asks for more. */
 const MOST = 30;
 
-export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
+export function TreeTable({ tree, root, selected }: { tree: Tree; root: number; selected: number | undefined }) {
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const [most, setMost] = useState(MOST);
   const { rows, more } = shownRows(tree, root, open, most);
@@ -38,7 +38,7 @@ export function TreeTable({ tree, root }: { tree: Tree; root: number }) {
             const hasChildren = tree.parent[node + 1] === node && node + 1 < tree.parent.length;
             const level = tree.depth[node]! - tree.depth[root]!;
             const isOpen = node === root || open.has(row);
-            const isSelected = state.value.sel === `node:${row}`;
+            const isSelected = node === selected;
             return (
               <tr key={row} role="row" aria-level={level + 1} aria-expanded={hasChildren ? isOpen : undefined} aria-selected={isSelected}>
                 <td>

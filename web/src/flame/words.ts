@@ -1,8 +1,9 @@
 /** Frames of the flame graph in words. */
 
 import { amount, counted, percent } from "../format";
-import { state } from "../state";
+import { noted, state } from "../state";
 import type { Label } from "../types";
+import { frameIn, nodeOf } from "./chosen";
 import type { Tree } from "./layout";
 
 export const labelOf = (tree: Tree, node: number): Label => tree.document.labels[tree.label[node]!]!;
@@ -29,9 +30,12 @@ export function spoken(tree: Tree, node: number): string {
   return `${name}: ${amount(all, unit)} (${percent(all, total)} of ${title})${before}, itself ${amount(tree.exclusive[node]!, unit)}${timesOf(tree.calls[node]!)}`;
 }
 
-/** The node that is selected, if this tree has it. */
+/** The node that is selected, as a row or as a frame, if this tree has it. */
 export function selectedNode(tree: Tree): number | undefined {
-  const [kind, row] = (state.value.sel ?? "").split(":");
+  const { sel = "" } = state.value;
+  const frame = frameIn(sel);
+  if (frame) return nodeOf(tree, frame, noted.frame === sel ? noted.around : []);
+  const [kind, row] = sel.split(":");
   if (kind !== "node") return undefined;
   const node = tree.row.indexOf(Number(row));
   return node < 0 ? undefined : node;

@@ -1,8 +1,8 @@
 /** Two runs side by side: what changed per step, and what of it is more than noise. */
 
 import { useAnswer } from "../answers";
-import { amount, duration } from "../format";
-import { Name } from "../parts/name";
+import { amount, count, counted, duration } from "../format";
+import { cut, Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
 import { LockedTimelines } from "../timeline/locked";
@@ -32,11 +32,47 @@ export function Compare({ meta }: { meta: Meta }) {
       ) : (
         <>
           <p class="quiet">A, before: {meta.baseline}. B, after: {meta.name}.</p>
+          <Surroundings after={meta} />
           <Shown asked={asked}>{({ document }) => <Changes compared={document} />}</Shown>
           {meta.has.timeline && <LockedTimelines before={meta.baseline} after={meta.name} />}
         </>
       )}
     </section>
+  );
+}
+
+/** What is said of a run beside its times: versions, devices, and how it was recorded. */
+export function surroundings(meta: Meta): ReadonlyMap<string, string> {
+  const [trace, process] = [meta.traces[0], meta.recording?.processes[0]];
+  const pairs: Array<readonly [string, string | undefined]> = [
+    ...(trace?.environment ?? []),
+    ["format", trace?.info.format],
+    ["ranks", meta.traces.length > 0 ? `${meta.traces.length}` : undefined],
+    ["GPUs", trace && [...new Set(trace.info.gpus.map(({ name }) => name ?? "unnamed"))].join(", ")],
+    ["Python", process?.python],
+    ["PyTorch", process?.torch],
+    ["command", process?.command.join(" ")],
+  ];
+  return new Map(pairs.flatMap(([key, value]) => (value ? [[key, value] as const] : [])));
+}
+
+/** What of their surroundings differs between both runs. */
+function Surroundings({ after }: { after: Meta }) {
+  const asked = useAnswer<Meta>("meta", { run: "before" });
+  if (asked.state !== "ok") return null;
+  const [a, b] = [surroundings(asked.answer.document), surroundings(after)];
+  const differ = [...new Set([...a.keys(), ...b.keys()])].filter((key) => a.get(key) !== b.get(key));
+  if (differ.length === 0) return <p class="quiet">Both say the same of versions, devices and how they were recorded.</p>;
+  return (
+    <table class="surroundings">
+      <caption>What else differs between both</caption>
+      <thead><tr><th scope="col">What</th><th scope="col">A</th><th scope="col">B</th></tr></thead>
+      <tbody>
+        {differ.map((key) => (
+          <tr key={key}><th scope="row">{key.replaceAll("_", " ")}</th><td class="long">{cut(a.get(key) ?? "–")}</td><td class="long">{cut(b.get(key) ?? "–")}</td></tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 
@@ -54,7 +90,7 @@ function Changes({ compared }: { compared: Comparison }) {
       {compared.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
       <div class="bar">
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show what is within the noise, too</button>
-        <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down" })}>Flame graph of the differences</button>
+        <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Flame graph of the differences</button>
       </div>
       {tables.map(([name, table]) => <ChangeTable key={name} table={table} all={all} isJudged={compared.warnings.length === 0} />)}
     </>
@@ -65,15 +101,18 @@ const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", 
 
 function ChangeTable({ table, all, isJudged }: { table: Table; all: boolean; isJudged: boolean }) {
   const isNoise = (row: Row) => isJudged && row.verdict === "noise";
-  // What occurs on one side only is no judgement.
-  const verdict = (row: Row) => (isJudged || `${row.verdict}`.startsWith("only") ? `${SIGNS[`${row.verdict}`] ?? ""} ${row.verdict}` : "–");
+  // What occurs on one side only is no judgement, and has no time on the other that could be more or less.
+  const isOnly = (row: Row) => `${row.verdict}`.startsWith("only");
+  const side = (row: Row, name: string, other: string) => (row.verdict === `only in ${other}` ? "–" : time(row[name]));
+  const verdict = (row: Row) => (isJudged || isOnly(row) ? `${SIGNS[`${row.verdict}`] ?? ""} ${row.verdict}` : "–");
   const kept = table.rows.filter((row) => all || !isNoise(row));
+  const hidden = table.rows.length - kept.length;
   const rows = kept.toSorted((a, b) => Math.abs(Number(b.change_ns ?? 0)) - Math.abs(Number(a.change_ns ?? 0))).slice(0, MOST);
   const names = table.columns.map((column) => column.name).filter((name) => ["rank", "name", "operator", "measure"].includes(name));
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={table.title}>
       <table>
-        <caption>{table.title}: {rows.length === 0 ? "nothing beyond the noise" : `${rows.length} of ${table.rows.length}`}</caption>
+        <caption>{table.title}: {toldRows(rows.length, table.rows.length, hidden)}</caption>
         {rows.length > 0 && (
           <thead>
             <tr>
@@ -89,18 +128,31 @@ function ChangeTable({ table, all, isJudged }: { table: Table; all: boolean; isJ
         <tbody>
           {rows.map((row, at) => (
             <tr key={at} class={isNoise(row) ? "quiet" : undefined}>
-              {names.map((name) => <td key={name}><Name text={`${row[name] ?? ""}`} /></td>)}
-              <td class="number">{time(row.before_ns)}</td>
-              <td class="number">{time(row.after_ns)}</td>
+              {names.map((name) => <td key={name}><Name text={name === "measure" ? (MEASURES[`${row[name]}`] ?? `${row[name]}`) : `${row[name] ?? "–"}`} /></td>)}
+              <td class="number">{side(row, "before_ns", "B")}</td>
+              <td class="number">{side(row, "after_ns", "A")}</td>
               <td class="number">{signed(row.change_ns)} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
-              <td class="number">{row.low_percent === null || row.low_percent === undefined ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
-              <td>{verdict(row)}</td>
+              <td class="number">{row.low_percent === null || row.low_percent === undefined || isOnly(row) ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
+              <td class="nowrap">{verdict(row)}</td>
             </tr>
           ))}
         </tbody>
       </table>
     </div>
   );
+}
+
+/** What is measured, in words. */
+const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work", gpu: "GPU time", cpu: "CPU time, itself", cpu_total: "CPU time with what it calls" };
+
+/** How many rows are seen of how many, and why not all. */
+function toldRows(shown: number, total: number, hidden: number): string {
+  if (total === 0) return "there are none";
+  const noise = hidden === 0 ? "" : `${count(hidden)} within the noise ${hidden === 1 ? "is" : "are"} hidden`;
+  if (shown === 0) return `nothing beyond the noise; ${noise}`;
+  const more = total - hidden - shown;
+  const rest = [noise, more > 0 ? `${count(more)} with smaller changes are not listed` : ""].filter((part) => part !== "");
+  return [counted(shown, "row"), ...rest].join("; ");
 }
 
 const time = (value: Row[string] | undefined) => (typeof value === "number" ? duration(value) : "–");

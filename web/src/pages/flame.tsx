@@ -1,22 +1,24 @@
 /** The flame graph: a tree of calls, in any direction and from any frame. */
 
-import { useMemo } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { useAnswer, useLast } from "../answers";
 import { run } from "../filter";
 import { useFindings } from "../findings";
 import { Bar } from "../flame/bar";
+import { aroundOf, callersOf, frameOf, frameOfName, nodeOf, selOf } from "../flame/chosen";
 import { type Tree, treeOf } from "../flame/layout";
 import { Notes } from "../flame/notes";
-import { Picture } from "../flame/picture";
-import { finder } from "../flame/match";
+import { Picture, select } from "../flame/picture";
+import { finder, nextMatch } from "../flame/match";
 import { type Args, escaped, flameArgs } from "../flame/question";
 import { TreeTable } from "../flame/table";
-import { pathOf } from "../flame/words";
+import { labelOf, pathOf, selectedNode } from "../flame/words";
 import { Nearest } from "../parts/nearest";
 import { Shown } from "../parts/notice";
-import { change, lookAt, rank, state } from "../state";
+import { change, lookAt, noted, rank, selection, state } from "../state";
+import { useKeys } from "../timeline/keys";
 import type { Answer } from "../transport/decode";
-import type { Calls } from "../types";
+import type { Calls, EventDetail } from "../types";
 
 export function Flame() {
   const meta = run.value;
@@ -35,7 +37,7 @@ function CallGraph() {
   const last = useLast(asked);
   return (
     <section aria-labelledby="flame-title">
-      <h1 id="flame-title">Flame graph</h1>
+      <h1 id="flame-title">{state.value.beside ? "Flame graph of the differences" : "Flame graph"}</h1>
       {last && <Bar calls={last.document} />}
       {asked.state === "refused" || last === undefined ? (
         <>
@@ -54,14 +56,17 @@ function CallGraph() {
 }
 
 function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolean; args: Args }) {
-  const whole = useMemo(() => treeOf(answer, isFlat), [answer, isFlat]);
+  const isGone = state.value.gone === "1";
+  const whole = useMemo(() => treeOf(answer, isFlat, isGone), [answer, isFlat, isGone]);
   const wanted = Number(state.value.root ?? 0);
   // The part that is zoomed to has more boxes than the whole has room for.
   const detail = useAnswer<Calls>(wanted > 0 && whole.document.left_out > 0 ? "calls" : undefined, { ...args, root: wanted });
   const [tree, root] = useMemo(() => {
-    if (wanted > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat), 0] as const;
+    if (wanted > 0 && detail.state === "ok") return [treeOf(detail.answer, isFlat, isGone), 0] as const;
     return [whole, Math.max(whole.row.indexOf(wanted), 0)] as const;
-  }, [whole, wanted, detail, isFlat]);
+  }, [whole, wanted, detail, isFlat, isGone]);
+  const selected = useSelected(whole, tree);
+  useMatches(tree, root, selected);
   const asked = useFindings(rank.value);
   const findings = state.value.colour === "finding" && asked.state === "ok" ? asked.answer.document.tables.findings.rows : [];
   const isEmpty = tree.parent.length === 1;
@@ -70,19 +75,59 @@ function Graph({ answer, isFlat, args }: { answer: Answer<Calls>; isFlat: boolea
       <Path tree={tree} root={root} />
       {isEmpty && (
         <p class="notice">
-          Nothing was measured in what is chosen here: choose other steps, another metric, or fewer filters.
-          {state.value.focus && <Nearest text={state.value.focus} choose={(name) => lookAt({ focus: escaped(name) })} />}
+          {state.value.focus && !state.value.hide
+            ? <>No path has a frame with {state.value.focus} in its name, of what is chosen here.<Nearest text={state.value.focus} choose={(name) => lookAt({ focus: escaped(name) })} /></>
+            : "Nothing was measured in what is chosen here: choose other steps, another metric, or fewer filters."}
         </p>
       )}
       <NotFound tree={tree} />
       {state.value.as === "table" ? (
-        <TreeTable tree={tree} root={root} />
+        <TreeTable tree={tree} root={root} selected={selected} />
       ) : (
-        <Picture tree={tree} root={root} findings={findings} />
+        <Picture tree={tree} root={root} findings={findings} selected={selected} />
       )}
-      <Notes tree={tree} findings={findings} />
+      {!isEmpty && <Notes tree={tree} findings={findings} />}
     </>
   );
+}
+
+/** The node that is selected: by its row or its name, or as what the event that is selected counts at. One that is too narrow is zoomed to. */
+function useSelected(whole: Tree, tree: Tree): number | undefined {
+  const sel = selection.value;
+  const event = sel.startsWith("event:") ? sel.slice("event:".length) : undefined;
+  const asked = useAnswer<EventDetail>(event === undefined ? undefined : "event", { event, rank: rank.value });
+  const detail = event !== undefined && asked.state === "ok" ? asked.answer.document : undefined;
+  const within = (one: Tree) => (detail ? nodeOf(one, frameOfName(detail.event.name), callersOf(detail)) : selectedNode(one));
+  const selected = useMemo(() => within(tree), [tree, sel, detail]);
+  useEffect(() => {
+    if (sel.startsWith("node:") || state.value.root) return;
+    const node = within(whole);
+    const top = node === undefined ? 0 : aroundOf(whole, node);
+    if (top > 0) change({ root: `${whole.row[top]}` }, "replace");
+  }, [whole, sel, detail]);
+  if (selected !== undefined && selected > 0 && event === undefined) {
+    const around = namesTo(tree, tree.parent[selected]!);
+    Object.assign(noted, { sel, frame: selOf(frameOf(labelOf(tree, selected))), around });
+  }
+  return selected;
+}
+
+/** Names from the root of the view to a node. */
+function namesTo(tree: Tree, node: number): string[] {
+  const names: string[] = tree.document.path.map(([, name]) => name);
+  for (let at = node; at > 0; at = tree.parent[at]!) names.push(labelOf(tree, at)[1]);
+  return names;
+}
+
+/** N goes to the next frame that is found, and Shift+N to the one before, wherever the focus is. */
+function useMatches(tree: Tree, root: number, selected: number | undefined): void {
+  useKeys((key) => {
+    const step = { n: 1, N: -1 }[key] as 1 | -1 | undefined;
+    const isFound = step && finder(tree, state.value.find);
+    if (!isFound) return false;
+    select(tree, nextMatch(tree, root, selected ?? root, isFound, step));
+    return true;
+  });
 }
 
 /** That no frame has what is looked for. */

@@ -4,13 +4,14 @@ import { useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { bytes, count, counted, duration, percent } from "../format";
 import { area } from "../colors";
+import { selOf } from "../flame/chosen";
 import { useFindings } from "../findings";
 import { factsOf, findingText } from "../details/text";
 import { Copy } from "../parts/copy";
-import { Name } from "../parts/name";
+import { Name, Sentence } from "../parts/name";
 import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
-import { change, lookAt, page, rank, selection } from "../state";
+import { change, lookAt, page, rank, selection, state } from "../state";
 import { around } from "../timeline/view";
 import type { FindingDetail, Findings, Meta, Row } from "../types";
 
@@ -30,8 +31,17 @@ export function Issues({ meta }: { meta: Meta }) {
   );
 }
 
+/** What the length of a step is that gains are parts of: the Overview has that which the program marks, too. */
+export const WITH_WORK = (steps: number) => (steps === 1 ? "to the end of the work that was launched in it" : `${count(steps)} steps, to the end of the work that was launched in them, by their number`);
+
+/** How findings are ordered, which their gains alone do not show. */
+export const UNSURE = "Ordered by gain; behind the others, whatever they gain, come those of low confidence that perhaps gain nothing.";
+
+/** Whether a finding stands behind those that are surer: see `is_unsure` in crates/analyze. */
+export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Number(row.gain_low_bytes ?? row.gain_low_ns ?? 0) > 0);
+
 function lengthOf({ steps, step_ns }: Findings): string {
-  if (steps > 0) return `a step takes ${duration(step_ns)} in the mean of ${counted(steps, "step")}`;
+  if (steps > 0) return `a step takes ${duration(step_ns)} with all its work (${WITH_WORK(steps)})`;
   return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "of memory alone";
 }
 
@@ -44,20 +54,46 @@ function List({ found }: { found: Findings }) {
         {counted(rows.length, "finding")}; {lengthOf(found)}.
         {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}).`}
         {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
+        {rows.some(isUnsure) && ` ${UNSURE}`}
       </p>
+      {rows.length > 1 && <Filters rows={rows} />}
       {rows.length === 0 && <p>Nothing was found that would gain much: a finding is told of that gains 0.5 % of a step, or of a device's peak, or more.</p>}
       <ol class="cards">
-        {rows.map((row, at) => (
+        {rows.map((row, at) => isWanted(row) && (
           <li key={at}>
             <IssueCard row={row} at={at} step={found.step_ns} />
             {chosen === at && <Detail at={at} row={row} />}
           </li>
         ))}
       </ol>
-      {found.notes.map((note) => <p class="quiet" key={note}>{note}</p>)}
+      {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} /></p>)}
       <Looked rules={found.rules} isOpen={rows.length === 0} />
       <NotChecked rows={found.tables.not_checked.rows} />
     </>
+  );
+}
+
+/** What findings can be of alone, and how that is called. */
+const FILTERS = [["area", "About"], ["confidence", "Confidence"]] as const;
+
+/** Whether a finding is of what is chosen. */
+const isWanted = (row: Row): boolean => FILTERS.every(([name]) => !state.value[name] || state.value[name] === `${row[name]}`);
+
+function Filters({ rows }: { rows: readonly Row[] }) {
+  const shown = rows.filter(isWanted).length;
+  return (
+    <form class="bar" aria-label="Findings" onSubmit={(event) => event.preventDefault()}>
+      {FILTERS.map(([name, title]) => (
+        <label key={name}>
+          {title}{" "}
+          <select data-field={name} value={state.value[name] ?? ""} onChange={(event) => change({ [name]: event.currentTarget.value, sel: "" })}>
+            <option value="">all</option>
+            {[...new Set(rows.map((row) => `${row[name]}`))].toSorted().map((value) => <option key={value} value={value}>{value}</option>)}
+          </select>
+        </label>
+      ))}
+      <span class="quiet" aria-live="polite">{shown < rows.length && `${count(shown)} of ${count(rows.length)} shown`}</span>
+    </form>
   );
 }
 
@@ -113,8 +149,8 @@ export function IssueCard({ row, at, step }: { row: Row; at: number; step: numbe
         {gain !== undefined && <small> {gain.share}</small>}
       </span>
       <span class="what">
-        <strong>{placeOf(row)}</strong>
-        <span>{row.title}</span>
+        <strong><Name text={placeOf(row)} lines={3} /></strong>
+        <Name text={`${row.title}`} lines={4} />
         <small>
           <span aria-hidden="true">{area(`${row.area}`).icon} </span>
           {row.code} {row.name} · {row.area} · {row.confidence} confidence{row.ranks && ` · on rank ${`${row.ranks}`.replaceAll(" ", ", ")}`}
@@ -156,6 +192,12 @@ function Detail({ at, row }: { at: number; row: Row }) {
             )}
             <p class="quiet">{document.why}</p>
             <Events detail={document} />
+            {document.page && (
+              <details class="rule">
+                <summary>All of the rule: when it is wrong, what it needs, how it is set</summary>
+                <pre tabIndex={0} role="region" aria-label={`Rule ${row.code}`}>{document.page}</pre>
+              </details>
+            )}
           </>
         )}
       </Shown>
@@ -168,8 +210,9 @@ function Detail({ at, row }: { at: number; row: Row }) {
 function InFlame({ row }: { row: Row }) {
   const name = row.function ?? row.operator;
   if (!name) return null;
+  const frame = selOf({ name: `${name}`, ...(row.function && row.file ? { file: `${row.file}`, line: Number(row.line ?? 0) } : {}) });
   return (
-    <button type="button" onClick={() => lookAt({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "" })}>
+    <button type="button" onClick={() => lookAt({ page: "flame", colour: "finding", find: `${name}`, shape: "", of: "", sel: frame })}>
       In the flame graph
     </button>
   );
@@ -204,7 +247,7 @@ function Events({ detail }: { detail: FindingDetail }) {
   const of = detail.rank === null ? {} : { rank: `${detail.rank}` };
   return (
     <details open>
-      <summary>{detail.events_total === 1 ? "1 event shows" : `${count(detail.events_total)} events show`} it{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
+      <summary>{detail.events_total === 1 ? "1 event shows" : `${count(detail.events_total)} events show`} it{detail.events_total > listed && `, the first ${count(listed)} are listed`}{detail.rank !== null && `, on rank ${detail.rank}`}</summary>
       <ul class="events">
         {detail.events.slice(0, most).map(([event, name, kind, start, dur]) => (
           <li key={event}>

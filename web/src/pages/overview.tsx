@@ -2,8 +2,9 @@
 
 import { useAnswer } from "../answers";
 import { cause } from "../colors";
+import { selOf } from "../flame/chosen";
 import { count, counted, duration, percent } from "../format";
-import { IssueCard } from "./issues";
+import { isUnsure, IssueCard, UNSURE, WITH_WORK } from "./issues";
 import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
@@ -78,6 +79,7 @@ function Numbers({ report, meta }: { report: Report; meta: Meta }) {
     <>
       <dl class="numbers">
         {spread && <Step row={spread} />}
+        {spread && <WithWork />}
         {path && !path.error && (
           <div>
             <dt>Critical path of {part}</dt>
@@ -85,10 +87,16 @@ function Numbers({ report, meta }: { report: Report; meta: Meta }) {
             <dd class="quiet">{percent(path.inferred_ns, path.window_ns)} inferred or unknown</dd>
           </div>
         )}
-        <GpuBusy table={own(report.tables.gpu_time)} />
+        <GpuBusy table={own(report.tables.gpu_time)} isCut={meta.traces.some(({ report: { problems } }) => problems.some(({ severity }) => severity === "lost"))} />
       </dl>
       {!report.critical_path && <p class="quiet" role="status">Working out the critical path …</p>}
       {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
+      {path && !path.error && (path.bound_by_ns.unknown ?? 0) > path.window_ns / 2 && (
+        <p class="notice">
+          More than half of the path is unknown: the records do not say what was waited for, as in a graph that is replayed as a whole.{" "}
+          <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1" })}>The timeline</button> shows what the program did meanwhile.
+        </p>
+      )}
       {path?.error && <p class="notice">No critical path: {path.error}.</p>}
     </>
   );
@@ -108,7 +116,7 @@ function Tables({ report, meta }: { report: Report; meta: Meta }) {
 }
 
 /** Shows a name in the flame graph, with what it is called from. */
-const inFlame = (name: string, metric: string) => lookAt({ page: "flame", shape: "bottom-up", of: "", find: name, metric });
+const inFlame = (name: string, metric: string) => lookAt({ page: "flame", shape: "bottom-up", of: "", find: name, metric, sel: selOf({ name }) });
 
 /** The ranks, the slowest first; a click looks at one. */
 function Ranks() {
@@ -122,7 +130,7 @@ function Ranks() {
         <thead>
           <tr>
             <th scope="col">Rank</th>
-            <th scope="col" class="number">Step, mean</th>
+            <th scope="col" class="number">Step with all its work, mean</th>
             <th scope="col" class="number">Steps</th>
             <th scope="col" class="number">Collectives alone</th>
           </tr>
@@ -149,14 +157,28 @@ function Step({ row }: { row: Row }) {
       <dt>{Number(row.steps ?? 0) > 1 ? "Step, median" : "Step"}</dt>
       <dd>{time("median_us")}</dd>
       <dd class="quiet">
-        {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps` : "the only one"}
+        {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps, as the program marks them` : "the only one, as the program marks it"}
       </dd>
     </div>
   );
 }
 
+/** The other length of a step, which findings and comparisons count in: it ends when the work ends that the program launched in it. */
+function WithWork() {
+  const findings = useFindings(rank.value);
+  if (findings.state !== "ok" || findings.answer.document.steps === 0) return null;
+  const { step_ns, steps } = findings.answer.document;
+  return (
+    <div>
+      <dt>Step with all its work, mean</dt>
+      <dd>{duration(step_ns)}</dd>
+      <dd class="quiet">{WITH_WORK(steps)}; gains are parts of that</dd>
+    </div>
+  );
+}
+
 /** How busy the GPUs were: the mean of all, and how far they are apart. */
-function GpuBusy({ table }: { table: Table | undefined }) {
+function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean }) {
   const shares = busyShares(table?.rows ?? []);
   if (shares.length === 0) return null;
   const text = (share: number) => `${(100 * share).toFixed(1)} %`;
@@ -164,6 +186,7 @@ function GpuBusy({ table }: { table: Table | undefined }) {
     <div>
       <dt>GPU busy</dt>
       <dd>{text(shares.reduce((sum, share) => sum + share, 0) / shares.length)}</dd>
+      <dd class="quiet">from the first to the last of its operations{isCut && ", of those that were not lost"}</dd>
       {shares.length > 1 && <dd class="quiet">{text(Math.min(...shares))} to {text(Math.max(...shares))} of {shares.length} GPUs</dd>}
     </div>
   );
@@ -207,6 +230,7 @@ function Top() {
               {document.tables.findings.rows.slice(0, 3).map((row, at) => (
                 <li key={at}><IssueCard row={row} at={at} step={document.step_ns} /></li>
               ))}
+              {document.tables.findings.rows.slice(0, 4).some(isUnsure) && <li class="quiet">{UNSURE}</li>}
             </ol>
           )
         }

@@ -2,6 +2,8 @@
 
 import { pattern, setPattern } from "../editor";
 import { count, counted, duration } from "../format";
+import { Copy } from "../parts/copy";
+import { Sentence } from "../parts/name";
 import type { Meta, ReadReport } from "../types";
 
 export function Run({ meta }: { meta: Meta }) {
@@ -9,12 +11,13 @@ export function Run({ meta }: { meta: Meta }) {
     <section aria-labelledby="run-title">
       <h1 id="run-title">This run</h1>
       <p>{meta.name}, opened by stackline {meta.version}; content {meta.hash}</p>
+      <p class="bar"><Copy text={() => runText(meta)} /></p>
       {meta.traces.map(({ info, environment, report }) => (
         <article key={info.rank}>
           <h2>Trace {info.name}</h2>
           <p>{info.format}, rank {info.rank}, {counted(info.events, "event")}, {counted(info.gpu_operations, "GPU operation")}</p>
           <dl class="pairs">
-            {environment.map(([key, value]) => <div key={key}><dt>{key}</dt><dd>{value}</dd></div>)}
+            {environment.map(([key, value]) => <div key={key}><dt>{key.replaceAll("_", " ")}</dt><dd>{value}</dd></div>)}
           </dl>
           <Losses report={report} />
         </article>
@@ -49,13 +52,30 @@ export function Run({ meta }: { meta: Meta }) {
   );
 }
 
+/** All of it as plain text. */
+export function runText(meta: Meta): string {
+  const losses = ({ problems }: ReadReport) => problems.map((one) => `  ${one.severity}: ${one.message} (${one.count} ×${one.example && `, the first: ${one.example}`})`);
+  const traces = meta.traces.flatMap(({ info, environment, report }) => [
+    `Trace ${info.name}: ${info.format}, rank ${info.rank}, ${info.events} events, ${info.gpu_operations} GPU operations`,
+    ...environment.map(([key, value]) => `  ${key}: ${value}`),
+    ...losses(report),
+  ]);
+  const processes = (meta.recording?.processes ?? []).flatMap((one) => [
+    `Process ${one.pid} (${one.role}): ${one.command.join(" ")}`,
+    `  Python ${one.python}, PyTorch ${one.torch || "none"}, lasted ${one.lasted_ns === null ? "not known" : duration(one.lasted_ns)}`,
+    ...one.sources.map(({ name, on, detail }) => `  ${name}: ${on ? "on" : "off"}${detail && `, ${detail}`}`),
+    ...one.lost.map(({ what, count }) => `  lost: ${what} ${count}`),
+  ]);
+  return [`${meta.name}, opened by stackline ${meta.version}; content ${meta.hash}`, ...traces, ...processes, ...(meta.recording ? losses(meta.recording.report) : []), ...(meta.memory ? losses(meta.memory.report) : [])].join("\n");
+}
+
 /** What reading had to repair, skip or lose. */
 function Losses({ report: { problems } }: { report: ReadReport }) {
   if (problems.length === 0) return <p class="quiet">Nothing had to be repaired, skipped or lost in reading.</p>;
   return (
     <ul>
       {problems.map((problem, at) => (
-        <li key={at}>{problem.severity}: {problem.message} ({count(problem.count)} ×{problem.example && `, the first: ${problem.example}`})</li>
+        <li key={at}>{problem.severity}: <Sentence text={problem.message} /> ({count(problem.count)} ×{problem.example && `, the first: ${problem.example}`})</li>
       ))}
     </ul>
   );

@@ -4,8 +4,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { amount, counted } from "../format";
 import { steps } from "../filter";
+import { selOf } from "../flame/chosen";
 import { EditorLink } from "../parts/editor-link";
 import { Changed } from "../parts/excerpt";
+import { GUESSED } from "../parts/guessed";
 import { Elsewhere } from "../parts/folders";
 import { Shown } from "../parts/notice";
 import { highlighted } from "../source/highlight";
@@ -109,7 +111,7 @@ function Line({ name, document }: { name: string; document: SourceFile }) {
   return (
     <div class="told" aria-live="polite">
       Line {chosen}: {costs.length === 0 ? "nothing was measured here." : costs.map(({ metric, fn, inclusive, exclusive }) => `${fn || "the file"} ${amount(inclusive, metric.unit)} of ${metric.title}, itself ${amount(exclusive, metric.unit)}`).join("; ")}{" "}
-      {costs.length > 0 && <button type="button" onClick={() => lookAt({ page: "flame", shape: "", of: "", find: `${name}:${chosen}` })}>In the flame graph</button>}
+      {costs.length > 0 && <button type="button" onClick={() => lookAt({ page: "flame", shape: "", of: "", find: `${name}:${chosen}`, sel: selOf({ name: costs[0]!.fn, file: name, line: chosen }) })}>In the flame graph</button>}
     </div>
   );
 }
@@ -120,7 +122,7 @@ function Lines({ document }: { document: SourceFile }) {
   useEffect(() => {
     if (hot.current && !isSeen(hot.current)) hot.current.scrollIntoView({ block: "center" });
   }, [line, document]);
-  const costs = document.costs.map(({ metric, lines }) => ({ metric, most: Math.max(1, ...lines.map((cost) => cost[2])), by: sums(lines) }));
+  const costs = document.costs.map(({ metric, lines }) => ({ metric, most: Math.max(1, ...lines.map((cost) => cost[2])), by: sums(lines), guesses: guessesOf(lines) }));
   if (document.text === null) {
     return (
       <>
@@ -134,6 +136,7 @@ function Lines({ document }: { document: SourceFile }) {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Source text">
       <Changed changed={document.changed} />
+      {costs.some(({ guesses }) => guesses.size > 0) && <p class="quiet">{GUESSED}</p>}
       <table class="source">
         <thead>
           <tr>
@@ -145,9 +148,9 @@ function Lines({ document }: { document: SourceFile }) {
         <tbody>
           {highlighted(document.text, document.file).map((parts, at) => (
             <tr key={at} ref={at + 1 === line ? hot : null} class={at + 1 === line ? "hot" : undefined}>
-              {costs.map(({ metric, most, by }) => {
+              {costs.map(({ metric, most, by, guesses }) => {
                 const value = by.get(at + 1) ?? 0;
-                return <td key={metric.name} class="number heat" style={{ "--heat": value / most }}>{value > 0 ? amount(value, metric.unit) : ""}</td>;
+                return <td key={metric.name} class="number heat" style={{ "--heat": value / most }}>{value > 0 ? `${guesses.has(at + 1) ? "≈ " : ""}${amount(value, metric.unit)}` : ""}</td>;
               })}
               <td class="number quiet">
                 {costs.some(({ by }) => by.has(at + 1)) ? <button type="button" class="link" aria-label={`Line ${at + 1}`} onClick={() => change({ line: `${at + 1}` }, "replace")}>{at + 1}</button> : at + 1}
@@ -166,6 +169,14 @@ function isSeen(row: HTMLElement): boolean {
   const box = row.closest(".scroll")?.getBoundingClientRect();
   const { top, bottom } = row.getBoundingClientRect();
   return box !== undefined && top >= Math.max(box.top, 0) && bottom <= Math.min(box.bottom, innerHeight);
+}
+
+/** Up to this part of a line's time may be guessed without saying so. */
+const LITTLE = 0.05;
+
+/** Lines of whose time more than a little was put there by a guess. */
+function guessesOf(lines: SourceFile["costs"][number]["lines"]): ReadonlySet<number> {
+  return new Set(lines.filter(([, , inclusive, , guessed]) => guessed > inclusive * LITTLE).map(([line]) => line));
 }
 
 function sums(lines: SourceFile["costs"][number]["lines"]): Map<number, number> {

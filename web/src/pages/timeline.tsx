@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { type Asked, useAnswer, useLast } from "../answers";
 import { chosenSteps, named, parsed, run, steps as stepsAsked, stretchOf, traceOf } from "../filter";
-import { count, counted, duration } from "../format";
+import { count, counted, duration, percent } from "../format";
 import { matcher } from "../flame/words";
 import { showDetails } from "../parts/details-focus";
 import { Nearest } from "../parts/nearest";
@@ -15,6 +15,7 @@ import { breaksOff } from "../timeline/cut";
 import { HopList } from "../timeline/hops";
 import { LaneCanvas } from "../timeline/lanes";
 import { Legend } from "../timeline/legend";
+import { MakeUp } from "../timeline/makeup";
 import { ARROWS, beside, nextFound } from "../timeline/next";
 import { nextHop } from "../timeline/path";
 import { limits, tilesQuestion } from "../timeline/question";
@@ -190,11 +191,18 @@ function View({ whole }: { whole: Lanes }) {
         />
       )}
       {answer && <Legend answer={answer} lanes={lanes} />}
+      {critical && <MakeUp path={critical} stretch={stretch} onSegment={showSegment(all)} />}
       {counters && counters.document.more > 0 && <p class="quiet">{counted(counters.document.more, "counter")} with fewer values {counters.document.more === 1 ? "has" : "have"} no curve.</p>}
       <RangeSummary lanes={lanes} />
     </>
   );
 }
+
+/** Shows a segment of the path, with a tenth of it around it, and its longest event. */
+const showSegment = (all: Stretch) => (segment: Stretch, event: number | undefined) => {
+  const room = Math.max((segment.to - segment.from) / 10, 10);
+  change({ ...address(within({ from: segment.from - room, to: segment.to + room }, all)), ...(event === undefined ? {} : { sel: `event:${event}` }) });
+};
 
 interface BarProps {
   readonly all: Stretch;
@@ -239,7 +247,7 @@ function PathNote({ asked }: { asked: Asked<PathDocument> }) {
     <Shown asked={asked}>
       {({ document }) => (
         <p class="quiet">
-          Critical path of {wordsOfSteps()}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} inferred or unknown.
+          Critical path of {wordsOfSteps()}: {counted(document.hops, "hop")}, {duration(document.end - document.start)}, of which {duration(document.inferred)} ({percent(document.inferred, document.end - document.start)}) inferred or unknown.
         </p>
       )}
     </Shown>

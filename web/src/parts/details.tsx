@@ -12,7 +12,7 @@ export function Details() {
   const isMemory = page.value === "memory";
   const shown =
     kind === "event" && number !== undefined && !isMemory ? <EventDetails event={number} />
-    : isFlame && kind === "node" ? <FrameDetails />
+    : isFlame && (kind === "node" || kind === "frame") ? <FrameDetails />
     : isMemory && kind === "object" && number !== undefined ? <ObjectDetails object={number} />
     : isMemory && kind === "call" && number !== undefined ? <CallDetails call={number} />
     : undefined;

@@ -15,6 +15,8 @@ export function Dialog({ title, children, class: name }: { title: string; childr
   useLayoutEffect(() => {
     // The browser keeps the keyboard inside, and gives it back.
     element.current?.showModal();
+    // It may have been scrolled to what has the keyboard now.
+    if (element.current) element.current.scrollTop = 0;
   }, []);
   return (
     <dialog ref={element} class={name} aria-label={title} onClose={close} onClick={(event) => event.target === element.current && element.current?.close()}>

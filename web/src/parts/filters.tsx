@@ -15,13 +15,23 @@ const WITH_GROUPS: readonly PageId[] = ["flame"];
 export function FilterBar({ meta }: { meta: Meta }) {
   const hasSteps = WITH_STEPS.includes(page.value) && (traceOf(meta)?.steps.length ?? 0) > 0;
   const hasGroups = WITH_GROUPS.includes(page.value);
-  if (!hasSteps && !hasGroups) return null;
+  if (!hasSteps && !hasGroups) return <Unheeded meta={meta} />;
   return (
     <form class="bar filters" aria-label="Filter" onSubmit={(event) => event.preventDefault()}>
       {hasSteps && <Steps meta={meta} />}
       {hasGroups && <Groups />}
     </form>
   );
+}
+
+/** Pages that are of steps of their own, whatever is chosen elsewhere. */
+const OF_OWN_STEPS: readonly PageId[] = ["issues", "compare"];
+
+/** That the steps which are chosen elsewhere are not those of this page. */
+function Unheeded({ meta }: { meta: Meta }) {
+  const chosen = traceOf(meta)?.chosen;
+  if (!OF_OWN_STEPS.includes(page.value) || !state.value.steps || !chosen) return null;
+  return <p class="quiet">This page is of {chosen[0] === chosen[1] ? `step ${chosen[0]}` : `steps ${chosen[0]} to ${chosen[1]}`}, not of those that are chosen elsewhere ({short(state.value.steps)}).</p>;
 }
 
 function Steps({ meta }: { meta: Meta }) {
@@ -31,7 +41,9 @@ function Steps({ meta }: { meta: Meta }) {
   const shown = isWhole ? "" : short(steps() ?? "");
   const choose = (text: string) => {
     const wanted = parsed(text);
-    setWrong(wanted || text.trim() === "" ? "" : `${text} is no step: 5, or 5..8`);
+    const isThere = wanted !== undefined && trace.steps.some(([number]) => number >= wanted[0] && number <= wanted[1]);
+    setWrong(isThere || text.trim() === "" ? "" : wanted ? `There is no step ${text.trim()}: ${stepsOf(trace)}` : `${text} is no step: 5, or 5..8`);
+    if (wanted && !isThere) return;
     if (wanted) chooseSteps(named(wanted));
     else if (text.trim() === "") chooseSteps("whole");
   };
@@ -55,12 +67,18 @@ function short(text: string): string {
   return wanted && wanted[0] === wanted[1] ? `${wanted[0]}` : text;
 }
 
+/** How many steps there are, and their numbers. */
+function stepsOf(trace: Meta["traces"][number]): string {
+  const numbers = trace.steps.map(([number]) => number);
+  return `${counted(numbers.length, "step")}, ${Math.min(...numbers)} to ${Math.max(...numbers)}`;
+}
+
 /** Which steps are looked at, and which are not. */
 function told(trace: Meta["traces"][number], isWhole: boolean): string {
   if (isWhole) return "All of the run, what came before the steps included.";
   const numbers = trace.steps.map(([number]) => number);
   if (numbers.length === 1) return "The only step alone.";
-  const all = `of ${counted(numbers.length, "step")}, ${Math.min(...numbers)} to ${Math.max(...numbers)}`;
+  const all = `of ${stepsOf(trace)}`;
   const isDefault = state.value.steps === undefined;
   const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > Math.min(...numbers);
   return `These steps alone, ${all}${leavesOut ? "; a first one that warms up is left out" : ""}.`;

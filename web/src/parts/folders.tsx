@@ -1,7 +1,7 @@
 /** Where source files lie here, if that is not where the run was recorded: links to the editor lead there. */
 
 import { useState } from "preact/hooks";
-import { folders, placeOf, setFolders } from "../editor";
+import { absolute, folders, placeOf, setFolders } from "../editor";
 import { close, dialog, Dialog } from "./dialog";
 
 /** The folder that is asked about. */
@@ -15,12 +15,12 @@ export function askFolder(file: string): void {
 
 /** Offers to say where the folder of a file is; with it, links to the editor work though the text is not here. */
 export function Elsewhere({ file }: { file: string }) {
-  if (!file.startsWith("/")) return null;
-  const place = placeOf(file);
+  const whole = absolute(file);
+  const place = placeOf(whole);
   return (
     <span class="elsewhere">
       {place !== file && <> Links to the editor lead to {place}.</>}{" "}
-      <button type="button" onClick={() => askFolder(file)}>It is elsewhere …</button>
+      <button type="button" onClick={() => askFolder(whole)}>It is elsewhere …</button>
     </span>
   );
 }

@@ -43,7 +43,8 @@ export function drawRuler(context: CanvasRenderingContext2D, stretch: Stretch, z
     context.fillStyle = ink.line;
     context.fillRect(Math.round(x), 0, 1, RULER);
     context.fillStyle = ink.quiet;
-    context.fillText(label, x + 4, RULER / 2);
+    // One that is cut could be read as another number.
+    if (x + 4 + context.measureText(label).width <= width) context.fillText(label, x + 4, RULER / 2);
   }
 }
 

@@ -4,6 +4,7 @@ import { useAnswer } from "../answers";
 import { count, duration, percent } from "../format";
 import { Name } from "../parts/name";
 import { Shown } from "../parts/notice";
+import { frameOfName, selOf } from "../flame/chosen";
 import { change, lookAt, rank, state } from "../state";
 import type { Lanes } from "../types";
 import { laneName, type Stretch } from "./view";
@@ -99,7 +100,7 @@ function ByName({ range, length }: { range: Range; length: number }) {
           {range.names.slice(0, MOST).map((row) => (
             <tr key={`${row.name} ${row.gpu}`}>
               <td>
-                <button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", of: "", find: range.texts[row.name]!, metric: row.gpu ? "gpu_time" : "" })}>
+                <button type="button" class="link" onClick={() => lookAt({ page: "flame", shape: "bottom-up", of: "", find: range.texts[row.name]!, metric: row.gpu ? "gpu_time" : "", sel: selOf(frameOfName(range.texts[row.name]!)) })}>
                   <Name text={range.texts[row.name] ?? ""} />
                 </button>
               </td>

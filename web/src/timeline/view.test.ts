@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import type { Lane } from "../types";
-import { headOf, panned, place, sorted, tickLabel, ticks, tilesOf, turned, zoomed } from "./view";
+import { headOf, laneName, panned, place, sorted, tickLabel, ticks, tilesOf, turned, zoomed } from "./view";
 
 const all = { from: 0, to: 1e9 };
 
@@ -69,4 +69,9 @@ test("ticks are round and few", () => {
   expect(ticks({ from: 0, to: 100 }, 5).at).toEqual([0, 20, 40, 60, 80, 100]);
   expect(ticks({ from: 1.6e18, to: 1.6e18 + 256 }, 10).at.length).toBeLessThanOrEqual(12);
   expect(ticks({ from: 5, to: 5 }, 5).at.length).toBeLessThanOrEqual(6);
+});
+
+test("what is of no stream is not called by the number that -1 becomes", () => {
+  const lane = { track: 1, kind: "stream", process: "0", process_name: "", thread: "4294967295", name: "stream 4294967295", device: 0, stream: 2 ** 32 - 1, events: 1, rows: 1 };
+  expect([laneName(lane), laneName({ ...lane, stream: 7, name: "stream 7" })]).toEqual(["no stream · GPU 0", "stream 7 · GPU 0"]);
 });

@@ -145,9 +145,13 @@ export function tickLabel(at: number, unit: number, largest: number): string {
   return `${(at / size).toFixed(decimals)} ${name}`;
 }
 
+/** What is of no stream, such as a wait for all of them, is recorded as of stream -1, which some write without a sign. */
+const NO_STREAM = 2 ** 32 - 1;
+
 /** What a lane is of, in words. */
 export function laneName(lane: Lane): string {
-  const thread = lane.name.trim() || `${lane.kind} ${lane.stream ?? lane.thread}`;
+  const stream = lane.stream === NO_STREAM ? "no stream" : undefined;
+  const thread = stream ?? (lane.name.trim() || `${lane.kind} ${lane.stream ?? lane.thread}`);
   const where = lane.device === null ? lane.process_name || `process ${lane.process}` : `GPU ${lane.device}`;
   return `${thread} · ${where}`;
 }

@@ -348,7 +348,7 @@ pub(crate) fn choose(trace: &Trace, scope: &Scope) -> (WindowChoice, usize, Vec<
     };
     let note = is_warm_up.then(|| {
         format!(
-            "step {} took {} times as long as the others and is left out: --steps says otherwise",
+            "step {} took {} times as long as the middle one of those after it and is left out, as a first one that warms up: --steps says otherwise",
             first.number,
             length / steps::middle(&lengths).unwrap_or(1).max(1)
         )

@@ -49,7 +49,7 @@ const GROUPINGS: [(&str, Grouping); 10] = [
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let asked = Asked::new(opened, arguments)?;
     let place = asked.place(opened, arguments)?;
-    Ok(boxes(&place, asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0), asked.metrics()))
+    Ok(boxes(&place, &asked))
 }
 
 /// One node by all that was measured.
@@ -293,8 +293,9 @@ fn options(tree: &CallTree, measured: &[CallMetric], arguments: &Arguments) -> R
 }
 
 /// The boxes below a node, and how many were left out.
-fn boxes(place: &Place, least: f64, metrics: Vec<Value>) -> Answer {
+fn boxes(place: &Place, asked: &Asked<'_>) -> Answer {
     let (view, root) = (&*place.view, place.row);
+    let least = asked.least.unwrap_or(NARROWEST).clamp(0.0, 1.0);
     let kept = kept(view, root, least);
     let mut at = vec![u32::MAX; view.nodes.len()];
     let (mut row, mut parent, mut depth, mut label) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -322,7 +323,8 @@ fn boxes(place: &Place, least: f64, metrics: Vec<Value>) -> Answer {
         "before": view.before.map(|before| before.sum),
         "nodes": view.nodes.len(),
         "left_out": place.left_out(kept.len()),
-        "metrics": metrics,
+        "metrics": asked.metrics(),
+        "guessed": asked.source.guesses_lines(),
         "path": path,
         "labels": labels.list,
     });

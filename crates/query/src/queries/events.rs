@@ -30,6 +30,9 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
             rows.map(|&(_, gpu)| brief(trace, origin, trace.gpu.event[gpu.index()])).collect()
         }
     };
+    // What launched an operation, or else the operator that it is of, leads to the lines that called it.
+    let caller = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some().or(trace.gpu.operator[gpu.index()].some()));
+    let callers = caller.map_or_else(Vec::new, |up| trace.ancestors(up).map(|up| brief(trace, origin, up)).collect());
     let owner = |id: Option<EventId>| id.and_then(EventId::some).map(|id| brief(trace, origin, id));
     Ok(Answer::document(&json!({
         "event": brief(trace, origin, event),
@@ -45,6 +48,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         "launch": owner(gpu.map(|gpu| trace.gpu.launch[gpu.index()])),
         "operator": owner(gpu.map(|gpu| trace.gpu.operator[gpu.index()])),
         "launched": launched,
+        "callers": callers,
     })))
 }
 

@@ -59,6 +59,8 @@ pub(super) fn one(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
         "code": finding.rule.code,
         "about": finding.rule.about,
         "why": finding.rule.why,
+        // Rules of the user's own have no page.
+        "page": findings::rules::find(&finding.rule.code).map(|rule| rule.page()),
         "example": finding.rule.example.as_ref().map(|(before, after)| json!({"before": before, "after": after})),
         "facts": finding.facts.iter().map(|fact| json!([fact.name, fact.value, fact.unit])).collect::<Vec<_>>(),
         "events": events,

@@ -1,14 +1,18 @@
 //! A source file with the costs of its lines, both ways: what ran at a line, and what was called from it.
 
 use crate::{Answer, Arguments, Opened, QueryError};
+use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use stackline_analyze::calls::{self, SourceLine};
+use stackline_model::{CallFrame, CallMetric, CallTree};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A metric with the lines that have any of it.
 struct Cost {
     metric: Value,
     lines: Vec<SourceLine>,
+    /// What of a line is guessed, by file and line.
+    guessed: FxHashMap<(String, u32), u64>,
 }
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
@@ -22,6 +26,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
                 "name": metric.name(&tree.strings), "title": metric.title(&tree.strings), "unit": metric.unit(),
             }),
             lines: calls::source_lines(tree, metric),
+            guessed: if source.guesses_lines() { own_time(tree, metric) } else { FxHashMap::default() },
         })
         .collect();
     match arguments.text("file")? {
@@ -30,20 +35,39 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     }
 }
 
-/// The files, by what was called from them.
+/// The files, by what was called from them: each once, by its shortest name.
 fn files(opened: &Opened, costs: &[Cost]) -> Answer {
-    let mut by_file: BTreeMap<&str, Vec<u64>> =
-        opened.files().iter().map(|file| (file.as_str(), vec![0; costs.len()])).collect();
+    let mut by_place: BTreeMap<&str, (&str, Vec<u64>)> = BTreeMap::new();
+    for file in opened.files() {
+        let known = by_place.entry(opened.resolved(file)).or_insert_with(|| (file, vec![0; costs.len()]));
+        if file.len() < known.0.len() {
+            known.0 = file;
+        }
+    }
     for (column, cost) in costs.iter().enumerate() {
         for line in &cost.lines {
-            if let Some(values) = by_file.get_mut(line.file.as_str()) {
+            if let Some((_, values)) = by_place.get_mut(opened.resolved(&line.file)) {
                 values[column] += line.exclusive.sum;
             }
         }
     }
-    let rows: Vec<_> = by_file.iter().map(|(file, values)| json!({"file": file, "exclusive": values})).collect();
+    let mut rows: Vec<(&str, Vec<u64>)> = by_place.into_values().collect();
+    rows.sort_unstable();
+    let rows: Vec<_> = rows.iter().map(|(file, values)| json!({"file": file, "exclusive": values})).collect();
     let metrics: Vec<&Value> = costs.iter().map(|cost| &cost.metric).collect();
     Answer::document(&json!({"metrics": metrics, "files": rows}))
+}
+
+/// What functions take themselves, by the lines that it was put at: no stack tells at which of them it was.
+fn own_time(tree: &CallTree, metric: CallMetric) -> FxHashMap<(String, u32), u64> {
+    let exclusive = tree.exclusive(metric, |_| true);
+    let mut own: FxHashMap<(String, u32), u64> = FxHashMap::default();
+    for node in tree.nodes.ids().filter(|node| exclusive[node.index()].sum > 0) {
+        if let Some(&CallFrame::Python { file, line, .. }) = tree.frame(node) {
+            *own.entry((tree.strings.get(file).to_owned(), line)).or_default() += exclusive[node.index()].sum;
+        }
+    }
+    own
 }
 
 fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError> {
@@ -56,11 +80,14 @@ fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError
     // One file may be named with its folder and without.
     let names: BTreeSet<&str> =
         opened.files().iter().map(String::as_str).filter(|name| opened.resolved(name) == place).collect();
-    let lines = |lines: &[SourceLine]| {
-        let own = lines.iter().filter(|line| names.contains(line.file.as_str()));
-        own.map(|line| json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum])).collect::<Vec<_>>()
+    let lines = |cost: &Cost| {
+        let row = |line: &SourceLine| {
+            let guessed = cost.guessed.get(&(line.file.clone(), line.line)).copied().unwrap_or(0);
+            json!([line.line, line.function, line.inclusive.sum, line.exclusive.sum, guessed])
+        };
+        cost.lines.iter().filter(|line| names.contains(line.file.as_str())).map(row).collect::<Vec<_>>()
     };
-    let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(&cost.lines)})).collect();
+    let costs: Vec<_> = costs.iter().map(|cost| json!({"metric": cost.metric, "lines": lines(cost)})).collect();
     Ok(Answer::document(
         &json!({"file": place, "text": text, "missing": text.is_none(), "changed": changed, "costs": costs}),
     ))

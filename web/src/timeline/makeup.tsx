@@ -1,0 +1,67 @@
+/** What the critical path is made of: a bar of causes, and its longest segments. */
+
+import { useMemo } from "preact/hooks";
+import { cause } from "../colors";
+import { counted, duration, percent } from "../format";
+import { Name } from "../parts/name";
+import type { Answer } from "../transport/decode";
+import type { PathDocument } from "../types";
+import { NO_EVENT } from "./path";
+import { type Segment, segmentsOf } from "./segments";
+import type { Stretch } from "./view";
+
+/** Segments that are listed. */
+const MOST = 12;
+
+interface Props {
+  readonly path: Answer<PathDocument>;
+  readonly stretch: Stretch;
+  /** Shows a segment: where it is, and its longest event. */
+  readonly onSegment: (segment: Stretch, event: number | undefined) => void;
+}
+
+export function MakeUp({ path, stretch, onSegment }: Props) {
+  const { document } = path;
+  const all = document.end - document.start;
+  const segments = useMemo(() => segmentsOf(path), [path]);
+  const seen = segments.filter(({ from, to }) => from < stretch.to && to > stretch.from);
+  const longest = seen.toSorted((a, b) => b.to - b.from - (a.to - a.from)).slice(0, MOST);
+  const titleOf = ({ cause: number }: Segment) => cause(document.causes[number] ?? "unknown").title;
+  const parts = document.categories.filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
+  return (
+    <figure class="bound makeup">
+      <figcaption>What the critical path is made of</figcaption>
+      <div class="stack" role="img" aria-label={parts.map(([name, ns]) => `${cause(name).title} ${percent(ns, all)}`).join(", ")}>
+        {parts.map(([name, ns]) => <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />)}
+      </div>
+      <ul class="legend">
+        {parts.map(([name, ns]) => <li key={name}><i style={{ background: cause(name).fill }} /> {cause(name).title} {duration(ns)} ({percent(ns, all)})</li>)}
+      </ul>
+      <details>
+        <summary>{counted(seen.length, "segment")} that {seen.length === 1 ? "is" : "are"} seen, the longest first: neighbours of one cause are one</summary>
+        <ol class="events">
+          {longest.map((segment) => {
+            const event = longestEvent(path, segment);
+            return (
+              <li key={segment.first}>
+                <button type="button" class="link" onClick={() => onSegment(segment, event?.event)}>{titleOf(segment)}, {duration(segment.to - segment.from)}</button>{" "}
+                <span class="quiet">at {duration(segment.from)}, {counted(segment.end - segment.first, "hop")}{event && <>, most of it <Name text={event.name} lines={1} /></>}</span>
+              </li>
+            );
+          })}
+        </ol>
+      </details>
+    </figure>
+  );
+}
+
+/** The event of a segment that is on the path longest. */
+function longestEvent({ document, columns }: Answer<PathDocument>, { first, end: behind }: Segment): { event: number; name: string } | undefined {
+  const { start, end, event, name } = columns as Record<string, Uint32Array | Float64Array>;
+  let best: number | undefined;
+  for (let hop = first; hop < behind; hop += 1) {
+    if (event![hop] === NO_EVENT) continue;
+    if (best === undefined || end![hop]! - start![hop]! > end![best]! - start![best]!) best = hop;
+  }
+  return best === undefined ? undefined : { event: event![best]!, name: document.texts[name![best]!] ?? "" };
+}
