@@ -1,6 +1,6 @@
 //! From storages to objects: from when to when a storage's number means the same memory, and who touches it how.
 
-use super::nodes::{Node, Tensor};
+use super::nodes::{Node, Nodes, Tensor, Worker};
 use rustc_hash::FxHashMap;
 use stackline_model::AccessMode;
 
@@ -44,17 +44,18 @@ pub(super) struct Lives {
 
 impl Lives {
     /// What the next operator uses, each object once.
-    pub(super) fn uses(&mut self, node: &Node) -> Vec<Use> {
+    pub(super) fn uses(&mut self, nodes: &Nodes, worker: &Worker) -> Vec<Use> {
+        let node = &nodes.all[worker.at];
+        let is_own = |tensor: &&Tensor| !worker.below.contains(&tensor.storage);
         let mutated = mutated_arguments(&node.schema);
         let sure = !node.schema.is_empty();
         let mut uses = Uses::default();
         for (argument, tensors) in node.inputs.iter().enumerate() {
             let written = mutated.contains(&argument);
             let mode = if written { AccessMode::Both } else { AccessMode::Read };
-            let mode = if sure { mode } else { AccessMode::Unknown };
-            for tensor in tensors {
-                let life = self.find(tensor);
-                uses.add(Use { life, mode: Some(mode), sure, begins: false });
+            let mode = Some(if sure { mode } else { AccessMode::Unknown });
+            for tensor in tensors.iter().filter(is_own) {
+                uses.add(self.taken(nodes, worker.at, tensor, mode, sure));
             }
         }
         let inputs = uses.list.len();
@@ -63,6 +64,13 @@ impl Lives {
         };
         let mut gives_new = false;
         for tensor in &node.outputs {
+            if !is_own(&tensor) {
+                // Something below made or filled it; this one may have written it after that.
+                gives_new = true;
+                let mode = Some(AccessMode::Unknown);
+                uses.add(self.taken(nodes, worker.at, tensor, mode, false));
+                continue;
+            }
             if taken(&uses, self.now.get(&tensor.storage)) {
                 let life = self.find(tensor);
                 uses.add(Use { life, mode: None, sure, begins: false });
@@ -70,16 +78,29 @@ impl Lives {
             }
             gives_new = true;
             let mode = (!only_allocates(&node.name)).then_some(AccessMode::Write);
-            // What an operator below this one gave was made for this one.
-            let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
-            let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
-            uses.add(Use { life, mode, sure, begins: !made });
+            uses.add(self.given(node, tensor, mode, sure));
         }
         // What gives nothing new and changes nothing, but gives something back, is a view.
         if sure && !gives_new && mutated.is_empty() && !node.outputs.is_empty() {
             uses.list.iter_mut().for_each(|used| used.mode = None);
         }
         uses.list
+    }
+
+    /// What an operator gives. What an operator below it gave was made for it.
+    fn given(&mut self, node: &Node, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
+        let made = self.now.get(&tensor.storage).filter(|life| self.all[**life].first >= Some(node.id)).is_some();
+        let life = if made { self.find(tensor) } else { self.begin(tensor, Some(node.id)) };
+        Use { life, mode, sure, begins: !made }
+    }
+
+    /// What an operator takes. What an operator around it gives, but did not take, was made within that one, though
+    /// nothing says by whom (the result that `aten::sum` fills with zeros first).
+    fn taken(&mut self, nodes: &Nodes, at: usize, tensor: &Tensor, mode: Option<AccessMode>, sure: bool) -> Use {
+        match nodes.maker(at, tensor.storage) {
+            Some(maker) => self.given(maker, tensor, mode, sure),
+            None => Use { life: self.find(tensor), mode, sure, begins: false },
+        }
     }
 
     /// Says at which position the operator just looked at stands.

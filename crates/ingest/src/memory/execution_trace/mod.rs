@@ -1,7 +1,8 @@
 //! Execution traces of PyTorch (`ExecutionTraceObserver`, also in Chakra's form, JSON): operators with the tensors that
 //! they take and give, each with the number of its storage.
 //!
-//! Operators with no other below them that touches memory stand for kernels. Inputs are read, outputs of new storages are written, what
+//! Operators with no other below them that touches memory stand for kernels, and so do those with tensors that nothing below
+//! them mentions, for these tensors. Inputs are read, outputs of new storages are written, what
 //! the schema marks (`Tensor(a!)`) is both; views touch nothing. There are no allocations and no frees: a storage counts
 //! from the operator that gives it first up to the last one that takes it, so that the curve is a lower bound. Storages
 //! that are taken before any operator gave them are older than the trace. There are no times either: calls have numbers.
@@ -12,7 +13,7 @@ mod nodes;
 use super::values::{Value, Values};
 use crate::problems;
 use lives::{Lives, Use};
-use nodes::{Node, Tensor};
+use nodes::{Node, Nodes, Tensor};
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, MemoryCallKind, MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace, NewCall,
@@ -32,13 +33,13 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
     let nodes = nodes::read(values, root, &mut trace.report);
     let mut lives = Lives::default();
     let mut leaves: Vec<(usize, Vec<Use>)> = Vec::new();
-    for at in nodes.workers(lives::touches) {
-        let uses = lives.uses(&nodes.all[at]);
-        lives.seen_at(&uses, at);
-        leaves.push((at, uses));
+    for worker in nodes.workers(lives::touches) {
+        let uses = lives.uses(&nodes, &worker);
+        lives.seen_at(&uses, worker.at);
+        leaves.push((worker.at, uses));
     }
     let (objects, paths) = (Vec::new(), FxHashMap::default());
-    let mut writer = Writer { nodes: &nodes.all, by_id: &nodes.by_id, lives: &lives, objects, paths, trace };
+    let mut writer = Writer { nodes: &nodes, lives: &lives, objects, paths, trace };
     writer.older();
     for (at, uses) in &leaves {
         writer.leaf(*at, uses);
@@ -53,8 +54,7 @@ pub(super) fn read(label: &str, values: &Values, root: Value) -> MemoryTrace {
 }
 
 struct Writer<'a> {
-    nodes: &'a [Node],
-    by_id: &'a FxHashMap<i128, usize>,
+    nodes: &'a Nodes,
     lives: &'a Lives,
     /// By life.
     objects: Vec<MemoryObjectId>,
@@ -84,7 +84,7 @@ impl Writer<'_> {
     }
 
     fn leaf(&mut self, at: usize, uses: &[Use]) {
-        let node = &self.nodes[at];
+        let node = &self.nodes.all[at];
         let name = self.trace.strings.intern(&node.name);
         let stack = self.path(at);
         for used in uses.iter().filter(|used| used.begins) {
@@ -118,17 +118,11 @@ impl Writer<'_> {
     /// Whether what begins in a node is seen for the last time in the operator that called this one: its workspace, which it uses
     /// without saying so.
     fn is_within_operator(&self, at: usize, life: usize) -> bool {
-        let caller = self.parent(at).filter(|caller| self.nodes[*caller].name.contains("::"));
+        let caller = self.nodes.parent(at).filter(|caller| self.nodes.all[*caller].name.contains("::"));
         let last = self.lives.all[life].last;
         caller.is_some_and(|caller| {
-            std::iter::successors(Some(last), |node| self.parent(*node)).any(|node| node == caller)
+            std::iter::successors(Some(last), |node| self.nodes.parent(*node)).any(|node| node == caller)
         })
-    }
-
-    /// A parent has a lower number: the way up ends.
-    fn parent(&self, node: usize) -> Option<usize> {
-        let parent = self.nodes[node].parent;
-        self.by_id.get(&parent).copied().filter(|_| parent < self.nodes[node].id)
     }
 
     fn call(&self, stream: stackline_model::MemoryStreamId, name: StrId, stack: MemoryStackId) -> NewCall {
@@ -147,10 +141,10 @@ impl Writer<'_> {
                 break;
             }
             open.push(node);
-            at = self.parent(node);
+            at = self.nodes.parent(node);
         }
         for node in open.into_iter().rev() {
-            let function = self.trace.strings.intern(&self.nodes[node].name);
+            let function = self.trace.strings.intern(&self.nodes.all[node].name);
             let frame = self.trace.stacks.intern_frame(MemoryFrame { function, file: StrId::NONE, line: 0 });
             stack = self.trace.stacks.intern(stack, frame);
             self.paths.insert(node, stack);

@@ -31,6 +31,13 @@ pub(super) struct Node {
     pub(super) schema: String,
 }
 
+impl Node {
+    /// The storages of all of its tensors.
+    fn storages(&self) -> impl Iterator<Item = i128> {
+        self.inputs.iter().flatten().chain(&self.outputs).map(|tensor| tensor.storage)
+    }
+}
+
 /// All nodes, by number.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
@@ -39,23 +46,68 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Operators that do something themselves: those with no other below them that touches memory. (Operators that only
-    /// allocate or make views may be below them, and are among these, too.) They stand in the order in which they end.
-    pub(super) fn workers(&self, touches: impl Fn(&Node) -> bool) -> Vec<usize> {
+    /// Operators that do something themselves: those with no other below them that touches memory, and of the others those
+    /// with tensors that nothing below them mentions, which they must touch themselves (`aten::mul` has the copy of its number
+    /// below it, but not the product). They stand in the order in which they end.
+    pub(super) fn workers(&self, touches: impl Fn(&Node) -> bool) -> Vec<Worker> {
         let mut works_below = vec![false; self.all.len()];
         let mut end: Vec<usize> = (0..self.all.len()).collect();
-        // Parents have lower numbers than what is below them.
+        let mut below: Vec<FxHashSet<i128>> = vec![FxHashSet::default(); self.all.len()];
+        let mut workers = Vec::new();
+        // Parents have lower numbers than what is below them: whatever is below a node was looked at before it.
         for at in (0..self.all.len()).rev() {
-            let parent = self.by_id.get(&self.all[at].parent).copied().filter(|parent| *parent < at);
-            if let Some(parent) = parent {
-                works_below[parent] |= works_below[at] || touches(&self.all[at]);
+            let node = &self.all[at];
+            let mut mentioned = std::mem::take(&mut below[at]);
+            let touches = touches(node);
+            if !works_below[at] {
+                workers.push(Worker { at, below: FxHashSet::default() });
+            } else if touches && node.storages().any(|storage| !mentioned.contains(&storage)) {
+                let below = node.storages().filter(|storage| mentioned.contains(storage)).collect();
+                workers.push(Worker { at, below });
+            }
+            if let Some(parent) = self.parent(at) {
+                works_below[parent] |= works_below[at] || touches;
                 end[parent] = end[parent].max(end[at]);
+                mentioned.extend(node.storages());
+                merge(&mut below[parent], mentioned);
             }
         }
-        let mut workers: Vec<usize> = (0..self.all.len()).filter(|at| !works_below[*at]).collect();
-        workers.sort_by_key(|at| (end[*at], std::cmp::Reverse(*at)));
+        workers.sort_by_key(|worker| (end[worker.at], std::cmp::Reverse(worker.at)));
         workers
     }
+
+    /// A parent has a lower number: the way up ends.
+    pub(super) fn parent(&self, at: usize) -> Option<usize> {
+        self.by_id.get(&self.all[at].parent).copied().filter(|parent| *parent < at)
+    }
+
+    /// The outermost operator around a node that gives a storage which it did not take.
+    pub(super) fn maker(&self, at: usize, storage: i128) -> Option<&Node> {
+        let has = |tensors: &[Tensor]| tensors.iter().any(|tensor| tensor.storage == storage);
+        let makes = |node: &&Node| has(&node.outputs) && !node.inputs.iter().any(|tensors| has(tensors));
+        // Deeper than this nothing of PyTorch calls itself.
+        let around = std::iter::successors(self.parent(at), |at| self.parent(*at)).take(MOST_AROUND);
+        around.map(|at| &self.all[at]).filter(makes).last()
+    }
+}
+
+/// How far up the operators around one are looked at.
+const MOST_AROUND: usize = 64;
+
+/// An operator that does something itself.
+#[derive(Debug)]
+pub(super) struct Worker {
+    pub(super) at: usize,
+    /// Storages of its tensors that what is below it mentions, too: that one touches them.
+    pub(super) below: FxHashSet<i128>,
+}
+
+/// Adds the smaller of two sets to the larger: a storage moves only as often as the set that it is in doubles.
+fn merge(into: &mut FxHashSet<i128>, mut more: FxHashSet<i128>) {
+    if into.len() < more.len() {
+        std::mem::swap(into, &mut more);
+    }
+    into.extend(more);
 }
 
 pub(super) fn read(values: &Values, root: Value, report: &mut ReadReport) -> Nodes {
