@@ -254,7 +254,7 @@ describe("two runs", () => {
     expect((compared as typeof diff).tables).toEqual(diff.tables);
     await page.getByRole("button", { name: "Flame graph of the differences" }).click();
     await settled(page);
-    expect(await page.locator("main").innerText()).toContain("Blue: less time than before");
+    expect(await page.locator("main").innerText()).toContain("Blue: less time than in A, the run before");
     none(faults);
     await page.close();
     await served.stop();

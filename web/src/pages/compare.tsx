@@ -92,14 +92,14 @@ function Changes({ compared }: { compared: Comparison }) {
         <button type="button" aria-pressed={all} onClick={() => change({ noise: all ? "" : "1" })}>Show what is within the noise, too</button>
         <button type="button" onClick={() => lookAt({ page: "flame", beside: "before", shape: "top-down", gone: "1" })}>Flame graph of the differences</button>
       </div>
-      {tables.map(([name, table]) => <ChangeTable key={name} table={table} all={all} isJudged={compared.warnings.length === 0} />)}
+      {tables.map(([name, table]) => <ChangeTable key={name} of={name} table={table} all={all} isJudged={compared.warnings.length === 0} />)}
     </>
   );
 }
 
 const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", "only in A": "−", "only in B": "+" };
 
-function ChangeTable({ table, all, isJudged }: { table: Table; all: boolean; isJudged: boolean }) {
+function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; all: boolean; isJudged: boolean }) {
   const isNoise = (row: Row) => isJudged && row.verdict === "noise";
   // What occurs on one side only is no judgement, and has no time on the other that could be more or less.
   const isOnly = (row: Row) => `${row.verdict}`.startsWith("only");
@@ -128,7 +128,7 @@ function ChangeTable({ table, all, isJudged }: { table: Table; all: boolean; isJ
         <tbody>
           {rows.map((row, at) => (
             <tr key={at} class={isNoise(row) ? "quiet" : undefined}>
-              {names.map((name) => <td key={name}><Name text={name === "measure" ? (MEASURES[`${row[name]}`] ?? `${row[name]}`) : `${row[name] ?? "–"}`} /></td>)}
+              {names.map((name) => <td key={name}><Name text={name === "measure" ? measureOf(`${row[name]}`, of) : `${row[name] ?? "–"}`} /></td>)}
               <td class="number">{side(row, "before_ns", "B")}</td>
               <td class="number">{side(row, "after_ns", "A")}</td>
               <td class="number">{signed(row.change_ns)} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
@@ -143,7 +143,10 @@ function ChangeTable({ table, all, isJudged }: { table: Table; all: boolean; isJ
 }
 
 /** What is measured, in words. */
-const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work", gpu: "GPU time", cpu: "CPU time, itself", cpu_total: "CPU time with what it calls" };
+const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time with what it calls" };
+
+/** What a row of a table is of: of operators, CPU time is told with and without what they call. */
+const measureOf = (name: string, table: string) => (name === "cpu" && table === "operators" ? "CPU time, itself" : (MEASURES[name] ?? name));
 
 /** How many rows are seen of how many, and why not all. */
 function toldRows(shown: number, total: number, hidden: number): string {

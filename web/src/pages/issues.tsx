@@ -40,6 +40,9 @@ export const UNSURE = "Ordered by gain; behind the others, whatever they gain, c
 /** Whether a finding stands behind those that are surer: see `is_unsure` in crates/analyze. */
 export const isUnsure = (row: Row): boolean => row.confidence === "low" && !(Number(row.gain_low_bytes ?? row.gain_low_ns ?? 0) > 0);
 
+/** Whether the gains alone do not tell the order. */
+export const isMixed = (rows: readonly Row[]): boolean => rows.some(isUnsure) && !rows.every(isUnsure);
+
 function lengthOf({ steps, step_ns }: Findings): string {
   if (steps > 0) return `a step takes ${duration(step_ns)} with all its work (${WITH_WORK(steps)})`;
   return step_ns > 0 ? `the run takes ${duration(step_ns)}` : "of memory alone";
@@ -54,7 +57,7 @@ function List({ found }: { found: Findings }) {
         {counted(rows.length, "finding")}; {lengthOf(found)}.
         {found.together && ` All together gain ${duration(found.together.ns)} (${percent(found.together.ns, found.step_ns)}).`}
         {found.left_out > 0 && ` ${count(found.left_out)} that gain less than 0.5 % are left out.`}
-        {rows.some(isUnsure) && ` ${UNSURE}`}
+        {isMixed(rows) && ` ${UNSURE}`}
       </p>
       {rows.length > 1 && <Filters rows={rows} />}
       {rows.length === 0 && <p>Nothing was found that would gain much: a finding is told of that gains 0.5 % of a step, or of a device's peak, or more.</p>}

@@ -4,7 +4,7 @@ import { useAnswer } from "../answers";
 import { cause } from "../colors";
 import { selOf } from "../flame/chosen";
 import { count, counted, duration, percent } from "../format";
-import { isUnsure, IssueCard, UNSURE, WITH_WORK } from "./issues";
+import { isMixed, IssueCard, UNSURE, WITH_WORK } from "./issues";
 import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
@@ -230,7 +230,7 @@ function Top() {
               {document.tables.findings.rows.slice(0, 3).map((row, at) => (
                 <li key={at}><IssueCard row={row} at={at} step={document.step_ns} /></li>
               ))}
-              {document.tables.findings.rows.slice(0, 4).some(isUnsure) && <li class="quiet">{UNSURE}</li>}
+              {isMixed(document.tables.findings.rows) && <li class="quiet">{UNSURE}</li>}
             </ol>
           )
         }

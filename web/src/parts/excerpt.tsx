@@ -10,8 +10,8 @@ import { Elsewhere } from "./folders";
 /** The source around a line, where the server has it; its place in any case. */
 export function Around({ file, line }: { file: string; line: number }) {
   const asked = useAnswer<Lines>("excerpt", { file, line });
-  if (asked.state === "ok") return <Excerpt excerpt={asked.answer.document} />;
-  return <figure class="excerpt"><Caption file={file} line={line} /></figure>;
+  // The same link before and after the lines are there: one that is being clicked is not replaced.
+  return <Excerpt excerpt={asked.state === "ok" ? asked.answer.document : { file, line, missing: false }} />;
 }
 
 function Caption({ file, line }: { file: string; line: number }) {
@@ -35,9 +35,8 @@ export function Excerpt({ excerpt }: { excerpt: Lines }) {
     <figure class="excerpt">
       <Caption file={file} line={line} />
       <Changed changed={changed} />
-      {missing || !lines ? (
-        <p class="notice">The source is not here, or is shorter than when the run was recorded: {file}<Elsewhere file={file} /></p>
-      ) : (
+      {missing && <p class="notice">The source is not here, or is shorter than when the run was recorded: {file}<Elsewhere file={file} /></p>}
+      {!missing && lines && (
         <pre tabIndex={0} role="region" aria-label={`Source of ${file}, line ${line}`}>
           {highlighted(lines.join("\n"), file).map((parts, at) => (
             <div key={at} class={first + at === line ? "line hot" : "line"}>

@@ -36,6 +36,8 @@ const lane = (track: number, kind: string, events: number, rows: number) =>
 test("rows stand below each other", () => {
   const lanes = sorted([lane(1, "stream", 9, 1), lane(2, "thread", 1, 40), lane(3, "thread", 5, 2)]);
   expect(lanes.map((l) => l.track)).toEqual([3, 2, 1]);
+  const main = { ...lane(4, "thread", 1, 1), thread: "1" };
+  expect(sorted([...lanes, main]).map((l) => l.track)).toEqual([4, 3, 2, 1]);
   const { placed, height } = place(lanes, new Map([[2, "all"]]));
   expect(placed.map((p) => p.rows)).toEqual([2, 40, 1]);
   expect(placed[1]!.top).toBeGreaterThan(placed[0]!.top);

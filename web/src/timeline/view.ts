@@ -110,7 +110,7 @@ export function turned(opened: Opened, { lane, rows }: Placed): Opened {
   return new Map(opened).set(lane.track, rows < lane.rows ? "all" : "few");
 }
 
-/** Threads first, then streams; processes stay together, the busiest first. */
+/** Threads first, then streams; processes stay together, the busiest first, and each begins with the thread that it was started with. */
 export function sorted(lanes: readonly Lane[]): Lane[] {
   const order = { thread: 0, stream: 1, async: 2, counter: 3 } as Readonly<Record<string, number>>;
   const busiest = new Map<string, number>();
@@ -120,10 +120,14 @@ export function sorted(lanes: readonly Lane[]): Lane[] {
       (order[a.kind] ?? 4) - (order[b.kind] ?? 4) ||
       busiest.get(b.process)! - busiest.get(a.process)! ||
       (a.process < b.process ? -1 : a.process > b.process ? 1 : 0) ||
+      Number(isMain(b)) - Number(isMain(a)) ||
       b.events - a.events ||
       a.track - b.track,
   );
 }
+
+/** On Linux the first thread of a process has its number. */
+const isMain = ({ kind, process, thread }: Lane): boolean => kind === "thread" && process === thread;
 
 /** Round times for the ruler, at most so many, and how far they are apart. */
 export function ticks({ from, to }: Stretch, most: number): { at: number[]; unit: number } {
