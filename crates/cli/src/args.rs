@@ -43,8 +43,8 @@ const ROOT_EXAMPLE: &str = "Examples:
   stackline critical-path trace.json.gz --annotation 'ProfilerStep#5'
   stackline import ranks/ -o job.stackline && stackline collectives job.stackline --format json
 
-Exit codes: 0 done, 1 the tool failed or a --fail-on condition cannot be judged, 2 wrong use, 3 input unreadable,
-4 a --fail-on condition held.";
+Exit codes: 0 done, 1 the tool failed or a --fail-on condition cannot be judged, 2 wrong use,
+3 input unreadable, 4 a --fail-on condition held.";
 
 /// Options of every command.
 #[derive(Args, Debug)]

@@ -30,8 +30,7 @@ fn lines_fit_the_terminal() {
     let before = case.file("before.txt", &stdout(&["findings", &case.waits, "--format", "json"]));
     let whole = fs::read_to_string(&case.waits).unwrap();
     let damaged = case.file("damaged.json", &whole[..whole.len() - 60]);
-    let cases: [&[&str]; 3] =
-        [&[&case.waits], &[&case.waits, "--ignore", &ignore], &[&damaged, "--baseline", &before]];
+    let cases: [&[&str]; 3] = [&[&case.waits], &[&case.waits, "--ignore", &ignore], &[&damaged, "--baseline", &before]];
     for arguments in cases {
         for columns in ["50", "80"] {
             let output = stackline(&[&["findings"], arguments].concat()).env("COLUMNS", columns).output().unwrap();

@@ -120,13 +120,13 @@ fn what_is_ignored_is_listed() {
     case.file("train.py", &program.join("\n"));
     let source = case.folder.path().to_str().unwrap();
     let shown = stdout(&["findings", &case.waits, "--source", source]);
-    assert!(shown.contains("(comment at train.py:10)"), "{shown}");
+    assert!(shown.contains("(comment at\n  train.py:10)"), "{shown}");
     // In the line above, with a code that no rule has, which several findings at the line meet.
     program[8] = "# stackline: ignore[SL004, SL005, SL998]";
     program[9] = "def step():";
     case.file("train.py", &program.join("\n"));
     let output = run(&[&case.waits, "--source", source]);
-    assert!(text(&output.stdout).contains("(comment at train.py:9)"), "{}", text(&output.stdout));
+    assert!(text(&output.stdout).contains("(comment at\n  train.py:9)"), "{}", text(&output.stdout));
     let said = text(&output.stderr);
     assert_eq!(said.matches("SL998").count(), 1, "{said}");
     assert!(said.contains("train.py:9: there is no finding \"SL998\" to ignore"), "{said}");

@@ -1,6 +1,6 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
-use super::comparable::warnings;
+use super::comparable::{slow_steps, warnings};
 use super::profile::{Cell, Measure, Profile, Row};
 use super::statistics::{Difference, Location, adjusted, welch};
 use crate::findings::Confidence;
@@ -204,7 +204,7 @@ impl Diff {
 }
 
 /// Of the steps, the share left out at each end.
-const TRIM: f64 = 0.2;
+pub(super) const TRIM: f64 = 0.2;
 
 /// Compares two sides.
 #[must_use]
@@ -480,28 +480,4 @@ fn notes(diff: &Diff, before: &Side, after: &Side) -> Vec<String> {
         out.push("There are no steps: all of a run counts as one.".to_owned());
     }
     out
-}
-
-/// Steps this many times as long as the trimmed mean are told of,
-const SLOW: f64 = 1.5;
-/// if they change the mean by this much.
-const MOVES_MEAN: f64 = 1.05;
-
-/// What the trimmed mean of steps hides: that a few take far longer.
-fn slow_steps(profile: &Profile) -> Option<String> {
-    let lengths: Vec<f64> = profile.totals.iter().map(|total| total.time(Measure::Step) as f64).collect();
-    let usual = Location::of(&lengths, TRIM)?.center;
-    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
-    let slow = lengths.iter().filter(|&&length| length > SLOW * usual).count();
-    (slow > 0 && mean > MOVES_MEAN * usual).then(|| {
-        format!(
-            "{slow} of {} steps of {} take more than {SLOW} times as long as the others and hardly count in what is \
-             compared, the mean without the slowest and fastest {:.0} %: {:.3} ms, of all steps {:.3} ms.",
-            lengths.len(),
-            profile.name,
-            100.0 * TRIM,
-            usual / 1e6,
-            mean / 1e6
-        )
-    })
 }

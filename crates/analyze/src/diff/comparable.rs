@@ -1,7 +1,8 @@
 //! Whether two sides can be compared at all: what makes the differences say little of a change.
 
-use super::align::Side;
-use super::profile::{Profile, Row};
+use super::align::{Side, TRIM};
+use super::profile::{Measure, Profile, Row};
+use super::statistics::Location;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Sides that share less of their time than this, in percent, are different programs.
@@ -95,4 +96,28 @@ fn common<K: Ord>(before: &Side, after: &Side, table: impl Fn(&Profile) -> &BTre
         (all > 0).then(|| 100.0 * shared as f64 / all as f64)
     };
     share(before, after).zip(share(after, before))
+}
+
+/// Steps this many times as long as the trimmed mean are told of,
+const SLOW: f64 = 1.5;
+/// if they change the mean by this much.
+const MOVES_MEAN: f64 = 1.05;
+
+/// What the trimmed mean of steps hides: that a few take far longer.
+pub(super) fn slow_steps(profile: &Profile) -> Option<String> {
+    let lengths: Vec<f64> = profile.totals.iter().map(|total| total.time(Measure::Step) as f64).collect();
+    let usual = Location::of(&lengths, TRIM)?.center;
+    let mean = lengths.iter().sum::<f64>() / lengths.len() as f64;
+    let slow = lengths.iter().filter(|&&length| length > SLOW * usual).count();
+    (slow > 0 && mean > MOVES_MEAN * usual).then(|| {
+        format!(
+            "{slow} of {} steps of {} take more than {SLOW} times as long as the others and hardly count in what is \
+             compared, the mean without the slowest and fastest {:.0} %: {:.3} ms, of all steps {:.3} ms.",
+            lengths.len(),
+            profile.name,
+            100.0 * TRIM,
+            usual / 1e6,
+            mean / 1e6
+        )
+    })
 }

@@ -59,8 +59,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         .f64("p", Unit::None, changes.iter().map(|change| change.p))
         .f64("q", Unit::None, changes.iter().map(|change| change.q))
         .f64("count_before", Unit::None, changes.iter().map(|change| change.count_before))
-        .f64("count_after", Unit::None, changes.iter().map(|change| change.count_after))
-;
+        .f64("count_after", Unit::None, changes.iter().map(|change| change.count_after));
     // Of the step as a whole the steps are counted.
     let calls = changes.iter().map(|change| calls(change).to_owned());
     if table == Compared::Steps { out } else { out.text("calls", calls) }

@@ -26,7 +26,8 @@ impl Measured {
         match self {
             Self::Replay => {
                 "Replayed: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
-                 ([what-if](../analyses/what-if.md)), less what it cost to record what goes; the bounds are those of replay."
+                 ([what-if](../analyses/what-if.md)), less what it cost to record what goes; the bounds are those of replay, and hold \
+                 what is said of them above."
             }
             Self::Hope => {
                 "Replayed as a hope: the gain is what a step gets shorter by in the dependency graph of the trace with these edits \
@@ -42,7 +43,7 @@ impl Measured {
                  trace are made again with the change ([memory](../memory.md#findings-and-gate)), and it is told how far the peak falls \
                  by it alone. The lower bound counts only what is more than a guess."
             }
-            Self::Nothing => "No gain is told where there is no such change.",
+            Self::Nothing => "No gain is told where no change is known that would bring one.",
         }
     }
 }
@@ -70,7 +71,7 @@ impl Rule {
     pub(super) fn how_measured(&self) -> String {
         let Some((ways, text)) = told(self.code) else { return String::new() };
         let ways: Vec<&str> = ways.iter().map(|way| way.about()).collect();
-        format!("{text}\n\n{}", ways.join(" "))
+        format!("{text}\n\n{}", ways.join("\n\n"))
     }
 }
 
@@ -344,7 +345,11 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
          memory, or its operator writes into its input.",
     ),
     ("SL053", &[Memory], "Found where no call touched it from its allocation to its free. It is not made at all."),
-    ("SL054", &[Memory], "Found where only sets and copies fill it, and nothing uses it. It is not made at all, nor filled."),
+    (
+        "SL054",
+        &[Memory],
+        "Found where only sets and copies fill it, and nothing uses it. It is not made at all, nor filled.",
+    ),
     (
         "SL055",
         &[Memory],

@@ -11,8 +11,9 @@ that of the runs (docs/diff.md).
 Conditions of --fail-on: step, gpu, cpu (of the step), operators, kernels, paths (any one of them), op:NAME,
 kernel:NAME, path:NAME (* stands for any text), each with a limit in percent.
 
-Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a part of the input was lost or
-neither side, or B alone, has no such time at all; 2 wrong use; 3 input unreadable; 4 a --fail-on condition holds.
+Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a part of
+the input was lost, or B has no such time at all; 2 wrong use; 3 input unreadable;
+4 a --fail-on condition holds.
 
 Examples:
   stackline diff before.json.gz after.json.gz

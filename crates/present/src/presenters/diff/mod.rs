@@ -70,7 +70,8 @@ impl Shown<'_> {
             format!("{rank}{} {}", name(table, change), counts(change))
         };
         let told: Vec<String> = all.iter().take(top).map(one).collect();
-        let more = if all.len() > told.len() { format!(", and {} more", all.len() - told.len()) } else { String::new() };
+        let more =
+            if all.len() > told.len() { format!(", and {} more", all.len() - told.len()) } else { String::new() };
         let how = "Called another number of times in every step, though their time is within noise";
         (!told.is_empty()).then(|| format!("{how}: {}{more}.", told.join(", ")))
     }

@@ -165,7 +165,8 @@ fn together(found: &Findings) -> Option<String> {
         return apart.map(|apart| format!("What they gain together is not known: {apart}."));
     };
     let (likely, least, most) = (percent(found, all.ns), percent(found, all.low_ns), percent(found, all.high_ns));
-    let least = if all.low_ns <= 0 || least == NOTHING { "perhaps nothing".to_owned() } else { format!("at least {least}") };
+    let least =
+        if all.low_ns <= 0 || least == NOTHING { "perhaps nothing".to_owned() } else { format!("at least {least}") };
     let told = format!("All together gain {} ({likely}), {least}, at most {most}.", signed(all.ns));
     let apart = apart.map_or_else(String::new, |apart| format!(" Not in it: {apart}."));
     Some(told + surprise(found, all.ns) + &apart)

@@ -4,9 +4,8 @@ use super::{Change, Shown, before, counted, gain, memory, on_ranks, place, size,
 use crate::presenters::human::{capital, signed_duration as signed};
 use crate::presenters::paragraph::{remark, width, wrapped};
 use crate::presenters::terminal::{Style, clean};
-use stackline_analyze::findings::{
-    Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence,
-};
+use stackline_analyze::findings::{Finding, Findings, HOPE, REPLAY, Reason, STATED, UNCHECKED, Unchecked, evidence};
+use std::cmp::Reverse;
 use unicode_width::UnicodeWidthStr;
 
 /// Findings as text for people.
@@ -86,6 +85,9 @@ fn head(number: usize, place: &str, gains: &str, style: &Style) -> String {
     lines.collect::<String>() + &gains
 }
 
+/// So many reasons are told, of the most rules first.
+const MOST_REASONS: usize = 3;
+
 /// Rules that could not look: how many, and for want of what; the table has each of them, and how to record what is missing.
 fn not_checked(unchecked: &[Unchecked]) -> Option<String> {
     let mut by_need: Vec<(&str, usize)> = Vec::new();
@@ -97,12 +99,18 @@ fn not_checked(unchecked: &[Unchecked]) -> Option<String> {
             None => by_need.push((what, 1)),
         }
     }
-    let rules = counted(by_need.iter().map(|(_, count)| count).sum(), "rule");
-    let reasons: Vec<String> = match &by_need[..] {
+    by_need.sort_by_key(|(_, count)| Reverse(*count));
+    let sum = |of: &[(&str, usize)]| of.iter().map(|(_, count)| count).sum::<usize>();
+    let rules = counted(sum(&by_need), "rule");
+    let (told, others) = by_need.split_at(by_need.len().min(MOST_REASONS));
+    let mut reasons: Vec<String> = match told {
         [] => return None,
         [(what, _)] => vec![(*what).to_owned()],
         several => several.iter().map(|(what, count)| format!("{what} ({count})")).collect(),
     };
+    if !others.is_empty() {
+        reasons.push(format!("other reasons ({})", sum(others)));
+    }
     Some(format!("Not checked: {rules}: {}; --table {UNCHECKED} has them and how to record that.", reasons.join(", ")))
 }
 
@@ -121,7 +129,8 @@ fn failed(unchecked: &[Unchecked], style: &Style) -> String {
 
 /// What gains too little to be listed.
 fn small(found: &Findings) -> impl Iterator<Item = String> + use<> {
-    let gains = |finding: &&Finding| finding.gain_ns() > 0 || finding.memory.as_ref().is_some_and(|saved| saved.bytes > 0);
+    let gains =
+        |finding: &&Finding| finding.gain_ns() > 0 || finding.memory.as_ref().is_some_and(|saved| saved.bytes > 0);
     let little = found.small.iter().filter(gains).count();
     let told = |count: usize, gain: &str, how: &str| {
         let is = if count == 1 { "is" } else { "are" };
