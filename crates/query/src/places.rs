@@ -58,7 +58,7 @@ mod tests {
 
     fn places(names: &[&str], is_recording: bool, present: &[&str]) -> Vec<String> {
         let files: BTreeSet<String> = names.iter().map(|&name| name.to_owned()).collect();
-        let here = Here { folder: "/work", is_file: &|file| present.contains(&file), is_recording };
+        let here = Here { folder: "/code", is_file: &|file| present.contains(&file), is_recording };
         let places = Places::of(&files, &here);
         names.iter().map(|name| places.of_name(name).to_owned()).collect()
     }
@@ -68,13 +68,13 @@ mod tests {
         assert_eq!(places(&["a.py", "/x/a.py", "/x/ba.py"], true, &[])[0], "/x/a.py");
         assert_eq!(places(&["a.py", "/x/ba.py"], true, &[])[0], "a.py", "another file");
         assert_eq!(places(&["a.py", "/x/a.py", "/y/a.py"], true, &[])[0], "a.py", "either could be meant");
-        assert_eq!(places(&["a.py", "/work/a.py", "/y/a.py"], true, &[])[0], "/work/a.py", "where it was started");
+        assert_eq!(places(&["a.py", "/code/a.py", "/y/a.py"], true, &[])[0], "/code/a.py", "where it was started");
     }
 
     #[test]
     fn a_file_that_lies_here_too_is_the_one_that_was_recorded() {
         assert_eq!(places(&["a.py", "/x/a.py"], true, &["a.py"])[0], "/x/a.py");
-        assert_eq!(places(&["a.py", "/work/a.py"], false, &["a.py"])[0], "/work/a.py");
+        assert_eq!(places(&["a.py", "/code/a.py"], false, &["a.py"])[0], "/code/a.py");
         assert_eq!(places(&["a.py", "/x/a.py"], false, &["a.py"])[0], "a.py", "a trace of the profiler names both");
     }
 }
