@@ -275,14 +275,14 @@ fn slow_steps_have_a_place_where_one_thing_grew() {
                 }
             });
         }
-        program.of("SL031").remove(0)
+        program.of("SL031").pop()
     };
-    let (one, all) = (slow_steps(|i| i == 3, false), slow_steps(|_| true, false));
+    let slow = |is_slow: fn(usize) -> bool| slow_steps(is_slow, false).unwrap();
+    let (one, all) = (slow(|i| i == 3), slow(|_| true));
     assert_eq!((one.place.line, one.title.contains("most of it in aten::op3")), (Some(13), true), "{}", text(&[one]));
     assert_eq!((all.place.line, all.title.contains("most of it in")), (None, false), "{}", text(&[all]));
     // Nothing else is done in it: on a machine at work an operator that is slower once may have waited for a processor.
-    let recorded = [slow_steps(|i| i == 3, true), slow_steps(|_| true, true)];
-    assert!(recorded.iter().all(|found| found.gain.is_none() && found.is_unsure()));
+    assert_eq!([slow_steps(|i| i == 3, true), slow_steps(|_| true, true)], [None, None]);
 }
 
 /// Eight steps, of which one does something more.
@@ -334,4 +334,32 @@ fn findings_of_incomplete_traces_are_less_certain() {
     let cut = find(&trace, &[]);
     assert_eq!(cut.findings[0].confidence, Confidence::Low);
     assert!(cut.notes.iter().any(|note| note.contains("was lost")), "{:?}", cut.notes);
+}
+
+/// As torch.profiler records calls: a function of the program that parses, by a library.
+#[test]
+fn python_of_programs_without_a_gpu() {
+    let parses = |library: &'static str, us: i64| {
+        steps(move |p| {
+            p.python("train.py(30): table", |p| {
+                p.python(library, |p| p.work(us));
+                p.op("aten::to", |p| p.work(100));
+            });
+        })
+    };
+    let found = parses("json/__init__.py(293): load", 2000).of("SL043");
+    assert_eq!(
+        (found[0].place.line, found[0].place.function.as_deref()),
+        (Some(30), Some("table")),
+        "{}",
+        text(&found)
+    );
+    let gain = found[0].gain.unwrap();
+    assert!((990_000..=1_010_000).contains(&gain.ns) && gain.low_ns <= 0, "{}", text(&found));
+    assert!((1_980_000..=2_020_000).contains(&gain.high_ns) && only(&found) > 0, "{}", text(&found));
+    assert_eq!(parses("json/__init__.py(293): load", 150).of("SL043"), [], "little");
+    assert_eq!(parses("torch/nn/functional.py(9): pad", 2000).of("SL043"), [], "a framework's");
+    let mut on_gpu = parses("json/__init__.py(293): load", 2000);
+    on_gpu.op("aten::mm", |p| p.kernel("gemm", 10));
+    assert_eq!(on_gpu.of("SL043"), [], "SL005's");
 }

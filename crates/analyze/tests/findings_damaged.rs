@@ -107,3 +107,28 @@ fn what_is_found_first_is_not_the_damaged_record() {
     println!("{changed} records damaged, {told} told");
     assert!(changed > TRACES.len() * RECORDS / 2, "{changed}");
 }
+
+/// A kernel that would last five seconds, among others of its stream that it cannot have run beside.
+#[test]
+fn a_kernel_that_runs_into_all_later_ones_of_its_stream_changes_nothing() {
+    for (name, number) in [("schema-2021-v100-resnet50.json.gz", 3000), ("nvidia-h100-bert-small.json.gz", 10)] {
+        let Some(text) = text(name) else { return };
+        let usual = found(&read(name, &text)).unwrap();
+        let kernels = text.split('{').filter(|record| {
+            let category = record.split("\"cat\":").nth(1).map(|rest| rest.trim_start().to_ascii_lowercase());
+            category.is_some_and(|category| category.starts_with("\"kernel\""))
+        });
+        let (range, _) = member(&text, kernels.clone().nth(number).unwrap(), "dur").unwrap();
+        let damaged = read(name, &format!("{}5000000{}", &text[..range.start], &text[range.end..]));
+        assert_eq!(damaged.report.count_of("implausible_length"), 1, "{name}");
+        let found = found(&damaged).unwrap();
+        let of = |found: &Findings| found.findings.iter().map(|f| f.rule.code.clone()).collect::<Vec<_>>();
+        assert_eq!(of(&found), of(&usual), "{name}");
+        assert!(
+            (found.step_ns - usual.step_ns).abs() < usual.step_ns / 50,
+            "{name}: {} of {}",
+            found.step_ns,
+            usual.step_ns
+        );
+    }
+}

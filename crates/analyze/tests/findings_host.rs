@@ -288,6 +288,10 @@ fn profilers_that_take_the_time_they_measure() {
     insta::assert_snapshot!(text(&found));
     assert_eq!(found[0].gain, None);
     assert_eq!(frames(20).of("SL033"), []);
+    let mut without_length = Program::new();
+    without_length.op("aten::mm", |p| p.work(100));
+    (0..4000).for_each(|_| without_length.span("python_function", "layers.py(3): f", 50, 0, json!({})));
+    assert_eq!(without_length.of("SL033"), [], "they are damaged");
     let overhead = steps(3, |p, _| {
         p.span("overhead", "Activity Buffer Request", p.now, 300, json!({}));
         p.work(300);

@@ -7,8 +7,11 @@ mod findings_support;
 use findings_support::{Program, find, text};
 use insta::assert_snapshot;
 use serde_json::json;
-use stackline_analyze::findings::{Finding, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with};
-use stackline_model::{INFERRED, OPENMP};
+use stackline_analyze::findings::{
+    Confidence, Finding, Findings, Message, Options, OtherFinding, OtherRule, Others, Reason, find_with,
+};
+use stackline_model::{INFERRED, OPENMP, Problem, Severity};
+use std::slice::from_ref;
 
 /// Threads that compute for 500 µs a step each, and are in OpenMP's library for so many µs.
 struct Team {
@@ -249,6 +252,82 @@ fn workers_need_processors() {
     assert!((480_000..=520_000).contains(&gain.ns), "{}", text(&half));
 }
 
+/// Steps of 1 ms of which the program loads for 900 µs itself, on so many processors; so many threads want one.
+fn loading_itself(usable_milli: i64, threads: i64) -> Finding {
+    let mut program = Program::new();
+    for number in 0..6 {
+        program.step(number, |p| {
+            let take = "torch/utils/data/dataloader.py(788): _SingleProcessDataLoaderIter.__next__";
+            p.python(take, |p| p.work(898));
+            p.op("aten::mm", |p| p.work(96));
+        });
+    }
+    let busy = threads * 500_000_000;
+    program.recorded(json!({"usable_milli": usable_milli, "loads": [[0, 0, 0], [1_000_000_000, busy, busy]]}));
+    program.of("SL009").remove(0)
+}
+
+/// Loading beside the computing takes as many processors as both want: no more is gained than they give.
+#[test]
+fn loading_beside_the_computing_needs_processors() {
+    for full in [loading_itself(1000, 1), loading_itself(2000, 2)] {
+        assert_eq!(full.gain, None, "{}", text(from_ref(&full)));
+        assert!(full.title.ends_with("and all processors are busy: make loading cheaper"), "{}", full.title);
+        assert!(!full.rule.advice.contains("num_workers"), "{}", full.rule.advice);
+    }
+    let two = loading_itself(2000, 1);
+    let gain = two.gain.unwrap();
+    assert!((490_000..=505_000).contains(&gain.ns) && gain.high_ns <= 510_000, "{}", text(from_ref(&two)));
+    assert!(gain.low_ns <= 0 && two.confidence == Confidence::Medium, "{}", text(from_ref(&two)));
+    let many = loading_itself(64_000, 1);
+    let gain = many.gain.unwrap();
+    assert!(
+        gain.ns >= 890_000 && gain.low_ns >= 700_000 && many.confidence == Confidence::High,
+        "{}",
+        text(from_ref(&many))
+    );
+}
+
+/// Workers are killed at the end of a program: what they did not write tells of no GPU.
+#[test]
+fn recordings_of_killed_workers_are_of_programs_without_a_gpu() {
+    let mut trace = waiting_for(1);
+    trace.recorded(json!({"usable_milli": 64_000}));
+    let mut trace = trace.trace();
+    trace.report.problems.push(Problem {
+        code: "process_killed".to_owned(),
+        severity: Severity::Lost,
+        message: "a process ended without saying so".to_owned(),
+        count: 1,
+        offsets: Vec::new(),
+        example: String::new(),
+    });
+    let found = find(&trace, &[]).findings;
+    let advice = &found.iter().find(|f| f.rule.code == "SL009").unwrap().rule.advice;
+    assert!(!advice.contains("pin_memory"), "{advice}");
+}
+
+/// A step that is merely slower may have waited for a processor that another program had.
+#[test]
+fn chance_is_told_in_a_note() {
+    let program = |is_recorded: bool| {
+        let mut program = Program::new();
+        for number in 0..8 {
+            program.step(number, |p| p.op("aten::mm", |p| p.work(if number == 5 { 3000 } else { 1000 })));
+        }
+        if is_recorded {
+            program.recorded(json!({"usable_milli": 2000}));
+        }
+        program.findings()
+    };
+    let told =
+        |found: &Findings| found.notes.iter().any(|note| note.starts_with("step 5 takes") && note.contains("SL031"));
+    let fires = |found: &Findings| found.findings.iter().any(|f| f.rule.code == "SL031");
+    let (recorded, other) = (program(true), program(false));
+    assert!(told(&recorded) && !fires(&recorded), "{:?}", recorded.notes);
+    assert!(!told(&other) && fires(&other), "{:?}", other.notes);
+}
+
 #[test]
 fn workers_may_be_made_long_before() {
     let mut program = Program::new();
@@ -280,9 +359,7 @@ fn imports_of_a_program_without_steps_are_not_its_work() {
     };
     let (with, without) = (program(true), program(false));
     assert_eq!(with.step_ns, without.step_ns);
-    let codes = |found: &stackline_analyze::findings::Findings| {
-        found.findings.iter().map(|f| f.rule.code.clone()).collect::<Vec<_>>()
-    };
+    let codes = |found: &Findings| found.findings.iter().map(|f| f.rule.code.clone()).collect::<Vec<_>>();
     assert_eq!(codes(&with), codes(&without));
     assert!(with.notes.iter().any(|note| note.contains("imports modules")), "{:?}", with.notes);
     assert!(!without.notes.iter().any(|note| note.contains("imports modules")), "{:?}", without.notes);

@@ -129,6 +129,68 @@ fn waits_without_samples_of_them_stand_between_the_operators() {
     assert_eq!(other.text(), "");
 }
 
+/// Operators of one line in two steps are of two calls of its function: the wait is somewhere in the file.
+#[test]
+fn waits_between_steps_are_not_in_the_function_of_the_operators() {
+    let mut program = Program::new();
+    for number in 0..5 {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                p.op("aten::add", |p| p.work(10));
+            });
+        });
+        program.sample(1, "train.py(10): step", 100);
+        program.work(50_000);
+    }
+    program.recorded(json!({"usable_milli": 2000}));
+    let place = program.of("SL039").remove(0).place;
+    assert_eq!((place.file.as_deref(), place.line, place.function), (Some("train.py"), None, None));
+}
+
+/// A program that has samples in each of its steps, between two operators, by the names of what runs, outermost first.
+fn python(frames: &[&str], stretch_us: i64) -> Vec<Finding> {
+    let mut program = Program::new();
+    for number in 0..STEPS {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                nested(p, frames, stretch_us);
+                p.op("aten::add", |p| p.work(10));
+            });
+        });
+    }
+    program.recorded(json!({"usable_milli": 2000}));
+    program.of("SL043")
+}
+
+fn nested(p: &mut Program, frames: &[&str], us: i64) {
+    let [first, others @ ..] = frames else { return };
+    p.python(first, |p| {
+        if others.is_empty() {
+            p.work(us / 2);
+            p.sample(1, first, us);
+            p.work(us / 2);
+        } else {
+            nested(p, others, us);
+        }
+    });
+}
+
+#[test]
+fn python_that_takes_much_of_the_step_is_named() {
+    let found = python(&["train.py(30): encode"], LULL_US);
+    assert_eq!(found.len(), 1, "{}", text(&found));
+    let gain = found[0].gain.unwrap();
+    // Half of 3 of 4 ms, at most all of it, and perhaps nothing.
+    assert!((1_400_000..=1_600_000).contains(&gain.ns) && gain.low_ns <= 0, "{}", text(&found));
+    assert!((2_800_000..=3_200_000).contains(&gain.high_ns), "{}", text(&found));
+    assert_eq!(found[0].place.function.as_deref(), Some("encode"), "{}", text(&found));
+    assert_eq!(python(&["train.py(30): encode"], 150), [], "short");
+    assert_eq!(python(&["torch/nn/modules/linear.py(120): Linear.forward"], LULL_US), [], "PyTorch's own");
+    assert_eq!(python(&[LOGS], LULL_US), [], "another rule's");
+}
+
 /// The bounds of what all gain together hold those of the single ones.
 #[test]
 fn what_all_gain_together_is_at_least_what_one_surely_does() {

@@ -61,6 +61,8 @@ codes! {
     TABLE_FULL "table_full" Lost "more than 4 GiB of text or 2^32 values; what came later lost its text or arguments";
     IMPLAUSIBLE_TIME "implausible_time" Skipped
         "GPU records at time 0, before the recording or absurdly long were kept but count nowhere";
+    IMPLAUSIBLE_LENGTH "implausible_length" Skipped
+        "GPU operations that last longer than many later ones of their own stream were kept but count nowhere";
     IMPLAUSIBLE_HOST_TIME "implausible_host_time" Skipped
         "host records that end outside of the recording or long after what called them were kept but count nowhere";
     GARBLED_TIME "garbled_time" Skipped

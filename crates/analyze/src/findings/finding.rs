@@ -106,6 +106,8 @@ pub enum Worth {
     /// As `Edits` for what is no repair but a hope, such as half the time: worth nothing for certain, and no part of what all
     /// findings gain together.
     Hope(Vec<Edit>),
+    /// The same where all of it may go: the gain is that of the first list, and at most that of the second.
+    HopeTo(Vec<Edit>, Vec<Edit>),
     /// Replay cannot express the change: per step, in ns, by the model that is named.
     Model {
         /// Least, likely and most.
@@ -113,6 +115,8 @@ pub enum Worth {
         /// How it was estimated, in a sentence.
         model: &'static str,
     },
+    /// It may be chance, for this reason: it is told in a note, and no finding.
+    Chance(&'static str),
     /// It is about the measurement itself: nothing is gained by a repair but better numbers.
     None,
 }

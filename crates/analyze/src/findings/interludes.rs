@@ -73,13 +73,23 @@ impl Seen {
         if 2.0 * self.time.low < self.time.ns { Confidence::Low } else { Confidence::Medium }
     }
 
+    /// As if so much of it went, in ns.
+    fn without(&self, subject: &Subject<'_>, place: &Place, ns: f64) -> Option<Edit> {
+        let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
+        let chosen = Chosen { between: self.stretches.clone(), ..Chosen::default() };
+        subject.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)
+    }
+
+    /// What it is worth if half of it goes, and all of it at most: a hope.
+    pub(super) fn hope(&self, subject: &Subject<'_>, place: &Place) -> Option<Worth> {
+        let edits = |ns: f64| Some(vec![self.without(subject, place, ns)?]);
+        Some(Worth::HopeTo(edits(self.time.ns / 2.0)?, edits(self.time.high)?))
+    }
+
     /// What it is worth if all of it goes, together with other edits; none if nothing can be done to it.
     pub(super) fn worth(&self, subject: &Subject<'_>, place: &Place, others: &[Edit]) -> Option<Worth> {
         let edits = |ns: f64| {
-            let left = (1.0 - ns / (self.around_ns as f64).max(1.0)).clamp(0.0, 1.0);
-            let chosen = Chosen { between: self.stretches.clone(), ..Chosen::default() };
-            let edit =
-                subject.edit_of(Action::Scale(left), format!("time between operators at {}", place.text()), chosen)?;
+            let edit = self.without(subject, place, ns)?;
             Some(others.iter().cloned().chain([edit]).collect::<Vec<Edit>>())
         };
         let Estimate { ns, low, high } = self.time;
@@ -242,6 +252,13 @@ impl Interlude {
         Estimate { ns: computing.ns * share, low: computing.low * least, high }
     }
 
+    /// How long it computes where so many of the samples of CPU time saw it, in ns.
+    fn computing_part(&self, seen: usize) -> Estimate {
+        let ((least, most), all) = (shared(seen, self.cpu.events.len()), self.computing());
+        let share = seen as f64 / self.cpu.events.len().max(1) as f64;
+        Estimate { ns: all.ns * share, low: all.low * least, high: all.high * most }
+    }
+
     /// How long the thread neither computes nor is ready to, in ns; none if that cannot be told.
     fn waiting(&self, recording: Option<&Recording>, trace: &Trace) -> Option<Estimate> {
         let (computing, time) = (self.computing(), self.ns as f64);
@@ -305,6 +322,27 @@ impl Subject<'_> {
         frames.into_iter().filter(counts).collect()
     }
 
+    /// What threads compute between two operators where that takes so long in the mean, by the line of the user's own code that has it
+    /// done, as far as samples pass a test.
+    pub(super) fn computing_between(&self, least_ns: i64, test: impl Fn(EventId) -> bool) -> Vec<(Place, Seen)> {
+        let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
+        let is_long = |of: &&Interlude| of.is_one && of.ns >= least_ns.saturating_mul(of.stretches.len() as i64);
+        for interlude in self.interludes().all.iter().filter(is_long) {
+            let mut by_place: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
+            for &sample in interlude.cpu.events.iter().filter(|&&sample| test(sample)) {
+                by_place.entry(self.line_of(sample)).or_default().push(sample);
+            }
+            for (place, samples) in by_place {
+                let (seen, times) = found.entry(place).or_default();
+                times.push(interlude.computing_part(samples.len()));
+                seen.around_ns += interlude.ns;
+                seen.stretches.extend(&interlude.stretches);
+                seen.samples.extend(samples);
+            }
+        }
+        found.into_iter().map(|(place, (seen, times))| (place, Seen { time: Estimate::sum(times), ..seen })).collect()
+    }
+
     /// Names of the function that a sample saw and of those that called it.
     pub(super) fn frames_of_sample(&self, sample: EventId) -> impl Iterator<Item = StrId> {
         std::iter::once(self.trace().events.name[sample.index()]).chain(self.stack_frames(sample))
@@ -314,6 +352,14 @@ impl Subject<'_> {
     pub(super) fn line_of(&self, event: EventId) -> Place {
         let place = self.line_of_sample(event).unwrap_or_else(|| self.place(event));
         Place { module: None, operator: None, ..place }
+    }
+
+    /// What the lines of two operators have in common. Operators of one line in two steps are those of two calls: that something between
+    /// them is in the function that they are in is not known.
+    fn place_between(&self, before: EventId, behind: EventId) -> Place {
+        let place = between(self.line_of(before), &self.line_of(behind));
+        let step = |operator: EventId| self.step_of(&self.trace().steps, operator);
+        if step(before) == step(behind) { place } else { Place { line: None, function: None, ..place } }
     }
 
     /// Where threads wait between two operators for what is not in the trace; what holds one of some waits that are known, or lies
@@ -344,7 +390,7 @@ impl Subject<'_> {
             }
             let most = places.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
             let (before, behind) = interlude.stretches[0];
-            let place = most.map_or_else(|| between(self.line_of(before), &self.line_of(behind)), |(place, _)| place);
+            let place = most.map_or_else(|| self.place_between(before, behind), |(place, _)| place);
             let (around_ns, stretches) = (interlude.ns, interlude.stretches.clone());
             Some((place, Seen { time, around_ns, stretches, samples: interlude.samples().to_vec() }))
         };

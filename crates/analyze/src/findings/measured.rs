@@ -129,7 +129,8 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL009",
         &[Replay, Nothing],
         "Its share is the time that the critical path spends in loading. Where the program loads batches itself, taking one costs it no \
-         time (`remove`), and the lower bound leaves what it costs to take a batch from a worker. Where there are workers, as many more \
+         time (`remove`), and the lower bound leaves what it costs to take a batch from a worker; if a recording tells that the \
+         processors would all be busy then, no more is told than what they allow, and at least nothing. Where there are workers, as many more \
          of them are replayed as it takes to wait no longer (`more-workers`), no more than find a processor if a recording tells how \
          many there are. Where all processors are busy, more workers gain nothing.",
     ),
@@ -258,7 +259,7 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "The slow steps, and each step right behind one, become as long as the median step; what goes is divided among all steps. At \
          least nothing is gained, and at most what it would be if the median were lower by twice its distance from the shortest step. What \
          grew is what the critical path of the worst step has more of than that of usual steps. In recordings a step that does nothing \
-         more than the others may be slow by chance.",
+         more than the others may be slow by chance: a note tells of it.",
     ),
     (
         "SL032",
@@ -326,6 +327,13 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
         "SL042",
         &[Replay],
         "The operators inside of `zero_grad`, and the kernels that they launch, take no time (`remove`).",
+    ),
+    (
+        "SL043",
+        &[Hope],
+        "Of a recording: what its samples of CPU time saw at that line, outside of operators and frameworks, of the time between two \
+         operators takes half as long (`scale`), and at most no time; how sure a share of few samples is stands in the bounds. Of a \
+         trace that has each call: the same of the time on the critical path in the function and in what it calls.",
     ),
     (
         "SL050",

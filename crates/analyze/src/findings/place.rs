@@ -154,6 +154,11 @@ impl<'a> Places<'a> {
             && self.kind(self.trace.events.name[event.index()]) == NameKind::OwnFrame
     }
 
+    /// Whether a name is that of a function of the user's own code.
+    pub(super) fn is_own_name(&self, name: StrId) -> bool {
+        self.kind(name) == NameKind::OwnFrame
+    }
+
     /// The place of an event: of GPU work that of its launch.
     pub(super) fn key(&self, event: EventId) -> PlaceKey {
         let trace = self.trace;

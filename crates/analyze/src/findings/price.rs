@@ -24,29 +24,32 @@ pub(super) fn gain_of(worth: &Worth, replayed: Option<Gain>, step_ns: i64) -> Op
         Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => {
             replayed.map(|gain| Gain { high_ns: gain.high_ns.min(step_ns.max(gain.ns)), ..gain })
         }
-        Worth::Hope(_) => replayed.map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
+        Worth::Hope(_) | Worth::HopeTo(..) => replayed.map(|gain| Gain { low_ns: gain.low_ns.min(0), ..gain }),
         // Nothing gains more than a step takes, whatever a rule of the user's own says.
         Worth::Model { gain, model } if *model == STATED => {
             let at_most = |ns: i64| ns.min(step_ns);
             Some(Gain { ns: at_most(gain.ns), low_ns: at_most(gain.low_ns), high_ns: at_most(gain.high_ns) })
         }
         Worth::Model { gain, .. } => Some(*gain),
-        Worth::None => None,
+        Worth::Chance(_) | Worth::None => None,
     }
 }
 
 pub(super) fn edits_of(draft: &Draft) -> &[Edit] {
     match &draft.worth {
-        Worth::Edits(edits) | Worth::Hope(edits) | Worth::Range(edits, _) | Worth::Sampled { likely: edits, .. } => {
-            edits
-        }
-        Worth::Model { .. } | Worth::None => &[],
+        Worth::Edits(edits)
+        | Worth::Hope(edits)
+        | Worth::HopeTo(edits, _)
+        | Worth::Range(edits, _)
+        | Worth::Sampled { likely: edits, .. } => edits,
+        Worth::Model { .. } | Worth::Chance(_) | Worth::None => &[],
     }
 }
 
 /// What is replayed for a draft: its edits, and those that its bounds must hold.
 pub(super) fn lists_of(draft: &Draft) -> Vec<&[Edit]> {
     let others: Vec<&[Edit]> = match &draft.worth {
+        Worth::HopeTo(_, most) => vec![most],
         Worth::Range(_, others) => others.iter().map(Vec::as_slice).collect(),
         Worth::Sampled { least, most, .. } => vec![least, most],
         _ => Vec::new(),

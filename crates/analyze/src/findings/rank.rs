@@ -187,6 +187,10 @@ pub fn find_with(
     for proposal in proposals {
         let (its, others) = all.split_at(lists_of(&proposal.draft).len().min(all.len()));
         all = others;
+        if let Worth::Chance(why) = proposal.draft.worth {
+            notes.push(format!("{}: {why} ({})", proposal.draft.title, proposal.rule.code));
+            continue;
+        }
         let replayed = replayed(&proposal.draft, its);
         let recording = replayed.map_or(0, |gain| recording_ns(&ground, edits_of(&proposal.draft), gain.ns));
         let recording = recording / steps.max(1) as i64;
@@ -294,8 +298,9 @@ fn proposals<'a>(ground: &'a Ground<'a>, steps: usize) -> (Vec<Proposal>, Vec<Un
             unchecked.push(Unchecked { rule: info, reason: Reason::Missing(need) });
             continue;
         }
-        let drafts = (rule.check)(&Subject::new(ground, rule));
-        let info = if drafts.is_empty() { info } else { rule.info_in(ground.exact.trace()) };
+        let subject = Subject::new(ground, rule);
+        let drafts = (rule.check)(&subject);
+        let info = if drafts.is_empty() { info } else { rule.info_in(&subject) };
         let words = |text: &str| words_for(steps, text);
         for mut draft in drafts {
             let named = |fact: &Fact| Fact { name: words(fact.name), value: fact.value, unit: fact.unit };
@@ -425,9 +430,9 @@ fn finished(trace: &Trace, proposal: Proposal, gain: Option<Gain>) -> Finding {
     let edits = edits_of(&draft).iter().map(ToString::to_string).collect();
     let method = match draft.worth {
         Worth::Edits(_) | Worth::Range(..) | Worth::Sampled { .. } => REPLAY,
-        Worth::Hope(_) => HOPE,
+        Worth::Hope(_) | Worth::HopeTo(..) => HOPE,
         Worth::Model { model, .. } => model,
-        Worth::None => "",
+        Worth::Chance(_) | Worth::None => "",
     };
     let Draft { title, place, mut events, support, confidence, .. } = draft;
     events.sort_unstable();

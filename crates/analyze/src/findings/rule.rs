@@ -252,8 +252,8 @@ impl Setting {
 pub struct Elsewhere {
     /// Which programs: the end of a sentence that begins with "in programs".
     pub programs: &'static str,
-    /// Whether a trace is of one.
-    pub is_one: fn(&Trace) -> bool,
+    /// Whether what is looked at is of one.
+    pub is_one: fn(&Subject<'_>) -> bool,
     /// What to do.
     pub advice: &'static str,
     /// A few lines of code before and after.
@@ -263,7 +263,7 @@ pub struct Elsewhere {
 impl Elsewhere {
     /// Of programs that have no GPU.
     pub(super) const fn without_gpu(advice: &'static str, example: (&'static str, &'static str)) -> Self {
-        Self { programs: "without a GPU", is_one: |trace| !super::work::uses_gpu(trace), advice, example }
+        Self { programs: "without a GPU", is_one: |subject| !subject.uses_gpu(), advice, example }
     }
 }
 
@@ -344,10 +344,10 @@ impl Rule {
         })
     }
 
-    /// The same where it found something in this trace, with the advice that fits it.
-    pub(super) fn info_in(&self, trace: &Trace) -> Arc<RuleInfo> {
+    /// The same where it found something, with the advice that fits there.
+    pub(super) fn info_in(&self, subject: &Subject<'_>) -> Arc<RuleInfo> {
         let info = self.info();
-        let Some(other) = self.elsewhere.iter().find(|other| (other.is_one)(trace)) else { return info };
+        let Some(other) = self.elsewhere.iter().find(|other| (other.is_one)(subject)) else { return info };
         let (before, after) = other.example;
         let example = Some((before.to_owned(), after.to_owned()));
         Arc::new(RuleInfo { advice: other.advice.to_owned(), example, ..(*info).clone() })

@@ -248,6 +248,11 @@ impl<'a> Subject<'a> {
         self.places().is_own_frame(event)
     }
 
+    /// Whether a name is that of a function of the user's own code.
+    pub(super) fn is_own_name(&self, name: StrId) -> bool {
+        self.places().is_own_name(name)
+    }
+
     /// What threads do between operators, where samples say it.
     pub(super) fn interludes(&self) -> &'a Interludes {
         self.ground.interludes.get_or_init(|| Interludes::of(self.trace(), self.window()))

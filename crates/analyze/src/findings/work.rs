@@ -7,7 +7,7 @@ use crate::critical_path::exact::what_if::module_class;
 use crate::intervals;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{EventId, EventKind, StrId, Trace, TrackId};
+use stackline_model::{EventId, EventKind, RECORDING, StrId, Trace, TrackId};
 use std::collections::BTreeMap;
 
 /// A function whose loop takes this part of it, in percent, does little else.
@@ -78,16 +78,10 @@ pub(super) fn is_operators_name(name: &str) -> bool {
 }
 
 /// Whether a program uses a GPU, or may: profilers write its work last, so that traces that were cut off can hold its launches
-/// only, or not even those.
-pub(super) fn uses_gpu(trace: &Trace) -> bool {
+/// only, or not even those. Our own recordings are written as things happen: what a killed process did not write tells nothing.
+fn uses_gpu(trace: &Trace) -> bool {
     let calls = || trace.events.kind.iter().any(|kind| kind.is_api_call());
-    !trace.gpu.is_empty() || calls() || lost(trace) > 0
-}
-
-/// What a trace says of its GPUs: see [`Subject::gpus`].
-pub(super) fn gpus(trace: &Trace) -> Vec<serde_json::Value> {
-    let text = trace.meta.entry("deviceProperties");
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    !trace.gpu.is_empty() || calls() || (lost(trace) > 0 && trace.meta.entry(RECORDING).is_none())
 }
 
 impl<'a> Subject<'a> {
@@ -295,7 +289,8 @@ impl<'a> Subject<'a> {
 
     /// What the trace says of its GPUs, as Kineto writes it: name, warp size and more.
     pub fn gpus(&self) -> Vec<serde_json::Value> {
-        gpus(self.trace())
+        let text = self.trace().meta.entry("deviceProperties");
+        text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
     }
 
     /// An argument that holds JSON, such as shapes.

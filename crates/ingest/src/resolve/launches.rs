@@ -9,7 +9,7 @@ use stackline_model::{AttrValue, EventId, Key, Trace, TrackKind};
 /// share an id (merged ranks, wrapped counters), the nearest before the operation in the process that mostly uses the
 /// device is taken.
 pub(super) fn link(trace: &mut Trace, places: &Places) {
-    let correlation = correlations(trace);
+    let correlation: Vec<i64> = trace.events.ids().map(correlation(trace)).collect();
     let calls = calls(trace, &correlation);
     let work: Vec<EventId> = trace.events.ids().filter(|&e| trace.kind(e).is_gpu_work()).collect();
     let candidates = |id: i64| {
@@ -55,15 +55,15 @@ fn is_foreign(pid: Key, device: i32, home: &FxHashMap<i32, Key>) -> bool {
     elsewhere && home.get(&device).is_some_and(|&p| p != pid)
 }
 
-/// Correlation id per event; 0 where there is none.
-fn correlations(trace: &Trace) -> Vec<i64> {
+/// Correlation id of an event; 0 where there is none.
+pub(super) fn correlation(trace: &Trace) -> impl Fn(EventId) -> i64 + '_ {
     let column = trace.attr("correlation");
     let old = trace.attr("correlation id");
-    let number = |value: Option<AttrValue>| match value? {
+    let number = move |value: Option<AttrValue>| match value? {
         AttrValue::Str(text) => trace.strings.get(text).trim().parse().ok(),
         other => other.as_i64(),
     };
-    trace.events.ids().map(|e| number(column.get(e)).or_else(|| number(old.get(e))).unwrap_or(0)).collect()
+    move |event| number(column.get(event)).or_else(|| number(old.get(event))).unwrap_or(0)
 }
 
 /// Runtime and driver calls with their id and start, sorted.

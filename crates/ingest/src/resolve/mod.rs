@@ -24,11 +24,12 @@ type Pass = fn(&mut Trace, &Places);
 
 /// Fills everything that is derived, and seals the trace.
 pub(crate) fn resolve(trace: &mut Trace, flows: Vec<FlowPoint>, places: &Places, options: &ReadOptions) {
-    let passes: [Pass; 10] = [
+    let passes: [Pass; 11] = [
         rank::find,
         |trace, _| streams::number(trace),
         plausible::mark,
         |trace, _| trace.index_tracks(),
+        plausible::mark_covering,
         unclosed::clamp,
         nesting::nest,
         |trace, _| steps::find(trace),

@@ -1,14 +1,23 @@
 //! GPU records whose times cannot be true (at time 0, before the recording, centuries long) must not stretch spans.
 
+use super::launches;
 use crate::places::{Places, Tally};
 use crate::problems;
-use stackline_model::{EventId, EventKind, Trace, flags};
+use stackline_model::{EventId, EventKind, Trace, TrackKind, flags};
 
 /// GPU records are believed this long before the host's first event (work that was queued before the recording), or the
 /// recording's length if that is more.
 const BEFORE_NS: i64 = 100_000_000;
 /// They are believed ten times this long behind the host's last event, or ten times the recording's length.
 const BEHIND_NS: i64 = 1_000_000_000;
+
+/// A stream does one thing after another. What lasts beyond so many later operations of its stream, each from begin to end, did
+/// not last as long as its record says: in no trace of the corpus an operation does that to more than two.
+const COVERED: usize = 16;
+/// But for streams in which more than so many records, or one in a hundred, do: those run things side by side.
+const COVERING: usize = 4;
+/// So many operations that begin while another runs are looked at: where all of a stream are damaged, each would be beside all.
+const LOOKED_AT: usize = 64 * COVERED;
 
 /// Marks implausible GPU records. Without CPU events there is nothing to compare with.
 pub(super) fn mark(trace: &mut Trace, places: &Places) {
@@ -33,6 +42,46 @@ pub(super) fn mark(trace: &mut Trace, places: &Places) {
         }
     }
     marked.tell(problems::IMPLAUSIBLE_TIME, places, &mut trace.report);
+}
+
+/// Marks GPU operations whose length later ones of their own stream contradict. Needs the tracks' order.
+pub(super) fn mark_covering(trace: &mut Trace, places: &Places) {
+    let mut marked = Tally::default();
+    for event in covering(trace) {
+        trace.events.flags[event.index()] |= flags::IMPLAUSIBLE;
+        marked.add(event, || format!("{}, {} ns long", trace.name(event), trace.events.dur[event.index()]));
+    }
+    marked.tell(problems::IMPLAUSIBLE_LENGTH, places, &mut trace.report);
+}
+
+fn covering(trace: &Trace) -> Vec<EventId> {
+    let correlation = launches::correlation(trace);
+    let is_work = |e: &EventId| trace.kind(*e).is_gpu_work() && trace.events.is_timed(*e);
+    let mut found = Vec::new();
+    for track in trace.tracks.ids().filter(|track| trace.tracks.get(*track).kind == TrackKind::Stream) {
+        let work: Vec<EventId> = trace.track_events(track).iter().copied().filter(is_work).collect();
+        let is_covering = |at: &usize| covers(trace, &correlation, &work[*at..]);
+        let of_track: Vec<EventId> = (0..work.len()).filter(is_covering).map(|at| work[at]).collect();
+        if of_track.len() <= COVERING.max(work.len() / 100) {
+            found.extend(of_track);
+        }
+    }
+    found
+}
+
+/// Whether the first of some operations of a stream, by their starts, lasts longer than many of the others. Those of one launch,
+/// which are a graph's, may run side by side.
+fn covers(trace: &Trace, correlation: &impl Fn(EventId) -> i64, work: &[EventId]) -> bool {
+    let Some((&first, later)) = work.split_first() else { return false };
+    let events = &trace.events;
+    let end = events.end(first);
+    if later.get(COVERED - 1).is_none_or(|e| events.start[e.index()] >= end) {
+        return false;
+    }
+    let own = correlation(first);
+    let during = later.iter().take(LOOKED_AT).take_while(|e| events.start[e.index()] < end);
+    let whole = during.filter(|e| events.end(**e) <= end && (own <= 0 || correlation(**e) != own));
+    whole.take(COVERED).count() == COVERED
 }
 
 /// From the first to the last event of CPU threads.

@@ -109,7 +109,11 @@ pub(crate) const EXPECTED: &[(&str, Report, &[Same])] = &[
         &[Names, Categories, Kinds, Starts, Parents, Launches, Owners],
     ),
     ("boundary-tie", QUIET, &[Names, Categories, Kinds, Starts, Parents, Launches, Owners]),
-    ("late-flush", Says(&["stream_overlap"]), &[Names, Categories, Kinds, Starts, Parents, Launches, Owners]),
+    (
+        "late-flush",
+        Says(&["stream_overlap", "implausible_length"]),
+        &[Names, Categories, Kinds, Starts, Parents, Launches, Owners],
+    ),
     ("crossing-frame", May(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
     ("never-closed-frame", Says(&["never_closed"]), &[Names, Categories, Kinds, Starts, Launches, Owners, Cut]),
     (

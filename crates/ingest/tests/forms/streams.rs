@@ -97,6 +97,33 @@ fn a_span_that_runs_over_many_is_one_overlap_each() {
     assert_eq!(read(&on(A100, &records)).report.count_of("stream_overlap"), 2);
 }
 
+/// Codes of a stream of short kernels, of which the first ones last much longer than all.
+fn covering(long: usize, later: usize, one_launch: bool) -> Vec<String> {
+    let args = |i: usize| if one_launch { 1 } else { i + 1 };
+    let records = (0..long + later).map(|i| {
+        let (ts, dur, correlation) = (10 + 10 * i, if i < long { 5000 } else { 8 }, args(i));
+        format!(
+            "{{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"k{i}\", \"pid\": 0, \"tid\": 7, \"ts\": {ts}, \"dur\": {dur}, \
+             \"args\": {{\"correlation\": {correlation}, \"stream\": 7}}}}"
+        )
+    });
+    let records: Vec<String> = std::iter::once(host("op", 0.0, 900.0)).chain(records).collect();
+    let trace = read(&on(A100, &records));
+    let marked = lines(&trace).into_iter().filter(|line| line.contains("implausible")).count() as u64;
+    assert_eq!(marked, trace.report.count_of("implausible_length"));
+    codes(&trace).into_iter().filter(|code| !code.starts_with("no_launch")).collect()
+}
+
+#[test]
+fn what_lasts_beyond_many_later_ones_of_its_stream_counts_nowhere() {
+    assert_eq!(covering(1, 16, false), ["implausible_length"]);
+    assert_eq!(covering(1, 15, false), ["stream_overlap*15"]);
+    assert_eq!(covering(4, 16, false), ["implausible_length*4"]);
+    // Kernels of one graph, and streams that are none.
+    assert_eq!(covering(1, 40, true), ["stream_overlap*40"]);
+    assert_eq!(covering(5, 16, false), ["stream_overlap*20"]);
+}
+
 #[test]
 fn kernels_before_their_launch_tell_of_clocks_that_differ() {
     let call = r#"{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 20, "dur": 5, "args": {"correlation": 1}}"#;

@@ -22,7 +22,9 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "There are no cores left for more workers (a recording knows how many the program may use and how many of \
                  its threads want one: where they are all busy, nothing is said to be gained), or the disk is what is slow. \
                  Recordings show the workers that there are. Other traces do not: there one is assumed, and the number of \
-                 workers told is for each that there is. The lower \
+                 workers told is for each that there is. Where the program loads its batches itself, loading beside the computing \
+                 wants as many processors as both together: no more is said to be gained than those that there are allow, and \
+                 then perhaps nothing, as other programs take their part. Else the lower \
                  bound leaves 0.1 ms for taking a batch from a worker, and what it took to put it together (aten::stack, aten::cat; at most \
                  half of all): so long can it take to read it from a worker's memory.",
     source: "CTDA-CPA, section 5.4; DeepContext 6 (U-Net: 1.15 times)",
@@ -33,14 +35,26 @@ pub(super) const RULE: Rule = Rule {
         range: (0.0, 100.0),
         about: "least part of the critical path that loads data or waits for it, in percent",
     }],
-    elsewhere: &[Elsewhere::without_gpu(
-        "Give the DataLoader workers, or more of them (num_workers), with persistent_workers, and leave them cores: \
+    elsewhere: &[
+        Elsewhere {
+            programs: "whose processors are all busy",
+            is_one: |subject| Room::of(subject, &takes(subject)).is_full(),
+            advice: "Make loading cheaper: see SL010, or load once and keep what was loaded. More workers would find no processor; with \
+                     torch.set_num_threads(1) in them and fewer threads in the program those that there are get more of it.",
+            example: (
+                "def __getitem__(self, i):\n    return resize(decode(self.paths[i]))",
+                "def __getitem__(self, i):\n    return self.small[i]  # resized once, before the training",
+            ),
+        },
+        Elsewhere::without_gpu(
+            "Give the DataLoader workers, or more of them (num_workers), with persistent_workers, and leave them cores: \
          torch.set_num_threads; make loading cheaper: see SL010.",
-        (
-            "loader = DataLoader(data, batch_size=64)",
-            "loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)",
+            (
+                "loader = DataLoader(data, batch_size=64)",
+                "loader = DataLoader(data, batch_size=64, num_workers=4, persistent_workers=True)",
+            ),
         ),
-    )],
+    ],
     check,
 };
 
@@ -52,8 +66,7 @@ const LEAST_ROOM: f64 = 1.15;
 fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let on_path = subject.path_of(Category::HostDataLoading);
     let share = subject.percent(on_path);
-    let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
-    let takes = subject.outermost(&subject.named(&kinds, is_next));
+    let takes = takes(subject);
     if share < subject.setting("share") || takes.is_empty() {
         return Vec::new();
     }
@@ -62,13 +75,20 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     let rest = (subject.window().1 - subject.window().0 - on_path).max(1);
     // So many times as fast that nothing waits.
     let workers = (room.crew.max(1) as f64 * on_path as f64 / rest as f64).ceil().clamp(1.0, room.most()) as u32;
-    let is_full = !loads_itself && room.is_full();
-    let edit = if is_full { None } else { edit(subject, loads_itself, workers, &takes) };
-    if edit.is_none() && !is_full {
-        return Vec::new();
-    }
-    let others = if loads_itself { ready(subject, &takes) } else { Vec::new() };
+    let is_full = room.is_full();
+    let most = room.most_gain(subject).filter(|most| loads_itself && !is_full && *most < subject.total(&takes));
+    let (worth, confidence) = match most {
+        _ if is_full => (Some(Worth::None), Confidence::Medium),
+        Some(most) => (as_far_as_processors_allow(subject, most, &takes), Confidence::Medium),
+        None if loads_itself => (beside(subject, &takes), Confidence::High),
+        None => (Edit::more_workers(workers).ok().map(|edit| Worth::Edits(vec![edit])), Confidence::Medium),
+    };
+    let Some(worth) = worth else { return Vec::new() };
     let how = match () {
+        () if loads_itself && is_full => {
+            "its loading runs in the program itself, and all processors are busy: make loading cheaper"
+        }
+        () if most.is_some() => "its loading runs in the program itself (the gain is what the processors allow)",
         () if loads_itself => "its loading runs in the program itself",
         () if is_full => "its workers are too slow, and all processors are busy: make loading cheaper",
         () => "its workers are too slow",
@@ -89,9 +109,15 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
         .collect(),
         events: takes,
         support: Support::Exact,
-        confidence: if loads_itself { Confidence::High } else { Confidence::Medium },
-        worth: edit.map_or(Worth::None, |edit| Worth::Range(vec![edit], others)),
+        confidence,
+        worth,
     }]
+}
+
+/// Each time that the program takes a batch.
+fn takes(subject: &Subject<'_>) -> Vec<EventId> {
+    let kinds = [EventKind::Annotation, EventKind::Operator, EventKind::PythonFunction];
+    subject.outermost(&subject.named(&kinds, is_next))
 }
 
 /// What there is for workers.
@@ -122,7 +148,13 @@ impl Room {
     }
 
     fn is_full(&self) -> bool {
-        self.crew > 0 && self.room.is_some_and(|room| room < LEAST_ROOM)
+        self.room.is_some_and(|room| room < LEAST_ROOM)
+    }
+
+    /// What is gained at most where all that threads compute is spread over the processors, in ns of the whole window.
+    fn most_gain(&self, subject: &Subject<'_>) -> Option<i64> {
+        let (from, to) = subject.window();
+        self.room.map(|room| ((to - from) as f64 * (1.0 - 1.0 / room)) as i64)
     }
 
     /// Most workers to add, at least one: as many as find a processor when all do as much as those that there are.
@@ -135,7 +167,7 @@ impl Room {
     fn facts(&self) -> impl Iterator<Item = Fact> {
         let number = |name, value: Option<f64>| value.map(|value| Fact { name, value, unit: Unit::None });
         let crew = (self.crew > 0).then(|| Fact::count("workers", self.crew));
-        let busy = number("threads that want a processor", self.busy.filter(|_| self.crew > 0));
+        let busy = number("threads that want a processor", self.busy);
         [crew, number("usable processors", self.usable), busy].into_iter().flatten()
     }
 }
@@ -172,6 +204,19 @@ const READY_NS: i64 = 100_000;
 /// Operators that put a batch together.
 const COLLATES: &[&str] = &["aten::stack", "aten::cat"];
 
+/// What is gained at most by loading beside the computing, where that would keep all processors busy: less, if other programs want them.
+fn as_far_as_processors_allow(subject: &Subject<'_>, most: i64, takes: &[EventId]) -> Option<Worth> {
+    let edit = |left: f64| subject.edit(Action::Scale(left), "frame:DataLoader.__next__", takes).map(|edit| vec![edit]);
+    let left = 1.0 - most as f64 / subject.total(takes).max(1) as f64;
+    Some(Worth::Range(edit(left.clamp(0.0, 1.0))?, vec![edit(1.0)?]))
+}
+
+/// What a loader in the program itself does could all be done beside it.
+fn beside(subject: &Subject<'_>, takes: &[EventId]) -> Option<Worth> {
+    let edit = subject.edit(Action::Remove, "frame:DataLoader.__next__", takes)?;
+    Some(Worth::Range(vec![edit], ready(subject, takes)))
+}
+
 /// The least that workers gain: each batch still has to be taken from them.
 fn ready(subject: &Subject<'_>, takes: &[EventId]) -> Vec<Vec<Edit>> {
     let mean = |ns: i64| ns / takes.len().max(1) as i64;
@@ -184,12 +229,4 @@ fn ready(subject: &Subject<'_>, takes: &[EventId]) -> Vec<Vec<Edit>> {
     let left = READY_NS + mean(sent);
     let long: Vec<EventId> = takes.iter().copied().filter(|&take| subject.dur(take) > left).collect();
     subject.edit(Action::SetNs(left), "frame:DataLoader.__next__", &long).into_iter().map(|edit| vec![edit]).collect()
-}
-
-/// What a loader in the program itself does could all be done beside it; one with workers gets more of them.
-fn edit(subject: &Subject<'_>, loads_itself: bool, workers: u32, takes: &[EventId]) -> Option<Edit> {
-    if loads_itself {
-        return subject.edit(Action::Remove, "frame:DataLoader.__next__", takes);
-    }
-    Edit::more_workers(workers).ok()
 }

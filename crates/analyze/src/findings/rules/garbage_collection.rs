@@ -38,7 +38,7 @@ pub(super) const RULE: Rule = Rule {
 const NEARLY_ALL: i64 = 90;
 
 /// Names of torch.profiler and of Python for collections. (`gc` and `gc (dynamo_timed)` are torch.compile's.)
-fn is_collection(name: &str) -> bool {
+pub(super) fn is_collection(name: &str) -> bool {
     matches!(name, COLLECTION | "gc.collect" | "<built-in function collect>")
         || name.starts_with("<built-in method collect of module object")
 }

@@ -22,7 +22,8 @@ pub(super) const RULE: Rule = Rule {
     wrong_when: "The other one takes longer than a step: then it is what has to become faster. The gain is that of no wait at all. \
                  Recordings tell of a wait whose function they do not know by what samples of CPU time leave of the time between two \
                  operators, less what threads of the process waited for a processor: another program may have had that, too. \
-                 Without samples of wall-clock time (`record --real-hz`) they name what the lines of the two operators have in common.",
+                 Without samples of wall-clock time (`record --real-hz`) they name what the lines of the two operators have in common, \
+                 and between two steps the file alone.",
     source: "field practice",
     needs: &[Need::PythonFrames],
     settings: &[Setting {
@@ -56,7 +57,7 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("time.sleep", &["<built-in function sleep>"]),
 ];
 
-fn kind_of(name: &str) -> Option<&'static str> {
+pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 

@@ -58,7 +58,7 @@ const FRAMES: &[(&str, &[&str])] = &[
     ("torch.save", &["torch/serialization.py(", "): save"]),
 ];
 
-fn kind_of(name: &str) -> Option<&'static str> {
+pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name)
 }
 

@@ -3,6 +3,7 @@
 mod all_reduce_of_shards;
 mod backward_slower;
 mod block_size;
+mod busy_python;
 mod collective_not_overlapped;
 mod collective_waits;
 mod copy_chains;
@@ -92,6 +93,7 @@ pub const ALL: &[Rule] = &[
     straggler::RULE,
     few_blocks::RULE,
     zeroed_gradients::RULE,
+    busy_python::RULE,
     memory::EARLY_ALLOCATION,
     memory::LATE_DEALLOCATION,
     memory::REDUNDANT_ALLOCATION,

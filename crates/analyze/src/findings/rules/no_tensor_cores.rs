@@ -1,7 +1,6 @@
 //! SL018: matrix products and convolutions in float32 on a GPU with tensor cores.
 
 use crate::critical_path::exact::what_if::Action;
-use crate::findings::work::gpus;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use serde_json::Value;
 use stackline_model::{EventId, EventKind};
@@ -37,7 +36,7 @@ pub(super) const RULE: Rule = Rule {
     ],
     elsewhere: &[Elsewhere {
         programs: "on tensor cores that know neither TF32 nor bfloat16 (before compute capability 8, such as V100)",
-        is_one: |trace| !gpus(trace).iter().any(knows_tf32),
+        is_one: |subject| !subject.gpus().iter().any(knows_tf32),
         advice: "Use autocast with float16: these tensor cores know neither TF32 nor bfloat16 (from compute capability 8 on, such as \
                  A100); keep dimensions multiples of 8.",
         example: ("y = x @ w", "with torch.autocast(\"cuda\", dtype=torch.float16):\n    y = x @ w"),

@@ -98,7 +98,7 @@ fn check(subject: &Subject<'_>) -> Vec<Draft> {
     kinds.into_iter().filter_map(|(kind, frames)| draft(subject, kind, &frames)).collect()
 }
 
-fn kind_of(name: &str) -> Option<&'static str> {
+pub(super) fn kind_of(name: &str) -> Option<&'static str> {
     super::kind_in(FRAMES, name).or_else(|| super::kind_in(WHERE_LOADED, name))
 }
 

@@ -69,9 +69,10 @@ fn frames(subject: &Subject<'_>) -> Option<Draft> {
     let (track, &most) = per_track.iter().enumerate().max_by_key(|&(i, count)| (*count, std::cmp::Reverse(i)))?;
     let of_track: Vec<EventId> =
         frames.into_iter().filter(|f| trace.events.track[f.index()] == TrackId::new(track)).collect();
-    let active = subject.total(&subject.outermost(&of_track)).max(1);
-    let share = (100.0 * most as f64 * subject.setting("frame_ns") / active as f64).min(100.0);
-    if of_track.is_empty() || share < subject.setting("share") {
+    let active = subject.total(&subject.outermost(&of_track));
+    // Frames that take no time at all are damaged, and say nothing.
+    let share = (100.0 * most as f64 * subject.setting("frame_ns") / active.max(1) as f64).min(100.0);
+    if active == 0 || share < subject.setting("share") {
         return None;
     }
     let facts = vec![

@@ -14,14 +14,18 @@ pub(super) const RULE: Rule = Rule {
     area: Area::Measurement,
     about: "some steps take much longer than the others, and what grew in them",
     why: "What holds up a few steps is lost in the mean of all; other ranks wait for the slow one each time.",
-    advice: "Look at the step that is named and at what grew in it: allocations, a compilation, garbage collection, data, \
-             another program on the machine.",
-    example: ("stackline findings trace.json", "stackline critical-path trace.json --steps 5"),
+    advice: "Look at the step that is named (`stackline critical-path`, with its number as --steps) and at what grew in it: \
+             allocations, a compilation, garbage collection, data, saving, another program on the machine.",
+    example: (
+        "if step % 100 == 0:\n    torch.save(model.state_dict(), \"last.pt\")",
+        "if step % 100 == 0:  # written beside the next steps\n    state = {k: v.clone() for k, v in model.state_dict().items()}\n    \
+         pending = writer.submit(torch.save, state, \"last.pt\")",
+    ),
     cost: "depends on the cause",
     wrong_when: "Steps differ on purpose: evaluation, checkpoints, inputs of different lengths. Of a recording a gain is told only where something is \
                  known to take at least half of what the slow step takes longer, and is no mere noise: it is done more often than in any \
                  usual step, or it is no computing of the host. An operator or function that is only slower once may have waited for \
-                 a processor that another program had: no gain is told then, and `--fail-on new` leaves it alone. A step lasts until the GPU is done \
+                 a processor that another program had: then a note tells of it, and it is no finding. A step lasts until the GPU is done \
                  with it. The first one of a trace is never called slow: programs warm up, and it begins with an idle GPU.",
     source: "field practice",
     needs: &[Need::Steps],
@@ -45,6 +49,9 @@ pub(super) const RULE: Rule = Rule {
 
 /// With fewer steps nobody knows what is usual.
 const LEAST_STEPS: usize = 4;
+
+const NOISE: &str =
+    "nothing that the program did more often explains it, so that another program may have had the processor";
 
 const MODEL: &str = "model: the slow steps and those behind them take the median of all";
 
@@ -130,7 +137,7 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
         support: Support::Exact,
         confidence: Confidence::Low,
         worth: if is_noise {
-            Worth::None
+            Worth::Chance(NOISE)
         } else {
             let gain = Gain { ns: excess(usual), low_ns: 0, high_ns: excess(2 * shortest - usual) };
             Worth::Model { gain, model: MODEL }

@@ -1,0 +1,181 @@
+//! SL043: in a program without a GPU, plain Python at one place takes much of the step.
+
+use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing};
+use crate::critical_path::exact::Category;
+use crate::critical_path::exact::what_if::Action;
+use crate::findings::interludes::Seen;
+use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::names::{MODULE_PREFIX, is_compilation};
+use stackline_model::{EventId, EventKind, StrId, Unit};
+use std::collections::BTreeMap;
+
+pub(super) const RULE: Rule = Rule {
+    code: "SL043",
+    name: "busy-python",
+    area: Area::Host,
+    about: "in a program without a GPU, what a line does in Python itself, outside of operators, takes much of the step",
+    why: "Parsing, cutting text, and loops over numbers are slow in Python, and often the same is done again in each step.",
+    advice: "Do it once before the loop, keep what comes out, or do it in a loader's worker; read a format that needs no parsing; \
+             write loops over numbers as operators.",
+    example: (
+        "def step(batch):\n    table = torch.tensor(json.load(open(path)))",
+        "table = torch.tensor(json.load(open(path)))\n\ndef step(batch):\n    ...",
+    ),
+    cost: "depends on the work",
+    wrong_when: "The work differs from step to step and cannot be done beside it. The gain is that of half of it, the upper bound that of \
+                 all of it, and the lower one nothing: a trace does not tell what can go. Where a profiler records each call of Python \
+                 (torch.profiler: with_stack), those of short functions seem longer than they are (SL033). What frameworks do in \
+                 Python themselves, loading of data (SL009), what prepares it (SL010), logging (SL029) and collections (SL025) do not count.",
+    source: "field practice",
+    needs: &[Need::PythonFrames],
+    settings: &[
+        Setting {
+            name: "share",
+            default: 20.0,
+            range: (0.0, 100.0),
+            about: "least part of the time that one place takes, in percent",
+        },
+        Setting {
+            name: "stretch_us",
+            default: 200.0,
+            range: (0.0, 1e6),
+            about: "least time between two operators, or of a call without what it calls, in the mean, in µs",
+        },
+    ],
+    elsewhere: &[],
+    check,
+};
+
+/// Frameworks: what they do in Python is not the user's to change.
+const FRAMEWORKS: &[&str] = &["torch/", "lightning/", "accelerate/", "transformers/", "jax/"];
+
+fn check(subject: &Subject<'_>) -> Vec<Draft> {
+    // SL005 looks at the others.
+    if subject.uses_gpu() {
+        return Vec::new();
+    }
+    let names = Names::of(subject);
+    let least_ns = (subject.setting("stretch_us") * 1e3) as i64;
+    if subject.interludes().all.is_empty() {
+        return of_calls(subject, &names, least_ns);
+    }
+    let plain = |sample: EventId| names.own(subject.frames_of_sample(sample)).is_some();
+    let seen = subject.computing_between(least_ns, plain).into_iter();
+    seen.filter_map(|(place, seen)| of_samples(subject, place, &seen)).collect()
+}
+
+/// What is known of each name of the trace.
+struct Names<'s, 'a> {
+    subject: &'s Subject<'a>,
+    /// What a framework does.
+    framework: Vec<bool>,
+    /// What other rules look at.
+    other: Vec<bool>,
+}
+
+impl<'s, 'a> Names<'s, 'a> {
+    fn of(subject: &'s Subject<'a>) -> Self {
+        let names = || subject.trace().strings.iter();
+        Self { subject, framework: names().map(is_framework).collect(), other: names().map(is_other).collect() }
+    }
+
+    /// The innermost function of the user's own among those that run, innermost first; none if it has a framework do it, or if
+    /// other rules look at any of them.
+    fn own(&self, frames: impl Iterator<Item = StrId>) -> Option<StrId> {
+        let is = |of: &[bool], name: StrId| of.get(name.index()).copied().unwrap_or(false);
+        let mut found = None;
+        for name in frames {
+            if is(&self.other, name) || (found.is_none() && is(&self.framework, name)) {
+                return None;
+            }
+            if found.is_none() && self.subject.is_own_name(name) {
+                found = Some(name);
+            }
+        }
+        found
+    }
+}
+
+fn is_framework(name: &str) -> bool {
+    let is_in = |folder: &&str| name.starts_with(*folder) || name.contains(&format!("/{folder}"));
+    name.starts_with(MODULE_PREFIX) || FRAMEWORKS.iter().any(is_in)
+}
+
+fn is_other(name: &str) -> bool {
+    let kinds = [host_waits::kind_of, logging_in_step::kind_of, preprocessing::kind_of];
+    dataloader_starved::is_next(name)
+        || garbage_collection::is_collection(name)
+        || is_compilation(name)
+        || kinds.iter().any(|kind_of| kind_of(name).is_some())
+}
+
+/// Where samples tell what is done between operators.
+fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
+    let share = subject.percent(seen.time.ns as i64);
+    if share < subject.setting("share") || is_start(subject, seen.stretches.len()) {
+        return None;
+    }
+    let mut facts = vec![Fact { name: "part of the time", value: share, unit: Unit::Percent }];
+    facts.extend(seen.facts(subject));
+    Some(Draft {
+        title: title(share),
+        facts,
+        events: seen.samples.clone(),
+        support: Support::Inferred,
+        confidence: seen.confidence(),
+        worth: seen.hope(subject, &place)?,
+        place,
+    })
+}
+
+/// What happens once, in a trace without steps, is how a program begins.
+fn is_start(subject: &Subject<'_>, times: usize) -> bool {
+    times < 2 && subject.trace().steps.is_empty()
+}
+
+fn title(share: f64) -> String {
+    format!("what Python does here outside of operators takes {share:.0} % of the time (the gain is that of half)")
+}
+
+/// Where calls are recorded: a function's own time on the critical path, with that of what it calls and is no operator.
+fn of_calls(subject: &Subject<'_>, names: &Names<'_, '_>, least_ns: i64) -> Vec<Draft> {
+    let trace = subject.trace();
+    let mut by_call: BTreeMap<EventId, i64> = BTreeMap::new();
+    for hop in subject.path().hops.iter().filter(|hop| hop.category == Category::HostPython && hop.event.is_some()) {
+        let functions = || subject.stack(hop.event).filter(|&e| trace.kind(e) == EventKind::PythonFunction);
+        let name = |event: EventId| trace.events.name[event.index()];
+        let own = names.own(functions().map(name));
+        if let Some(call) = own.and_then(|own| functions().find(|&e| name(e) == own)) {
+            *by_call.entry(call).or_default() += hop.end - hop.start;
+        }
+    }
+    let by_place = subject.sums_by_place(by_call.into_iter().collect()).into_iter();
+    let long = by_place.filter(|(_, ns, calls)| *ns >= least_ns.saturating_mul(calls.len() as i64));
+    long.filter_map(|(place, ns, calls)| of_place(subject, place, (ns, calls))).collect()
+}
+
+fn of_place(subject: &Subject<'_>, place: Place, (ns, calls): (i64, Vec<EventId>)) -> Option<Draft> {
+    let share = subject.percent(ns);
+    if share < subject.setting("share") || is_start(subject, calls.len()) {
+        return None;
+    }
+    let outermost = subject.outermost(&calls);
+    let all = subject.total(&outermost).max(1) as f64;
+    let edit = |part: f64| {
+        let left = (1.0 - part * ns as f64 / all).clamp(0.0, 1.0);
+        Some(vec![subject.edit(Action::Scale(left), format!("Python at {}", place.text()), &outermost)?])
+    };
+    Some(Draft {
+        title: title(share),
+        facts: vec![
+            Fact::count("calls", calls.len()),
+            Fact { name: "part of the critical path", value: share, unit: Unit::Percent },
+            Fact::time("outside of operators, a step", subject.per_step(ns)),
+        ],
+        support: Support::Exact,
+        confidence: Confidence::Medium,
+        worth: Worth::HopeTo(edit(0.5)?, edit(1.0)?),
+        events: calls,
+        place,
+    })
+}
