@@ -31,8 +31,8 @@ pub use clocks::{RankClock, rank_clock_table, rank_clocks};
 pub use diff::profiles;
 pub use error::Error;
 pub use memory::{
-    all_memory, if_any, is_memory_alone, keeps_memory, memory_beside, memory_of, memory_of_rank, memory_within,
-    only_memory, open_memory, open_memory_of_rank,
+    all_memory, if_any, is_memory_alone, keeps_memory, memory_beside, memory_of, memory_of_processes, memory_of_rank,
+    memory_within, only_memory, open_memory, open_memory_of_rank,
 };
 pub use memory_findings::{
     findings_of_memory, findings_with_known_memory, findings_with_memory, memory_findings, memory_rules,

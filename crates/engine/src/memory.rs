@@ -3,12 +3,14 @@
 use crate::open::read_options;
 use crate::{Error, OpenOptions, is_run, open, select_rank};
 use stackline_ingest::memory::{from_trace, is_memory_file, read_path};
+use stackline_ingest::problems;
 use stackline_ingest::recording::{has_streams, is_shown_by, read_memory};
+use stackline_memory::curve::curves;
 use stackline_model::{MemoryTrace, Trace, TraceSet};
 use std::path::{Path, PathBuf};
 
 /// Opens the memory trace of a file: a snapshot, a timeline, an execution trace, a recording (`record --mode trace --memory`;
-/// of several processes the busiest), a run directory that keeps one, or a trace of `torch.profiler` (also in a run directory or
+/// of several processes that with the highest peak), a run directory that keeps one, or a trace of `torch.profiler` (also in a run directory or
 /// archive; of several ranks the first that tells of memory).
 ///
 /// # Errors
@@ -47,17 +49,40 @@ pub fn only_memory(path: &Path) -> Result<Option<Vec<MemoryTrace>>, Error> {
     Ok(if is_run_of_memory(path) { Some(stackline_store::read_memory(path)?) } else { None })
 }
 
-/// The memory trace that a run holds beside its traces: that of a recording (of several processes the busiest), or the first
-/// that `import` kept.
+/// The memory trace that a run holds beside its traces: that of a recording (of several processes that with the highest peak), or
+/// the first that `import` kept. Its read report says of how many it was chosen.
 ///
 /// # Errors
 /// If it is there and cannot be read.
 pub fn memory_beside(path: &Path, options: &OpenOptions) -> Result<Option<MemoryTrace>, Error> {
     if has_streams(path) {
-        return Ok(of_recording(path, options)?.into_iter().next());
+        let processes = of_recording(path, options)?;
+        let count = processes.len();
+        return Ok(processes.into_iter().next().map(|first| one_of(first, count)));
     }
-    let kept = keeps_memory(path).then(|| stackline_store::read_memory_at(path, 0)).transpose()?;
-    Ok(kept)
+    if !keeps_memory(path) {
+        return Ok(None);
+    }
+    let count = stackline_store::read_manifest(path)?.memory.len();
+    Ok(Some(one_of(stackline_store::read_memory_at(path, 0)?, count)))
+}
+
+/// The memory traces of all processes that an input holds beside its traces, that with the highest peak first.
+///
+/// # Errors
+/// If they are there and cannot be read.
+pub fn memory_of_processes(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
+    let processes = all_beside(path, options)?;
+    let count = processes.len();
+    Ok(processes.into_iter().map(|trace| one_of(trace, count)).collect())
+}
+
+/// A trace that says of how many it was chosen.
+fn one_of(mut trace: MemoryTrace, count: usize) -> MemoryTrace {
+    if count > 1 {
+        problems::note_one_of_processes(&mut trace.report, count as u64);
+    }
+    trace
 }
 
 /// The memory trace within a trace of `torch.profiler`; none if it does not tell of memory.
@@ -87,7 +112,7 @@ pub fn if_any(memory: Result<MemoryTrace, Error>) -> Result<Option<MemoryTrace>,
     }
 }
 
-/// The memory trace of one of several ranks: of its processes the busiest in a recording, what a run keeps under the name of its
+/// The memory trace of one of several ranks: of its processes that with the highest peak in a recording, what a run keeps under the name of its
 /// trace, else what the trace tells itself.
 ///
 /// # Errors
@@ -112,7 +137,7 @@ pub fn open_memory_of_rank(path: &Path, rank: i64, options: &OpenOptions) -> Res
     set.traces.first().map_or_else(|| Err(none(path)), |trace| memory_of_rank(&inputs, trace, options))
 }
 
-/// The memory traces that an input holds beside its traces, the busiest process of a recording first.
+/// The memory traces that an input holds beside its traces, of a recording that with the highest peak first.
 fn all_beside(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     if has_streams(path) {
         return of_recording(path, options);
@@ -157,13 +182,15 @@ pub fn keeps_memory(path: &Path) -> bool {
     is_run(path) && stackline_store::read_manifest(path).is_ok_and(|run| !run.memory.is_empty())
 }
 
-/// The memory traces of a recording, the busiest process first: workers that load data allocate, too.
+/// The memory traces of a recording, the process with the highest peak first: workers that load data allocate, too, and may make
+/// many more calls.
 fn of_recording(path: &Path, options: &OpenOptions) -> Result<Vec<MemoryTrace>, Error> {
     let mut processes = match read_memory(path, &read_options(options)) {
         Err(stackline_ingest::Error::Cancelled) => return Err(Error::Cancelled),
         other => other?,
     };
-    processes.sort_by_key(|trace| std::cmp::Reverse(trace.calls.len()));
+    let highest = |trace: &MemoryTrace| curves(trace).iter().map(|curve| curve.peak().bytes).max();
+    processes.sort_by_cached_key(|trace| std::cmp::Reverse((highest(trace), trace.calls.len())));
     Ok(processes)
 }
 

@@ -6,6 +6,7 @@ use stackline_analyze::findings::{
     Confidence, DevicePeak, Fact, Finding, Findings, MemoryFindings, MemoryGain, Need, Options, Place, REPLAY, Reason,
     Rule, Settings, Support, Unchecked, rules,
 };
+use stackline_ingest::problems::{ONE_OF_PROCESSES, processes_of};
 use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
@@ -102,7 +103,14 @@ pub fn findings_with_known_memory(
             .notes
             .push(format!("what is found in memory is of {} alone: --rank looks at that of a rank", trace.label));
     }
-    if !trace.report.problems.is_empty() {
+    let processes = processes_of(&trace.report);
+    if processes > 1 {
+        found.notes.push(format!(
+            "what is found in memory is of {}, of {processes} processes that with the highest peak",
+            trace.label
+        ));
+    }
+    if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
         found.notes.push("not all of the memory could be read as it stands: `stackline memory` tells what".to_owned());
     }
     found
@@ -315,7 +323,11 @@ impl<'a> Teller<'a> {
         let module = trace.objects.module[row];
         let is_one = waste.objects.iter().all(|object| trace.objects.module[object.index()] == module);
         let text = |id: StrId| Some(trace.strings.get(id).to_owned()).filter(|text| !text.is_empty() && text != "??");
-        let frame = frame_of(trace, trace.objects.stack[row]);
+        let stack = match waste.known {
+            Known::Match(found) => found.stack(trace),
+            Known::InPlace(_) => trace.objects.stack[row],
+        };
+        let frame = frame_of(trace, stack);
         Place {
             file: frame.and_then(|frame| text(frame.file)),
             line: frame.map(|frame| frame.line).filter(|line| *line > 0),
@@ -338,15 +350,16 @@ impl<'a> Teller<'a> {
                 let all: Vec<usize> = (0..chosen.len()).collect();
                 Replay::new(self.trace(), peak.device, &chosen).lower(&all, least).after.bytes
             }),
-            needed_bytes: knows.then(|| self.needed(peak, followed, least)),
+            needed_bytes: knows.then(|| self.needed(peak, followed, (least, &is_sure))),
+            perhaps_needed_bytes: knows.then(|| self.needed(peak, followed, (least, &|_| true))),
         }
     }
 
-    /// A device's highest peak without what is surely for nothing.
-    fn needed(&self, peak: &NamedPeak, followed: &[usize], least: u64) -> u64 {
+    /// A device's highest peak without what is for nothing, as far as that is known well enough.
+    fn needed(&self, peak: &NamedPeak, followed: &[usize], (least, known): (u64, &dyn Fn(&Suggestion) -> bool)) -> u64 {
         let is_waste = |action: &Action| !matches!(action, Action::Recompute { .. } | Action::Offload { .. });
         let of_waste = followed.iter().map(|at| self.suggestion(*at)).filter(|one| is_waste(&one.action));
-        let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.only(is_sure)).collect();
+        let sure: Vec<Suggestion> = of_waste.filter_map(|suggestion| suggestion.only(known)).collect();
         let all: Vec<usize> = (0..sure.len()).collect();
         Replay::new(self.trace(), peak.device, &sure).lower(&all, least).after.bytes
     }

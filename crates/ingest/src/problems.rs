@@ -127,6 +127,8 @@ codes! {
         "the allocator's own total is not what its allocations and frees add up to: some were not recorded";
     MEMORY_NO_FREES "without_frees" Note
         "the source records no frees: memory counts from the operator that gives it to the last one that takes it";
+    MEMORY_PROCESSES "one_of_processes" Note
+        "processes have memory of their own: this is the one with the highest peak, or the one that was asked for (--process)";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of a kind that is not known";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped
         "a memory event lacks what it needs or says what cannot be; that was left out";
@@ -154,6 +156,19 @@ pub enum LibraryProblem {
     Unknown,
     /// It cannot be read.
     Unreadable,
+}
+
+/// The code of [`note_one_of_processes`].
+pub const ONE_OF_PROCESSES: &str = "one_of_processes";
+
+/// Says that a recording holds memory of so many processes, one of which this is. For those who choose.
+pub fn note_one_of_processes(report: &mut ReadReport, processes: u64) {
+    MEMORY_PROCESSES.count_many(report, processes, None, "");
+}
+
+/// Of how many processes the one that was read was chosen; 0 if there was no choice.
+pub fn processes_of(report: &ReadReport) -> u64 {
+    report.count_of(ONE_OF_PROCESSES)
 }
 
 /// Counts a library whose functions have no names. For those who name them.

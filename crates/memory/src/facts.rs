@@ -53,8 +53,11 @@ pub struct Gap {
     pub after: MemoryCallId,
     /// The use after.
     pub until: MemoryCallId,
-    /// The call by which its memory must be there again: `until`, or the first set or copy before that writes to it.
+    /// The call by which its memory must be there again. If its content is needed: `until`, or the first set or copy before
+    /// that writes to it. If not, what fills it moves with its allocation: `until`, or the first copy on the device before.
     pub needed_again: MemoryCallId,
+    /// Sets and copies that move with its allocation.
+    pub fills: u32,
     /// Whether what is in it at `after` is used again. If not, it can be freed without saving its content.
     pub content_needed: bool,
     /// Kernels in between.
@@ -218,15 +221,28 @@ struct Pending {
     end: u64,
 }
 
-const UNTOUCHED: (MemoryCallId, bool) = (MemoryCallId::NONE, false);
+/// What became of an object since its last use.
+#[derive(Clone, Copy)]
+struct Again {
+    /// The first touch.
+    first: MemoryCallId,
+    /// Whether that writes all of it anew.
+    anew: bool,
+    /// The first use, or copy on the device that writes it.
+    needed: MemoryCallId,
+    /// Sets and copies before that.
+    fills: u32,
+}
+
+const UNTOUCHED: Again = Again { first: MemoryCallId::NONE, anew: false, needed: MemoryCallId::NONE, fills: 0 };
 
 struct Collector<'a> {
     facts: Facts<'a>,
     /// None if nobody says who touches memory: then only lives are judged, and those have no order but the host's.
     order: Option<OrderTracker>,
     pending: FxHashMap<MemoryObjectId, Vec<Pending>>,
-    /// Per object: the first touch after its last use, and whether that writes all of it anew.
-    touched_again: Vec<(MemoryCallId, bool)>,
+    /// Per object.
+    touched_again: Vec<Again>,
     /// Per object: its longest gap so far, in kernels.
     longest: Vec<u32>,
 }
@@ -294,9 +310,16 @@ impl<'a> Collector<'a> {
         let row = access.object.index();
         let is_kernel = kind == MemoryCallKind::Kernel;
         let is_use = is_kernel || access.mode.reads();
-        if self.touched_again[row].0.is_none() && self.facts.uses[row].last_use != call {
+        if self.facts.uses[row].last_use != call {
             let anew = access.mode == AccessMode::Write && self.covered(access) == self.whole(access);
-            self.touched_again[row] = (call, anew);
+            let again = &mut self.touched_again[row];
+            if again.first.is_none() {
+                (again.first, again.anew) = (call, anew);
+            }
+            if again.needed.is_none() && (is_use || kind == MemoryCallKind::CopyOnDevice) {
+                again.needed = call;
+            }
+            again.fills += u32::from(again.needed.is_none());
         }
         if access.mode == AccessMode::Write {
             self.written(call, access, is_kernel);
@@ -380,8 +403,9 @@ impl<'a> Collector<'a> {
         if kernels < self.facts.rules.idle_kernels.max(1) {
             return;
         }
-        let (needed_again, anew) = self.touched_again[object.index()];
-        let gap = Gap { object, after, until, needed_again, content_needed: !anew, kernels };
+        let Again { first, anew, needed, fills } = self.touched_again[object.index()];
+        let (needed_again, fills) = if anew { (needed, fills) } else { (first, 0) };
+        let gap = Gap { object, after, until, needed_again, fills, content_needed: !anew, kernels };
         let longest = &mut self.longest[object.index()];
         if self.facts.gaps.len() < MOST_GAPS || kernels > *longest {
             self.facts.gaps.push(gap);

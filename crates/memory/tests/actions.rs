@@ -316,3 +316,19 @@ fn segments_that_grow_hold_less() {
     let one = format!("device \"cuda:0\"; a x {0}; f x; a x {0}; f x; end", 20 * MIB);
     assert!(of(&one, "expandable segments").is_empty(), "segments fit");
 }
+
+/// `zero_grad(set_to_none=False)` before the forward pass: the zeros go with the gradient, which is there from the backward pass on.
+#[test]
+fn gradients_are_gone_up_to_the_backward_pass() {
+    let text = "a w 100 kind=parameter; h w; a g 4000 kind=gradient; s g[:]; k bwd w,g>g; k opt g,w>w; \
+                s g[:] call=\"aten::zero_\"; a big 9000; k fwd w>big; f big; k bwd w,g>g; k opt g,w>w; f g; f w; end";
+    let (what, bytes, _, _, peaks) = one(text, "set to none");
+    assert_eq!(
+        what,
+        "set gradient g to none after kernel opt (call 5) instead of filling it; it is made anew by kernel bwd (call 10)"
+    );
+    assert_eq!((bytes, peaks), (4000, [13_100, 9100]));
+    // What copies fill on the device is needed there: what it takes may be gone later.
+    let copied = text.replace("s g[:] call=\"aten::zero_\"", "c g w");
+    assert!(copied != text && of(&copied, "set to none").iter().all(|(_, one)| one.fills == 0), "{copied}");
+}

@@ -1,8 +1,81 @@
-//! Memory that operators allocate for themselves, in execution traces.
+//! Memory that operators allocate for themselves, in execution traces, and what they touch beside the operators below them.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use stackline_ingest::memory::read_bytes;
-use stackline_memory::{Pattern, Study};
+use stackline_memory::{Pattern, Study, curve::curves};
+use stackline_model::MemoryTrace;
+
+/// An execution trace of operators: number, parent, name, arguments of the schema, storages taken and given.
+fn trace(nodes: &[(u32, u32, &str, &str, &[u32], &[u32])]) -> MemoryTrace {
+    let tensor = |storage: &u32| format!(r#"[{storage},{storage},0,1024,4,"cuda:0"]"#);
+    let node = |(id, parent, name, schema, takes, gives): &(u32, u32, &str, &str, &[u32], &[u32])| {
+        let part = |storages: &[u32]| {
+            let values: Vec<String> = storages.iter().map(tensor).collect();
+            let types = vec!["\"Tensor(float)\""; storages.len()].join(",");
+            format!(
+                r#"{{"values": [{}], "shapes": [{}], "types": [{types}]}}"#,
+                values.join(","),
+                vec!["[]"; storages.len()].join(",")
+            )
+        };
+        format!(
+            r#"{{"id": {id}, "ctrl_deps": {parent}, "name": "{name}", "inputs": {}, "outputs": {},
+            "attrs": [{{"name": "op_schema", "type": "string", "value": "{schema}"}}]}}"#,
+            part(takes),
+            part(gives)
+        )
+    };
+    let nodes: Vec<String> = nodes.iter().map(node).collect();
+    let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{}]}}"#, nodes.join(","));
+    let trace = read_bytes("operators", text.as_bytes()).unwrap();
+    trace.check().unwrap();
+    trace
+}
+
+fn touched(trace: &MemoryTrace, operator: &str) -> Vec<String> {
+    let is_it = |call: &stackline_model::MemoryCallId| {
+        trace.strings.get(trace.calls.name[call.index()]) == operator && !trace.access_rows(*call).is_empty()
+    };
+    let accesses = trace.calls.ids().filter(is_it).flat_map(|call| trace.accesses_of(call));
+    accesses.map(|access| format!("{} {}", access.mode.name(), trace.object_name(access.object))).collect()
+}
+
+/// `x * 2` copies the number below it, but reads x and writes the product itself.
+#[test]
+fn operators_touch_what_nothing_below_them_mentions() {
+    let trace = trace(&[
+        (2, 1, "aten::empty", "aten::empty(SymInt[] size) -> Tensor", &[], &[5]),
+        (3, 1, "aten::fill_", "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", &[5], &[5]),
+        (4, 1, "aten::relu", "aten::relu(Tensor self) -> Tensor", &[6], &[7]),
+        (8, 1, "aten::mul", "aten::mul.Tensor(Tensor self, Tensor other) -> Tensor", &[5, 15], &[23]),
+        (9, 8, "aten::to", "aten::to.dtype(Tensor(a) self) -> Tensor(a)", &[15], &[20]),
+        (10, 9, "aten::empty_strided", "aten::empty_strided(SymInt[] size) -> Tensor", &[], &[20]),
+        (11, 9, "aten::copy_", "aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)", &[20, 15], &[20]),
+        (12, 1, "aten::relu", "aten::relu(Tensor self) -> Tensor", &[23], &[24]),
+    ]);
+    assert_eq!(touched(&trace, "aten::mul"), ["read storage 5", "write storage 23"]);
+    assert_eq!(touched(&trace, "aten::copy_"), ["write storage 20", "read storage 15"]);
+    assert_eq!(touched(&trace, "aten::fill_"), ["write storage 5"]);
+    // 6 and 15 alone are older; 5 lives up to the product, which begins there.
+    assert_eq!(trace.report.count_of("older_than_records"), 2);
+    let object = |name: &str| trace.objects.ids().find(|object| trace.object_name(*object) == name).unwrap();
+    let product = trace.objects.allocated_by[object("storage 23").index()];
+    assert!(trace.objects.freed_by[object("storage 5").index()] > product);
+    assert_eq!(curves(&trace)[0].peak().bytes, 4 * 4096);
+}
+
+/// A result that an operator around gives, and that one below it merely takes first, was made within it.
+#[test]
+fn results_that_are_filled_below_are_not_older() {
+    let trace = trace(&[
+        (2, 1, "aten::relu", "aten::relu(Tensor self) -> Tensor", &[4], &[5]),
+        (3, 1, "aten::sum", "aten::sum(Tensor self) -> Tensor", &[5], &[81]),
+        (6, 3, "aten::fill_", "aten::fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)", &[81], &[81]),
+    ]);
+    assert_eq!(trace.report.count_of("older_than_records"), 1);
+    // What sum does with it after it was filled is not told: perhaps it writes it.
+    assert_eq!(touched(&trace, "aten::sum"), ["read storage 5", "unknown storage 81"]);
+}
 
 /// A workspace that an operator allocates and uses is not told among its inputs; it is no memory that nobody touches. What the same call
 /// outside of an operator allocates is.

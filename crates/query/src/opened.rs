@@ -188,7 +188,7 @@ impl Opened {
         }
     }
 
-    /// What a rank says of memory; without one, what the first that says anything does. Of a recording, the busiest process.
+    /// What a rank says of memory; without one, what the first that says anything does. Of a recording, the process with the highest peak.
     pub(crate) fn memory(&self, rank: Option<i64>) -> Result<&Memory, QueryError> {
         let study = |trace: Result<MemoryTrace, Error>| trace.map(Memory::new).map_err(|error| error.to_string());
         let all = || study(stackline_engine::memory_of(&self.inputs, &self.set.traces, &self.opening));

@@ -49,6 +49,8 @@ pub struct DevicePeak {
     /// Its bytes if of these only those are followed that are against waste, and surely so: what is made again or moved to the host
     /// is needed, and of a guess nobody knows. None as above.
     pub needed_bytes: Option<u64>,
+    /// The same if what is but a guess is waste, too.
+    pub perhaps_needed_bytes: Option<u64>,
 }
 
 impl DevicePeak {
@@ -60,6 +62,11 @@ impl DevicePeak {
     /// What of it is for nothing, in percent.
     pub fn waste_percent(&self) -> Option<f64> {
         Some(self.percent_above(self.needed_bytes?))
+    }
+
+    /// What of it is for nothing if all guesses are true, in percent.
+    pub fn perhaps_waste_percent(&self) -> Option<f64> {
+        Some(self.percent_above(self.perhaps_needed_bytes?))
     }
 
     fn percent_above(&self, left: u64) -> f64 {

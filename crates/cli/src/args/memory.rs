@@ -23,6 +23,10 @@ pub(crate) struct MemoryArgs {
     /// standard input.
     #[arg(value_name = "INPUT", required = true)]
     pub(crate) input: PathBuf,
+    /// Of a recording of several processes this one, by its number (PID) or as the first line of the answer names it; without
+    /// it that with the highest peak.
+    #[arg(long, value_name = "PID")]
+    pub(crate) process: Option<String>,
     /// So many peaks per device; between two of them memory falls by at least 5 %.
     #[arg(long, value_name = "N", default_value_t = 2, allow_negative_numbers = true)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=1000))]
@@ -76,6 +80,9 @@ pub(crate) struct MemoryGateArgs {
     /// perhaps nothing); may be repeated.
     #[arg(long, value_name = "CONDITION", conflicts_with_all = ["at", "curve", "objects", "apply", "rules"])]
     pub(crate) fail_on: Vec<String>,
+    /// Let new and waste count what is of low confidence, too: on the host all is, for others than PyTorch may read its memory.
+    #[arg(long, requires = "fail_on")]
+    pub(crate) fail_on_guesses: bool,
 }
 
 /// Rules to compare ours with.

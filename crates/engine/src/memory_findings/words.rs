@@ -2,6 +2,7 @@
 
 use super::{Known, Waste, fact};
 use stackline_analyze::findings::Fact;
+use stackline_memory::suggest::describe_call;
 use stackline_memory::{Facts, Measure, Pattern, PatternMatch};
 use stackline_model::words::bytes;
 use stackline_model::{AccessEvidence, Unit};
@@ -35,10 +36,7 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
         (Pattern::NeverRead, _) => "filled, but never used".to_owned(),
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
         (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
-        (Pattern::DeadWrite, _) if found.times > 1 => {
-            format!("filled {} times without being read before it is filled again", found.times)
-        }
-        (Pattern::DeadWrite, _) => "filled again before anybody reads it".to_owned(),
+        (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
             format!("kernels touch but {} of it", bytes(*touched))
         }
@@ -49,6 +47,16 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
             format!("of its {count} slices each is used on its own")
         }
         (pattern, _) => pattern.name().to_owned(),
+    }
+}
+
+/// Which write is for nothing, and which one covers it.
+fn dead_write(facts: &Facts<'_>, found: &PatternMatch) -> String {
+    let call = |call| describe_call(facts.trace, call);
+    let which = format!("{}, before anybody reads what {} wrote", call(found.to), call(found.from));
+    match found.times {
+        0 | 1 => format!("filled again by {which}"),
+        times => format!("filled {times} times for nothing, first again by {which}"),
     }
 }
 

@@ -188,11 +188,26 @@ fn format_of(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// Whether the first statement is one that our text form begins with: an object, a kernel or a device.
+/// Whether the first line is of our text form: begins with an object, a kernel or a device, or has nothing but its statements.
 fn is_own_text(text: &str) -> bool {
-    let line = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'));
-    let mut words = line.unwrap_or_default().split([' ', ';']);
-    matches!(words.next(), Some("a" | "o" | "k" | "device")) && words.next().is_some()
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
+    let line = lines.into_iter().find(|line| !line.is_empty()).unwrap_or_default();
+    let mut words = line.split([' ', ';']);
+    let is_begin = matches!(words.next(), Some("a" | "o" | "k" | "device")) && words.next().is_some();
+    // `f;g 10` is a stack with its samples, as others write them.
+    is_begin || !line.is_empty() && line.split(';').map(str::trim).all(|one| one.is_empty() || is_statement(one))
+}
+
+/// Whether a statement has a word of the text form, and what must stand behind it.
+fn is_statement(statement: &str) -> bool {
+    let mut words = statement.split_whitespace();
+    let (first, rest) = (words.next().unwrap_or_default(), words.next());
+    match first {
+        "f" | "y" => true,
+        "end" => rest.is_none(),
+        "a" | "o" | "k" | "s" | "h" | "d" | "c" | "e" | "w" | "device" => rest.is_some(),
+        _ => false,
+    }
 }
 
 fn malformed(path: &Path, reason: &str, offset: u64) -> Error {
@@ -201,4 +216,21 @@ fn malformed(path: &Path, reason: &str, offset: u64) -> Error {
 
 fn unsupported(path: &Path, found: &str, advice: &str) -> Error {
     Error::Unsupported { path: path.to_owned(), found: found.to_owned(), advice: advice.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_memory;
+
+    #[test]
+    fn a_text_may_begin_with_any_statement() {
+        for text in
+            ["f\n", "e ev\n", "y; a x 10; f x\n", "s > \n", "w e\n", "end\n", "# what\n\nf; end # over\n", "h x\n"]
+        {
+            assert!(is_memory(text.as_bytes()), "{text:?}");
+        }
+        for other in ["f;g 10\n", "y;main;step 3\n", "end of file\n", "e\n", "hello", "", "#\n", "find x\n"] {
+            assert!(!is_memory(other.as_bytes()), "{other:?}");
+        }
+    }
 }

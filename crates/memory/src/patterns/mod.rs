@@ -17,7 +17,7 @@ pub(crate) use structured::overlapping;
 
 use crate::Facts;
 use crate::curve::device_of;
-use stackline_model::{AccessEvidence, MemoryCallId, MemoryObjectId, MemoryTrace};
+use stackline_model::{AccessEvidence, MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
 /// A kind of waste.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -195,6 +195,13 @@ impl PatternMatch {
             certainty: Certainty::Exact,
             measure: None,
         }
+    }
+
+    /// Where in the program to look: at the allocation; of a dead write at the write.
+    pub fn stack(&self, trace: &MemoryTrace) -> MemoryStackId {
+        let write = self.from.some().filter(|_| self.pattern == Pattern::DeadWrite);
+        let stack = write.map(|call| trace.calls.stack[call.index()]).filter(|stack| stack.is_some());
+        stack.unwrap_or(trace.objects.stack[self.object.index()])
     }
 
     fn between(self, from: MemoryCallId, to: MemoryCallId, kernels: u32) -> Self {

@@ -31,11 +31,13 @@ fn of_first(trace: &MemoryTrace, suggestion: &Suggestion) -> String {
         }
         Action::MoveAllocation { before } => format!("allocate {object}{fills} just before {}", call(trace, *before)),
         Action::FreeWhileIdle { after, before } => {
-            format!("free {object} after {} and allocate it again before {}", call(trace, *after), call(trace, *before))
+            let (after, before) = (call(trace, *after), call(trace, *before));
+            format!("free {object} after {after} and allocate it again{fills} before {before}")
         }
         Action::SetToNone { after, before } => {
             let (after, before) = (call(trace, *after), call(trace, *before));
-            format!("set gradient {object} to none after {after}; it is filled anew by {before}")
+            let instead = if suggestion.fills > 0 { " instead of filling it" } else { "" };
+            format!("set gradient {object} to none after {after}{instead}; it is made anew by {before}")
         }
         Action::Reuse { of } => {
             let moved = if suggestion.fills > 0 { ", and move what fills it behind the last use of that" } else { "" };
@@ -86,7 +88,8 @@ fn named(trace: &MemoryTrace, object: MemoryObjectId) -> String {
     format!("{}{}", trace.object_name(object), place.map_or(String::new(), |place| format!(" ({place})")))
 }
 
-fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
+/// A call in words: what it is, its number and its line.
+pub fn call(trace: &MemoryTrace, call: MemoryCallId) -> String {
     let row = call.index();
     let what = match trace.strings.get(trace.calls.name[row]) {
         "" => trace.calls.kind[row].name().to_owned(),

@@ -193,7 +193,8 @@ fn idle_times(facts: &Facts<'_>) -> Vec<Suggestion> {
         };
         let certainty = Certainty::of(facts, gap.object, gap.after.index() + 1..gap.until.index());
         let pattern = Pattern::TemporaryIdleness;
-        made.extend(suggestion(facts, NewSuggestion { object: gap.object, action, pattern, certainty, cost_ns }));
+        let new = NewSuggestion { object: gap.object, action, pattern, certainty, cost_ns };
+        made.extend(suggestion(facts, new).map(|made| Suggestion { fills: gap.fills, ..made }));
     }
     made
 }

@@ -10,7 +10,7 @@ mod recompute;
 mod sites;
 mod smaller;
 
-pub use describe::describe;
+pub use describe::{call as describe_call, describe};
 pub use make::suggestions;
 pub(crate) use sites::{Site, Sites};
 pub use sites::{grouped, sites};
@@ -35,18 +35,18 @@ pub enum Action {
         /// The first call that needs it.
         before: MemoryCallId,
     },
-    /// Free it just after a call and allocate it again just before another one, which fills it anew.
+    /// Free it just after a call and allocate it again, and fill it, just before another one.
     FreeWhileIdle {
         /// The last call that needs what is in it.
         after: MemoryCallId,
-        /// The call that fills it anew.
+        /// The first call that needs its memory again.
         before: MemoryCallId,
     },
     /// The same for a gradient: `zero_grad(set_to_none=True)`.
     SetToNone {
         /// The last call that needs what is in it.
         after: MemoryCallId,
-        /// The call that fills it anew.
+        /// The first call that needs its memory again.
         before: MemoryCallId,
     },
     /// Take the memory of an object whose last use is over.

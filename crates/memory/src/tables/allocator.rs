@@ -107,9 +107,11 @@ fn add(sum: &mut u64, bytes: u64) {
 
 /// Segments and blocks at the moment of the snapshot, by device and pool; `None` if the source tells nothing of them.
 pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
-    if trace.segments.is_empty() {
-        return None;
-    }
+    (!trace.segments.is_empty()).then(|| segments_table(trace))
+}
+
+/// The same, also without rows.
+pub fn segments_table(trace: &MemoryTrace) -> Table {
     let mut groups = BTreeMap::<_, Sums>::new();
     for segment in &trace.segments {
         let size = if segment.small { "small blocks" } else { "large blocks" };
@@ -131,10 +133,10 @@ pub fn allocator_table(trace: &MemoryTrace) -> Option<Table> {
         .i64("free_split", Unit::Bytes, column(&|sums| sums.split))
         .i64("largest_free", Unit::Bytes, column(&|sums| sums.largest_free))
         .f64("fragmentation", Unit::Percent, groups.values().map(Sums::fragmentation));
-    Some(table.note(
+    table.note(
         "free_segments can go back to the device (empty_cache); free_split lies between blocks in use and can serve \
          requests of its pool and stream only. fragmentation: 100 % less the largest free block's share of what is free.",
-    ))
+    )
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use crate::place::{frame_of, place_text};
 use stackline_model::{MemoryFrame, MemoryObjectId, MemoryStackId, MemoryTrace, Table, Unit};
 
 pub use alive::{By, alive_table, at_peak_table};
-pub use allocator::{Reserved, allocator_table, reserved_curve};
+pub use allocator::{Reserved, allocator_table, reserved_curve, segments_table};
 pub use objects::{curve_table, objects_table};
-pub use out_of_memory::out_of_memory_table;
+pub use out_of_memory::{failed_requests_table, out_of_memory_table};
 pub use peaks::{NamedPeak, named_peaks, peaks_table};
 pub use rules::rules_table;
 pub use suggestions::{

@@ -24,6 +24,11 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
     if trace.out_of_memory.is_empty() {
         return None;
     }
+    Some(failed_requests_table(trace))
+}
+
+/// The same, also without rows.
+pub fn failed_requests_table(trace: &MemoryTrace) -> Table {
     let curves = curves(trace);
     let (failed, reserved) = (&trace.out_of_memory, Reserved::of(trace));
     let situations: Vec<Situation> = failed.iter().map(|oom| situation(trace, (&curves[..], &reserved), oom)).collect();
@@ -47,7 +52,7 @@ pub fn out_of_memory_table(trace: &MemoryTrace) -> Option<Table> {
         let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
         format!("{} asked for{at}: {}.", bytes(oom.requested), explain(oom, situation))
     };
-    Some(pairs().take(TOLD).map(told).fold(table, Table::note))
+    pairs().take(TOLD).map(told).fold(table, Table::note)
 }
 
 fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom: &OutOfMemory) -> Situation {

@@ -52,7 +52,7 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
         .text("object", rows.iter().map(|row| Some(trace.object_name(row.first.object))))
         .i64("objects", Unit::None, rows.iter().map(|row| int(row.objects as u64)))
         .i64("bytes", Unit::Bytes, rows.iter().map(|row| int(row.bytes)));
-    let stacks: Vec<_> = rows.iter().map(|row| trace.objects.stack[row.first.object.index()]).collect();
+    let stacks: Vec<_> = rows.iter().map(|row| row.first.stack(trace)).collect();
     let table = table
         .i64("kernels", Unit::None, rows.iter().map(|row| i64::from(row.kernels)))
         .text("certainty", rows.iter().map(|row| Some(row.certainty.name().to_owned())));

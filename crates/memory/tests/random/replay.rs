@@ -81,9 +81,15 @@ impl Changed {
                 self.insert_before(before.index(), Step::Allocate(object));
                 fills.into_iter().for_each(|fill| self.insert_before(before.index(), fill));
             }
-            Action::FreeWhileIdle { after, before }
-            | Action::SetToNone { after, before }
-            | Action::Offload { after, before } => {
+            Action::FreeWhileIdle { after, before } | Action::SetToNone { after, before } => {
+                let (from, to) = (self.at(after.index()), self.at(before.index()));
+                let fills = self.take_fills(object, |place| from < place && place < to);
+                assert_eq!(fills.len(), suggestion.fills as usize, "the calls that move with it: {suggestion:?}");
+                self.insert_after(after.index(), Step::Free(object));
+                self.insert_before(before.index(), Step::Allocate(object));
+                fills.into_iter().for_each(|fill| self.insert_before(before.index(), fill));
+            }
+            Action::Offload { after, before } => {
                 self.insert_after(after.index(), Step::Free(object));
                 self.insert_before(before.index(), Step::Allocate(object));
             }

@@ -23,7 +23,7 @@ pub fn scale(column: &Column) -> Scale {
     }
 }
 
-fn largest(values: &Values) -> f64 {
+pub(super) fn largest(values: &Values) -> f64 {
     let finite = |m: f64, v: f64| if v.is_finite() { m.max(v.abs()) } else { m };
     match values {
         Values::I64(v) => v.iter().flatten().map(|&v| v as f64).fold(0.0, finite),

@@ -27,6 +27,11 @@ impl Default for Style {
 
 /// Text columns are shortened to no less than this.
 const NARROWEST: usize = 18;
+/// Columns whose sentences are wrapped rather than shortened, and to no less than this.
+const WRAPPED: [&str; 1] = ["what"];
+const NARROWEST_WRAPPED: usize = 32;
+/// Sizes side by side in one row are told in one unit, unless one column's are so much smaller that nothing were left of them.
+const COMPARABLE: f64 = 100.0;
 /// Blanks between columns.
 const GAP: usize = 2;
 /// Cells of a bar for 100 %.
@@ -40,6 +45,8 @@ struct Lane {
     cells: Vec<String>,
     right: bool,
     width: usize,
+    /// Whether cells are wrapped rather than shortened.
+    wraps: bool,
 }
 
 /// A table as text, ending in a line break.
@@ -50,7 +57,7 @@ pub fn table(table: &Table, style: &Style) -> String {
     let mut lanes: Vec<Lane> = Vec::new();
     let bar = bar_column(table);
     for (i, column) in table.columns.iter().enumerate().filter(|(_, c)| rows == 0 || has_value(&c.values)) {
-        lanes.push(lane(column, shown));
+        lanes.push(lane(column, &scale_beside(table, i), shown));
         if Some(i) == bar && style.width >= WIDTH_FOR_BARS {
             lanes.push(bars(column, shown));
         }
@@ -143,6 +150,23 @@ fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
+/// As [`wrap`]; words that are wider than a line are cut.
+fn wrap_hard(text: &str, width: usize) -> Vec<String> {
+    let cut = |line: String| {
+        let mut pieces = vec![String::new()];
+        for c in line.chars() {
+            let last = pieces.len() - 1;
+            if pieces[last].width() + c.width().unwrap_or(0) > width && !pieces[last].is_empty() {
+                pieces.push(String::new());
+            }
+            let last = pieces.len() - 1;
+            pieces[last].push(c);
+        }
+        pieces
+    };
+    wrap(text, width).into_iter().flat_map(cut).collect()
+}
+
 /// Whether any row has a value: columns without are left out.
 fn has_value(values: &Values) -> bool {
     match values {
@@ -168,12 +192,26 @@ fn bar_column(table: &Table) -> Option<usize> {
     })
 }
 
-fn lane(column: &Column, rows: usize) -> Lane {
-    let scale = human::scale(column);
+/// The scale of a column; of a memory table's sizes that of the largest of those beside it.
+fn scale_beside(table: &Table, at: usize) -> human::Scale {
+    let (columns, own) = (&table.columns, human::scale(&table.columns[at]));
+    let is_size = |column: &Column| column.unit == Unit::Bytes && matches!(column.values, Values::I64(_));
+    if !table.name.starts_with("memory_") || !is_size(&columns[at]) {
+        return own;
+    }
+    let before = columns[..at].iter().rev().take_while(|column| is_size(column));
+    let beside = before.chain(columns[at + 1..].iter().take_while(|column| is_size(column)));
+    let largest = |column: &Column| human::largest(&column.values);
+    let Some(most) = beside.max_by(|a, b| largest(a).total_cmp(&largest(b))) else { return own };
+    let (mine, theirs) = (largest(&columns[at]), largest(most));
+    if mine < theirs && theirs < mine * COMPARABLE { human::scale(most) } else { own }
+}
+
+fn lane(column: &Column, scale: &human::Scale, rows: usize) -> Lane {
     let (cells, right): (Vec<String>, bool) = match &column.values {
-        Values::I64(v) => (v.iter().take(rows).map(|v| v.map_or_else(dash, |v| integer(v, &scale))).collect(), true),
+        Values::I64(v) => (v.iter().take(rows).map(|v| v.map_or_else(dash, |v| integer(v, scale))).collect(), true),
         Values::F64(v) => {
-            (v.iter().take(rows).map(|v| v.map_or_else(dash, |v| human::number(v, &scale))).collect(), true)
+            (v.iter().take(rows).map(|v| v.map_or_else(dash, |v| human::number(v, scale))).collect(), true)
         }
         Values::Str(v) => (v.iter().take(rows).map(|v| v.as_deref().map_or_else(dash, clean)).collect(), false),
         Values::Bool(v) => {
@@ -183,7 +221,7 @@ fn lane(column: &Column, rows: usize) -> Lane {
     };
     let header = header(&column.name, column.unit, scale.suffix);
     let width = cells.iter().map(|c| c.width()).max().unwrap_or(0).max(header.width());
-    Lane { header, cells, right, width }
+    Lane { header, cells, right, width, wraps: WRAPPED.contains(&&*column.name) }
 }
 
 fn integer(value: i64, scale: &human::Scale) -> String {
@@ -205,7 +243,7 @@ fn bars(column: &Column, rows: usize) -> Lane {
         _ => vec![String::new(); rows],
     };
     let width = cells.iter().map(|c| c.width()).max().unwrap_or(0);
-    Lane { header: String::new(), cells, right: false, width }
+    Lane { header: String::new(), cells, right: false, width, wraps: false }
 }
 
 /// The column's name without the unit that the suffix now says, and the unit.
@@ -230,7 +268,8 @@ fn header(name: &str, unit: Unit, suffix: &str) -> String {
 fn fit(lanes: &mut Vec<Lane>, width: usize) -> usize {
     let total = |lanes: &[Lane]| lanes.iter().map(|l| l.width).sum::<usize>() + GAP * lanes.len().saturating_sub(1);
     let least = |lanes: &[Lane]| {
-        let narrow = |l: &Lane| if l.right { l.width } else { l.width.min(NARROWEST.max(l.header.width())) };
+        let narrowest = |l: &Lane| if l.wraps { NARROWEST_WRAPPED } else { NARROWEST.max(l.header.width()) };
+        let narrow = |l: &Lane| if l.right { l.width } else { l.width.min(narrowest(l)) };
         lanes.iter().map(narrow).sum::<usize>() + GAP * lanes.len().saturating_sub(1)
     };
     let mut dropped = 0;
@@ -244,7 +283,7 @@ fn fit(lanes: &mut Vec<Lane>, width: usize) -> usize {
     for lane in lanes.iter_mut().filter(|l| shares(l) && l.width > most) {
         lane.width = most;
         for cell in &mut lane.cells {
-            *cell = shorten(cell, most);
+            *cell = if lane.wraps { wrap_hard(cell, most).join("\n") } else { shorten(cell, most) };
         }
         lane.header = shorten(&lane.header, most);
     }
@@ -358,6 +397,27 @@ mod tests {
             assert!(!text.contains('\u{1b}'), "control characters reach the terminal");
         }
         insta::assert_snapshot!(table(&sample(), &Style { width: 100, color: false, rows: 2 }));
+    }
+
+    #[test]
+    fn sentences_are_whole_and_sizes_of_one_unit() {
+        let long = "free object 6 (leak.py:12 step) just after kernel aten::sum (call 7, leak.py:14), with a_name_of_more_than_fifty_letters_that_no_line_holds";
+        let sample = Table::new("memory_suggestions", "What to change")
+            .i64("number", Unit::None, [1, 2])
+            .text("what", [long, "short"].map(|text| Some(text.to_owned())))
+            .i64("lowers_peak", Unit::Bytes, [9_961_472, 0])
+            .i64("saved_at_p1", Unit::Bytes, [10_485_760, 524_288])
+            .i64("tiny", Unit::Bytes, [7, 0]);
+        for width in [60, 80, 120] {
+            let text = table(&sample, &Style { width, ..Style::default() });
+            assert!(text.lines().all(|line| line.width() <= width), "{text}");
+            let letters: String =
+                text.lines().skip(3).flat_map(|line| line.chars().filter(|c| c.is_alphabetic())).collect();
+            let told: String = long.chars().filter(|c| c.is_alphabetic()).collect();
+            assert!(letters.contains(&told), "width {width}:\n{text}");
+        }
+        let text = table(&sample, &Style { width: 120, ..Style::default() });
+        assert!(text.contains("9.50") && text.contains("0.50") && text.contains("tiny (B)"), "{text}");
     }
 
     #[test]

@@ -139,7 +139,7 @@ pub(super) const DEAD_WRITE: Rule = Rule {
     name: "dead-write",
     about: "memory is filled again before anybody read what was in it",
     why: "Filling it the first time takes time for nothing. It holds no bytes: none are saved.",
-    advice: "Leave the first one out: torch.empty instead of torch.zeros where all of it is written.",
+    advice: "Leave out the write that nobody reads: the upload that another one covers, or torch.zeros where torch.empty would do.",
     example: (
         "out = torch.zeros(n, device=\"cuda\")\nout.copy_(x)",
         "out = torch.empty(n, device=\"cuda\")\nout.copy_(x)",

@@ -30,6 +30,8 @@ pub(super) struct Looked<'a> {
     pub(super) listed: &'a [(&'a Finding, Option<Change>)],
     /// The baseline's peaks by device.
     pub(super) before: Option<&'a BTreeMap<String, u64>>,
+    /// Whether what is but a guess counts, too.
+    pub(super) guesses: bool,
 }
 
 const NAMES: [&str; 4] = ["peak", "waste", "count", "new"];
@@ -89,7 +91,7 @@ impl Condition {
         Ok(match *self {
             Self::New => {
                 let is_new = |(finding, change): &&(&Finding, Option<Change>)| {
-                    *change == Some(Change::New) && !finding.is_unsure()
+                    *change == Some(Change::New) && (judged.guesses || !finding.is_unsure())
                 };
                 judged.listed.iter().find(is_new).map(|(new, _)| format!("new: {} {}", new.rule.code, new.title))
             }
@@ -103,8 +105,10 @@ impl Condition {
                     ));
                 }
                 judged.peaks.iter().find_map(|peak| {
-                    let waste = peak.waste_percent().filter(|waste| *waste > limit)?;
-                    Some(format!("{waste:.1} % of the peak of {} is for nothing, more than {limit} %", peak.device))
+                    let waste = if judged.guesses { peak.perhaps_waste_percent() } else { peak.waste_percent() };
+                    let (waste, is) =
+                        (waste.filter(|waste| *waste > limit)?, if judged.guesses { "may be" } else { "is" });
+                    Some(format!("{waste:.1} % of the peak of {} {is} for nothing, more than {limit} %", peak.device))
                 })
             }
             Self::Peak(limit) => judged.peaks.iter().find(|peak| peak.bytes as f64 > limit).map(|peak| {
@@ -189,21 +193,26 @@ mod tests {
             bytes,
             mended_bytes,
             needed_bytes: mended_bytes.map(|mended: u64| mended + 100),
+            perhaps_needed_bytes: mended_bytes.map(|mended: u64| mended + 50),
         };
         let before = BTreeMap::from([("cpu".to_owned(), 1000)]);
         let holds = |text: &str, bytes, before| {
             let peaks = [peak(bytes, Some(800))];
-            parse(text).holds(&Looked { peaks: &peaks, listed: &[], before }).unwrap().is_some()
+            parse(text).holds(&Looked { peaks: &peaks, listed: &[], before, guesses: false }).unwrap().is_some()
         };
         assert!(holds("peak>+2%", 1021, Some(&before)) && !holds("peak>+2%", 1020, Some(&before)));
         assert!(holds("peak>+20", 1021, Some(&before)) && !holds("peak>+20", 1020, Some(&before)));
         assert!(holds("peak>1000", 1001, None) && !holds("peak>1000", 1000, None));
         // What is made again or moved to the host saves more, and is not for nothing.
         assert!(holds("waste>9%", 1000, None) && !holds("waste>10%", 1000, None));
+        let peaks = [peak(1000, Some(800))];
+        let guessed =
+            |text: &str| parse(text).holds(&Looked { peaks: &peaks, listed: &[], before: None, guesses: true });
+        assert!(guessed("waste>14%").unwrap().unwrap().contains("may be") && guessed("waste>15%").unwrap().is_none());
         // A device that the baseline does not have.
         assert!(holds("peak>+2%", 1, Some(&BTreeMap::new())));
         let unknown = [peak(1000, None)];
-        let judged = Looked { peaks: &unknown, listed: &[], before: None };
+        let judged = Looked { peaks: &unknown, listed: &[], before: None, guesses: false };
         assert!(parse("waste>1%").holds(&judged).unwrap_err().to_string().contains("who touches memory"));
     }
 }

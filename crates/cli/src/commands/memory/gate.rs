@@ -66,15 +66,14 @@ impl Gate {
         };
         let held = {
             let listed = judged.listed();
-            let looked = Looked { peaks: &judged.found.peaks, listed: &listed, before: judged.before.as_ref() };
+            let (peaks, before, guesses) = (&judged.found.peaks[..], judged.before.as_ref(), args.gate.fail_on_guesses);
+            let looked = Looked { peaks, listed: &listed, before, guesses };
             self.conditions.iter().map(|condition| condition.holds(&looked)).collect::<Result<Vec<_>>>()?
         };
         judged.held = held.into_iter().flatten().collect();
-        judged.guesses = if self.conditions.iter().any(Condition::leaves_out_guesses) {
-            judged.found.findings.iter().filter(|finding| finding.is_unsure()).count()
-        } else {
-            0
-        };
+        let left_out = !args.gate.fail_on_guesses && self.conditions.iter().any(Condition::leaves_out_guesses);
+        judged.guesses =
+            if left_out { judged.found.findings.iter().filter(|finding| finding.is_unsure()).count() } else { 0 };
         Ok(judged)
     }
 }
@@ -167,7 +166,8 @@ impl Judged {
             let findings =
                 if self.guesses == 1 { "1 finding".to_owned() } else { format!("{} findings", self.guesses) };
             say(&format!(
-                "--fail-on: {findings} of low confidence do not count for waste and new; peak and count see them"
+                "--fail-on: {findings} of low confidence do not count for waste and new; peak and count see them, and \
+                 --fail-on-guesses counts them"
             ))?;
         }
         self.held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;

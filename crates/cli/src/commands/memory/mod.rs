@@ -35,7 +35,7 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     let (gate, rules) = (Gate::read(&args.gate)?, rules(args)?);
     let options =
         OpenOptions { threads: common.threads, clip_overlaps: common.clip_overlaps, ..OpenOptions::default() };
-    let trace = opened(&args.input, common.rank, &options)?;
+    let trace = opened(args, common.rank, &options)?;
     if let Some(tables) = view((args, rules), common, &trace)? {
         let head = if common.format == Format::Table { head(&trace) } else { String::new() };
         write(common, &trace, (tables, head), Vec::new())?;
@@ -44,14 +44,14 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     let study = Study::by_rules(&trace, usize::from(args.peaks), rules);
     let people = common.format == Format::Table && common.tables.is_empty();
     if people && !gate.is_asked(&args.gate) {
-        write(common, &trace, (overview(args, &study), head(&trace)), Vec::new())?;
+        write(common, &trace, (overview((args, common), &study), head(&trace)), Vec::new())?;
         return Ok(false);
     }
     let judged = gate.judge(args, &study)?;
     let written = match args.gate.document {
         Some(document) => judged.write(document, args, common, &trace),
         None => {
-            let mut tables = overview(args, &study);
+            let mut tables = overview((args, common), &study);
             // People are told of them as waste and suggestions.
             let told = if people { judged.text() } else { String::new() };
             if !people {
@@ -64,13 +64,38 @@ pub(crate) fn run(args: &MemoryArgs, common: &Common) -> Result<bool> {
     judged.end(written)
 }
 
-/// The memory trace of the input; of a rank, if one was chosen.
-fn opened(input: &Path, rank: Option<i64>, options: &OpenOptions) -> Result<MemoryTrace> {
+/// The memory trace of the input; of a process or a rank, if one was chosen.
+fn opened(args: &MemoryArgs, rank: Option<i64>, options: &OpenOptions) -> Result<MemoryTrace> {
+    let input = &args.input;
+    if let Some(wanted) = &args.process {
+        return match rank {
+            Some(_) => Err(wrong_use("--process and --rank choose both; give one of them")),
+            None => process(input, wanted, options),
+        };
+    }
     let Some(rank) = rank else { return Ok(stackline_engine::open_memory(input, options)?) };
     if stackline_engine::is_memory_alone(input)? {
         return Err(wrong_use("a file of memory has no ranks to choose from"));
     }
     Ok(stackline_engine::open_memory_of_rank(input, rank, options)?)
+}
+
+/// The memory trace of one process of a recording.
+fn process(input: &Path, wanted: &str, options: &OpenOptions) -> Result<MemoryTrace> {
+    let none = || wrong_use("--process: the input does not hold the memory of several processes");
+    if input == Path::new("-") || stackline_ingest::memory::is_memory_file(input)? {
+        return Err(none());
+    }
+    let mut processes = stackline_engine::memory_of_processes(input, options)?;
+    let is_wanted = |label: &str| label == wanted || label.rsplit_once(':').is_some_and(|(_, pid)| pid == wanted);
+    if let Some(at) = processes.iter().position(|trace| is_wanted(&trace.label)) {
+        return Ok(processes.swap_remove(at));
+    }
+    if processes.is_empty() {
+        return Err(none());
+    }
+    let labels: Vec<&str> = processes.iter().map(|trace| &trace.label[..]).collect();
+    Err(wrong_use(format!("--process: none is {wanted:?}; there are: {}", labels.join(", "))))
 }
 
 /// From when on something is a pattern.
@@ -137,16 +162,21 @@ fn view((args, rules): (&MemoryArgs, Rules), common: &Common, trace: &MemoryTrac
     Ok(Some(vec![tables::apply(trace, &study.ranked, &args.apply).map_err(none)?]))
 }
 
-/// The tables of the usual view.
-fn overview(args: &MemoryArgs, study: &Study<'_>) -> Vec<Table> {
+/// The tables of the usual view. Those that have nothing to say are there, without rows, only if they are asked for.
+fn overview((args, common): (&MemoryArgs, &Common), study: &Study<'_>) -> Vec<Table> {
     let (trace, peaks) = (study.trace(), &study.peaks[..]);
+    let is_asked = |name: &str| common.tables.iter().any(|asked| asked == name);
     let mut all = vec![tables::peaks_table(trace, peaks), tables::at_peak_table(trace, peaks, args.by.into())];
-    all.extend(tables::out_of_memory_table(trace));
-    all.extend(tables::allocator_table(trace));
-    if !study.matches.is_empty() {
+    if !trace.out_of_memory.is_empty() || is_asked("memory_out_of_memory") {
+        all.push(tables::failed_requests_table(trace));
+    }
+    if !trace.segments.is_empty() || is_asked("memory_allocator") {
+        all.push(tables::segments_table(trace));
+    }
+    if !study.matches.is_empty() || is_asked("memory_waste") {
         all.push(tables::waste_table(trace, &study.matches));
     }
-    if !study.ranked.is_empty() {
+    if !study.ranked.is_empty() || is_asked("memory_suggestions") {
         let best = peaks.first().and_then(|peak| study.combination(peak.device));
         let listed = tables::listed(&study.ranked, best.as_ref());
         let table = tables::suggestions_table(trace, &study.ranked, &listed, peaks);
@@ -168,7 +198,26 @@ fn for_people(table: &mut Table) {
     let is_part = |name: &str| ["file", "line", "function", "module"].contains(&name) || own.contains(&name);
     let says_nothing = |values: &Values| matches!(values, Values::I64(values) if values.iter().all(Option::is_none));
     let is_idle = |column: &Column| are_suggestions && says_nothing(&column.values);
-    table.columns.retain(|column| !is_part(&column.name) && !is_idle(column));
+    let requested = table.column("requested").map(|column| column.values.clone());
+    let is_as_asked = requested.is_some() && requested.as_ref() == table.column("bytes").map(|column| &column.values);
+    let is_unknown =
+        |values: &Values| matches!(values, Values::Str(all) if all.iter().flatten().all(|kind| kind == "unknown"));
+    let is_empty = |column: &Column| match &*column.name {
+        "requested" => is_as_asked,
+        "kind" => is_unknown(&column.values),
+        _ => false,
+    };
+    table.columns.retain(|column| !is_part(&column.name) && !is_idle(column) && !is_empty(column));
+    place_before_numbers(table);
+}
+
+/// A terminal has no room for the columns on the right: the place, which everybody looks for, stands behind the bytes.
+fn place_before_numbers(table: &mut Table) {
+    let position = |table: &Table, name: &str| table.columns.iter().position(|column| column.name == name);
+    let Some(place) = position(table, "place") else { return };
+    let column = table.columns.remove(place);
+    let to = position(table, "bytes").map_or(place, |bytes| bytes + 1);
+    table.columns.insert(to, column);
 }
 
 /// A trace that is nothing but the read report, which every answer shows.
@@ -193,6 +242,10 @@ fn head(trace: &MemoryTrace) -> String {
         count(trace.segments.len(), "segment", "segments"),
         if devices.is_empty() { "no device".to_owned() } else { devices.join(", ") },
     );
+    let processes = stackline_ingest::problems::processes_of(&trace.report);
+    if processes > 1 {
+        text.push_str(&format!("1 of {processes} processes that have memory of their own; --process chooses another one.\n"));
+    }
     if !trace.has_accesses {
         text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
     }

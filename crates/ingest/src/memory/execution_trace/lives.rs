@@ -52,7 +52,11 @@ impl Lives {
         let mut uses = Uses::default();
         for (argument, tensors) in node.inputs.iter().enumerate() {
             let written = mutated.contains(&argument);
-            let mode = if written { AccessMode::Both } else { AccessMode::Read };
+            let mode = match written {
+                true if overwrites(&node.name) => AccessMode::Write,
+                true => AccessMode::Both,
+                false => AccessMode::Read,
+            };
             let mode = Some(if sure { mode } else { AccessMode::Unknown });
             for tensor in tensors.iter().filter(is_own) {
                 uses.add(self.taken(nodes, worker.at, tensor, mode, sure));
@@ -139,8 +143,7 @@ impl Uses {
     fn add(&mut self, more: Use) {
         let place = *self.places.entry(more.life).or_insert(self.list.len());
         match self.list.get_mut(place) {
-            Some(used) if used.mode == Some(AccessMode::Read) && more.writes() => used.mode = more.mode,
-            Some(_) => {}
+            Some(used) => used.mode = both(used.mode, more.mode),
             None => self.list.push(more),
         }
     }
@@ -153,6 +156,22 @@ pub(super) fn touches(node: &Node) -> bool {
     let gives_views = !node.outputs.is_empty() && node.outputs.iter().all(|tensor| has(tensor.storage));
     let is_view = !node.schema.is_empty() && gives_views && mutated_arguments(&node.schema).is_empty();
     !is_empty && !is_view && !only_allocates(&node.name)
+}
+
+/// Two uses of one object as one.
+fn both(one: Option<AccessMode>, other: Option<AccessMode>) -> Option<AccessMode> {
+    match (one, other) {
+        (Some(AccessMode::Read), Some(AccessMode::Write)) | (Some(AccessMode::Write), Some(AccessMode::Read)) => {
+            Some(AccessMode::Both)
+        }
+        (Some(AccessMode::Read), Some(AccessMode::Both)) => other,
+        (one, _) => one,
+    }
+}
+
+/// Whether an operator writes what the schema marks without reading it.
+fn overwrites(name: &str) -> bool {
+    ["aten::zero_", "aten::fill_", "aten::copy_"].contains(&name)
 }
 
 fn only_allocates(name: &str) -> bool {
