@@ -26,7 +26,7 @@ import { Keys } from "./parts/keys";
 import { Losses } from "./parts/losses";
 import { Palette } from "./parts/palette";
 import { Shown } from "./parts/notice";
-import { change, chooseRank, firstPage, follow, page, PAGES, type PageId, state, transport } from "./state";
+import { address, change, chooseRank, firstPage, follow, page, PAGES, type PageId, state, transport } from "./state";
 import type { Meta } from "./types";
 import "./style.css";
 
@@ -201,7 +201,7 @@ effect(() => {
   document.documentElement.dataset.theme = theme.value;
 });
 // For scripts and tests: the same answers that the page shows.
-Object.assign(globalThis, { stackline: transport });
+Object.assign(globalThis, { stackline: Object.assign(transport, { address }) });
 follow();
 render(<App />, document.getElementById("stackline")!);
 // Once the first page is there: nobody opens an editor before.

@@ -57,16 +57,40 @@ export function change(parts: State, how: "push" | "replace" = "push"): void {
   const before = state.value;
   const kept = parts.page !== undefined && parts.page !== before.page ? without(before, OF_PAGE) : before;
   const after = { ...kept, ...parts };
-  const address = format(after);
-  if (address === format(before)) {
+  const text = format(after);
+  if (text === format(before)) {
     return;
   }
   if (how === "push") {
-    history.pushState(null, "", address);
+    // What is gone back to is what was seen last.
+    write();
+    history.pushState(null, "", text);
   } else {
-    history.replaceState(null, "", address);
+    later(text);
   }
-  state.value = parse(address);
+  state.value = parse(text);
+}
+
+/** Ms between two times that the address is written while one moves: a browser takes a quarter of a frame for each, and refuses hundreds at once. */
+const APART = 250;
+/** An address that is not written yet, and when the last one was. */
+export const address = { waits: undefined as string | undefined, at: Number.NEGATIVE_INFINITY };
+let timer: ReturnType<typeof setTimeout> | undefined;
+
+/** Writes an address over the one that stands there: at once, if the last time is long ago. */
+function later(text: string): void {
+  address.waits = text;
+  const left = address.at + APART - performance.now();
+  if (left <= 0) write();
+  else timer ??= setTimeout(write, left);
+}
+
+function write(): void {
+  clearTimeout(timer);
+  timer = undefined;
+  if (address.waits === undefined) return;
+  history.replaceState(null, "", address.waits);
+  Object.assign(address, { waits: undefined, at: performance.now() });
 }
 
 /** Changes what the tree of calls is a view of. Rows of one view mean nothing in another: of what is selected the frame stays. */
@@ -89,7 +113,12 @@ function without(parts: State, names: readonly string[]): State {
 }
 
 export function follow(): void {
-  const read = () => batch(() => (state.value = parse(location.hash)));
+  const read = () => {
+    // Somebody went elsewhere before what was seen last was written.
+    address.waits = undefined;
+    batch(() => (state.value = parse(location.hash)));
+  };
   addEventListener("popstate", read);
   addEventListener("hashchange", read);
+  addEventListener("pagehide", write);
 }

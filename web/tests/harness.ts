@@ -118,6 +118,8 @@ export async function open(page: Page, url: string, hash: string): Promise<void>
 export async function settled(page: Page): Promise<void> {
   await page.waitForSelector("main h1");
   await page.waitForFunction(() => document.querySelector("[role=status], [aria-busy=true]") === null);
+  // While one moves the address comes a little later than the picture.
+  await page.waitForFunction(() => (globalThis as unknown as { stackline: { address: { waits?: string } } }).stackline.address.waits === undefined);
   await page.waitForFunction(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true)))));
 }
 

@@ -113,3 +113,18 @@ test("hidden levels of a lane are counted, and all of them can be seen", async (
   await page.close();
   await served.stop();
 });
+
+test("who moves fast is where the picture is, in the address and after Back", async () => {
+  const { page, faults } = await watched(here.browser, memory.url);
+  await open(page, memory.url, "page=timeline");
+  for (const key of ["w", "w", "w", "d", "d", "a"]) await page.keyboard.press(key);
+  // Another page is opened before the address was written.
+  await page.keyboard.press("1");
+  await page.goBack();
+  await settled(page);
+  const seen = Number(await page.locator("canvas").getAttribute("data-left"));
+  expect(seen).toBeGreaterThan(0);
+  expect(Math.abs(part(page, "from") - seen)).toBeLessThanOrEqual(1);
+  none(faults);
+  await page.close();
+});

@@ -26,6 +26,11 @@ impl Arguments {
         self
     }
 
+    /// Their names.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// A text; an empty one counts as none.
     pub(crate) fn text(&self, name: &'static str) -> Result<Option<&str>, QueryError> {
         match self.0.get(name) {

@@ -8,7 +8,7 @@ use crate::rows::Rows;
 use stackline_analyze::calls::{CallView, Stretch, TraceCalls};
 use stackline_analyze::critical_path::exact::ExactPath;
 use stackline_analyze::findings::Findings;
-use stackline_model::{CallNodeId, CallThreadId, CallTree, EventId, GpuId};
+use stackline_model::{CallNodeId, CallThreadId, CallTree};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// A view that was made, or is being made.
@@ -27,8 +27,6 @@ pub(crate) struct Derived {
     pub(crate) coarse: OnceLock<Option<Coarse>>,
     pub(crate) chosen: OnceLock<Option<(i64, i64)>>,
     pub(crate) names: OnceLock<Names>,
-    /// What was launched, by what launched it.
-    pub(crate) launched: OnceLock<Vec<(EventId, GpuId)>>,
     pub(crate) counters: OnceLock<Counters>,
     pub(crate) origin: OnceLock<i64>,
     pub(crate) memory: OnceLock<Result<Memory, String>>,

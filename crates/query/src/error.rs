@@ -9,6 +9,16 @@ pub enum QueryError {
         /// What was asked for.
         name: String,
     },
+    /// A query has no such argument.
+    #[error("{query} has no argument {name:?}: {}", in_words(known))]
+    NoArgument {
+        /// The query.
+        query: &'static str,
+        /// What was asked for.
+        name: String,
+        /// What there is, beside `run`.
+        known: &'static [&'static str],
+    },
     /// An argument cannot be understood.
     #[error("argument {name}: {why}")]
     Argument {
@@ -41,4 +51,8 @@ impl QueryError {
     pub(crate) fn missing(what: impl ToString) -> Self {
         Self::Missing { what: what.to_string() }
     }
+}
+
+fn in_words(known: &[&str]) -> String {
+    if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) }
 }

@@ -25,18 +25,38 @@ type Pairs = [(&'static str, String)];
 /// Questions with their arguments, the most important first; `steps` are those that are looked at where nobody chose any.
 pub(crate) fn questions(opened: &Opened, steps: &Pairs) -> Vec<Question> {
     let whole = [("steps", "whole".to_owned())];
-    let mut all = files(opened, steps);
-    all.extend(SHAPES.iter().flat_map(|shape| frames(opened, &[steps, &[("shape", (*shape).to_owned())]].concat())));
-    all.extend(drawn_otherwise(steps));
-    if !steps.is_empty() {
-        all.extend([("overview", with(&whole)), ("path", with(&whole)), ("source", with(&whole))]);
-        all.extend(shapes(&whole));
-        all.extend(files(opened, &whole));
+    let mut list = List { all: Vec::new(), most: MOST_WORK / size(opened).max(1) };
+    // All of the same steps stand together: their tree of calls is made once.
+    list.add(|| files(opened, steps));
+    for shape in SHAPES {
+        list.add(|| frames(opened, &[steps, &[("shape", shape.to_owned())]].concat()));
     }
-    all.extend(single_steps(opened));
-    all.truncate(MOST_WORK / size(opened).max(1));
+    list.add(|| drawn_otherwise(steps));
+    if !steps.is_empty() {
+        list.add(|| [("overview", with(&whole)), ("path", with(&whole)), ("source", with(&whole))].to_vec());
+        list.add(|| shapes(&whole));
+        list.add(|| files(opened, &whole));
+    }
+    list.add(|| single_steps(opened));
+    let mut all = list.all;
     all.extend(longest(opened).into_iter().map(|event| ("event", with(&[("event", event.to_string())]))));
     all
+}
+
+/// Questions that are worth their work: what would stand behind the last of these is not looked for.
+struct List {
+    all: Vec<Question>,
+    most: usize,
+}
+
+impl List {
+    /// Adds what is found, as far as there is room.
+    fn add(&mut self, find: impl FnOnce() -> Vec<Question>) {
+        if self.all.len() < self.most {
+            self.all.extend(find());
+            self.all.truncate(self.most);
+        }
+    }
 }
 
 /// How much each question looks at: events and nodes.
@@ -111,4 +131,19 @@ fn longest(opened: &Opened) -> Vec<u32> {
     all.truncate(most);
     all.sort_unstable_by(by_length);
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{List, with};
+
+    #[test]
+    fn what_has_no_room_is_not_looked_for() {
+        let mut list = List { all: Vec::new(), most: 3 };
+        list.add(|| vec![("source", with(&[])); 2]);
+        list.add(|| vec![("frame", with(&[])); 2]);
+        list.add(|| unreachable!("no tree is made for what is cut"));
+        let names: Vec<&str> = list.all.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["source", "source", "frame"]);
+    }
 }

@@ -17,9 +17,7 @@ use stackline_analyze::critical_path::exact::{Exact, ExactPath, WindowChoice};
 use stackline_analyze::diff::Profile;
 use stackline_analyze::findings::{self, Findings};
 use stackline_engine::{Error, OpenOptions, RunOptions};
-use stackline_model::{
-    CallFrameKind, CallMetric, CallTree, EventId, EventKind, GpuId, MemoryTrace, Table, Trace, TraceSet,
-};
+use stackline_model::{CallFrameKind, CallMetric, CallTree, EventKind, MemoryTrace, Table, Trace, TraceSet};
 use stackline_present::TraceInfo;
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -387,20 +385,6 @@ impl Opened {
     pub(crate) fn names(&self, rank: Option<i64>) -> Result<&Names, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].names.get_or_init(|| Names::of(trace)))
-    }
-
-    /// What an event launched on accelerators, in the order of rows.
-    pub(crate) fn launched(&self, rank: Option<i64>, event: EventId) -> Result<&[(EventId, GpuId)], QueryError> {
-        let (at, trace) = self.trace(rank)?;
-        let all = self.derived[at].launched.get_or_init(|| {
-            let row = |gpu: GpuId| Some((trace.gpu.launch[gpu.index()].some()?, gpu));
-            let mut all: Vec<(EventId, GpuId)> = trace.gpu.ids().filter_map(row).collect();
-            all.sort_unstable();
-            all
-        });
-        let from = all.partition_point(|(launch, _)| *launch < event);
-        let many = all[from..].partition_point(|(launch, _)| *launch == event);
-        Ok(&all[from..from + many])
     }
 
     /// What changes over time in a trace.

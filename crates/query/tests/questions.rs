@@ -345,7 +345,9 @@ fn a_file_that_is_named_without_its_folder_is_found() {
     std::fs::write(&path, serde_json::json!({"traceEvents": events}).to_string()).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
     let ask = |name: &str, file: &str| {
-        document(&ask(&opened, name, &Arguments::new([("file", file), ("line", "2")])).expect("answered"))
+        let line = if name == "excerpt" { "2" } else { "" };
+        let given = [("file", file), ("line", line)].into_iter().filter(|(_, text)| !text.is_empty());
+        document(&ask(&opened, name, &Arguments::new(given)).expect("answered"))
     };
     for file in ["only_here_for_this.py", &whole] {
         let excerpt = ask("excerpt", file);
@@ -394,67 +396,13 @@ fn value(name: &'static str) -> BoxedStrategy<String> {
     .boxed()
 }
 
-/// Each query with the arguments that it takes.
-const ARGUMENTS: &[(&str, &[&str])] = &[
-    (
-        "calls",
-        &[
-            "rank",
-            "shape",
-            "metric",
-            "by",
-            "focus",
-            "hide",
-            "of",
-            "root",
-            "least",
-            "beside",
-            "steps",
-            "thread",
-            "phase",
-            "module",
-            "merge",
-            "recursion",
-        ],
-    ),
-    ("compare", &[]),
-    ("counters", &["rank", "level", "first", "last"]),
-    ("event", &["rank", "event"]),
-    ("excerpt", &["file", "line"]),
-    ("finding", &["rank", "at"]),
-    ("findings", &["rank"]),
-    ("frame", &["rank", "shape", "metric", "of", "root", "steps", "recursion", "merge", "phase", "beside"]),
-    ("lanes", &["rank", "run"]),
-    ("memory", &["rank"]),
-    ("memory-allocator", &["rank"]),
-    ("memory-apply", &["rank", "device", "apply", "level", "first", "last"]),
-    ("memory-call", &["rank", "call"]),
-    ("memory-calls", &["rank", "level", "first", "last"]),
-    ("memory-curve", &["rank", "device", "level", "first", "last"]),
-    ("memory-holders", &["rank", "by"]),
-    ("memory-object", &["rank", "object"]),
-    ("memory-objects", &["rank", "device", "order", "alive", "most", "level", "first", "last"]),
-    ("memory-suggestions", &["rank", "most"]),
-    ("meta", &[]),
-    ("overview", &["steps", "only"]),
-    ("path", &["rank", "steps"]),
-    ("range", &["rank", "from", "to"]),
-    ("search", &["rank", "text", "steps"]),
-    ("source", &["rank", "file", "steps"]),
-    ("tiles", &["tracks", "level", "first", "last", "most"]),
-];
-
-#[test]
-fn the_list_of_arguments_names_every_query() {
-    assert!(ARGUMENTS.iter().map(|(name, _)| *name).eq(ALL.iter().map(|query| query.name)));
-}
-
 fn question() -> impl Strategy<Value = (&'static str, Vec<(&'static str, String)>)> {
-    prop::sample::select(ARGUMENTS).prop_flat_map(|(name, arguments): (&'static str, &'static [&'static str])| {
-        let given = arguments.iter().map(|argument| prop::option::weighted(0.8, value(argument))).collect::<Vec<_>>();
-        given.prop_map(move |values| {
-            let pairs = arguments.iter().zip(values).filter_map(|(argument, value)| Some((*argument, value?)));
-            (name, pairs.collect::<Vec<_>>())
+    prop::sample::select(ALL).prop_flat_map(|query| {
+        let given = |name: &&'static str| prop::option::weighted(0.8, value(name));
+        let run = prop::option::weighted(0.1, value("run"));
+        (query.arguments.iter().map(given).collect::<Vec<_>>(), run).prop_map(move |(values, run)| {
+            let pairs = query.arguments.iter().zip(values).filter_map(|(argument, value)| Some((*argument, value?)));
+            (query.name, pairs.chain(run.map(|run| ("run", run))).collect::<Vec<_>>())
         })
     })
 }

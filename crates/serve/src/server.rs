@@ -285,7 +285,7 @@ impl Shared {
 fn refused(error: &QueryError) -> Response {
     let status = match error {
         QueryError::NoQuery { .. } | QueryError::Missing { .. } => StatusCode::NOT_FOUND,
-        QueryError::Argument { .. } => StatusCode::BAD_REQUEST,
+        QueryError::Argument { .. } | QueryError::NoArgument { .. } => StatusCode::BAD_REQUEST,
         QueryError::Unavailable { .. } => StatusCode::UNPROCESSABLE_ENTITY,
     };
     (status, Json(json!({"error": error.to_string()}))).into_response()

@@ -103,6 +103,9 @@ fn what_cannot_be_answered_is_refused_in_words() {
     assert_eq!(refused("calls?metric=nothing").0, 400);
     let (status, why) = refused("calls?focus=(");
     assert!(status == 400 && why.starts_with("argument focus: no regular expression"), "{why}");
+    let unknown = (400, "path has no argument \"step\": it has rank, steps".to_owned());
+    assert_eq!(refused("path?step=3"), unknown);
+    assert_eq!(refused("meta?steps="), (400, "meta has no argument \"steps\": it has none".to_owned()));
     assert_eq!(refused("lanes?rank=7"), (404, "there is no rank 7".to_owned()));
 }
 
@@ -139,9 +142,10 @@ fn nothing_can_be_written() {
 fn whatever_is_asked_is_answered_or_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let (host, path) = served(trace(folder.path(), "train.py"));
-    let queries = stackline_query::ALL.iter().map(|query| query.name).chain(["", "..", "nothing"]);
-    let arguments =
-        ["rank", "at", "event", "level", "first", "last", "steps", "file", "line", "text", "root", "%00", "a%20b"];
+    // Each query by what it heeds, and by what none does.
+    let strange: &[&str] = &["%00", "a%20b", "run"];
+    let of_each = stackline_query::ALL.iter().map(|query| (query.name, query.arguments));
+    let queries = of_each.chain(["", "..", "nothing"].map(|name| (name, strange)));
     let values = [
         "",
         "0",
@@ -155,12 +159,13 @@ fn whatever_is_asked_is_answered_or_refused() {
         "a%00b",
         "1..2",
     ];
-    let pairs: Vec<String> =
-        arguments.iter().flat_map(|name| values.iter().map(move |value| format!("{name}={value}"))).collect();
-    for (at, query) in queries.enumerate() {
+    for (at, (query, arguments)) in queries.enumerate() {
+        let names = arguments.iter().chain(strange);
+        let pairs: Vec<String> =
+            names.flat_map(|name| values.iter().map(move |value| format!("{name}={value}"))).collect();
         // Each query with other pairs, several at once, and one of them twice.
-        for round in 0..6 {
-            let from = (at * 31 + round * 47) % (pairs.len() - 8);
+        for round in 0..12 {
+            let from = (at * 31 + round * 47) % (pairs.len() - 12);
             let asked = [&pairs[from..from + 1 + round], &pairs[from..=from]].concat().join("&");
             let (status, ..) = get(&host, &format!("{path}query/{query}?{asked}"), &host);
             assert!([200, 400, 404, 422].contains(&status), "{status} for {query}?{asked}");

@@ -1,6 +1,7 @@
 /** Draws memory: curves with their peaks, calls per stream, and lives of objects, hatched where they are waste. */
 
 import { fitted } from "../draw/boxes";
+import { fillColumns } from "../draw/columns";
 import { bytes, count } from "../format";
 import type { InkOf } from "../timeline/paint";
 import { type Stretch, ticks } from "../timeline/view";
@@ -105,19 +106,11 @@ export function drawCurves(scene: Scene, curve: Answer<CurveDocument>, applied: 
 }
 
 function fillCurve(scene: Scene, { curve: of, start, high, last }: Numbers, yOf: (value: number) => number, floor: number): void {
-  const { context, width } = scene;
-  const place = xOf(scene);
+  const { context, width, layout } = scene;
   context.fillStyle = LIVE;
-  context.beginPath();
-  for (let at = 0; at < of!.length && of![at] === 0; at += 1) {
-    const [from, to] = [place(start![at]!), of![at + 1] === 0 ? place(start![at + 1]!) : width];
-    if (to < 0 || from > width) continue;
-    // The highest value of a bucket stands for a pixel at least, then the last one holds.
-    const peak = Math.min(from + 1, to);
-    context.rect(from, yOf(high![at]!), Math.max(peak - from, 0.5), floor - yOf(high![at]!));
-    context.rect(peak, yOf(last![at]!), to - peak, floor - yOf(last![at]!));
-  }
-  context.fill();
+  let end = 0;
+  while (end < of!.length && of![end] === 0) end += 1;
+  fillColumns(context, { start: start!, high: high!, last: last!, first: 0, end }, { xOf: xOf(scene), yOf, left: layout.gutter, right: width, floor });
 }
 
 function strokeCurve(scene: Scene, { curve: of, start, high, last }: Numbers, wanted: number, yOf: (value: number) => number, style: () => void): void {

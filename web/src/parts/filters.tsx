@@ -67,20 +67,35 @@ function short(text: string): string {
   return wanted && wanted[0] === wanted[1] ? `${wanted[0]}` : text;
 }
 
-/** How many steps there are, and their numbers. */
+interface Numbers {
+  readonly many: number;
+  readonly least: number;
+  readonly most: number;
+}
+
+const known = new WeakMap<object, Numbers>();
+
+/** How many steps there are, and their numbers: worked out once, for there may be thousands. */
+function numbersOf({ steps: all }: Meta["traces"][number]): Numbers {
+  const numbers = known.get(all) ?? all.reduce(({ least, most }, [number]) => ({ many: all.length, least: Math.min(least, number), most: Math.max(most, number) }), { many: 0, least: Number.POSITIVE_INFINITY, most: Number.NEGATIVE_INFINITY });
+  known.set(all, numbers);
+  return numbers;
+}
+
+/** The same in words. */
 function stepsOf(trace: Meta["traces"][number]): string {
-  const numbers = trace.steps.map(([number]) => number);
-  return `${counted(numbers.length, "step")}, ${Math.min(...numbers)} to ${Math.max(...numbers)}`;
+  const { many, least, most } = numbersOf(trace);
+  return `${counted(many, "step")}, ${least} to ${most}`;
 }
 
 /** Which steps are looked at, and which are not. */
 function told(trace: Meta["traces"][number], isWhole: boolean): string {
   if (isWhole) return "All of the run, what came before the steps included.";
-  const numbers = trace.steps.map(([number]) => number);
-  if (numbers.length === 1) return "The only step alone.";
+  const { many, least } = numbersOf(trace);
+  if (many === 1) return "The only step alone.";
   const all = `of ${stepsOf(trace)}`;
   const isDefault = state.value.steps === undefined;
-  const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > Math.min(...numbers);
+  const leavesOut = isDefault && trace.chosen !== null && trace.chosen[0] > least;
   return `These steps alone, ${all}${leavesOut ? "; a first one that warms up is left out" : ""}.`;
 }
 

@@ -31,8 +31,20 @@ export interface Place {
 /** The layer of each kind that a column of kinds may name. */
 export const layersOf = (lanes: Lanes): Layer[] => lanes.kinds.map(layerOf);
 
+const laid = new WeakMap<Answer, { readonly of: readonly unknown[]; readonly laid: Laid }>();
+
+/** The boxes of an answer in their lanes, as they were put there before if nothing else changed: who moves to and fro sees few answers. */
+export function lay(answer: Answer<TileDocument>, layers: readonly Layer[], place: Place): Laid {
+  const of = [layers, place.placed, place.offset, place.onPath, place.isFound];
+  const before = laid.get(answer);
+  if (before && before.of.every((value, at) => value === of[at])) return before.laid;
+  const result = put(answer, layers, place);
+  laid.set(answer, { of, laid: result });
+  return result;
+}
+
 /** Puts the boxes of an answer into their lanes. */
-export function lay(answer: Answer<TileDocument>, layers: readonly Layer[], { placed, offset, onPath, isFound }: Place): Laid {
+function put(answer: Answer<TileDocument>, layers: readonly Layer[], { placed, offset, onPath, isFound }: Place): Laid {
   const { columns, document } = answer;
   const { track, depth, event, name, kind } = columns as Numbers;
   const found = isFound && document.texts.map(isFound);
@@ -141,8 +153,12 @@ export function boxAt({ answer, groups, y }: Laid, { stretch, width }: Pick<Sigh
   return first(0) ?? first(2);
 }
 
+const kinds = new WeakMap<Answer, readonly number[]>();
+
 /** The layers that an answer has any event of, for the legend. */
-export function layersIn({ columns }: Answer<TileDocument>, layers: readonly Layer[]): Layer[] {
-  const found = new Set(Array.from(new Set(columns.kind), (kind) => layers[kind] ?? "span"));
+export function layersIn(answer: Answer<TileDocument>, layers: readonly Layer[]): Layer[] {
+  const known = kinds.get(answer) ?? [...new Set(answer.columns.kind)];
+  kinds.set(answer, known);
+  const found = new Set(known.map((kind) => layers[kind] ?? "span"));
   return (Object.keys(LAYERS) as Layer[]).filter((layer) => found.has(layer));
 }

@@ -2,6 +2,7 @@
 
 import { LAYERS } from "../colors";
 import { fitted } from "../draw/boxes";
+import { fillColumns } from "../draw/columns";
 import { bytes, significant } from "../format";
 import type { Answer } from "../transport/decode";
 import type { CounterDocument } from "../types";
@@ -39,18 +40,7 @@ function drawCurve(context: CanvasRenderingContext2D, { start, high, last }: Num
   const xOf = scaleOf(stretch, width);
   const floor = yOf(Math.max(least, 0));
   context.fillStyle = counter.bytes ? LAYERS.module.fill : LAYERS.operator.fill;
-  context.beginPath();
-  let highest = Number.NEGATIVE_INFINITY;
-  for (let at = first; at < end; at += 1) {
-    const [from, to] = [Math.max(xOf(start![at]!), 0), Math.min(at + 1 < end ? xOf(start![at + 1]!) : width, width)];
-    if (to < 0 || from > width) continue;
-    // The highest value of a bucket stands for a pixel at least, then the last one holds.
-    const peak = Math.min(from + 1, to);
-    context.rect(from, yOf(high![at]!), Math.max(peak - from, 0.5), floor - yOf(high![at]!));
-    context.rect(peak, yOf(last![at]!), to - peak, floor - yOf(last![at]!));
-    highest = Math.max(highest, high![at]!);
-  }
-  context.fill();
+  const highest = fillColumns(context, { start: start!, high: high!, last: last!, first, end }, { xOf, yOf, left: 0, right: width, floor });
   context.fillStyle = ink.line;
   context.fillRect(0, floor, width, 1);
   context.fillStyle = ink.quiet;

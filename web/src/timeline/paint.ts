@@ -64,6 +64,8 @@ export function drawSteps(context: CanvasRenderingContext2D, steps: readonly Ste
   const isChosen = (number: number) => chosen !== undefined && number >= chosen[0] && number <= chosen[1];
   let line = Number.NEGATIVE_INFINITY;
   for (const [number, start, end] of steps) {
+    // Of thousands nearly all are elsewhere.
+    if (end < stretch.from || start > stretch.to) continue;
     const [from, to] = [Math.max(xOf(start), 0), Math.min(xOf(end), width)];
     if (to <= 0 || from >= width || to < from) continue;
     const wide = to - from;

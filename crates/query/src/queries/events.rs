@@ -25,10 +25,7 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let gpu = trace.gpu.of_event(event);
     let launched: Vec<Value> = match gpu {
         Some(_) => Vec::new(),
-        None => {
-            let rows = opened.launched(rank, event)?.iter().take(MOST);
-            rows.map(|&(_, gpu)| brief(trace, origin, trace.gpu.event[gpu.index()])).collect()
-        }
+        None => launched(trace, event).take(MOST).map(|event| brief(trace, origin, event)).collect(),
     };
     // What launched an operation, or else the operator that it is of, leads to the lines that called it.
     let caller = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some().or(trace.gpu.operator[gpu.index()].some()));
@@ -50,6 +47,12 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         "launched": launched,
         "callers": callers,
     })))
+}
+
+/// What an event launched on accelerators. A look at each row is faster for one event than to make an index, which nothing else needs.
+fn launched(trace: &Trace, event: EventId) -> impl Iterator<Item = EventId> + '_ {
+    let rows = trace.gpu.launch.iter().zip(&trace.gpu.event);
+    rows.filter(move |(launch, _)| **launch == event).map(|(_, gpu)| *gpu)
 }
 
 fn brief(trace: &Trace, origin: i64, event: EventId) -> Value {

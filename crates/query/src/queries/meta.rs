@@ -48,7 +48,7 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         },
         "folder": std::env::current_dir().ok().map(|folder| folder.display().to_string()),
         "baseline": opened.baseline.as_ref().map(|baseline| baseline.name()),
-        "queries": super::ALL.iter().map(|query| json!({"name": query.name, "about": query.about})).collect::<Vec<_>>(),
+        "queries": super::ALL.iter().map(|query| json!({"name": query.name, "about": query.about, "arguments": query.arguments})).collect::<Vec<_>>(),
     })))
 }
 

@@ -20,11 +20,14 @@ use stackline_present::json::{Document, write};
 use std::fmt;
 
 /// A query.
+#[derive(Clone, Copy)]
 pub struct Query {
     /// What it is asked by.
     pub name: &'static str,
     /// What it answers, for the reference.
     pub about: &'static str,
+    /// Names of what it heeds, beside `run`, which each does.
+    pub arguments: &'static [&'static str],
     /// Works the answer out.
     pub answer: fn(&Opened, &Arguments) -> Result<Answer, QueryError>,
 }
@@ -35,59 +38,191 @@ impl fmt::Debug for Query {
     }
 }
 
+/// Arguments of a view of the tree of calls.
+const VIEW: &[&str] = &[
+    "rank",
+    "steps",
+    "metric",
+    "shape",
+    "by",
+    "focus",
+    "hide",
+    "of",
+    "merge",
+    "recursion",
+    "thread",
+    "phase",
+    "module",
+    "beside",
+    "least",
+    "root",
+];
+/// Arguments of what is asked tile by tile.
+const TILES: &[&str] = &["level", "first", "last", "rank"];
+/// Of any query: which of two runs is asked.
+const RUN: &str = "run";
+const RANK: &[&str] = &["rank"];
+
 /// All queries, by name.
 pub const ALL: &[Query] = &[
-    Query { name: "calls", about: "A view of the tree of calls, as wide as it can be seen.", answer: calls::answer },
+    Query {
+        name: "calls",
+        about: "A view of the tree of calls, as wide as it can be seen.",
+        arguments: VIEW,
+        answer: calls::answer,
+    },
     Query {
         name: "compare",
         about: "What `stackline diff --format json` says of the run and its baseline.",
+        arguments: &[],
         answer: compare::answer,
     },
     Query {
         name: "counters",
         about: "Counters and the bytes that allocators hold, over time.",
+        arguments: TILES,
         answer: counters::answer,
     },
-    Query { name: "event", about: "All that is known of one event.", answer: events::answer },
-    Query { name: "excerpt", about: "The lines around one of a source file.", answer: source::excerpt },
-    Query { name: "finding", about: "One finding with its evidence and its source.", answer: findings::one },
-    Query { name: "findings", about: "What `stackline findings --format json` says.", answer: findings::all },
-    Query { name: "frame", about: "One node of a view of calls by all that was measured.", answer: calls::frame },
-    Query { name: "lanes", about: "What the timeline has rows for.", answer: tiles::lanes },
-    Query { name: "memory", about: "Devices, peaks and waste of memory.", answer: memory::overview },
+    Query {
+        name: "event",
+        about: "All that is known of one event.",
+        arguments: &["event", "rank"],
+        answer: events::answer,
+    },
+    Query {
+        name: "excerpt",
+        about: "The lines around one of a source file.",
+        arguments: &["file", "line"],
+        answer: source::excerpt,
+    },
+    Query {
+        name: "finding",
+        about: "One finding with its evidence and its source.",
+        arguments: &["at", "rank"],
+        answer: findings::one,
+    },
+    Query {
+        name: "findings",
+        about: "What `stackline findings --format json` says.",
+        arguments: RANK,
+        answer: findings::all,
+    },
+    Query {
+        name: "frame",
+        about: "One node of a view of calls by all that was measured.",
+        arguments: VIEW,
+        answer: calls::frame,
+    },
+    Query { name: "lanes", about: "What the timeline has rows for.", arguments: RANK, answer: tiles::lanes },
+    Query { name: "memory", about: "Devices, peaks and waste of memory.", arguments: RANK, answer: memory::overview },
     Query {
         name: "memory-allocator",
         about: "Segments and blocks of the caching allocator.",
+        arguments: RANK,
         answer: memory::allocator,
     },
-    Query { name: "memory-apply", about: "Memory in use if suggestions were followed.", answer: memory::apply },
-    Query { name: "memory-call", about: "One call of memory, with what it touches.", answer: memory::call },
-    Query { name: "memory-calls", about: "Calls per stream, merged where they are narrow.", answer: memory::calls },
-    Query { name: "memory-curve", about: "Bytes in use and held, over the calls.", answer: memory::curve },
-    Query { name: "memory-holders", about: "Who holds memory at each peak.", answer: memory::holders },
-    Query { name: "memory-object", about: "One object, with patterns and suggestions.", answer: memory::object },
-    Query { name: "memory-objects", about: "Lives of objects; small ones by size.", answer: memory::objects },
-    Query { name: "memory-suggestions", about: "What to change, and what it saves.", answer: memory::suggestions },
-    Query { name: "meta", about: "What the run is, and what of it was lost.", answer: meta::answer },
-    Query { name: "overview", about: "What `stackline report --format json` says.", answer: overview::answer },
-    Query { name: "path", about: "The critical path, hop by hop.", answer: path::answer },
-    Query { name: "range", about: "What happened in a stretch of time.", answer: events::range },
-    Query { name: "search", about: "Names of events, frames and files that hold a text.", answer: search::answer },
-    Query { name: "source", about: "A source file with the costs of its lines.", answer: source::answer },
-    Query { name: "tiles", about: "Events of lanes as boxes, merged where they are narrow.", answer: tiles::tiles },
+    Query {
+        name: "memory-apply",
+        about: "Memory in use if suggestions were followed.",
+        arguments: &["level", "first", "last", "rank", "device", "apply"],
+        answer: memory::apply,
+    },
+    Query {
+        name: "memory-call",
+        about: "One call of memory, with what it touches.",
+        arguments: &["call", "rank"],
+        answer: memory::call,
+    },
+    Query {
+        name: "memory-calls",
+        about: "Calls per stream, merged where they are narrow.",
+        arguments: TILES,
+        answer: memory::calls,
+    },
+    Query {
+        name: "memory-curve",
+        about: "Bytes in use and held, over the calls.",
+        arguments: &["level", "first", "last", "rank", "device"],
+        answer: memory::curve,
+    },
+    Query {
+        name: "memory-holders",
+        about: "Who holds memory at each peak.",
+        arguments: &["by", "rank"],
+        answer: memory::holders,
+    },
+    Query {
+        name: "memory-object",
+        about: "One object, with patterns and suggestions.",
+        arguments: &["object", "rank"],
+        answer: memory::object,
+    },
+    Query {
+        name: "memory-objects",
+        about: "Lives of objects; small ones by size.",
+        arguments: &["level", "first", "last", "rank", "device", "order", "alive", "most"],
+        answer: memory::objects,
+    },
+    Query {
+        name: "memory-suggestions",
+        about: "What to change, and what it saves.",
+        arguments: &["most", "rank"],
+        answer: memory::suggestions,
+    },
+    Query { name: "meta", about: "What the run is, and what of it was lost.", arguments: &[], answer: meta::answer },
+    Query {
+        name: "overview",
+        about: "What `stackline report --format json` says.",
+        arguments: &["steps", "only"],
+        answer: overview::answer,
+    },
+    Query {
+        name: "path",
+        about: "The critical path, hop by hop.",
+        arguments: &["rank", "steps"],
+        answer: path::answer,
+    },
+    Query {
+        name: "range",
+        about: "What happened in a stretch of time.",
+        arguments: &["from", "to", "rank"],
+        answer: events::range,
+    },
+    Query {
+        name: "search",
+        about: "Names of events, frames and files that hold a text.",
+        arguments: &["text", "rank", "steps"],
+        answer: search::answer,
+    },
+    Query {
+        name: "source",
+        about: "A source file with the costs of its lines.",
+        arguments: &["file", "rank", "steps"],
+        answer: source::answer,
+    },
+    Query {
+        name: "tiles",
+        about: "Events of lanes as boxes, merged where they are narrow.",
+        arguments: &["level", "first", "last", "rank", "most", "tracks"],
+        answer: tiles::tiles,
+    },
 ];
 
 /// Answers a query.
 ///
 /// # Errors
-/// If there is no such query, an argument is wrong, or the run cannot answer it.
+/// If there is no such query or argument, an argument is wrong, or the run cannot answer it.
 pub fn ask(opened: &Opened, name: &str, arguments: &Arguments) -> Result<Answer, QueryError> {
     let query = ALL.iter().find(|query| query.name == name);
     let query = query.ok_or_else(|| QueryError::NoQuery { name: name.to_owned() })?;
-    match arguments.text("run")? {
+    // A name that is mistyped must not be answered as if it had not been there.
+    if let Some(unknown) = arguments.names().find(|name| *name != RUN && !query.arguments.contains(name)) {
+        return Err(QueryError::NoArgument { query: query.name, name: shortened(unknown), known: query.arguments });
+    }
+    match arguments.text(RUN)? {
         None => (query.answer)(opened, arguments),
-        Some("before") => (query.answer)(opened.before()?, &arguments.without(&["run"])),
-        Some(other) => Err(QueryError::Argument { name: "run", why: format!("{other:?} is not before") }),
+        Some("before") => (query.answer)(opened.before()?, &arguments.without(&[RUN])),
+        Some(other) => Err(QueryError::Argument { name: RUN, why: format!("{other:?} is not before") }),
     }
 }
 

@@ -1,0 +1,43 @@
+/** Curves as columns of pixels: one path of thousands of rectangles takes a browser without a GPU longer than all else of a frame. */
+
+/** A curve that is highest at the beginning of each of its parts, and then holds a value until the next begins. */
+export interface Steps {
+  readonly start: ArrayLike<number>;
+  readonly high: ArrayLike<number>;
+  readonly last: ArrayLike<number>;
+  /** Its first part, and the one behind its last. */
+  readonly first: number;
+  readonly end: number;
+}
+
+/** Where it stands. */
+export interface Frame {
+  readonly xOf: (at: number) => number;
+  readonly yOf: (value: number) => number;
+  readonly left: number;
+  readonly right: number;
+  /** Where columns stand on. */
+  readonly floor: number;
+}
+
+/** Fills the columns of pixels below a curve, each part of which has a pixel at least for its highest value; gives the highest that is seen. */
+export function fillColumns(context: Pick<CanvasRenderingContext2D, "fillRect">, { start, high, last, first, end }: Steps, { xOf, yOf, left, right, floor }: Frame): number {
+  let highest = Number.NEGATIVE_INFINITY;
+  // Of parts that begin in one column of pixels.
+  let peak = Number.NEGATIVE_INFINITY;
+  const column = (from: number, to: number, value: number) => to > from && context.fillRect(from, yOf(value), to - from, floor - yOf(value));
+  for (let at = first; at < end; at += 1) {
+    const behind = at + 1 < end ? xOf(start[at + 1]!) : right;
+    const begins = xOf(start[at]!);
+    if (behind < left || begins > right) continue;
+    const [from, to] = [Math.round(Math.max(begins, left)), Math.round(Math.min(behind, right))];
+    highest = Math.max(highest, high[at]!);
+    peak = Math.max(peak, high[at]!);
+    // The last one that is seen has a pixel, too.
+    if (to === from && at + 1 < end) continue;
+    column(from, from + 1, peak);
+    column(from + 1, to, last[at]!);
+    peak = Number.NEGATIVE_INFINITY;
+  }
+  return highest;
+}
