@@ -128,7 +128,7 @@ codes! {
     MEMORY_NO_FREES "without_frees" Note
         "the source records no frees: memory counts from the operator that gives it to the last one that takes it";
     MEMORY_PROCESSES "one_of_processes" Note
-        "processes have memory of their own: this is the one with the highest peak, or the one that was asked for (--process)";
+        "memory traces are here (of processes, ranks or files), and this is one of them: of a recording that with the highest peak; --process chooses";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of a kind that is not known";
     MEMORY_BAD_EVENT "damaged_memory_event" Skipped
         "a memory event lacks what it needs or says what cannot be; that was left out";

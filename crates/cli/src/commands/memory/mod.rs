@@ -244,7 +244,7 @@ fn head(trace: &MemoryTrace) -> String {
     );
     let processes = stackline_ingest::problems::processes_of(&trace.report);
     if processes > 1 {
-        text.push_str(&format!("1 of {processes} processes that have memory of their own; --process chooses another one.\n"));
+        text.push_str(&format!("1 of {processes} memory traces here: --process chooses another one.\n"));
     }
     if !trace.has_accesses {
         text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");

@@ -1,0 +1,70 @@
+//! Recordings of several processes: whose memory is looked at.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use stackline_engine::{OpenOptions, memory_beside, memory_findings, memory_of_processes, open_memory};
+use stackline_ingest::problems::processes_of;
+use stackline_memory::{Study, curve::curves};
+use stackline_model::MemoryTrace;
+use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
+use std::path::Path;
+
+/// The stream of a process that allocates so many times so many bytes, and frees them.
+fn stream(pid: u32, bytes: u64, times: i64) -> Vec<u8> {
+    let thread = Thread { id: 0, tid: 7, torch_id: 0, name: "main".into() };
+    let mut records = vec![
+        Record::Process(Box::new(Process { pid, ..Process::default() })),
+        Record::Thread(thread),
+        Record::Text { id: 0, text: "aten::empty".into() },
+        Record::Frame { id: 0, key: FrameKey::Operator { name: 0 } },
+        Record::Node { thread: 0, id: 1, parent: 0, frame: 0 },
+    ];
+    for at in 0..2 * times {
+        let kind = if at % 2 == 0 { TouchKind::Allocated } else { TouchKind::Freed };
+        let address_delta = if at == 0 { 0x1000 } else { 0 };
+        records.push(Record::Touch { thread: 0, node: 0, delta_ns: 10, kind, address_delta, bytes });
+    }
+    records.push(Record::End { at_ns: 1000 });
+    let mut chunk = ChunkWriter::new();
+    records.iter().for_each(|record| chunk.push(record).unwrap());
+    [&HEADER[..], chunk.finish()].concat()
+}
+
+fn peak(trace: &MemoryTrace) -> u64 {
+    curves(trace)[0].peak().bytes
+}
+
+#[test]
+fn the_process_with_the_highest_peak_comes_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let recording = |name: &str, processes: &[(u32, u64, i64)]| {
+        let run = folder.path().join(name);
+        std::fs::create_dir_all(run.join("streams")).unwrap();
+        for (pid, bytes, times) in processes {
+            std::fs::write(run.join(format!("streams/{pid}.slr")), stream(*pid, *bytes, *times)).unwrap();
+        }
+        run
+    };
+    let options = OpenOptions::default();
+    // The second one makes most calls, as workers that load data do.
+    let several = recording("several", &[(11, 512, 1), (12, 64, 20), (13, 8192, 2), (14, 1024, 3)]);
+    let first = |path: &Path| open_memory(path, &options).unwrap();
+    let shown = first(&several);
+    assert_eq!((peak(&shown), processes_of(&shown.report)), (8192, 4));
+    assert!(shown.label.ends_with(":13"), "{}", shown.label);
+    assert_eq!(memory_beside(&several, &options).unwrap().unwrap().label, shown.label);
+    let all = memory_of_processes(&several, &options).unwrap();
+    assert_eq!(all.iter().map(peak).collect::<Vec<_>>(), [8192, 1024, 512, 64]);
+    assert!(all.iter().all(|trace| processes_of(&trace.report) == 4));
+    // Where there is no choice, nothing is said of one.
+    let alone = first(&recording("alone", &[(11, 512, 1)]));
+    assert!(processes_of(&alone.report) == 0 && alone.report.problems.is_empty());
+    // That others are there is no damage.
+    let found = memory_findings(&Study::new(&shown, 1), 0.5, &|_| true);
+    let told = stackline_engine::findings_with_known_memory(
+        stackline_analyze::findings::Findings::of_memory(stackline_analyze::findings::MemoryFindings::default()),
+        Some((&shown, found)),
+        &stackline_analyze::findings::Options::default(),
+    );
+    assert_eq!(told.notes.len(), 1, "{:?}", told.notes);
+    assert!(told.notes[0].ends_with(":13, one of 4 that have some"), "{:?}", told.notes);
+}
