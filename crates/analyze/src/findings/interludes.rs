@@ -184,7 +184,7 @@ fn of_thread(
             of.ns += sample.ns;
         }
     }
-    let least = samples.iter().map(|sample| sample.ns).max().unwrap_or(0).saturating_mul(SAMPLES);
+    let least = usual(samples, false).max(usual(samples, true)).saturating_mul(SAMPLES);
     let (mut found, mut rest) = (Vec::new(), Interlude::default());
     for interlude in by_callers.into_values() {
         if interlude.ns >= least { found.push(Interlude { is_one: true, ..interlude }) } else { rest.add(interlude) }
@@ -192,6 +192,13 @@ fn of_thread(
     found.push(rest);
     found.iter_mut().for_each(|interlude| interlude.track = Some(track));
     found
+}
+
+/// The median of what samples of one kind stand for, in ns: single ones stand for more, where the machine was busy.
+fn usual(samples: &[Sample], is_wall: bool) -> i64 {
+    let mut lengths: Vec<i64> = samples.iter().filter(|sample| sample.is_wall == is_wall).map(|s| s.ns).collect();
+    lengths.sort_unstable();
+    lengths.get(lengths.len() / 2).copied().unwrap_or(0)
 }
 
 /// What two places have in common: something between them is somewhere there.
