@@ -1,7 +1,7 @@
 /** What may be chosen of how the page looks and lists: high contrast, folders; and what it tells of rules and of recording. */
 
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { none, open, PAGES, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
+import { none, open, PAGES, part, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
 
 const here = suite();
 let served: Served;
@@ -47,6 +47,24 @@ test("rules that looked say from what on they report, and their pages are at han
   none(faults);
   await page.close();
 });
+
+test("a finding shows what happened around it, and a box there leads to the timeline", () =>
+  here.look(served, async (page, url) => {
+    await open(page, url, "page=issues&sel=finding:0");
+    const picture = page.locator(".gap canvas");
+    await picture.waitFor();
+    await page.waitForFunction(() => Number(document.querySelector<HTMLElement>(".gap canvas")?.dataset.boxes ?? 0) > 0);
+    expect(await violations(page)).toEqual([]);
+    const size = (await picture.boundingBox())!;
+    expect(size.height).toBeLessThan(400);
+    // The event itself stands in the middle third.
+    const lanes = (await picture.getAttribute("aria-label"))!;
+    expect(lanes).toMatch(/of [123] lanes/);
+    for (let down = 45; down < size.height && part(page, "page") === "issues"; down += 16) await picture.click({ position: { x: size.width / 2, y: down } });
+    await settled(page);
+    expect(part(page, "page")).toBe("timeline");
+    expect(part(page, "sel")).toMatch(/^event:/);
+  }));
 
 test("This run says how far clocks may be apart, and what recording cost, if that is known", async () => {
   const { page, faults } = await watched(here.browser, served.url);

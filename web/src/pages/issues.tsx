@@ -12,6 +12,7 @@ import { Name, Sentence } from "../parts/name";
 import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
 import { change, lookAt, page, rank, selection, state, transport } from "../state";
+import { Gap } from "../timeline/gap";
 import { around } from "../timeline/view";
 import type { FindingDetail, Findings, Meta, Row, Rule } from "../types";
 
@@ -207,6 +208,7 @@ function Detail({ at, row }: { at: number; row: Row }) {
               </div>
             )}
             <p class="quiet">{document.why}</p>
+            {first(document) !== undefined && <Gap event={first(document)!} of={document.rank === null ? undefined : `${document.rank}`} />}
             <Events detail={document} />
             {document.page && (
               <details class="rule">
@@ -255,6 +257,9 @@ function NoProblem({ row }: { row: Row }) {
     </details>
   );
 }
+
+/** The first event that shows a finding, if it lasts. */
+const first = ({ events }: FindingDetail): number | undefined => events.find(([, , , , dur]) => dur > 0)?.[0];
 
 function Events({ detail }: { detail: FindingDetail }) {
   const [most, setMost] = useState(FEW);

@@ -82,7 +82,7 @@ export const HEAD = 18;
 export const ROW = 14;
 const GAP = 4;
 /** Rows that a lane has at least, if it has as many; and those of all lanes together, unless some were opened. */
-const FEW = 6;
+export const FEW = 6;
 const ROOM = 60;
 
 /** Lanes below each other. What has no room are the innermost levels; lanes with many events get more of it. */

@@ -343,12 +343,21 @@ impl Callers {
 fn track_title(trace: &Trace, track: TrackId) -> String {
     let data = trace.tracks.get(track);
     let process = &trace.tracks.processes[data.process.index()];
-    let (pid, tid) = (trace.key_text(process.pid), trace.key_text(data.tid));
+    let (pid, tid) = (trace.key_text(process.pid), unsigned(&trace.key_text(data.tid)));
+    if data.kind == TrackKind::Stream && (data.stream == -1 || data.stream == i64::from(u32::MAX)) {
+        return format!("no stream of GPU {}, {pid}/{tid}", data.device);
+    }
     if data.kind == TrackKind::Stream {
         return format!("stream {} of GPU {}, {pid}/{tid}", data.stream, data.device);
     }
     let name = trace.strings.get(data.name);
     format!("{} {tid} {name} of process {pid}", data.kind.name()).replace("  ", " ")
+}
+
+/// A number of a thread as people read it: handles of 32 bits that were written with a sign have none.
+fn unsigned(tid: &str) -> String {
+    let handle = tid.parse::<i32>().ok().filter(|&number| number < -1);
+    handle.map_or_else(|| tid.to_owned(), |number| number.cast_unsigned().to_string())
 }
 
 /// Whether an event is a call or an operation of a GPU.
@@ -388,5 +397,16 @@ fn python_frame(tree: &mut CallTreeBuilder, name: &str) -> CallFrame {
             let function = tree.text(&format!("{function}{end}"));
             CallFrame::Python { function, file: StrId::NONE, line: 0, first_line: 0 }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unsigned;
+
+    #[test]
+    fn handles_of_threads_have_no_sign() {
+        let told = ["-549452224", "7", "-1", "-3000000000", "main"].map(unsigned);
+        assert_eq!(told, ["3745515072", "7", "-1", "-3000000000", "main"]);
     }
 }
