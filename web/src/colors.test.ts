@@ -52,6 +52,11 @@ test.each(Object.entries(PALETTES))("%s can be told apart with every kind of col
   }
 });
 
+test("what findings are about differs more than two shades of one colour", () => {
+  const all = PALETTES.areas.map((hex) => lab(linear(hex)));
+  all.forEach((one, at) => all.slice(0, at).forEach((other, before) => expect(apart(one, other), `${PALETTES.areas[at]} and ${PALETTES.areas[before]}`).toBeGreaterThanOrEqual(20)));
+});
+
 test("names can be read on each of them", () => {
   const ink = luminance(linear(canvas.value.label));
   for (const fill of Object.values(PALETTES).flat()) {

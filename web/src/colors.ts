@@ -38,7 +38,7 @@ export function layerOf(kind: string): Layer {
 /** What findings are about: colour and sign of each area. */
 export const AREAS: Readonly<Record<string, { icon: string; fill: string }>> = {
   host: { icon: "◐", fill: "#d4b655" },
-  synchronization: { icon: "◔", fill: "#e4733b" },
+  synchronization: { icon: "◔", fill: "#e05068" },
   data: { icon: "⇥", fill: "#5eadee" },
   kernels: { icon: "▦", fill: "#ea8e5e" },
   copies: { icon: "⇄", fill: "#de8cb7" },
@@ -73,14 +73,14 @@ const prefersDark = signal(query?.matches ?? false);
 query?.addEventListener("change", (event) => (prefersDark.value = event.matches));
 
 /** The theme that was chosen; none means that of the system. */
-export const theme = signal<"" | "light" | "dark">("");
-export const isDark = computed(() => (theme.value === "" ? prefersDark.value : theme.value === "dark"));
+export const theme = signal<"" | "light" | "dark" | "contrast">("");
+export const isDark = computed(() => (theme.value === "" || theme.value === "contrast" ? prefersDark.value : theme.value === "dark"));
 
 const asks = (feature: string) => typeof matchMedia === "function" && matchMedia(`(${feature})`).matches;
 
 /** Ink and paper of canvases. */
 export const canvas = computed(() => {
-  const isMore = asks("prefers-contrast: more") || asks("forced-colors: active");
+  const isMore = theme.value === "contrast" || asks("prefers-contrast: more") || asks("forced-colors: active");
   if (isMore) {
     const [paper, ink] = isDark.value ? ["#000000", "#ffffff"] : ["#ffffff", "#000000"];
     return { paper, ink, quiet: ink, line: ink, label: "#000000", mark: ink };

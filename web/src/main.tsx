@@ -86,10 +86,11 @@ function Frame({ meta }: { meta: Meta }) {
         <button type="button" onClick={() => (dialog.value = "keys")}>Keys <kbd>?</kbd></button>
         <label>
           Theme{" "}
-          <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as "" | "light" | "dark")}>
+          <select value={theme.value} onChange={(event) => (theme.value = event.currentTarget.value as typeof theme.value)}>
             <option value="">as the system</option>
             <option value="light">light</option>
             <option value="dark">dark</option>
+            <option value="contrast">high contrast</option>
           </select>
         </label>
       </header>

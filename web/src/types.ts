@@ -27,6 +27,10 @@ export interface Meta {
     /** The steps that findings look at: all but a first one that warms up. */
     readonly chosen: readonly [first: number, last: number] | null;
     readonly environment: ReadonlyArray<[key: string, value: string]>;
+    /** How far the clocks of devices may be from the host's: what must be added to their times, between these two. */
+    readonly clocks: ReadonlyArray<{ device: number; least_ns: number | null; most_ns: number | null; shift_ns: number | null; contradictory: boolean; early: number; late: number }>;
+    /** What it cost to record an operator, as a recording measured it. */
+    readonly recording_cost: null | { readonly operator_ns: number; readonly torch_ns: number | null; readonly measured: number; readonly operators: number };
     readonly report: ReadReport;
   }>;
   readonly recording: null | {
@@ -78,6 +82,14 @@ export interface Gain {
   readonly high_ns: number;
 }
 
+/** A rule that could look, and from what on it reports: name, value, meaning. */
+export interface Rule {
+  readonly code: string;
+  readonly name: string;
+  readonly about: string;
+  readonly thresholds: ReadonlyArray<readonly [name: string, value: number, about: string]>;
+}
+
 export interface Findings {
   readonly step_ns: number;
   readonly steps: number;
@@ -87,7 +99,7 @@ export interface Findings {
   /** The ranks that were looked at together; empty if there is one. */
   readonly ranks: ReadonlyArray<{ rank: number; step_ns: number; steps: number; collectives_alone_ns: number | null }>;
   /** The rules that could look. */
-  readonly rules: ReadonlyArray<{ code: string; name: string; about: string }>;
+  readonly rules: ReadonlyArray<Rule>;
   readonly tables: { findings: Table; not_checked: Table };
 }
 

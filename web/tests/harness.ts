@@ -1,7 +1,7 @@
 /** The real program, a real browser, and what must never happen in it: an error, a request to anywhere else. */
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
@@ -30,6 +30,12 @@ export interface Suite {
   /** Of all tests of a file. */
   readonly browser: Browser;
   readonly folder: { readonly path: string };
+  /** Looks at a run in a page of its own, in which nothing may fail. */
+  readonly look: (served: Pick<Served, "url">, at: (page: Page, url: string) => Promise<void>) => Promise<void>;
+  /** The same of inputs that are served for it alone. */
+  readonly view: (inputs: readonly string[], at: (page: Page, url: string) => Promise<void>) => Promise<void>;
+  /** Writes a trace of these events, and what else it has; gives its path. */
+  readonly written: (name: string, traceEvents: readonly object[], more?: object) => string;
 }
 
 /** What the tests of a file need: a browser and a folder, which go when all of them have ended. */
@@ -43,11 +49,31 @@ export function suite(): Suite {
     await launched?.close();
     folder.remove();
   });
+  const browser = () => {
+    if (!launched) throw new Error("the browser is there once the tests begin");
+    return launched;
+  };
+  const look: Suite["look"] = async ({ url }, at) => {
+    const { page, faults } = await watched(browser(), url);
+    await at(page, url);
+    none(faults);
+    await page.close();
+  };
   return {
     folder,
     get browser() {
-      if (!launched) throw new Error("the browser is there once the tests begin");
-      return launched;
+      return browser();
+    },
+    look,
+    async view(inputs, at) {
+      const served = await serve(...inputs);
+      await look(served, at);
+      await served.stop();
+    },
+    written(name, traceEvents, more = {}) {
+      const file = join(folder.path, name);
+      writeFileSync(file, JSON.stringify({ ...more, traceEvents }));
+      return file;
     },
   };
 }
@@ -113,6 +139,9 @@ export async function open(page: Page, url: string, hash: string): Promise<void>
   await page.goto(`${url}#${hash}`);
   await settled(page);
 }
+
+/** A part of the address; none if it is not there. */
+export const part = (page: Page, name: string): string | null => new URLSearchParams(new URL(page.url()).hash.slice(1)).get(name);
 
 /** Waits until nothing is being worked out. */
 export async function settled(page: Page): Promise<void> {

@@ -4,7 +4,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { none, open, serve, type Served, settled, suite, synth, violations, watched } from "./harness";
+import { open, part, serve, type Served, settled, suite, synth, violations } from "./harness";
 import { planted } from "./planted";
 
 const here = suite();
@@ -24,156 +24,148 @@ afterAll(async () => {
   await demo.stop();
 });
 
-const part = (page: Page, name: string) => new URLSearchParams(new URL(page.url()).hash.slice(1)).get(name);
 const title = (page: Page) => page.locator(".details h3").first().innerText();
 const share = (page: Page) => page.locator("main .told").innerText();
 
 test("a name of the search is selected in the flame graph, and zoomed to where it is narrow", async () => {
-  const { page, faults } = await watched(here.browser, demo.url);
-  await open(page, demo.url, "page=overview");
-  await page.keyboard.press("Control+k");
-  await page.getByRole("combobox", { name: "Search in all names" }).fill("softmax");
-  const found = page.locator("#found li", { hasText: "flame graph:" }).first();
-  await found.waitFor();
-  expect(await page.locator("#found li", { hasText: "timeline:" }).count()).toBeGreaterThan(0);
-  await found.click();
-  await settled(page);
-  expect(await title(page)).toContain("softmax");
-  expect(await share(page)).toContain("softmax");
-  expect(Number(part(page, "root"))).toBeGreaterThan(0);
-  // All can be looked at again, and what is selected stays.
-  await page.locator("canvas").focus();
-  await page.keyboard.press("0");
-  await settled(page);
-  expect(part(page, "root")).toBeNull();
-  expect(await title(page)).toContain("softmax");
-  expect(await violations(page)).toEqual([]);
-  none(faults);
-  await page.close();
+  await here.look(demo, async (page, url) => {
+    await open(page, url, "page=overview");
+    await page.keyboard.press("Control+k");
+    await page.getByRole("combobox", { name: "Search in all names" }).fill("softmax");
+    const found = page.locator("#found li", { hasText: "flame graph:" }).first();
+    await found.waitFor();
+    expect(await page.locator("#found li", { hasText: "timeline:" }).count()).toBeGreaterThan(0);
+    await found.click();
+    await settled(page);
+    expect(await title(page)).toContain("softmax");
+    expect(await share(page)).toContain("softmax");
+    expect(Number(part(page, "root"))).toBeGreaterThan(0);
+    // All can be looked at again, and what is selected stays.
+    await page.locator("canvas").focus();
+    await page.keyboard.press("0");
+    await settled(page);
+    expect(part(page, "root")).toBeNull();
+    expect(await title(page)).toContain("softmax");
+    expect(await violations(page)).toEqual([]);
+  });
 });
 
 test("N leads to what is found, wherever the focus is, in the picture and in the table", async () => {
-  const { page, faults } = await watched(here.browser, demo.url);
-  for (const as of ["", "&as=table"]) {
-    await open(page, demo.url, `page=flame&find=aten::${as}`);
-    await page.locator("h1").click();
-    await page.keyboard.press("n");
-    await settled(page);
-    expect(await title(page), as).toContain("aten::");
-    const first = part(page, "sel");
-    await page.keyboard.press("n");
-    await settled(page);
-    expect(part(page, "sel"), as).not.toBe(first);
-    await page.keyboard.press("Shift+N");
-    await settled(page);
-    expect(part(page, "sel"), as).toBe(first);
-  }
-  none(faults);
-  await page.close();
+  await here.look(demo, async (page, url) => {
+    for (const as of ["", "&as=table"]) {
+      await open(page, url, `page=flame&find=aten::${as}`);
+      await page.locator("h1").click();
+      await page.keyboard.press("n");
+      await settled(page);
+      expect(await title(page), as).toContain("aten::");
+      const first = part(page, "sel");
+      await page.keyboard.press("n");
+      await settled(page);
+      expect(part(page, "sel"), as).not.toBe(first);
+      await page.keyboard.press("Shift+N");
+      await settled(page);
+      expect(part(page, "sel"), as).toBe(first);
+    }
+  });
 });
 
 test("the frame that is selected stays so in another view, by another metric and of other steps", async () => {
-  const { page, faults } = await watched(here.browser, served.url);
-  await open(page, served.url, "page=flame&find=_local_scalar_dense");
-  await page.keyboard.press("n");
-  await settled(page);
-  expect(part(page, "sel")).toMatch(/^node:/);
-  for (const shape of ["bottom-up", "flat", "top-down"]) {
-    await page.locator("canvas").focus();
-    await page.keyboard.press("i");
+  await here.look(served, async (page, url) => {
+    await open(page, url, "page=flame&find=_local_scalar_dense");
+    await page.keyboard.press("n");
     await settled(page);
-    expect(part(page, "shape")).toBe(shape);
-    expect(await title(page), shape).toBe("aten::_local_scalar_dense");
-    expect(await share(page), shape).toContain("aten::_local_scalar_dense");
-  }
-  await page.locator("[data-field=steps]").fill("3");
-  await page.keyboard.press("Enter");
-  await settled(page);
-  expect(await title(page)).toBe("aten::_local_scalar_dense");
-  await page.locator("canvas").focus();
-  await page.keyboard.press("g");
-  await settled(page);
-  expect(part(page, "shape")).toBe("callees");
-  none(faults);
-  await page.close();
+    expect(part(page, "sel")).toMatch(/^node:/);
+    for (const shape of ["bottom-up", "flat", "top-down"]) {
+      await page.locator("canvas").focus();
+      await page.keyboard.press("i");
+      await settled(page);
+      expect(part(page, "shape")).toBe(shape);
+      expect(await title(page), shape).toBe("aten::_local_scalar_dense");
+      expect(await share(page), shape).toContain("aten::_local_scalar_dense");
+    }
+    await page.locator("[data-field=steps]").fill("3");
+    await page.keyboard.press("Enter");
+    await settled(page);
+    expect(await title(page)).toBe("aten::_local_scalar_dense");
+    await page.locator("canvas").focus();
+    await page.keyboard.press("g");
+    await settled(page);
+    expect(part(page, "shape")).toBe("callees");
+  });
 });
 
 test("an event that is selected marks its frame, and its details lead there and to what launched it", async () => {
-  const { page, faults } = await watched(here.browser, served.url);
-  await open(page, served.url, "page=timeline&find=gemm");
-  await page.keyboard.press("n");
-  await settled(page);
-  const details = page.locator(".details");
-  await details.getByText("Starts at").waitFor();
-  expect(await details.innerText()).toContain("Launched from, the innermost first");
-  expect(await details.locator(".events li", { hasText: "train_step" }).count()).toBe(1);
-  await details.getByRole("button", { name: "In the flame graph" }).click();
-  await settled(page);
-  expect(part(page, "page")).toBe("flame");
-  expect(part(page, "sel")).toMatch(/^event:/);
-  expect(await title(page)).toBe("gemm");
-  expect(await share(page)).toMatch(/^gemm: /);
-  expect(await violations(page)).toEqual([]);
-  none(faults);
-  await page.close();
+  await here.look(served, async (page, url) => {
+    await open(page, url, "page=timeline&find=gemm");
+    await page.keyboard.press("n");
+    await settled(page);
+    const details = page.locator(".details");
+    await details.getByText("Starts at").waitFor();
+    expect(await details.innerText()).toContain("Launched from, the innermost first");
+    expect(await details.locator(".events li", { hasText: "train_step" }).count()).toBe(1);
+    await details.getByRole("button", { name: "In the flame graph" }).click();
+    await settled(page);
+    expect(part(page, "page")).toBe("flame");
+    expect(part(page, "sel")).toMatch(/^event:/);
+    expect(await title(page)).toBe("gemm");
+    expect(await share(page)).toMatch(/^gemm: /);
+    expect(await violations(page)).toEqual([]);
+  });
 });
 
 test("a finding leads to its frame, whose source keeps its indentation everywhere", async () => {
-  const { page, faults } = await watched(here.browser, served.url);
-  await open(page, served.url, "page=issues&sel=finding:0");
-  const line = page.locator(".excerpt .line.hot code");
-  expect(await line.innerText()).toMatch(/^ {4}/);
-  await page.locator(".detail").getByRole("button", { name: "In the flame graph" }).click();
-  await settled(page);
-  expect(await title(page)).toContain("train_step");
-  await page.waitForSelector(".details .excerpt .line.hot");
-  expect(await page.locator(".details .excerpt .line.hot code").innerText()).toMatch(/^ {4}/);
-  none(faults);
-  await page.close();
+  await here.look(served, async (page, url) => {
+    await open(page, url, "page=issues&sel=finding:0");
+    const line = page.locator(".excerpt .line.hot code");
+    expect(await line.innerText()).toMatch(/^ {4}/);
+    await page.locator(".detail").getByRole("button", { name: "In the flame graph" }).click();
+    await settled(page);
+    expect(await title(page)).toContain("train_step");
+    await page.waitForSelector(".details .excerpt .line.hot");
+    expect(await page.locator(".details .excerpt .line.hot code").innerText()).toMatch(/^ {4}/);
+  });
 });
 
 test("the flame graph of the differences shows what is gone, and says how much it is where it does not", async () => {
-  const { page, faults } = await watched(here.browser, demo.url);
-  await open(page, demo.url, "page=compare");
-  await page.getByRole("button", { name: "Flame graph of the differences" }).click();
-  await settled(page);
-  expect(await page.locator("h1").innerText()).toBe("Flame graph of the differences");
-  await page.locator("[data-field=find]").fill("aten::item");
-  await page.keyboard.press("Enter");
-  await page.keyboard.press("n");
-  await settled(page);
-  const told = await share(page);
-  expect(told).toMatch(/^aten::item: 0 ns .*before \d/);
-  // Its box has width, which it has not without.
-  const width = async () => Number(await page.locator("canvas").getAttribute("data-selected"));
-  expect(await width()).toBeGreaterThan(20);
-  expect(await violations(page)).toEqual([]);
-  await page.getByRole("button", { name: "What is gone" }).click();
-  await settled(page);
-  expect(await width()).toBe(0);
-  expect(await page.locator("main").innerText()).toMatch(/[\d.]+ ms of A is in frames that B has not/);
-  await page.getByRole("button", { name: "Back to Compare" }).click();
-  await settled(page);
-  expect(part(page, "page")).toBe("compare");
-  none(faults);
-  await page.close();
+  await here.look(demo, async (page, url) => {
+    await open(page, url, "page=compare");
+    await page.getByRole("button", { name: "Flame graph of the differences" }).click();
+    await settled(page);
+    expect(await page.locator("h1").innerText()).toBe("Flame graph of the differences");
+    await page.locator("[data-field=find]").fill("aten::item");
+    await page.keyboard.press("Enter");
+    await page.keyboard.press("n");
+    await settled(page);
+    const told = await share(page);
+    expect(told).toMatch(/^aten::item: 0 ns .*before \d/);
+    // Its box has width, which it has not without.
+    const width = async () => Number(await page.locator("canvas").getAttribute("data-selected"));
+    expect(await width()).toBeGreaterThan(20);
+    expect(await violations(page)).toEqual([]);
+    await page.getByRole("button", { name: "What is gone" }).click();
+    await settled(page);
+    expect(await width()).toBe(0);
+    expect(await page.locator("main").innerText()).toMatch(/[\d.]+ ms of A is in frames that B has not/);
+    await page.getByRole("button", { name: "Back to Compare" }).click();
+    await settled(page);
+    expect(part(page, "page")).toBe("compare");
+  });
 });
 
 test("the critical path is told by cause and by segment, and a segment leads to where it is", async () => {
-  const { page, faults } = await watched(here.browser, demo.url);
-  await open(page, demo.url, "page=timeline&cp=1");
-  const makeup = page.locator(".makeup");
-  await makeup.waitFor();
-  const shares = (await makeup.locator(".legend li").allInnerTexts()).map((text) => Number(/\(([\d.]+) %\)/.exec(text)![1]));
-  expect(Math.abs(shares.reduce((sum, share) => sum + share, 0) - 100)).toBeLessThan(1);
-  await makeup.locator("summary").click();
-  const lengths = (await makeup.locator("li button").allInnerTexts()).length;
-  expect(lengths).toBeGreaterThan(3);
-  await makeup.locator("li button").first().click();
-  await settled(page);
-  expect(part(page, "sel")).toMatch(/^event:/);
-  expect(Number(part(page, "to"))).toBeGreaterThan(Number(part(page, "from")));
-  expect(await violations(page)).toEqual([]);
-  none(faults);
-  await page.close();
+  await here.look(demo, async (page, url) => {
+    await open(page, url, "page=timeline&cp=1");
+    const makeup = page.locator(".makeup");
+    await makeup.waitFor();
+    const shares = (await makeup.locator(".legend li").allInnerTexts()).map((text) => Number(/\(([\d.]+) %\)/.exec(text)![1]));
+    expect(Math.abs(shares.reduce((sum, share) => sum + share, 0) - 100)).toBeLessThan(1);
+    await makeup.locator("summary").click();
+    const lengths = (await makeup.locator("li button").allInnerTexts()).length;
+    expect(lengths).toBeGreaterThan(3);
+    await makeup.locator("li button").first().click();
+    await settled(page);
+    expect(part(page, "sel")).toMatch(/^event:/);
+    expect(Number(part(page, "to"))).toBeGreaterThan(Number(part(page, "from")));
+    expect(await violations(page)).toEqual([]);
+  });
 });

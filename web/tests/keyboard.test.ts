@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { none, open, PAGES, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
+import { none, open, part, PAGES, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
 import { planted } from "./planted";
 
 const here = suite();
@@ -21,7 +21,6 @@ afterAll(async () => {
   await served.stop();
 });
 
-const part = (page: Page, name: string) => new URLSearchParams(new URL(page.url()).hash.slice(1)).get(name);
 const title = (page: Page) => page.locator(".details h3").first().innerText();
 
 /** Keeps the addresses that the editor would be opened with; the browser has none. */

@@ -3,7 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { none, open, serve, settled, stackline, suite, synth, violations, watched } from "./harness";
+import { open, serve, settled, stackline, suite, synth, violations, watched } from "./harness";
 
 const here = suite();
 
@@ -13,46 +13,43 @@ test("both lengths of a step are named, on the Overview, beside findings and in 
   synth("demo", b, "--steps", "4", "--no-host-sync");
   const found = JSON.parse(stackline("findings", b, "--format", "json")) as { step_ns: number };
   const ms = `${(found.step_ns / 1e6).toFixed(2)} ms`;
-  const served = await serve(b, "--baseline", a);
-  const { page, faults } = await watched(here.browser, served.url);
-  await open(page, served.url, "page=overview");
-  const numbers = await page.locator("dl.numbers").innerText();
-  expect(numbers).toContain("as the program marks them");
-  expect(numbers).toMatch(new RegExp(`Step with all its work, mean\\s+${ms}`));
-  expect(numbers).toContain("from the first to the last of its operations");
-  await open(page, served.url, "page=issues&steps=11");
-  const issues = await page.locator("main").innerText();
-  expect(issues).toContain(`a step takes ${ms} with all its work (4 steps, to the end of the work that was launched in them, by their number)`);
-  expect(issues).toContain("This page is of steps 10 to 13, not of those that are chosen elsewhere (11).");
-  // The page of a rule, as the command line explains it.
-  await open(page, served.url, "page=issues&sel=finding:0");
-  await page.locator(".rule summary").click();
-  const rule = await page.locator(".rule pre").innerText();
-  const code = (await page.locator(".card .what small").first().innerText()).match(/[A-Z]+\d{3}/)![0];
-  expect(rule).toMatch(new RegExp(`^# ${code} `));
-  expect(rule).toContain("## When it is wrong");
-  // Findings about one thing alone.
-  await open(page, served.url, "page=issues");
-  const all = await page.locator("main .card").count();
-  const areas = await page.locator("[data-field=area] option").allInnerTexts();
-  expect(areas.length).toBeGreaterThan(2);
-  await page.locator("[data-field=area]").selectOption(areas[1]!);
-  await settled(page);
-  const some = await page.locator("main .card").count();
-  expect(some).toBeGreaterThan(0);
-  expect(some).toBeLessThan(all);
-  expect(await page.locator("main").innerText()).toContain(`${some} of ${all} shown`);
-  await open(page, served.url, "page=compare&noise=1");
-  const rows = await page.locator("main tbody tr").allInnerTexts();
-  expect(rows.some((row) => row.startsWith("step with all its work") && row.includes(ms))).toBe(true);
-  // What is gone has no time there, and no bounds of it.
-  const gone = await page.locator("main tbody tr", { hasText: "only in A" }).first().locator("td").allInnerTexts();
-  expect(gone.slice(-4)).toEqual(["–", expect.stringContaining("-100.0 %"), "", "− only in A"]);
-  expect(await page.locator("main").innerText()).toContain("Both say the same of versions");
-  expect(await violations(page)).toEqual([]);
-  none(faults);
-  await page.close();
-  await served.stop();
+  await here.view([b, "--baseline", a], async (page, url) => {
+    await open(page, url, "page=overview");
+    const numbers = await page.locator("dl.numbers").innerText();
+    expect(numbers).toContain("as the program marks them");
+    expect(numbers).toMatch(new RegExp(`Step with all its work, mean\\s+${ms}`));
+    expect(numbers).toContain("from the first to the last of its operations");
+    await open(page, url, "page=issues&steps=11");
+    const issues = await page.locator("main").innerText();
+    expect(issues).toContain(`a step takes ${ms} with all its work (4 steps, to the end of the work that was launched in them, by their number)`);
+    expect(issues).toContain("This page is of steps 10 to 13, not of those that are chosen elsewhere (11).");
+    // The page of a rule, as the command line explains it.
+    await open(page, url, "page=issues&sel=finding:0");
+    await page.locator(".rule summary").click();
+    const rule = await page.locator(".rule pre").innerText();
+    const code = (await page.locator(".card .what small").first().innerText()).match(/[A-Z]+\d{3}/)![0];
+    expect(rule).toMatch(new RegExp(`^# ${code} `));
+    expect(rule).toContain("## When it is wrong");
+    // Findings about one thing alone.
+    await open(page, url, "page=issues");
+    const all = await page.locator("main .card").count();
+    const areas = await page.locator("[data-field=area] option").allInnerTexts();
+    expect(areas.length).toBeGreaterThan(2);
+    await page.locator("[data-field=area]").selectOption(areas[1]!);
+    await settled(page);
+    const some = await page.locator("main .card").count();
+    expect(some).toBeGreaterThan(0);
+    expect(some).toBeLessThan(all);
+    expect(await page.locator("main").innerText()).toContain(`${some} of ${all} shown`);
+    await open(page, url, "page=compare&noise=1");
+    const rows = await page.locator("main tbody tr").allInnerTexts();
+    expect(rows.some((row) => row.startsWith("step with all its work") && row.includes(ms))).toBe(true);
+    // What is gone has no time there, and no bounds of it.
+    const gone = await page.locator("main tbody tr", { hasText: "only in A" }).first().locator("td").allInnerTexts();
+    expect(gone.slice(-4)).toEqual(["–", expect.stringContaining("-100.0 %"), "", "− only in A"]);
+    expect(await page.locator("main").innerText()).toContain("Both say the same of versions");
+    expect(await violations(page)).toEqual([]);
+  });
 });
 
 test("findings that may be nothing stand behind the others, which is said where it is so", async () => {
@@ -84,48 +81,41 @@ test("times of lines that are partly guessed are marked, in the source and besid
     { ph: "X", name: "aten::mm", cat: "cpu_op", ts: ts + 10, dur: 500, pid: 1, tid: 1, sf: 12 },
     { ph: "X", name: "aten::add", cat: "cpu_op", ts: ts + 510, dur: 200, pid: 1, tid: 1, sf: 13 },
   ]);
-  const file = join(here.folder.path, "guessed.json");
-  writeFileSync(file, JSON.stringify({ stackFrames: { 12: frame(12), 13: frame(13) }, traceEvents: events }));
-  const served = await serve(file);
-  const { page, faults } = await watched(here.browser, served.url);
-  await open(page, served.url, `page=source&file=${encodeURIComponent(source)}`);
-  const costs = await page.locator("table.source td.heat").allInnerTexts();
-  // Line 12 has what it called alone; behind the last call there are 200 µs more in each step, of which nobody knows the line.
-  expect(costs.filter((text) => text !== "")).toEqual(["1.50 ms", "≈ 1.20 ms"]);
-  expect(await page.locator("main").innerText()).toContain("≈ is estimated");
-  await page.getByRole("button", { name: "Line 13" }).click();
-  await page.getByRole("button", { name: "In the flame graph" }).click();
-  await settled(page);
-  const details = page.locator(".details");
-  expect(await details.locator("h3").first().innerText()).toContain("train_step");
-  expect(await details.innerText()).toContain("Its own time at this line is estimated");
-  expect(await violations(page)).toEqual([]);
-  none(faults);
-  await page.close();
-  await served.stop();
+  const file = here.written("guessed.json", events, { stackFrames: { 12: frame(12), 13: frame(13) } });
+  await here.view([file], async (page, url) => {
+    await open(page, url, `page=source&file=${encodeURIComponent(source)}`);
+    const costs = await page.locator("table.source td.heat").allInnerTexts();
+    // Line 12 has what it called alone; behind the last call there are 200 µs more in each step, of which nobody knows the line.
+    expect(costs.filter((text) => text !== "")).toEqual(["1.50 ms", "≈ 1.20 ms"]);
+    expect(await page.locator("main").innerText()).toContain("≈ is estimated");
+    await page.getByRole("button", { name: "Line 13" }).click();
+    await page.getByRole("button", { name: "In the flame graph" }).click();
+    await settled(page);
+    const details = page.locator(".details");
+    expect(await details.locator("h3").first().innerText()).toContain("train_step");
+    expect(await details.innerText()).toContain("Its own time at this line is estimated");
+    expect(await violations(page)).toEqual([]);
+  });
 });
 
 test("a filter with nothing in it says which it was, and what cannot be asked is not asked", async () => {
   const demo = join(here.folder.path, "filtered.json");
   synth("demo", demo, "--steps", "4");
-  const served = await serve(demo);
-  const { page, faults } = await watched(here.browser, served.url);
-  await open(page, served.url, "page=flame&focus=qqqqqqqq");
-  const main = page.locator("main");
-  expect(await main.innerText()).toContain("No path has a frame with qqqqqqqq in its name");
-  expect(await page.locator(".legend").count()).toBe(0);
-  await open(page, served.url, "page=flame");
-  await page.locator("[data-field=hide]").fill("[(");
-  await page.keyboard.press("Tab");
-  expect(await page.locator("label [role=alert]").innerText()).toMatch(/regular expression/i);
-  await page.locator("[data-field=steps]").fill("99");
-  await page.keyboard.press("Tab");
-  expect(await main.innerText()).toContain("There is no step 99: 4 steps, 10 to 13");
-  expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(10);
-  expect(await violations(page)).toEqual([]);
-  none(faults);
-  await page.close();
-  await served.stop();
+  await here.view([demo], async (page, url) => {
+    await open(page, url, "page=flame&focus=qqqqqqqq");
+    const main = page.locator("main");
+    expect(await main.innerText()).toContain("No path has a frame with qqqqqqqq in its name");
+    expect(await page.locator(".legend").count()).toBe(0);
+    await open(page, url, "page=flame");
+    await page.locator("[data-field=hide]").fill("[(");
+    await page.keyboard.press("Tab");
+    expect(await page.locator("label [role=alert]").innerText()).toMatch(/regular expression/i);
+    await page.locator("[data-field=steps]").fill("99");
+    await page.keyboard.press("Tab");
+    expect(await main.innerText()).toContain("There is no step 99: 4 steps, 10 to 13");
+    expect(Number(await page.locator("canvas").getAttribute("data-boxes"))).toBeGreaterThan(10);
+    expect(await violations(page)).toEqual([]);
+  });
 });
 
 test("a name of a million letters leaves room for all else", async () => {
@@ -134,34 +124,26 @@ test("a name of a million letters leaves room for all else", async () => {
     { ph: "X", name: `ProfilerStep#${step + 1}`, cat: "user_annotation", ts: step * 1000, dur: 990, pid: 1, tid: 1 },
     { ph: "X", name, cat: "cpu_op", ts: step * 1000 + 10, dur: 900, pid: 1, tid: 1, args: { note: name } },
   ]);
-  const file = join(here.folder.path, "long.json");
-  writeFileSync(file, JSON.stringify({ traceEvents: events }));
-  const served = await serve(file);
-  const { page, faults } = await watched(here.browser, served.url);
-  await open(page, served.url, "page=overview");
-  expect(await page.evaluate(() => document.body.outerHTML.length)).toBeLessThan(200_000);
-  const at = (await page.evaluate(`stackline.ask("search", { text: "BBBB" }).then(({ document }) => document.names[0].event)`)) as number;
-  await open(page, served.url, `page=timeline&sel=event:${at}`);
-  const details = page.locator(".details");
-  await details.getByText("Duration").waitFor();
-  expect((await details.getByText("Duration").boundingBox())!.y).toBeLessThan(500);
-  none(faults);
-  await page.close();
-  await served.stop();
+  const file = here.written("long.json", events);
+  await here.view([file], async (page, url) => {
+    await open(page, url, "page=overview");
+    expect(await page.evaluate(() => document.body.outerHTML.length)).toBeLessThan(200_000);
+    const at = (await page.evaluate(`stackline.ask("search", { text: "BBBB" }).then(({ document }) => document.names[0].event)`)) as number;
+    await open(page, url, `page=timeline&sel=event:${at}`);
+    const details = page.locator(".details");
+    await details.getByText("Duration").waitFor();
+    expect((await details.getByText("Duration").boundingBox())!.y).toBeLessThan(500);
+  });
 });
 
 test("pages with nothing to show are grey, and This run can be copied", async () => {
-  const file = join(here.folder.path, "empty.json");
-  writeFileSync(file, JSON.stringify({ traceEvents: [] }));
-  const served = await serve(file);
-  const { page, faults } = await watched(here.browser, served.url);
-  await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: { writeText: (text: string) => Promise.resolve(void Object.assign(globalThis, { copied: text })) } }));
-  await open(page, served.url, "page=run");
-  const grey = await page.locator("nav a.without").allInnerTexts();
-  expect(grey.map((text) => text.replace(/^\d\s*/, ""))).toEqual(["Issues", "Flame graph", "Timeline", "Memory", "Layers & kernels", "Compare", "Source"]);
-  await page.getByRole("button", { name: "Copy as text" }).click();
-  expect(await page.evaluate("globalThis.copied")).toContain("empty.json, opened by stackline");
-  none(faults);
-  await page.close();
-  await served.stop();
+  const file = here.written("empty.json", []);
+  await here.view([file], async (page, url) => {
+    await page.addInitScript(() => Object.defineProperty(navigator, "clipboard", { value: { writeText: (text: string) => Promise.resolve(void Object.assign(globalThis, { copied: text })) } }));
+    await open(page, url, "page=run");
+    const grey = await page.locator("nav a.without").allInnerTexts();
+    expect(grey.map((text) => text.replace(/^\d\s*/, ""))).toEqual(["Issues", "Flame graph", "Timeline", "Memory", "Layers & kernels", "Compare", "Source"]);
+    await page.getByRole("button", { name: "Copy as text" }).click();
+    expect(await page.evaluate("globalThis.copied")).toContain("empty.json, opened by stackline");
+  });
 });

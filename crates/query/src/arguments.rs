@@ -26,9 +26,9 @@ impl Arguments {
         self
     }
 
-    /// Their names.
+    /// Names of those with a text: an empty one counts as none.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.0.iter().filter(|(_, text)| !text.is_empty()).map(|(name, _)| name.as_str())
     }
 
     /// A text; an empty one counts as none.

@@ -45,6 +45,14 @@ pub(crate) fn questions(opened: &Opened) -> Vec<Question> {
     all
 }
 
+/// What the page asks first, and waits for: it can be begun before it asks.
+pub(crate) fn soonest(opened: &Opened) -> Vec<Question> {
+    let first = [("only", "first".to_owned())];
+    let overview = ("overview", with(&[&steps(opened)[..], &first].concat()));
+    let has_tables = !opened.set.traces.is_empty();
+    std::iter::once(("meta", with(&[]))).chain(has_tables.then_some(overview)).collect()
+}
+
 pub(crate) fn with(pairs: &[(&'static str, String)]) -> Arguments {
     Arguments::new(pairs.iter().cloned())
 }

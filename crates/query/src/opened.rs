@@ -287,6 +287,11 @@ impl Opened {
         Ok(merged)
     }
 
+    /// What the page asks as soon as it is there.
+    pub fn soonest_questions(&self) -> Vec<(&'static str, Arguments)> {
+        crate::first::soonest(self)
+    }
+
     /// What the page opens with, the most important first: the steps that are looked at where there are any.
     pub fn first_questions(&self) -> Vec<(&'static str, Arguments)> {
         crate::first::questions(self)

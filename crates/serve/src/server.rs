@@ -46,6 +46,7 @@ pub struct Server {
     pub url: String,
     listener: std::net::TcpListener,
     router: Router,
+    shared: Arc<Shared>,
 }
 
 /// What requests share.
@@ -86,8 +87,8 @@ pub fn serve(opened: Arc<Opened>, port: u16, hosts: Vec<String>) -> Result<Serve
         .route("/{token}/query/{name}", get(query))
         .fallback(|| async { StatusCode::NOT_FOUND })
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), guarded))
-        .with_state(shared);
-    Ok(Server { url, listener, router })
+        .with_state(Arc::clone(&shared));
+    Ok(Server { url, listener, router, shared })
 }
 
 impl Server {
@@ -127,6 +128,7 @@ impl Server {
     }
 
     fn run_on(self, runtime: Runtime, until: impl Future<Output = ()>) -> Result<(), ServeError> {
+        runtime.spawn(begin(self.shared));
         let served = runtime.block_on(async {
             let listener = TcpListener::from_std(self.listener)?;
             let serving = axum::serve(listener, self.router).into_future();
@@ -244,6 +246,16 @@ async fn query(
     };
     let binary = HeaderValue::from_static("application/octet-stream");
     ([(header::CONTENT_TYPE, binary)], bytes).into_response()
+}
+
+/// Begins with what the page asks first while the browser still reads the page: whoever asks then joins.
+async fn begin(shared: Arc<Shared>) {
+    let opened = Arc::clone(&shared.opened);
+    let Ok(questions) = spawn_blocking(move || opened.soonest_questions()).await else { return };
+    for (name, arguments) in questions {
+        let key = format!("{name}\n{}", arguments.key());
+        tokio::spawn(answered(Arc::clone(&shared), key, name.to_owned(), arguments));
+    }
 }
 
 /// Works an answer out, on a thread for such work; once for all who ask the same at the same time, and to its end even if

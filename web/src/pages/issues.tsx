@@ -11,9 +11,10 @@ import { Copy } from "../parts/copy";
 import { Name, Sentence } from "../parts/name";
 import { NoEvents, Shown } from "../parts/notice";
 import { Excerpt } from "../parts/excerpt";
-import { change, lookAt, page, rank, selection, state } from "../state";
+import { change, lookAt, page, rank, selection, state, transport } from "../state";
+import { Gap } from "../timeline/gap";
 import { around } from "../timeline/view";
-import type { FindingDetail, Findings, Meta, Row } from "../types";
+import type { FindingDetail, Findings, Meta, Row, Rule } from "../types";
 
 export function Issues({ meta }: { meta: Meta }) {
   const asked = useFindings(rank.value);
@@ -107,9 +108,22 @@ function Looked({ rules, isOpen }: { rules: Findings["rules"]; isOpen: boolean }
     <details open={isOpen}>
       <summary>{counted(rules.length, "rule")} looked</summary>
       <ul>
-        {rules.map((rule) => <li key={rule.code}>{rule.code} {rule.name}: {rule.about}</li>)}
+        {rules.map((rule) => <li key={rule.code}><LookedFor rule={rule} /></li>)}
       </ul>
     </details>
+  );
+}
+
+/** A rule with what it reports from, and its page once it is asked for. */
+function LookedFor({ rule: { code, name, about, thresholds } }: { rule: Rule }) {
+  const [open, setOpen] = useState(false);
+  const asked = useAnswer<{ page: string }>(open ? "rule" : undefined, { code });
+  return (
+    <>
+      {transport.kind === "report" ? code : <button type="button" class="link" aria-expanded={open} onClick={() => setOpen(!open)}>{code}</button>} {name}: {about}
+      {thresholds.map(([setting, value, meaning]) => <div class="quiet" key={setting}><code>{code}.{setting}</code> = {value}: {meaning}</div>)}
+      {open && <Shown asked={asked}>{({ document }) => <pre tabIndex={0} role="region" aria-label={`Page of ${code}`}>{document.page}</pre>}</Shown>}
+    </>
   );
 }
 
@@ -194,6 +208,7 @@ function Detail({ at, row }: { at: number; row: Row }) {
               </div>
             )}
             <p class="quiet">{document.why}</p>
+            {first(document) !== undefined && <Gap event={first(document)!} of={document.rank === null ? undefined : `${document.rank}`} />}
             <Events detail={document} />
             {document.page && (
               <details class="rule">
@@ -242,6 +257,9 @@ function NoProblem({ row }: { row: Row }) {
     </details>
   );
 }
+
+/** The first event that shows a finding, if it lasts. */
+const first = ({ events }: FindingDetail): number | undefined => events.find(([, , , , dur]) => dur > 0)?.[0];
 
 function Events({ detail }: { detail: FindingDetail }) {
   const [most, setMost] = useState(FEW);

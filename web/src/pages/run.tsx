@@ -1,7 +1,7 @@
 /** What was run, where, how it was recorded, and what of it was lost. */
 
 import { pattern, setPattern } from "../editor";
-import { count, counted, duration } from "../format";
+import { count, counted, duration, percent } from "../format";
 import { Copy } from "../parts/copy";
 import { Sentence } from "../parts/name";
 import type { Meta, ReadReport } from "../types";
@@ -12,13 +12,14 @@ export function Run({ meta }: { meta: Meta }) {
       <h1 id="run-title">This run</h1>
       <p>{meta.name}, opened by stackline {meta.version}; content {meta.hash}</p>
       <p class="bar"><Copy text={() => runText(meta)} /></p>
-      {meta.traces.map(({ info, environment, report }) => (
+      {meta.traces.map(({ info, environment, report, ...trace }) => (
         <article key={info.rank}>
           <h2>Trace {info.name}</h2>
           <p>{info.format}, rank {info.rank}, {counted(info.events, "event")}, {counted(info.gpu_operations, "GPU operation")}</p>
           <dl class="pairs">
             {environment.map(([key, value]) => <div key={key}><dt>{key.replaceAll("_", " ")}</dt><dd>{value}</dd></div>)}
           </dl>
+          {qualityOf({ info, ...trace }).map((sentence) => <p class="quiet" key={sentence}>{sentence}</p>)}
           <Losses report={report} />
         </article>
       ))}
@@ -52,12 +53,34 @@ export function Run({ meta }: { meta: Meta }) {
   );
 }
 
+/** What recording cost, and how far clocks may be apart, in sentences. */
+export function qualityOf({ info, clocks, recording_cost: cost }: Pick<Meta["traces"][number], "info" | "clocks" | "recording_cost">): string[] {
+  const length = info.start_ns !== null && info.end_ns !== null ? info.end_ns - info.start_ns : 0;
+  const all = cost ? cost.operator_ns * cost.operators : 0;
+  const overhead = cost
+    ? `Recording cost ${duration(cost.operator_ns)} an operator, measured on ${count(cost.measured)} of them while the program ran: ${duration(all)} of ${counted(cost.operators, "operator")}, ${percent(all, length)} of the trace's time. What recording functions cost is not in it.`
+    : "What recording cost is not known: the trace does not say.";
+  return [overhead, ...clocks.map(clockInWords)];
+}
+
+function clockInWords({ device, least_ns: least, most_ns: most, shift_ns: shift, contradictory, early, late }: Meta["traces"][number]["clocks"][number]): string {
+  const clock = `The clock of GPU ${device}`;
+  const signed = (ns: number) => `${ns < 0 ? "−" : ""}${duration(Math.abs(ns))}`;
+  const range = `${least === null ? "any time" : signed(least)} and ${most === null ? "any time" : signed(most)}`;
+  const wrong = `${counted(early, "operation")} ${early === 1 ? "begins" : "begin"} before the call that launched it, ${counted(late, "wait")} ${late === 1 ? "ends" : "end"} before what was waited for`;
+  if (contradictory) return `${clock} drifts from the host's, or records are wrong: ${wrong}, and no shift mends both.`;
+  if (shift === null) return `${clock}: nothing tells how far it is from the host's.`;
+  if (shift === 0) return `${clock} agrees with the host's, as far as launches and waits tell: it is behind by something between ${range}.`;
+  return `${clock} is off by ${signed(shift)} at least: ${wrong}. Times are as recorded.`;
+}
+
 /** All of it as plain text. */
 export function runText(meta: Meta): string {
   const losses = ({ problems }: ReadReport) => problems.map((one) => `  ${one.severity}: ${one.message} (${one.count} ×${one.example && `, the first: ${one.example}`})`);
-  const traces = meta.traces.flatMap(({ info, environment, report }) => [
+  const traces = meta.traces.flatMap(({ info, environment, report, ...trace }) => [
     `Trace ${info.name}: ${info.format}, rank ${info.rank}, ${info.events} events, ${info.gpu_operations} GPU operations`,
     ...environment.map(([key, value]) => `  ${key}: ${value}`),
+    ...qualityOf({ info, ...trace }).map((sentence) => `  ${sentence}`),
     ...losses(report),
   ]);
   const processes = (meta.recording?.processes ?? []).flatMap((one) => [

@@ -1,6 +1,6 @@
 /** Source files by cost, and the lines of one with theirs. */
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { useAnswer } from "../answers";
 import { amount, counted } from "../format";
 import { steps } from "../filter";
@@ -10,6 +10,7 @@ import { Changed } from "../parts/excerpt";
 import { GUESSED } from "../parts/guessed";
 import { Elsewhere } from "../parts/folders";
 import { Shown } from "../parts/notice";
+import { type Folder, foldersOf } from "../source/folders";
 import { highlighted } from "../source/highlight";
 import { change, lookAt, rank, state } from "../state";
 import type { SourceFile, SourceFiles } from "../types";
@@ -53,11 +54,38 @@ const FEW = 300;
 
 const FileLink = ({ file }: { file: string }) => <button type="button" class="link" onClick={() => change({ file, line: "" })}>{file}</button>;
 
+/** The files in their folders, each with what it holds; those that cost most are open. */
+function FolderTree({ folder, metrics, whole }: { folder: Folder; metrics: SourceFiles["metrics"]; whole: number }) {
+  const cost = (values: readonly number[]) => <span class="quiet">{values.map((value, at) => (value > 0 ? `${amount(value, metrics[at]!.unit)} ${metrics[at]!.title}` : "")).filter(Boolean).join(", ")}</span>;
+  return (
+    <ul class="folders">
+      {folder.folders.map((one) => (
+        <li key={one.name}>
+          <details open={(one.exclusive[0] ?? 0) >= whole / 10}>
+            <summary>{one.name === "/" ? "/" : `${one.name}/`} {cost(one.exclusive)}</summary>
+            <FolderTree folder={one} metrics={metrics} whole={whole} />
+          </details>
+        </li>
+      ))}
+      {folder.files.map(({ file, exclusive }) => (
+        <li key={file}>
+          <button type="button" class="link" title={file} onClick={() => change({ file, line: "" })}>{file.slice(file.lastIndexOf("/") + 1)}</button> {cost(exclusive)}
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 function FileTable({ metrics, files }: SourceFiles) {
   const [most, setMost] = useState(FEW);
   const total = (values: readonly number[]) => values[0] ?? 0;
+  const isTree = state.value.folders === "1";
+  const tree = useMemo(() => (isTree ? foldersOf(files) : undefined), [isTree, files]);
+  const button = <p class="bar"><button type="button" aria-pressed={isTree} onClick={() => change({ folders: isTree ? "" : "1" }, "replace")}>By folder</button></p>;
+  if (tree) return <>{button}<FolderTree folder={tree} metrics={metrics} whole={total(tree.exclusive)} /></>;
   return (
     <>
+      {button}
       <div class="scroll whole" tabIndex={0} role="region" aria-label="Files">
         <table>
           <caption>Files, by what ran in their own lines</caption>

@@ -76,4 +76,9 @@ test("ticks are round and few", () => {
 test("what is of no stream is not called by the number that -1 becomes", () => {
   const lane = { track: 1, kind: "stream", process: "0", process_name: "", thread: "4294967295", name: "stream 4294967295", device: 0, stream: 2 ** 32 - 1, events: 1, rows: 1 };
   expect([laneName(lane), laneName({ ...lane, stream: 7, name: "stream 7" })]).toEqual(["no stream · GPU 0", "stream 7 · GPU 0"]);
+  const thread = { ...lane, kind: "thread", device: null, stream: null, thread: "-549452224", name: "" };
+  const named = (name: string) => laneName({ ...thread, name });
+  expect([named(""), named("thread -549452224 (python)"), named("thread 7 (-3)"), named("loader -1")]).toEqual([
+    "thread 3745515072 · process 0", "thread 3745515072 (python) · process 0", "thread 7 (-3) · process 0", "loader -1 · process 0",
+  ]);
 });

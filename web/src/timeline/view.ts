@@ -82,7 +82,7 @@ export const HEAD = 18;
 export const ROW = 14;
 const GAP = 4;
 /** Rows that a lane has at least, if it has as many; and those of all lanes together, unless some were opened. */
-const FEW = 6;
+export const FEW = 6;
 const ROOM = 60;
 
 /** Lanes below each other. What has no room are the innermost levels; lanes with many events get more of it. */
@@ -152,10 +152,13 @@ export function tickLabel(at: number, unit: number, largest: number): string {
 /** What is of no stream, such as a wait for all of them, is recorded as of stream -1, which some write without a sign. */
 const NO_STREAM = 2 ** 32 - 1;
 
+/** A number of a thread as people read it: handles of 32 bits that were written with a sign have none. */
+const unsigned = (text: string) => text.replace(/^(thread )?(-\d+)(?=$| )/, (all, before = "", number) => (Number(number) >= -(2 ** 31) && Number(number) < -1 ? `${before}${Number(number) + 2 ** 32}` : all));
+
 /** What a lane is of, in words. */
 export function laneName(lane: Lane): string {
   const stream = lane.stream === NO_STREAM ? "no stream" : undefined;
-  const thread = stream ?? (lane.name.trim() || `${lane.kind} ${lane.stream ?? lane.thread}`);
+  const thread = stream ?? (unsigned(lane.name.trim()) || `${lane.kind} ${lane.stream ?? unsigned(lane.thread)}`);
   const where = lane.device === null ? lane.process_name || `process ${lane.process}` : `GPU ${lane.device}`;
   return `${thread} · ${where}`;
 }

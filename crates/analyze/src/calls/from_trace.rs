@@ -104,8 +104,10 @@ struct Builder<'a> {
     frames: FxHashMap<(StrId, EventKind, bool, Option<u32>), CallFrameId>,
     /// By event the node that it stands below; [`CallNodeId::NONE`] where that is not known yet.
     bases: Vec<CallNodeId>,
-    /// By event: the operator that it differentiates.
-    forward: FxHashMap<EventId, EventId>,
+    /// By event its own node, where that is known already and stands at no line: events inside of it ask for it again and again.
+    nodes: Vec<CallNodeId>,
+    /// What each event stands below.
+    callers: Callers,
     /// Lines of Python functions, where they are told apart.
     lines: Option<Lines<'a>>,
     events: Vec<(CallNodeId, EventId)>,
@@ -122,12 +124,6 @@ impl<'a> Builder<'a> {
         // Which thread it was is no part of what rules ask for.
         let thread = tree.thread(CallThread { process, tid: 0, torch_id: 0, name });
         let stalls = CallMetric::Counter(tree.text(STALLS));
-        let mut forward = FxHashMap::default();
-        let start = |event: EventId| trace.events.start[event.index()];
-        // What starts no later cannot be what is differentiated: so no chain of callers leads back to itself.
-        for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
-            forward.entry(to).or_insert(from);
-        }
         Self {
             trace,
             window,
@@ -138,7 +134,8 @@ impl<'a> Builder<'a> {
             stall_reasons: trace.attr(STALL_REASON),
             frames: FxHashMap::default(),
             bases: vec![CallNodeId::NONE; trace.events.len()],
-            forward,
+            nodes: vec![CallNodeId::NONE; trace.events.len()],
+            callers: Callers::of(trace),
             lines: None,
             events: Vec::new(),
             keeps_events: true,
@@ -173,10 +170,10 @@ impl<'a> Builder<'a> {
 
     fn add_all(&mut self) {
         let trace = self.trace;
-        let inside = self.time_inside();
+        let inside = std::mem::take(&mut self.callers.inside);
         for event in trace.events.ids().filter(|&event| is_call(trace, event)) {
             let is_gpu = trace.kind(event).is_gpu_work();
-            let counted_at = if is_gpu { self.caller(event).unwrap_or(event) } else { event };
+            let counted_at = if is_gpu { self.callers.of_event(event).unwrap_or(event) } else { event };
             let (from, to) = self.window;
             if !trace.events.is_timed(event) || !(from..to).contains(&trace.events.start[counted_at.index()]) {
                 continue;
@@ -220,32 +217,6 @@ impl<'a> Builder<'a> {
         node
     }
 
-    /// Per event the time of the spans right inside it.
-    fn time_inside(&self) -> Vec<i64> {
-        let trace = self.trace;
-        let mut inside = vec![0_i64; trace.events.len()];
-        for event in trace.events.ids().filter(|&e| is_call(trace, e) && !trace.kind(e).is_gpu_work()) {
-            let up = trace.ancestors(event).find(|&up| is_call(trace, up));
-            if let Some(up) = up.filter(|_| trace.events.is_timed(event)) {
-                let end = trace.events.end(event).min(trace.events.end(up));
-                let held = end.saturating_sub(trace.events.start[event.index()]).max(0);
-                inside[up.index()] = inside[up.index()].saturating_add(held);
-            }
-        }
-        inside
-    }
-
-    /// What an event stands below.
-    fn caller(&self, event: EventId) -> Option<EventId> {
-        let trace = self.trace;
-        if let Some(gpu) = trace.gpu.of_event(event) {
-            let (launch, operator) = (trace.gpu.launch[gpu.index()], trace.gpu.operator[gpu.index()]);
-            return launch.some().or(operator.some());
-        }
-        let forward = self.forward.get(&event).copied();
-        forward.or_else(|| trace.ancestors(event).find(|&up| is_call(trace, up)))
-    }
-
     /// The node that an event stands below.
     fn base(&mut self, event: EventId) -> CallNodeId {
         if !self.bases[event.index()].is_none() {
@@ -255,7 +226,7 @@ impl<'a> Builder<'a> {
         let mut chain = vec![event];
         let mut at = event;
         while self.bases[at.index()].is_none()
-            && let Some(caller) = self.caller(at)
+            && let Some(caller) = self.callers.of_event(at)
         {
             chain.push(caller);
             at = caller;
@@ -273,13 +244,21 @@ impl<'a> Builder<'a> {
 
     /// The node of an event below another one; at a line, if that is known.
     fn node(&mut self, base: CallNodeId, event: EventId, line: Option<u32>) -> CallNodeId {
+        let known = self.nodes[event.index()];
+        if line.is_none() && !known.is_none() {
+            return known;
+        }
         let frame = self.frame(event, line);
-        self.tree.child(base, frame)
+        let node = self.tree.child(base, frame);
+        if line.is_none() {
+            self.nodes[event.index()] = node;
+        }
+        node
     }
 
     fn frame(&mut self, event: EventId, line: Option<u32>) -> CallFrameId {
         let (name, kind) = (self.trace.events.name[event.index()], self.trace.kind(event));
-        let key = (name, kind, self.forward.contains_key(&event), line);
+        let key = (name, kind, self.callers.is_backward[event.index()], line);
         if let Some(&known) = self.frames.get(&key) {
             return known;
         }
@@ -307,16 +286,78 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// What events stand below.
+struct Callers {
+    /// By event: what launched it, what it differentiates, or the call around it.
+    of: Vec<EventId>,
+    /// By event: whether it differentiates an operator.
+    is_backward: Vec<bool>,
+    /// By event: the time of the spans right inside it.
+    inside: Vec<i64>,
+}
+
+impl Callers {
+    fn of(trace: &Trace) -> Self {
+        let many = trace.events.len();
+        let mut of = vec![EventId::NONE; many];
+        let mut is_backward = vec![false; many];
+        let start = |event: EventId| trace.events.start[event.index()];
+        // What starts no later cannot be what is differentiated: so no chain of callers leads back to itself.
+        for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
+            // The first one counts.
+            if !std::mem::replace(&mut is_backward[to.index()], true) {
+                of[to.index()] = from;
+            }
+        }
+        let mut all = Self { of, is_backward, inside: vec![0; many] };
+        all.add_enclosing(trace);
+        all
+    }
+
+    /// What events are inside of, where nothing else is their caller; work of accelerators is below what launched it.
+    fn add_enclosing(&mut self, trace: &Trace) {
+        let mut gpu = trace.gpu.event.iter().zip(trace.gpu.launch.iter().zip(&trace.gpu.operator)).peekable();
+        for event in trace.events.ids() {
+            let up = trace.ancestors(event).find(|&up| is_call(trace, up));
+            let at = event.index();
+            if let Some((_, (launch, operator))) = gpu.next_if(|(of, _)| **of == event) {
+                self.of[at] = launch.some().or(operator.some()).unwrap_or(EventId::NONE);
+            } else if !self.is_backward[at] {
+                self.of[at] = up.unwrap_or(EventId::NONE);
+            }
+            let is_span = || is_call(trace, event) && !trace.kind(event).is_gpu_work() && trace.events.is_timed(event);
+            if let Some(up) = up.filter(|_| is_span()) {
+                let end = trace.events.end(event).min(trace.events.end(up));
+                let held = end.saturating_sub(trace.events.start[at]).max(0);
+                self.inside[up.index()] = self.inside[up.index()].saturating_add(held);
+            }
+        }
+    }
+
+    fn of_event(&self, event: EventId) -> Option<EventId> {
+        self.of[event.index()].some()
+    }
+}
+
 /// What a track is called: another text for each.
 fn track_title(trace: &Trace, track: TrackId) -> String {
     let data = trace.tracks.get(track);
     let process = &trace.tracks.processes[data.process.index()];
-    let (pid, tid) = (trace.key_text(process.pid), trace.key_text(data.tid));
+    let (pid, tid) = (trace.key_text(process.pid), unsigned(&trace.key_text(data.tid)));
+    if data.kind == TrackKind::Stream && (data.stream == -1 || data.stream == i64::from(u32::MAX)) {
+        return format!("no stream of GPU {}, {pid}/{tid}", data.device);
+    }
     if data.kind == TrackKind::Stream {
         return format!("stream {} of GPU {}, {pid}/{tid}", data.stream, data.device);
     }
     let name = trace.strings.get(data.name);
     format!("{} {tid} {name} of process {pid}", data.kind.name()).replace("  ", " ")
+}
+
+/// A number of a thread as people read it: handles of 32 bits that were written with a sign have none.
+fn unsigned(tid: &str) -> String {
+    let handle = tid.parse::<i32>().ok().filter(|&number| number < -1);
+    handle.map_or_else(|| tid.to_owned(), |number| number.cast_unsigned().to_string())
 }
 
 /// Whether an event is a call or an operation of a GPU.
@@ -356,5 +397,16 @@ fn python_frame(tree: &mut CallTreeBuilder, name: &str) -> CallFrame {
             let function = tree.text(&format!("{function}{end}"));
             CallFrame::Python { function, file: StrId::NONE, line: 0, first_line: 0 }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unsigned;
+
+    #[test]
+    fn handles_of_threads_have_no_sign() {
+        let told = ["-549452224", "7", "-1", "-3000000000", "main"].map(unsigned);
+        assert_eq!(told, ["3745515072", "7", "-1", "-3000000000", "main"]);
     }
 }

@@ -84,10 +84,22 @@ impl Mark {
     }
 }
 
-/// A title without its numbers.
+/// A title without its numbers, and without the units of its times: what took 980 µs may take 1.02 ms the next time.
 fn words(title: &str) -> String {
-    title.chars().filter(|c| !c.is_ascii_digit()).collect()
+    let mut words: Vec<String> = Vec::new();
+    let mut is_number = false;
+    for word in title.split(' ') {
+        let is_unit = is_number && UNITS.contains(&word.trim_end_matches([',', ':', ';', ')']));
+        is_number = word.trim_start_matches('(').starts_with(|c: char| c.is_ascii_digit());
+        if !is_unit {
+            words.push(word.chars().filter(|c| !c.is_ascii_digit() && *c != '.').collect());
+        }
+    }
+    words.join(" ")
 }
+
+/// Units of times in titles.
+const UNITS: [&str; 5] = ["ns", "us", "µs", "ms", "s"];
 
 /// Which of the earlier findings of one identity each of those now is: the one in the same line, if there is one; of those that are
 /// left the first is the first, in the order of lines. Never by what they gain: what was mended would take the place of what was not.
@@ -166,6 +178,21 @@ mod tests {
     fn mark(line: u32, module: &str, title: &str) -> Mark {
         let (line, module) = ((line > 0).then_some(line), (!module.is_empty()).then(|| module.to_owned()));
         Mark::new(&Place { line, module, ..Place::default() }, title)
+    }
+
+    #[test]
+    fn times_are_no_words_of_a_title_whatever_their_unit() {
+        for (before, now) in [
+            (
+                "step 5 takes 980 µs, the median step 0.4 ms: more",
+                "step 7 takes 1.392 s, the median step 12.3 ms: more",
+            ),
+            ("a dtype change of 3 tensors (2.1 us)", "a dtype change of 12 tensors (1 ms)"),
+        ] {
+            assert_eq!(words(before), words(now));
+        }
+        assert_ne!(words("print 3 ms objects"), words("print 3 objects of ms"));
+        assert_ne!(words("reads ms of a"), words("reads of a"), "no number stands before it");
     }
 
     #[test]

@@ -32,7 +32,22 @@ pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, Quer
 fn looked(found: &Findings) -> Value {
     let could = |rule: &&Arc<RuleInfo>| found.unchecked.iter().all(|one| one.rule.code != rule.code);
     let rules = found.rules.iter().filter(could);
-    rules.map(|rule| json!({"code": rule.code, "name": rule.name, "about": rule.about})).collect()
+    let row = |rule: &Arc<RuleInfo>| json!({"code": rule.code, "name": rule.name, "about": rule.about, "thresholds": thresholds(&rule.code)});
+    rules.map(row).collect()
+}
+
+/// From what on a rule reports, as `--set` changes it: name, value, what it means. Rules of the user's own have none.
+fn thresholds(code: &str) -> Vec<Value> {
+    let settings = findings::rules::find(code).map_or(&[][..], |rule| rule.settings);
+    settings.iter().map(|of| json!([of.name, of.default, of.about])).collect()
+}
+
+/// The page of a rule.
+pub(super) fn rule(_: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
+    let code: String = arguments.needed("code")?;
+    let missing = || QueryError::missing(format!("there is no page of a rule {:?}", super::shortened(&code)));
+    let rule = findings::rules::find(&code).ok_or_else(missing)?;
+    Ok(Answer::document(&json!({"code": rule.code, "page": rule.page()})))
 }
 
 /// One of them, by its position in the list.

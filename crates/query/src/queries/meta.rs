@@ -2,7 +2,8 @@
 
 use crate::{Answer, Arguments, Opened, QueryError};
 use serde_json::{Value, json};
-use stackline_model::{CallFrameKind, CallProcess, EventKind, Trace};
+use stackline_analyze::findings::Recording;
+use stackline_model::{CallFrameKind, CallProcess, DeviceClock, EventKind, Trace};
 
 /// Metadata of a trace that people ask about, and what it is for them.
 const ENTRIES: [&str; 12] = [
@@ -71,9 +72,27 @@ fn of_trace(trace: &Trace, info: &stackline_present::TraceInfo, chosen: Option<(
         "steps": trace.steps.iter().map(|step| json!([step.number, step.start.saturating_sub(origin), step.end.saturating_sub(origin)])).collect::<Vec<_>>(),
         "chosen": chosen.map(|(first, last)| json!([first, last])),
         "environment": ENTRIES.iter().filter_map(entry).map(|(key, text)| json!([key, super::shortened(text)])).collect::<Vec<_>>(),
-        "clocks": trace.meta.clocks.len(),
+        "clocks": trace.meta.clocks.iter().map(clock).collect::<Vec<_>>(),
+        "recording_cost": cost(trace),
         "report": trace.report,
     })
+}
+
+/// How far the clock of a device may be from the host's.
+fn clock(of: &DeviceClock) -> Value {
+    json!({
+        "device": of.device, "least_ns": of.least_ns, "most_ns": of.most_ns, "shift_ns": of.shift_ns(),
+        "contradictory": of.is_contradictory(), "early": of.early, "late": of.late,
+    })
+}
+
+/// What it cost to record the operators of a trace, as the recording measured it of one.
+fn cost(trace: &Trace) -> Option<Value> {
+    let cost = Recording::of(trace)?.cost()?;
+    let operators = trace.events.kind.iter().filter(|kind| **kind == EventKind::Operator).count();
+    Some(json!({
+        "operator_ns": cost.ns(), "torch_ns": cost.torch_ns, "measured": cost.measured, "operators": operators,
+    }))
 }
 
 fn process(process: &CallProcess) -> Value {

@@ -188,6 +188,7 @@ pub const ALL: &[Query] = &[
         arguments: &["from", "to", "rank"],
         answer: events::range,
     },
+    Query { name: "rule", about: "The page of a rule.", arguments: &["code"], answer: findings::rule },
     Query {
         name: "search",
         about: "Names of events, frames and files that hold a text.",

@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Place, Rule, Setting, Subject, Support, Worth};
 use stackline_model::names::COLLECTION;
+use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind};
 use std::collections::BTreeMap;
 
@@ -74,7 +75,7 @@ fn draft(subject: &Subject<'_>, place: Place, events: Vec<EventId>) -> Option<Dr
     let ns = subject.total(&events);
     let longest = events.iter().map(|&event| subject.dur(event)).max().unwrap_or(0);
     Some(Draft {
-        title: format!("Python collects garbage for {:.1} ms a step", subject.per_step(ns) as f64 / 1e6),
+        title: format!("Python collects garbage for {} a step", duration(subject.per_step(ns))),
         place,
         facts: vec![Fact::count("collections", events.len()), Fact::time("longest", longest)],
         events,

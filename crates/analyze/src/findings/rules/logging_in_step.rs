@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::interludes::Seen;
 use crate::findings::{Area, Confidence, Draft, Elsewhere, Fact, Need, Place, Rule, Setting, Subject, Support, Worth};
+use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind};
 use std::collections::BTreeMap;
 
@@ -111,7 +112,7 @@ fn draft(subject: &Subject<'_>, place: Place, logging: Logging) -> Option<Draft>
         _ => subject.by_name(&frames).first().and_then(|(name, _)| kind_of(name)),
     }?;
     let mut facts = vec![Fact::count("calls", frames.len()), Fact::count("waits for the GPU in them", waits)];
-    let title = format!("{kind} holds up the work for {:.2} ms a step{too}", subject.per_step(ns) as f64 / 1e6);
+    let title = format!("{kind} holds up the work for {} a step{too}", duration(subject.per_step(ns)));
     let remove = match subject.by_name(&frames).first() {
         Some((name, _)) => vec![subject.edit(Action::Remove, format!("frame:{name}"), &all)?],
         None => Vec::new(),

@@ -3,6 +3,7 @@
 use crate::critical_path::exact::what_if::Action;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Place, Rule, Subject, Support, Worth};
 use stackline_model::names::is_compilation;
+use stackline_model::words::duration;
 use stackline_model::{EventId, EventKind};
 
 pub(super) const RULE: Rule = Rule {
@@ -58,10 +59,10 @@ fn draft(subject: &Subject<'_>, mut place: Place, spans: Vec<EventId>) -> Option
     let edit = subject.edit(Action::Remove, format!("operator:{}", subject.trace().name(spans[0])), &spans)?;
     Some(Draft {
         title: format!(
-            "torch.compile compiles in {} of the {} steps after the first, {:.0} ms each time",
+            "torch.compile compiles in {} of the {} steps after the first, {} each time",
             of_steps.len(),
             steps.len(),
-            subject.total(&spans) as f64 / 1e6 / spans.len().max(1) as f64
+            duration(subject.total(&spans) / spans.len().max(1) as i64)
         ),
         place,
         facts: vec![

@@ -5,6 +5,7 @@ use crate::critical_path::exact::what_if::Gain;
 use crate::findings::{Area, Confidence, Draft, Fact, Need, Rule, Setting, Subject, Support, Worth};
 use crate::steps::spans;
 use stackline_model::names::STEP_PREFIX;
+use stackline_model::words::duration;
 use stackline_model::{EventId, INFERRED, StrId, Unit};
 use std::collections::BTreeMap;
 
@@ -117,10 +118,10 @@ fn draft(subject: &Subject<'_>, steps: &[Timed], slow: &[Timed], usual: i64) -> 
     let in_what = if name.is_empty() { String::new() } else { format!(", most of it in {}", super::short(name)) };
     Draft {
         title: format!(
-            "step {} takes {:.1} ms, the median step {:.1} ms{others}: more {}{in_what}",
+            "step {} takes {}, the median step {}{others}: more {}{in_what}",
             worst.0,
-            length(&worst) as f64 / 1e6,
-            usual as f64 / 1e6,
+            duration(length(&worst)),
+            duration(usual),
             category.name().replace('_', " "),
         ),
         place: event.map(|event| subject.place(event)).unwrap_or_default(),

@@ -1,0 +1,61 @@
+/** What happened around an event, small: beside a finding, where the gap can be seen that it tells of. */
+
+import { useState } from "preact/hooks";
+import { useAnswer, useLast } from "../answers";
+import { duration } from "../format";
+import { change, rank, transport } from "../state";
+import type { EventDetail, Lanes, TileDocument } from "../types";
+import { LaneCanvas } from "./lanes";
+import { tilesQuestion } from "./question";
+import { around, FEW, MOST_BOXES, type Opened, type Stretch, within } from "./view";
+
+/** Lanes that are shown: that of the event, those of what it launched or what launched it, and the busiest streams. */
+const MOST = 3;
+
+/** A report holds the timeline at its coarsest alone, in which such a stretch is one box. */
+export function Gap({ event, of }: { event: number; of: string | undefined }) {
+  const isServed = transport.kind === "server";
+  const asked = useAnswer<EventDetail>(isServed ? "event" : undefined, { event, rank: of ?? rank.value });
+  const lanes = useAnswer<Lanes>(isServed ? "lanes" : undefined, { rank: of ?? rank.value });
+  if (asked.state !== "ok" || lanes.state !== "ok") return null;
+  return <Picture detail={asked.answer.document} whole={lanes.answer.document} of={of} />;
+}
+
+/** The lanes that an event has to do with. */
+export function lanesAround(whole: Lanes, { track, launch, launched }: Pick<EventDetail, "track" | "launch" | "launched">): Lanes {
+  const own = [track, launch?.track, launched[0]?.track];
+  const streams = whole.lanes.filter(({ kind }) => kind === "stream").toSorted((a, b) => b.events - a.events);
+  const chosen = [...new Set([...own, ...streams.map((lane) => lane.track)])].filter((one) => one !== undefined).slice(0, MOST);
+  // Few levels of each: it is a small picture.
+  return { ...whole, lanes: whole.lanes.filter((lane) => chosen.includes(lane.track)).map((lane) => ({ ...lane, rows: Math.min(lane.rows, FEW) })) };
+}
+
+function Picture({ detail, whole, of }: { detail: EventDetail; whole: Lanes; of: string | undefined }) {
+  const [width, setWidth] = useState(0);
+  const [opened, setOpened] = useState<Opened>(new Map());
+  const { event, start, dur } = detail.event;
+  const all = { from: 0, to: Math.max(whole.length, 1) };
+  const place = around(start, dur);
+  const stretch: Stretch = within({ from: Number(place.from), to: Number(place.to) }, all);
+  const lanes = lanesAround(whole, detail);
+  const tracks = lanes.lanes.map(({ track }) => track).join(",");
+  const answer = useLast(useAnswer<TileDocument>(width > 0 && tracks !== "" ? "tiles" : undefined, { ...tilesQuestion(stretch, width, lanes), rank: of ?? rank.value, most: MOST_BOXES, tracks }));
+  const show = (selected: number) => change({ page: "timeline", sel: `event:${selected}`, ...(of === undefined ? {} : { rank: of }), ...place });
+  return (
+    <figure class="gap">
+      <figcaption class="quiet">Around the first of them, {duration(stretch.to - stretch.from)} from {duration(stretch.from)} on</figcaption>
+      <LaneCanvas
+        label={`Timeline around ${event}, of ${lanes.lanes.length} lanes; the list of events below leads to the whole timeline`}
+        {...{ lanes, stretch, all, answer, width, setWidth, opened, setOpened }}
+        zero={0}
+        steps={NONE}
+        counters={undefined}
+        selected={event}
+        onStretch={() => undefined}
+        onEvent={show}
+      />
+    </figure>
+  );
+}
+
+const NONE: readonly never[] = [];

@@ -1,0 +1,103 @@
+/** What may be chosen of how the page looks and lists: high contrast, folders; and what it tells of rules and of recording. */
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { none, open, PAGES, part, serve, type Served, settled, suite, trace, violations, watched } from "./harness";
+
+const here = suite();
+let served: Served;
+beforeAll(async () => {
+  served = await serve(trace("nvidia-a100-ddp-nccl.json.gz"));
+});
+afterAll(async () => {
+  await served.stop();
+});
+
+test.each(["light", "dark"] as const)("high contrast can be chosen, and is in %s what the system says of light", async (colorScheme) => {
+  const { page, faults } = await watched(here.browser, served.url, { colorScheme });
+  await open(page, served.url, "page=overview");
+  await page.getByLabel("Theme").selectOption("contrast");
+  const colors = await page.evaluate(() => [getComputedStyle(document.body).color, getComputedStyle(document.documentElement).backgroundColor, getComputedStyle(document.querySelector(".quiet")!).color]);
+  const [ink, paper] = colorScheme === "light" ? ["rgb(0, 0, 0)", "rgb(255, 255, 255)"] : ["rgb(255, 255, 255)", "rgb(0, 0, 0)"];
+  expect(colors).toEqual([ink, paper, ink]);
+  for (const [at, id] of PAGES.entries()) {
+    await page.keyboard.press(`${at + 1}`);
+    await settled(page);
+    expect(await violations(page), id).toEqual([]);
+  }
+  // Canvases heed it, too: the ruler's paper is no grey.
+  await page.keyboard.press("4");
+  await settled(page);
+  const pixel = await page.locator("main canvas").first().evaluate((canvas) => [...(canvas as HTMLCanvasElement).getContext("2d")!.getImageData(1, 1, 1, 1).data].slice(0, 3));
+  expect(pixel).toEqual(colorScheme === "light" ? [255, 255, 255] : [0, 0, 0]);
+  none(faults);
+  await page.close();
+});
+
+test("rules that looked say from what on they report, and their pages are at hand", async () => {
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=issues");
+  await page.getByText(/\d+ rules looked/).click();
+  const looked = page.locator("details", { hasText: "rules looked" });
+  expect(await looked.innerText()).toMatch(/SL001\.share = \d+: least part of the GPU's busy time/);
+  await looked.getByRole("button", { name: "SL001" }).click();
+  const rule = page.getByRole("region", { name: "Page of SL001" });
+  await rule.waitFor();
+  expect(await rule.innerText()).toMatch(/^# SL001 /);
+  expect(await violations(page)).toEqual([]);
+  none(faults);
+  await page.close();
+});
+
+test("a finding shows what happened around it, and a box there leads to the timeline", () =>
+  here.look(served, async (page, url) => {
+    await open(page, url, "page=issues&sel=finding:0");
+    const picture = page.locator(".gap canvas");
+    await picture.waitFor();
+    await page.waitForFunction(() => Number(document.querySelector<HTMLElement>(".gap canvas")?.dataset.boxes ?? 0) > 0);
+    expect(await violations(page)).toEqual([]);
+    const size = (await picture.boundingBox())!;
+    expect(size.height).toBeLessThan(400);
+    // The event itself stands in the middle third.
+    const lanes = (await picture.getAttribute("aria-label"))!;
+    expect(lanes).toMatch(/of [123] lanes/);
+    for (let down = 45; down < size.height && part(page, "page") === "issues"; down += 16) await picture.click({ position: { x: size.width / 2, y: down } });
+    await settled(page);
+    expect(part(page, "page")).toBe("timeline");
+    expect(part(page, "sel")).toMatch(/^event:/);
+  }));
+
+test("This run says how far clocks may be apart, and what recording cost, if that is known", async () => {
+  const { page, faults } = await watched(here.browser, served.url);
+  await open(page, served.url, "page=run");
+  const main = await page.locator("main").innerText();
+  expect(main).toMatch(/The clock of GPU \d+ (agrees with the host's|is off by|drifts)/);
+  expect(main).toContain("What recording cost is not known: the trace does not say.");
+  expect(await violations(page)).toEqual([]);
+  none(faults);
+  await page.close();
+});
+
+test("source files stand in their folders, which cost what is in them", async () => {
+  const call = (name: string, ts: number, dur: number) => ({ ph: "X", name, cat: "python_function", ts, dur, pid: 1, tid: 1 });
+  const file = here.written("folders.json", [call("train.py(1): main", 0, 100), call("lib/net/linear.py(2): forward", 10, 50), call("lib/net/conv.py(3): forward", 70, 20)]);
+  const own = await serve(file);
+  const { page, faults } = await watched(here.browser, own.url);
+  await open(page, own.url, "page=source");
+  await page.getByRole("button", { name: "By folder" }).click();
+  await settled(page);
+  const summary = page.locator(".folders summary").first();
+  expect(await summary.innerText()).toMatch(/^lib\/net\/ 70 µs/);
+  // What costs a tenth is open, and by the keyboard it can be closed.
+  expect(await page.locator(".folders .folders li").allInnerTexts()).toEqual([expect.stringMatching(/^linear\.py 50 µs/), expect.stringMatching(/^conv\.py 20 µs/)]);
+  await summary.focus();
+  await page.keyboard.press("Enter");
+  expect(await page.getByRole("button", { name: "linear.py" }).isVisible()).toBe(false);
+  await page.keyboard.press("Enter");
+  expect(await violations(page)).toEqual([]);
+  await page.getByRole("button", { name: "linear.py" }).click();
+  await settled(page);
+  expect(new URL(page.url()).hash).toContain("file=lib%2Fnet%2Flinear.py");
+  none(faults);
+  await page.close();
+  await own.stop();
+});
