@@ -96,7 +96,7 @@ impl Pattern {
 pub enum Certainty {
     /// Every access was seen.
     Exact,
-    /// Operators say what they touch, or the trace ends before the program.
+    /// Operators say what they touch.
     Partial,
     /// Rests on accesses that only may have been, or on a time in which opaque kernels ran.
     Inferred,
