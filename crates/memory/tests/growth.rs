@@ -121,3 +121,84 @@ fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rou
     assert!(leaks(&trace).is_empty(), "made at the begin alone");
     assert!(!Study::new(&trace, 1).can_tell_leaks());
 }
+
+/// A snapshot of so many steps, as PyTorch writes it: an optimizer's memory comes and goes, the loss of each step stays or not.
+fn snapshot(steps: u64, is_kept: bool) -> MemoryTrace {
+    let frame = |line: u32, file: &str| format!(r#"{{"name": "step", "filename": "{file}", "line": {line}}}"#);
+    let mut events = Vec::new();
+    let mut event = |action: &str, address: u64, frames: &str| {
+        let time = events.len();
+        events.push(format!(
+            r#"{{"action": "{action}", "addr": {address}, "size": 1024, "stream": 0, "time_us": {time}, "frames": [{frames}]}}"#
+        ));
+    };
+    let own = frame(12, "train.py");
+    let optimizer = [frame(5, "/venv/torch/optim/adam.py"), frame(14, "train.py")].join(",");
+    for step in 1..=steps {
+        let (loss, scratch) = (step * 4096, 4096 * 1000);
+        event("alloc", loss, &own);
+        event("alloc", scratch, &optimizer);
+        for address in [scratch].into_iter().chain((!is_kept).then_some(loss)) {
+            event("free_requested", address, "");
+            event("free_completed", address, "");
+        }
+    }
+    let text = format!(r#"{{"device_traces": [[{}]], "segments": []}}"#, events.join(","));
+    stackline_ingest::memory::read_bytes("snapshot.json", text.as_bytes()).unwrap()
+}
+
+#[test]
+fn snapshots_tell_what_grows() {
+    let kept = snapshot(8, true);
+    let found = leaks(&kept);
+    assert_eq!((found.len(), kept.has_accesses, kept.saw_end), (7, false, false));
+    assert_eq!(stackline_memory::place_text(&kept, found[0].stack(&kept)), "train.py:12 step");
+    let freed = snapshot(8, false);
+    assert!(leaks(&freed).is_empty() && Study::new(&freed, 1).can_tell_leaks());
+    assert!(leaks(&snapshot(5, true)).is_empty(), "too few steps");
+}
+
+/// A trace of `torch.profiler` of so many steps: an operator in each makes memory that stays, or not.
+fn profile(steps: i64, is_kept: bool) -> MemoryTrace {
+    let span = |cat: &str, name: &str, ts: i64, dur: i64| {
+        format!(
+            r#"{{"ph": "X", "cat": "{cat}", "name": "{name}", "pid": 1, "tid": 2, "ts": {ts}, "dur": {dur}, "args": {{}}}}"#
+        )
+    };
+    let memory = |ts: i64, address: i64, bytes: i64| {
+        format!(
+            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 2, "ts": {ts}, "args": {{"Bytes": {bytes}, "Addr": {address}, "Device Id": 0, "Device Type": 1, "Total Allocated": 0, "Total Reserved": 0}}}}"#
+        )
+    };
+    let mut events = Vec::new();
+    for step in 0..steps {
+        let at = 1000 * step;
+        events.push(span("user_annotation", &format!("ProfilerStep#{step}"), at, 900));
+        events.push(span("cpu_op", "aten::sum", at + 10, 100));
+        events.push(memory(at + 20, 4096 * (step + 1), 512));
+        events.push(span("cpu_op", "aten::mm", at + 200, 100));
+        events.push(memory(at + 210, 4096 * 1000, 2048));
+        events.push(memory(at + 400, 4096 * 1000, -2048));
+        if !is_kept {
+            events.push(memory(at + 500, 4096 * (step + 1), -512));
+        }
+    }
+    let text = format!(r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#, events.join(","));
+    let options = stackline_ingest::ReadOptions::default();
+    let trace = stackline_ingest::read_bytes("profile.json", text.as_bytes(), &options).unwrap();
+    stackline_ingest::memory::from_trace(&trace).unwrap()
+}
+
+#[test]
+fn traces_of_the_profiler_tell_what_grows() {
+    let kept = profile(8, true);
+    assert_eq!(kept.phases.len(), 8);
+    let found = leaks(&kept);
+    let operators: Vec<&str> =
+        found.iter().map(|leak| kept.strings.get(kept.objects.operator[leak.object.index()])).collect();
+    assert_eq!(operators, ["aten::sum"; 7]);
+    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 512, knows_rounds: true };
+    assert_eq!(found[0].measure, Some(measure));
+    assert!(leaks(&profile(8, false)).is_empty());
+    assert!(leaks(&profile(5, true)).is_empty(), "too few steps");
+}
