@@ -256,7 +256,22 @@ fn what_cannot_be_shown_is_said() {
         r#"{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}"#,
     )
     .unwrap();
+    let drgpum = "[0]: 0(0), 1(4), 2(5)\n";
+    std::fs::create_dir(file("half")).unwrap();
+    for (name, text) in [
+        ("half/memory_liveness.txt", drgpum),
+        ("sums.json", "[[1, 2, 3], [[0, 1], [0, 2], [0, 3]]]"),
+        ("wrong.memory", "a x 10\nf y\n"),
+        ("what.bin", "hello"),
+    ] {
+        std::fs::write(file(name), text).unwrap();
+    }
     for (args, code, words) in [
+        (&[file("half")][..], 3, "a folder of DrGPUM's files without memory_size_list.txt"),
+        (&[file("half/memory_liveness.txt")], 3, "give the folder that holds both"),
+        (&[file("sums.json")], 3, "ends in .raw.json.gz"),
+        (&[file("wrong.memory")], 3, "text of memory, line 2, column 3: `y` is not alive here"),
+        (&[file("what.bin")], 3, "or text of memory (docs/formats/memory-text.md)"),
         (&[file("trick.pickle")][..], 3, "GLOBAL of \"os.system\" was refused, and nothing was run"),
         (&[file("plain.json")], 2, "profile_memory=True"),
         (&[file("missing")], 3, "cannot read"),

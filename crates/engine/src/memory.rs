@@ -2,7 +2,7 @@
 
 use crate::open::read_options;
 use crate::{Error, OpenOptions, is_run, open, select_rank};
-use stackline_ingest::memory::{from_trace, is_memory_file, read_path};
+use stackline_ingest::memory::{WHAT_IS_READ, from_trace, is_memory_file, read_path};
 use stackline_ingest::problems;
 use stackline_ingest::recording::{has_streams, is_shown_by, read_memory};
 use stackline_memory::curve::curves;
@@ -25,8 +25,25 @@ pub fn open_memory(path: &Path, options: &OpenOptions) -> Result<MemoryTrace, Er
     if has_streams(path) {
         return Err(none(path));
     }
-    let set = open(&[path.to_owned()], options)?;
+    let set = open(&[path.to_owned()], options).map_err(asked_for_memory)?;
     of_traces(path, &set.traces)
+}
+
+/// What is no trace of any kind is told what this command reads.
+fn asked_for_memory(error: Error) -> Error {
+    let advice = WHAT_IS_READ.to_owned();
+    match error {
+        Error::Ingest(stackline_ingest::Error::Unsupported { path, found, .. })
+            if found.starts_with("an unknown format") =>
+        {
+            Error::Ingest(stackline_ingest::Error::Unsupported { path, found, advice })
+        }
+        Error::Ingest(stackline_ingest::Error::NoTrace { path }) => {
+            let found = "no memory trace found".to_owned();
+            Error::Ingest(stackline_ingest::Error::Unsupported { path, found, advice })
+        }
+        other => other,
+    }
 }
 
 /// Whether an input is of memory alone, and holds no trace of what ran. Standard input is not looked at.

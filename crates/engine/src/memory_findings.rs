@@ -11,7 +11,7 @@ use stackline_memory::curve::device_of;
 use stackline_memory::replay::Replay;
 use stackline_memory::suggest::{Action, Suggestion, describe};
 use stackline_memory::tables::{NamedPeak, Ranked};
-use stackline_memory::{Certainty, Pattern, PatternMatch, Rules, Study, frame_of};
+use stackline_memory::{Certainty, Measure, Pattern, PatternMatch, Rules, Study, frame_of};
 use stackline_model::{MemoryDeviceId, MemoryObjectId, MemoryTrace, StrId, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ const WITHOUT_CHANGE: [Pattern; 4] =
 /// concerns) less than `least_percent` of that peak; what does not pass the test `keep` is ignored.
 pub fn memory_findings(study: &Study<'_>, least_percent: f64, keep: &dyn Fn(&Finding) -> bool) -> MemoryFindings {
     let teller = Teller::new(study);
-    let mut told = MemoryFindings { unchecked: unchecked(study.trace()), ..MemoryFindings::default() };
+    let mut told = MemoryFindings { unchecked: unchecked(study), ..MemoryFindings::default() };
     for (which, peak) in study.highest_peaks().enumerate() {
         let mut followed: Vec<usize> = Vec::new();
         for (at, finding, is_enough) in teller.advised_on((which, peak), least_percent) {
@@ -55,6 +55,7 @@ pub fn memory_rules(settings: &Settings) -> Rules {
         early_kernels: kernels(Pattern::EarlyAllocation),
         late_kernels: kernels(Pattern::LateDeallocation),
         idle_kernels: kernels(Pattern::TemporaryIdleness),
+        leak_rounds: get(Pattern::MemoryLeak, "rounds") as u32,
         size_tolerance: share(Pattern::RedundantAllocation, "tolerance"),
         accessed_share: share(Pattern::Overallocation, "touched"),
         fragmentation: share(Pattern::Overallocation, "fragmentation"),
@@ -105,10 +106,7 @@ pub fn findings_with_known_memory(
     }
     let processes = processes_of(&trace.report);
     if processes > 1 {
-        found.notes.push(format!(
-            "what is found in memory is of {}, of {processes} processes that with the highest peak",
-            trace.label
-        ));
+        found.notes.push(format!("what is found in memory is of {}, one of {processes} that have some", trace.label));
     }
     if trace.report.problems.iter().any(|problem| problem.code != ONE_OF_PROCESSES) {
         found.notes.push("not all of the memory could be read as it stands: `stackline memory` tells what".to_owned());
@@ -117,11 +115,12 @@ pub fn findings_with_known_memory(
 }
 
 /// Rules that cannot look at a memory trace, and what they miss.
-fn unchecked(trace: &MemoryTrace) -> Vec<Unchecked> {
+fn unchecked(study: &Study<'_>) -> Vec<Unchecked> {
+    let (trace, can_tell_leaks) = (study.trace(), study.can_tell_leaks());
     let is_met = |need: &Need| match need {
         Need::MemoryAccesses => trace.has_accesses,
         Need::MemoryRanges => !trace.accesses.range.is_empty(),
-        Need::MemoryEnd => trace.saw_end,
+        Need::MemoryEnd => can_tell_leaks,
         _ => true,
     };
     let told = |rule: &Rule| {
@@ -271,7 +270,7 @@ impl<'a> Teller<'a> {
     fn without_change(&self, least_percent: f64) -> Vec<Finding> {
         let mut found = Vec::new();
         for group in self.study.without_suggestion() {
-            let Some(largest) = group.first().copied().filter(|first| WITHOUT_CHANGE.contains(&first.pattern)) else {
+            let Some(largest) = group.first().copied().filter(|first| is_told_alone(self.trace(), first)) else {
                 continue;
             };
             let bytes = group.iter().map(|one| one.bytes).fold(0, u64::saturating_add);
@@ -372,6 +371,13 @@ fn is_sure(member: &Suggestion) -> bool {
 
 fn is_enough(bytes: u64, peak: &NamedPeak, least_percent: f64) -> bool {
     bytes > 0 && bytes as f64 >= peak.peak.bytes as f64 * least_percent / 100.0
+}
+
+/// Whether a match is told of although no change is known against it. Until when what leaks is needed, nobody knows who does not
+/// see who touches it, or sees it grow.
+fn is_told_alone(trace: &MemoryTrace, found: &PatternMatch) -> bool {
+    let grows = matches!(found.measure, Some(Measure::Growth { .. })) || !trace.has_accesses;
+    WITHOUT_CHANGE.contains(&found.pattern) || found.pattern == Pattern::MemoryLeak && grows
 }
 
 fn fact(name: &str, value: f64, unit: Unit) -> Fact<String> {

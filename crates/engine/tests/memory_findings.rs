@@ -288,6 +288,33 @@ fn what_the_source_does_not_tell_is_not_looked_for() {
     assert!(alone.unchecked.iter().all(|one| one.reason.sentence() == "the trace has no events but those of memory"));
 }
 
+/// A trace that ends before the program: what each turn of training leaves behind is told, without a gain.
+#[test]
+fn what_grows_is_told_without_a_gain() {
+    let turns = |kept: &str| {
+        let turn = |at: usize| {
+            format!(
+                "a loss{at} 1024 at=train.py:12:step; {kept} a tmp{at} 64 at=torch/optim/adam.py:5:step; f tmp{at}; ",
+                kept = kept.replace('N', &at.to_string())
+            )
+        };
+        (0..8).map(turn).collect::<String>()
+    };
+    let told = found(&turns(""));
+    assert_eq!(
+        titles(&told),
+        [
+            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a step: 7 of 7 left something that is there at the end of the records"
+        ]
+    );
+    let leak = &told.findings[0];
+    assert_eq!((&leak.rule.code[..], leak.support, leak.confidence), ("SL055", Support::Inferred, Confidence::Low));
+    assert_eq!((leak.place.file.as_deref(), leak.place.line, &leak.memory), (Some("train.py"), Some(12), &None));
+    assert!(told.unchecked.iter().all(|one| one.rule.code != "SL055"));
+    let mended = found(&turns("f lossN;"));
+    assert!(mended.findings.is_empty() && mended.unchecked.iter().all(|one| one.rule.code != "SL055"));
+}
+
 #[test]
 fn findings_are_the_same_however_many_peaks_were_studied() {
     // Of two objects that save as much at the highest peak, the second one alone is there at the next.

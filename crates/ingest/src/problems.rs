@@ -114,6 +114,10 @@ codes! {
     MEMORY_UNKNOWN_FREE "free_without_allocation" Skipped "memory was freed where nothing lay; the call was kept";
     MEMORY_OVERLAP "overlapping_allocation" Repaired
         "memory was allocated where something else still lay: that was taken as freed just before";
+    MEMORY_SAME_PLACE "same_addresses" Note
+        "objects lie at addresses where another one is alive: their names tell them apart, and both count";
+    MEMORY_HUGE "implausible_size" Note
+        "an object has more than 1 PiB, as no device has; sums that find no room count as the largest number";
     MEMORY_CLOCK_BACK "memory_clock_back" Repaired "times of memory events go back; the order of the file was kept";
     MEMORY_OTHER_SIZE "freed_other_size" Note "memory was freed with another size than it was allocated with";
     MEMORY_LATE_FREE "free_before_records" Note "a free was completed that was asked for before the records begin";

@@ -241,3 +241,30 @@ proptest! {
         }
     }
 }
+
+/// What would be a mistake in other formats is counted, and stays as the text says.
+#[test]
+fn what_can_hardly_be_is_counted() {
+    let counts = |text: &str| {
+        let report = read("test", text).unwrap().report;
+        report.problems.iter().map(|problem| (problem.code.to_string(), problem.count)).collect::<Vec<_>>()
+    };
+    let one = |code: &str, count: u64| vec![(code.to_owned(), count)];
+    let same = "a x 512 address=4096; a y 512 address=4352; k k x>y; f x; f y; end";
+    assert_eq!(counts(same), one("same_addresses", 1));
+    assert_eq!(counts("a x 512 address=4096; f x; a y 512 address=4096; f y; a z 64; a w 64; end"), []);
+    assert_eq!(counts("device one; a x 512 address=4096; device two; a y 512 address=4096; end"), []);
+    assert_eq!(counts("a x 10 t=100; k k x> t=50; f x t=-10; end"), one("memory_clock_back", 2));
+    assert_eq!(counts("a x 10 t=100; k k x>; f x t=100; end"), []);
+    assert_eq!(counts("a x 100; f; f; end"), one("free_without_allocation", 2));
+    assert_eq!(counts("a x 18446744073709551615; a y 1125899906842624; end"), one("implausible_size", 1));
+    let trace = read("test", same).unwrap();
+    assert_eq!(
+        (
+            trace.report.records,
+            trace.report.events,
+            trace.objects.freed_by.iter().filter(|call| call.is_none()).count()
+        ),
+        (6, 5, 0)
+    );
+}

@@ -20,6 +20,7 @@ pub mod graph;
 pub mod patterns;
 mod place;
 pub mod replay;
+mod rounds;
 mod rules;
 mod study;
 pub mod suggest;

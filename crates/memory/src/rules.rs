@@ -9,6 +9,8 @@ pub struct Rules {
     pub late_kernels: u32,
     /// Kernels between two uses that make an object idle.
     pub idle_kernels: u32,
+    /// Rounds in which a line leaves memory behind, from which on that is a leak though nobody saw the end.
+    pub leak_rounds: u32,
     /// By which share of the larger one two objects may differ in size, for one to reuse the other.
     pub size_tolerance: f64,
     /// Share of bytes that kernels touch below which an object is overallocated.
@@ -25,6 +27,7 @@ impl Default for Rules {
             early_kernels: 1,
             late_kernels: 1,
             idle_kernels: 1,
+            leak_rounds: 5,
             size_tolerance: 0.1,
             accessed_share: 0.8,
             fragmentation: 0.8,

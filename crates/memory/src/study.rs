@@ -1,6 +1,6 @@
 //! What is known of a trace's waste, worked out once for all that show it.
 
-use crate::patterns::{Pattern, PatternMatch, find};
+use crate::patterns::{Pattern, PatternMatch, find, leak};
 use crate::replay::{Combination, Replay};
 use crate::suggest::{Site, Sites, Suggestion};
 use crate::tables::{NamedPeak, Ranked, named_peaks, ranked_suggestions};
@@ -31,9 +31,7 @@ impl<'trace> Study<'trace> {
     pub fn by_rules(trace: &'trace MemoryTrace, peaks_per_device: usize, rules: Rules) -> Self {
         let peaks = named_peaks(trace, peaks_per_device);
         let facts = Facts::new(trace, rules);
-        let mut matches = find(&facts);
-        // While the program runs, what is alive is no leak yet.
-        matches.retain(|found| trace.saw_end || found.pattern != Pattern::MemoryLeak);
+        let matches = find(&facts);
         let ranked = ranked_suggestions(&facts, &matches, &peaks);
         Self { facts, peaks, matches, ranked }
     }
@@ -41,6 +39,12 @@ impl<'trace> Study<'trace> {
     /// The trace that was studied.
     pub const fn trace(&self) -> &'trace MemoryTrace {
         self.facts.trace
+    }
+
+    /// Whether it can be told what leaks: the source saw the end of the program, or something grows, or there are steps enough for
+    /// that to be seen.
+    pub fn can_tell_leaks(&self) -> bool {
+        self.matches.iter().any(|found| found.pattern == Pattern::MemoryLeak) || leak::can_be_told(&self.facts)
     }
 
     /// The suggestions in their order.

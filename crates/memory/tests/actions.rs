@@ -332,3 +332,20 @@ fn gradients_are_gone_up_to_the_backward_pass() {
     let copied = text.replace("s g[:] call=\"aten::zero_\"", "c g w");
     assert!(copied != text && of(&copied, "set to none").iter().all(|(_, one)| one.fills == 0), "{copied}");
 }
+
+/// Slices that are filled, and read back, each on its own are made one by one; what touches the whole needs all of them.
+#[test]
+fn slices_may_be_filled_one_by_one() {
+    let each = "h x[0:100]; k s x[0:100]>x[0:100]; d x[0:100]; h x[100:200]; k s x[100:200]>x[100:200]; \
+                h x[200:300]; k s x[200:300]>x[200:300];";
+    let (what, _, _, _, peaks) = one(&format!("a x 300; {each} f x; a b 10; k t b>b; f b; end"), "split");
+    assert_eq!((&what[..], peaks), ("allocate the 3 slices of x one by one", [300, 100]));
+    // All are filled first: they can be freed one by one, at least.
+    let first = "a x 300; h x[0:100]; h x[100:200]; h x[200:300]; k s x[0:100]>x[0:100]; k s x[100:200]>x[100:200]; a b 150; \
+                 k s b,x[200:300]>x[200:300]; f x; f b; end";
+    assert_eq!(one(first, "split").4, [450, 300]);
+    for whole in ["s x;", "h x;", "d x;"] {
+        let text = format!("a x 300; {whole} {each} f x; end");
+        assert!(of(&text, "split").is_empty(), "{whole}");
+    }
+}

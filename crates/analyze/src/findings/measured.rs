@@ -360,8 +360,9 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     ),
     (
         "SL055",
-        &[Memory],
-        "Found where the trace saw the end of the program, and no free. It is freed just after its last use.",
+        &[Memory, Nothing],
+        "Found where the trace saw the end of the program, and no free: it is freed just after its last use. Where it did not see the end, by what \
+         each step leaves behind; then no bytes are told to be saved.",
     ),
     (
         "SL056",

@@ -99,7 +99,7 @@ pub enum Need {
     MemoryAccesses,
     /// Which bytes of objects are touched.
     MemoryRanges,
-    /// The end of the program: what is alive when a trace breaks off may be freed yet.
+    /// The end of the program, or steps enough to see what grows: what is alive when a trace breaks off may be freed yet.
     MemoryEnd,
 }
 
@@ -183,7 +183,7 @@ impl Need {
             Self::Memory => "no allocations of memory (`stackline record --mode trace --memory`)",
             Self::MemoryAccesses => "no records of who touches memory (`stackline record --mode trace --memory`)",
             Self::MemoryRanges => "no records of which bytes are touched",
-            Self::MemoryEnd => "no end of the program in it: what is alive may be freed yet",
+            Self::MemoryEnd => "neither the end of the program nor steps enough: what is alive may be freed yet",
         }
     }
 

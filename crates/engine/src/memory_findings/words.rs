@@ -34,6 +34,13 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
         }
         (Pattern::UnusedAllocation, _) => "never touched".to_owned(),
         (Pattern::NeverRead, _) => "filled, but never used".to_owned(),
+        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds, per_round, knows_rounds: true })) => {
+            let by = bytes(*per_round);
+            format!("grows by {by} a step: {left} of {rounds} left something that is there at the end of the records")
+        }
+        (Pattern::MemoryLeak, Some(Measure::Growth { .. })) => {
+            "made all along the records, and there at their end".to_owned()
+        }
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
         (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
@@ -91,11 +98,16 @@ pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
         Some(Measure::Frequency { variation, .. }) => {
             told.push(fact("variation of how often bytes are touched", variation * 100.0, Unit::Percent));
         }
+        Some(Measure::Growth { left, rounds, per_round, knows_rounds: true }) => {
+            told.push(fact("bytes by step", *per_round as f64, Unit::Bytes));
+            told.push(fact("steps that left something", f64::from(*left), Unit::None));
+            told.push(fact("steps before the last one", f64::from(*rounds), Unit::None));
+        }
         Some(Measure::Slices { count, largest }) => {
             told.push(fact("slices", f64::from(*count), Unit::None));
             told.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
         }
-        None => {}
+        Some(Measure::Growth { .. }) | None => {}
     }
     told
 }

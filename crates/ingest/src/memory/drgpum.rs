@@ -28,9 +28,21 @@ const COPY_FROM: u64 = 3;
 const KERNEL: u64 = 4;
 const FREE: u64 = 5;
 
-/// Whether a directory holds these files.
+/// Whether a directory holds these files, or one of them of which the other is missing.
 pub(super) fn is_drgpum(directory: &Path) -> bool {
-    directory.join(LIVENESS).is_file() && directory.join(SIZES).is_file()
+    directory.join(LIVENESS).is_file() || directory.join(SIZES).is_file()
+}
+
+/// Whether a text begins as `memory_liveness.txt` does: `[12]: 12(0), …`.
+pub(super) fn is_liveness(text: &str) -> bool {
+    let number = text.strip_prefix('[').and_then(|rest| rest.split_once("]:")).map(|(number, _)| number);
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// What to say of one file alone.
+pub(super) fn alone(path: &Path) -> Error {
+    let found = format!("one of DrGPUM's files, which needs {LIVENESS} and {SIZES} beside each other");
+    Error::Unsupported { path: path.to_owned(), found, advice: "give the folder that holds both".to_owned() }
 }
 
 /// Reads such a directory.
@@ -43,6 +55,11 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
         let bytes = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
         Ok::<String, Error>(String::from_utf8_lossy(&bytes).into_owned())
     };
+    if let Some(missing) = [LIVENESS, SIZES].into_iter().find(|name| !directory.join(name).is_file()) {
+        let found = format!("a folder of DrGPUM's files without {missing}");
+        let advice = format!("{LIVENESS} and {SIZES} are needed, {STREAMS} may be missing");
+        return Err(Error::Unsupported { path: directory.to_owned(), found, advice });
+    }
     let streams = if directory.join(STREAMS).is_file() { text(STREAMS)? } else { String::new() };
     let trace = parse(label, &text(LIVENESS)?, &text(SIZES)?, &streams);
     if trace.calls.is_empty() {

@@ -15,5 +15,10 @@ mod viz;
 /// A PiB: no machine's memory is larger, and sums of what is smaller stay far from the end of 64 bits.
 const MOST_BYTES: u64 = 1 << 50;
 
+/// What to give who asks for memory.
+pub const WHAT_IS_READ: &str = "give a memory snapshot of PyTorch (`torch.cuda.memory._dump_snapshot()`), a trace of torch.profiler with \
+    profile_memory=True, an execution trace, a recording (`stackline record --mode trace --memory`), or text of memory \
+    (docs/formats/memory-text.md)";
+
 pub use kineto::from_trace;
 pub use open::{is_memory, is_memory_file, read_bytes, read_path};

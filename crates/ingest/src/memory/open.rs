@@ -28,6 +28,8 @@ enum Format {
     Json,
     /// Our own text form.
     Text,
+    /// One file of DrGPUM's, which says nothing without the others.
+    Drgpum,
 }
 
 /// Whether these first bytes (up to 64 KiB, unpacked) begin a file that [`read_bytes`] reads.
@@ -108,7 +110,7 @@ fn read_stream(path: &Path, label: &str, mut stream: Stream<'_>, depth: usize) -
 fn read_plain(path: &Path, label: &str, head: &[u8], mut stream: Stream<'_>) -> Result<MemoryTrace, Error> {
     let Some(format) = format_of(head) else {
         let start = String::from_utf8_lossy(&head[..head.len().min(24)]).escape_debug().to_string();
-        let advice = "give a memory snapshot of PyTorch (`torch.cuda.memory._dump_snapshot()`)";
+        let advice = crate::memory::WHAT_IS_READ;
         return Err(unsupported(path, &format!("no memory trace (starts with \"{start}\")"), advice));
     };
     match format {
@@ -132,8 +134,11 @@ fn read_plain(path: &Path, label: &str, head: &[u8], mut stream: Stream<'_>) -> 
         }
         Format::Text => {
             let text = whole_text(path, stream)?;
-            text::read(label, &text).map_err(|error| malformed(path, &error.to_string(), 0))
+            text::read(label, &text).map_err(|error| {
+                unsupported(path, &format!("text of memory, {error}"), "docs/formats/memory-text.md has all statements")
+            })
         }
+        Format::Drgpum => Err(drgpum::alone(path)),
     }
 }
 
@@ -146,6 +151,10 @@ fn read_values(path: &Path, label: &str, values: Values, root: Value) -> Result<
     }
     if execution_trace::is_execution_trace(&values, root) {
         return Ok(execution_trace::read(label, &values, root));
+    }
+    if timeline::is_sums(&values, root) {
+        let found = "the sums by category that export_memory_timeline writes into a .json, which tell of no object";
+        return Err(unsupported(path, found, "give it a name that ends in .raw.json.gz, and this command that file"));
     }
     let advice =
         "give what `torch.cuda.memory._dump_snapshot()` writes, or `pickle.dump(torch.cuda.memory._snapshot(), file)`";
@@ -181,6 +190,7 @@ fn format_of(head: &[u8]) -> Option<Format> {
         b'<' if holds(&["MemoryViz", "\"base64\""]) => Some(Format::Page),
         b'[' if holds(&["\"base64\""]) => Some(Format::Page),
         b'[' if text[1..].trim_start().starts_with('[') => Some(Format::Json),
+        b'[' if drgpum::is_liveness(text) => Some(Format::Drgpum),
         b'[' | b'{' if holds(&["\"blocks\"", "\"segments\"", "\"device_traces\""]) => Some(Format::Json),
         b'{' if holds(&["\"nodes\""]) && holds(&["\"schema\""]) => Some(Format::Json),
         _ if is_own_text(text) => Some(Format::Text),

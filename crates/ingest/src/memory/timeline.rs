@@ -25,6 +25,14 @@ pub(super) fn is_timeline(values: &Values, root: Value) -> bool {
     first.is_some_and(|first| row(values, first).is_some())
 }
 
+/// Whether a document is of sums: a list of times, and a list of sizes by category for each.
+pub(super) fn is_sums(values: &Values, root: Value) -> bool {
+    let Some([times, sizes]) = values.as_list(root).map(|list| values.items(list)) else { return false };
+    let first = |value: &Value| values.as_list(*value).and_then(|list| values.items(list).first().copied());
+    let is_list = |value: Value| values.as_list(value).is_some();
+    first(times).is_some_and(|time| values.as_int(time).is_some()) && first(sizes).is_some_and(is_list)
+}
+
 fn row(values: &Values, value: Value) -> Option<[i128; 4]> {
     let items = values.items(values.as_list(value)?);
     let numbers: Vec<i128> = items.iter().filter_map(|item| values.as_int(*item)).collect();

@@ -1,28 +1,150 @@
-//! Memory leak: never freed. If the trace ends before the program, the object is merely alive, and the match says so by
-//! its certainty. Nor is it certain that nobody needs it: that is known as well as who touches it, and as what ran after
+//! Memory leak: never freed. That nobody needs it is known as well as who touches it, and as what ran after
 //! its last use. What training keeps (parameters, their gradients, state of the optimizer) is no leak, nor is memory of which
 //! nobody sees the free.
+//!
+//! Where a trace ends before the program, what is alive is merely alive. Then a line leaks if it leaves memory behind
+//! round after round ([`Rounds`]): objects that nobody frees or touches any more, of nearly all rounds but the last. That is an inference: the program may
+//! free them all later, and a cache may be full soon.
 
-use super::{Certainty, Pattern, PatternMatch};
+use super::{Certainty, Measure, Pattern, PatternMatch};
 use crate::Facts;
-use stackline_model::MemoryObjectKind;
+use crate::rounds::{Origin, Rounds, is_of_program};
+use crate::suggest::callers::Callers;
+use crate::suggest::{Site, Sites};
+use rustc_hash::FxHashMap;
+use stackline_model::names::STEP_PREFIX;
+use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
+use std::collections::BTreeMap;
+
+/// Where it is not known what a round is, fewer objects of a line than these say nothing.
+const LEAST_OBJECTS: usize = 30;
 
 pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
-    for object in facts.trace.objects.ids() {
-        let Some(bytes) = facts.bytes(object) else { continue };
-        // The last gradients are there when training ends; who frees memory of others is not seen.
-        let kind = facts.trace.objects.kind[object.index()];
-        let may_stay =
-            super::is_kept(facts, object) || matches!(kind, MemoryObjectKind::Gradient | MemoryObjectKind::Foreign);
-        if facts.trace.objects.freed_by[object.index()].is_some() || may_stay {
-            continue;
-        }
+    if !facts.trace.saw_end {
+        growth(facts, found);
+        return;
+    }
+    for (object, bytes) in kept(facts) {
         let from = facts.trace.objects.allocated_by[object.index()];
         let life = facts.trace.life(object);
         let kernels = facts.kernels_in(life.clone());
         let unneeded = facts.uses[object.index()].last_use.some().map_or(life.start, |last| last.index() + 1);
         let leak = PatternMatch::new(Pattern::MemoryLeak, object, bytes).judged_as_over(facts, unneeded..life.end);
-        let end = if facts.trace.saw_end { Certainty::Exact } else { Certainty::Partial };
-        found.push(PatternMatch { from, kernels, certainty: leak.certainty.max(end), ..leak });
+        found.push(PatternMatch { from, kernels, ..leak });
+    }
+}
+
+/// What is never freed, and is not to stay, with its bytes.
+fn kept<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (MemoryObjectId, u64)> + 'a {
+    let objects = &facts.trace.objects;
+    objects.ids().filter_map(|object| {
+        // The last gradients are there when training ends; who frees memory of others is not seen.
+        let kind = objects.kind[object.index()];
+        let may_stay =
+            super::is_kept(facts, object) || matches!(kind, MemoryObjectKind::Gradient | MemoryObjectKind::Foreign);
+        facts.bytes(object).filter(|_| objects.freed_by[object.index()].is_none() && !may_stay).map(|b| (object, b))
+    })
+}
+
+/// Whether it can be told what leaks: the source saw the end, or rounds enough to see what grows with them.
+pub(crate) fn can_be_told(facts: &Facts<'_>) -> bool {
+    facts.trace.saw_end || {
+        let rounds = Rounds::of(facts.trace, &Callers::new(facts.trace));
+        rounds.origin != Origin::Parts && rounds.len() > facts.rules.leak_rounds
+    }
+}
+
+/// Functions, files and lines.
+type Path = Vec<(StrId, StrId, u32)>;
+
+/// What one line, by one call path where no line is known, left behind.
+#[derive(Default)]
+struct Left {
+    /// Ascending, each once.
+    rounds: Vec<u32>,
+    objects: Vec<(MemoryObjectId, u64)>,
+}
+
+fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
+    let trace = facts.trace;
+    let callers = Callers::new(trace);
+    let rounds = Rounds::of(trace, &callers);
+    // What the last one made is still in use.
+    let before_last = rounds.len().saturating_sub(1);
+    if before_last < facts.rules.leak_rounds {
+        return;
+    }
+    let is_parts = rounds.origin == Origin::Parts;
+    let mut places = Places { sites: Sites::new(trace), paths: FxHashMap::default(), trace };
+    let mut left: BTreeMap<(Site, Path), Left> = BTreeMap::new();
+    for (object, bytes) in kept(facts) {
+        let Some(round) = trace.objects.allocated_by[object.index()].some().and_then(|call| rounds.at(call)) else {
+            continue;
+        };
+        let is_touched = |touch: MemoryCallId| touch.0 >= rounds.last_begin();
+        let is_in_use = facts.uses[object.index()].last_touch.some().is_some_and(is_touched);
+        if round >= before_last || is_in_use || is_parts && !is_of_program(trace, &callers, object) {
+            continue;
+        }
+        let left = left.entry(places.of(object)).or_default();
+        left.objects.push((object, bytes));
+        if left.rounds.last() != Some(&round) {
+            left.rounds.push(round);
+        }
+    }
+    let least_objects = if is_parts { LEAST_OBJECTS } else { 1 };
+    for left in left.into_values().filter(|left| left.objects.len() >= least_objects) {
+        if is_steady(&left.rounds, before_last, facts.rules.leak_rounds) {
+            found.extend(matches(trace, &left, (before_last, rounds.origin)));
+        }
+    }
+}
+
+fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) -> Vec<PatternMatch> {
+    let all = left.objects.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
+    let measure = Measure::Growth {
+        left: u32::try_from(left.rounds.len()).unwrap_or(u32::MAX),
+        rounds,
+        per_round: all / u64::from(rounds.max(1)),
+        knows_rounds: origin != Origin::Parts,
+    };
+    let leak = |(object, bytes): &(MemoryObjectId, u64)| PatternMatch {
+        from: trace.objects.allocated_by[object.index()],
+        certainty: Certainty::Inferred,
+        measure: Some(measure.clone()),
+        ..PatternMatch::new(Pattern::MemoryLeak, *object, *bytes)
+    };
+    left.objects.iter().map(leak).collect()
+}
+
+/// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and
+/// what is merely kept for a few rounds, is no growth.
+fn is_steady(rounds: &[u32], all: u32, least: u32) -> bool {
+    let ends = [-1, i64::from(all)];
+    let known = rounds.iter().map(|round| i64::from(*round));
+    let marks: Vec<i64> = ends[..1].iter().copied().chain(known).chain(ends[1..].iter().copied()).collect();
+    let longest = marks.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap_or(0);
+    rounds.len() >= least as usize && longest <= i64::from(all) / 4
+}
+
+/// Finds out what makes objects; where that is no line, the whole call path counts, without the numbers of steps.
+struct Places<'a> {
+    sites: Sites<'a>,
+    paths: FxHashMap<MemoryStackId, Path>,
+    trace: &'a MemoryTrace,
+}
+
+impl Places<'_> {
+    fn of(&mut self, object: MemoryObjectId) -> (Site, Path) {
+        let (trace, stack) = (self.trace, self.trace.objects.stack[object.index()]);
+        let path = self.paths.entry(stack).or_insert_with(|| {
+            if crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0) {
+                return Path::new();
+            }
+            let is_step = |frame: &MemoryFrame| trace.strings.get(frame.function).starts_with(STEP_PREFIX);
+            let frames = trace.stacks.frames_of(stack).filter(|frame| !is_step(frame));
+            frames.map(|frame| (frame.function, frame.file, frame.line)).collect()
+        });
+        (self.sites.of(object), path.clone())
     }
 }

@@ -6,7 +6,7 @@ mod frequency;
 mod idle;
 pub(crate) mod intra;
 mod late;
-mod leak;
+pub(crate) mod leak;
 mod overallocation;
 mod redundant;
 mod structured;
@@ -96,7 +96,7 @@ impl Pattern {
 pub enum Certainty {
     /// Every access was seen.
     Exact,
-    /// Operators say what they touch, or the trace ends before the program.
+    /// Operators say what they touch.
     Partial,
     /// Rests on accesses that only may have been, or on a time in which opaque kernels ran.
     Inferred,
@@ -143,6 +143,17 @@ pub enum Measure {
         variation: f64,
         /// How many bytes were touched how often, by count.
         histogram: Vec<(u32, u64)>,
+    },
+    /// Of a leak that nobody saw the end of: what a line leaves behind, round after round.
+    Growth {
+        /// In so many rounds it left something.
+        left: u32,
+        /// Of so many; without the last one, of which everything may still be in use.
+        rounds: u32,
+        /// Bytes left by a round, on average.
+        per_round: u64,
+        /// Whether rounds are steps, or turns of training by their call paths; else they are equal parts of the trace.
+        knows_rounds: bool,
     },
     /// Of structured access.
     Slices {

@@ -73,7 +73,7 @@ impl<'a> Callers<'a> {
     }
 
     /// Whether a call path lies in backward or in an optimizer: what is done there is not the program's to write.
-    pub(super) fn in_library(&self, stack: MemoryStackId) -> bool {
+    pub(crate) fn in_library(&self, stack: MemoryStackId) -> bool {
         let within = self.at(stack);
         within.backward || within.optimizer
     }

@@ -3,7 +3,8 @@
 use super::cost::{Times, copy_ns};
 use super::{Action, Suggestion, expandable, in_place, recompute, smaller};
 use crate::curve::{Span, span_of};
-use crate::patterns::{intra, is_of_host, overlapping};
+use crate::patterns::intra::{self, Touch};
+use crate::patterns::{is_of_host, overlapping};
 use crate::{Certainty, Facts, Gap, Measure, Pattern, PatternMatch};
 use stackline_model::{AccessExtent, MemoryCallKind, MemoryObjectId, MemoryObjectKind};
 use std::collections::BTreeMap;
@@ -14,8 +15,7 @@ const MOST_GAPS: usize = 20_000;
 /// What could be changed about these patterns, in their order; then idle times, in the order of objects and time; then what no
 /// pattern calls for.
 pub fn suggestions(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
-    let within = [Pattern::Overallocation, Pattern::StructuredAccess];
-    let any_within = matches.iter().any(|found| within.contains(&found.pattern));
+    let any_within = matches.iter().any(|found| found.pattern == Pattern::Overallocation);
     let copied = if any_within { read_by_copies(facts) } else { BTreeMap::new() };
     let mut made = Vec::new();
     for found in matches {
@@ -24,7 +24,7 @@ pub fn suggestions(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestio
         let new = against(found, action);
         made.extend(suggestion(facts, new).and_then(|suggestion| shortened(suggestion, reads)));
     }
-    made.extend(splits(facts, matches, &copied));
+    made.extend(splits(facts, matches));
     made.extend(idle_times(facts));
     if facts.trace.has_accesses {
         made.extend(in_place::in_place(facts));
@@ -96,7 +96,7 @@ pub(super) fn suggestion(facts: &Facts<'_>, new: NewSuggestion) -> Option<Sugges
     (span.0 < span.1 && bytes > 0).then_some(made)
 }
 
-fn splits(facts: &Facts<'_>, matches: &[PatternMatch], copied: &BTreeMap<MemoryObjectId, Reads>) -> Vec<Suggestion> {
+fn splits(facts: &Facts<'_>, matches: &[PatternMatch]) -> Vec<Suggestion> {
     let structured: BTreeMap<MemoryObjectId, &PatternMatch> = matches
         .iter()
         .rev()
@@ -106,14 +106,16 @@ fn splits(facts: &Facts<'_>, matches: &[PatternMatch], copied: &BTreeMap<MemoryO
     if structured.is_empty() {
         return Vec::new();
     }
+    let besides = set_and_copied(facts, &structured);
     let mut made = Vec::new();
     for (object, touches) in intra::by_object(facts.touches()) {
         let Some(found) = structured.get(&object) else { continue };
-        // Copies and sets of the whole object need all slices at once.
-        if facts.uses[object.index()].fills > 0 || copied.contains_key(&object) {
+        // Copies and sets of the whole object need all slices at once; those of a slice need it alone.
+        let Some(besides) = besides.get(&object).map_or(Some(&[][..]), Option::as_deref) else { continue };
+        let slices = overlapping(&[touches, besides].concat());
+        if slices.len() < 2 {
             continue;
         }
-        let slices = overlapping(touches);
         let spans = slices.iter().map(|slice| Span {
             from: slice.first.0,
             to: slice.last.0 + 1,
@@ -123,6 +125,28 @@ fn splits(facts: &Facts<'_>, matches: &[PatternMatch], copied: &BTreeMap<MemoryO
         made.extend(suggestion(facts, against(found, action)));
     }
     made
+}
+
+/// Which bytes of these objects sets and copies touch, by object; none where one does not say, or touches the whole.
+fn set_and_copied<T>(
+    facts: &Facts<'_>,
+    objects: &BTreeMap<MemoryObjectId, T>,
+) -> BTreeMap<MemoryObjectId, Option<Vec<Touch>>> {
+    let trace = facts.trace;
+    let mut found: BTreeMap<MemoryObjectId, Option<Vec<Touch>>> = BTreeMap::new();
+    for call in trace.calls.ids().filter(|call| trace.calls.kind[call.index()] != MemoryCallKind::Kernel) {
+        for access in trace.accesses_of(call).filter(|access| objects.contains_key(&access.object)) {
+            let object = access.object;
+            let known = found.entry(object).or_insert_with(|| Some(Vec::new()));
+            if access.extent != AccessExtent::Ranges {
+                *known = None;
+            } else if let Some(known) = known {
+                let ranges = trace.accesses.ranges_of(access.row).iter();
+                known.extend(ranges.map(|r| Touch { object, call, begin: r.begin, end: r.end, times: r.times }));
+            }
+        }
+    }
+    found
 }
 
 /// How copies read an object.

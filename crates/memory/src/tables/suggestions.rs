@@ -26,10 +26,12 @@ impl Ranked {
         self.savings.iter().any(|saved| *saved > 0) || self.suggestion.action == Action::ExpandableSegments
     }
 
-    /// What comes first when they are sorted by it: what helps, then what lowers the peak most, then what saves most.
+    /// What comes first when they are sorted by it: what helps, and of that what leaves numbers as they are; then what lowers the peak
+    /// most, then what saves most.
     pub(crate) fn order(&self) -> impl Ord + use<> {
         let Suggestion { action, object, .. } = &self.suggestion;
-        (!self.helps(), Reverse(self.lowers), Reverse(self.savings.clone()), action.effort(), *object, action.name())
+        let last = (!self.helps(), action.changes_numbers());
+        (last, Reverse(self.lowers), Reverse(self.savings.clone()), action.effort(), *object, action.name())
     }
 }
 
@@ -91,7 +93,13 @@ pub fn suggestions_table(trace: &MemoryTrace, ranked: &[Ranked], listed: &[usize
     let table = Table::new("memory_suggestions", "What to change")
         .i64("number", Unit::None, listed.iter().map(|at| int(1 + *at as u64)))
         .text("what", all().map(|suggestion| Some(describe(trace, suggestion))))
-        .i64("lowers_peak", Unit::Bytes, rows().map(|one| int(one.lowers)));
+        .i64("lowers_peak", Unit::Bytes, rows().map(|one| int(one.lowers)))
+        // The others free what the allocator keeps: what it holds then depends on all of them (--apply).
+        .i64(
+            "lowers_reserved",
+            Unit::Bytes,
+            all().map(|one| (one.action == Action::ExpandableSegments).then(|| int(one.bytes))),
+        );
     let table = peaks.iter().enumerate().fold(table, |table, (at, peak)| {
         table.i64(&format!("saved_at_{}", peak.name.to_lowercase()), Unit::Bytes, rows().map(|one| one.savings[at]))
     });

@@ -2,7 +2,7 @@
 
 use super::{int, modules, places};
 use crate::suggest::{Site, Sites};
-use crate::{Certainty, Pattern, PatternMatch};
+use crate::{Certainty, Measure, Pattern, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace, Table, Unit};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +34,24 @@ impl<'a> Row<'a> {
     }
 }
 
+/// Equation 1 of DrGPUM's paper, in percent: in how many pieces what is not touched lies.
+fn fragmentation(measure: Option<&Measure>) -> Option<f64> {
+    if let Some(Measure::Touched { fragmentation, .. }) = measure { Some(100.0 * fragmentation) } else { None }
+}
+
+/// The coefficient of variation of how often bytes are touched, in percent.
+fn variation(measure: Option<&Measure>) -> Option<f64> {
+    if let Some(Measure::Frequency { variation, .. }) = measure { Some(100.0 * variation) } else { None }
+}
+
+/// Bytes that each step adds.
+fn grows_by(measure: Option<&Measure>) -> Option<i64> {
+    match measure {
+        Some(Measure::Growth { per_round, knows_rounds: true, .. }) => Some(int(*per_round)),
+        _ => None,
+    }
+}
+
 /// Patterns by the line that makes the objects, most bytes first. Calls, and the object's name, are those of the object with
 /// the most bytes.
 pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
@@ -44,6 +62,7 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
     }
     let mut rows: Vec<Row<'_>> = groups.into_values().filter_map(Row::new).collect();
     rows.sort_by_key(|row| (std::cmp::Reverse(row.bytes), row.first.pattern, row.first.object));
+    let measures = || rows.iter().map(|row| row.first.measure.as_ref());
     let call = |call: MemoryCallId| call.some().map(|call| int(call.index() as u64));
     let other = |row: &Row<'_>| row.first.other.some().map(|object| trace.object_name(object));
     let table = Table::new("memory_waste", "Memory held for nothing")
@@ -61,7 +80,10 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
         .i64("distance", Unit::None, rows.iter().map(|row| row.first.distance.map(i64::from)))
         .i64("from_call", Unit::None, rows.iter().map(|row| call(row.first.from)))
         .i64("to_call", Unit::None, rows.iter().map(|row| call(row.first.to)))
-        .text("other", rows.iter().map(other));
+        .text("other", rows.iter().map(other))
+        .f64("fragmentation", Unit::Percent, measures().map(fragmentation))
+        .f64("variation", Unit::Percent, measures().map(variation))
+        .i64("grows_by", Unit::Bytes, measures().map(grows_by));
     let objects: Vec<MemoryObjectId> = rows.iter().map(|row| row.first.object).collect();
     modules(table, trace, &objects)
 }

@@ -106,13 +106,20 @@ pub(super) const NEVER_READ: Rule = Rule {
 pub(super) const MEMORY_LEAK: Rule = Rule {
     code: "SL055",
     name: "memory-leak",
-    about: "memory is never freed, though its last use is over",
-    why: "Each step adds to it: in the end memory runs out. Losses kept in a list keep all of their graphs.",
+    about: "memory is never freed, though its last use is over, or grows with each step",
+    why: "It is held up to the end of the program. Where each step adds some, memory runs out in the end: losses kept in a list keep all of their graphs.",
     advice: "Keep numbers instead of tensors: loss.item() or loss.detach(); evaluate under torch.no_grad(), without which each loss keeps \
              its graph and all activations in it; bound what caches keep.",
     example: ("losses.append(loss)", "losses.append(loss.detach())"),
-    needs: &[Need::Memory, Need::MemoryAccesses, Need::MemoryEnd],
-    wrong_when: "It is meant to be kept until the end. Parameters, gradients and state of the optimizer are left out.",
+    needs: &[Need::Memory, Need::MemoryEnd],
+    wrong_when: "It is meant to be kept until the end, as weights that an inference uses are. Parameters, gradients and state of the optimizer \
+                 are left out where they are known. Where the trace ends before the program: what the steps left is freed later, or a cache is full soon.",
+    settings: &[Setting {
+        name: "rounds",
+        default: 5.0,
+        range: (2.0, 1e6),
+        about: "least number of steps in which something is left, from which on that is a leak where the trace does not see the end",
+    }],
     ..COMMON
 };
 

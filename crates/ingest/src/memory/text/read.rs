@@ -2,10 +2,12 @@
 
 use super::lex::{Placed, Token, lex};
 use super::{FIRST_DEVICE, FLAGS, TextError};
+use crate::memory::MOST_BYTES;
+use crate::problems;
 use rustc_hash::FxHashMap;
 use stackline_model::{
-    AccessEvidence, AccessExtent, AccessMode, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryFrame,
-    MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId,
+    AccessEvidence, AccessExtent, AccessMode, AddressMap, ByteRange, MemoryCallId, MemoryCallKind, MemoryDeviceId,
+    MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId,
 };
 
 /// Reads a memory trace from its text form; `label` is what people know it by.
@@ -19,8 +21,12 @@ pub fn read(label: &str, text: &str) -> Result<MemoryTrace, TextError> {
             continue;
         }
         reader.statement()?;
+        reader.trace.report.records += 1;
     }
-    Ok(reader.trace)
+    let mut trace = reader.trace;
+    trace.report.events = trace.calls.len() as u64;
+    trace.report.sort();
+    Ok(trace)
 }
 
 /// What a name in a list stands for, with the bytes that are meant.
@@ -52,12 +58,17 @@ struct Reader {
     device: Option<MemoryDeviceId>,
     live: FxHashMap<String, MemoryObjectId>,
     events: FxHashMap<String, MemoryCallId>,
+    /// What is alive at which addresses, by device; objects that name none are not in it.
+    places: FxHashMap<MemoryDeviceId, AddressMap>,
+    /// The latest time that the text gave.
+    latest_ns: Option<i64>,
 }
 
 impl Reader {
     fn new(label: &str, tokens: Vec<Placed>) -> Self {
         let trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
-        Self { tokens, at: 0, trace, device: None, live: FxHashMap::default(), events: FxHashMap::default() }
+        let (live, events, places) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Self { tokens, at: 0, trace, device: None, live, events, places, latest_ns: None }
     }
 
     /// What the next statement is on: a text that names no device is of one.
@@ -123,6 +134,9 @@ impl Reader {
             "a" | "o" => self.object(first == "a")?,
             "f" => {
                 let object = if self.is_name() { self.freed()? } else { MemoryObjectId::NONE };
+                if object.is_none() {
+                    problems::MEMORY_UNKNOWN_FREE.count(&mut self.trace.report, None, "a free that names no object");
+                }
                 let call = self.options()?.call;
                 self.trace.release(object, call);
             }
@@ -156,8 +170,27 @@ impl Reader {
     fn freed(&mut self) -> Result<MemoryObjectId, TextError> {
         let name = self.word("the object to free")?;
         match self.live.remove(&name) {
-            Some(object) => Ok(object),
+            Some(object) => {
+                let row = object.index();
+                let address = self.trace.objects.address[row];
+                let place = self.places.get_mut(&self.trace.objects.device[row]);
+                let own = place.filter(|place| place.find(address).is_some_and(|(found, _)| found == object));
+                own.and_then(|place| place.remove(address));
+                Ok(object)
+            }
             None => self.not_alive(&name),
+        }
+    }
+
+    /// Counts what cannot be, or would be taken for a mistake in other formats.
+    fn doubt(&mut self, name: &str, id: MemoryObjectId) {
+        let (objects, row) = (&self.trace.objects, id.index());
+        let (address, bytes, device) = (objects.address[row], objects.bytes[row], objects.device[row]);
+        if bytes > MOST_BYTES {
+            problems::MEMORY_HUGE.count(&mut self.trace.report, None, &format!("{name} of {bytes} bytes"));
+        }
+        if address > 0 && !self.places.entry(device).or_default().insert(address, bytes, id).is_empty() {
+            problems::MEMORY_SAME_PLACE.count(&mut self.trace.report, None, &format!("{name} at {address:#x}"));
         }
     }
 
@@ -184,6 +217,7 @@ impl Reader {
         } else {
             self.trace.older(NewObject { stack: call.stack, ..object })
         };
+        self.doubt(&name, id);
         self.live.insert(name, id);
         Ok(())
     }
@@ -381,7 +415,7 @@ impl Reader {
         }
         let object = &mut options.object;
         match key {
-            "t" => options.call.start_ns = self.number("a time in ns")?,
+            "t" => options.call.start_ns = self.time()?,
             "dur" => options.call.duration_ns = self.number("a duration in ns")?,
             "address" => object.address = self.number("an address")?,
             "requested" => object.requested = self.number("the bytes asked for")?,
@@ -408,6 +442,17 @@ impl Reader {
             _ => self.text_option(key, options)?,
         }
         Ok(())
+    }
+
+    fn time(&mut self) -> Result<i64, TextError> {
+        let time: i64 = self.number("a time in ns")?;
+        let latest = self.latest_ns.map_or(time, |latest| latest.max(time));
+        if time < latest {
+            let example = format!("{} ns", latest.saturating_sub(time));
+            problems::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &example);
+        }
+        self.latest_ns = Some(latest);
+        Ok(time)
     }
 
     fn evidence(&mut self) -> Result<AccessEvidence, TextError> {

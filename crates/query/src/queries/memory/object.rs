@@ -71,6 +71,9 @@ fn pattern(memory: &Memory, found: &PatternMatch) -> Value {
             json!({"touched": bytes, "largest_hole": largest_hole, "fragmentation": fragmentation})
         }
         Measure::Frequency { variation, .. } => json!({"variation": variation}),
+        Measure::Growth { left, rounds, per_round, .. } => {
+            json!({"left_in": left, "rounds": rounds, "per_round": per_round})
+        }
         Measure::Slices { count, largest } => json!({"slices": count, "largest": largest}),
     });
     let call = |call: MemoryCallId| call.some().map(MemoryCallId::index);

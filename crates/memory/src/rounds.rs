@@ -1,0 +1,101 @@
+//! Rounds of a program: the steps that a source tells of, else turns of training by the call paths.
+//!
+//! What grows with each of them leaks, also where nobody saw the end of the program ([`crate::patterns`], `leak`).
+
+use crate::suggest::callers::Callers;
+use stackline_model::names::STEP_PREFIX;
+use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace};
+
+/// How it is known where rounds begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// The source tells of steps.
+    Steps,
+    /// Memory that backward or an optimizer allocates is followed by memory of others.
+    Training,
+    /// It is not: these are equal parts of all calls.
+    Parts,
+}
+
+/// Without rounds the calls are cut into so many parts.
+const PARTS: u32 = 10;
+
+/// Rounds, each up to the begin of the next one; the last one up to `end`.
+#[derive(Debug)]
+pub(crate) struct Rounds {
+    begins: Vec<u32>,
+    end: u32,
+    pub(crate) origin: Origin,
+}
+
+impl Rounds {
+    pub(crate) fn of(trace: &MemoryTrace, callers: &Callers<'_>) -> Self {
+        let all = u32::try_from(trace.calls.len()).unwrap_or(u32::MAX);
+        if let Some(rounds) = of_steps(trace) {
+            return rounds;
+        }
+        let begins = of_training(trace, callers);
+        if begins.len() > 1 {
+            return Self { begins, end: all, origin: Origin::Training };
+        }
+        let begin = |part: u32| (u64::from(part) * u64::from(all) / u64::from(PARTS)) as u32;
+        Self { begins: (0..PARTS).map(begin).collect(), end: all, origin: Origin::Parts }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.begins.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Where the last one begins.
+    pub(crate) fn last_begin(&self) -> u32 {
+        self.begins.last().copied().unwrap_or(self.end)
+    }
+
+    /// The round in which a call lies.
+    pub(crate) fn at(&self, call: MemoryCallId) -> Option<u32> {
+        let begun = self.begins.partition_point(|begin| *begin <= call.0);
+        let round = begun.checked_sub(1).filter(|_| call.0 < self.end)?;
+        u32::try_from(round).ok()
+    }
+}
+
+/// The steps that the source tells of, those that do not overlap an earlier one.
+fn of_steps(trace: &MemoryTrace) -> Option<Rounds> {
+    let is_step = |name| trace.strings.get(name).starts_with(STEP_PREFIX);
+    let (mut begins, mut end) = (Vec::new(), 0);
+    for step in trace.phases.iter().filter(|phase| is_step(phase.name) && phase.first < phase.end) {
+        if step.first.0 >= end {
+            begins.push(step.first.0);
+            end = step.end.0;
+        }
+    }
+    (!begins.is_empty()).then_some(Rounds { begins, end, origin: Origin::Steps })
+}
+
+/// Where others allocate again after backward or an optimizer did. What has no call path tells nothing.
+fn of_training(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<u32> {
+    let (mut begins, mut is_over) = (Vec::new(), true);
+    for object in trace.objects.ids() {
+        let (stack, call) = (trace.objects.stack[object.index()], trace.objects.allocated_by[object.index()]);
+        if stack.is_none() || call.is_none() {
+            continue;
+        }
+        if callers.in_library(stack) {
+            is_over = true;
+        } else if is_over {
+            is_over = false;
+            begins.push(call.0);
+        }
+    }
+    begins
+}
+
+/// Whether a call path says that an object is made by a line of the program that is no part of a model: what a model's lines make in
+/// one pass, layer by layer, need not be what a loop of the program makes.
+pub(crate) fn is_of_program(trace: &MemoryTrace, callers: &Callers<'_>, object: MemoryObjectId) -> bool {
+    let row = object.index();
+    let stack = trace.objects.stack[row];
+    let has_line = crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0);
+    has_line && callers.phase(stack, trace.objects.module[row].is_some()) == "other"
+}

@@ -1,0 +1,204 @@
+//! Leaks of traces that end before the program: what grows round after round.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use stackline_memory::{Certainty, Measure, Pattern, PatternMatch, Rules, Study};
+use stackline_model::{MemoryCallId, MemoryPhase, MemoryTrace};
+
+fn read(text: &str) -> MemoryTrace {
+    let trace = stackline_ingest::memory::text::read("program", text).unwrap();
+    trace.check().unwrap();
+    trace
+}
+
+fn leaks(trace: &MemoryTrace) -> Vec<PatternMatch> {
+    let study = Study::new(trace, 1);
+    study.matches.into_iter().filter(|found| found.pattern == Pattern::MemoryLeak).collect()
+}
+
+/// Turns of training: each makes an activation and frees it, whatever `more` says, and what an optimizer needs.
+fn training(turns: usize, more: impl Fn(usize) -> String) -> MemoryTrace {
+    let turn = |at: usize| {
+        format!(
+            "a act{at} 4096 at=train.py:10:step; {} a tmp{at} 64 at=train.py:14:step at=torch/optim/adam.py:5:step; f tmp{at}; f act{at}; ",
+            more(at)
+        )
+    };
+    read(&(0..turns).map(turn).collect::<String>())
+}
+
+fn loss(at: usize) -> String {
+    format!("a loss{at} 1000 at=train.py:12:step;")
+}
+
+#[test]
+fn what_each_turn_of_training_leaves_behind_leaks() {
+    let trace = training(9, loss);
+    let found = leaks(&trace);
+    // What the last turn made is still in use.
+    assert_eq!(
+        found.iter().map(|leak| trace.object_name(leak.object)).collect::<Vec<_>>(),
+        (0..8).map(|at| format!("loss{at}")).collect::<Vec<_>>()
+    );
+    assert!(found.iter().all(|leak| leak.certainty == Certainty::Inferred && leak.bytes == 1000));
+    let measure = Measure::Growth { left: 8, rounds: 8, per_round: 1000, knows_rounds: true };
+    assert_eq!(found[0].measure, Some(measure));
+    assert!(Study::new(&trace, 1).ranked.is_empty(), "until when they are needed, nobody knows");
+    // Every third turn alone, in a longer trace.
+    let some = training(30, |at| if at % 3 == 0 { loss(at) } else { String::new() });
+    assert_eq!(leaks(&some).len(), 10);
+    // More turns can be asked for.
+    let rules = Rules { leak_rounds: 9, ..Rules::default() };
+    assert!(Study::by_rules(&trace, 1, rules).matches.iter().all(|found| found.pattern != Pattern::MemoryLeak));
+}
+
+#[test]
+fn what_is_kept_for_a_while_or_made_once_does_not() {
+    let told = |trace: &MemoryTrace| leaks(trace).len();
+    assert_eq!(told(&training(5, loss)), 0, "too few turns");
+    assert_eq!(told(&training(20, |at| format!("{} f loss{at};", loss(at)))), 0, "freed at once");
+    let window = |at: usize| if at < 3 { loss(at) } else { format!("{} f loss{};", loss(at), at - 3) };
+    assert_eq!(told(&training(20, window)), 0, "the last three are kept");
+    assert_eq!(told(&training(20, |at| if at < 6 { loss(at) } else { String::new() })), 0, "at the begin alone");
+    let weights = |at: usize| if at == 0 { (0..40).map(loss).collect() } else { String::new() };
+    assert_eq!(told(&training(20, weights)), 0, "made once");
+    let state = |at: usize| format!("a s{at} 64 kind=\"optimizer state\" at=train.py:9:step;");
+    assert_eq!(told(&training(20, state)), 0, "state of an optimizer");
+    // Who touches it is known: in the last turn, too.
+    let touched = |at: usize| match at {
+        19 => format!(
+            "{} k sum loss0,loss1,loss2,loss3,loss4,loss5,loss6,loss7,loss8,loss9,loss10,loss11,loss12,loss13,loss14,loss15,loss16,loss17,loss18,loss19>act19;",
+            loss(at)
+        ),
+        _ => format!("{} k f act{at}>loss{at};", loss(at)),
+    };
+    assert_eq!(told(&training(20, touched)), 0, "used in the last turn");
+    assert_eq!(told(&training(20, |at| format!("{} k f act{at}>loss{at};", loss(at)))), 19);
+}
+
+#[test]
+fn steps_that_the_source_tells_of_are_rounds() {
+    // Without any line: the operators' call paths stand for it, whatever the number of the step in them.
+    let step = |at: usize| {
+        format!(
+            "a kept{at} 1000 at=\"\":0:\"ProfilerStep#{at}\" at=\"\":0:\"aten::add\"; \
+             a gone{at} 500 at=\"\":0:\"ProfilerStep#{at}\" at=\"\":0:\"aten::mm\"; f gone{at}; "
+        )
+    };
+    let mut trace = read(&(0..10).map(step).collect::<String>());
+    assert_eq!(leaks(&trace).len(), 0, "it is not known what is a step");
+    for at in 0..10u32 {
+        let name = trace.strings.intern(&format!("ProfilerStep#{at}"));
+        let [first, end] = [3 * at, 3 * at + 3].map(MemoryCallId);
+        trace.phases.push(MemoryPhase { name, first, end });
+    }
+    trace.check().unwrap();
+    let found = leaks(&trace);
+    assert_eq!(found.len(), 9);
+    let measure = Measure::Growth { left: 9, rounds: 9, per_round: 1000, knows_rounds: true };
+    assert_eq!(found[0].measure, Some(measure));
+    assert!(Study::new(&trace, 1).can_tell_leaks());
+}
+
+#[test]
+fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rounds() {
+    let many = |count: usize, place: &str| {
+        let one = |at: usize| format!("a x{at} 1048576 {place}; ");
+        read(&(0..count).map(one).collect::<String>())
+    };
+    let found = leaks(&many(60, "at=train.py:12:main"));
+    // Those of the last tenth may be in use.
+    assert_eq!(found.len(), 54);
+    assert!(matches!(found[0].measure, Some(Measure::Growth { knows_rounds: false, .. })));
+    assert!(leaks(&many(29, "at=train.py:12:main")).is_empty(), "few");
+    assert!(leaks(&many(60, "")).is_empty(), "no line");
+    // Layers, one after the other, keep their activations up to backward.
+    let layer = "at=train.py:12:main at=torch/nn/modules/module.py:1500:_call_impl at=model.py:5:forward";
+    assert!(leaks(&many(60, layer)).is_empty(), "within a model");
+    // Loading weights comes first, and ends.
+    let load: String = (0..60).map(|at| format!("a w{at} 1048576 at=load.py:3:load; ")).collect();
+    let use_them: String = (0..200).map(|at| format!("a t{at} 64 at=run.py:9:step; f t{at}; ")).collect();
+    let trace = read(&format!("{load}{use_them}"));
+    assert!(leaks(&trace).is_empty(), "made at the begin alone");
+    assert!(!Study::new(&trace, 1).can_tell_leaks());
+}
+
+/// A snapshot of so many steps, as PyTorch writes it: an optimizer's memory comes and goes, the loss of each step stays or not.
+fn snapshot(steps: u64, is_kept: bool) -> MemoryTrace {
+    let frame = |line: u32, file: &str| format!(r#"{{"name": "step", "filename": "{file}", "line": {line}}}"#);
+    let mut events = Vec::new();
+    let mut event = |action: &str, address: u64, frames: &str| {
+        let time = events.len();
+        events.push(format!(
+            r#"{{"action": "{action}", "addr": {address}, "size": 1024, "stream": 0, "time_us": {time}, "frames": [{frames}]}}"#
+        ));
+    };
+    let own = frame(12, "train.py");
+    let optimizer = [frame(5, "/venv/torch/optim/adam.py"), frame(14, "train.py")].join(",");
+    for step in 1..=steps {
+        let (loss, scratch) = (step * 4096, 4096 * 1000);
+        event("alloc", loss, &own);
+        event("alloc", scratch, &optimizer);
+        for address in [scratch].into_iter().chain((!is_kept).then_some(loss)) {
+            event("free_requested", address, "");
+            event("free_completed", address, "");
+        }
+    }
+    let text = format!(r#"{{"device_traces": [[{}]], "segments": []}}"#, events.join(","));
+    stackline_ingest::memory::read_bytes("snapshot.json", text.as_bytes()).unwrap()
+}
+
+#[test]
+fn snapshots_tell_what_grows() {
+    let kept = snapshot(8, true);
+    let found = leaks(&kept);
+    assert_eq!((found.len(), kept.has_accesses, kept.saw_end), (7, false, false));
+    assert_eq!(stackline_memory::place_text(&kept, found[0].stack(&kept)), "train.py:12 step");
+    let freed = snapshot(8, false);
+    assert!(leaks(&freed).is_empty() && Study::new(&freed, 1).can_tell_leaks());
+    assert!(leaks(&snapshot(5, true)).is_empty(), "too few steps");
+}
+
+/// A trace of `torch.profiler` of so many steps: an operator in each makes memory that stays, or not.
+fn profile(steps: i64, is_kept: bool) -> MemoryTrace {
+    let span = |cat: &str, name: &str, ts: i64, dur: i64| {
+        format!(
+            r#"{{"ph": "X", "cat": "{cat}", "name": "{name}", "pid": 1, "tid": 2, "ts": {ts}, "dur": {dur}, "args": {{}}}}"#
+        )
+    };
+    let memory = |ts: i64, address: i64, bytes: i64| {
+        format!(
+            r#"{{"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 2, "ts": {ts}, "args": {{"Bytes": {bytes}, "Addr": {address}, "Device Id": 0, "Device Type": 1, "Total Allocated": 0, "Total Reserved": 0}}}}"#
+        )
+    };
+    let mut events = Vec::new();
+    for step in 0..steps {
+        let at = 1000 * step;
+        events.push(span("user_annotation", &format!("ProfilerStep#{step}"), at, 900));
+        events.push(span("cpu_op", "aten::sum", at + 10, 100));
+        events.push(memory(at + 20, 4096 * (step + 1), 512));
+        events.push(span("cpu_op", "aten::mm", at + 200, 100));
+        events.push(memory(at + 210, 4096 * 1000, 2048));
+        events.push(memory(at + 400, 4096 * 1000, -2048));
+        if !is_kept {
+            events.push(memory(at + 500, 4096 * (step + 1), -512));
+        }
+    }
+    let text = format!(r#"{{"schemaVersion": 1, "traceEvents": [{}]}}"#, events.join(","));
+    let options = stackline_ingest::ReadOptions::default();
+    let trace = stackline_ingest::read_bytes("profile.json", text.as_bytes(), &options).unwrap();
+    stackline_ingest::memory::from_trace(&trace).unwrap()
+}
+
+#[test]
+fn traces_of_the_profiler_tell_what_grows() {
+    let kept = profile(8, true);
+    assert_eq!(kept.phases.len(), 8);
+    let found = leaks(&kept);
+    let operators: Vec<&str> =
+        found.iter().map(|leak| kept.strings.get(kept.objects.operator[leak.object.index()])).collect();
+    assert_eq!(operators, ["aten::sum"; 7]);
+    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 512, knows_rounds: true };
+    assert_eq!(found[0].measure, Some(measure));
+    assert!(leaks(&profile(8, false)).is_empty());
+    assert!(leaks(&profile(5, true)).is_empty(), "too few steps");
+}
