@@ -50,7 +50,7 @@ export function format(parts: State): string {
 }
 
 /** Parts that belong to one page, and go when another is opened. */
-const OF_PAGE = ["root", "from", "to", "file", "line", "area", "confidence"];
+const OF_PAGE = ["root", "from", "to", "file", "line", "area", "confidence", "cause"];
 
 /** Changes parts of the address. A new page or selection can be gone back from; a view that moves cannot. */
 export function change(parts: State, how: "push" | "replace" = "push"): void {

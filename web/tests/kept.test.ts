@@ -160,9 +160,9 @@ test("the critical path is told by cause and by segment, and a segment leads to 
     const shares = (await makeup.locator(".legend li").allInnerTexts()).map((text) => Number(/\(([\d.]+) %\)/.exec(text)![1]));
     expect(Math.abs(shares.reduce((sum, share) => sum + share, 0) - 100)).toBeLessThan(1);
     await makeup.locator("summary").click();
-    const lengths = (await makeup.locator("li button").allInnerTexts()).length;
+    const lengths = (await makeup.locator(".events button").allInnerTexts()).length;
     expect(lengths).toBeGreaterThan(3);
-    await makeup.locator("li button").first().click();
+    await makeup.locator(".events button").first().click();
     await settled(page);
     expect(part(page, "sel")).toMatch(/^event:/);
     expect(Number(part(page, "to"))).toBeGreaterThan(Number(part(page, "from")));

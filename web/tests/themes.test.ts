@@ -66,6 +66,23 @@ test("a finding shows what happened around it, and a box there leads to the time
     expect(part(page, "sel")).toMatch(/^event:/);
   }));
 
+test("a part of the bar of the Overview leads to what it is made of", () =>
+  here.look(served, async (page, url) => {
+    await open(page, url, "page=overview");
+    const button = page.locator(".bound .legend button").first();
+    const title = await button.innerText();
+    await button.click();
+    await page.locator(".makeup details[open] li").first().waitFor();
+    expect(await page.locator(".makeup summary").innerText()).toContain(`of ${title} that`);
+    const titles = await page.locator(".makeup details li button").allInnerTexts();
+    expect(titles.length).toBeGreaterThan(0);
+    expect(titles.every((text) => text.startsWith(`${title}, `))).toBe(true);
+    expect(await violations(page)).toEqual([]);
+    await page.locator(".makeup .legend button", { hasText: title }).click();
+    await settled(page);
+    expect(part(page, "cause")).toBeNull();
+  }));
+
 test("This run says how far clocks may be apart, and what recording cost, if that is known", async () => {
   const { page, faults } = await watched(here.browser, served.url);
   await open(page, served.url, "page=run");

@@ -192,13 +192,13 @@ function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean })
   );
 }
 
-/** One bar: what the time on the critical path goes to. A click shows the path. */
+/** One bar: what the time on the critical path goes to. A click shows the path, one on a part the segments of that cause. */
 function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number }) {
   const parts = Object.entries(by).filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
   return (
     <figure class="bound">
       <figcaption>What the time depends on</figcaption>
-      <button type="button" class="stack" aria-label="Show the critical path in the timeline" onClick={() => change({ page: "timeline", cp: "1" })}>
+      <button type="button" class="stack" aria-label="Show the critical path in the timeline" onClick={() => change({ page: "timeline", cp: "1", cause: "" })}>
         {parts.map(([name, ns]) => (
           <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />
         ))}
@@ -206,7 +206,8 @@ function Bound({ by, all }: { by: Readonly<Record<string, number>>; all: number 
       <ul class="legend">
         {parts.filter(([, ns]) => ns >= all / 200).map(([name, ns]) => (
           <li key={name}>
-            <i style={{ background: cause(name).fill }} /> {cause(name).title} {duration(ns)} ({percent(ns, all)})
+            <i style={{ background: cause(name).fill }} />{" "}
+            <button type="button" class="link" onClick={() => change({ page: "timeline", cp: "1", cause: name })}>{cause(name).title}</button> {duration(ns)} ({percent(ns, all)})
           </li>
         ))}
       </ul>

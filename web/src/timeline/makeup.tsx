@@ -4,6 +4,7 @@ import { useMemo } from "preact/hooks";
 import { cause } from "../colors";
 import { counted, duration, percent } from "../format";
 import { Name } from "../parts/name";
+import { change, state } from "../state";
 import type { Answer } from "../transport/decode";
 import type { PathDocument } from "../types";
 import { NO_EVENT } from "./path";
@@ -24,7 +25,9 @@ export function MakeUp({ path, stretch, onSegment }: Props) {
   const { document } = path;
   const all = document.end - document.start;
   const segments = useMemo(() => segmentsOf(path), [path]);
-  const seen = segments.filter(({ from, to }) => from < stretch.to && to > stretch.from);
+  // What is chosen by a part of the bar, if this path has any of it.
+  const only = document.causes.indexOf(state.value.cause ?? "");
+  const seen = segments.filter(({ from, to, cause: of }) => from < stretch.to && to > stretch.from && (only < 0 || of === only));
   const longest = seen.toSorted((a, b) => b.to - b.from - (a.to - a.from)).slice(0, MOST);
   const titleOf = ({ cause: number }: Segment) => cause(document.causes[number] ?? "unknown").title;
   const parts = document.categories.filter(([, ns]) => ns > 0).toSorted((a, b) => b[1] - a[1]);
@@ -35,10 +38,10 @@ export function MakeUp({ path, stretch, onSegment }: Props) {
         {parts.map(([name, ns]) => <span key={name} style={{ flexGrow: ns, background: cause(name).fill }} title={`${cause(name).title}: ${duration(ns)}, ${percent(ns, all)}`} />)}
       </div>
       <ul class="legend">
-        {parts.map(([name, ns]) => <li key={name}><i style={{ background: cause(name).fill }} /> {cause(name).title} {duration(ns)} ({percent(ns, all)})</li>)}
+        {parts.map(([name, ns]) => <li key={name}><i style={{ background: cause(name).fill }} /> <button type="button" class="link" aria-pressed={state.value.cause === name} onClick={() => change({ cause: state.value.cause === name ? "" : name }, "replace")}>{cause(name).title}</button> {duration(ns)} ({percent(ns, all)})</li>)}
       </ul>
-      <details>
-        <summary>{counted(seen.length, "segment")} that {seen.length === 1 ? "is" : "are"} seen, the longest first: neighbours of one cause are one</summary>
+      <details open={only >= 0}>
+        <summary>{counted(seen.length, "segment")}{only >= 0 && ` of ${cause(document.causes[only]!).title}`} that {seen.length === 1 ? "is" : "are"} seen, the longest first: neighbours of one cause are one</summary>
         <ol class="events">
           {longest.map((segment) => {
             const event = longestEvent(path, segment);
