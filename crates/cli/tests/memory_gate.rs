@@ -248,3 +248,23 @@ fn what_is_no_input_is_refused_before() {
     let (code, error) = failure(&["findings", Path::new("/nowhere/at/all").to_str().unwrap()]);
     assert!(code == Some(3) && error.contains("/nowhere/at/all"), "{error}");
 }
+
+/// Of the host's memory all is a guess: it counts for `waste` only if it is asked for.
+#[test]
+fn guesses_count_if_they_are_asked_for() {
+    let case = Case::new();
+    let text = "device cpu; a kept 4096 at=train.py:3:step; k one kept>kept via=operator-level; a x 4096; k two x>x via=operator-level; f x; end";
+    case.file("host.memory", text);
+    let (code, _, error) = case.run(&["memory", "host.memory", "--fail-on", "waste>10%"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert!(error.contains("of low confidence") && error.contains("--fail-on-guesses"), "{error}");
+    let (code, _, error) = case.run(&["memory", "host.memory", "--fail-on", "waste>10%", "--fail-on-guesses"]);
+    assert_eq!(code, Some(4), "{error}");
+    assert!(
+        error.contains("50.0 % of the peak of cpu may be for nothing") && !error.contains("of low confidence"),
+        "{error}"
+    );
+    let (code, ..) = case.run(&["memory", "host.memory", "--fail-on", "waste>99%", "--fail-on-guesses"]);
+    assert_eq!(code, Some(0));
+    assert_eq!(case.run(&["memory", "host.memory", "--fail-on-guesses"]).0, Some(2));
+}

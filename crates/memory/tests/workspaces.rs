@@ -5,10 +5,13 @@ use stackline_ingest::memory::read_bytes;
 use stackline_memory::{Pattern, Study, curve::curves};
 use stackline_model::MemoryTrace;
 
-/// An execution trace of operators: number, parent, name, arguments of the schema, storages taken and given.
-fn trace(nodes: &[(u32, u32, &str, &str, &[u32], &[u32])]) -> MemoryTrace {
+/// An operator: number, parent, name, schema, storages taken and given.
+type Operator<'a> = (u32, u32, &'a str, &'a str, &'a [u32], &'a [u32]);
+
+/// An execution trace of operators.
+fn trace(nodes: &[Operator<'_>]) -> MemoryTrace {
     let tensor = |storage: &u32| format!(r#"[{storage},{storage},0,1024,4,"cuda:0"]"#);
-    let node = |(id, parent, name, schema, takes, gives): &(u32, u32, &str, &str, &[u32], &[u32])| {
+    let node = |(id, parent, name, schema, takes, gives): &Operator<'_>| {
         let part = |storages: &[u32]| {
             let values: Vec<String> = storages.iter().map(tensor).collect();
             let types = vec!["\"Tensor(float)\""; storages.len()].join(",");
