@@ -184,3 +184,23 @@ def test_the_interpreter_by_variable_and_rules_of_packages(findings: Program, tm
     command = [str(findings.binary), "findings", str(findings.trace), "--rules", "entry-points"]
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0 and "MY001 mine: flagged" in done.stdout, done.stderr
+
+
+def test_conditions_are_not_judged_where_a_rule_failed(findings: Program) -> None:
+    rules = ["--rules", findings.write("bad.py", HEAD + "@sl.rule(code='MY001')\ndef bad(call_tree):\n    raise KeyError('x')\n")]
+    assert "--fail-on cannot be judged: MY001" in findings(*rules, "--fail-on", "gain>99%", code=1).stderr
+    findings(*rules)
+
+
+def test_rules_look_at_one_rank(findings: Program) -> None:
+    ranks = findings.folder / "ranks"
+    ranks.mkdir()
+    trace = json.loads(findings.trace.read_text())
+    for rank in (0, 1):
+        trace["distributedInfo"] = {"backend": "nccl", "rank": rank, "world_size": 2}
+        (ranks / f"rank{rank}.json").write_text(json.dumps(trace))
+    rules = ["--rules", findings.write("mine.py", GOOD)]
+    findings.trace = ranks
+    said = findings(*rules, code=2).stderr
+    assert "choose one with --rank" in said and "Traceback" not in said
+    assert "MY001" in findings(*rules, "--rank", "1").stdout

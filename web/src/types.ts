@@ -95,6 +95,8 @@ export interface Findings {
   readonly steps: number;
   readonly together: Gain | null;
   readonly left_out: number;
+  /** How high the memory of each device stands at most, as far as anything tells of it. */
+  readonly peaks: ReadonlyArray<{ device: string; bytes: number; mended_bytes: number | null }>;
   readonly notes: ReadonlyArray<string>;
   /** The ranks that were looked at together; empty if there is one. */
   readonly ranks: ReadonlyArray<{ rank: number; step_ns: number; steps: number; collectives_alone_ns: number | null }>;

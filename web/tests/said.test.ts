@@ -3,7 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { open, serve, settled, stackline, suite, synth, violations, watched } from "./harness";
+import { open, serve, settled, stackline, suite, synth, trace, violations, watched } from "./harness";
 
 const here = suite();
 
@@ -145,5 +145,39 @@ test("pages with nothing to show are grey, and This run can be copied", async ()
     expect(grey.map((text) => text.replace(/^\d\s*/, ""))).toEqual(["Issues", "Flame graph", "Timeline", "Memory", "Layers & kernels", "Compare", "Source"]);
     await page.getByRole("button", { name: "Copy as text" }).click();
     expect(await page.evaluate("globalThis.copied")).toContain("empty.json, opened by stackline");
+  });
+});
+
+test("the Overview says how high memory stands and how much of the records could be read", async () => {
+  const demo = join(here.folder.path, "whole.json");
+  const broken = join(here.folder.path, "cut.json");
+  synth("demo", demo, "--steps", "4");
+  synth("damage", demo, broken, "--kind", "truncated-text");
+  await here.view([demo], async (page, url) => {
+    await open(page, url, "page=overview");
+    expect(await page.locator("dl.numbers").innerText()).toMatch(/Records\s+all read/);
+  });
+  const told = JSON.parse(stackline("findings", broken, "--format", "json")) as { read_report: [{ problems: { severity: string; count: number }[] }] };
+  const lost = told.read_report[0].problems.filter(({ severity }) => severity === "lost").reduce((sum, { count }) => sum + count, 0);
+  expect(lost).toBeGreaterThan(0);
+  await here.view([broken], async (page, url) => {
+    await open(page, url, "page=overview");
+    await page.locator("dl.numbers button", { hasText: `${lost} lost` }).click();
+    await settled(page);
+    expect(new URL(page.url()).hash).toContain("page=run");
+  });
+});
+
+test("memory peaks of the Overview are those of the command line", async () => {
+  const file = trace("nvidia-h100-bert-small.json.gz");
+  const { peaks } = JSON.parse(stackline("findings", file, "--format", "json")) as { peaks: { device: string; bytes: number }[] };
+  const peak = peaks.find(({ device }) => device === "cuda:0")!;
+  await here.view([file], async (page, url) => {
+    await open(page, url, "page=overview");
+    await page.locator(".cards").waitFor();
+    const numbers = await page.locator("dl.numbers").innerText();
+    expect(numbers).toMatch(new RegExp(`Memory peak of cuda:0\\s+${(peak.bytes / 2 ** 20).toFixed(1)} MiB`));
+    expect(numbers).not.toContain("Memory peak of cpu");
+    expect(await violations(page)).toEqual([]);
   });
 });

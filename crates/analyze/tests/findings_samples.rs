@@ -164,6 +164,27 @@ fn python(frames: &[&str], stretch_us: i64) -> Vec<Finding> {
     program.of("SL043")
 }
 
+#[test]
+fn busy_lines_of_one_function_are_one_finding() {
+    let mut program = Program::new();
+    for number in 0..STEPS {
+        program.step(number, |p| {
+            p.python("train.py(10): step", |p| {
+                p.op("aten::mm", |p| p.work(1000));
+                nested(p, &["train.py(20): table"], 4000);
+                nested(p, &["train.py(25): table"], 3000);
+                p.op("aten::add", |p| p.work(10));
+            });
+        });
+    }
+    program.recorded(json!({"usable_milli": 2000}));
+    let found = program.of("SL043");
+    let [only] = &found[..] else { panic!("{found:?}") };
+    // Samples are equally many of both lines: the first one is named.
+    assert_eq!((only.place.line, only.place.function.as_deref()), (Some(20), Some("table")));
+    assert!(only.gain.unwrap().high_ns > 6_000_000, "{:?}", only.gain);
+}
+
 fn nested(p: &mut Program, frames: &[&str], us: i64) {
     let [first, others @ ..] = frames else { return };
     p.python(first, |p| {

@@ -176,3 +176,19 @@ fn what_is_left_out_is_neither_new_nor_gone() {
     let shown = stdout(&["findings", &case.repaired, "--baseline", &all]);
     assert!(shown.contains("Gone: SL004"), "{shown}");
 }
+
+#[test]
+fn what_no_rule_looked_for_is_not_gone() {
+    let case = Case::new();
+    let mut document: Value = serde_json::from_str(&stdout(&["findings", &case.waits, "--format", "json"])).unwrap();
+    // A rule of one's own, which is not asked this time.
+    let rows = document["tables"]["findings"]["rows"].as_array_mut().unwrap();
+    let mut own = rows[0].clone();
+    own["code"] = json!("MY001");
+    rows.push(own);
+    let before = case.file("own.json", &document.to_string());
+    let shown = stdout(&["findings", &case.repaired, "--baseline", &before]);
+    assert!(shown.contains("Gone: SL004") && !shown.contains("Gone: MY001"), "{shown}");
+    let shown = shown.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(shown.contains("what the baseline has of MY001 is gone is not known"), "{shown}");
+}

@@ -3,7 +3,7 @@
 import { useAnswer } from "../answers";
 import { cause } from "../colors";
 import { selOf } from "../flame/chosen";
-import { count, counted, duration, percent } from "../format";
+import { bytes, count, counted, duration, percent } from "../format";
 import { isMixed, IssueCard, UNSURE, WITH_WORK } from "./issues";
 import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
@@ -27,7 +27,7 @@ export function Overview({ meta }: { meta: Meta }) {
       {meta.has.timeline && !meta.has.events && <NoEvents />}
       {meta.has.events ? (
         <>
-          <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} />}</Shown>
+          <Shown asked={report}>{({ document }) => <Numbers report={document} meta={meta} isFirst={!isNext} />}</Shown>
           {isNext && <Top />}
           {isNext && <Ranks />}
           {report.state === "ok" && <Tables report={report.answer.document} meta={meta} />}
@@ -69,7 +69,7 @@ function ofRank(meta: Meta) {
   return { isOfRank, own };
 }
 
-function Numbers({ report, meta }: { report: Report; meta: Meta }) {
+function Numbers({ report, meta, isFirst }: { report: Report; meta: Meta; isFirst: boolean }) {
   const { isOfRank, own } = ofRank(meta);
   const spread = own(report.tables.steps_spread)?.rows.find((row) => row.measure === "time");
   const path = report.critical_path?.find(isOfRank)?.exact;
@@ -88,6 +88,8 @@ function Numbers({ report, meta }: { report: Report; meta: Meta }) {
           </div>
         )}
         <GpuBusy table={own(report.tables.gpu_time)} isCut={meta.traces.some(({ report: { problems } }) => problems.some(({ severity }) => severity === "lost"))} />
+        {!isFirst && <MemoryPeaks />}
+        <Collection meta={meta} />
       </dl>
       {!report.critical_path && <p class="quiet" role="status">Working out the critical path …</p>}
       {path && !path.error && <Bound by={path.bound_by_ns} all={path.window_ns} />}
@@ -188,6 +190,44 @@ function GpuBusy({ table, isCut }: { table: Table | undefined; isCut: boolean })
       <dd>{text(shares.reduce((sum, share) => sum + share, 0) / shares.length)}</dd>
       <dd class="quiet">from the first to the last of its operations{isCut && ", of those that were not lost"}</dd>
       {shares.length > 1 && <dd class="quiet">{text(Math.min(...shares))} to {text(Math.max(...shares))} of {shares.length} GPUs</dd>}
+    </div>
+  );
+}
+
+/** How high memory stands at most: of GPUs if any are told of, else of the host. */
+function MemoryPeaks() {
+  const findings = useFindings(rank.value);
+  const all = findings.state === "ok" ? findings.answer.document.peaks : [];
+  const ofGpus = all.filter(({ device }) => device !== "cpu");
+  return (
+    <>
+      {(ofGpus.length > 0 ? ofGpus : all).map((peak) => (
+        <div key={peak.device}>
+          <dt>Memory peak of {peak.device}</dt>
+          <dd><button type="button" class="link" onClick={() => change({ page: "memory" })}>{bytes(peak.bytes)}</button></dd>
+          {peak.mended_bytes !== null && peak.mended_bytes < peak.bytes && <dd class="quiet">{bytes(peak.mended_bytes)} without what findings name</dd>}
+        </div>
+      ))}
+    </>
+  );
+}
+
+/** How well the run was recorded and read. */
+function Collection({ meta }: { meta: Meta }) {
+  const problems = meta.traces.flatMap(({ report }) => report.problems);
+  const recorded = meta.recording?.processes.flatMap(({ lost }) => lost) ?? [];
+  const sum = (counts: ReadonlyArray<{ count: number }>) => counts.reduce((all, { count }) => all + count, 0);
+  const of = (kind: string) => problems.filter(({ severity }) => severity === kind);
+  const [lost, skipped, repaired] = [sum(of("lost")) + sum(recorded), sum(of("skipped")), sum(of("repaired"))];
+  const told = [[lost, "lost"], [skipped, "skipped"], [repaired, "repaired"]].filter(([many]) => many !== 0);
+  return (
+    <div>
+      <dt>Records</dt>
+      <dd>
+        <button type="button" class="link" onClick={() => change({ page: "run" })}>
+          {told.length === 0 ? "all read" : told.map(([many, what]) => `${count(Number(many))} ${what}`).join(", ")}
+        </button>
+      </dd>
     </div>
   );
 }

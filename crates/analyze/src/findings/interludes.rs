@@ -329,25 +329,35 @@ impl Subject<'_> {
         frames.into_iter().filter(counts).collect()
     }
 
-    /// What threads compute between two operators where that takes so long in the mean, by the line of the user's own code that has it
-    /// done, as far as samples pass a test.
+    /// What threads compute between two operators where that takes so long in the mean, by the function of the user's own code that has
+    /// it done, as far as samples pass a test. The place is the line of it that most of them saw.
     pub(super) fn computing_between(&self, least_ns: i64, test: impl Fn(EventId) -> bool) -> Vec<(Place, Seen)> {
         let mut found: BTreeMap<Place, (Seen, Vec<Estimate>)> = BTreeMap::new();
         let is_long = |of: &&Interlude| of.is_one && of.ns >= least_ns.saturating_mul(of.stretches.len() as i64);
         for interlude in self.interludes().all.iter().filter(is_long) {
-            let mut by_place: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
+            let mut by_function: BTreeMap<Place, Vec<EventId>> = BTreeMap::new();
             for &sample in interlude.cpu.events.iter().filter(|&&sample| test(sample)) {
-                by_place.entry(self.line_of(sample)).or_default().push(sample);
+                let function = Place { line: None, ..self.line_of(sample) };
+                by_function.entry(function).or_default().push(sample);
             }
-            for (place, samples) in by_place {
-                let (seen, times) = found.entry(place).or_default();
+            for (function, samples) in by_function {
+                let (seen, times) = found.entry(function).or_default();
                 times.push(interlude.computing_part(samples.len()));
                 seen.around_ns += interlude.ns;
                 seen.stretches.extend(&interlude.stretches);
                 seen.samples.extend(samples);
             }
         }
-        found.into_iter().map(|(place, (seen, times))| (place, Seen { time: Estimate::sum(times), ..seen })).collect()
+        let seen = found.into_values().map(|(seen, times)| Seen { time: Estimate::sum(times), ..seen });
+        seen.map(|seen| (self.line_of_most(&seen.samples), seen)).collect()
+    }
+
+    /// The line that most of some samples saw; of several the first one.
+    fn line_of_most(&self, samples: &[EventId]) -> Place {
+        let mut lines: BTreeMap<Place, usize> = BTreeMap::new();
+        samples.iter().for_each(|&sample| *lines.entry(self.line_of(sample)).or_default() += 1);
+        let most = lines.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
+        most.map(|(place, _)| place).unwrap_or_default()
     }
 
     /// Names of the function that a sample saw and of those that called it.

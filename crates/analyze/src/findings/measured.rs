@@ -331,9 +331,10 @@ const TOLD: &[(&str, &[Measured], &str)] = &[
     (
         "SL043",
         &[Hope],
-        "Of a recording: what its samples of CPU time saw at that line, outside of operators and frameworks, of the time between two \
-         operators takes half as long (`scale`), and at most no time; how sure a share of few samples is stands in the bounds. Of a \
-         trace that has each call: the same of the time on the critical path in the function and in what it calls.",
+        "Of a recording: what its samples of CPU time saw in that function, outside of operators and frameworks, of the time between \
+         two operators takes half as long (`scale`), and at most no time; how sure a share of few samples is stands in the bounds. The \
+         line that is named is the one that most of them saw. Of a trace that has each call: the same of the time on the critical path \
+         in the function and in what it calls.",
     ),
     (
         "SL050",

@@ -1,4 +1,4 @@
-//! SL043: in a program without a GPU, plain Python at one place takes much of the step.
+//! SL043: in a program without a GPU, plain Python in one function takes much of the step.
 
 use super::{dataloader_starved, garbage_collection, host_waits, logging_in_step, preprocessing};
 use crate::critical_path::exact::Category;
@@ -13,7 +13,7 @@ pub(super) const RULE: Rule = Rule {
     code: "SL043",
     name: "busy-python",
     area: Area::Host,
-    about: "in a program without a GPU, what a line does in Python itself, outside of operators, takes much of the step",
+    about: "in a program without a GPU, what a function does in Python itself, outside of operators, takes much of the step",
     why: "Parsing, cutting text, and loops over numbers are slow in Python, and often the same is done again in each step.",
     advice: "Do it once before the loop, keep what comes out, or do it in a loader's worker; read a format that needs no parsing; \
              write loops over numbers as operators.",
@@ -33,7 +33,7 @@ pub(super) const RULE: Rule = Rule {
             name: "share",
             default: 20.0,
             range: (0.0, 100.0),
-            about: "least part of the time that one place takes, in percent",
+            about: "least part of the time that one function takes, in percent",
         },
         Setting {
             name: "stretch_us",

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use stackline_analyze::findings::{Finding, Findings, Identity, Mark, Place, pair};
 use stackline_present::findings::Change;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Gains that differ by less are the same, in percent of the larger.
@@ -142,12 +142,26 @@ impl Baseline {
         })
     }
 
+    /// The codes of what it lists that no rule looked for this time, as a sentence.
+    pub(crate) fn not_looked_for(&self, looked: impl Fn(&str) -> bool) -> Option<String> {
+        let listed = self.earlier.iter().filter(|(_, earlier)| earlier.listed.contains(&true));
+        let codes: BTreeSet<&str> = listed.map(|(identity, _)| identity.code()).filter(|code| !looked(code)).collect();
+        let codes: Vec<&str> = codes.into_iter().collect();
+        (!codes.is_empty()).then(|| {
+            format!(
+                "whether what the baseline has of {} is gone is not known: it was not checked this time",
+                codes.join(", ")
+            )
+        })
+    }
+
     /// What findings are beside this, and the titles of those that are gone, with their places. What was found and is not listed is
-    /// not gone.
+    /// not gone, nor what no rule looked for.
     pub(crate) fn compare<'f>(
         &self,
         listed: &[&'f Finding],
         unlisted: impl Iterator<Item = &'f Finding>,
+        looked: impl Fn(&str) -> bool,
     ) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
         let findings: Vec<&Finding> = listed.iter().copied().chain(unlisted).collect();
         let mut now: BTreeMap<Identity, Vec<usize>> = BTreeMap::new();
@@ -164,6 +178,7 @@ impl Baseline {
                 changes[at] = change(earlier.gains[then], gained(findings[at]));
             }
             let left = (0..earlier.titles.len()).filter(|then| earlier.listed[*then] && !pairs.contains(&Some(*then)));
+            let left = left.filter(|_| looked(identity.code()));
             gone.extend(left.map(|then| format!("{} {}", identity.code(), earlier.titles[then])));
         }
         (listed.iter().copied().zip(changes.into_iter().map(Some)).collect(), gone)

@@ -57,6 +57,8 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     let by = |finding| Some((finding, suppressions.of(finding)?));
     let suppressed: Vec<(&Finding, Ignored)> = found.ignored.iter().filter_map(by).collect();
     found.notes.extend(baseline.as_ref().and_then(Baseline::note));
+    let unknown = baseline.as_ref().and_then(|baseline| baseline.not_looked_for(|code| has_looked(&found, code)));
+    found.notes.extend(unknown);
     let (listed, gone) = compared(&found, baseline.as_ref());
     let held: Vec<String> = conditions.iter().filter_map(|c| c.holds(&found, &listed)).collect();
     // Other tools count what they do not see as repaired.
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &FindingsArgs, common: &Common) -> Result<bool> {
     held.iter().try_for_each(|text| say(&format!("--fail-on: {text}")))?;
     // What holds for a part is an answer; that nothing holds is none.
     let lost = lost_part(&session.infos, session.set.traces.iter().map(|trace| &trace.report));
-    match lost.filter(|_| held.is_empty() && !conditions.is_empty()) {
+    match lost.or_else(|| failed_rule(&found)).filter(|_| held.is_empty() && !conditions.is_empty()) {
         Some(reason) => Err(anyhow!("--fail-on cannot be judged: {reason}")),
         None => Ok(!held.is_empty()),
     }
@@ -116,9 +118,25 @@ pub(super) fn compared<'f>(
 ) -> (Vec<(&'f Finding, Option<Change>)>, Vec<String>) {
     let kept: Vec<&Finding> = found.findings.iter().collect();
     match baseline {
-        Some(baseline) => baseline.compare(&kept, found.small.iter().chain(&found.ignored)),
+        Some(baseline) => {
+            let unlisted = found.small.iter().chain(&found.ignored);
+            baseline.compare(&kept, unlisted, |code| has_looked(found, code))
+        }
         None => (kept.into_iter().map(|finding| (finding, None)).collect(), Vec::new()),
     }
+}
+
+/// Whether the rule with this code could look.
+fn has_looked(found: &Findings, code: &str) -> bool {
+    let is_unchecked = || found.unchecked.iter().any(|unchecked| unchecked.rule.code == code);
+    found.rules.iter().any(|rule| rule.code == code) && !is_unchecked()
+}
+
+/// Why conditions cannot be judged where none holds: a rule of the user's own failed.
+fn failed_rule(found: &Findings) -> Option<String> {
+    let failed = |unchecked: &&Unchecked| matches!(unchecked.reason, Reason::Failed(..));
+    let unchecked = found.unchecked.iter().find(failed)?;
+    Some(format!("{}: {}", unchecked.rule.code, unchecked.reason.short()))
 }
 
 /// What is listed, conditions that held, and what is known of events.
