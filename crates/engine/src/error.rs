@@ -49,7 +49,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The file is of memory alone: a snapshot, a timeline, an execution trace.
-    #[error("{} is of memory, and holds no trace of what ran; look at it with `stackline memory {}`, in the browser with `stackline view {}`, or keep that page with `stackline report --html`", path.display(), path.display(), path.display())]
+    #[error("{} is of memory, and holds no trace of what ran; look at it with `stackline memory {}`, in the browser with `stackline view {}`, or keep that page with `stackline report {} --html out.html`", path.display(), path.display(), path.display(), path.display())]
     OnlyMemory {
         /// The file.
         path: PathBuf,

@@ -214,8 +214,9 @@ function MemoryPeaks() {
 
 /** How well the run was recorded and read. */
 function Collection({ meta }: { meta: Meta }) {
+  // What a recording lost stands in the reports of its traces, too.
   const problems = meta.traces.flatMap(({ report }) => report.problems);
-  const recorded = meta.recording?.processes.flatMap(({ lost }) => lost) ?? [];
+  const recorded = meta.traces.length > 0 ? [] : meta.recording?.processes.flatMap(({ lost }) => lost) ?? [];
   const sum = (counts: ReadonlyArray<{ count: number }>) => counts.reduce((all, { count }) => all + count, 0);
   const of = (kind: string) => problems.filter(({ severity }) => severity === kind);
   const [lost, skipped, repaired] = [sum(of("lost")) + sum(recorded), sum(of("skipped")), sum(of("repaired"))];

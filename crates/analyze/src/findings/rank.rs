@@ -184,11 +184,18 @@ pub fn find_with(
     let step_ns = (window.length_ns() - recording) / steps.max(1) as i64;
     let least_ns = (step_ns as f64 * options.least_percent / 100.0) as i64;
     let (mut found, mut small, mut unknown) = (Vec::new(), Vec::new(), 0);
+    // What would be a note.
+    let mut hidden = Vec::new();
     for proposal in proposals {
         let (its, others) = all.split_at(lists_of(&proposal.draft).len().min(all.len()));
         all = others;
         if let Worth::Chance(why) = proposal.draft.worth {
-            notes.push(format!("{}: {why} ({})", proposal.draft.title, proposal.rule.code));
+            let finding = finished(trace, proposal, None);
+            if keep(&finding) {
+                notes.push(format!("{}: {why} ({})", finding.title, finding.rule.code));
+            } else {
+                hidden.push(finding);
+            }
             continue;
         }
         let replayed = replayed(&proposal.draft, its);
@@ -225,7 +232,7 @@ pub fn find_with(
     for finding in &mut findings {
         finding.on_top_ns = finding.on_top_ns.map(|ns| ns / steps.max(1) as i64);
     }
-    let ignored = ignored.into_iter().map(|priced| priced.finding).collect();
+    let ignored = ignored.into_iter().map(|priced| priced.finding).chain(hidden).collect();
     let rules = rules::of_traces().map(super::Rule::info).chain(others.rules().cloned()).collect();
     let ranks = Vec::new();
     Ok(Findings {

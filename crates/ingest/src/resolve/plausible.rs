@@ -61,8 +61,9 @@ fn covering(trace: &Trace) -> Vec<EventId> {
     for track in trace.tracks.ids().filter(|track| trace.tracks.get(*track).kind == TrackKind::Stream) {
         let work: Vec<EventId> = trace.track_events(track).iter().copied().filter(is_work).collect();
         let is_covering = |at: &usize| covers(trace, &correlation, &work[*at..]);
-        let of_track: Vec<EventId> = (0..work.len()).filter(is_covering).map(|at| work[at]).collect();
-        if of_track.len() <= COVERING.max(work.len() / 100) {
+        let most = COVERING.max(work.len() / 100);
+        let of_track: Vec<EventId> = (0..work.len()).filter(is_covering).take(most + 1).map(|at| work[at]).collect();
+        if of_track.len() <= most {
             found.extend(of_track);
         }
     }

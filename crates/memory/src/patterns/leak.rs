@@ -93,7 +93,9 @@ fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
         }
     }
     let least_objects = if is_parts { LEAST_OBJECTS } else { 1 };
-    for left in left.into_values().filter(|left| left.objects.len() >= least_objects) {
+    for mut left in left.into_values().filter(|left| left.objects.len() >= least_objects) {
+        left.rounds.sort_unstable();
+        left.rounds.dedup();
         if is_steady(&left.rounds, before_last, facts.rules.leak_rounds) {
             found.extend(matches(trace, &left, (before_last, rounds.origin)));
         }
@@ -120,9 +122,8 @@ fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) ->
 /// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and
 /// what is merely kept for a few rounds, is no growth.
 fn is_steady(rounds: &[u32], all: u32, least: u32) -> bool {
-    let ends = [-1, i64::from(all)];
     let known = rounds.iter().map(|round| i64::from(*round));
-    let marks: Vec<i64> = ends[..1].iter().copied().chain(known).chain(ends[1..].iter().copied()).collect();
+    let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();
     let longest = marks.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap_or(0);
     rounds.len() >= least as usize && longest <= i64::from(all) / 4
 }

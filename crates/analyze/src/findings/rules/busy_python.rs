@@ -111,7 +111,8 @@ fn is_other(name: &str) -> bool {
 
 /// Where samples tell what is done between operators.
 fn of_samples(subject: &Subject<'_>, place: Place, seen: &Seen) -> Option<Draft> {
-    let share = subject.percent(seen.time.ns as i64);
+    // Of several threads it may be more than all of the time.
+    let share = subject.percent(seen.time.ns as i64).min(100.0);
     if share < subject.setting("share") || is_start(subject, seen.stretches.len()) {
         return None;
     }

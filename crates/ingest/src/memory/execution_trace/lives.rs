@@ -161,11 +161,10 @@ pub(super) fn touches(node: &Node) -> bool {
 /// Two uses of one object as one.
 fn both(one: Option<AccessMode>, other: Option<AccessMode>) -> Option<AccessMode> {
     match (one, other) {
-        (Some(AccessMode::Read), Some(AccessMode::Write)) | (Some(AccessMode::Write), Some(AccessMode::Read)) => {
-            Some(AccessMode::Both)
-        }
-        (Some(AccessMode::Read), Some(AccessMode::Both)) => other,
-        (one, _) => one,
+        (Some(AccessMode::Unknown), Some(_)) | (Some(_), Some(AccessMode::Unknown)) => Some(AccessMode::Unknown),
+        (Some(one), Some(other)) if one != other => Some(AccessMode::Both),
+        (Some(one), _) | (None, Some(one)) => Some(one),
+        (None, None) => None,
     }
 }
 
