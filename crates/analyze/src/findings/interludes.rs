@@ -349,15 +349,15 @@ impl Subject<'_> {
             }
         }
         let seen = found.into_values().map(|(seen, times)| Seen { time: Estimate::sum(times), ..seen });
-        seen.map(|seen| (self.line_of_most(&seen.samples), seen)).collect()
+        seen.map(|seen| (self.line_of_most(&seen.samples).unwrap_or_default(), seen)).collect()
     }
 
     /// The line that most of some samples saw; of several the first one.
-    fn line_of_most(&self, samples: &[EventId]) -> Place {
+    fn line_of_most(&self, samples: &[EventId]) -> Option<Place> {
         let mut lines: BTreeMap<Place, usize> = BTreeMap::new();
         samples.iter().for_each(|&sample| *lines.entry(self.line_of(sample)).or_default() += 1);
         let most = lines.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
-        most.map(|(place, _)| place).unwrap_or_default()
+        most.map(|(place, _)| place)
     }
 
     /// Names of the function that a sample saw and of those that called it.
@@ -400,14 +400,10 @@ impl Subject<'_> {
         };
         let wait = |interlude: &Interlude| {
             let time = interlude.waiting(self.recording(), trace).filter(|time| time.ns > 0.0)?;
-            let mut places: BTreeMap<Place, usize> = BTreeMap::new();
-            // Samples of CPU time are where it computes.
-            for &sample in &interlude.wall.events {
-                *places.entry(self.line_of(sample)).or_default() += 1;
-            }
-            let most = places.into_iter().max_by(|a, b| a.1.cmp(&b.1).then_with(|| b.0.cmp(&a.0)));
             let (before, behind) = interlude.stretches[0];
-            let place = most.map_or_else(|| self.place_between(before, behind), |(place, _)| place);
+            // Samples of CPU time are where it computes.
+            let seen = self.line_of_most(&interlude.wall.events);
+            let place = seen.unwrap_or_else(|| self.place_between(before, behind));
             let (around_ns, stretches) = (interlude.ns, interlude.stretches.clone());
             Some((place, Seen { time, around_ns, stretches, samples: interlude.samples().to_vec() }))
         };

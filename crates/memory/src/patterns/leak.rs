@@ -14,7 +14,7 @@ use crate::suggest::{Site, Sites};
 use rustc_hash::FxHashMap;
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{MemoryCallId, MemoryFrame, MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where it is not known what a round is, fewer objects of a line than these say nothing.
 const LEAST_OBJECTS: usize = 30;
@@ -60,8 +60,7 @@ type Path = Vec<(StrId, StrId, u32)>;
 /// What one line, by one call path where no line is known, left behind.
 #[derive(Default)]
 struct Left {
-    /// Ascending, each once.
-    rounds: Vec<u32>,
+    rounds: BTreeSet<u32>,
     objects: Vec<(MemoryObjectId, u64)>,
 }
 
@@ -88,14 +87,10 @@ fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
         }
         let left = left.entry(places.of(object)).or_default();
         left.objects.push((object, bytes));
-        if left.rounds.last() != Some(&round) {
-            left.rounds.push(round);
-        }
+        left.rounds.insert(round);
     }
     let least_objects = if is_parts { LEAST_OBJECTS } else { 1 };
-    for mut left in left.into_values().filter(|left| left.objects.len() >= least_objects) {
-        left.rounds.sort_unstable();
-        left.rounds.dedup();
+    for left in left.into_values().filter(|left| left.objects.len() >= least_objects) {
         if is_steady(&left.rounds, before_last, facts.rules.leak_rounds) {
             found.extend(matches(trace, &left, (before_last, rounds.origin)));
         }
@@ -121,7 +116,7 @@ fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) ->
 
 /// Whether something is left in so many rounds, and nowhere a quarter of all goes by without: what is made once at the begin, and
 /// what is merely kept for a few rounds, is no growth.
-fn is_steady(rounds: &[u32], all: u32, least: u32) -> bool {
+fn is_steady(rounds: &BTreeSet<u32>, all: u32, least: u32) -> bool {
     let known = rounds.iter().map(|round| i64::from(*round));
     let marks: Vec<i64> = std::iter::once(-1).chain(known).chain(std::iter::once(i64::from(all))).collect();
     let longest = marks.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap_or(0);

@@ -97,7 +97,7 @@ impl<'s, 'a> Names<'s, 'a> {
 }
 
 fn is_framework(name: &str) -> bool {
-    let is_in = |folder: &&str| name.starts_with(*folder) || name.contains(&format!("/{folder}"));
+    let is_in = |folder: &&str| name.match_indices(*folder).any(|(at, _)| at == 0 || name[..at].ends_with('/'));
     name.starts_with(MODULE_PREFIX) || FRAMEWORKS.iter().any(is_in)
 }
 
