@@ -100,6 +100,8 @@ export interface Findings {
   readonly notes: ReadonlyArray<string>;
   /** The ranks that were looked at together; empty if there is one. */
   readonly ranks: ReadonlyArray<{ rank: number; step_ns: number; steps: number; collectives_alone_ns: number | null }>;
+  /** What gains too little to be a finding: the largest first, by its part of a step or of a device's peak. */
+  readonly nearest: ReadonlyArray<{ code: string; title: string; place: string | null; percent: number }>;
   /** The rules that could look. */
   readonly rules: ReadonlyArray<Rule>;
   readonly tables: { findings: Table; not_checked: Table };

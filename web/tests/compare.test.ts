@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { none, open, serve, type Served, settled, stackline, suite, synth, violations, watched } from "./harness";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 const here = suite();
@@ -91,4 +92,28 @@ test("a report in one file holds the comparison and both timelines", async () =>
   await open(page, served.url, "page=compare");
   expect(await page.locator("main table").first().innerText()).toBe(inReport);
   await page.close();
+});
+
+test("peaks of memory of both runs stand beside each other, in the page and in the report", async () => {
+  const memory = (ts: number, bytes: number, addr: number) => ({ ph: "i", s: "t", name: "[memory]", cat: "cpu_instant_event", pid: 1, tid: 1, ts, args: { "Device Type": 0, "Device Id": -1, Addr: addr, Bytes: bytes, "Total Allocated": 0, "Total Reserved": 0 } });
+  const step = (at: number) => ({ ph: "X", name: `ProfilerStep#${at}`, cat: "user_annotation", ts: at * 1000, dur: 990, pid: 1, tid: 1 });
+  const [a, b] = [4096, 1024].map((bytes) => {
+    const path = join(here.folder.path, `memory-${bytes}.json`);
+    writeFileSync(path, JSON.stringify({ traceEvents: [0, 1, 2].flatMap((at) => [step(at), memory(at * 1000 + 10, bytes, 64), memory(at * 1000 + 500, -bytes, 64)]) }));
+    return path;
+  }) as [string, string];
+  const both = await serve(b, "--baseline", a);
+  const report = join(here.folder.path, "memory.html");
+  stackline("report", b, "--baseline", a, "--html", report);
+  for (const url of [both.url, `file://${report}`]) {
+    const { page, faults } = await watched(here.browser, url);
+    await open(page, url, "page=compare");
+    const table = page.locator("table", { hasText: "the highest peak of each device" });
+    await table.waitFor();
+    expect(await table.locator("tbody td").allInnerTexts()).toEqual(["4.00 KiB", "1.00 KiB", "−3.00 KiB (-75.0 %)"]);
+    expect(await violations(page)).toEqual([]);
+    none(faults);
+    await page.close();
+  }
+  await both.stop();
 });

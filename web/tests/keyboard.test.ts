@@ -215,6 +215,7 @@ test("where nothing was found, the rules that looked are named", async () => {
   expect(await page.locator("main").innerText()).toMatch(/Nothing was found that would gain much: .* 0\.5 %/);
   expect(await page.locator("summary", { hasText: "looked" }).innerText()).toMatch(/^\d+ rules looked$/);
   expect(await page.locator("details[open] li:visible").first().innerText()).toMatch(/^SL\d+ [a-z-]+: ./);
+  expect(await page.locator("summary", { hasText: "Nearest" }).count()).toBe(0);
   expect(await violations(page)).toEqual([]);
   none(faults);
   await page.close();

@@ -2,6 +2,7 @@
 
 use crate::boxes::Coarse;
 use crate::counters::Counters;
+use crate::launched::Launched;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::rows::Rows;
@@ -28,6 +29,7 @@ pub(crate) struct Derived {
     pub(crate) chosen: OnceLock<Option<(i64, i64)>>,
     pub(crate) names: OnceLock<Names>,
     pub(crate) counters: OnceLock<Counters>,
+    pub(crate) launched: Launched,
     pub(crate) origin: OnceLock<i64>,
     pub(crate) memory: OnceLock<Result<Memory, String>>,
 }

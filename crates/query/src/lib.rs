@@ -11,6 +11,7 @@ mod counters;
 mod derived;
 mod error;
 mod first;
+mod launched;
 mod memory;
 mod names;
 mod nearest;

@@ -3,6 +3,7 @@
 use crate::boxes::Coarse;
 use crate::counters::{self, Counters};
 use crate::derived::{BeingMade, Derived, Source};
+use crate::launched::Launched;
 use crate::memory::Memory;
 use crate::names::Names;
 use crate::places::{Here, Places};
@@ -390,6 +391,11 @@ impl Opened {
     pub(crate) fn names(&self, rank: Option<i64>) -> Result<&Names, QueryError> {
         let (at, trace) = self.trace(rank)?;
         Ok(self.derived[at].names.get_or_init(|| Names::of(trace)))
+    }
+
+    /// What calls of a trace launched.
+    pub(crate) fn launched(&self, at: usize) -> &Launched {
+        &self.derived[at].launched
     }
 
     /// What changes over time in a trace.

@@ -44,13 +44,18 @@ pub struct PathSummary {
 /// What of a report takes least time to work out: how long steps take, and how busy GPUs are.
 const FIRST: [&str; 2] = ["steps", "gpu_time"];
 
-/// The tables that a report begins with, as they stand in it.
+/// Of these, what has a row for each step, of which there may be thousands: the report has it.
+const BY_STEP: &str = "steps";
+
+/// The tables that a report begins with, as they stand in it, but for that of single steps.
 ///
 /// # Errors
 /// If the watch of the options was cancelled.
 pub(crate) fn first_tables(set: &TraceSet, options: &RunOptions) -> Result<Vec<Table>, Error> {
     let analyses: Vec<&Analysis> = FIRST.iter().filter_map(|name| stackline_analyze::analyses::find(name)).collect();
-    stackline_engine::run(set, &analyses, options)
+    let mut tables = stackline_engine::run(set, &analyses, options)?;
+    tables.retain(|table| table.name != BY_STEP);
+    Ok(tables)
 }
 
 impl Content {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::Value;
 use stackline_engine::OpenOptions;
 use stackline_query::{ALL, Answer, Arguments, Opened, QueryError, ask};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -37,7 +38,7 @@ fn every_query_answers_a_whole_trace_or_says_what_it_lacks() {
             Ok(answer) => assert!(!answer.to_bytes().is_empty() && document(&answer).is_object()),
             Err(QueryError::Argument { why, .. }) => assert_eq!(why, "is missing", "{}", query.name),
             Err(QueryError::Unavailable { .. }) => {
-                assert!(query.name == "compare" || query.name.starts_with("memory"), "{}", query.name);
+                assert!(query.name.starts_with("compare") || query.name.starts_with("memory"), "{}", query.name);
             }
             Err(error) => panic!("{}: {error}", query.name),
         }
@@ -287,8 +288,39 @@ fn what_an_overview_begins_with_is_what_the_whole_has() {
         let whole = document(&answer("overview", &[("steps", steps)]).expect("answered"));
         let tables = first["tables"].as_object().expect("tables");
         assert!(tables.contains_key("steps_spread") && tables.contains_key("gpu_time"));
+        assert!(!tables.contains_key("steps"), "a row for each of thousands of steps");
         assert!(tables.iter().all(|(name, table)| whole["tables"][name] == *table), "{steps}");
     }
+}
+
+#[test]
+fn what_a_call_launched_is_what_names_it_as_its_launch() {
+    let mut launched: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    let mut told: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
+    for event in 0.. {
+        let Ok(answer) = answer("event", &[("event", &event.to_string())]) else { break };
+        let document = document(&answer);
+        if let Some(launch) = document["launch"]["event"].as_u64() {
+            launched.entry(launch).or_default().push(event);
+        }
+        let list = document["launched"].as_array().expect("a list").iter();
+        let list: Vec<u64> = list.filter_map(|one| one["event"].as_u64()).collect();
+        if !list.is_empty() {
+            told.insert(event, list);
+        }
+    }
+    assert!(launched.len() > 50);
+    assert_eq!(told, launched);
+}
+
+#[test]
+fn what_gains_too_little_is_told_of_where_it_came_nearest() {
+    let found = document(&answer("findings", &[]).expect("answered"));
+    let left_out = found["left_out"].as_u64().expect("a number");
+    let nearest = found["nearest"].as_array().expect("a list");
+    let parts: Vec<f64> = nearest.iter().map(|one| one["percent"].as_f64().expect("a number")).collect();
+    assert!(!parts.is_empty() && parts.len() as u64 == left_out.min(5), "{parts:?} of {left_out}");
+    assert!(parts.is_sorted_by(|a, b| a >= b) && parts[0] < 0.5);
 }
 
 #[test]

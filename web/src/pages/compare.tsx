@@ -1,7 +1,7 @@
 /** Two runs side by side: what changed per step, and what of it is more than noise. */
 
 import { useAnswer } from "../answers";
-import { amount, count, counted, duration } from "../format";
+import { amount, bytes, count, counted, duration } from "../format";
 import { cut, Name } from "../parts/name";
 import { Shown } from "../parts/notice";
 import { heading } from "../parts/table";
@@ -34,6 +34,7 @@ export function Compare({ meta }: { meta: Meta }) {
           <p class="quiet">A, before: {meta.baseline}. B, after: {meta.name}.</p>
           <Surroundings after={meta} />
           <Shown asked={asked}>{({ document }) => <Changes compared={document} />}</Shown>
+          {asked.state !== "loading" && <MemoryPeaks />}
           {meta.has.timeline && <LockedTimelines before={meta.baseline} after={meta.name} />}
         </>
       )}
@@ -97,6 +98,33 @@ function Changes({ compared }: { compared: Comparison }) {
   );
 }
 
+interface Peaks {
+  /** Bytes; none where a run tells nothing of the device. */
+  readonly devices: ReadonlyArray<{ device: string; before: number | null; after: number | null }>;
+}
+
+/** How high memory stands at most, in both runs. */
+function MemoryPeaks() {
+  const asked = useAnswer<Peaks>("compare-memory");
+  if (asked.state !== "ok" || asked.answer.document.devices.length === 0) return null;
+  return (
+    <table>
+      <caption>Memory: the highest peak of each device</caption>
+      <thead><tr><th scope="col">Device</th><th scope="col" class="number">A</th><th scope="col" class="number">B</th><th scope="col" class="number">Change from A to B</th></tr></thead>
+      <tbody>
+        {asked.answer.document.devices.map(({ device, before, after }) => (
+          <tr key={device}>
+            <th scope="row">{device}</th>
+            <td class="number">{before === null ? "–" : bytes(before)}</td>
+            <td class="number">{after === null ? "–" : bytes(after)}</td>
+            <td class="number">{before === null || after === null ? "–" : `${after >= before ? "+" : "−"}${bytes(Math.abs(after - before))}${before > 0 ? ` (${signedPercent((100 * (after - before)) / before)})` : ""}`}</td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}
+
 const SIGNS: Readonly<Record<string, string>> = { slower: "▲", faster: "▼", "only in A": "−", "only in B": "+" };
 
 function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; all: boolean; isJudged: boolean }) {
@@ -105,6 +133,8 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
   const isOnly = (row: Row) => `${row.verdict}`.startsWith("only");
   const side = (row: Row, name: string, other: string) => (row.verdict === `only in ${other}` ? "–" : time(row[name]));
   const verdict = (row: Row) => (isJudged || isOnly(row) ? `${SIGNS[`${row.verdict}`] ?? ""} ${row.verdict}` : "–");
+  // Of steps as a whole, steps are counted.
+  const isCounted = table.columns.some(({ name }) => name === "calls");
   const kept = table.rows.filter((row) => all || !isNoise(row));
   const hidden = table.rows.length - kept.length;
   const rows = kept.toSorted((a, b) => Math.abs(Number(b.change_ns ?? 0)) - Math.abs(Number(a.change_ns ?? 0))).slice(0, MOST);
@@ -121,6 +151,7 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
               <th scope="col" class="number">B</th>
               <th scope="col" class="number">Change from A to B</th>
               <th scope="col" class="number">Between</th>
+              {isCounted && <th scope="col" class="number">How often a step</th>}
               <th scope="col">Verdict</th>
             </tr>
           </thead>
@@ -133,6 +164,7 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
               <td class="number">{side(row, "after_ns", "A")}</td>
               <td class="number">{signed(row.change_ns)} {row.change_percent !== null && row.change_percent !== undefined && `(${signedPercent(Number(row.change_percent))})`}</td>
               <td class="number">{row.low_percent === null || row.low_percent === undefined || isOnly(row) ? "" : `${signedPercent(Number(row.low_percent))} … ${signedPercent(Number(row.high_percent))}`}</td>
+              {isCounted && <td class="number">{often(row)}</td>}
               <td class="nowrap">{verdict(row)}</td>
             </tr>
           ))}
@@ -156,6 +188,12 @@ function toldRows(shown: number, total: number, hidden: number): string {
   const more = total - hidden - shown;
   const rest = [noise, more > 0 ? `${count(more)} with smaller changes are not listed` : ""].filter((part) => part !== "");
   return [counted(shown, "row"), ...rest].join("; ");
+}
+
+/** How often it is in a step of A, and of B where that differs. */
+function often(row: Row): string {
+  const [before, after] = [row.count_before, row.count_after].map((value) => (typeof value === "number" ? value.toLocaleString("en", { maximumFractionDigits: 1 }) : "–"));
+  return before === after ? `${before}` : `${before} → ${after}`;
 }
 
 const time = (value: Row[string] | undefined) => (typeof value === "number" ? duration(value) : "–");

@@ -71,6 +71,7 @@ function List({ found }: { found: Findings }) {
         ))}
       </ol>
       {found.notes.map((note) => <p class="quiet" key={note}><Sentence text={note} /></p>)}
+      <Nearest rows={found.nearest} isOpen={rows.length === 0} />
       <Looked rules={found.rules} isOpen={rows.length === 0} />
       <NotChecked rows={found.tables.not_checked.rows} />
     </>
@@ -98,6 +99,21 @@ function Filters({ rows }: { rows: readonly Row[] }) {
       ))}
       <span class="quiet" aria-live="polite">{shown < rows.length && `${count(shown)} of ${count(rows.length)} shown`}</span>
     </form>
+  );
+}
+
+/** What came nearest to being a finding. */
+function Nearest({ rows, isOpen }: { rows: Findings["nearest"]; isOpen: boolean }) {
+  if (rows.length === 0) return null;
+  return (
+    <details open={isOpen}>
+      <summary>Nearest to being a finding: what gains most of that which gains less than 0.5 %</summary>
+      <ul>
+        {rows.map((row, at) => (
+          <li key={at}>{row.percent.toFixed(2)} %: {row.code} <Sentence text={row.title} />{row.place && ` (${row.place})`}</li>
+        ))}
+      </ul>
+    </details>
   );
 }
 

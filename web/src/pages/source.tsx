@@ -54,25 +54,41 @@ const FEW = 300;
 
 const FileLink = ({ file }: { file: string }) => <button type="button" class="link" onClick={() => change({ file, line: "" })}>{file}</button>;
 
-/** The files in their folders, each with what it holds; those that cost most are open. */
-function FolderTree({ folder, metrics, whole }: { folder: Folder; metrics: SourceFiles["metrics"]; whole: number }) {
-  const cost = (values: readonly number[]) => <span class="quiet">{values.map((value, at) => (value > 0 ? `${amount(value, metrics[at]!.unit)} ${metrics[at]!.title}` : "")).filter(Boolean).join(", ")}</span>;
+interface Level {
+  readonly folder: Folder;
+  readonly metrics: SourceFiles["metrics"];
+  readonly whole: number;
+}
+
+/** What files cost, in words. */
+const Cost = ({ of, metrics }: { of: readonly number[]; metrics: SourceFiles["metrics"] }) => (
+  <span class="quiet">{of.map((value, at) => (value > 0 ? `${amount(value, metrics[at]!.unit)} ${metrics[at]!.title}` : "")).filter(Boolean).join(", ")}</span>
+);
+
+/** The files in their folders, each with what it holds. */
+function FolderTree({ folder, metrics, whole }: Level) {
+  const [most, setMost] = useState(FEW);
   return (
     <ul class="folders">
-      {folder.folders.map((one) => (
-        <li key={one.name}>
-          <details open={(one.exclusive[0] ?? 0) >= whole / 10}>
-            <summary>{one.name === "/" ? "/" : `${one.name}/`} {cost(one.exclusive)}</summary>
-            <FolderTree folder={one} metrics={metrics} whole={whole} />
-          </details>
-        </li>
-      ))}
-      {folder.files.map(({ file, exclusive }) => (
+      {folder.folders.map((one) => <li key={one.name}><OneFolder folder={one} metrics={metrics} whole={whole} /></li>)}
+      {folder.files.slice(0, most).map(({ file, exclusive }) => (
         <li key={file}>
-          <button type="button" class="link" title={file} onClick={() => change({ file, line: "" })}>{file.slice(file.lastIndexOf("/") + 1)}</button> {cost(exclusive)}
+          <button type="button" class="link" title={file} onClick={() => change({ file, line: "" })}>{file.slice(file.lastIndexOf("/") + 1)}</button> <Cost of={exclusive} metrics={metrics} />
         </li>
       ))}
+      {folder.files.length > most && <li><button type="button" onClick={() => setMost(folder.files.length)}>{counted(folder.files.length - most, "more file")}</button></li>}
     </ul>
+  );
+}
+
+/** A folder; those that cost most are open. What a closed one holds is made once it is opened. */
+function OneFolder({ folder, metrics, whole }: Level) {
+  const [open, setOpen] = useState((folder.exclusive[0] ?? 0) >= whole / 10);
+  return (
+    <details open={open} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{folder.name === "/" ? "/" : `${folder.name}/`} <Cost of={folder.exclusive} metrics={metrics} /></summary>
+      {open && <FolderTree folder={folder} metrics={metrics} whole={whole} />}
+    </details>
   );
 }
 

@@ -3,6 +3,8 @@
 //! Spans of threads stand below those that enclose them, operations of GPUs below the call that launched them, and what
 //! runs backward below the operator that it differentiates. Steps are the same frame, so that they become one.
 
+use super::callers::Callers;
+use super::idle::Idle;
 use super::running::Lines;
 use crate::Scope;
 use crate::critical_path::exact::WindowChoice;
@@ -37,7 +39,7 @@ pub const STALLS: &str = "stalls";
 /// if it has no steps. What was running before counts nothing, but stays in the paths of what it called.
 pub fn trace_calls(trace: &Trace, scope: &Scope) -> TraceCalls {
     let (choice, steps, _) = choose_steps(trace, scope);
-    let mut builder = Builder::new(trace, stretch(trace, &choice));
+    let mut builder = Builder::new(trace, stretch(trace, &choice), Idle::default());
     builder.add_all();
     builder.finish(steps)
 }
@@ -62,7 +64,8 @@ pub fn chosen_steps(trace: &Trace) -> Option<(i64, i64)> {
 }
 
 /// The calls of a part of a trace, told apart by the threads and streams that they ran on; and those of Python functions by
-/// the lines that they were at, where stacks know these: events of functions are named by their first line alone.
+/// the lines that they were at, where stacks know these: events of functions are named by their first line alone. Beside times,
+/// launches, bytes that GPUs copied, idle GPU time and memory are counted.
 pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     let scope = match part {
         Stretch::Steps(from, to) => Scope { steps: Some((from, to)) },
@@ -70,11 +73,14 @@ pub fn calls_by_thread(trace: &Trace, part: Stretch) -> TraceCalls {
     };
     let (choice, steps, _) =
         if part == Stretch::Whole { (WindowChoice::Whole, 0, Vec::new()) } else { choose_steps(trace, &scope) };
-    let mut builder = Builder::new(trace, stretch(trace, &choice));
+    let window = stretch(trace, &choice);
+    let idle = Idle::of(trace, |event| trace.events.is_timed(event) && is_within(trace, window, event));
+    let mut builder = Builder::new(trace, window, idle);
     builder.add_threads();
     builder.lines = Lines::of(trace);
     builder.keeps_events = false;
     builder.add_all();
+    builder.add_beside();
     builder.finish(steps)
 }
 
@@ -91,10 +97,15 @@ fn stretch(trace: &Trace, choice: &WindowChoice) -> (i64, i64) {
     (start.unwrap_or(i64::MIN), end.unwrap_or(i64::MAX))
 }
 
-struct Builder<'a> {
-    trace: &'a Trace,
-    window: (i64, i64),
-    tree: CallTreeBuilder,
+/// Whether an event begins in a window.
+pub(super) fn is_within(trace: &Trace, (from, to): (i64, i64), event: EventId) -> bool {
+    (from..to).contains(&trace.events.start[event.index()])
+}
+
+pub(super) struct Builder<'a> {
+    pub(super) trace: &'a Trace,
+    pub(super) window: (i64, i64),
+    pub(super) tree: CallTreeBuilder,
     /// By track; without them all is put on one thread.
     threads: Vec<CallThreadId>,
     thread: CallThreadId,
@@ -107,7 +118,8 @@ struct Builder<'a> {
     /// By event its own node, where that is known already and stands at no line: events inside of it ask for it again and again.
     nodes: Vec<CallNodeId>,
     /// What each event stands below.
-    callers: Callers,
+    pub(super) callers: Callers,
+    pub(super) idle: Idle,
     /// Lines of Python functions, where they are told apart.
     lines: Option<Lines<'a>>,
     events: Vec<(CallNodeId, EventId)>,
@@ -117,7 +129,7 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(trace: &'a Trace, window: (i64, i64)) -> Self {
+    fn new(trace: &'a Trace, window: (i64, i64), idle: Idle) -> Self {
         let mut tree = CallTreeBuilder::new();
         let process = tree.process(CallProcess::default());
         let name = tree.text("");
@@ -135,7 +147,8 @@ impl<'a> Builder<'a> {
             frames: FxHashMap::default(),
             bases: vec![CallNodeId::NONE; trace.events.len()],
             nodes: vec![CallNodeId::NONE; trace.events.len()],
-            callers: Callers::of(trace),
+            callers: Callers::of(trace, &idle),
+            idle,
             lines: None,
             events: Vec::new(),
             keeps_events: true,
@@ -163,7 +176,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn thread_of(&self, event: EventId) -> CallThreadId {
+    pub(super) fn thread_of(&self, event: EventId) -> CallThreadId {
         let track = self.trace.events.track[event.index()];
         self.threads.get(track.index()).copied().unwrap_or(self.thread)
     }
@@ -173,9 +186,7 @@ impl<'a> Builder<'a> {
         let inside = std::mem::take(&mut self.callers.inside);
         for event in trace.events.ids().filter(|&event| is_call(trace, event)) {
             let is_gpu = trace.kind(event).is_gpu_work();
-            let counted_at = if is_gpu { self.callers.of_event(event).unwrap_or(event) } else { event };
-            let (from, to) = self.window;
-            if !trace.events.is_timed(event) || !(from..to).contains(&trace.events.start[counted_at.index()]) {
+            if !trace.events.is_timed(event) || !is_within(trace, self.window, self.counted_at(event)) {
                 continue;
             }
             let base = self.base(event);
@@ -185,18 +196,35 @@ impl<'a> Builder<'a> {
             };
             match self.lines.as_ref().map(|lines| lines.parts(event, ns)) {
                 None => {
-                    self.add_call((base, event, None), metric, ns);
-                }
-                Some(parts) => {
-                    for (at, (line, ns)) in parts.into_iter().enumerate() {
-                        let node = self.add_call((base, event, line), metric, ns);
-                        if at > 0 {
-                            *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
-                        }
+                    let node = self.add_call((base, event, None), metric, ns);
+                    if !is_gpu {
+                        self.add_value(node, event, CallMetric::GpuIdle, self.own_idle(event));
                     }
                 }
+                Some(parts) => self.add_lines((base, event), metric, parts),
             }
         }
+    }
+
+    /// Adds what a call took at each of its lines.
+    fn add_lines(&mut self, (base, event): (CallNodeId, EventId), metric: CallMetric, parts: Vec<(Option<u32>, i64)>) {
+        let mut nodes = Vec::with_capacity(parts.len());
+        for (line, ns) in parts {
+            let node = self.add_call((base, event, line), metric, ns);
+            if !nodes.is_empty() {
+                *self.continued.entry((node, self.thread_of(event))).or_default() += 1;
+            }
+            nodes.push((node, ns));
+        }
+        if metric == CallMetric::HostTime {
+            self.add_idle_of_lines(event, &nodes);
+        }
+    }
+
+    /// What decides whether an event counts in a stretch: of operations of GPUs, what launched them.
+    pub(super) fn counted_at(&self, event: EventId) -> EventId {
+        let is_gpu = self.trace.kind(event).is_gpu_work();
+        self.callers.of_event(event).filter(|_| is_gpu).unwrap_or(event)
     }
 
     /// Adds what a call took at a line of it.
@@ -218,7 +246,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The node that an event stands below.
-    fn base(&mut self, event: EventId) -> CallNodeId {
+    pub(super) fn base(&mut self, event: EventId) -> CallNodeId {
         if !self.bases[event.index()].is_none() {
             return self.bases[event.index()];
         }
@@ -243,7 +271,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The node of an event below another one; at a line, if that is known.
-    fn node(&mut self, base: CallNodeId, event: EventId, line: Option<u32>) -> CallNodeId {
+    pub(super) fn node(&mut self, base: CallNodeId, event: EventId, line: Option<u32>) -> CallNodeId {
         let known = self.nodes[event.index()];
         if line.is_none() && !known.is_none() {
             return known;
@@ -283,59 +311,6 @@ impl<'a> Builder<'a> {
             let node = self.tree.child(kernel, frame);
             self.tree.add(node, self.thread_of(event), self.stalls, &CallStats::of(count));
         }
-    }
-}
-
-/// What events stand below.
-struct Callers {
-    /// By event: what launched it, what it differentiates, or the call around it.
-    of: Vec<EventId>,
-    /// By event: whether it differentiates an operator.
-    is_backward: Vec<bool>,
-    /// By event: the time of the spans right inside it.
-    inside: Vec<i64>,
-}
-
-impl Callers {
-    fn of(trace: &Trace) -> Self {
-        let many = trace.events.len();
-        let mut of = vec![EventId::NONE; many];
-        let mut is_backward = vec![false; many];
-        let start = |event: EventId| trace.events.start[event.index()];
-        // What starts no later cannot be what is differentiated: so no chain of callers leads back to itself.
-        for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
-            // The first one counts.
-            if !std::mem::replace(&mut is_backward[to.index()], true) {
-                of[to.index()] = from;
-            }
-        }
-        let mut all = Self { of, is_backward, inside: vec![0; many] };
-        all.add_enclosing(trace);
-        all
-    }
-
-    /// What events are inside of, where nothing else is their caller; work of accelerators is below what launched it.
-    fn add_enclosing(&mut self, trace: &Trace) {
-        let mut gpu = trace.gpu.event.iter().zip(trace.gpu.launch.iter().zip(&trace.gpu.operator)).peekable();
-        for event in trace.events.ids() {
-            let up = trace.ancestors(event).find(|&up| is_call(trace, up));
-            let at = event.index();
-            if let Some((_, (launch, operator))) = gpu.next_if(|(of, _)| **of == event) {
-                self.of[at] = launch.some().or(operator.some()).unwrap_or(EventId::NONE);
-            } else if !self.is_backward[at] {
-                self.of[at] = up.unwrap_or(EventId::NONE);
-            }
-            let is_span = || is_call(trace, event) && !trace.kind(event).is_gpu_work() && trace.events.is_timed(event);
-            if let Some(up) = up.filter(|_| is_span()) {
-                let end = trace.events.end(event).min(trace.events.end(up));
-                let held = end.saturating_sub(trace.events.start[at]).max(0);
-                self.inside[up.index()] = self.inside[up.index()].saturating_add(held);
-            }
-        }
-    }
-
-    fn of_event(&self, event: EventId) -> Option<EventId> {
-        self.of[event.index()].some()
     }
 }
 

@@ -3,10 +3,13 @@
 //! Each is a [`CallView`], a tree of labels with inclusive and exclusive values. A view is built from the values at the
 //! nodes of the tree: each value is put at the end of a path of labels, and counts for each label of that path once.
 
+mod beside;
 mod build;
+mod callers;
 mod fold;
 mod from_trace;
 mod group;
+mod idle;
 mod index;
 mod label;
 mod lines;

@@ -21,13 +21,19 @@ pub enum CallMetric {
     Allocated,
     /// Memory freed, where it was freed. bytes.
     Freed,
+    /// Calls that put work on a GPU, one each, however many operations they launch.
+    Launches,
+    /// What copies and fills of GPUs moved. bytes.
+    Copied,
+    /// Time in which a GPU had nothing to do, where the thread was that launched what ended it. ns.
+    GpuIdle,
     /// Occurrences counted by the system or the processor, by name.
     Counter(StrId),
 }
 
 impl CallMetric {
     /// The metrics that are not counters.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::OperatorTime,
         Self::CallTime,
         Self::CpuTime,
@@ -36,6 +42,9 @@ impl CallMetric {
         Self::GpuTime,
         Self::Allocated,
         Self::Freed,
+        Self::Launches,
+        Self::Copied,
+        Self::GpuIdle,
     ];
 
     /// Stable name.
@@ -49,6 +58,9 @@ impl CallMetric {
             Self::GpuTime => "gpu_time",
             Self::Allocated => "allocated",
             Self::Freed => "freed",
+            Self::Launches => "launches",
+            Self::Copied => "copied",
+            Self::GpuIdle => "gpu_idle",
             Self::Counter(name) => strings.get(name),
         }
     }
@@ -64,6 +76,9 @@ impl CallMetric {
             Self::GpuTime => "GPU time",
             Self::Allocated => "memory allocated",
             Self::Freed => "memory freed",
+            Self::Launches => "launches of GPU work",
+            Self::Copied => "bytes copied and filled",
+            Self::GpuIdle => "idle GPU time",
             Self::Counter(name) => strings.get(name),
         }
     }
@@ -71,11 +86,15 @@ impl CallMetric {
     /// Unit of its sums.
     pub fn unit(self) -> Unit {
         match self {
-            Self::OperatorTime | Self::CallTime | Self::CpuTime | Self::RealTime | Self::HostTime | Self::GpuTime => {
-                Unit::Ns
-            }
-            Self::Allocated | Self::Freed => Unit::Bytes,
-            Self::Counter(_) => Unit::None,
+            Self::OperatorTime
+            | Self::CallTime
+            | Self::CpuTime
+            | Self::RealTime
+            | Self::HostTime
+            | Self::GpuTime
+            | Self::GpuIdle => Unit::Ns,
+            Self::Allocated | Self::Freed | Self::Copied => Unit::Bytes,
+            Self::Launches | Self::Counter(_) => Unit::None,
         }
     }
 

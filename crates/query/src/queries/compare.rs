@@ -1,10 +1,11 @@
 //! What `stackline diff --format json` says of the run and its baseline.
 
 use crate::{Answer, Arguments, Opened, QueryError};
-use serde_json::json;
+use serde_json::{Value, json};
 use stackline_analyze::diff::{self, Options, Side};
 use stackline_model::TraceSet;
 use stackline_present::json::{Document, SCHEMA_VERSION};
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
     let baseline = opened.before()?;
@@ -35,4 +36,23 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
         tables: &diff::tables(&diff, &before, &after),
     };
     super::printed(&document)
+}
+
+/// How high the memory of each device stands at most, before and after; none where a run tells nothing of the device.
+pub(super) fn memory(opened: &Opened, _: &Arguments) -> Result<Answer, QueryError> {
+    let peaks = [opened.before()?, opened].map(peaks);
+    let devices: BTreeSet<&String> = peaks.iter().flat_map(BTreeMap::keys).collect();
+    let row =
+        |device: &String| json!({"device": device, "before": peaks[0].get(device), "after": peaks[1].get(device)});
+    let rows: Vec<Value> = devices.into_iter().map(row).collect();
+    Ok(Answer::document(&json!({"devices": rows})))
+}
+
+fn peaks(opened: &Opened) -> BTreeMap<String, u64> {
+    let memory = opened.has_memory().then(|| opened.memory(None).ok()).flatten();
+    let mut peaks = BTreeMap::new();
+    for peak in memory.into_iter().flat_map(|memory| &memory.findings.peaks) {
+        peaks.insert(peak.device.clone(), peak.bytes);
+    }
+    peaks
 }

@@ -13,7 +13,7 @@ const MOST: usize = 50;
 
 pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let rank = arguments.number("rank")?;
-    let (_, trace) = opened.trace(rank)?;
+    let (at, trace) = opened.trace(rank)?;
     let origin = opened.origin(rank)?;
     let number: u32 = arguments.needed("event")?;
     let event = EventId(number);
@@ -25,7 +25,10 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
     let gpu = trace.gpu.of_event(event);
     let launched: Vec<Value> = match gpu {
         Some(_) => Vec::new(),
-        None => launched(trace, event).take(MOST).map(|event| brief(trace, origin, event)).collect(),
+        None => {
+            let launched = opened.launched(at).by(trace, event, MOST);
+            launched.into_iter().map(|event| brief(trace, origin, event)).collect()
+        }
     };
     // What launched an operation, or else the operator that it is of, leads to the lines that called it.
     let caller = gpu.and_then(|gpu| trace.gpu.launch[gpu.index()].some().or(trace.gpu.operator[gpu.index()].some()));
@@ -47,12 +50,6 @@ pub(super) fn answer(opened: &Opened, arguments: &Arguments) -> Result<Answer, Q
         "launched": launched,
         "callers": callers,
     })))
-}
-
-/// What an event launched on accelerators. A look at each row is faster for one event than to make an index, which nothing else needs.
-fn launched(trace: &Trace, event: EventId) -> impl Iterator<Item = EventId> + '_ {
-    let rows = trace.gpu.launch.iter().zip(&trace.gpu.event);
-    rows.filter(move |(launch, _)| **launch == event).map(|(_, gpu)| *gpu)
 }
 
 fn brief(trace: &Trace, origin: i64, event: EventId) -> Value {

@@ -11,10 +11,12 @@ use std::sync::Arc;
 
 /// Events of a finding that are shown one by one.
 const SHOWN: usize = 200;
+/// What gains too little to be a finding: so many are told of.
+const NEAREST: usize = 5;
 
 pub(super) fn all(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let found = opened.findings(arguments.number("rank")?)?;
-    let looked = [("rules", looked(found))];
+    let looked = [("rules", looked(found)), ("nearest", nearest(found))];
     let extra: Vec<_> = keys(found).into_iter().chain(looked).map(|(key, value)| (key, value.into())).collect();
     let tables = findings::tables(found);
     let document = Document {
@@ -34,6 +36,18 @@ fn looked(found: &Findings) -> Value {
     let rules = found.rules.iter().filter(could);
     let row = |rule: &Arc<RuleInfo>| json!({"code": rule.code, "name": rule.name, "about": rule.about, "thresholds": thresholds(&rule.code)});
     rules.map(row).collect()
+}
+
+/// The nearest misses: what gains most of that which gains too little to be told of.
+fn nearest(found: &Findings) -> Value {
+    let part = |finding: &Finding| match &finding.memory {
+        Some(memory) => memory.percent(),
+        None => finding.gain_ns() as f64 / found.step_ns.max(1) as f64 * 100.0,
+    };
+    let mut small: Vec<(&Finding, f64)> = found.small.iter().map(|finding| (finding, part(finding))).collect();
+    small.sort_by(|a, b| b.1.total_cmp(&a.1));
+    let row = |(finding, percent): &(&Finding, f64)| json!({"code": finding.rule.code, "title": finding.title, "place": finding.place.text(), "percent": percent});
+    small.iter().take(NEAREST).map(row).collect()
 }
 
 /// From what on a rule reports, as `--set` changes it: name, value, what it means. Rules of the user's own have none.

@@ -78,6 +78,12 @@ pub const ALL: &[Query] = &[
         answer: compare::answer,
     },
     Query {
+        name: "compare-memory",
+        about: "How high the memory of each device stands at most, in the run and in its baseline.",
+        arguments: &[],
+        answer: compare::memory,
+    },
+    Query {
         name: "counters",
         about: "Counters and the bytes that allocators hold, over time.",
         arguments: TILES,

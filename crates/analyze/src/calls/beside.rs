@@ -1,0 +1,89 @@
+//! What is counted beside times: launches, bytes that GPUs moved, idle GPU time, memory.
+
+use super::from_trace::{Builder, is_within};
+use stackline_model::{CallMetric, CallNodeId, CallStats, CallTree, EventId, EventKind};
+
+impl Builder<'_> {
+    /// Idle GPU time during a call of a thread, but for that during the calls right inside it. ns.
+    pub(super) fn own_idle(&self, event: EventId) -> i64 {
+        let Some(&inside) = self.callers.idle_inside.get(event.index()) else { return 0 };
+        let (events, at) = (&self.trace.events, event.index());
+        self.idle.within(events.track[at], events.start[at], events.end(event)).saturating_sub(inside)
+    }
+
+    /// Counts idle GPU time at the lines of a call, as its own time is divided among them.
+    pub(super) fn add_idle_of_lines(&mut self, event: EventId, parts: &[(CallNodeId, i64)]) {
+        let (mut left, mut time) = (self.own_idle(event), parts.iter().map(|part| part.1).sum::<i64>());
+        for &(node, ns) in parts {
+            let share = if time > 0 { i128::from(left) * i128::from(ns) / i128::from(time) } else { i128::from(left) };
+            let share = i64::try_from(share).unwrap_or(left);
+            self.add_value(node, event, CallMetric::GpuIdle, share);
+            (left, time) = (left - share, time - ns);
+        }
+    }
+
+    /// Adds all that is no part of what a call took.
+    pub(super) fn add_beside(&mut self) {
+        self.add_launches();
+        self.add_copies();
+        self.add_memory();
+        for (event, ns) in std::mem::take(&mut self.idle.waited) {
+            let node = self.node_of(event);
+            self.add_value(node, event, CallMetric::GpuIdle, ns);
+        }
+        for (launch, ns) in std::mem::take(&mut self.idle.outside) {
+            self.add_value(CallTree::ROOT, launch, CallMetric::GpuIdle, ns);
+        }
+    }
+
+    fn add_launches(&mut self) {
+        let trace = self.trace;
+        let mut launches: Vec<EventId> = trace.gpu.launch.iter().filter_map(|launch| launch.some()).collect();
+        launches.sort_unstable();
+        launches.dedup();
+        launches.retain(|&launch| trace.events.is_timed(launch) && is_within(trace, self.window, launch));
+        for launch in launches {
+            let node = self.node_of(launch);
+            self.add_value(node, launch, CallMetric::Launches, 1);
+        }
+    }
+
+    fn add_copies(&mut self) {
+        let trace = self.trace;
+        let bytes = trace.attr("bytes");
+        let is_copy = |event: EventId| matches!(trace.kind(event), EventKind::Memcpy | EventKind::Memset);
+        for &event in trace.gpu.event.iter().filter(|&&event| is_copy(event)) {
+            if trace.events.is_timed(event) && is_within(trace, self.window, self.counted_at(event)) {
+                let node = self.node_of(event);
+                self.add_value(node, event, CallMetric::Copied, bytes.i64(event).unwrap_or(0));
+            }
+        }
+    }
+
+    /// Of allocations and releases: at the call that they lie in.
+    fn add_memory(&mut self) {
+        let trace = self.trace;
+        let bytes = trace.attr("Bytes");
+        let is_in = |event: EventId| trace.events.is_plausible(event) && is_within(trace, self.window, event);
+        let is_memory = |event: &EventId| trace.kind(*event) == EventKind::Memory && is_in(*event);
+        let events: Vec<EventId> = trace.events.ids().filter(is_memory).collect();
+        for event in events {
+            let Some(bytes) = bytes.i64(event) else { continue };
+            let metric = if bytes < 0 { CallMetric::Freed } else { CallMetric::Allocated };
+            let node = self.base(event);
+            self.add_value(node, event, metric, bytes.saturating_abs());
+        }
+    }
+
+    fn node_of(&mut self, event: EventId) -> CallNodeId {
+        let base = self.base(event);
+        self.node(base, event, None)
+    }
+
+    /// Adds a value, if it is any.
+    pub(super) fn add_value(&mut self, node: CallNodeId, event: EventId, metric: CallMetric, value: i64) {
+        if let Ok(value @ 1..) = u64::try_from(value) {
+            self.tree.add(node, self.thread_of(event), metric, &CallStats::of(value));
+        }
+    }
+}

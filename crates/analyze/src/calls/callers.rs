@@ -1,0 +1,65 @@
+//! What the events of a trace stand below in a calling context tree.
+
+use super::from_trace::is_call;
+use super::idle::Idle;
+use stackline_model::{EventId, Trace};
+
+/// What events stand below.
+pub(super) struct Callers {
+    /// By event: what launched it, what it differentiates, or the call around it.
+    of: Vec<EventId>,
+    /// By event: whether it differentiates an operator.
+    pub(super) is_backward: Vec<bool>,
+    /// By event: the time of the spans right inside it.
+    pub(super) inside: Vec<i64>,
+    /// By event: how much of the idle GPU time during it lies in the spans right inside it; empty if none is asked for.
+    pub(super) idle_inside: Vec<i64>,
+}
+
+impl Callers {
+    /// Those of a trace; `idle` is what of it the calls of threads are to share.
+    pub(super) fn of(trace: &Trace, idle: &Idle) -> Self {
+        let many = trace.events.len();
+        let mut of = vec![EventId::NONE; many];
+        let mut is_backward = vec![false; many];
+        let start = |event: EventId| trace.events.start[event.index()];
+        // What starts no later cannot be what is differentiated: so no chain of callers leads back to itself.
+        for (from, to, _) in trace.backward.iter().filter(|&(from, to, _)| start(from) < start(to)) {
+            // The first one counts.
+            if !std::mem::replace(&mut is_backward[to.index()], true) {
+                of[to.index()] = from;
+            }
+        }
+        let idle_inside = if idle.has_threads() { vec![0; many] } else { Vec::new() };
+        let mut all = Self { of, is_backward, inside: vec![0; many], idle_inside };
+        all.add_enclosing(trace, idle);
+        all
+    }
+
+    /// What events are inside of, where nothing else is their caller; work of accelerators is below what launched it.
+    fn add_enclosing(&mut self, trace: &Trace, idle: &Idle) {
+        let mut gpu = trace.gpu.event.iter().zip(trace.gpu.launch.iter().zip(&trace.gpu.operator)).peekable();
+        for event in trace.events.ids() {
+            let up = trace.ancestors(event).find(|&up| is_call(trace, up));
+            let at = event.index();
+            if let Some((_, (launch, operator))) = gpu.next_if(|(of, _)| **of == event) {
+                self.of[at] = launch.some().or(operator.some()).unwrap_or(EventId::NONE);
+            } else if !self.is_backward[at] {
+                self.of[at] = up.unwrap_or(EventId::NONE);
+            }
+            let is_span = || is_call(trace, event) && !trace.kind(event).is_gpu_work() && trace.events.is_timed(event);
+            if let Some(up) = up.filter(|_| is_span()) {
+                let (start, end) = (trace.events.start[at], trace.events.end(event).min(trace.events.end(up)));
+                let held = end.saturating_sub(start).max(0);
+                self.inside[up.index()] = self.inside[up.index()].saturating_add(held);
+                if let Some(inside) = self.idle_inside.get_mut(up.index()) {
+                    *inside += idle.within(trace.events.track[at], start, end);
+                }
+            }
+        }
+    }
+
+    pub(super) fn of_event(&self, event: EventId) -> Option<EventId> {
+        self.of[event.index()].some()
+    }
+}

@@ -1,0 +1,162 @@
+//! Time in which a GPU had nothing to do, by what was done meanwhile on the thread that fed it.
+//!
+//! A gap lies between two operations of one GPU, whatever their streams. Until the call that launched the operation at its end
+//! is over, the gap is that thread's: its calls kept the GPU waiting. Where it was in none (autograd's thread, before the
+//! backward pass), the calls of the thread that launched the operation before the gap did. What follows (or all of it, if that
+//! launch was over before the gap began) is the operation's: it waited for its turn.
+
+use super::from_trace::is_call;
+use crate::intervals::{intersect, subtract, union};
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, Trace, TrackId};
+use std::collections::BTreeMap;
+
+/// The gaps of a stretch of a trace.
+#[derive(Debug, Default)]
+pub(super) struct Idle {
+    /// By thread, and there by GPU: when its calls kept that GPU waiting.
+    threads: FxHashMap<TrackId, Vec<Covered>>,
+    /// What waited for its turn, and how long, in ns.
+    pub(super) waited: Vec<(EventId, i64)>,
+    /// How long GPUs waited while no thread that feeds them was in a call: what was launched then, and ns.
+    pub(super) outside: Vec<(EventId, i64)>,
+}
+
+/// A span of time, in ns.
+type Span = (i64, i64);
+
+/// Time in which a GPU waited for a launch.
+struct Gap {
+    span: Span,
+    launch: EventId,
+    /// The thread of that launch, and the one of the launch before the gap.
+    threads: [Option<TrackId>; 2],
+}
+
+/// What a GPU did, and what launched it.
+type Work = (EventId, Option<EventId>);
+
+impl Idle {
+    /// The gaps between those operations of a trace which count: `is_in` is asked of what launched them.
+    pub(super) fn of(trace: &Trace, is_in: impl Fn(EventId) -> bool) -> Self {
+        let mut by_device: BTreeMap<i32, Vec<Work>> = BTreeMap::new();
+        for (at, &event) in trace.gpu.event.iter().enumerate() {
+            let launch = trace.gpu.launch[at].some();
+            if trace.events.is_plausible(event) && is_in(launch.unwrap_or(event)) {
+                by_device.entry(trace.gpu.device[at]).or_default().push((event, launch));
+            }
+        }
+        let mut idle = Self::default();
+        let gaps: Vec<Vec<Gap>> = by_device.into_values().map(|work| idle.gaps(trace, work)).collect();
+        let busy = in_calls(trace, gaps.iter().flatten().flat_map(|gap| gap.threads).flatten());
+        for gaps in gaps {
+            idle.divide(gaps, &busy);
+        }
+        idle
+    }
+
+    /// The gaps of a GPU that are threads'; what is the operations' own is put aside.
+    fn gaps(&mut self, trace: &Trace, mut work: Vec<Work>) -> Vec<Gap> {
+        work.sort_by_key(|&(event, _)| trace.events.start[event.index()]);
+        let thread = |launch: Option<EventId>| launch.map(|launch| trace.events.track[launch.index()]);
+        let mut gaps = Vec::new();
+        let mut busy_until = i64::MAX;
+        let mut thread_before = None;
+        for (event, launch) in work {
+            let start = trace.events.start[event.index()];
+            if start > busy_until {
+                let fed = launch.map_or(busy_until, |launch| trace.events.end(launch).clamp(busy_until, start));
+                if let Some(launch) = launch.filter(|_| fed > busy_until) {
+                    let threads = [thread(Some(launch)), thread_before];
+                    gaps.push(Gap { span: (busy_until, fed), launch, threads });
+                }
+                if start > fed {
+                    self.waited.push((event, start - fed));
+                }
+            }
+            let end = trace.events.end(event);
+            busy_until = if busy_until == i64::MAX { end } else { busy_until.max(end) };
+            thread_before = thread(launch).or(thread_before);
+        }
+        gaps
+    }
+
+    /// Gives each gap of a GPU to the threads whose calls lie in it.
+    fn divide(&mut self, gaps: Vec<Gap>, in_calls: &FxHashMap<TrackId, Vec<Span>>) {
+        let mut of_threads: BTreeMap<TrackId, Vec<Span>> = BTreeMap::new();
+        for gap in gaps {
+            let mut left = vec![gap.span];
+            for thread in gap.threads.into_iter().flatten() {
+                let calls = in_calls.get(&thread).map_or(&[][..], |calls| near(calls, gap.span));
+                of_threads.entry(thread).or_default().extend(intersect(&left, calls));
+                left = subtract(&left, calls);
+            }
+            self.outside.extend(left.into_iter().map(|(start, end)| (gap.launch, end - start)));
+        }
+        for (thread, mut spans) in of_threads {
+            spans.sort_unstable();
+            self.threads.entry(thread).or_default().push(Covered::of(&spans));
+        }
+    }
+
+    /// Whether any gap is a thread's.
+    pub(super) fn has_threads(&self) -> bool {
+        !self.threads.is_empty()
+    }
+
+    /// How much of the thread's gaps lies between two times, in ns; of each GPU.
+    pub(super) fn within(&self, track: TrackId, start: i64, end: i64) -> i64 {
+        let gaps = self.threads.get(&track).map_or(&[][..], Vec::as_slice);
+        gaps.iter().map(|covered| covered.until(end) - covered.until(start)).sum::<i64>().max(0)
+    }
+}
+
+/// When these threads were in any call.
+fn in_calls(trace: &Trace, threads: impl Iterator<Item = TrackId>) -> FxHashMap<TrackId, Vec<Span>> {
+    let mut calls: FxHashMap<TrackId, Vec<Span>> = threads.map(|thread| (thread, Vec::new())).collect();
+    let is_span = |&event: &EventId| is_call(trace, event) && !trace.kind(event).is_gpu_work();
+    for event in trace.events.ids().filter(is_span).filter(|&event| trace.events.is_timed(event)) {
+        if let Some(spans) = calls.get_mut(&trace.events.track[event.index()]) {
+            let (start, end) = (trace.events.start[event.index()], trace.events.end(event));
+            // What lies in the one before says nothing new.
+            if spans.last().is_none_or(|last| end > last.1) {
+                spans.push((start, end));
+            }
+        }
+    }
+    calls.into_iter().map(|(thread, spans)| (thread, union(spans))).collect()
+}
+
+/// The spans that may have a part of this one.
+fn near(spans: &[Span], (start, end): Span) -> &[Span] {
+    let from = spans.partition_point(|span| span.1 <= start);
+    let to = spans.partition_point(|span| span.0 < end);
+    &spans[from..to.max(from)]
+}
+
+/// Spans of time, ascending and disjoint, and how much they cover before any moment.
+#[derive(Debug, Default)]
+struct Covered {
+    starts: Vec<i64>,
+    /// Of each span: its length, and that of all before it.
+    lengths: Vec<(i64, i64)>,
+}
+
+impl Covered {
+    fn of(spans: &[Span]) -> Self {
+        let mut all = 0;
+        let lengths = spans.iter().map(|&(start, end)| {
+            let before = all;
+            all += end - start;
+            (end - start, before)
+        });
+        let lengths = lengths.collect();
+        Self { starts: spans.iter().map(|span| span.0).collect(), lengths }
+    }
+
+    fn until(&self, time: i64) -> i64 {
+        let Some(last) = self.starts.partition_point(|&start| start < time).checked_sub(1) else { return 0 };
+        let (length, before) = self.lengths[last];
+        before + length.min(time - self.starts[last])
+    }
+}

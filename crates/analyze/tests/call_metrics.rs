@@ -1,0 +1,189 @@
+//! What trees of calls count beside times: launches, copied bytes, idle GPU time, memory.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use stackline_analyze::Scope;
+use stackline_analyze::calls::{Stretch, calls_by_thread};
+use stackline_ingest::{ReadOptions, read_bytes};
+use stackline_model::{CallMetric, CallTree, Trace, Values};
+use stackline_synth::demo;
+use std::collections::BTreeMap;
+
+fn span(category: &str, name: &str, tid: i64, (start, end): (i64, i64), args: &Value) -> Value {
+    json!({"ph": "X", "cat": category, "name": name, "pid": 1, "tid": tid, "ts": start, "dur": end - start, "args": args})
+}
+
+fn read(events: &[Value]) -> Trace {
+    let text = json!({"traceEvents": events}).to_string();
+    read_bytes("test.json", text.as_bytes(), &ReadOptions::default()).unwrap()
+}
+
+/// Own values of a metric by name of frame; those of the root by none.
+fn own(tree: &CallTree, metric: CallMetric) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    for (node, stats) in tree.nodes.ids().zip(tree.exclusive(metric, |_| true)) {
+        if stats.sum > 0 {
+            let name = tree.frame(node).map(|frame| frame.name(&tree.strings).to_owned()).unwrap_or_default();
+            *found.entry(name).or_default() += stats.sum;
+        }
+    }
+    found
+}
+
+/// One launch: the span of its call, and the length and delay of its kernel, on one of two streams.
+type Launch = (i64, i64, i64, i64, bool);
+
+/// Calls by name, start and end; and kernels by start, end and the end of the call that launched them. In us.
+type Program = (Vec<Value>, Vec<(String, i64, i64)>, Vec<(i64, i64, i64)>);
+
+/// Launches on one thread, one after the other, each inside of an operator; with gaps outside of any call.
+fn program(launches: &[Launch]) -> Program {
+    let (mut events, mut host, mut gpu) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut at, mut streams) = (0, [0, 0]);
+    for (row, &(before, call, delay, length, second)) in launches.iter().enumerate() {
+        let operator = (at, at + before + call + 3);
+        let call = (at + before, at + before + call);
+        let name = (format!("op{row}"), format!("launch{row}"));
+        let free = &mut streams[usize::from(second)];
+        let kernel = ((call.1 + delay).max(*free), (call.1 + delay).max(*free) + length);
+        *free = kernel.1;
+        let args = json!({"correlation": row + 1, "device": 0, "stream": 7 + i64::from(second)});
+        events.push(span("cpu_op", &name.0, 1, operator, &json!({})));
+        events.push(span("cuda_runtime", &name.1, 1, call, &json!({"correlation": row + 1})));
+        events.push(span("kernel", &format!("kernel{row}"), 7 + i64::from(second), kernel, &args));
+        host.extend([(name.0, operator.0, operator.1), (name.1, call.0, call.1)]);
+        gpu.push((kernel.0, kernel.1, call.1));
+        at = operator.1 + 2;
+    }
+    (events, host, gpu)
+}
+
+/// Who has the idle time, moment by moment (1 us each).
+fn idle_by_moment(host: &[(String, i64, i64)], gpu: &[(i64, i64, i64)]) -> BTreeMap<String, u64> {
+    let mut found = BTreeMap::new();
+    let (from, to) = (gpu.iter().map(|k| k.0).min().unwrap(), gpu.iter().map(|k| k.1).max().unwrap());
+    for moment in (from..to).filter(|moment| !gpu.iter().any(|&(start, end, _)| (start..end).contains(moment))) {
+        let next = (0..gpu.len()).filter(|&k| gpu[k].0 > moment).min_by_key(|&k| gpu[k].0).unwrap();
+        let name = if moment < gpu[next].2 {
+            let running = host.iter().filter(|(_, start, end)| (*start..*end).contains(&moment));
+            running.max_by_key(|(_, start, _)| *start).map(|(name, ..)| name.clone()).unwrap_or_default()
+        } else {
+            format!("kernel{next}")
+        };
+        *found.entry(name).or_default() += 1000;
+    }
+    found
+}
+
+proptest! {
+    #[test]
+    fn idle_time_is_that_of_each_moment(
+        launches in proptest::collection::vec((0_i64..9, 1_i64..5, 0_i64..6, 1_i64..30, any::<bool>()), 1..12),
+    ) {
+        let (events, host, gpu) = program(&launches);
+        let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+        // Two kernels that begin at once end the same gap: either may be told.
+        let mut starts: Vec<i64> = gpu.iter().map(|kernel| kernel.0).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        prop_assume!(starts.len() == gpu.len());
+        prop_assert_eq!(own(&tree, CallMetric::GpuIdle), idle_by_moment(&host, &gpu));
+        let launched: BTreeMap<String, u64> = (0..launches.len()).map(|row| (format!("launch{row}"), 1)).collect();
+        prop_assert_eq!(own(&tree, CallMetric::Launches), launched);
+    }
+}
+
+#[test]
+fn another_thread_takes_over_where_the_launching_one_was_in_no_call() {
+    let launch = |name: &str, tid: i64, times: (i64, i64), id: i64| {
+        span("cuda_runtime", name, tid, times, &json!({"correlation": id}))
+    };
+    let kernel = |times: (i64, i64), id: i64| {
+        span("kernel", "k", 7, times, &json!({"correlation": id, "device": 0, "stream": 7}))
+    };
+    let tree = calls_by_thread(
+        &read(&[
+            launch("first", 1, (0, 2), 1),
+            span("cpu_op", "loader", 1, (5, 40), &json!({})),
+            span("cpu_op", "AddBackward0", 2, (50, 60), &json!({})),
+            launch("second", 2, (52, 55), 2),
+            kernel((3, 10), 1),
+            kernel((57, 70), 2),
+        ]),
+        Stretch::Whole,
+    )
+    .tree;
+    // 10 to 40 in the loader, to 50 in no call, to 52 in the operator, to 55 in the call, and 57 is when the GPU began.
+    let wanted = [("", 10_000), ("AddBackward0", 2_000), ("k", 2_000), ("loader", 30_000), ("second", 3_000)];
+    let wanted = wanted.iter().map(|&(name, ns)| (name.to_owned(), ns)).collect();
+    assert_eq!(own(&tree, CallMetric::GpuIdle), wanted);
+}
+
+#[test]
+fn a_graph_is_one_launch_and_copies_have_bytes() {
+    let gpu = |name: &str, category: &str, from: i64, bytes: Option<i64>| {
+        let mut args = json!({"correlation": 5, "device": 0, "stream": 7});
+        if let Some(bytes) = bytes {
+            args["bytes"] = json!(bytes);
+        }
+        span(category, name, 7, (from, from + 2), &args)
+    };
+    let tree = calls_by_thread(
+        &read(&[
+            span("cpu_op", "replay", 1, (0, 9), &json!({})),
+            span("cuda_runtime", "cudaGraphLaunch", 1, (1, 8), &json!({"correlation": 5})),
+            gpu("a", "kernel", 10, None),
+            gpu("Memcpy DtoD", "gpu_memcpy", 12, Some(4096)),
+            gpu("Memset", "gpu_memset", 14, Some(64)),
+        ]),
+        Stretch::Whole,
+    )
+    .tree;
+    let told = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    assert_eq!(own(&tree, CallMetric::Launches), told(&[("cudaGraphLaunch", 1)]));
+    assert_eq!(own(&tree, CallMetric::Copied), told(&[("Memcpy DtoD", 4096), ("Memset", 64)]));
+    assert!(own(&tree, CallMetric::GpuIdle).is_empty());
+}
+
+#[test]
+fn memory_counts_at_the_call_that_it_lies_in() {
+    let memory = |ts: i64, bytes: i64| {
+        let args = json!({"Bytes": bytes, "Device Type": 0, "Device Id": -1, "Addr": 64, "Total Allocated": 0});
+        json!({"ph": "i", "s": "t", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts, "args": args})
+    };
+    let events = [
+        span("cpu_op", "outer", 1, (0, 20), &json!({})),
+        span("cpu_op", "inner", 1, (5, 9), &json!({})),
+        memory(6, 100),
+        memory(8, 20),
+        memory(12, -100),
+        memory(30, 7),
+    ];
+    let tree = calls_by_thread(&read(&events), Stretch::Whole).tree;
+    let told = |names: &[(&str, u64)]| names.iter().map(|&(name, value)| (name.to_owned(), value)).collect();
+    assert_eq!(own(&tree, CallMetric::Allocated), told(&[("", 7), ("inner", 120)]));
+    assert_eq!(own(&tree, CallMetric::Freed), told(&[("outer", 100)]));
+}
+
+#[test]
+fn what_is_counted_in_a_trace_is_in_its_tree() {
+    let text = demo::generate(&demo::Config { steps: 3, layers: 2, ..demo::Config::default() });
+    let trace = read_bytes("demo.json", text.as_bytes(), &ReadOptions::default()).unwrap();
+    let tree = calls_by_thread(&trace, Stretch::Whole).tree;
+    let total = |metric| own(&tree, metric).values().sum::<u64>();
+    let bandwidth = stackline_analyze::analyses::hta_memory_bandwidth::exact(&trace, &Scope::default());
+    let Values::I64(column) = &bandwidth.column("bytes").unwrap().values else { panic!("whole numbers") };
+    let bytes: i64 = column.iter().flatten().sum();
+    assert!(bytes > 0);
+    assert_eq!(total(CallMetric::Copied), bytes as u64);
+    let mut launches: Vec<_> = trace.gpu.launch.iter().filter(|launch| launch.some().is_some()).collect();
+    launches.sort_unstable();
+    launches.dedup();
+    assert_eq!(total(CallMetric::Launches), launches.len() as u64);
+    let spans = trace.gpu.event.iter().map(|&event| (trace.events.start[event.index()], trace.events.end(event)));
+    let busy = stackline_analyze::intervals::union(spans);
+    let gaps: i64 = busy.windows(2).map(|pair| pair[1].0 - pair[0].1).sum();
+    assert_eq!(total(CallMetric::GpuIdle), gaps as u64);
+}
