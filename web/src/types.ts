@@ -147,6 +147,8 @@ export interface Calls {
   readonly metrics: ReadonlyArray<[name: string, title: string]>;
   /** Whether time of functions themselves was put at their lines by halves. */
   readonly guessed: boolean;
+  /** In a comparison, how many steps each side is of; 0 where it is of none. */
+  readonly steps: { readonly before: number; readonly after: number } | null;
   readonly path: ReadonlyArray<[row: number, name: string]>;
   readonly labels: ReadonlyArray<Label>;
 }

@@ -7,7 +7,9 @@ mod tl_support;
 
 use stackline_analyze::Scope;
 use stackline_analyze::diff::statistics::{Location, adjusted, student_quantile, student_two_sided, welch};
-use stackline_analyze::diff::{Change, ChangeTable, Diff, Measure, Method, Options, Profile, Vendor, Verdict, compare};
+use stackline_analyze::diff::{
+    Change, ChangeTable, Diff, Measure, Method, Options, Profile, Side, Vendor, Verdict, alike, compare,
+};
 use stackline_ingest::{ReadOptions, read_bytes, read_paths};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -250,35 +252,58 @@ fn planted_changes_are_found_and_their_size_lies_in_the_interval() {
     assert!(wrong <= 30, "{wrong} kernels that did not change");
 }
 
-#[test]
-fn warm_up_and_a_cut_off_step_are_left_out() {
-    let json = |lengths: &[i64]| {
-        let mut at = 0;
-        let mut events = Vec::new();
-        for (number, length) in lengths.iter().enumerate() {
-            events.push(format!(
+/// A program whose steps take so long, in us, and spend half of it in one operator.
+fn of_lengths(lengths: &[i64]) -> Profile {
+    let mut at = 0;
+    let mut events = Vec::new();
+    for (number, length) in lengths.iter().enumerate() {
+        events.push(format!(
                 "{{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"ProfilerStep#{number}\",\"pid\":1,\"tid\":1,\"ts\":{at},\"dur\":{length}}}"
             ));
-            events.push(format!(
-                "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":1,\"ts\":{at},\"dur\":{}}}",
-                length / 2
-            ));
-            at += length;
-        }
-        let text = format!("[{}]", events.join(","));
-        let trace = read_bytes("t", text.as_bytes(), &ReadOptions::default()).unwrap();
-        Profile::of(&trace, 0, &Scope::default())
+        events.push(format!(
+            "{{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"aten::mm\",\"pid\":1,\"tid\":1,\"ts\":{at},\"dur\":{}}}",
+            length / 2
+        ));
+        at += length;
+    }
+    let text = format!("[{}]", events.join(","));
+    let trace = read_bytes("t", text.as_bytes(), &ReadOptions::default()).unwrap();
+    Profile::of(&trace, 0, &Scope::default())
+}
+
+#[test]
+fn a_first_step_is_left_out_of_both_sides_or_of_none() {
+    let sides = |before: &[i64], after: &[i64]| {
+        let mut both: [Side; 2] = [before, after].map(|lengths| vec![vec![of_lengths(lengths)]]);
+        let [before, after] = &mut both;
+        alike(before, after);
+        both.map(|side| side[0][0].clone())
     };
-    let profile = json(&[900, 100, 102, 98, 20]);
+    let times =
+        |profile: &Profile| profile.operators["aten::mm"].iter().map(|(at, cell)| (at, cell.cpu)).collect::<Vec<_>>();
+    let [before, after] = sides(&[104, 100, 102, 98], &[900, 100, 102, 98]);
+    assert_eq!((before.steps[0].left_out, after.steps[0].left_out), (Some("warm-up of another run"), Some("warm-up")));
+    assert_eq!(times(&before), [(0, 50_000), (1, 51_000), (2, 49_000)]);
+    assert_eq!((&before.totals, times(&before)), (&after.totals, times(&after)));
+    let [before, after] = sides(&[104, 100, 102, 98], &[101, 100, 102, 98]);
+    assert_eq!((before.totals.len(), after.totals.len()), (4, 4));
+    // Of two steps none can be spared.
+    let [few, _] = sides(&[104, 100], &[900, 100, 102, 98]);
+    assert_eq!(few.totals.len(), 2);
+}
+
+#[test]
+fn warm_up_and_a_cut_off_step_are_left_out() {
+    let profile = of_lengths(&[900, 100, 102, 98, 20]);
     let left_out: Vec<_> = profile.steps.iter().map(|step| step.left_out).collect();
     assert_eq!(left_out, [Some("warm-up"), None, None, None, Some("cut off")]);
     assert_eq!(
         profile.operators["aten::mm"].iter().map(|(_, cell)| cell.cpu).collect::<Vec<_>>(),
         [50_000, 51_000, 49_000]
     );
-    let two = json(&[900, 100]);
+    let two = of_lengths(&[900, 100]);
     assert!(two.steps.iter().all(|step| step.left_out.is_none()), "of two steps none is known to be odd");
-    let diff = compare(&vec![vec![json(&[100])]], &vec![vec![json(&[200])]], Options::default());
+    let diff = compare(&vec![vec![of_lengths(&[100])]], &vec![vec![of_lengths(&[200])]], Options::default());
     assert_eq!(
         (diff.method, step(&diff).verdict, step(&diff).percent()),
         (Method::None, Verdict::Untested, Some(100.0))

@@ -317,6 +317,11 @@ fn unsupported(label: &str, head: &[u8]) -> Option<Error> {
         ("an SQLite database (Nsight Systems?)", "this version reads torch.profiler and Chrome traces only")
     } else if head.starts_with(b"PAR1") {
         ("a Parquet table", "give the run directory that holds it")
+    } else if label.ends_with(".xplane.pb") {
+        (
+            "an XSpace protobuf (JAX, TensorFlow, XProf)",
+            "this version reads the trace.json.gz that lies beside it in the profile's folder; XSpace itself is planned",
+        )
     } else if head.starts_with(b"\x80\x02") || head.starts_with(b"\x80\x04") {
         ("a Python pickle (a memory snapshot?)", "this version reads torch.profiler and Chrome traces only")
     } else if head.starts_with(b"\x7fELF") || head.starts_with(b"\x89PNG") || head.starts_with(b"%PDF") {

@@ -6,7 +6,7 @@ use crate::table::NativeTable;
 use crate::worker::quiet;
 use pyo3::prelude::*;
 use stackline_analyze::Scope;
-use stackline_analyze::diff::{Options, Profile, Side, compare, tables};
+use stackline_analyze::diff::{Options, Profile, Side, alike, compare, tables};
 use stackline_engine::Watch;
 use stackline_model::TraceSet;
 use std::path::Path;
@@ -45,7 +45,8 @@ pub(crate) fn diff(
     let (before, after) = (of(&before)?, of(&after)?);
     let tables = quiet(py, &Watch::new(), move || {
         let side = |runs: &[Ranked]| -> Side { runs.iter().map(|run| profiles(run, &scope)).collect() };
-        let (before, after) = (side(&before), side(&after));
+        let (mut before, mut after) = (side(&before), side(&after));
+        alike(&mut before, &mut after);
         tables(&compare(&before, &after, Options { level, by_family }), &before, &after)
     })?;
     tables.iter().map(NativeTable::from_model).collect()

@@ -60,6 +60,14 @@ impl Source<'_> {
         }
     }
 
+    /// Steps that it is of; 0 where it is of none, but of all there is.
+    pub(crate) fn steps(&self) -> usize {
+        match self {
+            Self::Recording(_) => 0,
+            Self::Trace(calls) => calls.steps,
+        }
+    }
+
     /// Whether time of functions themselves was put at lines by halves, where no stack tells at which of them it was.
     pub(crate) fn guesses_lines(&self) -> bool {
         !self.continued().is_empty()

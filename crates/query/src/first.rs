@@ -60,7 +60,12 @@ pub(crate) fn with(pairs: &[(&'static str, String)]) -> Arguments {
 /// What the page of a comparison shows beside what it shows of the run.
 fn comparison(before: &Opened, steps: &[(&'static str, String)]) -> Vec<Question> {
     let of_it = |arguments: Arguments| arguments.and("run", "before");
-    let mut all = vec![("compare", with(&[])), ("compare-memory", with(&[])), ("meta", of_it(with(&[]))), ("lanes", of_it(with(&[])))];
+    let mut all = vec![
+        ("compare", with(&[])),
+        ("compare-memory", with(&[])),
+        ("meta", of_it(with(&[]))),
+        ("lanes", of_it(with(&[]))),
+    ];
     for name in ["tiles", "counters"] {
         all.extend(whole_timeline(before).map(|arguments| (name, of_it(arguments))));
     }

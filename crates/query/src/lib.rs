@@ -29,5 +29,5 @@ pub use derived::Source;
 pub use error::QueryError;
 pub use memory::memory_summary;
 pub use opened::Opened;
-pub use queries::{ALL, Query, ask};
+pub use queries::{ALL, Query, READ_FILES, ask};
 pub use report::{Content, INSTEAD_OF_OPERATORS, PathSummary, window_in_words};

@@ -45,12 +45,10 @@ pub(crate) fn is_newer(file: &str, recorded_at: Option<i64>) -> Option<bool> {
 /// Lines around the one that matters.
 const AROUND: u32 = 6;
 
-/// The lines around one of a file, if the run names it and it is here: no others are ever read.
+/// The lines around one of a file that the run names, if it is here.
 pub(crate) fn excerpt(opened: &Opened, file: &str, line: u32) -> Value {
-    let is_named = opened.files().contains(file);
-    let file = if is_named { opened.resolved(file) } else { file };
-    let text = is_named.then(|| read(file)).flatten();
-    let Some(text) = text else { return json!({"file": file, "line": line, "missing": true}) };
+    let file = opened.resolved(file);
+    let Some(text) = read(file) else { return json!({"file": file, "line": line, "missing": true}) };
     let first = line.saturating_sub(AROUND).max(1);
     let around = 2 * AROUND as usize + 1;
     let lines: Vec<&str> = text.lines().skip(first as usize - 1).take(around).collect();

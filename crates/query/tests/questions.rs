@@ -207,6 +207,31 @@ fn memory_and_counters_are_curves() {
 }
 
 #[test]
+fn sides_of_other_numbers_of_steps_are_compared_by_step() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let open = |steps: u32| {
+        let path = folder.path().join(format!("{steps}.json"));
+        let config = stackline_synth::demo::Config { steps, ..Default::default() };
+        std::fs::write(&path, stackline_synth::demo::generate(&config)).expect("written");
+        Opened::open(&[path], &OpenOptions::default()).expect("opens")
+    };
+    let both = open(3).compared_with(open(6));
+    let asked = |steps: &str| {
+        document(&ask(&both, "calls", &Arguments::new([("beside", "before"), ("steps", steps)])).expect("answered"))
+    };
+    for (part, many) in [("10..12", 3.0), ("11", 1.0)] {
+        let document = asked(part);
+        let (before, after) =
+            (document["before"].as_f64().expect("a number"), document["total"].as_f64().expect("a number"));
+        assert_eq!(
+            (document["steps"]["before"].as_f64(), document["steps"]["after"].as_f64()),
+            (Some(6.0), Some(many))
+        );
+        assert!((before / after - 1.0).abs() < 0.1, "{part}: {before} beside {after}");
+    }
+}
+
+#[test]
 fn a_run_beside_itself_has_not_changed() {
     let open = || {
         let folder = tempfile::tempdir().expect("a folder");
@@ -376,11 +401,12 @@ fn a_file_that_is_named_without_its_folder_is_found() {
     let events = [event("only_here_for_this.py", 0), event(&whole, 10), event("nowhere.py", 20)];
     std::fs::write(&path, serde_json::json!({"traceEvents": events}).to_string()).expect("written");
     let opened = Opened::open(&[path], &OpenOptions::default()).expect("opens");
-    let ask = |name: &str, file: &str| {
+    let answer = |name: &str, file: &str| {
         let line = if name == "excerpt" { "2" } else { "" };
         let given = [("file", file), ("line", line)].into_iter().filter(|(_, text)| !text.is_empty());
-        document(&ask(&opened, name, &Arguments::new(given)).expect("answered"))
+        ask(&opened, name, &Arguments::new(given))
     };
+    let ask = |name: &str, file: &str| document(&answer(name, file).expect("answered"));
     for file in ["only_here_for_this.py", &whole] {
         let excerpt = ask("excerpt", file);
         assert_eq!((&excerpt["file"], &excerpt["lines"][1]), (&Value::from(whole.as_str()), &Value::from("b = 2")));
@@ -391,8 +417,15 @@ fn a_file_that_is_named_without_its_folder_is_found() {
         );
     }
     assert_eq!(ask("excerpt", "nowhere.py")["missing"], true);
-    // What the run does not name is not read, though it is there.
-    assert_eq!(ask("excerpt", &folder.path().join("trace.json").display().to_string())["missing"], true);
+    // What the run does not name is refused, whether it is there or not.
+    for file in [&folder.path().join("trace.json").display().to_string(), "/etc/passwd", "../secret.py"] {
+        for name in ["excerpt", "source"] {
+            assert!(matches!(answer(name, file), Err(QueryError::Missing { .. })), "{name} {file}");
+        }
+    }
+    // What is written into a file later is seen.
+    std::fs::write(&source, "a = 1\nb = 3\n").expect("written");
+    assert_eq!(ask("excerpt", &whole)["lines"][1], "b = 3");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::json;
-use stackline_query::{Arguments, Opened, QueryError, ask};
+use stackline_query::{Arguments, Opened, QueryError, READ_FILES, ask};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -261,12 +261,15 @@ async fn begin(shared: Arc<Shared>) {
 /// Works an answer out, on a thread for such work; once for all who ask the same at the same time, and to its end even if
 /// whoever asked goes away.
 async fn answered(shared: Arc<Shared>, key: String, name: String, arguments: Arguments) -> Answered {
+    // Source files change while they are looked at.
+    let reads_files = READ_FILES.contains(&name.as_str());
     let flight = async move {
         let make = || async {
             let opened = Arc::clone(&shared.opened);
             let work = move || ask(&opened, &name, &arguments).map(|answer| answer.to_bytes());
             let made = spawn_blocking(work).await.ok()?;
-            Some(made.map(|bytes| shared.keep(key.clone(), bytes)).map_err(Arc::new))
+            let keep = |bytes| if reads_files { Bytes::from(bytes) } else { shared.keep(key.clone(), bytes) };
+            Some(made.map(keep).map_err(Arc::new))
         };
         shared.flights.join(&key, make).await
     };

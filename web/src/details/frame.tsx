@@ -83,7 +83,7 @@ function Known({ tree, node, args }: Props) {
       {tree.document.guessed && label[0].startsWith("python") && line > 0 && tree.exclusive[node]! > 0 && (
         <p class="quiet">Its own time at this line is estimated: half of what lies between two calls counts for the line of each.</p>
       )}
-      {file !== "" && line > 0 && <Around file={file} line={line} />}
+      {file !== "" && line > 0 && <Around file={file} line={line} isNative={label[0] === "native"} />}
       {file !== "" && line === 0 && <p class="quiet long">{file}</p>}
       {!isAll(tree, node) && <About label={label} />}
       <Path labels={detail?.path ?? labelsTo(tree, node)} />

@@ -1,7 +1,7 @@
 /** What the colours of the flame graph mean, and what it does not show. */
 
 import { area, LAYERS, type Layer, layerOf } from "../colors";
-import { amount, count } from "../format";
+import { amount, count, counted } from "../format";
 import { state } from "../state";
 import type { Row } from "../types";
 import { goneIn, type Tree } from "./layout";
@@ -24,10 +24,12 @@ export function Notes({ tree, findings }: { tree: Tree; findings: readonly Row[]
 
 /** What width and colour mean beside another run, and what of that is not seen. */
 function Differences({ tree }: { tree: Tree }) {
+  const { steps } = tree.document;
   const [gone, isShown] = [goneIn(tree), state.value.gone === "1" && state.value.shape !== "flat"];
   return (
     <p class="quiet">
       Width: {isShown ? "the larger of both runs" : "B, this run"}. Blue: less time than in A, the run before; orange: more; the paler, the smaller the change.
+      {steps && steps.before > 0 && steps.after > 0 && steps.before !== steps.after && ` ${counted(steps.after, "step")} of B beside ${count(steps.before)} of A, whose numbers stand here as if it were as many.`}
       {gone > 0 && !isShown && ` ${amount(gone, tree.document.unit)} of A ${state.value.shape === "flat" ? "and what calls it " : ""}is in frames that B has not, and that have no width here: ${state.value.shape === "flat" ? "the other views show them" : "“What is gone” shows them"}.`}
     </p>
   );

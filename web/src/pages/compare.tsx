@@ -175,7 +175,7 @@ function ChangeTable({ of, table, all, isJudged }: { of: string; table: Table; a
 }
 
 /** What is measured, in words. */
-const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time with what it calls" };
+const MEASURES: Readonly<Record<string, string>> = { step: "step with all its work (mean without the slowest and the fastest fifth)", gpu: "GPU time", cpu: "CPU time", cpu_total: "CPU time with what it calls" };
 
 /** What a row of a table is of: of operators, CPU time is told with and without what they call. */
 const measureOf = (name: string, table: string) => (name === "cpu" && table === "operators" ? "CPU time, itself" : (MEASURES[name] ?? name));

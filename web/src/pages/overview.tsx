@@ -9,7 +9,7 @@ import { NoEvents, Shown } from "../parts/notice";
 import { TableView } from "../parts/table";
 import { parsed, steps } from "../filter";
 import { useFindings } from "../findings";
-import { change, chooseRank, lookAt, rank, transport } from "../state";
+import { change, chooseRank, lookAt, rank, state, transport } from "../state";
 import { busyShares } from "../gpu";
 import type { Meta, Overview as Report, Row, Table } from "../types";
 
@@ -159,7 +159,7 @@ function Step({ row }: { row: Row }) {
       <dt>{Number(row.steps ?? 0) > 1 ? "Step, median" : "Step"}</dt>
       <dd>{time("median_us")}</dd>
       <dd class="quiet">
-        {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps, as the program marks them` : "the only one, as the program marks it"}
+        {Number(row.steps ?? 0) > 1 ? `${time("min_us")} to ${time("max_us")} in ${count(Number(row.steps))} steps, as the program marks them` : `${state.value.steps ? "the one that is chosen" : "the only one"}, as the program marks it`}
       </dd>
     </div>
   );
@@ -174,7 +174,7 @@ function WithWork() {
     <div>
       <dt>Step with all its work, mean</dt>
       <dd>{duration(step_ns)}</dd>
-      <dd class="quiet">{WITH_WORK(steps)}; gains are parts of that</dd>
+      <dd class="quiet">{WITH_WORK(steps)}; gains are parts of that{state.value.steps && ", whatever steps are chosen above"}</dd>
     </div>
   );
 }

@@ -7,9 +7,12 @@ import type { Excerpt as Lines } from "../types";
 import { EditorLink } from "./editor-link";
 import { Elsewhere } from "./folders";
 
-/** The source around a line, where the server has it; its place in any case. */
-export function Around({ file, line }: { file: string; line: number }) {
-  const asked = useAnswer<Lines>("excerpt", { file, line });
+/** What names of source files end with, as the server knows them: it has no others. */
+const SOURCE = /\.(py|pyx|pxd|pyi|c|cc|cpp|cxx|h|hpp|cu|cuh|hip|rs)$/;
+
+/** The source around a line, where the server has it; its place in any case. Files of native code are no part of what it shows. */
+export function Around({ file, line, isNative = false }: { file: string; line: number; isNative?: boolean }) {
+  const asked = useAnswer<Lines>(!isNative && SOURCE.test(file) ? "excerpt" : undefined, { file, line });
   // The same link before and after the lines are there: one that is being clicked is not replaced.
   return <Excerpt excerpt={asked.state === "ok" ? asked.answer.document : { file, line, missing: false }} />;
 }

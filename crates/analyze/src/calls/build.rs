@@ -280,8 +280,10 @@ fn place(
     let (mut focused, mut wanted) = (options.focus.is_none(), None);
     // Functions of the path, where those that call themselves are to be found.
     let mut functions: Vec<usize> = Vec::new();
+    let mut running = Running::default();
     for at in tree.path(node) {
         let frame = tree.nodes.frame[at.index()].index();
+        let goes_on = options.collapse && running.goes_on(&tree.frames[frame], labels.function[frame]);
         focused |= labels.focused[frame];
         if wanted.is_none() && labels.wanted[frame] {
             wanted = Some(place.path.len());
@@ -289,7 +291,9 @@ fn place(
         place.own = !labels.hidden[frame] || wanted == Some(place.path.len());
         if place.own {
             place.path.push(labels.of_frame[frame]);
-            if options.collapse {
+            if goes_on {
+                functions.push(labels.function[frame]);
+            } else if options.collapse {
                 collapse(&mut place, &mut functions, labels.function[frame], wanted);
             }
         }
@@ -320,10 +324,33 @@ fn place(
     focused.then_some(place)
 }
 
+/// The function of Python that runs along a path of calls.
+#[derive(Default)]
+struct Running {
+    function: Option<usize>,
+    /// Whether anything else was begun in it.
+    is_left: bool,
+}
+
+impl Running {
+    /// Whether a frame is the same call of the function around it, at another line: a span that a function begins stands below the
+    /// line of that, and what it calls in the span below its line by then.
+    fn goes_on(&mut self, frame: &CallFrame, function: usize) -> bool {
+        if !matches!(frame, CallFrame::Python { .. }) {
+            self.is_left = true;
+            return false;
+        }
+        let goes_on = self.is_left && self.function == Some(function);
+        *self = Self { function: Some(function), is_left: false };
+        goes_on
+    }
+}
+
 /// Puts the path back to where the function that was just added was called first. The frame that is `wanted` stays.
 fn collapse(place: &mut Place, functions: &mut Vec<usize>, function: usize, wanted: Option<usize>) {
     let least = wanted.unwrap_or(0);
-    let first = functions.iter().skip(least).position(|&known| known == function).map(|at| at + least);
+    // The last one: before it there is nothing but the same call at other lines.
+    let first = functions.iter().skip(least).rposition(|&known| known == function).map(|at| at + least);
     match first {
         Some(first) => {
             place.path.truncate(first + 1);

@@ -30,7 +30,9 @@ pub fn source_lines(tree: &CallTree, metric: CallMetric) -> Vec<SourceLine> {
         for &at in tree.path(node).iter().rev() {
             // Times of calls within calls are held by the outer ones already.
             held |= at != node && !metric.adds_up() && exclusive[at.index()].count > 0;
-            if let Some(&CallFrame::Python { function, file, line, .. }) = tree.frame(at) {
+            // Functions that are built in have no file: what runs below them is their caller's.
+            let python = tree.frame(at).filter(|frame| frame.file().is_some());
+            if let Some(&CallFrame::Python { function, file, line, .. }) = python {
                 values.entry((file, line)).or_default().functions.insert(tree.strings.get(function));
                 if !lines.contains(&(file, line)) {
                     lines.push((file, line));

@@ -208,6 +208,20 @@ pub fn compare(before: &CallTree, after: &CallTree, options: &ViewOptions) -> Ca
 }
 
 impl CallView {
+    /// In a comparison, what the other run has of so many steps as if they were as many as those of this run: parts of both are
+    /// compared by step, whatever their number is.
+    pub fn scale_before(&mut self, steps_before: usize, steps: usize) {
+        if steps_before == 0 || steps == 0 || steps_before == steps {
+            return;
+        }
+        let scale = |stats: &mut CallStats| {
+            let sum = u128::from(stats.sum) * steps as u128 / steps_before as u128;
+            stats.sum = u64::try_from(sum).unwrap_or(u64::MAX);
+        };
+        self.before.iter_mut().for_each(scale);
+        self.nodes.iter_mut().for_each(|node| scale(&mut node.before));
+    }
+
     /// The same view without nodes deeper than `depth`, and with only the `top` largest of the rest (in a comparison,
     /// those that changed most) and what leads to them. 0 keeps all.
     #[must_use]

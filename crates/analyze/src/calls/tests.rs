@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use stackline_model::{CallFrame, CallProcess, CallThread, CallThreadId, CallTreeBuilder};
+use stackline_model::{CallFrame, CallProcess, CallThread, CallThreadId, CallTreeBuilder, StrId};
 
 /// Paths of single letters: capitals are Python functions on the line of their position, others operators.
 fn tree(hits: &[(&str, u64)]) -> CallTree {
@@ -99,6 +99,9 @@ fn what_calls_itself_stands_where_it_was_called_first() {
     assert_eq!(collapsed(&[("AAz", 1), ("AAAx", 2)]), ["A 3 0", " x 2 2", " z 1 1"]);
     // By way of another function, too; what that does itself stays.
     assert_eq!(collapsed(&[("ABAx", 5), ("ABy", 3)]), ["A 8 0", " x 5 5", " B 3 0", "  y 3 3"]);
+    // A span that a function begins, with what the function does in it, is no call of itself.
+    assert_eq!(collapsed(&[("AsAx", 5), ("As", 1)]), ["A 6 0", " s 6 1", "  A 5 0", "   x 5 5"]);
+    assert_eq!(collapsed(&[("AsAABAx", 5)]), ["A 5 0", " s 5 0", "  A 5 0", "   x 5 5"]);
     // Below the frame that is asked for it stays what it is.
     let of = ViewOptions { shape: Shape::Callees, callers_of: pattern("^B"), collapse: true, ..options() };
     assert_eq!(rows(&view(&tree(&[("ABAx", 5), ("ABABz", 3)]), &of)), ["B 8 0", " A 5 0", "  x 5 5", " z 3 3"]);
@@ -254,4 +257,20 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn what_a_built_in_function_takes_is_its_callers_line() {
+    let mut builder = CallTreeBuilder::new();
+    let process = builder.process(CallProcess { pid: 7, ..CallProcess::default() });
+    let [name, file] = ["linear", "dir/a.py"].map(|text| builder.text(text));
+    let thread = builder.thread(CallThread { process, tid: 0, torch_id: 0, name });
+    let outer = builder.frame(CallFrame::Python { function: name, file, line: 3, first_line: 1 });
+    let inner = builder.frame(CallFrame::Python { function: name, file: StrId::NONE, line: 0, first_line: 0 });
+    let outer = builder.child(CallTree::ROOT, outer);
+    let inner = builder.child(outer, inner);
+    builder.add(inner, thread, CallMetric::OperatorTime, &CallStats::of(9));
+    let lines = source_lines(&builder.finish(), CallMetric::OperatorTime);
+    let told: Vec<_> = lines.iter().map(|l| (l.file.as_str(), l.line, l.inclusive.sum, l.exclusive.sum)).collect();
+    assert_eq!(told, [("dir/a.py", 3, 9, 9)]);
 }

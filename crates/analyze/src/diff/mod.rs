@@ -5,6 +5,7 @@
 //! profiles of two sides beside each other and tests every difference (see [`statistics`]).
 
 mod align;
+mod alike;
 mod comparable;
 mod families;
 mod paths;
@@ -14,6 +15,7 @@ pub mod statistics;
 mod tables;
 
 pub use align::{Change, Diff, Method, Options, Side, Table as ChangeTable, Verdict, compare};
+pub use alike::alike;
 pub use families::family;
 pub use profile::{Cell, Measure, Profile, Row, StepLength, Vendor};
 pub use tables::tables;

@@ -104,6 +104,12 @@ impl Row {
         self.0.iter().map(|(step, cell)| (*step as usize, cell))
     }
 
+    /// Forgets the first compared step; the second one becomes the first.
+    pub(super) fn drop_first(&mut self) {
+        self.0.retain(|(of, _)| *of > 0);
+        self.0.iter_mut().for_each(|(of, _)| *of -= 1);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

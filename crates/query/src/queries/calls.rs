@@ -180,7 +180,7 @@ impl<'o> Asked<'o> {
         let options = options(source.tree(), &measured, arguments)?;
         let before = || {
             let before = opened.before()?;
-            before.calls(rank, before.like(rank, part))
+            before.calls(rank, before.like(rank, part, opened))
         };
         let beside = arguments.choice("beside", &[("before", ())])?.map(|()| before()).transpose()?;
         if let Some(before) = &beside {
@@ -193,7 +193,11 @@ impl<'o> Asked<'o> {
         let options = ViewOptions { metric, ..self.options.clone() };
         let (tree, continued) = (self.source.tree(), self.source.continued());
         match &self.beside {
-            Some(before) => calls::compare(before.tree(), tree, &options),
+            Some(before) => {
+                let mut view = calls::compare(before.tree(), tree, &options);
+                view.scale_before(before.steps(), self.source.steps());
+                view
+            }
             None => {
                 let wide =
                     if self.is_fine() { None } else { calls::view_upwards(tree, &options, continued, &[], NARROWEST) };
@@ -325,6 +329,7 @@ fn boxes(place: &Place, asked: &Asked<'_>) -> Answer {
         "left_out": place.left_out(kept.len()),
         "metrics": asked.metrics(),
         "guessed": asked.source.guesses_lines(),
+        "steps": asked.beside.as_ref().map(|before| json!({"before": before.steps(), "after": asked.source.steps()})),
         "path": path,
         "labels": labels.list,
     });

@@ -14,7 +14,8 @@ pub(super) fn answer(opened: &Opened, _: &Arguments) -> Result<Answer, QueryErro
             "a recording of sums and a trace measure different things: compare two of a kind",
         ));
     }
-    let (before, after): (Side, Side) = (vec![baseline.profiles()?], vec![opened.profiles()?]);
+    let (mut before, mut after): (Side, Side) = (vec![baseline.profiles()?], vec![opened.profiles()?]);
+    diff::alike(&mut before, &mut after);
     let diff = diff::compare(&before, &after, Options::default());
     let extra = [
         ("before", json!([baseline.name]).into()),

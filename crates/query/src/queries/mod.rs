@@ -215,6 +215,9 @@ pub const ALL: &[Query] = &[
     },
 ];
 
+/// Queries whose answers hold what stands in source files, or whether these changed: no two answers need to be the same.
+pub const READ_FILES: [&str; 3] = ["excerpt", "finding", "source"];
+
 /// Answers a query.
 ///
 /// # Errors

@@ -71,9 +71,7 @@ fn own_time(tree: &CallTree, metric: CallMetric) -> FxHashMap<(String, u32), u64
 }
 
 fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError> {
-    if !opened.files().contains(file) {
-        return Err(QueryError::missing(format!("the run names no source file {file:?}")));
-    }
+    check_named(opened, file)?;
     let place = opened.resolved(file);
     let text = crate::source::read(place);
     let changed = crate::source::is_newer(place, opened.recorded_at());
@@ -93,9 +91,16 @@ fn one(opened: &Opened, file: &str, costs: &[Cost]) -> Result<Answer, QueryError
     ))
 }
 
+/// Refuses files that the run does not name.
+fn check_named(opened: &Opened, file: &str) -> Result<(), QueryError> {
+    let missing = || QueryError::missing(format!("the run names no source file {file:?}"));
+    opened.files().contains(file).then_some(()).ok_or_else(missing)
+}
+
 /// The lines around one of a file.
 pub(super) fn excerpt(opened: &Opened, arguments: &Arguments) -> Result<Answer, QueryError> {
     let file: String = arguments.needed("file")?;
     let line: u32 = arguments.needed("line")?;
+    check_named(opened, &file)?;
     Ok(Answer::document(&crate::source::excerpt(opened, &file, line)))
 }

@@ -130,6 +130,7 @@ fn open(before: &[PathBuf], after: &[PathBuf], common: &Common) -> Result<Opened
         }
     }
     let recording = |profile: &Profile| profile.path_kind == "calls";
+    diff::alike(&mut opened.before, &mut opened.after);
     let mut profiles = opened.before.iter().chain(&opened.after).flatten();
     let some = profiles.clone().find(|profile| recording(profile));
     if let (Some(calls), Some(trace)) = (some, profiles.find(|profile| !recording(profile))) {

@@ -1,0 +1,35 @@
+//! Makes both sides of a comparison leave out the same.
+
+use super::Side;
+use super::profile::{Profile, Row};
+
+/// Why a step is left out that is no warm-up itself.
+const LIKE_THE_OTHER: &str = "warm-up of another run";
+
+/// Where the first step of any run is left out as a warm-up, that of each other run is, too, if enough steps stay: it may be one
+/// that does not stand out, and what happens in it alone would seem to be gone, or new.
+pub fn alike(before: &mut Side, after: &mut Side) {
+    let profiles = || before.iter().chain(after.iter()).flatten();
+    if !profiles().any(|profile| profile.steps.first().is_some_and(|step| step.left_out == Some("warm-up"))) {
+        return;
+    }
+    for profile in before.iter_mut().chain(after.iter_mut()).flatten() {
+        let is_kept = profile.steps.first().is_some_and(|step| step.left_out.is_none());
+        if is_kept && profile.totals.len() > 2 {
+            leave_first_out(profile);
+        }
+    }
+}
+
+fn leave_first_out(profile: &mut Profile) {
+    profile.steps[0].left_out = Some(LIKE_THE_OTHER);
+    profile.totals.remove(0);
+    for rows in [&mut profile.operators, &mut profile.kernels] {
+        rows.values_mut().for_each(Row::drop_first);
+        rows.retain(|_, row| !row.is_empty());
+    }
+    profile.families.values_mut().for_each(Row::drop_first);
+    profile.families.retain(|_, row| !row.is_empty());
+    profile.paths.values_mut().for_each(Row::drop_first);
+    profile.paths.retain(|_, row| !row.is_empty());
+}
