@@ -97,5 +97,5 @@ pub(crate) fn is_of_program(trace: &MemoryTrace, callers: &Callers<'_>, object: 
     let row = object.index();
     let stack = trace.objects.stack[row];
     let has_line = crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0);
-    has_line && callers.phase(stack, trace.objects.module[row].is_some()) == "other"
+    has_line && callers.phase_of(object) == "other"
 }

@@ -10,6 +10,7 @@ mod names;
 mod operators;
 mod paths;
 mod sweep;
+mod told;
 
 use super::calls::Calls;
 use super::{Shown, has_ranks, label};
