@@ -81,6 +81,11 @@ impl<'a> Callers<'a> {
         }
     }
 
+    /// Whether a call path lies in an optimizer's step.
+    pub(crate) fn in_optimizer(&self, stack: MemoryStackId) -> bool {
+        self.at(stack).optimizer
+    }
+
     /// Whether a call path lies in backward or in an optimizer: what is done there is not the program's to write.
     pub(crate) fn in_library(&self, stack: MemoryStackId) -> bool {
         let within = self.at(stack);

@@ -418,13 +418,13 @@ impl Sweep<'_> {
                 problems::FREED_IN_USE.count(&mut self.trace.report, None, &name);
                 continue;
             }
-            let mode = mode(effect, &name, input, output);
+            let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
+            let mode = mode(effect, &name, (input, whole), output);
             let place = *places.entry(object).or_insert(accesses.len());
             if let Some((_, known, _)) = accesses.get_mut(place) {
                 *known = if *known == mode { mode } else { AccessMode::Both };
                 continue;
             }
-            let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
             accesses.push((object, mode, if whole { AccessExtent::Whole } else { AccessExtent::Unknown }));
         }
         for (object, mode, extent) in accesses {
@@ -465,12 +465,19 @@ fn last_argument(operator: &Operator) -> Option<u8> {
     operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
 }
 
-fn mode(effect: Effect, name: &str, input: Input, output: Option<u8>) -> AccessMode {
+fn mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Option<u8>) -> AccessMode {
     match effect {
         _ if updates(name, input.argument) => AccessMode::Both,
         Effect::Fills if input.argument == 0 => AccessMode::Write,
         Effect::Updates if input.argument == 0 => AccessMode::Both,
-        _ if output == Some(input.argument) => AccessMode::Write,
+        // Of what a part is written, the rest stays.
+        _ if output == Some(input.argument) => {
+            if whole {
+                AccessMode::Write
+            } else {
+                AccessMode::Both
+            }
+        }
         _ => AccessMode::Read,
     }
 }
