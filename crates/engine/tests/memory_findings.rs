@@ -319,7 +319,7 @@ fn what_grows_is_told_without_a_gain() {
     assert_eq!(
         titles(&told),
         [
-            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a step: 7 of 7 left something that is there at the end of the records"
+            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a turn of training: 7 of 7 left something that is there at the end of the records"
         ]
     );
     let leak = &told.findings[0];

@@ -218,6 +218,8 @@ pub enum TouchKind {
     /// An operator was called with the tensor as this argument, or in the list that is this argument; arguments beyond the
     /// 255th count as that.
     Input(u8),
+    /// So many bytes were asked for in vain; the address is 0.
+    Failed,
 }
 
 /// What a process may use of the machine's processors.

@@ -14,7 +14,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId,
-    MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, OutOfMemory, StrId, call_flags,
 };
 use stackline_recording::TouchKind;
 
@@ -209,8 +209,10 @@ impl Sweep<'_> {
     fn touch(&mut self, time: i64, thread: usize, touch: usize) {
         let Touch { node, address, bytes, kind, .. } = self.threads[thread].touches[touch];
         let place = self.place(thread, node);
-        if kind == TouchKind::Freed {
-            return self.free(time, thread, place, address);
+        match kind {
+            TouchKind::Freed => return self.free(time, thread, place, address),
+            TouchKind::Failed => return self.fail(time, thread, place, bytes),
+            _ => {}
         }
         self.end_lost(time, thread, place, (address, bytes));
         let name = self.trace.strings.intern("allocate");
@@ -243,6 +245,18 @@ impl Sweep<'_> {
         if let Some(owner) = owner {
             self.threads[thread].made[owner].push(object);
         }
+    }
+
+    fn fail(&mut self, time: i64, thread: usize, place: Place, bytes: u64) {
+        self.trace.out_of_memory.push(OutOfMemory {
+            before: MemoryCallId::new(self.trace.calls.len()),
+            time_ns: time - self.zero,
+            device: self.device,
+            stream: self.threads[thread].stream,
+            requested: bytes,
+            device_free: None,
+            stack: place.stack,
+        });
     }
 
     /// Ends what lies where something is allocated now: its free was not recorded.
