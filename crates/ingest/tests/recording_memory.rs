@@ -193,6 +193,19 @@ fn memory_of_others_ends_where_ours_begins() {
     assert!(trace.objects.freed_by[0].is_some() && trace.report.problems.is_empty());
 }
 
+/// Recording was over before an operator ran: that is said, and not that nobody can tell.
+#[test]
+fn a_window_without_operators_is_told() {
+    let window = |at_ns, open| Record::Window { at_ns, step: 0, open, at_step: false };
+    let is_told =
+        |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::problems::is_outside_window(&trace.report);
+    let early = || Stream::new().touch(10, 0, Allocated, 0x1000, 64);
+    assert!(is_told(&early().with(window(5, true)).with(window(8, false)).read()));
+    assert!(!is_told(&early().read()), "all was recorded");
+    let with = early().touch(20, 1, Input(0), 0x1000, 64).call(1, 20, 25).with(window(5, true)).with(window(30, false));
+    assert!(!is_told(&with.read()));
+}
+
 #[test]
 fn pauses_and_losses_may_have_touched_everything() {
     let plain = || Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 1, Input(0), 0x1000, 64).call(1, 20, 25);
