@@ -502,7 +502,7 @@ fn files_of_drgpum() {
 #[test]
 fn bytes_are_those_that_were_read() {
     let text = "a x 64; k one x>x; f x; end\n";
-    let of = |bytes: &[u8]| stackline_ingest::memory::read_bytes("source", bytes).unwrap().report.bytes;
+    let of = |bytes: &[u8]| read_bytes("source", bytes).unwrap().report.bytes;
     assert_eq!(of(text.as_bytes()), text.len() as u64);
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
     std::io::Write::write_all(&mut packed, text.as_bytes()).unwrap();

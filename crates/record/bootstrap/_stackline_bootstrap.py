@@ -26,6 +26,8 @@ _modules = {}
 # By the id of a parameter: the module that has it (a weak reference) and its name there.
 _holders = {}
 _MOST_HOLDERS = 1 << 18
+# PyTorch, once it is asked for names.
+_torch = None
 # Types of tensors that answer by themselves, without code of the program.
 _tensors = ()
 
@@ -168,6 +170,8 @@ def _put_parameter(module, name, parameter):
     if parameter is None:
         return
     try:
+        if _torch.compiler.is_compiling():
+            return
         # What a program sees by modes and subclasses, it shall not see of this.
         with sys.modules["torch._C"].DisableTorchFunction():
             holder = _know_module(module)
@@ -194,6 +198,8 @@ def _put_buffer(module, name, buffer):
     if buffer is None:
         return
     try:
+        if _torch.compiler.is_compiling():
+            return
         with sys.modules["torch._C"].DisableTorchFunction():
             _know_module(module)
             _name_tensor(module, name, "buffer", buffer)
@@ -214,6 +220,8 @@ def _name_all(module):
 def _optimizer_stepped(optimizer, arguments, keywords):
     """Tells where the parameters of an optimizer are now, their gradients, and what it keeps of them."""
     try:
+        if _torch.compiler.is_compiling():
+            return
         with sys.modules["torch._C"].DisableTorchFunction():
             state = optimizer.state
             for group in optimizer.param_groups:
@@ -239,14 +247,22 @@ def _name_state(parameter, state):
                 _name_tensor(module, name, "." + key, value)
 
 
-# A compiled step calls this as it is.
-_optimizer_stepped._torchdynamo_disable = True
+def _leave_uncompiled(*functions):
+    """``torch.compile`` compiles none of these by itself; what it traces them into, it sees do nothing (``is_compiling``)."""
+    global _torch
+    _torch = sys.modules["torch"]
+    frames = getattr(getattr(sys.modules["torch._C"], "_dynamo", None), "eval_frame", None)
+    skip = getattr(frames, "skip_code", None)
+    for function in functions:
+        if skip is not None:
+            skip(function.__code__)
 
 
 def _watch_optimizers():
     """Has optimizers say when they made a step."""
     register = getattr(sys.modules["torch.optim.optimizer"], "register_optimizer_step_post_hook", None)
     if register is not None and _names_tensors():
+        _leave_uncompiled(_optimizer_stepped, _name_state, _name_tensor)
         _registrations.append(register(_optimizer_stepped))
 
 
@@ -263,6 +279,7 @@ def _watch_modules():
     buffers = getattr(module, "register_module_buffer_registration_hook", None)
     if parameters is not None and buffers is not None and _names_tensors():
         _tensors = (module.Tensor, module.Parameter)
+        _leave_uncompiled(_put_parameter, _put_buffer, _know_module, _forget_holders, _name_tensor)
         _registrations.append(parameters(_put_parameter))
         _registrations.append(buffers(_put_buffer))
 

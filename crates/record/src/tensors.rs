@@ -166,7 +166,9 @@ mod tests {
         assert_eq!(tensors.take(&modules, &mut written).0, both("linear"));
         assert_eq!(tensors.take(&modules, &mut written), (Vec::new(), Vec::new()));
         modules.put(10, "layer", 20);
-        [10, 20, 30].map(|module| modules.forget(module));
+        for module in [10, 20, 30] {
+            modules.forget(module);
+        }
         assert_eq!(tensors.take(&modules, &mut written).0, both("layer.linear"), "also of what is gone by now");
         modules.put(40, "other", 30);
         assert_eq!(tensors.take(&modules, &mut written).0, [], "and it stays");

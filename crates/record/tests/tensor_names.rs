@@ -16,12 +16,12 @@ use support::{here, recorded, torch};
 const OUTERMOST: &str = "(outermost module)";
 const PROGRAM: &str = "tests/programs/tensor_names.py";
 
-/// The memory trace of the program, and what it printed.
-fn recording(python: &Path) -> (MemoryTrace, String) {
+/// The memory trace of a program, and what it printed.
+fn recording(python: &Path, program: &str) -> (MemoryTrace, String) {
     let folder = tempfile::tempdir().unwrap();
     let run = folder.path().join("run");
     let mut command = recorded(python, &run);
-    command.env("STACKLINE_MODE", "trace").env("STACKLINE_MEMORY", "1").arg(here(PROGRAM));
+    command.env("STACKLINE_MODE", "trace").env("STACKLINE_MEMORY", "1").arg(here(program));
     let output = command.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert_eq!(read_recording(&run).unwrap().report.problems, []);
@@ -53,7 +53,7 @@ fn named(trace: &MemoryTrace) -> BTreeMap<String, (usize, u64, MemoryObjectKind,
 fn tensors_are_called_as_modules_call_them() {
     use MemoryObjectKind::{Gradient, OptimizerState, Parameter};
     let Some(python) = torch() else { return };
-    let (trace, printed) = recording(&python);
+    let (trace, printed) = recording(&python, PROGRAM);
     let mut named = named(&trace);
     let mut take = |name: &str| named.remove(name).unwrap_or_else(|| panic!("{name}"));
     let of = |count, bytes, kind, module: &str| (count, bytes, kind, module.to_owned());
@@ -97,6 +97,21 @@ fn tensors_are_called_as_modules_call_them() {
     ] {
         assert!(weights.contains(&expected), "{expected:?} of {weights:?}");
     }
-    let without = Command::new(&python).arg(here(PROGRAM)).output().unwrap();
-    assert_eq!(printed, String::from_utf8(without.stdout).unwrap(), "the program sees nothing of it");
+    assert_eq!(printed, plain(&python, PROGRAM), "the program sees nothing of it");
+}
+
+/// A compiler that traces an optimizer's step finds nothing more in it. The names are told at the end.
+#[test]
+fn compiled_steps_stay_as_they_are() {
+    const PROGRAM: &str = "tests/programs/compiled_step.py";
+    let Some(python) = torch() else { return };
+    let (trace, printed) = recording(&python, PROGRAM);
+    assert_eq!(printed, plain(&python, PROGRAM));
+    let is_named = |name: &str| trace.objects.name.iter().any(|known| trace.strings.get(*known) == name);
+    assert!(is_named("weight") && is_named("weight.grad"));
+}
+
+/// What a program prints that is not recorded.
+fn plain(python: &Path, program: &str) -> String {
+    String::from_utf8(Command::new(python).arg(here(program)).output().unwrap().stdout).unwrap()
 }
