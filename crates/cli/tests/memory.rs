@@ -157,6 +157,39 @@ fn other_commands_point_here() {
     assert!(!help.contains("--steps") && help.contains("--rank"), "{help}");
 }
 
+/// Parameters, their gradients and states of optimizers of a recording have names and modules, also once they lie in a run.
+#[test]
+fn tensors_of_a_recording_have_names() {
+    let Some(python) = torch() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../record/tests/programs/tensor_names.py");
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let mut command = stackline(&["record", "--mode", "trace", "--memory", "-o", &path("run.stackline"), "--"]);
+    let recorded = command.arg(&python).arg(&program).env("STACKLINE_RECORDER", recorder()).output().unwrap();
+    assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+    stdout(&["import", &path("run.stackline"), "-o", &path("kept.stackline")]);
+    for run in [path("run.stackline"), path("kept.stackline")] {
+        let told = |more: &[&str]| -> Value {
+            serde_json::from_str(&stdout(&[&["memory", &run, "--format", "json"], more].concat())).unwrap()
+        };
+        let objects = told(&["--objects"]);
+        let objects = objects["tables"]["memory_objects"]["rows"].as_array().unwrap();
+        for (name, kind) in [
+            ("0.layers.1.weight", "parameter"),
+            ("0.layers.1.weight.grad", "gradient"),
+            ("0.layers.1.weight.exp_avg_sq", "optimizer state"),
+        ] {
+            let row = objects.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!((&row["kind"], &row["module"]), (&json!(kind), &json!("0.layers.1")));
+        }
+        // While the model is trained: its parameters, their gradients and what the optimizer keeps.
+        let modules = told(&["--by", "module", "--peaks", "4"]);
+        let rows = modules["tables"]["memory_at_peak"]["rows"].as_array().unwrap();
+        let linear = rows.iter().filter(|row| row["module"] == "0.layers.1").map(|row| row["bytes"].as_u64().unwrap());
+        assert!(linear.max().is_some_and(|most| most >= 4 * (256 + 32)), "{rows:#?}");
+    }
+}
+
 /// A program with planted waste, recorded: each is told at its line, and what 24 layers make is one row.
 #[test]
 fn planted_waste_is_told_by_line() {
@@ -258,8 +291,10 @@ fn what_cannot_be_shown_is_said() {
     .unwrap();
     let drgpum = "[0]: 0(0), 1(4), 2(5)\n";
     std::fs::create_dir(file("half")).unwrap();
+    std::fs::create_dir(file("rest")).unwrap();
     for (name, text) in [
         ("half/memory_liveness.txt", drgpum),
+        ("rest/operation_stream_info.txt", "op_id: 1, ALLOC 0, stream_id: 0\n"),
         ("sums.json", "[[1, 2, 3], [[0, 1], [0, 2], [0, 3]]]"),
         ("wrong.memory", "a x 10\nf y\n"),
         ("what.bin", "hello"),
@@ -268,6 +303,7 @@ fn what_cannot_be_shown_is_said() {
     }
     for (args, code, words) in [
         (&[file("half")][..], 3, "a folder of DrGPUM's files without memory_size_list.txt"),
+        (&[file("rest")][..], 3, "a folder of DrGPUM's files without memory_liveness.txt and memory_size_list.txt"),
         (&[file("half/memory_liveness.txt")], 3, "give the folder that holds both"),
         (&[file("sums.json")], 3, "ends in .raw.json.gz"),
         (&[file("wrong.memory")], 3, "text of memory, line 2, column 3: `y` is not alive here"),

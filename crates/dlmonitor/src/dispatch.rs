@@ -26,6 +26,8 @@ pub trait Observer: Send + Sync {
     fn allocated(&self, _address: usize, _bytes: u64, _thread: &mut Thread) {}
     /// Memory of a tensor is about to be freed.
     fn freed(&self, _address: usize, _thread: &mut Thread) {}
+    /// Memory for a tensor could not be had: the operator fails, unless it asks for less.
+    fn allocation_failed(&self, _bytes: u64, _thread: &mut Thread) {}
     /// A thread ends; its state goes.
     fn thread_ends(&self, _thread: &mut Thread) {}
     /// This process was forked from one that is observed; only the calling thread exists in it, and locks that other
@@ -187,6 +189,15 @@ pub(crate) fn freed(address: usize) {
     if let Some(observer) = observer() {
         guarded(|| {
             thread::with(|thread| observer.freed(address, thread));
+        });
+    }
+}
+
+#[cold]
+pub(crate) fn allocation_failed(bytes: u64) {
+    if let Some(observer) = observer() {
+        guarded(|| {
+            thread::with(|thread| observer.allocation_failed(bytes, thread));
         });
     }
 }

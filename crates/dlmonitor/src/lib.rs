@@ -29,7 +29,7 @@ pub use python::{
     SeenFrame, Walk,
 };
 pub use thread::{OpenOperator, Thread, without_signals};
-pub use torch::{Compilation, DType, Input, Inputs, Operator, OperatorName, Scope, Tensor, Tensors};
+pub use torch::{Compilation, DType, Input, Inputs, Operator, OperatorName, Scope, Tensor, Tensors, storage_at};
 pub use versions::{python_version, torch_version};
 
 /// Whether a source works.

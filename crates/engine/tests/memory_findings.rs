@@ -132,6 +132,21 @@ fn thresholds_are_settings() {
     assert_eq!(memory_rules(&Settings::default()), Rules::default());
 }
 
+/// How many bytes are touched how often stands in the words, and in the numbers of the evidence.
+#[test]
+fn a_histogram_of_accesses_is_told() {
+    let told = found(CASES.iter().find(|case| case.0 == "SL059").unwrap().1);
+    let finding = told.findings.iter().find(|finding| finding.rule.code == "SL059").unwrap();
+    assert!(finding.title.ends_with(": 4032 B once, 64 B 9 times"), "{}", finding.title);
+    let facts: Vec<(&str, f64)> = finding
+        .facts
+        .iter()
+        .map(|fact| (fact.name.as_str(), fact.value))
+        .filter(|fact| fact.0.contains("touched "))
+        .collect();
+    assert_eq!(facts, [("bytes touched once by the kernel", 4032.0), ("bytes touched 9 times by the kernel", 64.0)]);
+}
+
 fn titles(told: &MemoryFindings) -> Vec<String> {
     told.findings.iter().map(|finding| format!("{} {}", finding.rule.code, finding.title)).collect()
 }
@@ -304,7 +319,7 @@ fn what_grows_is_told_without_a_gain() {
     assert_eq!(
         titles(&told),
         [
-            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a step: 7 of 7 left something that is there at the end of the records"
+            "SL055 7 objects (7168 B), the largest loss0: grows by 1024 B a turn of training: 7 of 7 left something that is there at the end of the records"
         ]
     );
     let leak = &told.findings[0];

@@ -131,6 +131,8 @@ codes! {
         "the allocator's own total is not what its allocations and frees add up to: some were not recorded";
     MEMORY_NO_FREES "without_frees" Note
         "the source records no frees: memory counts from the operator that gives it to the last one that takes it";
+    MEMORY_WINDOW "no_operators_recorded" Note
+        "memory was allocated, but no operator ran while recording went on: it was for a part of the program only";
     MEMORY_PROCESSES "one_of_processes" Note
         "memory traces are here (of processes, ranks or files), and this is one of them: of a recording that with the highest peak; --process chooses";
     MEMORY_UNKNOWN_EVENT "unknown_memory_event" Skipped "a memory event of a kind that is not known";
@@ -195,6 +197,11 @@ pub fn note_skipped_input(report: &mut ReadReport, example: &str) {
 /// Whether a report says already that its trace is numbered by position.
 pub fn is_rank_by_position(report: &ReadReport) -> bool {
     report.count_of(RANK_BY_POSITION.code) > 0
+}
+
+/// Whether a recording of memory has no operators because it was of a part of the program in which none ran.
+pub fn is_outside_window(report: &ReadReport) -> bool {
+    report.count_of(MEMORY_WINDOW.code) > 0
 }
 
 impl Code {

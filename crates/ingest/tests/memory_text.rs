@@ -255,6 +255,9 @@ fn what_can_hardly_be_is_counted() {
     assert_eq!(counts("a x 512 address=4096; f x; a y 512 address=4096; f y; a z 64; a w 64; end"), []);
     assert_eq!(counts("device one; a x 512 address=4096; device two; a y 512 address=4096; end"), []);
     assert_eq!(counts("a x 10 t=100; k k x> t=50; f x t=-10; end"), one("memory_clock_back", 2));
+    // Streams run at the same time; which one a call is on may stand behind its time.
+    assert_eq!(counts("a x 10 t=100; k k x> t=50 @3; k l x> @3 t=60; f x t=110; end"), vec![]);
+    assert_eq!(counts("a x 10 t=100; k k x> t=50 @3; k l x> t=40 @3; f x t=110; end"), one("memory_clock_back", 1));
     assert_eq!(counts("a x 10 t=100; k k x>; f x t=100; end"), []);
     assert_eq!(counts("a x 100; f; f; end"), one("free_without_allocation", 2));
     assert_eq!(counts("a x 18446744073709551615; a y 1125899906842624; end"), one("implausible_size", 1));

@@ -5,7 +5,7 @@
 use stackline_ingest::ReadOptions;
 use stackline_ingest::recording::{is_shown_by, memory_of, read_memory, read_traces};
 use stackline_model::{AccessMode, MemoryCallKind, MemoryObjectKind, MemoryTrace, call_flags};
-use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, Thread, TouchKind};
+use stackline_recording::{ChunkWriter, FrameKey, HEADER, Process, Record, TensorPart, Thread, TouchKind};
 
 /// Operators that may be called: node 1 and so on.
 const OPERATORS: [&str; 6] = ["aten::add", "aten::mul_", "aten::empty", "aten::linear", "aten::zero_", "aten::copy_"];
@@ -133,6 +133,44 @@ fn what_a_thread_allocates_comes_before_its_use_whatever_the_clock_says() {
     assert_eq!((back.objects.len(), back.report.problems.len()), (1, 0));
 }
 
+/// Names are of the memory that is at an address when they are told, the first of several counts; they come late for what nobody
+/// was handed yet, and not for what is gone.
+#[test]
+fn names_are_of_what_is_there_when_they_are_told() {
+    let name = |id, module: &str, part| Record::TensorName { id, module: module.into(), name: "weight".into(), part };
+    let named = |at_ns, address, name| Record::Named { at_ns, address, name };
+    let trace = Stream::new()
+        .with(name(0, "", TensorPart::Parameter))
+        .with(name(1, "net.head", TensorPart::State("exp_avg".into())))
+        .with(name(2, "net.head", TensorPart::Buffer))
+        .touch(10, 0, Allocated, 0x1000, 64)
+        .touch(20, 0, Freed, 0x1000, 64)
+        .touch(30, 0, Allocated, 0x1000, 64)
+        .touch(40, 0, Allocated, 0x2000, 64)
+        .touch(50, 1, Input(0), 0x9000, 64)
+        .call(1, 50, 55)
+        .with(named(25, 0x1000, 0))
+        .with(named(35, 0x1000, 1))
+        .with(named(36, 0x1000, 2))
+        .with(named(45, 0x9000, 2))
+        .with(named(46, 0x2020, 2))
+        .with(named(47, 0x2000, 7))
+        .with(name(1, "net", TensorPart::State("exp_avg".into())))
+        .read();
+    let text = |id| trace.strings.get(id);
+    let names: Vec<(&str, &str, MemoryObjectKind)> = (0..trace.objects.len())
+        .map(|row| (text(trace.objects.name[row]), text(trace.objects.module[row]), trace.objects.kind[row]))
+        .collect();
+    let expected = [
+        ("", "", MemoryObjectKind::Temporary),
+        ("net.weight.exp_avg", "net", MemoryObjectKind::OptimizerState),
+        ("", "", MemoryObjectKind::Unknown),
+        ("net.head.weight", "net.head", MemoryObjectKind::Foreign),
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(trace.report.problems.len(), 1, "a name that is not there: {:?}", trace.report.problems);
+}
+
 #[test]
 fn what_lies_where_something_is_allocated_was_freed_just_before() {
     let trace = Stream::new().touch(10, 0, Allocated, 0x1000, 64).touch(20, 0, Allocated, 0x1020, 64).read();
@@ -153,6 +191,19 @@ fn memory_of_others_ends_where_ours_begins() {
     assert_eq!(trace.objects.bytes, [64, 0x100]);
     assert_eq!(trace.objects.kind[1], MemoryObjectKind::Foreign);
     assert!(trace.objects.freed_by[0].is_some() && trace.report.problems.is_empty());
+}
+
+/// Recording was over before an operator ran: that is said, and not that nobody can tell.
+#[test]
+fn a_window_without_operators_is_told() {
+    let window = |at_ns, open| Record::Window { at_ns, step: 0, open, at_step: false };
+    let is_told =
+        |trace: &MemoryTrace| !trace.has_accesses && stackline_ingest::problems::is_outside_window(&trace.report);
+    let early = || Stream::new().touch(10, 0, Allocated, 0x1000, 64);
+    assert!(is_told(&early().with(window(5, true)).with(window(8, false)).read()));
+    assert!(!is_told(&early().read()), "all was recorded");
+    let with = early().touch(20, 1, Input(0), 0x1000, 64).call(1, 20, 25).with(window(5, true)).with(window(30, false));
+    assert!(!is_told(&with.read()));
 }
 
 #[test]
@@ -323,6 +374,23 @@ fn types_and_sizes_come_from_operators() {
         |ids: &[stackline_model::StrId]| ids.iter().map(|id| trace.strings.get(*id).to_owned()).collect::<Vec<_>>();
     assert_eq!(texts(&trace.objects.dtype), ["f32", "i64"]);
     assert_eq!(texts(&trace.objects.shape), ["[4, 4]", ""]);
+}
+
+/// An operator that makes nothing writes its last argument; of a part of an object the rest stays.
+#[test]
+fn what_is_written_in_part_is_not_made() {
+    let of = |bytes: u64| {
+        let trace = Stream::new()
+            .touch(10, 0, Allocated, 0x1000, 64)
+            .touch(12, 0, Allocated, 0x2000, 64)
+            .touch(20, 1, Input(0), 0x1000, 64)
+            .touch(20, 1, Input(1), 0x2000, bytes)
+            .call(1, 20, 25)
+            .read();
+        listing(&trace)[2].2.clone()
+    };
+    assert_eq!(of(64), [(0, AccessMode::Read), (1, AccessMode::Write)]);
+    assert_eq!(of(32), [(0, AccessMode::Read), (1, AccessMode::Both)]);
 }
 
 /// `aten::linear` lets `aten::copy_` fill its result, and goes on with it; what it is handed itself is not passed on.

@@ -6,6 +6,8 @@
 use crate::Rules;
 use crate::graph::{MOST_CLOCK_ENTRIES, OrderTracker};
 use crate::patterns::intra::{self, Touch};
+use crate::rounds::Rounds;
+use crate::suggest::callers::Callers;
 use rustc_hash::FxHashMap;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, MemoryAccess, MemoryCallId, MemoryCallKind, MemoryObjectId, MemoryTrace,
@@ -117,6 +119,8 @@ pub struct Facts<'a> {
     beside_last: FxHashMap<MemoryObjectId, Vec<InStream>>,
     /// What kernels touch within objects, once somebody asked.
     touches: OnceLock<Vec<Touch>>,
+    /// The rounds of the program, once somebody asked.
+    rounds: OnceLock<Rounds>,
 }
 
 const NEVER: ObjectUse = ObjectUse {
@@ -151,6 +155,11 @@ impl<'a> Facts<'a> {
     /// What kernels touch within objects, by object and call.
     pub(crate) fn touches(&self) -> &[Touch] {
         self.touches.get_or_init(|| intra::touches(self))
+    }
+
+    /// The rounds of the program.
+    pub(crate) fn rounds(&self) -> &Rounds {
+        self.rounds.get_or_init(|| Rounds::of(self.trace, &Callers::new(self.trace)))
     }
 
     /// Kernels strictly between two calls.
@@ -272,6 +281,7 @@ impl<'a> Collector<'a> {
             streams,
             beside_last: FxHashMap::default(),
             touches: OnceLock::new(),
+            rounds: OnceLock::new(),
         };
         Self {
             facts,

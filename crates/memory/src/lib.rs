@@ -27,7 +27,8 @@ pub mod suggest;
 pub mod tables;
 
 pub use facts::{DeadWrite, Facts, Gap, ObjectUse};
-pub use patterns::{Certainty, Measure, Pattern, PatternMatch};
+pub use patterns::frequency::{Bucket, MOST_BUCKETS, buckets, histogram_text};
+pub use patterns::{Certainty, Measure, Origin, Pattern, PatternMatch};
 pub use place::{frame_of, path_text, place_text};
 pub use rules::Rules;
 pub use study::Study;

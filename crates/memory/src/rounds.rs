@@ -4,17 +4,29 @@
 
 use crate::suggest::callers::Callers;
 use stackline_model::names::STEP_PREFIX;
-use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace};
+use stackline_model::{MemoryCallId, MemoryObjectId, MemoryStackId, MemoryTrace};
 
-/// How it is known where rounds begin.
+/// What rounds are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
-    /// The source tells of steps.
+pub enum Origin {
+    /// Steps that the source tells of.
     Steps,
-    /// Memory that backward or an optimizer allocates is followed by memory of others.
-    Training,
-    /// It is not: these are equal parts of all calls.
+    /// Turns of training, by call paths: memory that an optimizer allocates, or backward, is followed by memory of others. A step
+    /// with two optimizers has two.
+    Turns,
+    /// Neither is known: equal parts of all calls.
     Parts,
+}
+
+impl Origin {
+    /// What one of them is called; nothing where they are no rounds of the program.
+    pub const fn round(self) -> Option<&'static str> {
+        match self {
+            Self::Steps => Some("step"),
+            Self::Turns => Some("turn of training"),
+            Self::Parts => None,
+        }
+    }
 }
 
 /// Without rounds the calls are cut into so many parts.
@@ -36,7 +48,7 @@ impl Rounds {
         }
         let begins = of_training(trace, callers);
         if begins.len() > 1 {
-            return Self { begins, end: all, origin: Origin::Training };
+            return Self { begins, end: all, origin: Origin::Turns };
         }
         let begin = |part: u32| (u64::from(part) * u64::from(all) / u64::from(PARTS)) as u32;
         Self { begins: (0..PARTS).map(begin).collect(), end: all, origin: Origin::Parts }
@@ -73,15 +85,23 @@ fn of_steps(trace: &MemoryTrace) -> Option<Rounds> {
     (!begins.is_empty()).then_some(Rounds { begins, end, origin: Origin::Steps })
 }
 
-/// Where others allocate again after backward or an optimizer did. What has no call path tells nothing.
+/// Where others allocate again after an optimizer did: one that is stepped ends a turn, whatever lies between backward and it. What has
+/// no call path tells nothing.
 fn of_training(trace: &MemoryTrace, callers: &Callers<'_>) -> Vec<u32> {
+    let begins = begins_after(trace, |stack| callers.in_optimizer(stack));
+    // An optimizer whose first step alone needs memory, or none at all, shows no turns: backward does.
+    if begins.len() > 2 { begins } else { begins_after(trace, |stack| callers.in_library(stack)) }
+}
+
+/// Where memory is allocated that `ends` is not true of, for the first time since some was that it is true of.
+fn begins_after(trace: &MemoryTrace, ends: impl Fn(MemoryStackId) -> bool) -> Vec<u32> {
     let (mut begins, mut is_over) = (Vec::new(), true);
     for object in trace.objects.ids() {
         let (stack, call) = (trace.objects.stack[object.index()], trace.objects.allocated_by[object.index()]);
         if stack.is_none() || call.is_none() {
             continue;
         }
-        if callers.in_library(stack) {
+        if ends(stack) {
             is_over = true;
         } else if is_over {
             is_over = false;
@@ -97,5 +117,5 @@ pub(crate) fn is_of_program(trace: &MemoryTrace, callers: &Callers<'_>, object: 
     let row = object.index();
     let stack = trace.objects.stack[row];
     let has_line = crate::frame_of(trace, stack).is_some_and(|frame| frame.line > 0);
-    has_line && callers.phase(stack, trace.objects.module[row].is_some()) == "other"
+    has_line && callers.phase_of(object) == "other"
 }

@@ -1,7 +1,7 @@
 //! Leaks of traces that end before the program: what grows round after round.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use stackline_memory::{Certainty, Measure, Pattern, PatternMatch, Rules, Study};
+use stackline_memory::{Certainty, Measure, Origin, Pattern, PatternMatch, Rules, Study};
 use stackline_model::{MemoryCallId, MemoryPhase, MemoryTrace};
 
 fn read(text: &str) -> MemoryTrace {
@@ -40,7 +40,7 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
         (0..8).map(|at| format!("loss{at}")).collect::<Vec<_>>()
     );
     assert!(found.iter().all(|leak| leak.certainty == Certainty::Inferred && leak.bytes == 1000));
-    let measure = Measure::Growth { left: 8, rounds: 8, per_round: 1000, knows_rounds: true };
+    let measure = Measure::Growth { left: 8, rounds: 8, per_round: 1000, origin: Origin::Turns };
     assert_eq!(found[0].measure, Some(measure));
     assert!(Study::new(&trace, 1).ranked.is_empty(), "until when they are needed, nobody knows");
     // Every third turn alone, in a longer trace.
@@ -49,6 +49,32 @@ fn what_each_turn_of_training_leaves_behind_leaks() {
     // More turns can be asked for.
     let rules = Rules { leak_rounds: 9, ..Rules::default() };
     assert!(Study::by_rules(&trace, 1, rules).matches.iter().all(|found| found.pattern != Pattern::MemoryLeak));
+}
+
+/// What lies between backward and the optimizer (gradients that are clipped) begins no turn, and neither does a second backward. An
+/// optimizer without memory of its own leaves the turns to backward.
+#[test]
+fn a_turn_ends_with_its_optimizer() {
+    let backward =
+        |at: usize| format!("a g{at} 64 at=\"\":0:\"autograd::engine::evaluate_function: MmBackward0\"; f g{at};");
+    let clip =
+        |at: usize| format!("a norm{at} 64 at=torch/nn/utils/clip_grad.py:5:clip at=train.py:13:step; f norm{at};");
+    let rounds = |trace: &MemoryTrace| match leaks(trace).first().and_then(|leak| leak.measure.clone()) {
+        Some(Measure::Growth { left, rounds, per_round, origin: Origin::Turns }) => Some((left, rounds, per_round)),
+        _ => None,
+    };
+    let clipped = training(9, |at| format!("{} {} {} {}", loss(at), backward(at), clip(at), backward(at + 100)));
+    assert_eq!(rounds(&clipped), Some((8, 8, 1000)));
+    // Two optimizers: each of them ends a turn.
+    let second = |at: usize| {
+        format!("a t{at} 64 at=torch/optim/sgd.py:5:step; f t{at}; a fake{at} 64 at=gan.py:5:step; f fake{at};")
+    };
+    let two = training(9, |at| format!("{} {}", loss(at), second(at)));
+    assert_eq!(rounds(&two), Some((9, 17, 529)));
+    let bare = |at: usize| format!("a act{at} 4096 at=train.py:10:step; {} {} f act{at}; ", loss(at), backward(at));
+    let state = "a s0 64 at=train.py:14:step at=torch/optim/adam.py:5:step; ";
+    let bare = read(&format!("{}{state}{}", bare(0), (1..9).map(bare).collect::<String>()));
+    assert_eq!(rounds(&bare), Some((8, 8, 1000)));
 }
 
 #[test]
@@ -94,7 +120,7 @@ fn steps_that_the_source_tells_of_are_rounds() {
     trace.check().unwrap();
     let found = leaks(&trace);
     assert_eq!(found.len(), 9);
-    let measure = Measure::Growth { left: 9, rounds: 9, per_round: 1000, knows_rounds: true };
+    let measure = Measure::Growth { left: 9, rounds: 9, per_round: 1000, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
     assert!(Study::new(&trace, 1).can_tell_leaks());
 }
@@ -108,7 +134,7 @@ fn a_line_that_makes_more_and_more_all_along_leaks_where_nothing_is_known_of_rou
     let found = leaks(&many(60, "at=train.py:12:main"));
     // Those of the last tenth may be in use.
     assert_eq!(found.len(), 54);
-    assert!(matches!(found[0].measure, Some(Measure::Growth { knows_rounds: false, .. })));
+    assert!(matches!(found[0].measure, Some(Measure::Growth { origin: Origin::Parts, .. })));
     assert!(leaks(&many(29, "at=train.py:12:main")).is_empty(), "few");
     assert!(leaks(&many(60, "")).is_empty(), "no line");
     // Layers, one after the other, keep their activations up to backward.
@@ -197,7 +223,7 @@ fn traces_of_the_profiler_tell_what_grows() {
     let operators: Vec<&str> =
         found.iter().map(|leak| kept.strings.get(kept.objects.operator[leak.object.index()])).collect();
     assert_eq!(operators, ["aten::sum"; 7]);
-    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 512, knows_rounds: true };
+    let measure = Measure::Growth { left: 7, rounds: 7, per_round: 512, origin: Origin::Steps };
     assert_eq!(found[0].measure, Some(measure));
     assert!(leaks(&profile(8, false)).is_empty());
     assert!(leaks(&profile(5, true)).is_empty(), "too few steps");

@@ -109,3 +109,47 @@ fn workspaces_of_operators_are_not_unused() {
     let names: Vec<String> = unused.map(|found| trace.object_name(found.object)).collect();
     assert_eq!(names, ["storage 10"]);
 }
+
+/// What covers a part of a storage leaves the rest: it does not make what is in it. The same of all of it does.
+#[test]
+fn a_view_that_is_filled_is_not_its_storage() {
+    let trace_of = |target: &str| {
+        let node = |id: u32, name: &str, schema: &str, inputs: &[String], outputs: &[String]| {
+            let part = |tensors: &[String]| {
+                let (types, shapes) = (vec!["\"Tensor(float)\""; tensors.len()], vec!["[]"; tensors.len()]);
+                format!(
+                    r#"{{"values": [{}], "shapes": [{}], "types": [{}]}}"#,
+                    tensors.join(","),
+                    shapes.join(","),
+                    types.join(",")
+                )
+            };
+            format!(
+                r#"{{"id": {id}, "ctrl_deps": 1, "name": "{name}", "inputs": {}, "outputs": {},
+                "attrs": [{{"name": "op_schema", "type": "string", "value": "{schema}"}}]}}"#,
+                part(inputs),
+                part(outputs)
+            )
+        };
+        let tensor = |storage: u32, place: &str| format!(r#"[{storage},{storage},{place},4,"cuda:0"]"#);
+        let (all, part) = (tensor(5, "0,1024"), tensor(5, target));
+        let nodes = [
+            node(1, "[pytorch|profiler|execution_trace|process]", "", &[], &[]),
+            node(2, "aten::relu", "aten::relu(Tensor self) -> Tensor", &[tensor(4, "0,1024")], &[all]),
+            node(
+                3,
+                "aten::copy_",
+                "aten::copy_(Tensor(a!) self, Tensor src) -> Tensor(a!)",
+                &[part.clone(), tensor(6, "0,512")],
+                &[part],
+            ),
+        ];
+        let text = format!(r#"{{"schema": "1.1.1-chakra.0.0.4", "nodes": [{}]}}"#, nodes.join(","));
+        read_bytes("views", text.as_bytes()).unwrap()
+    };
+    for (target, expected) in
+        [("0,1024", "write storage 5"), ("0,512", "both storage 5"), ("512,512", "both storage 5")]
+    {
+        assert_eq!(touched(&trace_of(target), "aten::copy_"), [expected, "read storage 6"], "{target}");
+    }
+}

@@ -16,13 +16,20 @@ _recorder = None
 _recording = False
 # What waits for imports, what tells of modules and what of garbage collection, while a recording goes on.
 _imports = None
-_registration = None
+_registrations = []
 _collecting = None
 _workers_stop = False
 # The interpreter's own ``os._exit``, while ours takes its place.
 _exit = None
 # Weak references to the modules that the recorder was told of, by their id.
 _modules = {}
+# By the id of a parameter: the module that has it (a weak reference) and its name there.
+_holders = {}
+_MOST_HOLDERS = 1 << 18
+# PyTorch, once it is asked for names.
+_torch = None
+# Types of tensors that answer by themselves, without code of the program.
+_tensors = ()
 
 
 class _Imports:
@@ -123,38 +130,164 @@ def _leave_exit():
     _exit = None
 
 
+def _know_module(module):
+    """A weak reference to a module; once it is gone, the recorder is told."""
+    known = _modules.get(id(module))
+    if known is None:
+        # No Python code: an interrupt that comes just then would be raised in it, and be lost.
+        forget = _functools.partial(_recorder.forget_module, _modules, id(module))
+        known = _modules[id(module)] = _weakref.ref(module, forget)
+    return known
+
+
 def _put_module(parent, name, child):
     """Tells the recorder that a module has another, and later if one of them is gone: its id may be used again."""
     if child is None:
         return
     try:
         _recorder.put_module(parent, name, child)
-        for module in (parent, child):
-            if id(module) not in _modules:
-                # No Python code: an interrupt that comes just then would be raised in it, and be lost.
-                forget = _functools.partial(_recorder.forget_module, _modules, id(module))
-                _modules[id(module)] = _weakref.ref(module, forget)
+        _know_module(parent)
+        _know_module(child)
     except (TypeError, ValueError):
         # A name that is no text, a class without weak references: it is called without a name, or with its last one.
         # All else is what a handler of a signal raised just then: it is the program's.
         pass
 
 
+def _names_tensors():
+    """Whether the recording has each tensor's memory, so that names of it are of use."""
+    return os.environ.get("STACKLINE_MEMORY") == "1" and os.environ.get("STACKLINE_MODE") == "trace"
+
+
+def _name_tensor(module, name, part, tensor):
+    """Tells the recorder where a tensor lies; it keeps the address alone."""
+    if type(tensor) in _tensors:
+        _recorder.name_tensor(module, name, part, tensor._cdata)
+
+
+def _put_parameter(module, name, parameter):
+    """A module is given a parameter."""
+    if parameter is None:
+        return
+    try:
+        if _torch.compiler.is_compiling():
+            return
+        # What a program sees by modes and subclasses, it shall not see of this.
+        with sys.modules["torch._C"].DisableTorchFunction():
+            holder = _know_module(module)
+            _holders[id(parameter)] = (holder, name)
+            _name_tensor(module, name, "parameter", parameter)
+        if len(_holders) > _MOST_HOLDERS:
+            _forget_holders()
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # As of modules.
+        pass
+
+
+def _forget_holders():
+    """Entries of modules that are gone; all, if that is not enough: they come again with the next names."""
+    for parameter, (holder, _) in list(_holders.items()):
+        if holder() is None:
+            _holders.pop(parameter, None)
+    if len(_holders) > _MOST_HOLDERS // 2:
+        _holders.clear()
+
+
+def _put_buffer(module, name, buffer):
+    """A module is given a buffer."""
+    if buffer is None:
+        return
+    try:
+        if _torch.compiler.is_compiling():
+            return
+        with sys.modules["torch._C"].DisableTorchFunction():
+            _know_module(module)
+            _name_tensor(module, name, "buffer", buffer)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        pass
+
+
+def _name_all(module):
+    """Tells of all parameters, gradients and buffers of a module, where they are now."""
+    for name, parameter in list(module.__dict__.get("_parameters", {}).items()):
+        _put_parameter(module, name, parameter)
+        if type(parameter) in _tensors and parameter.is_leaf:
+            _name_tensor(module, name, "gradient", parameter.grad)
+    for name, buffer in list(module.__dict__.get("_buffers", {}).items()):
+        _put_buffer(module, name, buffer)
+
+
+def _optimizer_stepped(optimizer, arguments, keywords):
+    """Tells where the parameters of an optimizer are now, their gradients, and what it keeps of them."""
+    try:
+        if _torch.compiler.is_compiling():
+            return
+        with sys.modules["torch._C"].DisableTorchFunction():
+            state = optimizer.state
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    _name_state(parameter, state)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        # An optimizer that keeps it in another way.
+        pass
+
+
+def _name_state(parameter, state):
+    holder, name = _holders.get(id(parameter), (None, None))
+    module = holder() if holder is not None else None
+    # Another object may have the id by now.
+    if module is None or module.__dict__["_parameters"].get(name) is not parameter:
+        return
+    _name_tensor(module, name, "parameter", parameter)
+    _name_tensor(module, name, "gradient", parameter.grad)
+    kept = state.get(parameter)
+    if type(kept) is dict:
+        for key, value in kept.items():
+            if type(key) is str:
+                _name_tensor(module, name, "." + key, value)
+
+
+def _leave_uncompiled(*functions):
+    """``torch.compile`` compiles none of these by itself; what it traces them into, it sees do nothing (``is_compiling``)."""
+    global _torch
+    _torch = sys.modules["torch"]
+    frames = getattr(getattr(sys.modules["torch._C"], "_dynamo", None), "eval_frame", None)
+    skip = getattr(frames, "skip_code", None)
+    for function in functions:
+        if skip is not None:
+            skip(function.__code__)
+
+
+def _watch_optimizers():
+    """Has optimizers say when they made a step."""
+    register = getattr(sys.modules["torch.optim.optimizer"], "register_optimizer_step_post_hook", None)
+    if register is not None and _names_tensors():
+        _leave_uncompiled(_optimizer_stepped, _name_state, _name_tensor)
+        _registrations.append(register(_optimizer_stepped))
+
+
 def _watch_modules():
-    """Tells the recorder which method calls a module, and which module holds which."""
-    global _registration
+    """Tells the recorder which method calls a module, which module holds which, and which has which tensors."""
+    global _tensors
     module = sys.modules["torch.nn.modules.module"]
     call = getattr(getattr(module, "Module", None), "_wrapped_call_impl", None)
     register = getattr(module, "register_module_module_registration_hook", None)
     if call is not None and register is not None:
         _recorder.watch_calls(call.__code__)
-        _registration = register(_put_module)
+        _registrations.append(register(_put_module))
+    parameters = getattr(module, "register_module_parameter_registration_hook", None)
+    buffers = getattr(module, "register_module_buffer_registration_hook", None)
+    if parameters is not None and buffers is not None and _names_tensors():
+        _tensors = (module.Tensor, module.Parameter)
+        _leave_uncompiled(_put_parameter, _put_buffer, _know_module, _forget_holders, _name_tensor)
+        _registrations.append(parameters(_put_parameter))
+        _registrations.append(buffers(_put_buffer))
 
 
 def _name_modules():
     """Tells the recorder of modules that were made before the recording."""
     module = getattr(sys.modules["torch.nn.modules.module"], "Module", None)
-    if module is None or _registration is None:
+    if module is None or not _registrations:
         return
     # By type, not by isinstance: objects may answer that in their own way.
     known = {}
@@ -166,6 +299,23 @@ def _name_modules():
         if isinstance(children, dict):
             for name, child in children.items():
                 _put_module(held, name, child)
+        if _tensors and known[kind]:
+            _know_module(held)
+    _name_known()
+
+
+def _name_known():
+    """Tells where the tensors of all modules are that are known."""
+    if not _tensors:
+        return
+    with sys.modules["torch._C"].DisableTorchFunction():
+        for reference in list(_modules.values()):
+            module = reference()
+            if module is not None:
+                try:
+                    _name_all(module)
+                except (AttributeError, TypeError, ValueError):
+                    pass
 
 
 def _watch_imports():
@@ -174,6 +324,7 @@ def _watch_imports():
     actions = {
         "torch._C": _recorder.torch_imported,
         "torch.nn.modules.module": _watch_modules,
+        "torch.optim.optimizer": _watch_optimizers,
         "multiprocessing.util": _stop_with_workers,
     }
     for name in list(actions):
@@ -229,21 +380,23 @@ def begin():
 
 def end():
     """Ends the recording, if one goes on, and writes what is left."""
-    global _recording, _imports, _registration
+    global _recording, _imports, _tensors
     if not _recording:
         return
     _recording = False
     # By identity: callbacks of others may compare in their own way.
     gc.callbacks[:] = [callback for callback in gc.callbacks if callback is not _collecting]
+    _name_known()
     _recorder.stop()
     _leave_exit()
     if _imports is not None:
         _imports.stop()
         _imports = None
-    if _registration is not None:
-        _registration.remove()
-        _registration = None
+    while _registrations:
+        _registrations.pop().remove()
+    _tensors = ()
     _modules.clear()
+    _holders.clear()
 
 
 def _in_main_interpreter():

@@ -4,6 +4,7 @@
 
 use crate::options::Options;
 use crate::session::Session;
+use stackline_recording::TensorPart;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt::Write as _;
 use std::panic::AssertUnwindSafe;
@@ -51,7 +52,7 @@ const fn method(
     Method { name: name.as_ptr(), function: Some(function), flags: METH_NOARGS, doc: c"".as_ptr() }
 }
 
-static METHODS: Static<[Method; 11]> = Static(std::cell::UnsafeCell::new([
+static METHODS: Static<[Method; 12]> = Static(std::cell::UnsafeCell::new([
     method(c"start", start),
     method(c"start_without_python", start_without_python),
     method(c"torch_imported", torch_imported),
@@ -61,6 +62,7 @@ static METHODS: Static<[Method; 11]> = Static(std::cell::UnsafeCell::new([
     Method { flags: METH_VARARGS, ..method(c"collecting", collecting) },
     Method { flags: METH_VARARGS, ..method(c"put_module", put_module) },
     Method { flags: METH_VARARGS, ..method(c"forget_module", forget_module) },
+    Method { flags: METH_VARARGS, ..method(c"name_tensor", name_tensor) },
     Method {
         name: c"_exit".as_ptr(),
         // SAFETY: with METH_KEYWORDS, the interpreter passes three arguments.
@@ -277,6 +279,40 @@ unsafe extern "C" fn put_module(_module: *mut c_void, arguments: *mut c_void) ->
             // SAFETY: a null-terminated text that the tuple keeps alive.
             let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
             session.process.modules.put(parent as usize, &name, child as usize);
+        }
+        Ok(())
+    })
+}
+
+/// A module (first argument) has a tensor under a name (second): what it is (third: `parameter`, `buffer`, `gradient` of the parameter
+/// with that name, or what an optimizer calls it, after a dot), and the address of its `TensorImpl`.
+unsafe extern "C" fn name_tensor(_module: *mut c_void, arguments: *mut c_void) -> *mut c_void {
+    let (mut module, mut tensor) = (null_mut::<c_void>(), 0_u64);
+    let (mut name, mut part) = (std::ptr::null::<c_char>(), std::ptr::null::<c_char>());
+    let Some(api) = API.get() else { return null_mut() };
+    // SAFETY: the format asks for an object, two texts and an unsigned number. The caller holds the GIL and the tuple, which keeps
+    // what they point to alive.
+    let parsed = unsafe {
+        (api.parse)(arguments, c"OssK".as_ptr(), &raw mut module, &raw mut name, &raw mut part, &raw mut tensor)
+    };
+    if parsed == 0 {
+        // Python's error is set.
+        return null_mut();
+    }
+    guarded(|| {
+        // SAFETY: null-terminated texts that the tuple keeps alive.
+        let [name, part] = [name, part].map(|text| unsafe { CStr::from_ptr(text) }.to_string_lossy());
+        // SAFETY: the caller took the address from a tensor that it has.
+        let address = unsafe { dlmonitor::storage_at(tensor as usize) };
+        if let (Some(session), Some(address)) = (Session::current(), address) {
+            let part = match &*part {
+                "parameter" => TensorPart::Parameter,
+                "buffer" => TensorPart::Buffer,
+                "gradient" => TensorPart::Gradient,
+                state => TensorPart::State(state.trim_start_matches('.').to_owned()),
+            };
+            let process = &session.process;
+            process.tensors.name((&process.modules, &process.live), module as usize, &name, part, address);
         }
         Ok(())
     })

@@ -21,6 +21,7 @@ mod session;
 mod shapes;
 mod state;
 mod stream;
+mod tensors;
 mod trail;
 mod tree;
 mod usage;

@@ -8,10 +8,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// by address, and an address may be used again.
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    known: Mutex<FxHashMap<usize, Known>>,
+    known: Mutex<Tree>,
     /// Changes whenever a path may have.
     version: AtomicU64,
     next_id: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Tree {
+    by_address: FxHashMap<usize, Known>,
+    /// What held modules that are gone, by their ids: tensors of theirs were named, and wait to be written.
+    gone: FxHashMap<u64, Option<Held>>,
+    /// Whether anybody asks for them.
+    keeps_gone: bool,
 }
 
 /// Modules that nobody told of, but that were called: beyond, their frames are looked for each time.
@@ -47,8 +56,16 @@ impl Modules {
     pub(crate) fn put(&self, parent: usize, name: &str, child: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
-        let parent_id = known.entry(parent).or_insert_with(|| self.unnamed()).id;
-        known.entry(child).or_insert_with(|| self.unnamed()).held = Some(Held { parent, parent_id, name: name.into() });
+        let parent_id = known.by_address.entry(parent).or_insert_with(|| self.unnamed()).id;
+        let held = Some(Held { parent, parent_id, name: name.into() });
+        known.by_address.entry(child).or_insert_with(|| self.unnamed()).held = held;
+    }
+
+    /// What tells the module at this address from those that have it later.
+    pub(crate) fn id(&self, module: usize) -> u64 {
+        let mut known = self.lock();
+        known.keeps_gone = true;
+        known.by_address.entry(module).or_insert_with(|| self.unnamed()).id
     }
 
     fn unnamed(&self) -> Known {
@@ -59,15 +76,37 @@ impl Modules {
     pub(crate) fn forget(&self, address: usize) {
         let mut known = self.lock();
         self.version.fetch_add(1, Ordering::Relaxed);
-        known.remove(&address);
+        let forgotten = known.by_address.remove(&address);
+        if let Some(forgotten) = forgotten.filter(|_| known.keeps_gone) {
+            known.gone.insert(forgotten.id, forgotten.held);
+        }
+    }
+
+    /// The dotted path of a module, also of one that is gone, until [`Self::let_go`]; `None` if it, or one that held it, is gone
+    /// for longer: its path was known then.
+    pub(crate) fn path_of(&self, module: usize, id: u64) -> Option<String> {
+        let known = self.lock();
+        let (mut names, mut visited) = (Vec::new(), FxHashSet::from_iter([id]));
+        let mut at = known.held(module, id)?;
+        while let Some(held) = at.filter(|held| visited.insert(held.parent_id)) {
+            names.push(&*held.name);
+            at = known.held(held.parent, held.parent_id)?;
+        }
+        names.reverse();
+        Some(names.join("."))
+    }
+
+    /// Nobody will ask for modules that are gone by now.
+    pub(crate) fn let_go(&self) {
+        self.lock().gone.clear();
     }
 
     /// What was known in the process that this one was forked from, unless a thread of that was about to change it.
     pub(crate) fn inherit(&self, parent: &Self) {
         if let Ok(known) = parent.known.try_lock() {
             // Frames are numbered anew.
-            let anew = known.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
-            *self.lock() = anew.collect();
+            let anew = known.by_address.iter().map(|(&module, known)| (module, Known { named: None, ..known.clone() }));
+            self.lock().by_address = anew.collect();
             self.next_id.store(parent.next_id.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
@@ -83,21 +122,32 @@ impl Modules {
     pub(crate) fn frame(&self, module: usize, class: usize, intern: impl FnOnce(&str) -> Option<u32>) -> Option<u32> {
         let mut known = self.lock();
         let version = self.version();
-        if let Some(named) = known.get(&module).and_then(|known| known.named)
+        if let Some(named) = known.by_address.get(&module).and_then(|known| known.named)
             && named.version == version
             && named.class == class
         {
             return Some(named.frame);
         }
-        let frame = intern(&path(&known, module))?;
-        if known.len() < MAX_UNTOLD || known.contains_key(&module) {
-            known.entry(module).or_insert_with(|| self.unnamed()).named = Some(Named { version, class, frame });
+        let frame = intern(&path(&known.by_address, module))?;
+        if known.by_address.len() < MAX_UNTOLD || known.by_address.contains_key(&module) {
+            known.by_address.entry(module).or_insert_with(|| self.unnamed()).named =
+                Some(Named { version, class, frame });
         }
         Some(frame)
     }
 
-    fn lock(&self) -> MutexGuard<'_, FxHashMap<usize, Known>> {
+    fn lock(&self) -> MutexGuard<'_, Tree> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Tree {
+    /// What holds a module, if anything does; `None` if it is not known any more.
+    fn held(&self, module: usize, id: u64) -> Option<Option<&Held>> {
+        match self.by_address.get(&module).filter(|known| known.id == id) {
+            Some(known) => Some(known.held.as_ref()),
+            None => self.gone.get(&id).map(Option::as_ref),
+        }
     }
 }
 
@@ -122,7 +172,7 @@ mod tests {
     use super::{Modules, path};
 
     fn path_of(modules: &Modules, module: usize) -> String {
-        path(&modules.lock(), module)
+        path(&modules.lock().by_address, module)
     }
 
     #[test]
@@ -159,6 +209,29 @@ mod tests {
         assert_eq!([20, 30].map(|module| path_of(&modules, module)), ["new", ""]);
         modules.put(20, "again", 30);
         assert_eq!(path_of(&modules, 30), "new.again");
+    }
+
+    #[test]
+    fn paths_of_what_is_gone_are_known_until_they_were_asked_for() {
+        let modules = Modules::default();
+        modules.put(20, "linear", 30);
+        let (linear, layer) = (modules.id(30), modules.id(20));
+        assert_eq!(modules.path_of(30, linear).as_deref(), Some("linear"));
+        modules.put(10, "layer", 20);
+        for address in [10, 20, 30] {
+            modules.forget(address);
+        }
+        modules.put(40, "another", 30);
+        assert_eq!(modules.path_of(30, linear).as_deref(), Some("layer.linear"));
+        assert_eq!(modules.path_of(20, layer).as_deref(), Some("layer"));
+        modules.let_go();
+        assert_eq!(modules.path_of(30, linear), None);
+        modules.put(50, "itself", 50);
+        assert_eq!(modules.path_of(50, modules.id(50)).as_deref(), Some(""));
+        modules.put(60, "child", 70);
+        modules.forget(60);
+        modules.let_go();
+        assert_eq!(modules.path_of(70, modules.id(70)), None, "what held it is not known any more");
     }
 
     #[test]

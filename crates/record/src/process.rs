@@ -5,6 +5,7 @@ use crate::frames::Frames;
 use crate::memory::Live;
 use crate::modules::Modules;
 use crate::state::State;
+use crate::tensors::Tensors;
 use crate::tree::{Owner, Shared};
 use rustc_hash::FxHashMap;
 use stackline_recording::{FrameKey, Thread};
@@ -88,6 +89,7 @@ pub(crate) struct Process {
     by_torch_id: Mutex<FxHashMap<u64, Arc<Shared>>>,
     pub(crate) modules: Modules,
     pub(crate) live: Live,
+    pub(crate) tensors: Tensors,
     /// The frame of what finds no place.
     pub(crate) overflow: u32,
     /// Nodes that a tree may have.
@@ -122,6 +124,7 @@ impl Process {
             by_torch_id: Mutex::default(),
             modules: Modules::default(),
             live: Live::default(),
+            tensors: Tensors::default(),
             overflow,
             limit,
             trace,

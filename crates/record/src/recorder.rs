@@ -80,14 +80,17 @@ fn sequence(operator: &Operator, scope: Scope) -> Sequence {
     }
 }
 
-/// Memory was allocated or freed where the thread is now.
+/// Memory was allocated, freed or asked for in vain where the thread is now.
 fn add_here(session: &'static Session, thread: &mut Thread, kind: TouchKind, address: usize, bytes: u64) {
     left_over(session, thread);
     let open = std::mem::take(&mut thread.open);
     let state = state(session, thread);
     let node = state.here(&session.process, &open);
-    let metric = if kind == TouchKind::Freed { Metric::Freed } else { Metric::Allocated };
-    state.add(node, metric, bytes);
+    match kind {
+        TouchKind::Allocated => state.add(node, Metric::Allocated, bytes),
+        TouchKind::Freed => state.add(node, Metric::Freed, bytes),
+        _ => {}
+    }
     if let Some(touches) = &mut state.touches
         && touches.post(Touch { at: clock::now_ns(), address, bytes, node, kind })
     {
@@ -246,6 +249,12 @@ impl Observer for Recorder {
         let Some(session) = Session::current() else { return };
         if let Some(bytes) = session.process.live.take(address) {
             add_here(session, thread, TouchKind::Freed, address, bytes);
+        }
+    }
+
+    fn allocation_failed(&self, bytes: u64, thread: &mut Thread) {
+        if let Some(session) = Session::current() {
+            add_here(session, thread, TouchKind::Failed, 0, bytes);
         }
     }
 

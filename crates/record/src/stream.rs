@@ -2,6 +2,7 @@
 
 use crate::events::{Call, Inbox, TimedSample, Touch};
 use crate::process::{Process, Registered};
+use crate::tensors;
 use crate::window::{Change, Window};
 use dlmonitor::clock;
 use stackline_recording::{ChunkWriter, Cost, HEADER, Processors, Record, Source};
@@ -55,6 +56,7 @@ pub(crate) struct Stream {
     /// Calls that were not written for the limit.
     calls_cut: u64,
     touches_cut: u64,
+    names: tensors::Written,
     bytes: u64,
     /// Size right after the file was written anew.
     whole: u64,
@@ -87,6 +89,7 @@ impl Stream {
             calls_left,
             calls_cut: 0,
             touches_cut: 0,
+            names: tensors::Written::default(),
             bytes: 0,
             whole: 0,
         };
@@ -203,6 +206,7 @@ impl Stream {
         for (registered, touches) in trees.iter().zip(touches) {
             self.append_touches(registered, &touches)?;
         }
+        self.append_names(process)?;
         self.append_samples(&samples)?;
         self.note_lost("tree_full", process.overflows())?;
         self.note_lost("calls_too_fast", process.lost_calls())?;
@@ -210,6 +214,7 @@ impl Stream {
         self.note_lost("touches_too_fast", process.lost_touches())?;
         self.note_lost("touches_over_limit", self.touches_cut)?;
         self.note_lost("inputs_over_limit", process.inputs_left_out())?;
+        self.note_lost("names_over_limit", process.tensors.lost())?;
         self.send()
     }
 
@@ -286,6 +291,17 @@ impl Stream {
                 address_delta: touch.address.wrapping_sub(address).cast_signed() as i64,
                 bytes: touch.bytes,
             })?;
+        }
+        Ok(())
+    }
+
+    fn append_names(&mut self, process: &Process) -> io::Result<()> {
+        let (names, named) = process.tensors.take(&process.modules, &mut self.names);
+        for name in &names {
+            self.push(name)?;
+        }
+        for one in named.iter().take_while(|_| self.calls_left > 0).collect::<Vec<_>>() {
+            self.push_single(&Record::Named { at_ns: one.at, address: one.address as u64, name: one.name })?;
         }
         Ok(())
     }

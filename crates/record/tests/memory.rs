@@ -96,6 +96,19 @@ fn what_is_too_much_to_look_at_is_counted() {
     assert_eq!(trace.accesses_of(opaque[0]).len(), 4096 + 1);
 }
 
+/// A program may go on without the memory that it asked for in vain.
+#[test]
+fn requests_that_fail_are_told() {
+    let Some(python) = torch() else { return };
+    let trace = recording(&python, "failing");
+    assert_eq!(trace.report.problems, []);
+    let [failed] = trace.out_of_memory[..] else { panic!("{:?}", trace.out_of_memory) };
+    assert_eq!(failed.requested, 1 << 50);
+    let path: Vec<&str> = trace.stacks.frames_of(failed.stack).map(|frame| trace.strings.get(frame.function)).collect();
+    assert!(path.contains(&"failing") && path.contains(&"aten::empty"), "{path:?}");
+    assert_eq!(trace.objects.requested.iter().filter(|bytes| **bytes > 1 << 40).count(), 0);
+}
+
 #[test]
 fn sums_are_those_of_the_profiler_and_kinds_are_right() {
     let Some(python) = torch() else { return };

@@ -29,5 +29,5 @@ mod record;
 pub use chunk::{ChunkWriter, Damage, HEADER, NotARecording, Reader};
 pub use record::{
     COUNTERS, Cost, FrameKey, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP, Process, Processors, Record, Role, Source,
-    Stats, Thread, TouchKind,
+    Stats, TensorPart, Thread, TouchKind,
 };

@@ -171,6 +171,41 @@ pub enum Record {
         /// Bytes that were allocated or freed, or that the elements of the tensor take (0 if not known).
         bytes: u64,
     },
+    /// What a tensor is called; a later record with the same id replaces it, as modules are put into others after they have
+    /// tensors.
+    TensorName {
+        /// Its id.
+        id: u32,
+        /// The dotted path of the module that has it, or has the parameter that it belongs to; empty for the outermost one.
+        module: String,
+        /// The module's name for it, or for that parameter: `weight`.
+        name: String,
+        /// What it is.
+        part: TensorPart,
+    },
+    /// Memory at this address was a tensor of this name then, in `trace` mode with memory only.
+    Named {
+        /// When, `CLOCK_MONOTONIC`.
+        at_ns: i64,
+        /// First byte of the memory.
+        address: u64,
+        /// The id of the name.
+        name: u32,
+    },
+}
+
+/// What a tensor with a name is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum TensorPart {
+    /// A parameter.
+    Parameter,
+    /// A buffer, such as a running mean.
+    Buffer,
+    /// The gradient of the parameter.
+    Gradient,
+    /// What an optimizer keeps of the parameter, under this name: `exp_avg`.
+    State(String),
 }
 
 /// What happened to memory of a tensor.
@@ -183,6 +218,8 @@ pub enum TouchKind {
     /// An operator was called with the tensor as this argument, or in the list that is this argument; arguments beyond the
     /// 255th count as that.
     Input(u8),
+    /// So many bytes were asked for in vain; the address is 0.
+    Failed,
 }
 
 /// What a process may use of the machine's processors.

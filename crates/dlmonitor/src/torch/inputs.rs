@@ -272,6 +272,16 @@ impl<'a> Tensor<'a> {
     }
 }
 
+/// First byte of the memory of a tensor, as [`Tensor::storage`], by the address of its `TensorImpl` (what Python calls `_cdata`).
+///
+/// # Safety
+/// There is a tensor at the address, and something keeps it alive during the call.
+#[must_use]
+pub unsafe fn storage_at(tensor: usize) -> Option<usize> {
+    let layout = Layout::current().filter(|_| tensor != 0)?;
+    Tensor { tensor: tensor as *const u8, layout, call: PhantomData }.storage()
+}
+
 impl Tensor<'_> {
     /// First byte of the memory that it lies in, which views of one another share; `None` if it has none (meta, sparse
     /// and empty tensors), or if it is not known where this version keeps it.

@@ -1,6 +1,6 @@
 //! Memory that tensors take and give back on the CPU.
 //!
-//! Every allocation of `PyTorch`'s CPU allocator passes through two functions of `libc10` that report to a profiler, by
+//! Every allocation of `PyTorch`'s CPU allocator, also one that fails, passes through functions of `libc10` that report to a profiler, by
 //! way of the table of imports of that library. Calls there are led through ours, which call the originals.
 
 use crate::got::{self, Import};
@@ -10,14 +10,18 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 type New = unsafe extern "C" fn(*mut c_void, *mut c_void, usize);
 type Delete = unsafe extern "C" fn(*mut c_void, *mut c_void);
+/// What the reporter calls is C++ that may throw.
+type Failed = unsafe extern "C-unwind" fn(*mut c_void, usize);
 
 const NEW: &CStr = c"_ZN3c1025ProfiledCPUMemoryReporter3NewEPvm";
 const DELETE: &CStr = c"_ZN3c1025ProfiledCPUMemoryReporter6DeleteEPv";
+const FAILED: &CStr = c"_ZN3c1025ProfiledCPUMemoryReporter11OutOfMemoryEm";
 const LIBRARY: &str = "libc10.so";
 
 static ORIGINALS: OnceLock<(New, Delete)> = OnceLock::new();
+static FAILED_ORIGINAL: OnceLock<Failed> = OnceLock::new();
 /// The calls that are led here now.
-static IMPORTS: Mutex<Option<[Import; 2]>> = Mutex::new(None);
+static IMPORTS: Mutex<Option<Vec<Import>>> = Mutex::new(None);
 
 /// Starts to report allocations.
 ///
@@ -44,7 +48,14 @@ pub(crate) fn start() -> Result<(), String> {
     let new = got::redirect(LIBRARY, NEW, on_new as *const c_void)?;
     match got::redirect(LIBRARY, DELETE, on_delete as *const c_void) {
         Ok(delete) => {
-            *imports = Some([new, delete]);
+            let failed = library.symbol(FAILED).and_then(|original| {
+                // SAFETY: the signature of `ProfiledCPUMemoryReporter::OutOfMemory(size_t)`, with `this` as first argument.
+                FAILED_ORIGINAL
+                    .get_or_init(|| unsafe { std::mem::transmute::<*mut c_void, Failed>(original.as_ptr()) });
+                // A version that reports no failures reports the rest all the same.
+                got::redirect(LIBRARY, FAILED, on_failed as *const c_void).ok()
+            });
+            *imports = Some([new, delete].into_iter().chain(failed).collect());
             Ok(())
         }
         Err(reason) => {
@@ -59,6 +70,15 @@ pub(crate) fn stop() {
     let imports = IMPORTS.lock().unwrap_or_else(PoisonError::into_inner).take();
     for import in imports.iter().flatten() {
         import.restore();
+    }
+}
+
+/// The system did not give what was asked for; the allocator throws right after this.
+unsafe extern "C-unwind" fn on_failed(reporter: *mut c_void, bytes: usize) {
+    crate::dispatch::allocation_failed(bytes as u64);
+    if let Some(original) = FAILED_ORIGINAL.get() {
+        // SAFETY: the caller's own arguments.
+        unsafe { original(reporter, bytes) };
     }
 }
 

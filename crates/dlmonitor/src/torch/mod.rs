@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use compiler::Compilation;
 pub(crate) use fields::{describe, look, settled};
-pub use inputs::{DType, Input, Inputs, Tensor, Tensors};
+pub use inputs::{DType, Input, Inputs, Tensor, Tensors, storage_at};
 pub use operator::{Operator, OperatorName, Scope};
 
 /// What `at::addGlobalCallback` takes by value: `at::RecordFunctionCallback`, identical from 2.1 to 2.15.

@@ -3,7 +3,7 @@
 use super::{Known, Waste, fact};
 use stackline_analyze::findings::Fact;
 use stackline_memory::suggest::describe_call;
-use stackline_memory::{Facts, Measure, Pattern, PatternMatch};
+use stackline_memory::{Facts, MOST_BUCKETS, Measure, Origin, Pattern, PatternMatch, buckets, histogram_text};
 use stackline_model::words::bytes;
 use stackline_model::{AccessEvidence, Unit};
 
@@ -34,21 +34,27 @@ fn wrong(facts: &Facts<'_>, waste: &Waste<'_>) -> String {
         }
         (Pattern::UnusedAllocation, _) => "never touched".to_owned(),
         (Pattern::NeverRead, _) => "filled, but never used".to_owned(),
-        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds, per_round, knows_rounds: true })) => {
-            let by = bytes(*per_round);
-            format!("grows by {by} a step: {left} of {rounds} left something that is there at the end of the records")
-        }
-        (Pattern::MemoryLeak, Some(Measure::Growth { .. })) => {
-            "made all along the records, and there at their end".to_owned()
-        }
+        (Pattern::MemoryLeak, Some(Measure::Growth { left, rounds, per_round, origin })) => match origin.round() {
+            Some(round) => {
+                let by = bytes(*per_round);
+                format!(
+                    "grows by {by} a {round}: {left} of {rounds} left something that is there at the end of the records"
+                )
+            }
+            None => "made all along the records, and there at their end".to_owned(),
+        },
         (Pattern::MemoryLeak, _) => "never freed".to_owned(),
         (Pattern::TemporaryIdleness, _) => format!("idle for {kernels} between two uses"),
         (Pattern::DeadWrite, _) => dead_write(facts, found),
         (Pattern::Overallocation, Some(Measure::Touched { bytes: touched, .. })) => {
             format!("kernels touch but {} of it", bytes(*touched))
         }
-        (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, .. })) => {
-            format!("some bytes are touched much more often than others (variation {:.0} %)", variation * 100.0)
+        (Pattern::NonUniformAccess, Some(Measure::Frequency { variation, histogram })) => {
+            format!(
+                "some bytes are touched much more often than others (variation {:.0} %): {}",
+                variation * 100.0,
+                histogram_text(histogram)
+            )
         }
         (Pattern::StructuredAccess, Some(Measure::Slices { count, .. })) => {
             format!("of its {count} slices each is used on its own")
@@ -95,19 +101,28 @@ pub(super) fn facts(facts: &Facts<'_>, waste: &Waste<'_>) -> Vec<Fact<String>> {
             told.push(fact("largest piece not touched", *largest_hole as f64, Unit::Bytes));
             told.push(fact("fragmentation of what is not touched", fragmentation * 100.0, Unit::Percent));
         }
-        Some(Measure::Frequency { variation, .. }) => {
+        Some(Measure::Frequency { variation, histogram }) => {
             told.push(fact("variation of how often bytes are touched", variation * 100.0, Unit::Percent));
+            for one in buckets(histogram, MOST_BUCKETS) {
+                told.push(fact(
+                    &format!("bytes touched {} by the kernel", one.times_text()),
+                    one.bytes as f64,
+                    Unit::Bytes,
+                ));
+            }
         }
-        Some(Measure::Growth { left, rounds, per_round, knows_rounds: true }) => {
-            told.push(fact("bytes by step", *per_round as f64, Unit::Bytes));
-            told.push(fact("steps that left something", f64::from(*left), Unit::None));
-            told.push(fact("steps before the last one", f64::from(*rounds), Unit::None));
+        Some(Measure::Growth { left, rounds, per_round, origin }) => {
+            let Some(round) = origin.round() else { return told };
+            let several = if *origin == Origin::Turns { "turns of training" } else { "steps" };
+            told.push(fact(&format!("bytes by {round}"), *per_round as f64, Unit::Bytes));
+            told.push(fact(&format!("{several} that left something"), f64::from(*left), Unit::None));
+            told.push(fact(&format!("{several} before the last one"), f64::from(*rounds), Unit::None));
         }
         Some(Measure::Slices { count, largest }) => {
             told.push(fact("slices", f64::from(*count), Unit::None));
             told.push(fact("bytes of the largest slice", *largest as f64, Unit::Bytes));
         }
-        Some(Measure::Growth { .. }) | None => {}
+        None => {}
     }
     told
 }

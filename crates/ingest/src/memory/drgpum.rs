@@ -28,9 +28,9 @@ const COPY_FROM: u64 = 3;
 const KERNEL: u64 = 4;
 const FREE: u64 = 5;
 
-/// Whether a directory holds these files, or one of them of which the other is missing.
+/// Whether a directory holds these files, or some of them of which others are missing.
 pub(super) fn is_drgpum(directory: &Path) -> bool {
-    directory.join(LIVENESS).is_file() || directory.join(SIZES).is_file()
+    [LIVENESS, SIZES, STREAMS].into_iter().any(|name| directory.join(name).is_file())
 }
 
 /// Whether a text begins as `memory_liveness.txt` does: `[12]: 12(0), …`.
@@ -55,13 +55,16 @@ pub(super) fn read(label: &str, directory: &Path) -> Result<MemoryTrace, Error> 
         let bytes = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
         Ok::<String, Error>(String::from_utf8_lossy(&bytes).into_owned())
     };
-    if let Some(missing) = [LIVENESS, SIZES].into_iter().find(|name| !directory.join(name).is_file()) {
-        let found = format!("a folder of DrGPUM's files without {missing}");
+    let missing: Vec<&str> = [LIVENESS, SIZES].into_iter().filter(|name| !directory.join(name).is_file()).collect();
+    if !missing.is_empty() {
+        let found = format!("a folder of DrGPUM's files without {}", missing.join(" and "));
         let advice = format!("{LIVENESS} and {SIZES} are needed, {STREAMS} may be missing");
         return Err(Error::Unsupported { path: directory.to_owned(), found, advice });
     }
     let streams = if directory.join(STREAMS).is_file() { text(STREAMS)? } else { String::new() };
-    let trace = parse(label, &text(LIVENESS)?, &text(SIZES)?, &streams);
+    let (liveness, sizes) = (text(LIVENESS)?, text(SIZES)?);
+    let mut trace = parse(label, &liveness, &sizes, &streams);
+    trace.report.bytes = (liveness.len() + sizes.len() + streams.len()) as u64;
     if trace.calls.is_empty() {
         return Err(Error::Unsupported {
             path: directory.to_owned(),

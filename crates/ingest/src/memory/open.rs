@@ -6,9 +6,11 @@ use crate::Error;
 use crate::input::Packing;
 use flate2::read::MultiGzDecoder;
 use stackline_model::MemoryTrace;
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
+use std::rc::Rc;
 
 const SNIFF: usize = 64 << 10;
 /// Packed within packed deeper than this is refused.
@@ -103,7 +105,26 @@ fn read_stream(path: &Path, label: &str, mut stream: Stream<'_>, depth: usize) -
         }
         Packing::Zstd => read_stream(path, label, Box::new(zstd::Decoder::new(whole).map_err(io)?), depth + 1),
         Packing::Tar | Packing::Zip => Err(unsupported(path, "an archive", "unpack it, and give the file within")),
-        Packing::None => read_plain(path, label, &head, whole),
+        Packing::None => {
+            let read = Rc::new(Cell::new(0));
+            let mut trace = read_plain(path, label, &head, Box::new(Counted { inner: whole, read: Rc::clone(&read) }))?;
+            trace.report.bytes = read.get();
+            Ok(trace)
+        }
+    }
+}
+
+/// Counts what is read, unpacked.
+struct Counted<'a> {
+    inner: Stream<'a>,
+    read: Rc<Cell<u64>>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let count = self.inner.read(into)?;
+        self.read.set(self.read.get() + count as u64);
+        Ok(count)
     }
 }
 

@@ -159,6 +159,7 @@ impl Stream {
             // Single events are for traces, not for the tree.
             Record::Event { .. } | Record::Sequence { .. } | Record::Sample { .. } => {}
             Record::Machine { .. } | Record::Window { .. } | Record::Touch { .. } => {}
+            Record::TensorName { .. } | Record::Named { .. } => {}
             Record::Processors(_) | Record::Load { .. } | Record::Cost(_) => {}
             _ => problems::UNKNOWN_STATEMENT.count(builder.report(), None, ""),
         }

@@ -32,6 +32,50 @@ pub(super) fn detect(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     }
 }
 
+/// Bytes that were touched from `least` to `most` times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bucket {
+    /// The fewest times.
+    pub least: u32,
+    /// The most.
+    pub most: u32,
+    /// How many bytes.
+    pub bytes: u64,
+}
+
+impl Bucket {
+    /// `3 times`, `3 to 7 times`.
+    pub fn times_text(&self) -> String {
+        match (self.least, self.most) {
+            (1, 1) => "once".to_owned(),
+            (least, most) if least == most => format!("{least} times"),
+            (least, most) => format!("{least} to {most} times"),
+        }
+    }
+}
+
+/// Buckets of a table of counts that people look at, at most.
+pub const MOST_BUCKETS: usize = 12;
+
+/// A histogram in few buckets: each count by itself where there are no more of them than that, else by powers of two.
+pub fn buckets(histogram: &[(u32, u64)], most: usize) -> Vec<Bucket> {
+    let mut buckets: Vec<Bucket> = Vec::new();
+    let by_powers = histogram.len() > most;
+    for &(times, bytes) in histogram {
+        match buckets.last_mut().filter(|last| by_powers && last.least.checked_ilog2() == times.checked_ilog2()) {
+            Some(last) => (last.most, last.bytes) = (times, last.bytes.saturating_add(bytes)),
+            None => buckets.push(Bucket { least: times, most: times, bytes }),
+        }
+    }
+    buckets
+}
+
+/// A histogram in words: `4096 B once, 64 B 16 times`.
+pub fn histogram_text(histogram: &[(u32, u64)]) -> String {
+    let text = |one: &Bucket| format!("{} B {}", one.bytes, one.times_text());
+    buckets(histogram, MOST_BUCKETS).iter().map(text).collect::<Vec<_>>().join(", ")
+}
+
 /// Bytes by how often they were touched. Where several accesses of the kernel overlap, their counts add up.
 fn histogram(kernel: &[Touch]) -> BTreeMap<u32, u64> {
     let mut changes: Vec<(u64, i64)> = Vec::with_capacity(kernel.len() * 2);
@@ -57,4 +101,21 @@ fn variation(histogram: &BTreeMap<u32, u64>) -> f64 {
     let spread = |(times, bytes): (&u32, &u64)| (f64::from(*times) - mean).powi(2) * *bytes as f64;
     let variance = histogram.iter().map(spread).sum::<f64>() / bytes;
     if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bucket, buckets, histogram_text};
+
+    #[test]
+    fn many_counts_stand_together_by_powers_of_two_and_no_byte_is_lost() {
+        assert_eq!(histogram_text(&[(1, 4096), (16, 64)]), "4096 B once, 64 B 16 times");
+        let many: Vec<(u32, u64)> = (1..=20).map(|times| (times, u64::from(times))).collect();
+        let few = buckets(&many, 12);
+        let bucket = |least, most, bytes| Bucket { least, most, bytes };
+        assert_eq!(few, [bucket(1, 1, 1), bucket(2, 3, 5), bucket(4, 7, 22), bucket(8, 15, 92), bucket(16, 20, 90)]);
+        assert_eq!(few[1].times_text(), "2 to 3 times");
+        assert_eq!(buckets(&many, 20).len(), 20);
+        assert_eq!(buckets(&[], 3), []);
+    }
 }

@@ -3,12 +3,12 @@
 //! nobody sees the free.
 //!
 //! Where a trace ends before the program, what is alive is merely alive. Then a line leaks if it leaves memory behind
-//! round after round ([`Rounds`]): objects that nobody frees or touches any more, of nearly all rounds but the last. That is an inference: the program may
+//! round after round ([`crate::rounds`]): objects that nobody frees or touches any more, of nearly all rounds but the last. That is an inference: the program may
 //! free them all later, and a cache may be full soon.
 
 use super::{Certainty, Measure, Pattern, PatternMatch};
 use crate::Facts;
-use crate::rounds::{Origin, Rounds, is_of_program};
+use crate::rounds::{Origin, is_of_program};
 use crate::suggest::callers::Callers;
 use crate::suggest::{Site, Sites};
 use rustc_hash::FxHashMap;
@@ -49,7 +49,7 @@ fn kept<'a>(facts: &'a Facts<'_>) -> impl Iterator<Item = (MemoryObjectId, u64)>
 /// Whether it can be told what leaks: the source saw the end, or rounds enough to see what grows with them.
 pub(crate) fn can_be_told(facts: &Facts<'_>) -> bool {
     facts.trace.saw_end || {
-        let rounds = Rounds::of(facts.trace, &Callers::new(facts.trace));
+        let rounds = facts.rounds();
         rounds.origin != Origin::Parts && rounds.len() > facts.rules.leak_rounds
     }
 }
@@ -67,7 +67,7 @@ struct Left {
 fn growth(facts: &Facts<'_>, found: &mut Vec<PatternMatch>) {
     let trace = facts.trace;
     let callers = Callers::new(trace);
-    let rounds = Rounds::of(trace, &callers);
+    let rounds = facts.rounds();
     // What the last one made is still in use.
     let before_last = rounds.len().saturating_sub(1);
     if before_last < facts.rules.leak_rounds {
@@ -103,7 +103,7 @@ fn matches(trace: &MemoryTrace, left: &Left, (rounds, origin): (u32, Origin)) ->
         left: u32::try_from(left.rounds.len()).unwrap_or(u32::MAX),
         rounds,
         per_round: all / u64::from(rounds.max(1)),
-        knows_rounds: origin != Origin::Parts,
+        origin,
     };
     let leak = |(object, bytes): &(MemoryObjectId, u64)| PatternMatch {
         from: trace.objects.allocated_by[object.index()],

@@ -2,7 +2,7 @@
 
 mod dead_write;
 mod early;
-mod frequency;
+pub(crate) mod frequency;
 mod idle;
 pub(crate) mod intra;
 mod late;
@@ -125,6 +125,8 @@ impl Certainty {
     }
 }
 
+pub use crate::rounds::Origin;
+
 /// Figures of some patterns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Measure {
@@ -152,8 +154,8 @@ pub enum Measure {
         rounds: u32,
         /// Bytes left by a round, on average.
         per_round: u64,
-        /// Whether rounds are steps, or turns of training by their call paths; else they are equal parts of the trace.
-        knows_rounds: bool,
+        /// What rounds are.
+        origin: Origin,
     },
     /// Of structured access.
     Slices {

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 use stackline_model::names::MODULE_PREFIX;
-use stackline_model::{MemoryStackId, MemoryTrace, StrId};
+use stackline_model::{MemoryObjectId, MemoryObjectKind, MemoryStackId, MemoryTrace, StrId};
 use std::cmp::Ordering;
 
 /// What PyTorch's operators are called.
@@ -59,8 +59,17 @@ impl<'a> Callers<'a> {
         self.at(stack).backward
     }
 
+    /// The phase of training that an object was allocated in, as far as its call path and its module say.
+    pub(crate) fn phase_of(&self, object: MemoryObjectId) -> &'static str {
+        use MemoryObjectKind::{Gradient, OptimizerState, Parameter};
+        let (objects, row) = (&self.trace.objects, object.index());
+        // The module of those is the one that has them, not one in whose call they were made.
+        let is_had = matches!(objects.kind[row], Parameter | Gradient | OptimizerState);
+        self.phase(objects.stack[row], objects.module[row].is_some() && !is_had)
+    }
+
     /// The phase of training that a call path lies in, as far as it says; `in_module` if it is known to lie in a module's call.
-    pub(crate) fn phase(&self, stack: MemoryStackId, in_module: bool) -> &'static str {
+    fn phase(&self, stack: MemoryStackId, in_module: bool) -> &'static str {
         match self.at(stack) {
             Within { optimizer: true, .. } => "optimizer",
             // Recordings show what backward does below the forward operator that it belongs to.
@@ -70,6 +79,11 @@ impl<'a> Callers<'a> {
             _ if in_module => "forward",
             _ => "other",
         }
+    }
+
+    /// Whether a call path lies in an optimizer's step.
+    pub(crate) fn in_optimizer(&self, stack: MemoryStackId) -> bool {
+        self.at(stack).optimizer
     }
 
     /// Whether a call path lies in backward or in an optimizer: what is done there is not the program's to write.

@@ -72,7 +72,7 @@ impl By {
             }
             Self::Kind => objects.kind[row].name().to_owned(),
             Self::Module => or(trace.strings.get(objects.module[row]), "(unknown)"),
-            Self::Phase => callers.phase(objects.stack[row], objects.module[row].is_some()).to_owned(),
+            Self::Phase => callers.phase_of(object).to_owned(),
             // Powers of two: sizes that are alike stand together.
             Self::Size => size_class(objects.bytes[row]),
             Self::Operator => or(trace.strings.get(objects.operator[row]), "(unknown)"),

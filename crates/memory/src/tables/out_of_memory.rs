@@ -17,6 +17,8 @@ struct Situation {
     largest_free: Option<u64>,
     /// Bytes of the device; 0 if not known.
     total: u64,
+    /// Whether it is the host's own memory.
+    is_host: bool,
 }
 
 /// One row per failed request; `None` if none failed.
@@ -71,7 +73,8 @@ fn situation(trace: &MemoryTrace, (curves, reserved): (&[Curve], &Reserved), oom
         .filter(|block| block.state == MemoryBlockState::Inactive);
     let largest_free = now.then(|| free.map(|block| block.bytes).max().unwrap_or(0));
     let total = trace.devices.get(oom.device.index()).map_or(0, |device| device.total_bytes);
-    Situation { allocated, reserved, largest_free, total }
+    let name = trace.devices.get(oom.device.index()).map(|device| trace.strings.get(device.name));
+    Situation { allocated, reserved, largest_free, total, is_host: name == Some("cpu") }
 }
 
 /// Numbers that do not go together.
@@ -90,6 +93,13 @@ fn contradiction(situation: &Situation, reserved: u64, device_free: u64) -> Opti
 /// Why it failed, and what would have helped.
 fn explain(oom: &OutOfMemory, situation: &Situation) -> String {
     let (Some(device_free), Some(reserved)) = (oom.device_free, situation.reserved) else {
+        if situation.is_host {
+            return format!(
+                "the system gave no more, with {} of tensors in use: it has no more, or a limit of the process or the container \
+                 (ulimit -v, a control group) lets it have no more",
+                bytes(situation.allocated)
+            );
+        }
         return "it is not known what the device and the allocator still had".to_owned();
     };
     if let Some(why) = contradiction(situation, reserved, device_free) {
@@ -144,8 +154,25 @@ mod tests {
     }
 
     #[test]
+    fn the_host_says_nothing_of_what_it_has() {
+        let oom = OutOfMemory {
+            before: MemoryCallId(0),
+            time_ns: 0,
+            device: MemoryDeviceId(0),
+            stream: MemoryStreamId(0),
+            requested: 100,
+            device_free: None,
+            stack: MemoryStackId::NONE,
+        };
+        let situation = |is_host| Situation { allocated: 4000, reserved: None, largest_free: None, total: 0, is_host };
+        let told = explain(&oom, &situation(true));
+        assert!(told.starts_with("the system gave no more, with 4000 B of tensors in use"), "{told}");
+        assert!(explain(&oom, &situation(false)).starts_with("it is not known"));
+    }
+
+    #[test]
     fn numbers_that_cannot_be_true_give_no_verdict() {
-        let sound = || Situation { allocated: 200, reserved: None, largest_free: Some(60), total: 400 };
+        let sound = || Situation { allocated: 200, reserved: None, largest_free: Some(60), total: 400, is_host: false };
         assert!(explained(50, 300, sound()).starts_with("fragmentation"), "{}", explained(50, 300, sound()));
         for (free, reserved, situation) in [
             (50, 150, sound()),

@@ -1,6 +1,7 @@
 //! Patterns of waste as a table.
 
 use super::{int, modules, places};
+use crate::patterns::frequency::histogram_text;
 use crate::suggest::{Site, Sites};
 use crate::{Certainty, Measure, Pattern, PatternMatch};
 use stackline_model::{MemoryCallId, MemoryObjectId, MemoryTrace, Table, Unit};
@@ -44,12 +45,17 @@ fn variation(measure: Option<&Measure>) -> Option<f64> {
     if let Some(Measure::Frequency { variation, .. }) = measure { Some(100.0 * variation) } else { None }
 }
 
-/// Bytes that each step adds.
+/// Bytes that each round adds.
 fn grows_by(measure: Option<&Measure>) -> Option<i64> {
     match measure {
-        Some(Measure::Growth { per_round, knows_rounds: true, .. }) => Some(int(*per_round)),
+        Some(Measure::Growth { per_round, origin, .. }) => origin.round().map(|_| int(*per_round)),
         _ => None,
     }
+}
+
+/// How many bytes are touched how often, in words.
+fn histogram(measure: Option<&Measure>) -> Option<String> {
+    if let Some(Measure::Frequency { histogram, .. }) = measure { Some(histogram_text(histogram)) } else { None }
 }
 
 /// Patterns by the line that makes the objects, most bytes first. Calls, and the object's name, are those of the object with
@@ -83,6 +89,7 @@ pub fn waste_table(trace: &MemoryTrace, matches: &[PatternMatch]) -> Table {
         .text("other", rows.iter().map(other))
         .f64("fragmentation", Unit::Percent, measures().map(fragmentation))
         .f64("variation", Unit::Percent, measures().map(variation))
+        .text("histogram", measures().map(histogram))
         .i64("grows_by", Unit::Bytes, measures().map(grows_by));
     let objects: Vec<MemoryObjectId> = rows.iter().map(|row| row.first.object).collect();
     modules(table, trace, &objects)

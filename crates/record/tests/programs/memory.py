@@ -1,4 +1,5 @@
-"""Tensors whose memory is known: `memory.py small`, and very many of them at once: `many`. A training step: `memory.py
+"""Tensors whose memory is known: `memory.py small`, very many of them at once: `many`, and one that is too
+large: `failing`. A training step: `memory.py
 train`, and with `profile` what PyTorch's own profiler says of its memory (a line each: how many allocations and bytes,
 how many frees and bytes)."""
 
@@ -29,6 +30,15 @@ def small():
 
 def many():
     return torch.cat([torch.ones(1) for _ in range(5000)]).sum().item()
+
+
+def failing():
+    kept = torch.ones(1000)
+    try:
+        torch.empty(1 << 50, dtype=torch.uint8)
+    except RuntimeError as error:
+        assert "can't allocate memory" in str(error), error
+    return kept.add_(1).sum().item()
 
 
 class Block(nn.Module):
@@ -87,6 +97,8 @@ if sys.argv[1] == "small":
     small()
 elif sys.argv[1] == "many":
     many()
+elif sys.argv[1] == "failing":
+    failing()
 else:
     torch.set_num_threads(1)
     train(sys.argv[2:] == ["profile"])

@@ -246,7 +246,11 @@ fn head(trace: &MemoryTrace) -> String {
     if processes > 1 {
         text.push_str(&format!("1 of {processes} memory traces here: --process chooses another one.\n"));
     }
-    if !trace.has_accesses {
+    if stackline_ingest::problems::is_outside_window(&trace.report) {
+        text.push_str(
+            "No operator ran while recording went on, so nobody knows who touches memory: record a longer or another part (--duration, --after, --steps).\n",
+        );
+    } else if !trace.has_accesses {
         text.push_str("The source does not say who touches memory: unused, early and late memory cannot be told.\n");
     }
     text

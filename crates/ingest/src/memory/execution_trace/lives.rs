@@ -52,13 +52,14 @@ impl Lives {
         let mut uses = Uses::default();
         for (argument, tensors) in node.inputs.iter().enumerate() {
             let written = mutated.contains(&argument);
-            let mode = match written {
-                true if overwrites(&node.name) => AccessMode::Write,
-                true => AccessMode::Both,
-                false => AccessMode::Read,
-            };
-            let mode = Some(if sure { mode } else { AccessMode::Unknown });
             for tensor in tensors.iter().filter(is_own) {
+                let mode = match written {
+                    // Of what it does not cover, what was there stays.
+                    true if overwrites(&node.name) && self.is_whole(tensor) => AccessMode::Write,
+                    true => AccessMode::Both,
+                    false => AccessMode::Read,
+                };
+                let mode = Some(if sure { mode } else { AccessMode::Unknown });
                 uses.add(self.taken(nodes, worker.at, tensor, mode, sure));
             }
         }
@@ -110,6 +111,12 @@ impl Lives {
     /// Says at which position the operator just looked at stands.
     pub(super) fn seen_at(&mut self, uses: &[Use], at: usize) {
         uses.iter().for_each(|used| self.all[used.life].last = at);
+    }
+
+    /// Whether a tensor covers all that is known of its storage.
+    fn is_whole(&self, tensor: &Tensor) -> bool {
+        let life = self.now.get(&tensor.storage).map(|life| &self.all[*life]);
+        tensor.is_from_begin && life.is_none_or(|life| tensor.bytes >= life.bytes)
     }
 
     fn find(&mut self, tensor: &Tensor) -> usize {
@@ -206,7 +213,18 @@ fn mutated_arguments(schema: &str) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::mutated_arguments;
+    use super::{both, mutated_arguments};
+    use stackline_model::AccessMode::{Both, Read, Unknown, Write};
+
+    #[test]
+    fn what_is_not_known_of_one_use_is_not_known_of_both() {
+        for mode in [Read, Write, Both, Unknown] {
+            assert_eq!([both(Some(mode), Some(Unknown)), both(Some(Unknown), Some(mode))], [Some(Unknown); 2]);
+            assert_eq!([both(Some(mode), None), both(None, Some(mode)), both(Some(mode), Some(mode))], [Some(mode); 3]);
+        }
+        assert_eq!([both(Some(Read), Some(Write)), both(Some(Write), Some(Both))], [Some(Both); 2]);
+        assert_eq!(both(None, None), None);
+    }
 
     #[test]
     fn schemas_say_what_is_written() {

@@ -14,6 +14,8 @@ pub(super) struct Tensor {
     pub(super) storage: i128,
     /// Bytes of the storage up to the tensor's last element.
     pub(super) bytes: u64,
+    /// Whether it lies there from the first byte on, without gaps, as far as its number of elements says.
+    pub(super) is_from_begin: bool,
     pub(super) device: String,
     pub(super) dtype: String,
     pub(super) shape: String,
@@ -240,6 +242,7 @@ fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Op
     let [_, storage, offset, elements, size, device] = values.items(list) else { return None };
     let number = |value: Value| values.as_int(value).and_then(|value| u64::try_from(value).ok());
     let device = values.strings.get(values.as_text(*device)?).to_owned();
+    let is_from_begin = number(*offset)? == 0;
     let elements = number(*offset)?.checked_add(number(*elements)?)?;
     let dtype = kind.split_once("Tensor(").and_then(|(_, rest)| rest.split_once(')')).map_or("", |(dtype, _)| dtype);
     let sizes = shape.and_then(|shape| values.as_list(shape)).map_or(&[][..], |list| values.items(list));
@@ -248,6 +251,7 @@ fn tensor(values: &Values, list: NodeId, shape: Option<Value>, kind: &str) -> Op
     Some(Tensor {
         storage: values.as_int(*storage).filter(|storage| *storage >= 0)?,
         bytes: elements.checked_mul(number(*size)?).filter(|bytes| *bytes <= MOST_BYTES)?,
+        is_from_begin,
         device,
         dtype: dtype.to_owned(),
         shape: format!("[{}]", sizes.join(", ")),

@@ -48,6 +48,7 @@ struct Options {
     /// Where an object lies.
     device: MemoryDeviceId,
     has_stream: bool,
+    has_time: bool,
 }
 
 struct Reader {
@@ -60,15 +61,15 @@ struct Reader {
     events: FxHashMap<String, MemoryCallId>,
     /// What is alive at which addresses, by device; objects that name none are not in it.
     places: FxHashMap<MemoryDeviceId, AddressMap>,
-    /// The latest time that the text gave.
-    latest_ns: Option<i64>,
+    /// The latest time that the text gave of each stream: streams run at the same time.
+    latest_ns: FxHashMap<MemoryStreamId, i64>,
 }
 
 impl Reader {
     fn new(label: &str, tokens: Vec<Placed>) -> Self {
         let trace = MemoryTrace { label: label.to_owned(), ..MemoryTrace::default() };
         let (live, events, places) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        Self { tokens, at: 0, trace, device: None, live, events, places, latest_ns: None }
+        Self { tokens, at: 0, trace, device: None, live, events, places, latest_ns: FxHashMap::default() }
     }
 
     /// What the next statement is on: a text that names no device is of one.
@@ -392,7 +393,7 @@ impl Reader {
         let call = NewCall { start_ns, stream, ..NewCall::default() };
         let object = NewObject { device, ..NewObject::default() };
         let evidence = AccessEvidence::Instrumented;
-        let mut options = Options { call, object, evidence, device, has_stream: false };
+        let mut options = Options { call, object, evidence, device, has_stream: false, has_time: false };
         loop {
             if self.take(&Token::Mark('@')) {
                 let key = self.number("the number of a stream")?;
@@ -400,7 +401,12 @@ impl Reader {
                 options.has_stream = true;
                 continue;
             }
-            let Token::Word(key) = self.peek().clone() else { return Ok(options) };
+            let Token::Word(key) = self.peek().clone() else {
+                if options.has_time {
+                    self.note_time(&options.call);
+                }
+                return Ok(options);
+            };
             self.at += 1;
             match FLAGS.iter().find(|(name, _)| *name == key) {
                 Some((_, flag)) => options.call.flags |= flag,
@@ -415,7 +421,10 @@ impl Reader {
         }
         let object = &mut options.object;
         match key {
-            "t" => options.call.start_ns = self.time()?,
+            "t" => {
+                options.call.start_ns = self.number("a time in ns")?;
+                options.has_time = true;
+            }
             "dur" => options.call.duration_ns = self.number("a duration in ns")?,
             "address" => object.address = self.number("an address")?,
             "requested" => object.requested = self.number("the bytes asked for")?,
@@ -444,15 +453,14 @@ impl Reader {
         Ok(())
     }
 
-    fn time(&mut self) -> Result<i64, TextError> {
-        let time: i64 = self.number("a time in ns")?;
-        let latest = self.latest_ns.map_or(time, |latest| latest.max(time));
-        if time < latest {
-            let example = format!("{} ns", latest.saturating_sub(time));
+    /// Counts times that go back on their stream.
+    fn note_time(&mut self, call: &NewCall) {
+        let latest = self.latest_ns.entry(call.stream).or_insert(call.start_ns);
+        if call.start_ns < *latest {
+            let example = format!("{} ns", latest.saturating_sub(call.start_ns));
             problems::MEMORY_CLOCK_BACK.count(&mut self.trace.report, None, &example);
         }
-        self.latest_ns = Some(latest);
-        Ok(time)
+        *latest = call.start_ns.max(*latest);
     }
 
     fn evidence(&mut self) -> Result<AccessEvidence, TextError> {

@@ -4,7 +4,7 @@ use crate::problems;
 use crate::recording::stream::note_exit;
 use crate::recording::{note_damage, open_stream};
 use stackline_model::ReadReport;
-use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, Thread, TouchKind};
+use stackline_recording::{Cost, FrameKey, Metric, OPENMP, Process, Processors, Record, TensorPart, Thread, TouchKind};
 
 /// What a stream of a recording in `trace` mode says.
 #[derive(Debug, Default)]
@@ -25,10 +25,30 @@ pub(super) struct Calls {
     pub(super) cost: Option<Cost>,
     /// When recording began and paused; empty if it always went on.
     pub(super) windows: Vec<Change>,
+    /// Names of tensors.
+    pub(super) tensor_names: Vec<TensorName>,
+    /// Which memory had which of them, in the order in which that was told.
+    pub(super) named: Vec<Named>,
     /// What the recorder left out, and how often.
     pub(super) lost: Vec<(String, u64)>,
     /// Whether the process ended in order.
     pub(super) ended: bool,
+}
+
+/// What a tensor is called ([`Record::TensorName`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TensorName {
+    pub(super) module: String,
+    pub(super) name: String,
+    pub(super) part: TensorPart,
+}
+
+/// That memory had a name, by its number ([`Record::Named`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    pub(super) at: i64,
+    pub(super) address: u64,
+    pub(super) name: u32,
 }
 
 /// What threads of a process had used of processors by then ([`Record::Load`]).
@@ -204,6 +224,14 @@ impl Calls {
             Record::Load { at_ns, ran_ns, waited_ns, .. } => {
                 let at = time(0, at_ns)?;
                 self.loads.push(Load { at, ran_ns, waited_ns });
+                Some(())
+            }
+            Record::TensorName { id, module, name, part } => {
+                place(&mut self.tensor_names, id, TensorName { module, name, part })
+            }
+            Record::Named { at_ns, address, name } => {
+                let at = time(0, at_ns).filter(|_| (name as usize) < self.tensor_names.len())?;
+                self.named.push(Named { at, address, name });
                 Some(())
             }
             // The tree's affair; kinds that are not known were counted with the tree.

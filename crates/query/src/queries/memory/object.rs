@@ -70,9 +70,13 @@ fn pattern(memory: &Memory, found: &PatternMatch) -> Value {
         Measure::Touched { bytes, largest_hole, fragmentation } => {
             json!({"touched": bytes, "largest_hole": largest_hole, "fragmentation": fragmentation})
         }
-        Measure::Frequency { variation, .. } => json!({"variation": variation}),
-        Measure::Growth { left, rounds, per_round, .. } => {
-            json!({"left_in": left, "rounds": rounds, "per_round": per_round})
+        Measure::Frequency { variation, histogram } => {
+            let histogram: Vec<_> = histogram.iter().take(LISTED).collect();
+            json!({"variation": variation, "histogram": histogram})
+        }
+        Measure::Growth { left, rounds, per_round, origin } => {
+            // Without rounds these are parts of the trace, which tell nothing of a round.
+            json!({"left_in": left, "rounds": rounds, "per_round": origin.round().map(|_| per_round), "round": origin.round()})
         }
         Measure::Slices { count, largest } => json!({"slices": count, "largest": largest}),
     });

@@ -210,3 +210,17 @@ fn classes(memory: &Memory, folded: &[MemoryObjectId]) -> Vec<Value> {
         |(power, (objects, bytes)): (u32, (u64, u64))| json!({"from": from(power), "objects": objects, "bytes": bytes});
     sums.into_iter().rev().map(class).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::both;
+    use stackline_model::AccessMode::{Both, Read, Unknown, Write};
+
+    #[test]
+    fn what_is_not_known_of_one_access_is_not_known_of_both() {
+        for mode in [Read, Write, Both, Unknown] {
+            assert_eq!([both(mode, Unknown), both(Unknown, mode), both(mode, mode)], [Unknown, Unknown, mode]);
+        }
+        assert_eq!([both(Read, Write), both(Write, Read), both(Both, Read)], [Both; 3]);
+    }
+}

@@ -10,6 +10,7 @@ mod names;
 mod operators;
 mod paths;
 mod sweep;
+mod told;
 
 use super::calls::Calls;
 use super::{Shown, has_ranks, label};
@@ -81,6 +82,9 @@ fn swept(calls: &Calls, name: &str, report: ReadReport) -> Option<MemoryTrace> {
     }
     let mut trace = sweep::sweep(calls);
     trace.report.merge(report);
+    if !trace.has_accesses && !calls.windows.is_empty() {
+        problems::MEMORY_WINDOW.count(&mut trace.report, None, name);
+    }
     let is_ours = |what: &str| what.starts_with("touches_") || what.starts_with("inputs_");
     for what in calls.lost.iter().filter(|(what, _)| is_ours(what)) {
         problems::NOT_RECORDED.count_many(&mut trace.report, what.1, None, &format!("{name}: {}", what.0));

@@ -1,6 +1,6 @@
 //! One pass over everything that happened in a process, in the order of time.
 
-use super::super::calls::{Calls, Touch};
+use super::super::calls::{Calls, Named, Touch};
 use super::super::files::Files;
 use super::super::steps;
 use super::described::{Described, described};
@@ -8,12 +8,13 @@ use super::kinds::{Seen, classify};
 use super::names::{Effect, only_tells, updates};
 use super::operators::{Input, Operator, Operators};
 use super::paths::{Place, places};
+use super::told::Told;
 use crate::problems;
 use rustc_hash::{FxHashMap, FxHashSet};
 use stackline_model::names::STEP_PREFIX;
 use stackline_model::{
     AccessEvidence, AccessExtent, AccessMode, AddressMap, MemoryCallId, MemoryCallKind, MemoryDeviceId, MemoryObjectId,
-    MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, StrId, call_flags,
+    MemoryPhase, MemoryStreamId, MemoryTrace, NewCall, NewObject, OutOfMemory, StrId, call_flags,
 };
 use stackline_recording::TouchKind;
 
@@ -25,6 +26,10 @@ const MOST_INPUTS: usize = 4096;
 enum What {
     Touch {
         touch: usize,
+    },
+    /// It was told what memory is called.
+    Name {
+        named: usize,
     },
     Begin {
         operator: usize,
@@ -56,6 +61,8 @@ struct Sweep<'a> {
     device: MemoryDeviceId,
     zero: i64,
     threads: Vec<Thread<'a>>,
+    calls: &'a Calls,
+    told: Told,
     live: AddressMap,
     /// What is known of tensors, by frame and argument.
     described: Vec<Vec<Described>>,
@@ -101,6 +108,8 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         device,
         zero: calls.process.start_monotonic_ns,
         threads,
+        calls,
+        told: Told::default(),
         live: AddressMap::default(),
         described,
         seen: Vec::new(),
@@ -117,11 +126,13 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
         order.splice(0..0, ends[0]);
         order.extend(ends[1]);
     }
+    order.extend(calls.named.iter().enumerate().map(|(named, one)| (one.at, 0, What::Name { named })));
     order.extend(calls.windows.iter().map(|change| (change.at, 0, What::Unseen)));
     order.sort_by_key(|&(time, _, what)| (time, matches!(what, What::End { .. })));
     for (time, thread, what) in order {
         match what {
             What::Touch { touch } => sweep.touch(time, thread, touch),
+            What::Name { named } => sweep.name(named),
             What::Begin { operator } => sweep.begin(thread, operator),
             What::End { operator } => sweep.end(time, thread, operator),
             What::Unseen => sweep.unseen(time),
@@ -129,6 +140,7 @@ pub(super) fn sweep(calls: &Calls) -> MemoryTrace {
     }
     sweep.steps(calls);
     classify(&mut sweep.trace, &sweep.seen);
+    sweep.told.write(&mut sweep.trace, calls);
     sweep.trace
 }
 
@@ -170,6 +182,14 @@ impl Sweep<'_> {
         }
     }
 
+    /// Memory is a tensor of a name.
+    fn name(&mut self, named: usize) {
+        let Named { address, name, .. } = self.calls.named[named];
+        let object = self.live.find(address).map(|(object, _)| object);
+        let begins_there = |object: &MemoryObjectId| self.trace.objects.address[object.index()] == address;
+        self.told.tell(object.filter(begins_there), address, name);
+    }
+
     /// A call that may have touched all that is alive.
     fn unseen(&mut self, time: i64) {
         self.times.push(time);
@@ -189,8 +209,10 @@ impl Sweep<'_> {
     fn touch(&mut self, time: i64, thread: usize, touch: usize) {
         let Touch { node, address, bytes, kind, .. } = self.threads[thread].touches[touch];
         let place = self.place(thread, node);
-        if kind == TouchKind::Freed {
-            return self.free(time, thread, place, address);
+        match kind {
+            TouchKind::Freed => return self.free(time, thread, place, address),
+            TouchKind::Failed => return self.fail(time, thread, place, bytes),
+            _ => {}
         }
         self.end_lost(time, thread, place, (address, bytes));
         let name = self.trace.strings.intern("allocate");
@@ -207,6 +229,7 @@ impl Sweep<'_> {
         };
         let object = self.trace.allocate(object, call);
         self.live.insert(address, bytes, object);
+        self.told.is_gone(address);
         let owner = self.threads[thread].operators.owners.get(&touch).copied();
         let outermost = owner.map_or(i64::MIN, |owner| self.threads[thread].operators.list[owner].outermost_end);
         self.object(
@@ -222,6 +245,18 @@ impl Sweep<'_> {
         if let Some(owner) = owner {
             self.threads[thread].made[owner].push(object);
         }
+    }
+
+    fn fail(&mut self, time: i64, thread: usize, place: Place, bytes: u64) {
+        self.trace.out_of_memory.push(OutOfMemory {
+            before: MemoryCallId::new(self.trace.calls.len()),
+            time_ns: time - self.zero,
+            device: self.device,
+            stream: self.threads[thread].stream,
+            requested: bytes,
+            device_free: None,
+            stack: place.stack,
+        });
     }
 
     /// Ends what lies where something is allocated now: its free was not recorded.
@@ -307,6 +342,7 @@ impl Sweep<'_> {
         let object = self.trace.older(NewObject { address, bytes, device: self.device, ..NewObject::default() });
         self.live.insert(address, bytes, object);
         self.object(Seen { is_foreign: true, ..Seen::default() }, i64::MIN);
+        self.told.appears(object, address);
         object
     }
 
@@ -396,13 +432,13 @@ impl Sweep<'_> {
                 problems::FREED_IN_USE.count(&mut self.trace.report, None, &name);
                 continue;
             }
-            let mode = mode(effect, &name, input, output);
+            let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
+            let mode = mode(effect, &name, (input, whole), output);
             let place = *places.entry(object).or_insert(accesses.len());
             if let Some((_, known, _)) = accesses.get_mut(place) {
                 *known = if *known == mode { mode } else { AccessMode::Both };
                 continue;
             }
-            let whole = input.bytes > 0 && input.bytes >= self.trace.objects.requested[object.index()];
             accesses.push((object, mode, if whole { AccessExtent::Whole } else { AccessExtent::Unknown }));
         }
         for (object, mode, extent) in accesses {
@@ -443,12 +479,19 @@ fn last_argument(operator: &Operator) -> Option<u8> {
     operator.inputs.iter().map(|input| input.argument).max().filter(|&argument| argument > 0)
 }
 
-fn mode(effect: Effect, name: &str, input: Input, output: Option<u8>) -> AccessMode {
+fn mode(effect: Effect, name: &str, (input, whole): (Input, bool), output: Option<u8>) -> AccessMode {
     match effect {
         _ if updates(name, input.argument) => AccessMode::Both,
         Effect::Fills if input.argument == 0 => AccessMode::Write,
         Effect::Updates if input.argument == 0 => AccessMode::Both,
-        _ if output == Some(input.argument) => AccessMode::Write,
+        // Of what a part is written, the rest stays.
+        _ if output == Some(input.argument) => {
+            if whole {
+                AccessMode::Write
+            } else {
+                AccessMode::Both
+            }
+        }
         _ => AccessMode::Read,
     }
 }
