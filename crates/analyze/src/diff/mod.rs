@@ -7,6 +7,8 @@
 mod align;
 mod comparable;
 mod families;
+mod functions;
+mod pair;
 mod paths;
 mod profile;
 mod recording;
