@@ -443,3 +443,51 @@ fn one_step_is_said_to_have_no_spread_only_if_it_is_the_only_run() {
     assert_eq!(told(&one, &many, 5), None);
     assert_eq!(told(&many, &many, 1), None);
 }
+
+/// A program of eight steps that calls `slow`, and `quick`, which calls it, too, as a trace with stacks has it; `line` is that of
+/// the first function, the others stand below it.
+fn python(folder: &str, line: u32, slow_us: i64) -> Profile {
+    let mut events = Vec::new();
+    let mut span = |cat: &str, name: &str, ts: i64, dur: i64| {
+        events.push(format!(r#"{{"ph":"X","cat":"{cat}","name":"{name}","pid":1,"tid":1,"ts":{ts},"dur":{dur}}}"#));
+    };
+    let frame = |below: u32, function: &str| format!("{folder}/train.py({}): {function}", line + below);
+    let mut at = 1000;
+    for step in 0..8 {
+        let slow = slow_us + step % 3;
+        span("user_annotation", &format!("ProfilerStep#{step}"), at, slow + 490);
+        span("python_function", &frame(20, "step"), at, slow + 480);
+        span("python_function", &frame(0, "slow"), at + 10, slow + 30);
+        span("python_function", "<built-in function sum>", at + 11, slow / 2);
+        // What an operator takes is not the function's own.
+        span("cpu_op", "aten::mm", at + slow + 12, 20);
+        span("python_function", &frame(9, "quick"), at + slow + 100, 300);
+        span("python_function", &frame(0, "slow"), at + slow + 120, 100);
+        at += slow + 500;
+    }
+    let text = format!(r#"{{"schemaVersion":1,"traceEvents":[{}]}}"#, events.join(","));
+    let trace = read_bytes("made up", text.as_bytes(), &ReadOptions::default()).unwrap();
+    Profile::of(&trace, 0, &Scope::default())
+}
+
+#[test]
+fn functions_whose_own_time_changed_are_named_wherever_their_lines_are() {
+    let diff = compare(
+        &vec![vec![python("/home/a/src", 12, 200)]],
+        &vec![vec![python("/tmp/b/src", 47, 20_200)]],
+        Options::default(),
+    );
+    let of = |name, measure| find(&diff, ChangeTable::Functions, name, measure);
+    let slow = of("/home/a/src/train.py: slow", Measure::Cpu);
+    assert_eq!(slow.verdict, Verdict::Slower);
+    close(slow.change_ns(), 20e6);
+    assert_eq!((slow.count_before, slow.count_after), (2.0, 2.0));
+    // 200 µs, 10 µs around the operator, and a call of 100 µs; a step and another one in three are longer.
+    close(slow.before_ns, 310e3 + 1e3 * 7.0 / 8.0);
+    assert_eq!(of("/home/a/src/train.py: quick", Measure::Cpu).verdict, Verdict::Noise);
+    assert_eq!(of("/home/a/src/train.py: step", Measure::Cpu).verdict, Verdict::Noise);
+    close(of("/home/a/src/train.py: step", Measure::CpuTotal).change_ns(), 20e6);
+    assert_eq!(diff.changes[&ChangeTable::Functions].len(), 6, "{:?}", diff.changes[&ChangeTable::Functions]);
+    let paths = &diff.changes[&ChangeTable::Paths];
+    assert!(paths.iter().all(|path| path.verdict != Verdict::OnlyAfter), "{paths:?}");
+}

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{failure, run, stdout};
+use common::{failure, recorder, run, stdout, torch};
 use serde_json::Value;
 use stackline_synth::demo::{Config, generate};
 use std::collections::BTreeMap;
@@ -291,6 +291,62 @@ fn recordings_are_compared_with_recordings() {
     let (code, said) = failure(&["diff", &a, &fast]);
     assert!(code == Some(2) && said.contains("two of a kind"), "{said}");
     assert_eq!(failure(&["diff", &a, &b, "--steps", "1"]).0, Some(2));
+}
+
+/// A program whose `slow` runs so often in each step; `quick` calls it, too, always as often.
+const PROGRAM: &str = "
+import sys, torch
+def slow(n):
+    all = 0
+    for i in range(n):
+        all += i * i % 7
+    return all
+def quick():
+    return sum(range(1000))
+def step(model, x):
+    model(x).sum().backward()
+    slow(int(sys.argv[1]))
+    quick()
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(25):
+    optimizer.zero_grad()
+    step(model, torch.randn(16, 8))
+    optimizer.step()
+";
+
+#[cfg(target_os = "linux")]
+#[test]
+fn functions_of_recorded_programs_are_named() {
+    let Some(python) = torch() else { return };
+    let case = Case::new();
+    // The second one is elsewhere, and its lines are others.
+    let record = |folder: &str, text: &str, (mode, turns): (&str, &str)| {
+        fs::create_dir_all(case.path(folder)).unwrap();
+        let (script, run) =
+            (case.path(&format!("{folder}/train.py")), case.path(&format!("{folder}/{mode}.stackline")));
+        fs::write(&script, text).unwrap();
+        let args = ["record", "--mode", mode, "-o", &run, "--", python.to_str().unwrap(), &script, turns];
+        let recorded = common::stackline(&args).env("STACKLINE_RECORDER", recorder()).output().unwrap();
+        assert!(recorded.status.success(), "{}", String::from_utf8_lossy(&recorded.stderr));
+        run
+    };
+    let shifted = format!("# One line.\n# And another.\n{PROGRAM}");
+    for mode in ["trace", "profile"] {
+        let a = record("a", PROGRAM, (mode, "1000"));
+        let b = record("b", &shifted, (mode, "300000"));
+        let document = json(&["diff", &a, &b]);
+        let rows = document["tables"]["functions"]["rows"].as_array().unwrap();
+        let is_slow =
+            |row: &&Value| row["measure"] == "cpu" && row["name"].as_str().unwrap().contains("train.py: slow");
+        let slow = rows.iter().find(is_slow).unwrap();
+        assert!(slow["change_ns"].as_f64() > Some(2e6), "{mode}: {slow}");
+        assert_eq!(rows.iter().filter(is_slow).count(), 1, "{mode}: {rows:?}");
+        let verdict = if mode == "trace" { "slower" } else { "untested" };
+        assert_eq!(slow["verdict"], verdict, "{mode}: {slow}");
+        let told = stdout(&["diff", &a, &b]);
+        assert!(told.contains("Python functions") && told.contains("train.py: slow"), "{told}");
+    }
 }
 
 #[test]

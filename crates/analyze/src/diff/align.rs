@@ -1,8 +1,10 @@
 //! Puts profiles beside each other and tells what is beyond the spread from noise.
 
 use super::comparable::{slow_steps, warnings};
-use super::profile::{Cell, Measure, Profile, Row};
-use super::statistics::{Difference, Location, adjusted, welch};
+use super::functions;
+use super::pair::Pair;
+use super::profile::{Measure, Profile};
+use super::statistics::adjusted;
 use crate::findings::Confidence;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,11 +20,13 @@ pub enum Table {
     Kernels,
     /// Call paths.
     Paths,
+    /// Python functions by file and name.
+    Functions,
 }
 
 impl Table {
     /// All of them, in the order shown.
-    pub const ALL: [Self; 4] = [Self::Steps, Self::Operators, Self::Kernels, Self::Paths];
+    pub const ALL: [Self; 5] = [Self::Steps, Self::Operators, Self::Kernels, Self::Paths, Self::Functions];
 
     /// Stable text name.
     #[must_use]
@@ -32,6 +36,7 @@ impl Table {
             Self::Operators => "operators",
             Self::Kernels => "kernels",
             Self::Paths => "paths",
+            Self::Functions => "functions",
         }
     }
 }
@@ -181,6 +186,8 @@ pub struct Diff {
     pub method: Method,
     /// Whether kernels are aligned by operator and family.
     pub by_family: bool,
+    /// How it is known what Python functions take, where both sides know it the same way.
+    pub functions_by: Option<&'static str>,
     /// All changes by table, the largest first.
     pub changes: BTreeMap<Table, Vec<Change>>,
     /// Why the sides can hardly be compared, a sentence each; mostly none.
@@ -215,7 +222,8 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     let by_family = options.by_family.unwrap_or(vendors.is_some());
     let warnings = warnings(before, after, by_family);
     let (method, changes) = (Method::None, BTreeMap::new());
-    let mut diff = Diff { options, method, by_family, changes, warnings, notes: Vec::new() };
+    let functions_by = functions_by(before, after);
+    let mut diff = Diff { options, method, by_family, functions_by, changes, warnings, notes: Vec::new() };
     if let Some((a, b)) = vendors {
         diff.notes.push(format!("A ran on {} and B on {}.", a.name(), b.name()));
     }
@@ -227,10 +235,23 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
                 .to_owned(),
         );
     }
+    let knows_functions = |side: &Side| side.iter().flatten().any(|profile| profile.functions_by.is_some());
+    if functions_by.is_none() && knows_functions(before) && knows_functions(after) {
+        diff.notes.push(
+            "Python functions are not compared: the runs know in different ways what they take (calls, samples)."
+                .to_owned(),
+        );
+    }
     for (rank, a, b) in pairs(before, after, &mut diff.notes) {
-        let pair = Pair { rank, before: a, after: b, level: options.level };
+        let names = functions::aligned(&a, &b);
+        let pair = Pair { rank, before: a, after: b, level: options.level, names };
+        let is_known = |table: &Table| match table {
+            Table::Paths => same_paths,
+            Table::Functions => functions_by.is_some(),
+            _ => true,
+        };
         diff.method = stronger(diff.method, pair.method());
-        for table in Table::ALL.into_iter().filter(|table| *table != Table::Paths || same_paths) {
+        for table in Table::ALL.into_iter().filter(is_known) {
             diff.changes.entry(table).or_default().extend(pair.changes(table, by_family));
         }
     }
@@ -239,6 +260,13 @@ pub fn compare(before: &Side, after: &Side, options: Options) -> Diff {
     }
     diff.notes.extend(notes(&diff, before, after));
     diff
+}
+
+/// How it is known what Python functions take; none if not all runs know it the same way.
+fn functions_by(before: &Side, after: &Side) -> Option<&'static str> {
+    let mut ways = before.iter().chain(after).flatten().map(|profile| profile.functions_by);
+    let first = ways.next()??;
+    ways.all(|way| way == Some(first)).then_some(first)
 }
 
 fn stronger(a: Method, b: Method) -> Method {
@@ -266,155 +294,6 @@ fn pairs<'a>(before: &'a Side, after: &'a Side, notes: &mut Vec<String>) -> Vec<
         }
     }
     out
-}
-
-/// One rank on both sides.
-struct Pair<'a> {
-    rank: i64,
-    before: Vec<&'a Profile>,
-    after: Vec<&'a Profile>,
-    level: f64,
-}
-
-impl Pair<'_> {
-    fn method(&self) -> Method {
-        let several = |side: &[&Profile]| side.iter().any(|profile| profile.units() > 1);
-        match (self.before.len(), self.after.len()) {
-            (1, 1) if several(&self.before) || several(&self.after) => Method::Steps,
-            (1, 1) => Method::None,
-            _ => Method::Runs,
-        }
-    }
-
-    fn changes(&self, table: Table, by_family: bool) -> Vec<Change> {
-        let name = |text: &String| (text.as_str().into(), None);
-        match table {
-            Table::Steps => {
-                let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
-                let rows = |side: &[&Profile]| side.iter().map(|p| p.totals.iter().collect()).collect::<Vec<Row>>();
-                let (before, after) = (rows(&self.before), rows(&self.after));
-                let (before, after): (Vec<_>, Vec<_>) =
-                    (before.iter().map(Some).collect(), after.iter().map(Some).collect());
-                let mut changes = self.row(("".into(), None), &before, &after, &measures);
-                let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
-                for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
-                    (change.count_before, change.count_after) = (steps(&self.before), steps(&self.after));
-                }
-                changes
-            }
-            Table::Operators => {
-                self.rows(&[Measure::Gpu, Measure::Cpu, Measure::CpuTotal], |profile| &profile.operators, name)
-            }
-            Table::Kernels if by_family => self.rows(
-                &[Measure::Gpu],
-                |profile| &profile.families,
-                |(operator, family)| ((*family).into(), Some(operator.clone())),
-            ),
-            Table::Kernels => self.rows(&[Measure::Gpu], |profile| &profile.kernels, name),
-            Table::Paths => {
-                self.rows(&[Measure::Gpu, Measure::Cpu], |profile| &profile.paths, |text| (Arc::clone(text), None))
-            }
-        }
-    }
-
-    fn rows<K: Ord>(
-        &self,
-        measures: &[Measure],
-        table: impl Fn(&Profile) -> &BTreeMap<K, Row>,
-        name: impl Fn(&K) -> (Arc<str>, Option<String>),
-    ) -> Vec<Change> {
-        let keys: BTreeSet<&K> = self.before.iter().chain(&self.after).flat_map(|p| table(p).keys()).collect();
-        let row = |key: &K| {
-            let before: Vec<Option<&Row>> = self.before.iter().map(|p| table(p).get(key)).collect();
-            let after: Vec<Option<&Row>> = self.after.iter().map(|p| table(p).get(key)).collect();
-            self.row(name(key), &before, &after, measures)
-        };
-        keys.into_iter().flat_map(row).collect()
-    }
-
-    /// The measures of one thing that has any.
-    fn row(
-        &self,
-        (name, operator): (Arc<str>, Option<String>),
-        before: &[Option<&Row>],
-        after: &[Option<&Row>],
-        measures: &[Measure],
-    ) -> Vec<Change> {
-        let trim = if name.is_empty() { TRIM } else { 0.0 };
-        let values = |side: &[&Profile], rows: &[Option<&Row>], get: &dyn Fn(&Cell) -> i64| -> Vec<Vec<f64>> {
-            let of = |(profile, row): (&&Profile, &Option<&Row>)| {
-                let cell = |at| row.and_then(|row| row.get(at)).map_or(0, get) as f64;
-                (0..profile.units()).map(cell).collect()
-            };
-            side.iter().zip(rows).map(of).collect()
-        };
-        let both = |get: &dyn Fn(&Cell) -> i64| (values(&self.before, before, get), values(&self.after, after, get));
-        let counts = both(&|cell| cell.count);
-        let counts_are_steady = is_steady(&counts.0) && is_steady(&counts.1);
-        let counts = (center(&counts.0, 0.0), center(&counts.1, 0.0));
-        let mut out = Vec::new();
-        for &measure in measures {
-            let (a, b) = both(&|cell| cell.time(measure));
-            if a.iter().chain(&b).flatten().all(|&ns| ns == 0.0) {
-                continue;
-            }
-            let tested = difference(&a, &b, trim, self.level);
-            let (before_ns, after_ns) = (center(&a, trim), center(&b, trim));
-            // Nothing takes less than no time.
-            let interval = |tested: Difference| (tested.interval.0.max(-before_ns), tested.interval.1.max(-before_ns));
-            let verdict = match () {
-                () if before.iter().all(Option::is_none) => Verdict::OnlyAfter,
-                () if after.iter().all(Option::is_none) => Verdict::OnlyBefore,
-                () => Verdict::Untested,
-            };
-            out.push(Change {
-                rank: self.rank,
-                name: Arc::clone(&name),
-                operator: operator.clone(),
-                measure,
-                before_ns,
-                after_ns,
-                p: tested.map(|tested| tested.p),
-                interval_ns: tested.map(interval),
-                q: None,
-                verdict,
-                count_before: counts.0,
-                count_after: counts.1,
-                counts_are_steady,
-            });
-        }
-        out
-    }
-}
-
-/// Whether there are several steps, with one number in all of them.
-fn is_steady(runs: &[Vec<f64>]) -> bool {
-    let all: Vec<f64> = runs.iter().flatten().copied().collect();
-    all.len() > 1 && all.iter().all(|count| *count == all[0])
-}
-
-/// The mean over runs of the (trimmed) mean over steps; 0 without any.
-fn center(runs: &[Vec<f64>], trim: f64) -> f64 {
-    let centers: Vec<f64> = runs.iter().filter_map(|run| Location::of(run, trim)).map(|of| of.center).collect();
-    centers.iter().sum::<f64>() / centers.len().max(1) as f64
-}
-
-/// The test: of steps where there is one run each, else of runs, with what their steps leave open as the least error.
-fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) -> Option<Difference> {
-    let locations = |runs: &[Vec<f64>]| runs.iter().filter_map(|run| Location::of(run, trim)).collect::<Vec<_>>();
-    let (a, b) = (locations(before), locations(after));
-    if let ([a], [b]) = (&a[..], &b[..]) {
-        return welch(a, b, level, 0.0);
-    }
-    let of_runs = |runs: &[Location]| {
-        let centers: Vec<f64> = runs.iter().map(|run| run.center).collect();
-        Location::independent(&centers, 0.0)
-    };
-    let left_open = |runs: &[Location]| {
-        let count = runs.len().max(1) as f64;
-        runs.iter().filter_map(|run| run.error2).sum::<f64>() / (count * count)
-    };
-    welch(&of_runs(&a)?, &of_runs(&b)?, level, left_open(&a) + left_open(&b))
 }
 
 /// Verdicts, once all rows of a table are known; the largest changes first.

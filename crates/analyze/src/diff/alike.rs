@@ -30,6 +30,8 @@ fn leave_first_out(profile: &mut Profile) {
     }
     profile.families.values_mut().for_each(Row::drop_first);
     profile.families.retain(|_, row| !row.is_empty());
-    profile.paths.values_mut().for_each(Row::drop_first);
-    profile.paths.retain(|_, row| !row.is_empty());
+    for rows in [&mut profile.paths, &mut profile.functions] {
+        rows.values_mut().for_each(Row::drop_first);
+        rows.retain(|_, row| !row.is_empty());
+    }
 }

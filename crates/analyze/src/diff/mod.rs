@@ -8,6 +8,8 @@ mod align;
 mod alike;
 mod comparable;
 mod families;
+mod functions;
+mod pair;
 mod paths;
 mod profile;
 mod recording;

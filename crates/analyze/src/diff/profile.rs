@@ -1,6 +1,7 @@
 //! What a comparison keeps of one rank of one run: the time of each thing in each step.
 
 use super::families::family;
+use super::functions;
 use super::paths::Paths;
 use crate::Scope;
 use crate::analyses::tl_operators::{Cost, costs};
@@ -184,6 +185,10 @@ pub struct Profile {
     pub families: BTreeMap<(String, &'static str), Row>,
     /// Call paths; their texts are long, and shared with what is said of them.
     pub paths: BTreeMap<Arc<str>, Row>,
+    /// Python functions by file and name: `cpu` is what they take without the functions and operators that they call.
+    pub functions: BTreeMap<Arc<str>, Row>,
+    /// How that is known (`calls`, `samples`); none if it is not. Of samples, `count` is theirs.
+    pub functions_by: Option<&'static str>,
     /// How paths are made; those of different kinds cannot be compared.
     pub path_kind: &'static str,
     /// Events left out because their times cannot be.
@@ -292,6 +297,7 @@ impl Profile {
         let paths = Paths::new(trace);
         profile.path_kind = paths.kind();
         profile.paths = paths.rows(trace, &units, &view.counted);
+        (profile.functions, profile.functions_by) = functions::functions(trace, &units);
         profile
     }
 

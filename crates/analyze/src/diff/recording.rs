@@ -1,5 +1,6 @@
 //! Recordings of calls as profiles: they keep no steps, so that all of a run is one.
 
+use super::functions::BY_SAMPLES;
 use super::profile::{Cell, Profile};
 use crate::calls::{CallLabel, CallView, Shape, ViewOptions, view};
 use stackline_model::{CallMetric, CallTree, Unit};
@@ -33,7 +34,40 @@ impl Profile {
             texts[row] = if above.is_empty() { label } else { format!("{above} > {label}") };
             profile.paths.entry(texts[row].as_str().into()).or_default().add(0, &cell(&down, row));
         }
+        profile.functions(tree);
         Ok(profile)
+    }
+}
+
+impl Profile {
+    /// Python functions, by samples: times of operators say nothing of them.
+    fn functions(&mut self, tree: &CallTree) {
+        let wanted = [CallMetric::CpuTime, CallMetric::RealTime, CallMetric::HostTime];
+        let measured = tree.measured();
+        let Some(metric) = wanted.into_iter().find(|metric| measured.contains(metric)) else { return };
+        let options = ViewOptions { by_line: false, by_inputs: false, ..ViewOptions::new(metric) };
+        let down = view(tree, &options);
+        // The function that what runs here is part of: what is built in or a library's is that of its caller.
+        let mut of: Vec<Option<usize>> = vec![None; down.nodes.len()];
+        let mut add = |label: &CallLabel, cell: &Cell| {
+            self.functions.entry(text(label).into()).or_default().add(0, cell);
+        };
+        for row in 1..down.nodes.len() {
+            let (label, node) = (down.label(row), &down.nodes[row]);
+            of[row] = match label.kind {
+                "python" => Some(row),
+                "operator" => None,
+                _ => of[node.parent],
+            };
+            if let Some(function) = of[row] {
+                add(down.label(function), &Cell { cpu: ns(node.exclusive.sum), ..Cell::default() });
+            }
+        }
+        let flat = view(tree, &ViewOptions { shape: Shape::Flat, ..options });
+        for row in (1..flat.nodes.len()).filter(|&row| flat.label(row).kind == "python") {
+            add(flat.label(row), &Cell { cpu: 0, ..cell(&flat, row) });
+        }
+        self.functions_by = Some(BY_SAMPLES);
     }
 }
 

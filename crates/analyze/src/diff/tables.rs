@@ -3,7 +3,7 @@
 use super::align::{Change, Diff, Side, Table as Compared};
 use stackline_model::{Table, Unit};
 
-/// `steps`, `operators`, `kernels`, `paths`, and `step_lengths` with each step of each run.
+/// `steps`, `operators`, `kernels`, `paths`, `functions` where they are known, and `step_lengths` with each step of each run.
 #[must_use]
 pub fn tables(diff: &Diff, before: &Side, after: &Side) -> Vec<Table> {
     let mut out: Vec<Table> =
@@ -33,6 +33,7 @@ fn changes(table: Compared, changes: &[Change], diff: &Diff) -> Table {
         Compared::Kernels if diff.by_family => "GPU work per step, by operator and family",
         Compared::Kernels => "GPU work per step, by name",
         Compared::Paths => "Call paths per step, with all below them",
+        Compared::Functions => "Python functions per step",
     };
     let mut out = Table::new(table.name(), title);
     if changes.iter().any(|change| change.rank != changes[0].rank) {

@@ -8,8 +8,8 @@ pub(super) const DIFF_EXAMPLE: &str =
 step. A change is told from noise by a test; with one run on each side the spread is that of the steps, with several
 that of the runs (docs/diff.md).
 
-Conditions of --fail-on: step, gpu, cpu (of the step), operators, kernels, paths (any one of them), op:NAME,
-kernel:NAME, path:NAME (* stands for any text), each with a limit in percent.
+Conditions of --fail-on: step, gpu, cpu (of the step), operators, kernels, paths, functions (any one of them), op:NAME,
+kernel:NAME, path:NAME, function:NAME (* stands for any text), each with a limit in percent.
 
 Exit codes: 0 done, and no --fail-on condition holds; 1 --fail-on cannot be judged, as a part of
 the input was lost, or B has no such time at all; 2 wrong use; 3 input unreadable;

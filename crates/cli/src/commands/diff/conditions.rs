@@ -39,17 +39,22 @@ pub(super) enum Outcome {
     Passed,
 }
 
-const WHOLE: [(&str, Subject); 6] = [
+const WHOLE: [(&str, Subject); 7] = [
     ("step", Subject::Step(Measure::Step)),
     ("gpu", Subject::Step(Measure::Gpu)),
     ("cpu", Subject::Step(Measure::Cpu)),
     ("operators", Subject::Any(ChangeTable::Operators)),
     ("kernels", Subject::Any(ChangeTable::Kernels)),
     ("paths", Subject::Any(ChangeTable::Paths)),
+    ("functions", Subject::Any(ChangeTable::Functions)),
 ];
 
-const NAMED: [(&str, ChangeTable); 3] =
-    [("op:", ChangeTable::Operators), ("kernel:", ChangeTable::Kernels), ("path:", ChangeTable::Paths)];
+const NAMED: [(&str, ChangeTable); 4] = [
+    ("op:", ChangeTable::Operators),
+    ("kernel:", ChangeTable::Kernels),
+    ("path:", ChangeTable::Paths),
+    ("function:", ChangeTable::Functions),
+];
 
 impl Condition {
     /// Reads a condition.

@@ -1,6 +1,6 @@
 //! A comparison as Markdown, for a pull request.
 
-use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, times};
+use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::markdown::{code, escaped};
 use stackline_analyze::diff::{Change, ChangeTable, Measure, Verdict};
 
@@ -45,12 +45,7 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
     if largest.is_empty() && recounts.is_none() {
         return;
     }
-    let title = match table {
-        ChangeTable::Operators => "Operators",
-        ChangeTable::Kernels if shown.diff.by_family => "GPU work by operator and family",
-        ChangeTable::Kernels => "GPU work",
-        _ => "Call paths",
-    };
+    let title = shown.title(table);
     out.push_str(&format!("\n<details><summary>{title}: {count} changed</summary>\n\n"));
     if !largest.is_empty() {
         out.push_str("| change | on | what | A → B | calls | verdict |\n|--:|---|---|---|---|---|\n");
@@ -59,12 +54,13 @@ fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable) {
         let on = if change.measure == Measure::Gpu { "GPU" } else { "CPU" };
         let times = times(change).join(" → ");
         let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
-        let times = if only { times } else { format!("{times}, {}", share(change)) };
+        let share = share(change);
+        let times = if only || share.is_empty() { times } else { format!("{times}, {share}") };
         out.push_str(&format!(
             "| {} | {on} | {} | {times} | {} | {} |\n",
             signed(change.change_ns()),
             code(&name(table, change)),
-            counts(change),
+            shown.counts(table, change),
             verdict(change),
         ));
     }

@@ -26,9 +26,28 @@ pub struct Shown<'a> {
 }
 
 /// The tables below the steps.
-const BELOW: [ChangeTable; 3] = [ChangeTable::Operators, ChangeTable::Kernels, ChangeTable::Paths];
+const BELOW: [ChangeTable; 4] =
+    [ChangeTable::Operators, ChangeTable::Kernels, ChangeTable::Paths, ChangeTable::Functions];
 
 impl Shown<'_> {
+    /// What a table is called.
+    fn title(&self, table: ChangeTable) -> &'static str {
+        match table {
+            ChangeTable::Steps => "Steps",
+            ChangeTable::Operators => "Operators",
+            ChangeTable::Kernels if self.diff.by_family => "GPU work by operator and family",
+            ChangeTable::Kernels => "GPU work",
+            ChangeTable::Paths => "Call paths",
+            ChangeTable::Functions => "Python functions",
+        }
+    }
+
+    /// How often a row is called, or seen.
+    fn counts(&self, table: ChangeTable, change: &Change) -> String {
+        let sampled = table == ChangeTable::Functions && self.diff.functions_by != Some("calls");
+        counts(change).replace("a step", if sampled { "samples a step" } else { "a step" })
+    }
+
     fn changes(&self, table: ChangeTable) -> &[Change] {
         self.diff.changes.get(&table).map_or(&[], Vec::as_slice)
     }
@@ -62,12 +81,13 @@ impl Shown<'_> {
 
     /// The same as a sentence; none without any.
     fn recounts(&self, table: ChangeTable) -> Option<String> {
-        // Paths end in the same operators.
-        let all = if table == ChangeTable::Paths { Vec::new() } else { self.recounted(table) };
+        // Paths end in the same operators; functions are many.
+        let told_elsewhere = matches!(table, ChangeTable::Paths | ChangeTable::Functions);
+        let all = if told_elsewhere { Vec::new() } else { self.recounted(table) };
         let top = if self.top == 0 { usize::MAX } else { self.top };
         let one = |change: &&Change| {
             let rank = if self.has_ranks() { format!("rank {} ", change.rank) } else { String::new() };
-            format!("{rank}{} {}", name(table, change), counts(change))
+            format!("{rank}{} {}", name(table, change), self.counts(table, change))
         };
         let told: Vec<String> = all.iter().take(top).map(one).collect();
         let more =
@@ -151,6 +171,11 @@ fn name(table: ChangeTable, change: &Change) -> String {
             let parts: Vec<&str> = change.name.split(" > ").collect();
             let from = parts.len().saturating_sub(3);
             format!("{}{}", if from > 0 { "… > " } else { "" }, parts[from..].join(" > "))
+        }
+        (None, ChangeTable::Functions) => {
+            let parts: Vec<&str> = change.name.split('/').collect();
+            let from = parts.len().saturating_sub(2);
+            format!("{}{}", if from > 0 { "…/" } else { "" }, parts[from..].join("/"))
         }
         _ => change.name.to_string(),
     }

@@ -1,6 +1,6 @@
 //! A comparison for a terminal: steps first, then the largest changes that are more than noise.
 
-use super::{BELOW, Shown, counts, headline, measure, name, share, sides, signed, times};
+use super::{BELOW, Shown, headline, measure, name, share, sides, signed, times};
 use crate::presenters::human::capital;
 use crate::presenters::paragraph::{remark, wrapped};
 use crate::presenters::terminal::{Style, clean};
@@ -81,13 +81,11 @@ impl Line {
 
 fn below(out: &mut String, shown: &Shown<'_>, table: ChangeTable, style: &Style) {
     let (largest, count) = shown.largest(table);
-    let title = match table {
-        ChangeTable::Operators => "Operators",
-        ChangeTable::Kernels if shown.diff.by_family => "GPU work by operator and family",
-        ChangeTable::Kernels => "GPU work",
-        _ => "Call paths",
-    };
+    let title = shown.title(table);
     let rows = shown.changes(table).len();
+    if table == ChangeTable::Functions && largest.is_empty() {
+        return;
+    }
     let what = if shown.diff.method == Method::None { "differ, untested" } else { "changed beyond noise" };
     if largest.is_empty() {
         out.push_str(&format!("\n{title}: none of {rows} {what}.\n"));
@@ -112,9 +110,10 @@ fn row(shown: &Shown<'_>, (table, change): (ChangeTable, &Change), most: f64, st
     let room = style.width.saturating_sub(30).max(30);
     let first = format!("{head}{}\n", shortened(&clean(&name(table, change)), room));
     let only = matches!(change.verdict, Verdict::OnlyBefore | Verdict::OnlyAfter);
-    let share = if only { String::new() } else { format!(", {}", share(change)) };
+    let share = Some(share(change)).filter(|share| !only && !share.is_empty());
+    let share = share.map_or_else(String::new, |share| format!(", {share}"));
     let [before, after] = times(change);
-    let (counts, verdict) = (counts(change), change.verdict.name());
+    let (counts, verdict) = (shown.counts(table, change), change.verdict.name());
     let indent = " ".repeat(24);
     let rest = format!("{before} → {after}{share}, {counts}, {verdict}");
     first + &dim(&wrapped(&rest, (&indent, &indent), style), style)

@@ -1,0 +1,207 @@
+//! Python functions and what they took themselves: without the functions and operators that they call.
+//!
+//! A trace of calls (`with_stack`) knows how long each call took; a recording only what samples saw. Modules are call paths, and
+//! what is built in is part of the function that calls it.
+
+use super::profile::{Cell, Profile, Row, Units};
+use crate::findings::python_frame_parts as frame;
+use rustc_hash::FxHashMap;
+use stackline_model::{EventId, EventKind, StrId, Trace, TrackKind};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// Functions of one run by file and name.
+pub(super) type Functions = BTreeMap<Arc<str>, Row>;
+
+/// How what functions took is known; another way is another time.
+pub(super) const BY_CALLS: &str = "calls";
+/// By samples of CPU time (of recordings of calls: by those or samples of wall-clock time).
+pub(super) const BY_SAMPLES: &str = "samples";
+
+/// The functions of a trace and how they are known; none if it has neither calls nor samples of any.
+pub(super) fn functions(trace: &Trace, units: &Units) -> (Functions, Option<&'static str>) {
+    let names: Vec<Option<Arc<str>>> = trace.strings.iter().map(|name| label(name).map(Arc::from)).collect();
+    let name_of = |name: StrId| names.get(name.index()).and_then(Option::as_ref);
+    if has_samples(trace) {
+        return (by_samples(trace, units, &name_of), Some(BY_SAMPLES));
+    }
+    let called = by_calls(trace, units, &name_of);
+    let known = (!called.is_empty()).then_some(BY_CALLS);
+    (called, known)
+}
+
+/// The same text in another run: lines move when a file is changed. None of what is built in.
+fn label(name: &str) -> Option<String> {
+    let (file, _, function) = frame(name)?;
+    Some(format!("{file}: {function}"))
+}
+
+type NameOf<'n> = &'n dyn Fn(StrId) -> Option<&'n Arc<str>>;
+
+fn shrunk(rows: FxHashMap<&Arc<str>, Row>) -> Functions {
+    rows.into_iter().filter(|(_, row)| !row.is_empty()).map(|(name, row)| (Arc::clone(name), row.shrunk())).collect()
+}
+
+/// Where each call is recorded.
+fn by_calls<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
+    let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
+    // The innermost function or operator at or around each event.
+    let mut around = vec![EventId::NONE; trace.events.len()];
+    let mut own: FxHashMap<EventId, i64> = FxHashMap::default();
+    for track in trace.tracks.ids().filter(|&track| trace.tracks.get(track).kind == TrackKind::Thread) {
+        // Parents come before their children.
+        for &event in trace.track_events(track) {
+            let parent = trace.events.parent[event.index()];
+            let above = parent.some().map_or(EventId::NONE, |parent| around[parent.index()]);
+            let is_function = is_call(trace, event) && name_of(trace.events.name[event.index()]).is_some();
+            let counts = is_function || trace.kind(event) == EventKind::Operator;
+            around[event.index()] = if counts { event } else { above };
+            if !counts || !trace.events.is_timed(event) {
+                continue;
+            }
+            let dur = trace.events.dur[event.index()];
+            if is_function {
+                *own.entry(event).or_default() += dur;
+            }
+            if above.is_some() && trace.kind(above) != EventKind::Operator {
+                *own.entry(above).or_default() -= dur;
+            }
+        }
+    }
+    for (event, own) in own {
+        let name = trace.events.name[event.index()];
+        let (Some(label), Some(unit)) = (name_of(name), units.of_event(trace, event)) else { continue };
+        let is_inner = trace.ancestors(event).any(|e| trace.events.name[e.index()] == name);
+        let cpu_total = if is_inner { 0 } else { trace.events.dur[event.index()] };
+        rows.entry(label).or_default().add(unit, &Cell { count: 1, gpu: 0, cpu: own.max(0), cpu_total });
+    }
+    shrunk(rows)
+}
+
+fn is_call(trace: &Trace, event: EventId) -> bool {
+    trace.kind(event) == EventKind::PythonFunction && trace.events.is_timed(event)
+}
+
+/// Whether CPU time was sampled: steps in which no sample came are told nothing of, but that little was done in them.
+fn has_samples(trace: &Trace) -> bool {
+    let time = trace.attr("cpu_time_ns");
+    trace.events.ids().any(|event| trace.kind(event) == EventKind::Sample && time.i64(event).is_some())
+}
+
+/// Where samples of CPU time say what ran: each stands for its time, within operators as for what called them only.
+fn by_samples<'n>(trace: &Trace, units: &Units, name_of: NameOf<'n>) -> Functions {
+    let mut rows: FxHashMap<&Arc<str>, Row> = FxHashMap::default();
+    let time = trace.attr("cpu_time_ns");
+    for event in trace.events.ids().filter(|&event| trace.kind(event) == EventKind::Sample) {
+        let (Some(ns), Some(unit)) = (time.i64(event), units.of_event(trace, event)) else { continue };
+        let in_operator = trace.ancestors(event).any(|e| trace.kind(e) == EventKind::Operator);
+        let mut seen = BTreeSet::new();
+        for label in frames(trace, event).filter_map(name_of) {
+            // The innermost one is what ran.
+            let cpu = if seen.is_empty() && !in_operator { ns } else { 0 };
+            if seen.insert(label) {
+                rows.entry(label).or_default().add(unit, &Cell { count: 1, gpu: 0, cpu, cpu_total: ns });
+            }
+        }
+    }
+    shrunk(rows)
+}
+
+/// Names of the frames of a sample, innermost first.
+fn frames(trace: &Trace, sample: EventId) -> impl Iterator<Item = StrId> {
+    let stacks = &trace.stacks;
+    let first = stacks.event.binary_search(&sample).ok().and_then(|at| stacks.stack[at].some());
+    let outer = std::iter::successors(first, |s| stacks.parent[s.index()].some()).map(|s| stacks.frame[s.index()]);
+    std::iter::once(trace.events.name[sample.index()]).chain(outer)
+}
+
+/// What the functions of the second side are called on the first one, where that differs: by the same end of the path of their file. A
+/// program that was copied or installed elsewhere has the same functions.
+pub(super) fn aligned(before: &[&Profile], after: &[&Profile]) -> BTreeMap<Arc<str>, Arc<str>> {
+    let names = |side: &[&Profile]| -> BTreeSet<Arc<str>> {
+        side.iter().flat_map(|profile| profile.functions.keys().map(Arc::clone)).collect()
+    };
+    let (a, b) = (names(before), names(after));
+    let mut free: BTreeMap<String, Vec<&Arc<str>>> = BTreeMap::new();
+    for name in a.difference(&b) {
+        free.entry(end(name)).or_default().push(name);
+    }
+    let mut found: BTreeMap<Arc<str>, Vec<Arc<str>>> = BTreeMap::new();
+    for name in b.difference(&a) {
+        if let Some(best) = free.get(&end(name)).and_then(|names| most_alike(name, names)) {
+            found.entry(best).or_default().push(Arc::clone(name));
+        }
+    }
+    // Two that would be the same one are left as they are.
+    found
+        .into_iter()
+        .filter_map(|(name, of)| Some((Arc::clone(<&[_; 1]>::try_from(&of[..]).ok()?.first()?), name)))
+        .collect()
+}
+
+/// `train.py: step` of `/home/me/train.py: step`.
+fn end(name: &str) -> String {
+    let (file, function) = parts(name);
+    format!("{}: {function}", file.rsplit(['/', '\\']).next().unwrap_or(file))
+}
+
+fn parts(name: &str) -> (&str, &str) {
+    name.rsplit_once(": ").unwrap_or((name, ""))
+}
+
+/// The name whose file ends in most of the same folders; none if two do.
+fn most_alike(name: &str, among: &[&Arc<str>]) -> Option<Arc<str>> {
+    let folders = |name: &str| parts(name).0.rsplit(['/', '\\']).map(str::to_owned).collect::<Vec<_>>();
+    let own = folders(name);
+    let alike = |other: &str| own.iter().zip(folders(other)).take_while(|(a, b)| *a == b).count();
+    let most = among.iter().map(|other| alike(other)).max()?;
+    let mut best = among.iter().filter(|other| alike(other) == most);
+    best.next().filter(|_| best.next().is_none()).map(|name| Arc::clone(name))
+}
+
+/// A path with functions as they are called on the other side; none if it has no others.
+pub(super) fn renamed_path(path: &str, names: &BTreeMap<Arc<str>, Arc<str>>) -> Option<Arc<str>> {
+    let parts = || path.split(" > ");
+    let other = |part: &'_ str| names.get(part).map(|name| name.to_string());
+    parts().any(|part| names.contains_key(part)).then(|| {
+        let renamed: Vec<String> = parts().map(|part| other(part).unwrap_or_else(|| part.to_owned())).collect();
+        renamed.join(" > ").into()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profile(names: &[&str]) -> Profile {
+        let row = || [Cell { count: 1, gpu: 0, cpu: 5, cpu_total: 5 }].iter().collect::<Row>();
+        Profile { functions: names.iter().map(|&name| (name.into(), row())).collect(), ..Profile::default() }
+    }
+
+    fn map(before: &[&str], after: &[&str]) -> Vec<(String, String)> {
+        let names = aligned(&[&profile(before)], &[&profile(after)]);
+        names.iter().map(|(b, a)| (b.to_string(), a.to_string())).collect()
+    }
+
+    #[test]
+    fn lines_are_no_part_of_a_function() {
+        assert_eq!(label("src/train.py(12): Model.step"), label("src/train.py(340): Model.step"));
+        assert_eq!(label("src/train.py(12): Model.step").as_deref(), Some("src/train.py: Model.step"));
+        assert_eq!(label("<built-in function sleep>"), None);
+    }
+
+    #[test]
+    fn functions_of_one_file_in_another_folder_are_the_same() {
+        let pair = |b: &str, a: &str| (b.to_owned(), a.to_owned());
+        assert_eq!(map(&["/a/x/t.py: f"], &["/b/x/t.py: f"]), [pair("/b/x/t.py: f", "/a/x/t.py: f")]);
+        assert_eq!(
+            map(&["/a/x/t.py: f", "/a/y/t.py: f"], &["/b/x/t.py: f", "/b/y/t.py: f"]),
+            [pair("/b/x/t.py: f", "/a/x/t.py: f"), pair("/b/y/t.py: f", "/a/y/t.py: f")]
+        );
+        // Neither is more alike; a name that both sides have is taken; another function is another.
+        assert_eq!(map(&["/a/x/t.py: f", "/a/y/t.py: f"], &["/b/z/t.py: f"]), []);
+        assert_eq!(map(&["t.py: f"], &["t.py: f", "/b/t.py: f"]), []);
+        assert_eq!(map(&["/a/t.py: f"], &["/b/t.py: g", "/b/u.py: f"]), []);
+        assert_eq!(map(&["/a/t.py: f"], &["/b/t.py: f", "/c/t.py: f"]), []);
+    }
+}

@@ -1,0 +1,201 @@
+//! One rank of both sides: rows of all tables, measured and tested.
+
+use super::align::{Change, Method, TRIM, Table, Verdict};
+use super::functions;
+use super::profile::{Cell, Measure, Profile, Row};
+use super::statistics::{Difference, Location, welch};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+type Named = BTreeMap<Arc<str>, Row>;
+
+/// One rank on both sides.
+pub(super) struct Pair<'a> {
+    pub(super) rank: i64,
+    pub(super) before: Vec<&'a Profile>,
+    pub(super) after: Vec<&'a Profile>,
+    pub(super) level: f64,
+    /// Functions that have another name after than before, and that one.
+    pub(super) names: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+impl Pair<'_> {
+    pub(super) fn method(&self) -> Method {
+        let several = |side: &[&Profile]| side.iter().any(|profile| profile.units() > 1);
+        match (self.before.len(), self.after.len()) {
+            (1, 1) if several(&self.before) || several(&self.after) => Method::Steps,
+            (1, 1) => Method::None,
+            _ => Method::Runs,
+        }
+    }
+
+    pub(super) fn changes(&self, table: Table, by_family: bool) -> Vec<Change> {
+        let name = |text: &String| (text.as_str().into(), None);
+        match table {
+            Table::Steps => {
+                let measures = [Measure::Step, Measure::Gpu, Measure::Cpu];
+                let rows = |side: &[&Profile]| side.iter().map(|p| p.totals.iter().collect()).collect::<Vec<Row>>();
+                let (before, after) = (rows(&self.before), rows(&self.after));
+                let (before, after): (Vec<_>, Vec<_>) =
+                    (before.iter().map(Some).collect(), after.iter().map(Some).collect());
+                let mut changes = self.row(("".into(), None), &before, &after, &measures);
+                let steps = |side: &[&Profile]| side.iter().map(|p| p.units()).sum::<usize>() as f64;
+                for change in changes.iter_mut().filter(|change| change.measure != Measure::Gpu) {
+                    (change.count_before, change.count_after) = (steps(&self.before), steps(&self.after));
+                }
+                changes
+            }
+            Table::Operators => {
+                self.rows(&[Measure::Gpu, Measure::Cpu, Measure::CpuTotal], |profile| &profile.operators, name)
+            }
+            Table::Kernels if by_family => self.rows(
+                &[Measure::Gpu],
+                |profile| &profile.families,
+                |(operator, family)| ((*family).into(), Some(operator.clone())),
+            ),
+            Table::Kernels => self.rows(&[Measure::Gpu], |profile| &profile.kernels, name),
+            Table::Functions => self.aligned(
+                &[Measure::Cpu, Measure::CpuTotal],
+                |profile| &profile.functions,
+                |function, names| names.get(function).cloned(),
+            ),
+            Table::Paths => self.aligned(
+                &[Measure::Gpu, Measure::Cpu],
+                |profile| &profile.paths,
+                |path, names| functions::renamed_path(path, names),
+            ),
+        }
+    }
+
+    fn rows<K: Ord>(
+        &self,
+        measures: &[Measure],
+        table: impl Fn(&Profile) -> &BTreeMap<K, Row>,
+        name: impl Fn(&K) -> (Arc<str>, Option<String>),
+    ) -> Vec<Change> {
+        let keys: BTreeSet<&K> = self.before.iter().chain(&self.after).flat_map(|p| table(p).keys()).collect();
+        let row = |key: &K| {
+            let before: Vec<Option<&Row>> = self.before.iter().map(|p| table(p).get(key)).collect();
+            let after: Vec<Option<&Row>> = self.after.iter().map(|p| table(p).get(key)).collect();
+            self.row(name(key), &before, &after, measures)
+        };
+        keys.into_iter().flat_map(row).collect()
+    }
+
+    /// Rows that name Python functions, by the names that these have before: `rename` says one where it is another.
+    fn aligned(
+        &self,
+        measures: &[Measure],
+        table: impl Fn(&Profile) -> &Named,
+        rename: impl Fn(&Arc<str>, &BTreeMap<Arc<str>, Arc<str>>) -> Option<Arc<str>>,
+    ) -> Vec<Change> {
+        let names = &self.names;
+        let renamed = |rows: &Named| -> Named {
+            rows.iter()
+                .map(|(name, row)| (rename(name, names).unwrap_or_else(|| Arc::clone(name)), row.clone()))
+                .collect()
+        };
+        // Mostly none is.
+        let renamed: Vec<Option<Named>> =
+            self.after.iter().map(|p| (!names.is_empty()).then(|| renamed(table(p)))).collect();
+        let before: Vec<&Named> = self.before.iter().map(|p| table(p)).collect();
+        let after: Vec<&Named> =
+            self.after.iter().zip(&renamed).map(|(p, renamed)| renamed.as_ref().unwrap_or_else(|| table(p))).collect();
+        let keys: BTreeSet<&Arc<str>> = before.iter().chain(&after).flat_map(|of| of.keys()).collect();
+        // What no sample saw on a side may have run there all the same: it took no time that is known, and is tested as such.
+        let unseen = Row::default();
+        let sampled = measures.contains(&Measure::CpuTotal)
+            && self.before.iter().any(|profile| profile.functions_by == Some(functions::BY_SAMPLES));
+        let missing = sampled.then_some(&unseen);
+        let row = |key: &Arc<str>| {
+            let before: Vec<Option<&Row>> = before.iter().map(|of| of.get(key).or(missing)).collect();
+            let after: Vec<Option<&Row>> = after.iter().map(|of| of.get(key).or(missing)).collect();
+            self.row((Arc::clone(key), None), &before, &after, measures)
+        };
+        keys.into_iter().flat_map(row).collect()
+    }
+
+    /// The measures of one thing that has any.
+    fn row(
+        &self,
+        (name, operator): (Arc<str>, Option<String>),
+        before: &[Option<&Row>],
+        after: &[Option<&Row>],
+        measures: &[Measure],
+    ) -> Vec<Change> {
+        let trim = if name.is_empty() { TRIM } else { 0.0 };
+        let values = |side: &[&Profile], rows: &[Option<&Row>], get: &dyn Fn(&Cell) -> i64| -> Vec<Vec<f64>> {
+            let of = |(profile, row): (&&Profile, &Option<&Row>)| {
+                let cell = |at| row.and_then(|row| row.get(at)).map_or(0, get) as f64;
+                (0..profile.units()).map(cell).collect()
+            };
+            side.iter().zip(rows).map(of).collect()
+        };
+        let both = |get: &dyn Fn(&Cell) -> i64| (values(&self.before, before, get), values(&self.after, after, get));
+        let counts = both(&|cell| cell.count);
+        let counts_are_steady = is_steady(&counts.0) && is_steady(&counts.1);
+        let counts = (center(&counts.0, 0.0), center(&counts.1, 0.0));
+        let mut out = Vec::new();
+        for &measure in measures {
+            let (a, b) = both(&|cell| cell.time(measure));
+            if a.iter().chain(&b).flatten().all(|&ns| ns == 0.0) {
+                continue;
+            }
+            let tested = difference(&a, &b, trim, self.level);
+            let (before_ns, after_ns) = (center(&a, trim), center(&b, trim));
+            // Nothing takes less than no time.
+            let interval = |tested: Difference| (tested.interval.0.max(-before_ns), tested.interval.1.max(-before_ns));
+            let verdict = match () {
+                () if before.iter().all(Option::is_none) => Verdict::OnlyAfter,
+                () if after.iter().all(Option::is_none) => Verdict::OnlyBefore,
+                () => Verdict::Untested,
+            };
+            out.push(Change {
+                rank: self.rank,
+                name: Arc::clone(&name),
+                operator: operator.clone(),
+                measure,
+                before_ns,
+                after_ns,
+                p: tested.map(|tested| tested.p),
+                interval_ns: tested.map(interval),
+                q: None,
+                verdict,
+                count_before: counts.0,
+                count_after: counts.1,
+                counts_are_steady,
+            });
+        }
+        out
+    }
+}
+
+/// Whether there are several steps, with one number in all of them.
+fn is_steady(runs: &[Vec<f64>]) -> bool {
+    let all: Vec<f64> = runs.iter().flatten().copied().collect();
+    all.len() > 1 && all.iter().all(|count| *count == all[0])
+}
+
+/// The mean over runs of the (trimmed) mean over steps; 0 without any.
+fn center(runs: &[Vec<f64>], trim: f64) -> f64 {
+    let centers: Vec<f64> = runs.iter().filter_map(|run| Location::of(run, trim)).map(|of| of.center).collect();
+    centers.iter().sum::<f64>() / centers.len().max(1) as f64
+}
+
+/// The test: of steps where there is one run each, else of runs, with what their steps leave open as the least error.
+fn difference(before: &[Vec<f64>], after: &[Vec<f64>], trim: f64, level: f64) -> Option<Difference> {
+    let locations = |runs: &[Vec<f64>]| runs.iter().filter_map(|run| Location::of(run, trim)).collect::<Vec<_>>();
+    let (a, b) = (locations(before), locations(after));
+    if let ([a], [b]) = (&a[..], &b[..]) {
+        return welch(a, b, level, 0.0);
+    }
+    let of_runs = |runs: &[Location]| {
+        let centers: Vec<f64> = runs.iter().map(|run| run.center).collect();
+        Location::independent(&centers, 0.0)
+    };
+    let left_open = |runs: &[Location]| {
+        let count = runs.len().max(1) as f64;
+        runs.iter().filter_map(|run| run.error2).sum::<f64>() / (count * count)
+    };
+    welch(&of_runs(&a)?, &of_runs(&b)?, level, left_open(&a) + left_open(&b))
+}
