@@ -179,3 +179,19 @@ fn sizes_of_a_timeline_that_cannot_be() {
     let trace = read_bytes("timeline", format!("[{sound},[40,9,8,3]]").as_bytes()).unwrap();
     assert_eq!(counted(&trace, "unknown_memory_event"), (1, "action 9"));
 }
+
+/// However a source is packed, the report says how much of it was read.
+#[test]
+fn bytes_are_those_that_were_read() {
+    let text = "a x 64; k one x>x; f x; end\n";
+    let of = |bytes: &[u8]| read_bytes("source", bytes).unwrap().report.bytes;
+    assert_eq!(of(text.as_bytes()), text.len() as u64);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, text.as_bytes()).unwrap();
+    assert_eq!(of(&packed.finish().unwrap()), text.len() as u64);
+    let json = r#"{"segments": [], "device_traces": []}"#;
+    assert_eq!(of(json.as_bytes()), json.len() as u64);
+    // {"segments": [], "device_traces": []}, by protocol 2.
+    let pickle = b"\x80\x02}(X\x08\x00\x00\x00segments]X\x0d\x00\x00\x00device_traces]u.";
+    assert_eq!(of(pickle), pickle.len() as u64);
+}

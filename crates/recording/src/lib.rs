@@ -25,9 +25,11 @@
 mod chunk;
 pub mod inputs;
 mod record;
+mod tensors;
 
 pub use chunk::{ChunkWriter, Damage, HEADER, NotARecording, Reader};
 pub use record::{
     COUNTERS, Cost, FrameKey, MAX_COUNTERS, Metric, OPENMP, OPTIMIZER_STEP, Process, Processors, Record, Role, Source,
-    Stats, TensorPart, Thread, TouchKind,
+    Stats, Thread,
 };
+pub use tensors::{TensorPart, TouchKind};

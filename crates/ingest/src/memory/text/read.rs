@@ -421,10 +421,7 @@ impl Reader {
         }
         let object = &mut options.object;
         match key {
-            "t" => {
-                options.call.start_ns = self.number("a time in ns")?;
-                options.has_time = true;
-            }
+            "t" => (options.call.start_ns, options.has_time) = (self.number("a time in ns")?, true),
             "dur" => options.call.duration_ns = self.number("a duration in ns")?,
             "address" => object.address = self.number("an address")?,
             "requested" => object.requested = self.number("the bytes asked for")?,
