@@ -65,3 +65,25 @@ test("J goes on in time along the critical path, segment by segment, and says wh
     await settled(page);
     expect(await page.locator("#timeline-selected").innerText()).toContain(`Segment ${at.at(-2)} of`);
   }));
+
+test("a frame that is too narrow to be drawn is found, and N leads to its callers", () => {
+  const long = { ph: "X", cat: "cpu_op", name: "aten::long", ts: 0, dur: 10_000_000, pid: 1, tid: 1 };
+  const short = [1, 2, 3].map((at) => ({ ph: "X", cat: "cpu_op", name: "aten::_softmax", ts: at * 1000, dur: 1, pid: 1, tid: 1 }));
+  return here.view([here.written("narrow.json", [long, ...short])], async (page, url) => {
+    for (const shape of ["top-down", "flat"]) {
+      await open(page, url, `page=flame&shape=${shape}&find=softmax`);
+      const notice = page.locator("main .notice", { hasText: "No frame that is drawn has softmax in its name" });
+      await notice.getByRole("button", { name: "aten::_softmax" }).waitFor();
+      expect(await notice.innerText()).toMatch(/1 frame with it is too narrow to be drawn here[\s\S]*aten::_softmax \(3 µs\)/);
+      expect(await notice.getByRole("button", { name: "flat list" }).count()).toBe(shape === "flat" ? 0 : 1);
+    }
+    await page.keyboard.press("n");
+    await settled(page);
+    expect([part(page, "shape"), part(page, "here")]).toEqual(["callers", "aten::_softmax"]);
+    expect(await page.locator("main .notice").count()).toBe(0);
+    await page.keyboard.press("n");
+    await settled(page);
+    expect(part(page, "sel")).toMatch(/^node:/);
+    expect(Number(await page.locator("main canvas").getAttribute("data-selected"))).toBeGreaterThan(100);
+  });
+});
