@@ -1,7 +1,7 @@
 /** The drawing of a timeline: lanes with boxes, curves below them, and what the pointer does there. */
 
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { canvas } from "../colors";
+import type { InkOf } from "../colors";
 import { labelBoxes } from "../draw/boxes";
 import { Canvas } from "../draw/canvas";
 import type { Answer } from "../transport/decode";
@@ -57,8 +57,7 @@ export function LaneCanvas(props: Props) {
   const scroll = useRef(0);
   const { placed, laid, offset, bottom, height } = useScene(props);
   useShown(props, placed);
-  const ink = canvas.value;
-  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number) => {
+  const draw = (context: CanvasRenderingContext2D, wide: number, high: number, top: number, ink: InkOf) => {
     context.fillStyle = ink.paper;
     context.fillRect(0, 0, wide, high);
     drawGrid(context, stretch, props.zero, wide, high, ink);

@@ -1,10 +1,8 @@
 /** What a timeline draws beside its boxes: the ruler with the steps, the heads of lanes, what is marked. */
 
-import type { canvas } from "../colors";
+import type { InkOf } from "../colors";
 import { fitted } from "../draw/boxes";
 import { headOf, type Placed, ROW, type Stretch, tickLabel, ticks } from "./view";
-
-export type InkOf = typeof canvas.value;
 
 /** A step of the program: its number, and when it starts and ends. */
 export type Step = readonly [number: number, start: number, end: number];
