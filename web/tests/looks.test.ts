@@ -161,3 +161,11 @@ test("a finding of the very line of the frame that is selected is listed as it i
     expect(await listed.innerText()).toMatch(/^SL004 /);
   });
 });
+
+test("a note on memory that could not be read leads to the page that says what", () =>
+  here.view([trace("amd-mi300-timesformer.json.gz")], async (page, url) => {
+    await open(page, url, "page=issues");
+    await page.getByRole("button", { name: "What the Memory page says of it" }).click();
+    await settled(page);
+    expect(part(page, "page")).toBe("memory");
+  }));
